@@ -1,0 +1,1 @@
+"""PaddlePaddle Fluid's programming model on JAX."""

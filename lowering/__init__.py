@@ -1,0 +1,1 @@
+"""What Fluid's operators mean in JAX."""
