@@ -1,0 +1,57 @@
+# Every target sets itself up: a CPython 3.11 or newer with pip is all that has to be there.
+VENV := .venv
+PY := $(VENV)/bin/python
+BASE_PYTHON := $(shell for p in $(PYTHON) python3.11 python3.12 python3.13 python3 python; do \
+  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+PYTEST_ARGS ?=
+
+.PHONY: test demo lint types format bench coverage golden notebooks clean
+
+test: $(VENV)/.with-test
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+demo: $(VENV)/.with-demo
+	$(PY) -m demo
+
+lint: $(VENV)/.with-dev
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: $(VENV)/.with-dev
+	$(PY) -m mypy
+
+format: $(VENV)/.with-dev
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(VENV)/.with-test
+	$(PY) -m benchmarks
+
+coverage: $(VENV)/.with-test
+	$(PY) -m tools.coverage
+
+# GOLDEN=<folder with ops/ and zoo/> runs a whole recording folder instead of the copy in tests/golden/data.
+golden: $(VENV)/.with-test
+	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.ops
+	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.zoo
+
+notebooks: $(VENV)/.with-notebooks
+	$(PY) -m pytest tests/notebooks $(PYTEST_ARGS)
+
+# The tests also execute the notebooks, so 'test' installs what they need.
+EXTRAS_test := test,notebooks
+EXTRAS_demo := demo
+EXTRAS_dev := dev
+EXTRAS_notebooks := test,notebooks
+
+$(VENV)/.with-%: pyproject.toml | $(PY)
+	$(BASE_PYTHON) -m pip --python $(PY) install --quiet --disable-pip-version-check -e '.[$(EXTRAS_$*)]'
+	touch $@
+
+# '--without-pip' because some systems ship venv without ensurepip; the base pip installs into it instead.
+$(PY):
+	@test -n "$(BASE_PYTHON)" || { echo "make: no CPython >= 3.11 found; set PYTHON=/path/to/python3.11"; exit 1; }
+	$(BASE_PYTHON) -m venv --without-pip $(VENV)
+
+clean:
+	rm -rf $(VENV) build dist demo_output .pytest_cache .mypy_cache .ruff_cache
