@@ -1,1 +1,44 @@
-"""What Fluid's operators mean in JAX."""
+"""What Fluid's operators mean in JAX: the op registry and the lowering of blocks.
+
+Usable alone: ``get_op("tanh")`` is the op's function with its proto, ``run_block`` runs a block given as a
+``ProgramView``. Nothing here imports the front end.
+"""
+
+from .block import Context, Runner, run_block
+from .errors import (
+    AttrError,
+    LoweringError,
+    NeedsConcrete,
+    NeedsExact,
+    OpError,
+    RegistryError,
+    SlotError,
+    UninitializedError,
+    UnknownOpError,
+)
+from .grad_maker import GradMaker, grad_ops
+from .infer import infer_outputs
+from .program import EMPTY, GRAD, BlockView, OpSpec, OpView, ProgramView, VarInfo, VarView
+from .registry import (
+    AttrSpec,
+    OpDef,
+    Slot,
+    check_attrs,
+    concrete,
+    double_gradient,
+    get_op,
+    has_op,
+    op,
+    registered_ops,
+)
+from .values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray
+
+from . import ops  # isort: skip  (registers every rule; needs the names above)
+
+__all__ = [
+    "EMPTY", "GRAD", "AttrError", "AttrSpec", "BlockView", "Context", "GradMaker", "LoDArray", "LoweringError", "Meta",
+    "NeedsConcrete", "NeedsExact", "OpDef", "OpError", "OpSpec", "OpView", "ProgramView", "RankTable",
+    "RegistryError", "Runner", "SelectedRows", "Slot", "SlotError", "StepScopes", "TensorArray", "UninitializedError",
+    "UnknownOpError", "VarInfo", "VarView", "check_attrs", "concrete", "double_gradient", "get_op", "grad_ops",
+    "has_op", "infer_outputs", "op", "ops", "registered_ops", "run_block",
+]  # fmt: skip

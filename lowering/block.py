@@ -1,0 +1,255 @@
+"""Lowering a block: its ops run in order over an environment of named values, inside a trace or op by op."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, MutableMapping
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from .call import SlotValues, call, gather, scatter
+from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
+from .program import EMPTY, OpView, ProgramView, VarView
+from .registry import OpDef, get_op
+from .values import data_of
+
+Env = MutableMapping[str, Any]
+
+# Attributes that no rule reads; leaving them out lets equal layers share one compiled op.
+_BOOKKEEPING = frozenset({"op_role", "op_role_var", "op_namescope", "op_callstack", "op_device"})
+
+
+class Context:
+    """What a rule that asks for ``ctx`` may know beyond its values.
+
+    Plain rules use ``is_backward``, ``platform``, ``arity``, ``wants`` and ``out_var``; block rules also ``op``,
+    ``env``, ``runner`` and ``run_block``.
+    """
+
+    def __init__(self, op: OpView, runner: Runner, env: Env | None = None):
+        self.op = op
+        self.runner = runner
+        self.env: Env = {} if env is None else env
+
+    @property
+    def is_backward(self) -> bool:
+        return self.op.is_backward
+
+    @property
+    def platform(self) -> str:
+        return self.runner.platform
+
+    def arity(self, slot: str) -> int:
+        """How many variables are bound to an output slot."""
+        return len(self.op.outputs.get(slot) or ())
+
+    def wants(self, slot: str) -> bool:
+        """Whether some variable takes the output ``slot``."""
+        return any(n != EMPTY for n in self.op.outputs.get(slot) or ())
+
+    def out_var(self, slot: str, i: int = 0) -> VarView | None:
+        """The declared variable bound to an output slot."""
+        names = self.op.outputs.get(slot) or ()
+        return self.runner.program.find_var(self.op.block_idx, names[i]) if i < len(names) else None
+
+    def run_block(self, block_idx: int, env: Env) -> Env:
+        return self.runner.run_block(block_idx, env)
+
+
+class Runner:
+    """Runs blocks of one program.
+
+    Args:
+        program: the program's view.
+        key: PRNG key of this run; None when the program draws nothing.
+        interpret: run each op through a jit of its own (cached by op content) instead of one surrounding trace.
+        platform: 'cpu', 'gpu' or 'tpu', for rules that choose by platform.
+        capacities: loop bounds and buffer capacities that the executor has settled, by name.
+        after_op: called with (op, values by name) after each op, for debugging and NaN checks (interpret mode).
+    """
+
+    def __init__(
+        self,
+        program: ProgramView,
+        *,
+        key: Any = None,
+        interpret: bool = False,
+        platform: str = "cpu",
+        capacities: Mapping[str, int] | None = None,
+        after_op: Any = None,
+    ):
+        self.program = program
+        self.key = key
+        self.interpret = interpret
+        self.platform = platform
+        self.capacities = dict(capacities or {})
+        self.overflows: dict[str, Any] = {}
+        self.after_op = after_op
+        self._draws: dict[str, int] = {}
+
+    def run_block(self, block_idx: int, env: Env) -> Env:
+        """Run all ops of a block over ``env``, which is changed in place and returned."""
+        return self.run_ops(self.program.blocks[block_idx].ops, env)
+
+    def run_ops(self, ops: Iterable[OpView], env: Env) -> Env:
+        for op in ops:
+            env.update(self.run_op(op, env))
+        return env
+
+    def run_op(self, op: OpView, env: Env) -> dict[str, Any]:
+        """Values by name of the variables that ``op`` writes."""
+        try:
+            definition = get_op(op.type)
+            results = self._dispatch(definition, op, env)
+        except (LoweringError, NeedsExact, NeedsConcrete):
+            raise
+        except Exception as error:
+            raise OpError(_op_error_message(op, env, error)) from error
+        if self.after_op is not None:
+            self.after_op(op, results)
+        return results
+
+    def _dispatch(self, definition: OpDef, op: OpView, env: Env) -> dict[str, Any]:
+        values = gather(definition, op, env)
+        if definition.kind in ("block", "host"):
+            return self._run_raw(definition, op, values, env)
+        key = self.draw_key(op) if "key" in definition.special else None
+        if self.interpret:
+            results = _call_jitted(definition, op, values, key, self)
+        else:
+            results = call(definition, values, op.attrs, {"key": key, "ctx": Context(op, self, env)})
+        return scatter(definition, op, results)
+
+    def _run_raw(self, definition: OpDef, op: OpView, values: SlotValues, env: Env) -> dict[str, Any]:
+        """Block and host ops take values as they are; a rule that returns None has written ``ctx.env`` itself."""
+        keywords = {
+            spec.param: op.attrs.get(spec.name, spec.default) for spec in definition.attrs.values() if spec.param
+        }
+        special = {"ctx": Context(op, self, env)}
+        if "key" in definition.special:
+            special["key"] = self.draw_key(op)
+        keywords.update({name: special[name] for name in definition.special})
+        result = definition.fn(*[values[s.name] for s in definition.inputs], **keywords)
+        if result is None:
+            return {}
+        if len(definition.outputs) == 1:
+            result = (result,)
+        return scatter(definition, op, {s.name: r for s, r in zip(definition.outputs, result, strict=True)})
+
+    def draw_key(self, op: OpView) -> Any:
+        """A PRNG key for one random op: the run's key folded with the name of what the op writes.
+
+        The name, unlike the op's index, survives pruning and cloning; a second draw into the same name counts on.
+        """
+        name = next(iter(op.output_names()), op.type)
+        count = self._draws.get(name, 0)
+        self._draws[name] = count + 1
+        seed = int(op.attrs.get("seed", 0) or 0)
+        if seed:
+            return jax.random.fold_in(jax.random.key(seed), count)
+        if self.key is None:
+            raise OpError(f"op {op.type} (#{op.index}) draws random numbers, but the run was given no key; pass key=")
+        return jax.random.fold_in(self.key, (zlib.crc32(name.encode()) + count) & 0x7FFFFFFF)
+
+
+def run_block(program: ProgramView, block_idx: int, env: Env, **options: Any) -> Env:
+    """Run one block over ``env`` (see ``Runner`` for the options) with 64-bit types as Fluid has them."""
+    with jax.enable_x64(True):
+        return Runner(program, **options).run_block(block_idx, env)
+
+
+def freeze(value: Any) -> Any:
+    """A hashable stand-in for an attribute value."""
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(v) for v in value)
+    return value
+
+
+def static_attrs(op: OpView) -> tuple[tuple[str, Any], ...]:
+    """The attributes that decide what an op computes, hashable and in a fixed order."""
+    return tuple(sorted((k, freeze(v)) for k, v in op.attrs.items() if k not in _BOOKKEEPING))
+
+
+def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, runner: Runner) -> SlotValues:
+    outs = tuple(sorted((slot, tuple(n == EMPTY for n in names)) for slot, names in op.outputs.items()))
+    declared = None
+    if "ctx" in definition.special:
+        declared = tuple((n, runner.program.find_var(op.block_idx, n)) for n in op.output_names())
+    function = _jitted(definition.type, static_attrs(op), outs, declared, op.is_backward, runner.platform)
+    try:
+        return function(values, key)
+    except NeedsConcrete:
+        # The rule needs host values (a shape, say): here every value is known, so call it as it is.
+        host = jax.tree_util.tree_map(_host, values)
+        return call(definition, host, op.attrs, {"key": key, "ctx": Context(op, runner, {})})
+
+
+    return np.asarray(value) if isinstance(value, jax.Array) and value.size <= 4096 else value
+
+
+def _host(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, jax.Array) and value.size <= 4096 else value
+
+
+@lru_cache(maxsize=4096)
+def _jitted(type: str, attrs: Any, outs: Any, declared: Any, backward: bool, platform: str) -> Any:
+    """One compiled op, shared by all ops of equal content; jax.jit caches by shapes underneath."""
+    definition = get_op(type)
+    names = _stand_in_names(outs, declared)
+    op = OpView(type, {}, names, {**dict(attrs), "op_role": 1 if backward else 0})
+    variables = dict(declared or ())
+    program = _SingleOp(variables)
+    runner = Runner(program, platform=platform)  # type: ignore[arg-type]
+
+    def run(values: SlotValues, key: Any) -> SlotValues:
+        return call(definition, values, op.attrs, {"key": key, "ctx": Context(op, runner, {})})
+
+    return jax.jit(run)
+
+
+def _stand_in_names(outs: Any, declared: Any) -> dict[str, list[str]]:
+    known = iter([n for n, _ in declared or ()])
+    return {
+        slot: [EMPTY if empty else next(known, f"{slot}.{i}") for i, empty in enumerate(empties)]
+        for slot, empties in outs
+    }
+
+
+class _SingleOp:
+    """Just enough of a program for a Context outside of one."""
+
+    def __init__(self, variables: Mapping[str, VarView | None]):
+        self._variables = variables
+
+    def find_var(self, block_idx: int, name: str) -> VarView | None:
+        return self._variables.get(name)
+
+
+def describe(value: Any) -> str:
+    data = data_of(value)
+    if hasattr(data, "shape") and hasattr(data, "dtype"):
+        return f"{data.dtype}{list(data.shape)}" + (" with LoD" if data is not value else "")
+    return type(value).__name__
+
+
+def _op_error_message(op: OpView, env: Env, error: Exception) -> str:
+    inputs = "; ".join(
+        f"{slot}: " + ", ".join(f"{n} {describe(env[n])}" for n in names if n in env)
+        for slot, names in op.inputs.items()
+        if names
+    )
+    line = op.user_line()
+    where = f"\n  built at: {line.strip()}" if line else ""
+    return (
+        f"op {op.type} (#{op.index} of block {op.block_idx}) failed on its inputs.{where}\n"
+        f"  received: {inputs or 'no inputs'}\n  problem: {str(error).strip() or type(error).__name__}\n"
+        f"  to do: compare the shapes and dtypes above with the op's documentation: {_doc_line(op.type)}"
+    )
+
+
+def _doc_line(type: str) -> str:
+    doc = get_op(type).doc
+    return doc.splitlines()[0] if doc else f"lowering.get_op({type!r})"

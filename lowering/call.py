@@ -1,0 +1,217 @@
+"""Calling one op's rule on values: slots in, slots out, LoD and padding rows taken along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .errors import NeedsExact, SlotError, UninitializedError
+from .program import EMPTY, OpView
+from .registry import OpDef, Slot
+from .values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray, data_of, is_concrete, lod_of
+
+# Values larger than this are not worth folding while tracing: they would be embedded in the executable.
+FOLD_LIMIT = 64
+
+SlotValues = dict[str, Any]  # slot -> value, or list of values for a duplicable slot
+
+
+def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any]) -> SlotValues:
+    """The values of an op's input slots; UninitializedError for a required variable without one."""
+    found: SlotValues = {}
+    for slot in definition.inputs:
+        names = op.inputs.get(slot.name) or ()
+        values = [None if n == EMPTY else lookup.get(n) for n in names]
+        optional = slot.dispensable or definition.kind == "block"
+        if not optional:
+            _check_initialized(slot, names, values, op)
+        if slot.duplicable:
+            found[slot.name] = values
+        else:
+            found[slot.name] = values[0] if values else None
+    return found
+
+
+def _check_initialized(slot: Slot, names: Sequence[str], values: list[Any], op: OpView) -> None:
+    if not names and not slot.duplicable:
+        raise SlotError(
+            f"op {op.type} (#{op.index} of block {op.block_idx}) needs input {slot.name}, and no variable is bound to it;"
+            " bind one where the op is appended"
+        )
+    for name, value in zip(names, values, strict=True):
+        if value is None:
+            raise UninitializedError(
+                f"op {op.type} (#{op.index} of block {op.block_idx}) reads variable {name!r} through slot {slot.name},"
+                " but the variable is uninitialized: expected a value, found none. Feed it, run the startup program"
+                " that initializes it, or set it in the scope first"
+            )
+
+
+def scatter(definition: OpDef, op: OpView, results: SlotValues) -> dict[str, Any]:
+    """Results by variable name; a slot that the op does not bind is dropped."""
+    named: dict[str, Any] = {}
+    for slot in definition.outputs:
+        names = op.outputs.get(slot.name) or ()
+        value = results.get(slot.name)
+        values = value if slot.duplicable and value is not None else [value]
+        if slot.duplicable and value is not None and len(values) < len(names):
+            raise SlotError(
+                f"op {op.type} (#{op.index}) yields {len(values)} values for {slot.name}, but {len(names)} variables"
+                f" {list(names)} are bound to it; bind as many as the op yields"
+            )
+        for name, single in zip(names, values, strict=False):
+            if name != EMPTY and single is not None:
+                named[name] = single
+    return named
+
+
+def call(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any], special: Mapping[str, Any]) -> SlotValues:
+    """Run the rule of a plain op on slot values; returns values by output slot."""
+    padded = _padded(definition, values)
+    args = [_argument(slot, values[slot.name], definition) for slot in definition.inputs]
+    keywords = _attributes(definition, attrs)
+    keywords.update({name: special[name] for name in definition.special})
+    result = _evaluate(definition, args, keywords)
+    if len(definition.outputs) == 1:
+        result = (result,)
+    elif not isinstance(result, tuple):
+        result = tuple(result)
+    named = {s.name: r for s, r in zip(definition.outputs, result, strict=True)}
+    return _with_lod(definition, values, named, padded)
+
+
+def _attributes(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    read = {}
+    for spec in definition.attrs.values():
+        if not spec.param:
+            continue
+        if spec.name in attrs:
+            read[spec.param] = attrs[spec.name]
+        elif not spec.required:
+            read[spec.param] = spec.default
+        else:
+            raise SlotError(f"op {definition.type} lacks its required attribute {spec.name!r}; set it on the op")
+    return read
+
+
+def _flat(values: SlotValues) -> list[Any]:
+    return [v for value in values.values() for v in (value if isinstance(value, list) else [value]) if v is not None]
+
+
+def _padded(definition: OpDef, values: SlotValues) -> LoDArray | None:
+    """The padded value whose rows the outputs follow, after checking that the op may see padding at all."""
+    padded = [(s, v) for s in definition.inputs for v in _flat({s.name: values[s.name]}) if _is_padded(v)]
+    if not padded:
+        return None
+    rule = definition.rows
+    if rule is None and any(s.wants in ("array", "meta") for s, _ in padded):
+        raise NeedsExact(f"op {definition.type} is not declared for padded rows")
+    if rule and rule.startswith("wise"):
+        _check_aligned(definition, values, padded, rule.split()[1:])
+        return padded[0][1]
+    return None
+
+
+def _is_padded(value: Any) -> bool:
+    return isinstance(value, LoDArray) and value.padded
+
+
+def _check_aligned(
+    definition: OpDef, values: SlotValues, padded: list[tuple[Slot, LoDArray]], carriers: Sequence[str]
+) -> None:
+    """Rows must never be paired silently with rows of another raggedness."""
+    capacity = padded[0][1].capacity
+    if any(v.capacity != capacity for _, v in padded):
+        raise NeedsExact(f"op {definition.type} got values of unequal row capacity")
+    if carriers and any(s.param not in carriers for s, _ in padded):
+        raise NeedsExact(f"op {definition.type} takes rows through {carriers} alone")
+    ndim = padded[0][1].data.ndim
+    for slot in definition.inputs:
+        if carriers and slot.param not in carriers:
+            continue
+        for value in _flat({slot.name: values[slot.name]}):
+            data = data_of(value)
+            if _is_padded(value) or not hasattr(data, "ndim") or data.ndim != ndim:
+                continue
+            if data.shape[0] == capacity and capacity != 1:
+                raise NeedsExact(f"op {definition.type} mixes padded and exact rows")
+
+
+def _argument(slot: Slot, value: Any, definition: OpDef) -> Any:
+    if slot.duplicable:
+        return [_single(slot, v, definition) for v in value or []]
+    return _single(slot, value, definition)
+
+
+def _single(slot: Slot, value: Any, definition: OpDef) -> Any:
+    if value is None or slot.wants == "raw":
+        return value
+    if slot.wants == "meta":
+        if isinstance(value, SelectedRows):
+            return Meta(value.shape, value.dtype)
+        nrows = value.nrows if isinstance(value, LoDArray) else None
+        return Meta(tuple(value.shape), value.dtype, lod_of(value), nrows)
+    if isinstance(value, (SelectedRows, TensorArray, RankTable, StepScopes)):
+        raise SlotError(
+            f"op {definition.type} expects a tensor in slot {slot.name}, received a {type(value).__name__};"
+            " convert it first (get_tensor_from_selected_rows for sparse gradients, array_to_lod_tensor for arrays)"
+        )
+    if slot.wants == "lod":
+        return value if isinstance(value, LoDArray) else LoDArray(value)
+    return data_of(value)
+
+
+def _evaluate(definition: OpDef, args: list[Any], keywords: dict[str, Any]) -> Any:
+    if not definition.fold:
+        return definition.fn(*args, **keywords)
+    leaves = jax.tree_util.tree_leaves(args)
+    if not all(is_concrete(v) and v.size <= FOLD_LIMIT for v in leaves):
+        return definition.fn(*args, **keywords)
+    with jax.ensure_compile_time_eval():
+        result = definition.fn(*args, **keywords)
+        return jax.tree_util.tree_map(_to_host, result)
+
+
+def _to_host(value: Any) -> Any:
+    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer) and value.size <= FOLD_LIMIT:
+        return np.asarray(value)
+    return value
+
+
+def _with_lod(definition: OpDef, values: SlotValues, results: SlotValues, padded: LoDArray | None) -> SlotValues:
+    wrapped: SlotValues = {}
+    carried = False
+    for slot in definition.outputs:
+        result = results[slot.name]
+        source = _lod_source(values.get(definition.lod.get(slot.name, "")))
+        if isinstance(result, (list, tuple)):
+            wrapped[slot.name] = [_wrap(r, source, padded) for r in result]
+        else:
+            wrapped[slot.name] = _wrap(result, source, padded)
+        carried |= any(isinstance(r, LoDArray) and r.padded for r in _flat({"": wrapped[slot.name]}))
+    if padded is not None and definition.forward is None and not carried:
+        raise NeedsExact(f"op {definition.type} did not keep the rows of its input")
+    return wrapped
+
+
+def _lod_source(value: Any) -> LoDArray | None:
+    candidates = value if isinstance(value, list) else [value]
+    return next((v for v in candidates if isinstance(v, LoDArray) and v.lod), None)
+
+
+def _wrap(result: Any, source: LoDArray | None, padded: LoDArray | None) -> Any:
+    if result is None or isinstance(result, (SelectedRows, TensorArray, RankTable, StepScopes)):
+        return result
+    if isinstance(result, LoDArray):
+        return result if result.lod or result.padded else result.data
+    lod = source.lod if source is not None else ()
+    nseq = source.nseq if source is not None else None
+    if padded is not None and getattr(result, "ndim", 0) and result.shape[0] == padded.capacity:
+        return LoDArray(result, lod, padded.nrows, nseq)
+    # Rows that are all there keep their LoD only if they are still one row each.
+    if source is not None and not source.padded and getattr(result, "ndim", 0) and result.shape[0] == source.capacity:
+        return LoDArray(result, lod, None, nseq)
+    return result

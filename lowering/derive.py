@@ -1,0 +1,120 @@
+"""Gradient rules that follow from a function by ``jax.vjp``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .dtypes import is_float
+from .errors import RegistryError
+from .program import GRAD
+from .registry import OpDef, Slot, _grad_attrs_inherited, _grad_outputs, grad_lod_map
+from .values import LoDArray, data_of
+
+
+def vjp_definition(forward: OpDef, *, reads: str | None, type: str | None) -> OpDef:
+    """The grad op of ``forward`` that applies ``jax.vjp`` to its function.
+
+    Args:
+        reads: parameters of forward inputs and outputs that the grad op reads (all output gradients are added unless
+            some ``d_<output>`` is listed); default all inputs, all outputs and all output gradients.
+    """
+    inputs = _vjp_inputs(forward, reads)
+    definition = OpDef(
+        type or forward.type + "_grad",
+        lambda *args, **attrs: None,
+        inputs,
+        _grad_outputs(forward, forward.diff),
+        _grad_attrs_inherited(forward),
+        forward.special,
+        "plain",
+        forward.rows,
+        forward=forward,
+    )
+    definition.fn = _vjp_rule(forward, inputs)
+    definition.lod = grad_lod_map(definition)
+    return definition
+
+
+def _vjp_inputs(forward: OpDef, reads: str | None) -> list[Slot]:
+    if reads is None:
+        listed = [s.param for s in [*forward.inputs, *forward.outputs]]
+    else:
+        listed = reads.split()
+    found = [s for s in [*forward.inputs, *forward.outputs] if s.param in listed]
+    missing = [s.param for s in forward.inputs if s not in found and not s.dispensable]
+    if missing:
+        raise RegistryError(
+            f"op {forward.type}: its gradient cannot be derived by vjp, because the grad op does not read {missing},"
+            " which the function needs; write the rule with .grad"
+        )
+    explicit = [w[2:] for w in listed if w.startswith("d_")]
+    outs = [s for s in forward.outputs if not explicit or s.param in explicit]
+    grads = [Slot(s.name + GRAD, "d_" + s.param, s.duplicable, True) for s in outs]
+    kept = [replace(s, wants="raw", dispensable=True) if s in forward.outputs else s for s in found]
+    return kept + grads
+
+
+def _vjp_rule(forward: OpDef, inputs: list[Slot]) -> Any:
+    """The function of the derived grad op: positional values in the order of ``inputs``."""
+    order = [s.name for s in inputs]
+
+    def rule(*values: Any, **attrs: Any) -> Any:
+        given = dict(zip(order, values, strict=True))
+        args = {s.param: given.get(s.name) for s in forward.inputs}
+        primal = {p: args[p] for p in forward.diff if _has_gradient(args[p])}
+
+        def run(wrt: dict[str, Any]) -> list[Any]:
+            full = {p: _rebuild(args[p], wrt[p]) if p in wrt else args[p] for p in args}
+            return [_data(v) for v in _as_tuple(forward.fn(*full.values(), **attrs), forward)]
+
+        outs, pull = jax.vjp(run, {p: _data(v) for p, v in primal.items()})
+        cotangents = [_cotangent(o, given.get(s.name + GRAD)) for o, s in zip(outs, forward.outputs, strict=True)]
+        (grads,) = pull(cotangents)
+        results = [_rewrap(args[p], grads[p]) if p in grads else None for p in forward.diff]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    rule.__doc__ = f"Gradient of {forward.type}, derived by jax.vjp."
+    rule.__module__ = forward.fn.__module__
+    return rule
+
+
+def _as_tuple(result: Any, forward: OpDef) -> tuple[Any, ...]:
+    return tuple(result) if len(forward.outputs) > 1 else (result,)
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [data_of(v) for v in value]
+    return data_of(value)
+
+
+def _has_gradient(value: Any) -> bool:
+    leaves = value if isinstance(value, (list, tuple)) else [value]
+    return bool(leaves) and all(v is not None and is_float(v.dtype) for v in leaves)
+
+
+def _rebuild(original: Any, data: Any) -> Any:
+    if isinstance(original, (list, tuple)):
+        return [_rebuild(o, d) for o, d in zip(original, data, strict=True)]
+    return original.with_data(data) if isinstance(original, LoDArray) else data
+
+
+_rewrap = _rebuild
+
+
+def _cotangent(primal_out: Any, grad: Any) -> Any:
+    if isinstance(primal_out, list):
+        grads = grad if grad else [None] * len(primal_out)
+        return [_cotangent(o, g) for o, g in zip(primal_out, grads, strict=True)]
+    if primal_out is None:
+        return None
+    if not is_float(primal_out.dtype):
+        return np.zeros(primal_out.shape, jax.dtypes.float0)
+    if grad is None:
+        return jnp.zeros(primal_out.shape, primal_out.dtype)
+    return jnp.asarray(data_of(grad), primal_out.dtype).reshape(primal_out.shape)

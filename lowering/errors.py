@@ -1,0 +1,48 @@
+"""Errors of the lowering. Each says what is wrong, what was expected and received, and what to do."""
+
+from __future__ import annotations
+
+
+class LoweringError(Exception):
+    """Base of every error that the lowering raises about a program."""
+
+
+class UnknownOpError(LoweringError, KeyError):
+    """A program holds an op type that is not registered."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class AttrError(LoweringError, ValueError):
+    """An op's attribute is unknown, missing or of the wrong type."""
+
+
+class SlotError(LoweringError, ValueError):
+    """An op's input or output slot is unknown, or required and not given."""
+
+
+class UninitializedError(LoweringError, RuntimeError):
+    """An op reads a variable that holds no value."""
+
+
+class OpError(LoweringError, RuntimeError):
+    """An op's rule failed on its values; the cause is chained."""
+
+
+class NeedsExact(Exception):
+    """Not an error: this op cannot run on padded rows, so the block must be traced again with exact rows.
+
+    The executor catches it and recompiles with capacity == rows (DESIGN: fail closed, never wrong).
+    """
+
+
+class RegistryError(LoweringError, TypeError):
+    """A rule is declared in a way that cannot work; raised when the op is registered."""
+
+
+class NeedsConcrete(Exception):
+    """Not an error: a rule needs host values of ``what`` (a shape, say) that this trace does not know.
+
+    The executor then runs the op outside jit, where every value is known.
+    """

@@ -1,0 +1,117 @@
+"""Writing the OpSpecs that compute an op's gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import LoweringError
+from .program import EMPTY, GRAD, OpSpec, OpView
+from .registry import OpDef, double_gradient, get_op
+
+
+class GradMaker:
+    """What a gradient maker knows: the forward op's variables and which of them need no gradient.
+
+    Attributes:
+        op: the forward op.
+        attrs: a copy of its attributes.
+        grad_block: index of the gradient sub-block that the backward pass has prepared (block ops only), else None.
+        grad_to_var: filled in by ``input_grad``: gradient variable -> forward variable.
+        extra: what the backward pass hands over to makers of block ops.
+    """
+
+    def __init__(self, op: OpView, no_grad: frozenset[str], grad_block: int | None = None, extra: Any = None):
+        self.op = op
+        self.attrs = dict(op.attrs)
+        self.no_grad = no_grad
+        self.grad_block = grad_block
+        self.extra = extra
+        self.grad_to_var: dict[str, str] = {}
+
+    def input(self, slot: str) -> list[str]:
+        return list(self.op.inputs.get(slot) or ())
+
+    def output(self, slot: str) -> list[str]:
+        return list(self.op.outputs.get(slot) or ())
+
+    def output_grad(self, slot: str) -> list[str]:
+        return [EMPTY if n == EMPTY else n + GRAD for n in self.output(slot)]
+
+    def input_grad(self, slot: str, *, drop_empty: bool = True) -> list[str]:
+        """Names of the gradients of an input slot; those in the no-grad set are dropped or named ``@EMPTY@``."""
+        return self._wanted(self.input(slot), drop_empty)
+
+    def output_var_grad(self, slot: str, *, drop_empty: bool = True) -> list[str]:
+        """As ``input_grad``, for a forward output that a grad op differentiates again."""
+        return self._wanted(self.output(slot), drop_empty)
+
+    def _wanted(self, names: list[str], drop_empty: bool) -> list[str]:
+        grads = []
+        for name in names:
+            unwanted = name == EMPTY or name + GRAD in self.no_grad
+            grads.append(EMPTY if unwanted else name + GRAD)
+            if not unwanted:
+                self.grad_to_var[name + GRAD] = name
+        return [g for g in grads if g != EMPTY] if drop_empty else grads
+
+
+def grad_ops(
+    op: OpView, no_grad_set: Any = (), *, grad_block: int | None = None, extra: Any = None
+) -> tuple[list[OpSpec], dict[str, str]]:
+    """The ops that compute the gradient of ``op``.
+
+    Args:
+        op: the forward op.
+        no_grad_set: names of gradient variables (``x@GRAD``) that nobody needs.
+        grad_block: index of the gradient sub-block, for ops that have one.
+        extra: handed to the maker of a block op.
+
+    Returns:
+        (OpSpecs, gradient variable -> forward variable). No ops when the op is not differentiable or no
+        input wants a gradient.
+    """
+    definition = get_op(op.type)
+    maker = GradMaker(op, frozenset(no_grad_set), grad_block, extra)
+    if definition.make_grad is not None:
+        return list(definition.make_grad(maker)), maker.grad_to_var
+    gradient = double_gradient(definition)
+    if gradient is None:
+        return [], {}
+    spec = _regular(definition, gradient, maker)
+    return ([spec] if maker.grad_to_var else []), maker.grad_to_var
+
+
+def _regular(definition: OpDef, gradient: OpDef, maker: GradMaker) -> OpSpec:
+    inputs = {s.name: _read(definition, gradient, s.name, maker) for s in gradient.inputs}
+    outputs = {}
+    for slot in gradient.outputs:
+        target = _target(definition, slot.name)
+        outputs[slot.name] = maker.input_grad(target, drop_empty=not slot.duplicable)
+    return OpSpec(gradient.type, inputs, outputs, maker.attrs)
+
+
+def _read(definition: OpDef, gradient: OpDef, name: str, maker: GradMaker) -> list[str]:
+    """The variables bound to slot ``name`` of the grad op."""
+    if definition.input(name):
+        return maker.input(name)
+    if definition.output(name):
+        return maker.output(name)
+    if name.endswith(GRAD) and definition.output(name[: -len(GRAD)]):
+        return maker.output_grad(name[: -len(GRAD)])
+    if name.startswith("DD"):
+        return maker.output_grad(name[2:] + GRAD)
+    if name.startswith("D"):
+        slot = name[1:] + GRAD
+        return maker.input(slot) if definition.input(slot) else maker.output(slot)
+    raise LoweringError(f"gradient op {gradient.type}: slot {name} is bound to nothing of {definition.type}; rename it")
+
+
+def _target(definition: OpDef, name: str) -> str:
+    """The input slot of ``definition`` whose gradient goes to output slot ``name`` of its grad op."""
+    if name.endswith(GRAD) and definition.input(name[: -len(GRAD)]):
+        return name[: -len(GRAD)]
+    if name.startswith("DD") and definition.input(name[2:] + GRAD):
+        return name[2:] + GRAD
+    if name.startswith("D") and definition.input(name[1:]):
+        return name[1:]
+    raise LoweringError(f"gradient of {definition.type}: output {name} is the gradient of none of its inputs; rename it")

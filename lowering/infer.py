@@ -1,0 +1,179 @@
+"""Shape inference: ``jax.eval_shape`` of the op's own function, at two probe sizes for unknown dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from .block import Context, OpView, Runner, _SingleOp, static_attrs
+from .call import call
+from .dtypes import LOD_TENSOR, from_numpy, to_numpy
+from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
+from .program import EMPTY, GRAD, VarInfo, VarView
+from .registry import OpDef, Slot, get_op
+from .values import LoDArray
+
+# Sizes that stand for an unknown dim; both divide well, and what differs between them is unknown.
+PROBES = (5040, 10080)
+_ROWS_PER_SEQUENCE = 420
+
+VarOf = Callable[[str], VarView | None]
+_Signature = tuple[tuple[str, tuple[tuple[tuple[int, ...], int, int] | None, ...]], ...]
+
+
+def infer_outputs(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
+    """What is known of an op's outputs, by variable name; only what is to be set is present.
+
+    Args:
+        op: the op; its attributes checked.
+        var_of: variable name -> VarView or None.
+
+    Raises:
+        OpError: all input shapes are known and the op rejects them.
+    """
+    definition = get_op(op.type)
+    if definition.infer is not None:
+        return dict(definition.infer(op, var_of))
+    if definition.forward is not None:
+        return _like_forward(op, var_of)
+    if definition.kind != "plain":
+        return {}
+    signature = _signature(definition, op, var_of)
+    if signature is None:
+        return {}
+    outs = tuple(sorted((slot, len(names)) for slot, names in op.outputs.items()))
+    declared = _declared(op, var_of) if "ctx" in definition.special else None
+    try:
+        found = _infer(op.type, static_attrs(op), signature, outs, declared)
+    except Exception as error:
+        if isinstance(error, LoweringError):
+            raise
+        raise OpError(_message(op, signature, error)) from error
+    return {
+        name: info
+        for slot, names in op.outputs.items()
+        for name, info in zip(names, found.get(slot, ()), strict=False)
+        if name != EMPTY and info is not None
+    }
+
+
+def _declared(op: OpView, var_of: VarOf) -> tuple[tuple[str, VarView | None], ...]:
+    return tuple((n, var_of(n)) for n in op.output_names())
+
+
+def _like_forward(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
+    """A gradient has the shape, dtype and LoD level of what it is the gradient of."""
+    found = {}
+    for name in op.output_names():
+        base = var_of(name.split(GRAD)[0]) if GRAD in name else None
+        if base is not None and base.type == LOD_TENSOR:
+            found[name] = VarInfo(tuple(base.shape), base.dtype, base.lod_level)
+    return found
+
+
+def _signature(definition: OpDef, op: OpView, var_of: VarOf) -> _Signature | None:
+    """Shapes, dtypes and LoD levels by slot; None when an input is no plain tensor or not declared."""
+    parts = []
+    for slot in definition.inputs:
+        entries: list[tuple[tuple[int, ...], int, int] | None] = []
+        for name in op.inputs.get(slot.name) or ():
+            var = var_of(name)
+            if var is None or var.type != LOD_TENSOR:
+                return None
+            entries.append((tuple(int(d) for d in var.shape), var.dtype, var.lod_level))
+        if not entries and not slot.dispensable and not slot.duplicable:
+            raise OpError(
+                f"op {op.type}: input {slot.name} is required, and no variable is bound to it; expected inputs"
+                f" {[s.name for s in definition.inputs]}, received {sorted(op.inputs)}; bind it"
+            )
+        parts.append((slot.name, tuple(entries)))
+    return tuple(parts)
+
+
+@lru_cache(maxsize=8192)
+def _infer(type: str, attrs: Any, signature: _Signature, outs: Any, declared: Any) -> dict[str, tuple[Any, ...]]:
+    definition = get_op(type)
+    unknown = any(d < 0 for _, entries in signature for e in entries if e for d in e[0])
+    results = []
+    for probe in PROBES if unknown else PROBES[:1]:
+        try:
+            results.append(_evaluate(definition, attrs, signature, outs, declared, probe))
+        except (NeedsConcrete, NeedsExact):
+            return {}
+        except Exception:
+            if unknown:
+                return {}
+            raise
+    if len(results) == 1:
+        results.append(results[0])
+    return _merge(definition, signature, *results)
+
+
+def _evaluate(definition: OpDef, attrs: Any, signature: _Signature, outs: Any, declared: Any, probe: int) -> Any:
+    names = iter([n for n, _ in declared or ()])
+    bound = {slot: [next(names, f"{slot}.{i}") for i in range(n)] for slot, n in outs}
+    op = OpView(definition.type, {}, bound, dict(attrs))
+    runner = Runner(_SingleOp(dict(declared or ())))  # type: ignore[arg-type]
+
+    def run(values: Any, key: Any) -> Any:
+        return call(definition, values, op.attrs, {"key": key, "ctx": Context(op, runner, {})})
+
+    with jax.enable_x64(True):
+        values = {
+            slot.name: _abstract(slot, entries, probe)
+            for slot, (_, entries) in zip(definition.inputs, signature, strict=True)
+        }
+        return jax.eval_shape(run, values, jax.eval_shape(lambda: jax.random.key(0)))
+
+
+def _abstract(slot: Slot, entries: Any, probe: int) -> Any:
+    values = [_abstract_value(e, probe) for e in entries]
+    if slot.duplicable:
+        return values
+    return values[0] if values else None
+
+
+def _abstract_value(entry: tuple[tuple[int, ...], int, int], probe: int) -> Any:
+    shape, dtype, lod_level = entry
+    array = jax.ShapeDtypeStruct(tuple(probe if d < 0 else d for d in shape), to_numpy(dtype))
+    if not lod_level or not shape:
+        return array
+    count = probe // _ROWS_PER_SEQUENCE
+    offsets = jax.ShapeDtypeStruct((count + 1,), np.int32)
+    return LoDArray(array, (offsets,) * lod_level)
+
+
+def _merge(definition: OpDef, signature: _Signature, first: Any, second: Any) -> dict[str, tuple[Any, ...]]:
+    merged = {}
+    levels = {name: max((e[2] for e in entries if e), default=0) for name, entries in signature}
+    for slot in definition.outputs:
+        one, two = first.get(slot.name), second.get(slot.name)
+        pairs = zip(one, two, strict=True) if isinstance(one, list) else [(one, two)]
+        shared = levels.get(definition.lod.get(slot.name, ""), 0)
+        merged[slot.name] = tuple(_merge_one(a, b, shared) for a, b in pairs)
+    return merged
+
+
+def _merge_one(one: Any, two: Any, shared_level: int) -> VarInfo | None:
+    if one is None:
+        return None
+    level = len(one.lod) if isinstance(one, LoDArray) else 0
+    if not hasattr(one, "shape") or not hasattr(one, "dtype"):
+        return None
+    shape = tuple(a if a == b else -1 for a, b in zip(one.shape, two.shape, strict=True))
+    return VarInfo(shape, from_numpy(one.dtype), max(level, shared_level))
+
+
+def _message(op: OpView, signature: _Signature, error: Exception) -> str:
+    received = "; ".join(
+        f"{slot} {', '.join(f'{list(e[0])} {to_numpy(e[1])}' for e in entries if e)}" for slot, entries in signature if entries
+    )
+    return (
+        f"op {op.type}: its inputs do not fit together.\n  received: {received}\n"
+        f"  problem: {str(error).strip() or type(error).__name__}\n"
+        f"  to do: {get_op(op.type).doc.splitlines()[0] if get_op(op.type).doc else 'see the op'} (check shapes and attributes)"
+    )

@@ -1,0 +1,105 @@
+"""The read-only view of a program that the lowering works on.
+
+The front end (or any other owner of ProgramDescs) makes these; nothing here knows protobuf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+EMPTY = "@EMPTY@"
+GRAD = "@GRAD"
+
+ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 1, 2, 16, 256
+
+
+@dataclass(frozen=True)
+class OpView:
+    """One OpDesc: slots map to variable names; a BLOCK attribute is the block's index."""
+
+    type: str
+    inputs: Mapping[str, Sequence[str]]
+    outputs: Mapping[str, Sequence[str]]
+    attrs: Mapping[str, Any]
+    index: int = -1
+    block_idx: int = 0
+
+    @property
+    def is_backward(self) -> bool:
+        return bool(int(self.attrs.get("op_role", 0)) & ROLE_BACKWARD)
+
+    def input_names(self) -> list[str]:
+        return [n for names in self.inputs.values() for n in names if n != EMPTY]
+
+    def output_names(self) -> list[str]:
+        return [n for names in self.outputs.values() for n in names if n != EMPTY]
+
+    def user_line(self) -> str:
+        """The line of the user's script that made this op, or '' where none was recorded."""
+        stack = self.attrs.get("op_callstack") or ()
+        return "\n".join(stack[-2:]) if stack else ""
+
+
+@dataclass
+class OpSpec:
+    """An op about to be written (what a gradient maker returns)."""
+
+    type: str
+    inputs: dict[str, list[str]]
+    outputs: dict[str, list[str]]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class VarView:
+    """One VarDesc. ``shape`` may hold negative (unknown) dims; ``type`` and ``dtype`` are Fluid's numbers."""
+
+    name: str
+    type: int = 7
+    dtype: int = 5
+    shape: tuple[int, ...] = ()
+    lod_level: int = 0
+    persistable: bool = False
+    stop_gradient: bool = False
+    need_check_feed: bool = False
+
+
+@dataclass(frozen=True)
+class VarInfo:
+    """What shape inference found out about one output."""
+
+    shape: tuple[int, ...] | None = None
+    dtype: int | None = None
+    lod_level: int | None = None
+    type: int | None = None
+
+
+@dataclass(frozen=True)
+class BlockView:
+    idx: int
+    parent_idx: int
+    ops: tuple[OpView, ...]
+    vars: Mapping[str, VarView]
+    forward_idx: int = -1
+
+
+@dataclass(frozen=True)
+class ProgramView:
+    blocks: tuple[BlockView, ...]
+
+    def find_var(self, block_idx: int, name: str) -> VarView | None:
+        """The variable ``name`` as seen from a block: its own, its parents', or (grad blocks) its forward block's."""
+        seen: set[int] = set()
+        pending = [block_idx]
+        while pending:
+            idx = pending.pop(0)
+            if idx < 0 or idx in seen:
+                continue
+            seen.add(idx)
+            block = self.blocks[idx]
+            if name in block.vars:
+                return block.vars[name]
+            pending += [block.parent_idx, block.forward_idx]
+        return None

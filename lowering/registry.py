@@ -1,0 +1,586 @@
+"""The op registry: one Python function is a whole operator.
+
+The function's signature is the OpProto (positional parameters are input slots, keyword-only ones attributes), its
+body the kernel, its docstring the formula; a gradient rule stands beside it. See ``op`` for the notation.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from .errors import AttrError, RegistryError, UnknownOpError
+from .program import GRAD
+from .values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray, is_concrete
+from .vendor import COMMON, VENDOR
+
+
+class Long(int):
+    """Annotation of a LONG attribute."""
+
+
+class Longs(list):
+    """Annotation of a LONGS attribute."""
+
+
+class Block(int):
+    """Annotation of a BLOCK attribute (the index of a sub-block)."""
+
+
+class Blocks(list):
+    """Annotation of a BLOCKS attribute."""
+
+
+class Value:
+    """Annotation of a parameter that takes whatever the variable holds (LoDArray, SelectedRows, array ...)."""
+
+
+_ATTR_TYPES: dict[Any, str] = {
+    int: "INT",
+    float: "FLOAT",
+    str: "STRING",
+    bool: "BOOLEAN",
+    list[int]: "INTS",
+    list[float]: "FLOATS",
+    list[str]: "STRINGS",
+    list[bool]: "BOOLEANS",
+    Long: "LONG",
+    Longs: "LONGS",
+    Block: "BLOCK",
+    Blocks: "BLOCKS",
+}
+_RAW = (Value, SelectedRows, TensorArray, RankTable, StepScopes)
+_SPECIAL = ("key", "ctx")
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One input or output slot. ``wants``: 'array', 'lod' (LoDArray), 'meta' or 'raw' (as it is)."""
+
+    name: str
+    param: str
+    duplicable: bool = False
+    dispensable: bool = False
+    wants: str = "array"
+
+
+@dataclass(frozen=True)
+class AttrSpec:
+    name: str
+    type: str
+    default: Any = None
+    required: bool = False
+    param: str = ""  # '' for vendor attributes, which no rule reads
+
+
+@dataclass
+class OpDef:
+    """All that is known of one op type. Callable as the plain function it was made from."""
+
+    type: str
+    fn: Callable[..., Any]
+    inputs: list[Slot]
+    outputs: list[Slot]
+    attrs: dict[str, AttrSpec]
+    special: frozenset[str] = frozenset()
+    kind: str = "plain"
+    rows: str | None = None
+    lod: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
+    diff: tuple[str, ...] = ()  # parameters of the differentiable inputs
+    gradient: OpDef | None = None
+    make_grad: Callable[..., Any] | None = None
+    infer: Callable[..., Any] | None = None
+    fold: bool = False
+    inplace: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
+    forward: OpDef | None = None  # for a gradient op, what it is the gradient of
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.fn) or ""
+
+    @property
+    def differentiable(self) -> bool:
+        return self.gradient is not None or self.make_grad is not None
+
+    def input(self, name: str) -> Slot | None:
+        return next((s for s in self.inputs if s.name == name), None)
+
+    def output(self, name: str) -> Slot | None:
+        return next((s for s in self.outputs if s.name == name), None)
+
+    def slot_of(self, param: str) -> Slot | None:
+        return next((s for s in [*self.inputs, *self.outputs] if s.param == param), None)
+
+    def grad(self, fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Declare the gradient rule: its parameters say what the grad op reads, its results are d(diff inputs).
+
+        Args:
+            type: the grad op's type, default ``<type>_grad``.
+            wrt: parameters of the inputs that get gradients, default the op's ``diff``.
+            rows, lod, kind, slots: as for ``op``.
+        """
+        if fn is None:
+            return lambda f: self.grad(f, **options)
+        self.gradient = register(_grad_def(self, fn, **options))
+        return self.gradient
+
+    def grad_maker(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare a function from ``GradMaker`` to the list of OpSpecs that compute the gradient."""
+        self.make_grad = fn
+        return fn
+
+    def grad_grad(self, fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Declare the gradient of this op's grad op, with Fluid's DDX / DOut / DDOut slots; see ``_grad_grad_def``."""
+        if fn is None:
+            return lambda f: self.grad_grad(f, **options)
+        if self.gradient is None:
+            raise RegistryError(f"{self.type}: declare the gradient before the gradient of the gradient")
+        self.gradient.gradient = register(_grad_grad_def(self.gradient, fn, **options))
+        return self.gradient.gradient
+
+
+_REGISTRY: dict[str, OpDef] = {}
+
+
+def register(definition: OpDef) -> OpDef:
+    """Enter an op; RegistryError when its type is taken by another rule."""
+    known = _REGISTRY.get(definition.type)
+    if known is not None:
+        raise RegistryError(
+            f"op {definition.type!r} is registered twice: by {known.fn.__module__} and by {definition.fn.__module__};"
+            " an op type has one rule, so rename or remove one of them"
+        )
+    _REGISTRY[definition.type] = definition
+    return definition
+
+
+def registered_ops() -> list[str]:
+    """All registered op types, sorted (grad ops with a rule of their own included)."""
+    return sorted(_REGISTRY)
+
+
+def has_op(type: str) -> bool:
+    return type in _REGISTRY or _derived(type) is not None
+
+
+def get_op(type: str) -> OpDef:
+    """The definition of op ``type``; UnknownOpError (with the nearest names) when there is none."""
+    found = _REGISTRY.get(type) or _derived(type)
+    if found is None:
+        raise UnknownOpError(_unknown_op_message(type))
+    return found
+
+
+def _unknown_op_message(type: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(type, _REGISTRY, n=3)
+    hint = f"; similar ops that exist: {', '.join(near)}" if near else ""
+    return (
+        f"op {type!r} is unknown: expected one of the {len(_REGISTRY)} registered op types{hint}."
+        " Register a rule for it with lowering.op (CONTRIBUTING: how to add an op)"
+    )
+
+
+def _derived(type: str) -> OpDef | None:
+    """A gradient of a gradient that has no rule of its own follows from its grad op by vjp."""
+    if not type.endswith("_grad"):
+        return None
+    base = _REGISTRY.get(type[: -len("_grad")]) or _derived(type[: -len("_grad")])
+    if base is None or base.forward is None or base.kind in ("block", "host") or base.differentiable:
+        return None
+    from .derive import vjp_definition
+
+    base.diff = base.diff or _differentiable(base)
+    base.gradient = register(vjp_definition(base, reads=None, type=type))
+    return base.gradient
+
+
+def double_gradient(definition: OpDef) -> OpDef | None:
+    """The grad op of a grad op, derived on demand."""
+    if definition.gradient is None and definition.forward is not None:
+        _derived(definition.type + "_grad")
+    return definition.gradient
+
+
+# --- notation -----------------------------------------------------------------------------------------------------
+
+
+def camel(param: str) -> str:
+    """``moment1_out`` -> ``Moment1Out``."""
+    return "".join(part[:1].upper() + part[1:] for part in param.split("_"))
+
+
+def snake(slot: str) -> str:
+    """``SavedMean`` -> ``saved_mean``; ``XShape`` -> ``x_shape``; ``X@GRAD`` -> ``d_x``."""
+    if slot.endswith(GRAD):
+        return "d_" + snake(slot[: -len(GRAD)])
+    text = ""
+    for i, char in enumerate(slot):
+        boundary = i and char.isupper() and (not slot[i - 1].isupper() or slot[i + 1 : i + 2].islower())
+        text += ("_" if boundary and slot[i - 1] != "_" else "") + char.lower()
+    return text
+
+
+def parse_outputs(text: str, slots: Mapping[str, str]) -> list[Slot]:
+    """``"Y MeanOut Xs* Mask?"``: ``*`` duplicable, ``?`` dispensable."""
+    params = {name: param for param, name in slots.items()}
+    found = []
+    for word in text.split():
+        name = word.rstrip("*?")
+        param = params.get(name, snake(name))
+        found.append(Slot(name, param, "*" in word[len(name) :], "?" in word[len(name) :]))
+    return found
+
+
+def _wants(annotation: Any) -> str:
+    if annotation is Meta:
+        return "meta"
+    if annotation is LoDArray:
+        return "lod"
+    return "raw" if annotation in _RAW else "array"
+
+
+def _input_slot(param: inspect.Parameter, name: str) -> Slot:
+    annotation = param.annotation
+    origin = getattr(annotation, "__origin__", None)
+    duplicable = annotation is list or origin is list
+    inner = annotation.__args__[0] if origin is list else None
+    dispensable = param.default is not inspect.Parameter.empty
+    return Slot(name, param.name, duplicable, dispensable, _wants(inner if duplicable else annotation))
+
+
+def _attr_spec(param: inspect.Parameter, where: str) -> AttrSpec:
+    default = param.default
+    required = default is inspect.Parameter.empty
+    annotation = param.annotation
+    if annotation is inspect.Parameter.empty and not required:
+        annotation = type(default)
+    if annotation not in _ATTR_TYPES:
+        raise RegistryError(
+            f"{where}: attribute {param.name!r} is annotated {annotation!r}; expected one of int, float, str, bool,"
+            " list[int], list[float], list[str], list[bool], Long, Longs, Block, Blocks"
+        )
+    kind = _ATTR_TYPES[annotation]
+    value = None if required else _convert(kind, default, lambda got: RegistryError(f"{where}: default {got!r}"))
+    return AttrSpec(param.name.rstrip("_"), kind, value, required, param.name)
+
+
+def _vendor_attrs(vendor: str | Mapping[str, Any]) -> dict[str, AttrSpec]:
+    wanted = dict.fromkeys(vendor.split(), _MISSING) if isinstance(vendor, str) else dict(vendor)
+    return {
+        name: AttrSpec(name, VENDOR[name][0], VENDOR[name][1] if value is _MISSING else value)
+        for name, value in wanted.items()
+    }
+
+
+_SignatureParts = tuple[list[inspect.Parameter], list[inspect.Parameter], frozenset[str]]
+
+
+def _signature(fn: Callable[..., Any]) -> _SignatureParts:
+    """(positional parameters, attribute parameters, special keywords asked for)."""
+    params = list(inspect.signature(fn, eval_str=True).parameters.values())
+    positional = [p for p in params if p.kind is p.POSITIONAL_OR_KEYWORD]
+    keyword = [p for p in params if p.kind is p.KEYWORD_ONLY]
+    special = frozenset(p.name for p in keyword if p.name in _SPECIAL)
+    return positional, [p for p in keyword if p.name not in _SPECIAL], special
+
+
+def _names(words: str | Iterable[str]) -> tuple[str, ...]:
+    return tuple(words.split()) if isinstance(words, str) else tuple(words)
+
+
+def op(
+    type: str | None = None,
+    *,
+    out: str = "Out",
+    slots: Mapping[str, str] | None = None,
+    diff: str | Iterable[str] | None = None,
+    vendor: str | Mapping[str, Any] = "",
+    lod: str | Mapping[str, str] | None = "",
+    rows: str | None = None,
+    grad: str | None = None,
+    reads: str | None = None,
+    grad_type: str | None = None,
+    inplace: Mapping[str, str] | None = None,
+    infer: Callable[..., Any] | None = None,
+    fold: bool = False,
+    kind: str = "plain",
+) -> Callable[[Callable[..., Any]], OpDef]:
+    """Register the decorated function as an operator.
+
+    Args:
+        type: op type; default the function's name without a trailing ``_``.
+        out: output slots in the order of the results, ``*`` duplicable, ``?`` dispensable.
+        slots: parameter -> slot name where it is not the CamelCase of the parameter.
+        diff: parameters of the inputs that get gradients; default every input.
+        vendor: names of ignored attributes (see ``vendor.VENDOR``), or a dict that overrides their defaults.
+        lod: where outputs take their LoD from: a parameter name (for every output), a dict output slot -> parameter,
+            None for nowhere; the default is ``Out`` (or the only output) from ``X``.
+        rows: what padding rows mean to the op. ``"wise"``: an output row depends on the same input row alone
+            (``"wise x"`` lists the parameters that carry rows, others being weights); ``"masked"``: the rule takes
+            LoDArrays and re-establishes the invariants itself; None: exact rows only.
+        grad: ``"vjp"`` derives the gradient from the function; otherwise declare it with ``.grad``, or none exists.
+        reads: what the derived grad op reads, as parameter names; default all inputs, outputs and output gradients.
+        inplace: output slot -> parameter that Fluid's layers bind to the same variable.
+        infer: shape inference of its own, ``infer(op_view, var_of) -> {output name: VarInfo}``.
+        fold: evaluate while tracing when all inputs are small and known.
+        kind: ``plain``, ``block`` (runs sub-blocks; gets raw values and ``ctx``) or ``host`` (outside jit).
+    """
+
+    def decorate(fn: Callable[..., Any]) -> OpDef:
+        name = type or fn.__name__.rstrip("_")
+        odd = dict(slots or {})
+        positional, keyword, special = _signature(fn)
+        inputs = [_input_slot(p, odd.get(p.name, camel(p.name))) for p in positional]
+        attrs = {spec.name: spec for spec in (_attr_spec(p, f"op {name}") for p in keyword)}
+        attrs |= _vendor_attrs(vendor)
+        definition = OpDef(
+            name, fn, inputs, parse_outputs(out, odd), attrs, special, kind, rows, infer=infer, fold=fold
+        )
+        definition.lod = _lod_map(definition, lod)
+        definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}
+        definition.diff = _names(diff) if diff is not None else _differentiable(definition)
+        _check_params(definition, definition.diff, "diff")
+        register(definition)
+        if grad == "vjp":
+            from .derive import vjp_definition
+
+            definition.gradient = register(vjp_definition(definition, reads=reads, type=grad_type))
+        return definition
+
+    return decorate
+
+
+def _differentiable(definition: OpDef) -> tuple[str, ...]:
+    return tuple(s.param for s in definition.inputs if s.wants != "meta")
+
+
+def _check_params(definition: OpDef, params: Iterable[str], what: str) -> None:
+    known = {s.param for s in definition.inputs}
+    unknown = [p for p in params if p not in known]
+    if unknown:
+        raise RegistryError(f"op {definition.type}: {what} names {unknown}, but its inputs are {sorted(known)}")
+
+
+def _lod_map(definition: OpDef, lod: str | Mapping[str, str] | None) -> dict[str, str]:
+    if lod is None:
+        return {}
+    if lod == "":
+        has_x = definition.input("X") is not None
+        outs = [s.name for s in definition.outputs if s.name == "Out"]
+        return {name: "X" for name in outs} if has_x else {}
+    if isinstance(lod, str):
+        lod = {s.name: lod for s in definition.outputs}
+    _check_params(definition, lod.values(), "lod")
+    return {out: definition.slot_of(param).name for out, param in lod.items()}  # type: ignore[union-attr]
+
+
+def _grad_param_slot(forward: OpDef, param: inspect.Parameter, slots: Mapping[str, str]) -> Slot:
+    """The slot of one parameter of a gradient rule: a forward input, a forward output, or ``d_<output>``."""
+    if param.name in slots:
+        return _input_slot(param, slots[param.name])
+    base = forward.slot_of(param.name)
+    suffix = ""
+    if base is None and param.name.startswith("d_"):
+        base = next((s for s in forward.outputs if s.param == param.name[2:]), None)
+        suffix = GRAD
+    if base is None:
+        raise RegistryError(
+            f"gradient of {forward.type}: parameter {param.name!r} is no input or output of the op and no d_<output>;"
+            f" inputs are {[s.param for s in forward.inputs]}, outputs {[s.param for s in forward.outputs]}"
+        )
+    read = _input_slot(param, base.name + suffix)
+    return replace(read, duplicable=base.duplicable, dispensable=read.dispensable or base.dispensable)
+
+
+def _grad_attrs(forward: OpDef, keyword: list[inspect.Parameter]) -> dict[str, AttrSpec]:
+    """A grad op inherits all attributes of its forward op; the rule names those it reads."""
+    attrs = {name: replace(spec, param="") for name, spec in forward.attrs.items()}
+    for param in keyword:
+        name = param.name.rstrip("_")
+        if name in attrs and param.annotation is inspect.Parameter.empty:
+            attrs[name] = replace(attrs[name], param=param.name)
+        else:
+            attrs[name] = _attr_spec(param, f"gradient of {forward.type}")
+    return attrs
+
+
+def _grad_attrs_inherited(forward: OpDef) -> dict[str, AttrSpec]:
+    """A derived gradient calls the forward function, so it reads the same attributes."""
+    return {name: replace(spec, required=False) for name, spec in forward.attrs.items()}
+
+
+def _grad_outputs(forward: OpDef, wrt: Iterable[str]) -> list[Slot]:
+    slots = [forward.slot_of(p) for p in wrt]
+    return [Slot(s.name + GRAD, "d_" + s.param, s.duplicable, True) for s in slots if s is not None]
+
+
+def _grad_def(
+    forward: OpDef,
+    fn: Callable[..., Any],
+    *,
+    type: str | None = None,
+    wrt: str | None = None,
+    rows: str | None = "",
+    lod: Mapping[str, str] | None = None,
+    kind: str | None = None,
+    slots: Mapping[str, str] | None = None,
+) -> OpDef:
+    positional, keyword, special = _signature(fn)
+    targets = _names(wrt) if wrt else forward.diff
+    _check_params(forward, targets, "wrt")
+    definition = OpDef(
+        type or forward.type + "_grad",
+        fn,
+        [_grad_param_slot(forward, p, slots or {}) for p in positional],
+        _grad_outputs(forward, targets),
+        _grad_attrs(forward, keyword),
+        special,
+        kind or forward.kind,
+        forward.rows if rows == "" else rows,
+        forward=forward,
+    )
+    definition.lod = dict(lod) if lod is not None else grad_lod_map(definition)
+    return definition
+
+
+def grad_lod_map(definition: OpDef) -> dict[str, str]:
+    """X@GRAD carries the LoD of X where the grad op reads X, else that of the first output gradient it reads."""
+    reads = [s.name for s in definition.inputs]
+    fallback = next((n for n in reads if n.endswith(GRAD)), None)
+    shared = {s.name: s.name[: -len(GRAD)] if s.name[: -len(GRAD)] in reads else fallback for s in definition.outputs}
+    return {out: source for out, source in shared.items() if source is not None}
+
+
+def _grad_grad_def(
+    grad_op: OpDef, fn: Callable[..., Any], *, out: str, type: str | None = None, rows: str | None = ""
+) -> OpDef:
+    """Double gradients name slots after the first op: DDX is d(X@GRAD), DOut is Out@GRAD (or, as a result, d Out)."""
+    forward = grad_op.forward
+    assert forward is not None
+    positional, keyword, special = _signature(fn)
+    names = {s.param: s.name for s in [*forward.inputs, *forward.outputs]}
+
+    def slot_name(param: str) -> str:
+        if param in names:
+            return names[param]
+        for prefix in ("dd", "d"):
+            if param.startswith(prefix) and param[len(prefix) :] in names:
+                return prefix.upper() + names[param[len(prefix) :]]
+        raise RegistryError(f"gradient of {grad_op.type}: cannot tell the slot of parameter {param!r}")
+
+    inputs = [_input_slot(p, slot_name(p.name)) for p in positional]
+    outputs = [replace(s, dispensable=True) for s in parse_outputs(out, {})]
+    definition = OpDef(
+        type or grad_op.type + "_grad",
+        fn,
+        inputs,
+        outputs,
+        _grad_attrs(grad_op, keyword),
+        special,
+        grad_op.kind,
+        grad_op.rows if rows == "" else rows,
+        forward=grad_op,
+    )
+    definition.lod = {}
+    return definition
+
+
+# --- attributes ---------------------------------------------------------------------------------------------------
+
+
+def _float32(value: float) -> float:
+    return float(np.float32(value))
+
+
+_CONVERTERS: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
+    "INT": ((int, np.integer, bool), int),
+    "LONG": ((int, np.integer, bool), int),
+    "BLOCK": ((int, np.integer), int),
+    "FLOAT": ((int, float, np.integer, np.floating), _float32),
+    "STRING": ((str, bytes), lambda v: v if isinstance(v, str) else v.decode("utf-8", "surrogateescape")),
+    "BOOLEAN": ((bool, np.bool_, int, np.integer), bool),
+}
+_LISTS = {
+    "INTS": "INT",
+    "LONGS": "LONG",
+    "FLOATS": "FLOAT",
+    "STRINGS": "STRING",
+    "BOOLEANS": "BOOLEAN",
+    "BLOCKS": "BLOCK",
+}
+
+
+def _convert(kind: str, value: Any, error: Callable[[Any], Exception]) -> Any:
+    if kind in _LISTS:
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise error(value)
+        return [_convert(_LISTS[kind], v, error) for v in value]
+    accepted, convert = _CONVERTERS[kind]
+    if not isinstance(value, accepted):
+        raise error(value)
+    return convert(value)
+
+
+def check_attrs(type: str, attrs: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
+    """Attributes of an op about to be written: converted to Fluid's types, defaults filled in.
+
+    A grad op's attributes are inherited from its forward op, so they are converted where known and kept otherwise.
+    Raises AttrError for an attribute that is unknown, of the wrong type, or required and missing.
+    """
+    definition = get_op(type)
+    place = f"op {type}{where}"
+    checked: dict[str, Any] = {}
+    for name, value in attrs.items():
+        spec = definition.attrs.get(name)
+        if spec is not None:
+            checked[name] = _convert(spec.type, value, lambda got, s=spec: _attr_type_error(place, s, got))
+        elif name in COMMON or definition.forward is not None:
+            checked[name] = value
+        else:
+            known = ", ".join(sorted(definition.attrs)) or "none"
+            raise AttrError(f"{place} has no attribute {name!r}; expected one of: {known}. Remove or rename it")
+    if definition.forward is None:
+        _fill_defaults(definition, checked, place)
+    return checked
+
+
+def _fill_defaults(definition: OpDef, checked: dict[str, Any], place: str) -> None:
+    for spec in definition.attrs.values():
+        if spec.name in checked:
+            continue
+        if spec.required:
+            raise AttrError(f"{place} needs attribute {spec.name!r} ({spec.type}), and none was given; pass it")
+        checked[spec.name] = list(spec.default) if isinstance(spec.default, list) else spec.default
+
+
+def _attr_type_error(place: str, spec: AttrSpec, got: Any) -> AttrError:
+    return AttrError(
+        f"{place}: attribute {spec.name!r} expects {spec.type}, received {got!r} ({type(got).__name__});"
+        " convert the value"
+    )
+
+
+def concrete(value: Any, what: str) -> np.ndarray:
+    """``value`` as a host array; NeedsConcrete when it depends on data that only the running program knows."""
+    if is_concrete(value) or isinstance(value, (int, float, bool, list, tuple)):
+        return np.asarray(value)
+    data = value.data if isinstance(value, LoDArray) else value
+    if is_concrete(data):
+        return np.asarray(data)
+    from jax.core import Tracer
+
+    if not isinstance(data, Tracer):
+        return np.asarray(data)
+    from .errors import NeedsConcrete
+
+    raise NeedsConcrete(what)

@@ -1,0 +1,182 @@
+"""What a variable may hold while a block is lowered. All are pytrees, so they pass through jit and loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = Any  # jax.Array or numpy.ndarray (a value known while tracing)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LoDArray:
+    """Rows of ragged sequences: ``data[capacity, ...]`` and the offsets of each LoD level.
+
+    Attributes:
+        data: rows; those at and behind ``nrows`` are padding. In a forward value they are copies of a valid row
+            (I1), in a gradient exactly zero (I2).
+        lod: one int32 array per level, outermost first; each has a static length, and entries behind the true
+            number of sequences repeat the last offset. Empty: rows of a padded batch without a LoD.
+        nrows: number of valid rows, a traced int32 scalar; None when all rows are valid (exact).
+        nseq: number of valid top-level sequences, a traced int32 scalar; None when all are.
+    """
+
+    data: Array
+    lod: tuple[Array, ...] = ()
+    nrows: Array | None = None
+    nseq: Array | None = None
+
+    @property
+    def capacity(self) -> int:
+        return self.data.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.data.dtype
+
+    @property
+    def padded(self) -> bool:
+        return self.nrows is not None
+
+    def rows(self) -> Array:
+        """The number of valid rows: a traced scalar, or the capacity when exact."""
+        return np.int32(self.capacity) if self.nrows is None else self.nrows
+
+    def level(self, i: int) -> Array:
+        """The offsets of level ``i`` (negative counts from the finest)."""
+        return self.lod[i]
+
+    def with_data(self, data: Array) -> LoDArray:
+        return replace(self, data=data)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SelectedRows:
+    """A sparse matrix [height, ...]: ``values[k, ...]`` belongs to row ``rows[k]``; duplicates add.
+
+    Padding entries (of a bucketed batch) carry a valid row number and zero values; ``nrows`` is then the traced
+    number of true entries, else None.
+    """
+
+    rows: Array
+    values: Array
+    height: int = field(metadata={"static": True}, default=0)
+    nrows: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.height, *self.values.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.values.dtype
+
+    def to_dense(self) -> Array:
+        """The matrix [height, ...] with duplicated rows added up."""
+        zeros = jnp.zeros(self.shape, self.values.dtype)
+        return zeros.at[self.rows].add(self.values, mode="drop")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TensorArray:
+    """A LOD_TENSOR_ARRAY.
+
+    Either ``items`` holds the elements one by one (indices known while tracing, any shapes), or ``buffer`` is one
+    value whose leaves are stacked on a leading [capacity] axis, of which the first ``length`` are written.
+    """
+
+    items: tuple[Any, ...] | None = ()
+    buffer: Any = None
+    length: Array | None = None
+
+    @property
+    def stacked(self) -> bool:
+        return self.buffer is not None
+
+    @property
+    def capacity(self) -> int:
+        if self.stacked:
+            return jax.tree_util.tree_leaves(self.buffer)[0].shape[0]
+        return len(self.items or ())
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RankTable:
+    """Sequences of one LoD level sorted by falling length (stable): ``index`` and ``lengths``, int32 [nseq].
+
+    ``offsets`` are the level's offsets; ``capacity`` is the static row capacity of the ranked value, which
+    ``array_to_lod_tensor`` cannot derive when elements carry LoD; ``longest`` the static bound of the longest length.
+    """
+
+    index: Array
+    lengths: Array
+    offsets: Array
+    lod: tuple[Array, ...] = ()
+    nseq: Array | None = None
+    capacity: int = field(metadata={"static": True}, default=0)
+    longest: int = field(metadata={"static": True}, default=0)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class StepScopes:
+    """The residuals that a loop saves for its gradient: name -> stacked value, and the number of steps taken."""
+
+    saved: dict[str, Any] = field(default_factory=dict)
+    steps: Array | None = None
+    extra: Any = None
+
+
+@dataclass(frozen=True)
+class Meta:
+    """Shape, dtype and LoD of a value whose numbers a gradient rule does not read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    lod: tuple[Array, ...] = ()
+    nrows: Array | None = None
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether the value is known while tracing."""
+    return isinstance(value, (np.ndarray, np.generic))
+
+
+def data_of(value: Any) -> Array:
+    """The bare array of a LoDArray, or the array itself."""
+    return value.data if isinstance(value, LoDArray) else value
+
+
+def lod_of(value: Any) -> tuple[Array, ...]:
+    return value.lod if isinstance(value, LoDArray) else ()
+
+
+def row_mask(x: LoDArray, ndim: int | None = None) -> Array:
+    """bool [capacity, 1, ...] (``ndim`` dims, default those of the data): True on valid rows."""
+    ndim = x.data.ndim if ndim is None else ndim
+    mask = jnp.arange(x.capacity, dtype=jnp.int32) < x.rows()
+    return mask.reshape((-1,) + (1,) * (ndim - 1))
+
+
+def fill_padding(data: Array, nrows: Array | None, *, backward: bool) -> Array:
+    """Re-establish the padding invariant: copies of row 0 in a forward value (I1), zeros in a gradient (I2).
+
+    Row 0 of an all-empty batch is itself padding and must be finite; it is kept as it is.
+    """
+    if nrows is None or data.shape[0] == 0:
+        return data
+    mask = (jnp.arange(data.shape[0], dtype=jnp.int32) < nrows).reshape((-1,) + (1,) * (data.ndim - 1))
+    fill = jnp.zeros((), data.dtype) if backward else data[:1]
+    return jnp.where(mask, data, fill)
