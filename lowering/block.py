@@ -187,9 +187,6 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
         return call(definition, host, op.attrs, {"key": key, "ctx": Context(op, runner, {})})
 
 
-    return np.asarray(value) if isinstance(value, jax.Array) and value.size <= 4096 else value
-
-
 def _host(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, jax.Array) and value.size <= 4096 else value
 

@@ -11,7 +11,17 @@ import numpy as np
 from .errors import NeedsExact, SlotError, UninitializedError
 from .program import EMPTY, OpView
 from .registry import OpDef, Slot
-from .values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray, data_of, is_concrete, lod_of
+from .values import (
+    LoDArray,
+    Meta,
+    RankTable,
+    SelectedRows,
+    StepScopes,
+    TensorArray,
+    data_of,
+    is_concrete,
+    lod_of,
+)
 
 # Values larger than this are not worth folding while tracing: they would be embedded in the executable.
 FOLD_LIMIT = 64

@@ -52,7 +52,7 @@ def _vjp_inputs(forward: OpDef, reads: str | None) -> list[Slot]:
             f"op {forward.type}: its gradient cannot be derived by vjp, because the grad op does not read {missing},"
             " which the function needs; write the rule with .grad"
         )
-    explicit = [w[2:] for w in listed if w.startswith("d_")]
+    explicit = [w[2:] for w in listed if w.startswith("d_")] if reads is not None else []
     outs = [s for s in forward.outputs if not explicit or s.param in explicit]
     grads = [Slot(s.name + GRAD, "d_" + s.param, s.duplicable, True) for s in outs]
     kept = [replace(s, wants="raw", dispensable=True) if s in forward.outputs else s for s in found]

@@ -114,4 +114,6 @@ def _target(definition: OpDef, name: str) -> str:
         return name[2:] + GRAD
     if name.startswith("D") and definition.input(name[1:]):
         return name[1:]
-    raise LoweringError(f"gradient of {definition.type}: output {name} is the gradient of none of its inputs; rename it")
+    raise LoweringError(
+        f"gradient of {definition.type}: output {name} is the gradient of none of its inputs; rename it"
+    )

@@ -170,7 +170,9 @@ def _merge_one(one: Any, two: Any, shared_level: int) -> VarInfo | None:
 
 def _message(op: OpView, signature: _Signature, error: Exception) -> str:
     received = "; ".join(
-        f"{slot} {', '.join(f'{list(e[0])} {to_numpy(e[1])}' for e in entries if e)}" for slot, entries in signature if entries
+        f"{slot} {', '.join(f'{list(e[0])} {to_numpy(e[1])}' for e in entries if e)}"
+        for slot, entries in signature
+        if entries
     )
     return (
         f"op {op.type}: its inputs do not fit together.\n  received: {received}\n"
