@@ -8,32 +8,22 @@ without an expectation for them left behind; those are a private matter between 
 from __future__ import annotations
 
 import functools
-import gzip
-import json
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.golden.recordings import OpCase, Variable, op_cases
 from tests.golden.values import Value, Verdict, compare, compare_random, worst
-
-SPEC = Path(__file__).parent.parent / "spec"
+from tests.spec import op_protos
 
 # Runs a serialized ProgramDesc on values by name; returns the values of the asked names (absent: not written).
 Backend = Callable[[bytes, dict[str, Value], list[str]], dict[str, Value]]
 
 
 @functools.cache
-def protos() -> dict:
-    """The operators' protos (slots, attributes, gradients) of Paddle 1.8.5."""
-    return json.loads(gzip.decompress((SPEC / "op_protos.json.gz").read_bytes()))["ops"]
-
-
-@functools.cache
 def intermediate_slots(op_type: str) -> frozenset[str]:
     """Output slots that the proto marks as intermediate."""
-    slots = protos().get(op_type, {}).get("outputs", [])
+    slots = op_protos().get(op_type, {}).get("outputs", [])
     return frozenset(s["slot"] for s in slots if s.get("intermediate"))
 
 
