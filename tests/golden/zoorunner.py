@@ -168,10 +168,12 @@ class Replay:
 
     def _after_training(self) -> tuple[bool, float]:
         """(whether values are comparable, tolerance) of what runs on the trained parameters."""
-        last = max((max(self.case.sensitivity(s).values(), default=0.0) for s in range(self.case.meta["steps"])))
+        last = max(max(self.case.sensitivity(s).values(), default=0.0) for s in range(self.case.meta["steps"]))
         return not self.chaotic and not self.case.meta["random"], max(1e-5, 30 * last)
 
-    def _judge(self, what: str, got: dict[str, Value | None], want: dict[str, Value], program: bytes, rows: int) -> None:
+    def _judge(
+        self, what: str, got: dict[str, Value | None], want: dict[str, Value], program: bytes, rows: int
+    ) -> None:
         comparable, rtol = self._after_training()
         flips = accuracies(program)
         for name, value in want.items():
@@ -257,7 +259,9 @@ def compare_shape(got: Value | None, want: Value) -> Verdict:
     if isinstance(got, Tensor) and isinstance(want, Tensor) and got.array is not None and want.array is not None:
         a, b = (got.array.dtype, got.array.shape), (want.array.dtype, want.array.shape)
         return Verdict() if a == b else Verdict(f"{a}, recorded {b}")
-    return Verdict() if type(got) is type(want) else Verdict(f"kind {type(got).__name__}, recorded {type(want).__name__}")
+    return (
+        Verdict() if type(got) is type(want) else Verdict(f"kind {type(got).__name__}, recorded {type(want).__name__}")
+    )
 
 
 def compare_state(got: np.ndarray | None, want: np.ndarray, allowed: float) -> Verdict:
