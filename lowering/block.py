@@ -243,10 +243,10 @@ def _op_error_message(op: OpView, env: Env, error: Exception) -> str:
     return (
         f"op {op.type} (#{op.index} of block {op.block_idx}) failed on its inputs.{where}\n"
         f"  received: {inputs or 'no inputs'}\n  problem: {str(error).strip() or type(error).__name__}\n"
-        f"  to do: compare the shapes and dtypes above with the op's documentation: {_doc_line(op.type)}"
+        f"  to do: compare the shapes and dtypes above with the op's documentation: {doc_line(op.type)}"
     )
 
 
-def _doc_line(type: str) -> str:
+def doc_line(type: str) -> str:
     doc = get_op(type).doc
     return doc.splitlines()[0] if doc else f"lowering.get_op({type!r})"

@@ -48,8 +48,8 @@ def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any]) -> SlotValu
 def _check_initialized(slot: Slot, names: Sequence[str], values: list[Any], op: OpView) -> None:
     if not names and not slot.duplicable:
         raise SlotError(
-            f"op {op.type} (#{op.index} of block {op.block_idx}) needs input {slot.name}, and no variable is bound to it;"
-            " bind one where the op is appended"
+            f"op {op.type} (#{op.index} of block {op.block_idx}) needs input {slot.name}, and no variable is bound"
+            " to it; bind one where the op is appended"
         )
     for name, value in zip(names, values, strict=True):
         if value is None:
@@ -217,11 +217,10 @@ def _wrap(result: Any, source: LoDArray | None, padded: LoDArray | None) -> Any:
         return result
     if isinstance(result, LoDArray):
         return result if result.lod or result.padded else result.data
-    lod = source.lod if source is not None else ()
-    nseq = source.nseq if source is not None else None
+    lod, nseq, longest = (source.lod, source.nseq, source.longest) if source is not None else ((), None, ())
     if padded is not None and getattr(result, "ndim", 0) and result.shape[0] == padded.capacity:
-        return LoDArray(result, lod, padded.nrows, nseq)
+        return LoDArray(result, lod, padded.nrows, nseq, longest)
     # Rows that are all there keep their LoD only if they are still one row each.
     if source is not None and not source.padded and getattr(result, "ndim", 0) and result.shape[0] == source.capacity:
-        return LoDArray(result, lod, None, nseq)
+        return LoDArray(result, lod, None, nseq, longest)
     return result

@@ -28,6 +28,13 @@ class GradMaker:
         self.extra = extra
         self.grad_to_var: dict[str, str] = {}
 
+    def regular(self) -> OpSpec:
+        """The grad op that follows from the declared gradient rule, for makers that change a detail of it."""
+        definition = get_op(self.op.type)
+        gradient = double_gradient(definition)
+        assert gradient is not None, f"{self.op.type} declares no gradient rule"
+        return _regular(definition, gradient, self)
+
     def input(self, slot: str) -> list[str]:
         return list(self.op.inputs.get(slot) or ())
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .block import Context, OpView, Runner, _SingleOp, static_attrs
+from .block import Context, OpView, Runner, _SingleOp, doc_line, static_attrs
 from .call import call
 from .dtypes import LOD_TENSOR, from_numpy, to_numpy
 from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
@@ -177,5 +177,5 @@ def _message(op: OpView, signature: _Signature, error: Exception) -> str:
     return (
         f"op {op.type}: its inputs do not fit together.\n  received: {received}\n"
         f"  problem: {str(error).strip() or type(error).__name__}\n"
-        f"  to do: {get_op(op.type).doc.splitlines()[0] if get_op(op.type).doc else 'see the op'} (check shapes and attributes)"
+        f"  to do: check shapes and attributes against {doc_line(op.type)}"
     )

@@ -24,12 +24,14 @@ class LoDArray:
             number of sequences repeat the last offset. Empty: rows of a padded batch without a LoD.
         nrows: number of valid rows, a traced int32 scalar; None when all rows are valid (exact).
         nseq: number of valid top-level sequences, a traced int32 scalar; None when all are.
+        longest: static upper bounds of the longest sequence, one per level; () when nobody asked for them.
     """
 
     data: Array
     lod: tuple[Array, ...] = ()
     nrows: Array | None = None
     nseq: Array | None = None
+    longest: tuple[int, ...] = field(metadata={"static": True}, default=())
 
     @property
     def capacity(self) -> int:
