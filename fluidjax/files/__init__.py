@@ -1,0 +1,1 @@
+"""Paddle's file formats: how they are parsed, checked and written."""

@@ -1,0 +1,77 @@
+"""Reading forward through a file of known size: no length is believed before it is held against what is left."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from typing import BinaryIO
+
+import numpy as np
+
+from fluidjax.files.errors import bad_file
+
+
+class Cursor:
+    """A position in a binary file or in bytes. ``label`` names the source in error messages."""
+
+    def __init__(self, source: BinaryIO | bytes, label: str) -> None:
+        self.label = label
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            self._file: BinaryIO = io.BytesIO(source)
+            self.size = len(source)
+        else:
+            self._file = source
+            self.size = os.fstat(source.fileno()).st_size
+        self.position = 0
+
+    @property
+    def left(self) -> int:
+        return self.size - self.position
+
+    def need(self, count: int, what: str) -> None:
+        """Raise unless ``count`` more bytes are there."""
+        if not 0 <= count <= self.left:
+            raise bad_file(
+                f"{self.label}: {what} at byte {self.position} does not fit in the file",
+                f"{count} bytes" if count >= 0 else "a length of zero or more",
+                f"{self.left} bytes left of {self.size}" if count >= 0 else f"length {count}",
+            )
+
+    def take(self, count: int, what: str) -> bytes:
+        self.need(count, what)
+        data = self._file.read(count)
+        if len(data) != count:
+            raise bad_file(f"{self.label}: the file shrank while it was read", f"{count} bytes", f"{len(data)}")
+        self.position += count
+        return data
+
+    def number(self, code: str, what: str) -> int:
+        """One little-endian integer of struct code ``code``."""
+        layout = "<" + code
+        return struct.unpack(layout, self.take(struct.calcsize(layout), what))[0]
+
+    def array(self, dtype: np.dtype, count: int, what: str) -> np.ndarray:
+        """``count`` elements, allocated only after the bytes are known to be there."""
+        self.need(count * dtype.itemsize, what)
+        out = np.empty(count, dtype)
+        got = self._file.readinto(memoryview(out).cast("B")) if out.nbytes else 0  # type: ignore[attr-defined]
+        if got != out.nbytes:
+            raise bad_file(f"{self.label}: the file shrank while it was read", f"{out.nbytes} bytes", f"{got}")
+        self.position += out.nbytes
+        return out
+
+    def skip(self, count: int, what: str) -> None:
+        self.need(count, what)
+        self._file.seek(count, os.SEEK_CUR)
+        self.position += count
+
+    def end(self) -> None:
+        """Raise when bytes are left over."""
+        if self.left:
+            raise bad_file(
+                f"{self.label}: {self.left} bytes follow the end of the data",
+                f"the file to end at byte {self.position}",
+                f"{self.size} bytes",
+                "load it with the list of variables it was saved with, in the same order; or save it again",
+            )

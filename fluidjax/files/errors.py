@@ -1,0 +1,26 @@
+"""Errors about files: what is wrong, what was expected and received, what to do."""
+
+from __future__ import annotations
+
+
+class FileFormatError(ValueError):
+    """A file does not hold what its format says; nothing of it was used."""
+
+
+class UnsafeNameError(ValueError):
+    """A variable or file name would reach outside the directory it belongs to."""
+
+
+class UntrustedProgramError(PermissionError):
+    """A program that came from a file wants to act on the host (files, network, Python) without leave."""
+
+
+def explain(what: str, expected: str, received: str, todo: str) -> str:
+    """One message of three parts: what is wrong; expected and received; what to do."""
+    return f"{what}\n  expected: {expected}\n  received: {received}\n  what to do: {todo}"
+
+
+def bad_file(what: str, expected: str, received: str, todo: str = "") -> FileFormatError:
+    """A FileFormatError; most broken files have one remedy, so it is the default."""
+    todo = todo or "copy or save the file again; a file cut short or changed on its way cannot be repaired"
+    return FileFormatError(explain(what, expected, received, todo))

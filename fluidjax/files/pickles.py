@@ -1,0 +1,325 @@
+"""The pickles of ``fluid.save`` (.pdparams, .pdopt): a dict from variable names to NumPy arrays.
+
+Written as Python 3.7 with the NumPy of its day writes them (protocol 2, modules ``numpy.core...``), so that old
+readers load them. Read without running anything: a pickle is a program, and this reader knows only the few
+words that arrays and plain containers need.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import pickletools
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fluidjax.files.errors import FileFormatError, bad_file, explain
+
+BATCH = 1000  # items that one SETITEMS takes, as CPython's pickler has it
+MAX_STRING = (1 << 32) - 1  # protocol 2 has 32-bit lengths
+
+
+# ---- writing ----
+
+
+class ArrayPickler:
+    """Emits one pickle of ``{str: ndarray}``; ``dump`` gives its bytes.
+
+    Repeated parts are written once and referred to by number, in the order in which CPython would memoise them.
+    """
+
+    def __init__(self) -> None:
+        self._out = bytearray(b"\x80\x02")
+        self._count = 0
+        self._memo: dict[Any, int] = {}
+
+    def dump(self, arrays: Mapping[str, np.ndarray]) -> bytes:
+        self._word(b"}")
+        items = list(arrays.items())
+        for start in range(0, len(items), BATCH):
+            self._batch(items[start : start + BATCH])
+        return bytes(self._out + b".")
+
+    def _batch(self, items: list[tuple[str, np.ndarray]]) -> None:
+        several = len(items) > 1
+        if several:
+            self._out += b"("
+        for name, array in items:
+            self._text(name)
+            self._array(array)
+        self._out += b"u" if several else b"s"
+
+    def _array(self, array: np.ndarray) -> None:
+        fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+        self._global("numpy.core.multiarray", "_reconstruct")
+        self._global("numpy", "ndarray")
+        self._int(0)
+        self._word(b"\x85")
+        self._bytes(b"b")
+        self._word(b"\x87")
+        self._word(b"R")
+        self._out += b"("
+        self._int(1)
+        self._shape(array.shape)
+        self._once(("dtype", array.dtype.str), lambda: self._dtype(array.dtype))
+        self._out += b"\x88" if fortran else b"\x89"
+        self._bytes(array.tobytes("F" if fortran else "C"))
+        self._word(b"t")
+        self._out += b"b"
+
+    def _dtype(self, dtype: np.dtype) -> int:
+        self._global("numpy", "dtype")
+        self._text(dtype.str[1:])
+        self._out += b"\x89\x88"
+        self._word(b"\x87")
+        number = self._word(b"R")
+        self._out += b"("
+        self._int(3)
+        self._text(dtype.str[0])
+        self._out += b"NNN"
+        for value in (-1, -1, 0):
+            self._int(value)
+        self._word(b"t")
+        self._out += b"b"
+        return number
+
+    def _bytes(self, data: bytes) -> None:
+        if len(data) == 1:  # CPython keeps one object for each single byte, and refers to it
+            self._once(("bytes", data), lambda: self._encoded(data))
+        elif data:
+            self._encoded(data)
+        else:  # protocol 2 has no bytes: b"" is written as a call of bytes()
+            self._global("__builtin__", "bytes")
+            self._out += b")"
+            self._word(b"R")
+
+    def _encoded(self, data: bytes) -> int:
+        self._global("_codecs", "encode")
+        self._text(data.decode("latin-1"))
+        self._once(("text", "latin1"), lambda: self._fresh_text("latin1"))
+        self._word(b"\x86")
+        return self._word(b"R")
+
+    # -- the words of the pickle machine --
+
+    def _shape(self, shape: tuple[int, ...]) -> None:
+        if not shape:
+            self._out += b")"
+            return
+        if len(shape) > 3:
+            self._out += b"("
+        for dim in shape:
+            self._int(dim)
+        self._word(b"\x85\x86\x87t"[min(len(shape), 4) - 1 :][:1])
+
+    def _int(self, value: int) -> None:
+        if 0 <= value < 256:
+            self._out += b"K" + struct.pack("<B", value)
+        elif 0 <= value < 65536:
+            self._out += b"M" + struct.pack("<H", value)
+        elif -(1 << 31) <= value < 1 << 31:
+            self._out += b"J" + struct.pack("<i", value)
+        else:
+            size = value.bit_length() // 8 + 1
+            self._out += b"\x8a" + struct.pack("<B", size) + value.to_bytes(size, "little", signed=True)
+
+    def _text(self, text: str) -> None:
+        if len(text) == 1:
+            self._once(("text", text), lambda: self._fresh_text(text))
+        else:
+            self._fresh_text(text)
+
+    def _fresh_text(self, text: str) -> int:
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) > MAX_STRING:
+            raise ValueError(
+                explain(
+                    "an array is too large for this format",
+                    "less than 4 GiB of pickled text for each variable",
+                    f"{len(data)} bytes",
+                    "save it with fluid.io.save_params or save_persistables, whose format has no such limit",
+                )
+            )
+        return self._word(b"X" + struct.pack("<I", len(data)) + data)
+
+    def _global(self, module: str, name: str) -> None:
+        self._once(("global", module, name), lambda: self._word(f"c{module}\n{name}\n".encode()))
+
+    def _once(self, key: Any, emit: Callable[[], int]) -> None:
+        """Write a part the first time, later only its number."""
+        number = self._memo.get(key)
+        if number is None:
+            self._memo[key] = emit()
+        else:
+            self._out += b"h" + struct.pack("<B", number) if number < 256 else b"j" + struct.pack("<I", number)
+
+    def _word(self, word: bytes) -> int:
+        """Write a word whose result gets the next number; returns that number."""
+        number = self._count
+        self._count += 1
+        self._out += word
+        self._out += b"q" + struct.pack("<B", number) if number < 256 else b"r" + struct.pack("<I", number)
+        return number
+
+
+def dumps(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The pickle of ``{name: array}``, byte for byte what Paddle 1.8.5 writes."""
+    return ArrayPickler().dump(arrays)
+
+
+# ---- reading ----
+
+# What a pickle of arrays and plain containers is made of; no other word is let through.
+_WORDS = frozenset(
+    """PROTO FRAME STOP MARK POP POP_MARK NONE NEWTRUE NEWFALSE
+    INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT
+    STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8
+    UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8
+    EMPTY_LIST LIST APPEND APPENDS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3
+    EMPTY_DICT DICT SETITEM SETITEMS GET BINGET LONG_BINGET PUT BINPUT LONG_BINPUT MEMOIZE
+    GLOBAL STACK_GLOBAL REDUCE BUILD""".split()
+)
+_PUTS = ("PUT", "BINPUT", "LONG_BINPUT")
+
+
+class _Dtype:
+    """Stands for ``numpy.dtype`` while a pickle is read: only plain numbers can be named."""
+
+    def __init__(self, name: Any = None, *_: Any) -> None:
+        name = name.decode("latin-1") if isinstance(name, bytes) else name
+        try:
+            self.dtype = np.dtype(name if isinstance(name, str) else "")
+        except TypeError as error:
+            raise pickle.UnpicklingError(f"{name!r} is no dtype") from error
+        if self.dtype.kind not in "biuf" or self.dtype.fields:
+            raise pickle.UnpicklingError(f"dtype {name!r} is not one of numbers or booleans")
+
+    def __setstate__(self, state: Any) -> None:
+        order = state[1] if isinstance(state, tuple) and len(state) > 1 else None
+        order = order.decode("latin-1") if isinstance(order, bytes) else order
+        if order not in ("<", ">", "|", "="):
+            raise pickle.UnpicklingError(f"{order!r} is no byte order")
+        if order in "<>":
+            self.dtype = self.dtype.newbyteorder(order)
+
+
+class _Array:
+    """Stands for ``numpy.ndarray`` while a pickle is read; ``value`` is a read-only view of the file's bytes."""
+
+    value: np.ndarray | None = None
+
+    def __setstate__(self, state: Any) -> None:
+        if not (isinstance(state, tuple) and len(state) == 5 and isinstance(state[2], _Dtype)):
+            raise pickle.UnpicklingError("an array's state is not (version, shape, dtype, order, data)")
+        _, shape, dtype, fortran, data = state
+        data = data.encode("latin-1") if isinstance(data, str) else data
+        if not isinstance(data, bytes):
+            raise pickle.UnpicklingError("an array's data is not bytes")
+        if not (isinstance(shape, tuple) and len(shape) <= 32 and all(type(d) is int and d >= 0 for d in shape)):
+            raise pickle.UnpicklingError(f"{shape!r} is no shape")
+        if math.prod(shape) * dtype.dtype.itemsize != len(data) or math.prod(max(d, 1) for d in shape) > 1 << 48:
+            raise pickle.UnpicklingError(f"shape {shape} of {dtype.dtype} does not fit {len(data)} bytes of data")
+        flat = np.frombuffer(data, dtype.dtype)
+        self.value = flat.reshape(shape, order="F" if fortran else "C")
+
+
+class _Reader(pickle.Unpickler):
+    """An Unpickler that finds nothing but stand-ins. ``budget`` bounds what repeated words can make of a small file."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data), encoding="latin1")
+        self.budget = 2 * len(data) + 1024
+
+    def find_class(self, module: str, name: str) -> Any:
+        module = module.replace("numpy._core", "numpy.core")
+        known = {
+            ("numpy.core.multiarray", "_reconstruct"): self._reconstruct,
+            ("numpy.core.multiarray", "scalar"): self._scalar,
+            ("numpy", "ndarray"): _Array,
+            ("numpy", "dtype"): _Dtype,
+            ("_codecs", "encode"): self._encode,
+            ("__builtin__", "bytes"): self._empty,
+            ("builtins", "bytes"): self._empty,
+            ("collections", "OrderedDict"): OrderedDict,
+        }
+        if (module, name) not in known:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no parameter file needs")
+        return known[module, name]
+
+    def _reconstruct(self, *_: Any) -> _Array:
+        return _Array()
+
+    def _scalar(self, dtype: Any, data: Any) -> _Array:
+        array = _Array()
+        array.__setstate__((1, (), dtype, False, data))
+        return array
+
+    def _encode(self, text: Any, coding: Any = "") -> bytes:
+        if not isinstance(text, str) or coding not in ("latin1", "latin-1"):
+            raise pickle.UnpicklingError("encode() of something else than latin1 text")
+        self.budget -= len(text)
+        if self.budget < 0:
+            raise pickle.UnpicklingError("its data adds up to more than the file holds")
+        return text.encode("latin-1")
+
+    @staticmethod
+    def _empty(*args: Any) -> bytes:
+        if args:
+            raise pickle.UnpicklingError("bytes() with arguments")
+        return b""
+
+
+def loads(data: bytes, label: str) -> dict[str, Any]:
+    """The dict in a pickle: arrays (read-only views), and plain text, numbers, lists and dicts among them.
+
+    Raises FileFormatError for anything else: another type, a call, a cut or oversized file. Nothing is executed.
+    """
+    try:
+        _check_words(data)
+        loaded = _Reader(data).load()
+        if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in loaded):
+            raise pickle.UnpicklingError(f"it holds a {type(loaded).__name__}, not a dict from names")
+        return {key: _plain(value, [len(data)]) for key, value in loaded.items()}
+    except FileFormatError:
+        raise
+    except Exception as error:  # a hostile pickle can raise nearly anything from the unpickler
+        raise bad_file(
+            f"{label}: this is not a file of parameters that can be read",
+            "a pickled dict from variable names to arrays of numbers",
+            f"{type(error).__name__}: {error}"[:300],
+            "name the file that fluid.save wrote (.pdparams or .pdopt), or save it again",
+        ) from error
+
+
+def _check_words(data: bytes) -> None:
+    """Refuse unknown words, and memo numbers so high that the table for them alone would fill the memory."""
+    count = 0
+    for word, argument, _ in pickletools.genops(data):
+        count += 1
+        if word.name not in _WORDS:
+            raise pickle.UnpicklingError(f"it uses {word.name}, which no parameter file needs")
+        if word.name in _PUTS and not 0 <= int(argument) <= count:
+            raise pickle.UnpicklingError(f"it numbers an object {argument} after {count} words")
+
+
+def _plain(value: Any, budget: list[int]) -> Any:
+    """Replace stand-ins by what they stand for; ``budget`` ends the walk of a structure that refers to itself."""
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise pickle.UnpicklingError("its containers hold each other")
+    if isinstance(value, _Array):
+        if value.value is None:
+            raise pickle.UnpicklingError("an array without data")
+        return value.value
+    if isinstance(value, dict):
+        return {_plain(k, budget): _plain(v, budget) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_plain(v, budget) for v in value)
+    if value is None or isinstance(value, (str, bytes, bool, int, float)):
+        return value
+    raise pickle.UnpicklingError(f"a {type(value).__name__}")

@@ -1,0 +1,1 @@
+"""What a script gets that says ``import paddle``: readers, data sets and ``paddle.fluid``."""

@@ -1,0 +1,31 @@
+"""``paddle.batch``: from a reader of samples to a reader of batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+__all__ = ["batch"]
+
+
+def batch(
+    reader: Callable[[], Iterable[Any]], batch_size: int, drop_last: bool = False
+) -> Callable[[], Iterator[list[Any]]]:
+    """A reader of lists of ``batch_size`` samples; the last may be shorter unless ``drop_last``.
+
+    Raises ValueError when ``batch_size`` is not positive.
+    """
+    size = int(batch_size)
+    if size <= 0:
+        raise ValueError(
+            f"batch_size should be a positive integeral value, but got batch_size={batch_size}; pass 1 or more"
+        )
+
+    def batches() -> Iterator[list[Any]]:
+        samples = iter(reader())
+        while group := list(itertools.islice(samples, size)):
+            if len(group) == size or not drop_last:
+                yield group
+
+    return batches

@@ -1,0 +1,112 @@
+"""A bounded queue filled by a thread: what readers and loaders prefetch with."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+POLL_SECONDS = 0.05  # how soon a producer notices that nobody reads any more
+
+
+class ChannelClosed(Exception):
+    """Nobody is at the other side of a channel any more."""
+
+
+class _End:
+    """The last entry of a queue, with the error that ended it, if any."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+class Channel:
+    """A queue of ``capacity`` items between threads, that either side can close."""
+
+    def __init__(self, capacity: int) -> None:
+        self._queue: queue.Queue[Any] = queue.Queue(max(int(capacity), 1))
+        self._closed = threading.Event()
+
+    def put(self, item: Any) -> bool:
+        """Add an item, waiting for room; False once the channel is closed."""
+        while not self._closed.is_set():
+            try:
+                self._queue.put(item, timeout=POLL_SECONDS)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def get(self) -> Any:
+        """The next item, waiting for one; ChannelClosed once the channel is closed and empty."""
+        while True:
+            try:
+                return self._queue.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                if self._closed.is_set():
+                    raise ChannelClosed from None
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def qsize(self) -> int:
+        return self._queue.qsize()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
+
+class Prefetcher:
+    """Iterates over ``source()`` in a thread, at most ``capacity`` items ahead.
+
+    An error in the source is raised in the consumer, after the items before it. ``close`` ends the thread.
+    """
+
+    def __init__(self, source: Callable[[], Iterable[Any]], capacity: int) -> None:
+        self.channel = Channel(capacity)
+        self._over = False
+        self._thread = threading.Thread(target=self._work, args=(source,), daemon=True, name="fluidjax-prefetch")
+        self._thread.start()
+
+    def _work(self, source: Callable[[], Iterable[Any]]) -> None:
+        try:
+            for item in source():
+                if not self.channel.put(item):
+                    return
+        except BaseException as error:  # handed over to the thread that reads
+            self.channel.put(_End(error))
+        else:
+            self.channel.put(_End())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._over:
+            raise StopIteration
+        try:
+            item = self.channel.get()
+        except ChannelClosed:
+            item = _End()
+        if not isinstance(item, _End):
+            return item
+        self._over = True
+        self.close()
+        raise StopIteration if item.error is None else item.error
+
+    def close(self) -> None:
+        """Stop the thread and wait until it is gone (a source that blocks forever is left to the daemon thread)."""
+        self.channel.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout=5)
+
+
+def prefetched(source: Callable[[], Iterable[Any]], capacity: int) -> Iterator[Any]:
+    """A generator over ``source()`` that works ahead, and stops working when it is closed or dropped."""
+    worker = Prefetcher(source, capacity)
+    try:
+        yield from worker
+    finally:
+        worker.close()
