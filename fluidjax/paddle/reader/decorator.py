@@ -109,7 +109,7 @@ def compose(*readers: Reader, **kwargs: Any) -> Reader:
 
 
 def buffered(reader: Reader, size: int) -> Reader:
-    """A reader that reads up to ``size`` samples ahead, in a thread. An error in ``reader`` is raised where it is due."""
+    """A reader that reads up to ``size`` samples ahead, in a thread; errors of ``reader`` are raised where due."""
 
     def ahead() -> Iterator[Any]:
         return prefetched(reader, size)
