@@ -1,0 +1,289 @@
+"""Shape inference of the sequence, recurrent and structured ops.
+
+Their row counts follow from LoD, which exists only at run time: a program says -1 there, or (as Fluid does) keeps
+the row count of the input. These functions state Fluid's compile-time shapes and LoD levels directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .dtypes import FP32, INT32, INT64
+from .errors import OpError
+from .program import EMPTY, OpView, VarInfo, VarView
+
+Facts = Mapping[str, tuple[Any, ...]]  # output slot -> (shape, LoD level, dtype number)
+Infer = Callable[[OpView, Callable[[str], VarView | None]], dict[str, VarInfo]]
+
+
+class Inputs:
+    """The declared input variables of an op, by slot."""
+
+    def __init__(self, op: OpView, var_of: Callable[[str], VarView | None]):
+        self._op, self._var_of = op, var_of
+        self.attrs = op.attrs
+
+    def all(self, slot: str) -> list[VarView]:
+        found = [self._var_of(n) for n in self._op.inputs.get(slot) or () if n != EMPTY]
+        return [v for v in found if v is not None]
+
+    def has(self, slot: str) -> bool:
+        return bool(self.all(slot))
+
+    def __call__(self, slot: str) -> VarView:
+        found = self.all(slot)
+        if not found:
+            raise OpError(
+                f"op {self._op.type}: input {slot} is required, and no declared variable is bound to it; received"
+                f" inputs {dict(self._op.inputs)}; bind one where the op is appended"
+            )
+        return found[0]
+
+    def ragged(self, slot: str) -> VarView:
+        """An input that needs a LoD already in the program."""
+        var = self(slot)
+        if var.lod_level < 1:
+            raise OpError(
+                f"op {self._op.type}: input {slot} ({var.name!r}, shape {list(var.shape)}) has no LoD; expected"
+                f" lod_level >= 1, received {var.lod_level}; declare it with lod_level=1 or use lod_reset"
+            )
+        return var
+
+
+def inferred(facts: Callable[[Inputs], Facts]) -> Infer:
+    """Make a registry ``infer`` function of a function from inputs to facts."""
+
+    def infer(op: OpView, var_of: Callable[[str], VarView | None]) -> dict[str, VarInfo]:
+        found = {}
+        for slot, (shape, level, dtype) in facts(Inputs(op, var_of)).items():
+            for name in op.outputs.get(slot) or ():
+                if name != EMPTY:
+                    found[name] = VarInfo(tuple(shape), dtype, level)
+        return found
+
+    infer.__doc__ = facts.__doc__
+    return infer
+
+
+def like(source: str, out: str = "Out", *, level: int | None = None) -> Infer:
+    """``out`` has the shape and dtype of ``source``, and its LoD level unless ``level`` says another."""
+
+    def facts(of: Inputs) -> Facts:
+        var = of(source)
+        return {out: (var.shape, var.lod_level if level is None else level, var.dtype)}
+
+    return inferred(facts)
+
+
+def columns(shape: Any, width: int) -> tuple[int, ...]:
+    """``shape`` with another last dim."""
+    return (*shape[:-1], int(width))
+
+
+@inferred
+def sequence_pool(of: Inputs) -> Facts:
+    x = of.ragged("X")
+    facts = {"Out": (x.shape, x.lod_level - 1, x.dtype)}
+    if str(of.attrs.get("pooltype", "AVERAGE")).upper() == "MAX":
+        facts["MaxIndex"] = (x.shape, 0, INT32)
+    return facts
+
+
+@inferred
+def sequence_expand(of: Inputs) -> Facts:
+    x = of("X")
+    return {"Out": ((-1, *x.shape[1:]), x.lod_level, x.dtype)}
+
+
+@inferred
+def sequence_expand_as(of: Inputs) -> Facts:
+    x, y = of("X"), of("Y")
+    return {"Out": ((-1, *x.shape[1:]), y.lod_level, x.dtype)}
+
+
+@inferred
+def sequence_concat(of: Inputs) -> Facts:
+    xs = of.all("X")
+    rows = sum(x.shape[0] for x in xs) if all(x.shape[0] >= 0 for x in xs) else -1
+    return {"Out": ((rows, *xs[0].shape[1:]), max(x.lod_level for x in xs), xs[0].dtype)}
+
+
+@inferred
+def sequence_conv(of: Inputs) -> Facts:
+    x, w = of("X"), of("Filter")
+    return {"Out": (columns(x.shape, w.shape[1]), x.lod_level, x.dtype)}
+
+
+@inferred
+def sequence_enumerate(of: Inputs) -> Facts:
+    x = of("X")
+    return {"Out": ((x.shape[0], int(of.attrs["win_size"])), x.lod_level, x.dtype)}
+
+
+@inferred
+def sequence_reshape(of: Inputs) -> Facts:
+    x = of("X")
+    return {"Out": ((-1, int(of.attrs["new_dim"])), x.lod_level, x.dtype)}
+
+
+@inferred
+def sequence_pad(of: Inputs) -> Facts:
+    x = of.ragged("X")
+    padded = int(of.attrs.get("padded_length", -1))
+    return {
+        "Out": ((-1, padded if padded >= 0 else -1, *x.shape[1:]), 0, x.dtype),
+        "Length": ((-1,), 0, INT64),
+    }
+
+
+@inferred
+def sequence_unpad(of: Inputs) -> Facts:
+    x = of("X")
+    return {"Out": ((-1, *(x.shape[2:] or (1,))), 1, x.dtype)}
+
+
+@inferred
+def sequence_mask(of: Inputs) -> Facts:
+    x = of("X")
+    maxlen = int(of.attrs.get("maxlen", -1))
+    width = -1 if of.has("MaxLenTensor") or maxlen <= 0 else maxlen
+    return {"Y": ((*x.shape, width), 0, int(of.attrs["out_dtype"]))}
+
+
+@inferred
+def sequence_topk_avg_pooling(of: Inputs) -> Facts:
+    row = of("ROW")
+    width = len(of.attrs["topks"]) * int(of.attrs["channel_num"])
+    return {"Out": ((-1, width), row.lod_level, of("X").dtype)}
+
+
+@inferred
+def lod_reset(of: Inputs) -> Facts:
+    x = of("X")
+    if of.has("Y"):
+        level = max(of("Y").lod_level, 1)
+    else:
+        level = x.lod_level + 1 if of.attrs.get("append") else 1
+    return {"Out": (x.shape, level, x.dtype)}
+
+
+@inferred
+def im2sequence(of: Inputs) -> Facts:
+    x = of("X")
+    kernel = of.attrs["kernels"]
+    return {"Out": ((-1, x.shape[1] * kernel[0] * kernel[1]), 1, x.dtype)}
+
+
+@inferred
+def edit_distance(of: Inputs) -> Facts:
+    return {"Out": ((-1, 1), 0, FP32), "SequenceNum": ((1,), 0, INT64)}
+
+
+@inferred
+def match_matrix_tensor(of: Inputs) -> Facts:
+    x = of("X")
+    return {"Out": ((-1, 1), x.lod_level, x.dtype), "Tmp": ((-1, 1), 0, x.dtype)}
+
+
+@inferred
+def var_conv_2d(of: Inputs) -> Facts:
+    x = of("X")
+    return {"Out": ((-1, 1), 1, x.dtype), "Col": ((-1, 1), 1, x.dtype)}
+
+
+@inferred
+def filter_by_instag(of: Inputs) -> Facts:
+    ins = of("Ins")
+    return {
+        "Out": ((-1, *ins.shape[1:]), 0, ins.dtype),
+        "LossWeight": ((-1, 1), 0, FP32),
+        "IndexMap": ((-1, 2), 0, INT64),
+    }
+
+
+@inferred
+def pyramid_hash(of: Inputs) -> Facts:
+    x, w = of("X"), of("W")
+    return {
+        "Out": ((-1, int(of.attrs["num_emb"])), x.lod_level, w.dtype),
+        "X_Temp_Out": (x.shape, 0, x.dtype),
+        "DropPos": ((-1, 1), 0, INT32),
+    }
+
+
+@inferred
+def lstm(of: Inputs) -> Facts:
+    x, w = of("Input"), of("Weight")
+    hidden = (x.shape[0], w.shape[0])
+    return {
+        "Hidden": (hidden, x.lod_level, x.dtype),
+        "Cell": (hidden, x.lod_level, x.dtype),
+        "BatchGate": (x.shape, 0, x.dtype),
+        "BatchCellPreAct": (hidden, 0, x.dtype),
+    }
+
+
+@inferred
+def lstmp(of: Inputs) -> Facts:
+    x, proj = of("Input"), of("ProjWeight")
+    cell = (x.shape[0], proj.shape[0])
+    return {
+        "Projection": ((x.shape[0], proj.shape[1]), x.lod_level, x.dtype),
+        "Cell": (cell, x.lod_level, x.dtype),
+        "BatchGate": (x.shape, 0, x.dtype),
+        "BatchCellPreAct": (cell, 0, x.dtype),
+        "BatchHidden": (cell, 0, x.dtype),
+    }
+
+
+@inferred
+def gru(of: Inputs) -> Facts:
+    x, w = of("Input"), of("Weight")
+    hidden = (x.shape[0], w.shape[0])
+    return {
+        "Hidden": (hidden, x.lod_level, x.dtype),
+        "BatchGate": (x.shape, 0, x.dtype),
+        "BatchResetHiddenPrev": (hidden, 0, x.dtype),
+        "BatchHidden": (hidden, 0, x.dtype),
+    }
+
+
+@inferred
+def linear_chain_crf(of: Inputs) -> Facts:
+    emission, transition = of("Emission"), of("Transition")
+    return {
+        "Alpha": (emission.shape, 0, emission.dtype),
+        "EmissionExps": (emission.shape, 0, emission.dtype),
+        "TransitionExps": (transition.shape, 0, transition.dtype),
+        "LogLikelihood": ((-1, 1), 0, emission.dtype),
+    }
+
+
+@inferred
+def crf_decoding(of: Inputs) -> Facts:
+    emission = of("Emission")
+    shape = emission.shape[:2] if of.has("Length") else (emission.shape[0], 1)
+    return {"ViterbiPath": (shape, emission.lod_level, INT64)}
+
+
+@inferred
+def warpctc(of: Inputs) -> Facts:
+    return {"Loss": ((-1, 1), 0, of("Logits").dtype)}
+
+
+@inferred
+def ctc_align(of: Inputs) -> Facts:
+    x = of("Input")
+    if of.has("InputLength"):
+        return {"Output": (x.shape, 0, x.dtype), "OutputLength": ((x.shape[0], 1), 0, INT64)}
+    return {"Output": ((-1, 1), 1, x.dtype)}
+
+
+@inferred
+def fused_embedding_seq_pool(of: Inputs) -> Facts:
+    w, ids = of("W"), of("Ids")
+    width = w.shape[1]
+    for dim in ids.shape[1:-1]:
+        width *= dim
+    return {"Out": ((-1, width), 0, w.dtype)}
