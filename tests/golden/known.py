@@ -1,4 +1,5 @@
-"""Recordings that are knowingly not reproduced, each with its reason; docs/deviations.md and the coverage table list them.
+"""Recordings that are knowingly not reproduced, each with its reason.
+
 
 Only two kinds of reason count: the reference does not repeat itself, or it is wrong and fluidjax is right.
 """

@@ -1,4 +1,4 @@
-"""The operator recordings that are kept with the tests; the command ``python -m tests.golden.ops`` runs whole folders."""
+"""The operator recordings kept with the tests; the command ``python -m tests.golden.ops`` runs whole folders."""
 
 import pytest
 
