@@ -1,6 +1,5 @@
 """Recordings that are knowingly not reproduced, each with its reason.
 
-
 Only two kinds of reason count: the reference does not repeat itself, or it is wrong and fluidjax is right.
 """
 
