@@ -1,0 +1,87 @@
+"""Comparisons and logic. Results are bool; none has a gradient."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.ops.elementwise import aligned
+from lowering.registry import op
+from lowering.values import Meta
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+def less_than(x, y, *, axis: int = -1):
+    """Out = X < Y, broadcast as in elementwise_add."""
+    return jnp.less(*aligned(x, y, axis))
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+def less_equal(x, y, *, axis: int = -1):
+    """Out = X <= Y."""
+    return jnp.less_equal(*aligned(x, y, axis))
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+def greater_than(x, y, *, axis: int = -1):
+    """Out = X > Y."""
+    return jnp.greater(*aligned(x, y, axis))
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+def greater_equal(x, y, *, axis: int = -1):
+    """Out = X >= Y."""
+    return jnp.greater_equal(*aligned(x, y, axis))
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+def equal(x, y, *, axis: int = -1):
+    """Out = X == Y."""
+    return jnp.equal(*aligned(x, y, axis))
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+def not_equal(x, y, *, axis: int = -1):
+    """Out = X != Y."""
+    return jnp.not_equal(*aligned(x, y, axis))
+
+
+@op(lod=None, diff="")
+def equal_reduce(x, y, *, axis: int = -1):
+    """Out[1] = whether X and Y have equal shapes and equal elements."""
+    del axis
+    if x.shape != y.shape:
+        return jnp.zeros((1,), np.bool_)
+    return jnp.all(x == y).reshape(1)
+
+
+@op(rows="wise", fold=True, diff="")
+def logical_and(x, y):
+    """Out = X and Y."""
+    return jnp.logical_and(x, y)
+
+
+@op(rows="wise", fold=True, diff="")
+def logical_or(x, y):
+    """Out = X or Y."""
+    return jnp.logical_or(x, y)
+
+
+@op(rows="wise", fold=True, diff="")
+def logical_xor(x, y):
+    """Out = X xor Y."""
+    return jnp.logical_xor(x, y)
+
+
+@op(rows="wise", fold=True, diff="")
+def logical_not(x):
+    """Out = not X."""
+    return jnp.logical_not(x)
+
+
+@op(lod=None, rows="masked", fold=True, diff="")
+def is_empty(x: Meta):
+    """Out[1] = whether X has no elements."""
+    if x.nrows is not None:
+        return (x.nrows == 0).reshape(1)
+    return np.array([np.prod(x.shape) == 0])

@@ -1,0 +1,212 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from math import prod
+
+import jax.numpy as jnp
+
+from lowering.ops.shared import transpose_of
+from lowering.registry import op
+from lowering.values import Meta
+
+
+def _flat2(x, split: int):
+    """X as a matrix: its first ``split`` dims are rows."""
+    if x.ndim == 2 and split == 1:
+        return x
+    return x.reshape(prod(x.shape[:split]), prod(x.shape[split:]))
+
+
+@op(vendor="use_mkldnn scale_x scale_y scale_out force_fp32_output", rows="wise x")
+def mul(x, y, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1):
+    """Out = X Y, X flattened to a matrix after ``x_num_col_dims`` dims and Y after ``y_num_col_dims``."""
+    out = _flat2(x, x_num_col_dims) @ _flat2(y, y_num_col_dims)
+    return out.reshape(x.shape[:x_num_col_dims] + y.shape[y_num_col_dims:])
+
+
+def _mul_grads(x, y, dout, nx, ny):
+    xm, ym = _flat2(x, nx), _flat2(y, ny)
+    d = dout.reshape(xm.shape[0], ym.shape[1])
+    return (d @ ym.T).reshape(x.shape), (xm.T @ d).reshape(y.shape)
+
+
+@mul.grad
+def _(x, y, d_out, *, x_num_col_dims, y_num_col_dims):
+    return _mul_grads(x, y, d_out, x_num_col_dims, y_num_col_dims)
+
+
+@mul.grad_grad(out="DX DY DDOut", rows=None)
+def _(x, y, dout, ddx=None, ddy=None, *, x_num_col_dims, y_num_col_dims):
+    ddx = jnp.zeros_like(x) if ddx is None else ddx
+    ddy = jnp.zeros_like(y) if ddy is None else ddy
+    nx, ny = x_num_col_dims, y_num_col_dims
+    dx, _ = _mul_grads(x, ddy, dout, nx, ny)
+    _, dy = _mul_grads(ddx, y, dout, nx, ny)
+    ddout = _flat2(ddx, nx) @ _flat2(y, ny) + _flat2(x, nx) @ _flat2(ddy, ny)
+    return dx, dy, ddout.reshape(dout.shape)
+
+
+def _matrix(x, column: bool, transposed: bool):
+    """A vector becomes one row (X) or one column (Y); then the last two dims are swapped if wanted."""
+    if x.ndim == 1:
+        x = x[:, None] if column else x[None, :]
+    return jnp.swapaxes(x, -1, -2) if transposed else x
+
+
+def _merge_batch(x, y):
+    """Batches of equal count and unequal dims are paired in order, with X's dims kept."""
+    if x.ndim > 2 and y.ndim > 2 and x.shape[:-2] != y.shape[:-2]:
+        y = y.reshape(x.shape[:-2] + y.shape[-2:])
+    return x, y
+
+
+def _heads(x, y, head_number: int):
+    """X [.., M, K] by Y [.., K / h or K, N]: K is cut into h heads and the h products stand side by side."""
+    k = x.shape[-1] // head_number
+    columns = y.shape[-1] // head_number
+    pieces = []
+    for h in range(head_number):
+        part = x[..., h * k : (h + 1) * k]
+        if y.shape[-2] == x.shape[-1]:
+            pieces.append(part @ y[..., h * k : (h + 1) * k, :])
+        else:
+            pieces.append(part @ y[..., h * columns : (h + 1) * columns])
+    return jnp.concatenate(pieces, axis=-1)
+
+
+@op(
+    vendor="use_mkldnn use_quantizer Scale_x Scale_y Scale_out force_fp32_output",
+    grad="vjp",
+    reads="x y",
+    rows="wise x",
+)
+def matmul(
+    x,
+    y,
+    *,
+    transpose_X: bool = False,
+    transpose_Y: bool = False,
+    alpha: float = 1.0,
+    fused_reshape_Out: list[int] = (),
+    fused_transpose_Out: list[int] = (),
+    head_number: int = 1,
+):
+    """Out = alpha * op(X) op(Y), batched over leading dims; vectors are one row (X) or one column (Y).
+
+    The result of two vectors is [1]. ``head_number`` > 1 multiplies column groups of X (heads) separately.
+    """
+    x_vector, y_vector = x.ndim == 1, y.ndim == 1
+    a, b = _merge_batch(_matrix(x, False, transpose_X), _matrix(y, True, transpose_Y))
+    out = a @ b if head_number == 1 else _heads(a, b, head_number)
+    if alpha != 1.0:
+        out = out * alpha
+    if x_vector and out.shape[-2] == 1:
+        out = out.squeeze(-2)
+    if y_vector and out.shape[-1] == 1:
+        out = out.squeeze(-1)
+    if out.ndim == 0:
+        out = out.reshape(1)
+    if fused_transpose_Out:
+        out = jnp.transpose(out, fused_transpose_Out).reshape(fused_reshape_Out)
+    return out
+
+
+@op()
+def bmm(x, y):
+    """Out [B, M, N] = X [B, M, K] Y [B, K, N]."""
+    return x @ y
+
+
+@bmm.grad
+def _(x, y, d_out):
+    return d_out @ jnp.swapaxes(y, 1, 2), jnp.swapaxes(x, 1, 2) @ d_out
+
+
+@op(grad="vjp", reads="input x y", slots={"alpha": "Alpha"}, lod={"Out": "input"})
+def addmm(input, x, y, *, Alpha: float = 1.0, Beta: float = 1.0):
+    """Out = Beta * Input + Alpha * X Y, Input broadcast to the product."""
+    return Beta * input + Alpha * (x @ y)
+
+
+@op(rows="wise")
+def dot(x, y):
+    """Out = sum of X * Y over the last dim, which stays as 1."""
+    return jnp.sum(x * y, axis=-1, keepdims=True)
+
+
+@dot.grad
+def _(x, y, d_out):
+    return d_out * y, d_out * x
+
+
+@op(grad="vjp", reads="x y")
+def kron(x, y):
+    """Out = Kronecker product of X and Y, the shorter shape padded with leading ones."""
+    return jnp.kron(x, y)
+
+
+@op(grad="vjp", reads="x y")
+def cross(x, y, *, dim: int = 9):
+    """Out = cross product along ``dim``, a dim of size 3 (default 9: the first one)."""
+    axis = x.shape.index(3) if dim == 9 else dim
+    return jnp.cross(x, y, axis=axis)
+
+
+@op(grad="vjp", reads="x y weight", diff="x y weight bias", rows=None)
+def bilinear_tensor_product(x, y, weight, bias=None):
+    """Out[b, i] = X[b] Weight[i] Y[b] + Bias[0, i]; X [B, M], Y [B, N], Weight [K, M, N]."""
+    out = jnp.einsum("bm,kmn,bn->bk", x, weight, y)
+    return out if bias is None else out + bias
+
+
+def _circular(x, y):
+    """Windows of X around each column: [B, M, N], N odd."""
+    half = y.shape[1] // 2
+    columns = (jnp.arange(x.shape[1])[:, None] + jnp.arange(y.shape[1])[None, :] - half) % x.shape[1]
+    return x[:, columns]
+
+
+@op(grad="vjp", reads="x y", rows=None)
+def conv_shift(x, y):
+    """Out[b, i] = sum over j of X[b, (i + j - N // 2) mod M] * Y[b, j]: circular convolution, N odd."""
+    return jnp.sum(_circular(x, y) * y[:, None, :], axis=2)
+
+
+def _row_norm(x):
+    return jnp.sqrt(jnp.sum(x * x, axis=tuple(range(1, x.ndim)))).reshape(-1, 1)
+
+
+@op(out="Out XNorm YNorm", vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@", rows="wise")
+def cos_sim(x, y):
+    """Out[n, 0] = X[n] . Y[n] / (|X[n]| |Y[n]|); Y may have one row for all. Norms are [n, 1]."""
+    x_norm, y_norm = _row_norm(x), _row_norm(y)
+    product = jnp.sum(x * y, axis=tuple(range(1, x.ndim))).reshape(-1, 1)
+    return product / (x_norm * y_norm), x_norm, y_norm
+
+
+@cos_sim.grad
+def _(x, y, out, x_norm, y_norm, d_out):
+    column = (-1,) + (1,) * (x.ndim - 1)
+    xn, yn, z, g = (v.reshape(column) for v in (x_norm, y_norm, out, d_out))
+    d_x = g * (y / (xn * yn) - z * x / (xn * xn))
+    d_y = g * (x / (xn * yn) - z * y / (yn * yn))
+    if y.shape[0] == 1 and x.shape[0] != 1:
+        d_y = jnp.sum(d_y, axis=0, keepdims=True)
+    return d_x, d_y
+
+
+@op(grad=None, lod=None)
+def trace(input, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
+    """Out = sum of the diagonals of Input in the planes (dim1, dim2); [1] for a matrix."""
+    return _trace(input, offset, dim1, dim2)
+
+
+def _trace(x, offset, dim1, dim2):
+    out = jnp.trace(x, offset=offset, axis1=dim1, axis2=dim2)
+    return out.reshape(1) if out.ndim == 0 else out
+
+
+@trace.grad
+def _(input: Meta, d_out, *, offset, dim1, dim2):
+    return transpose_of(lambda x: _trace(x, offset, dim1, dim2), input, d_out)

@@ -1,0 +1,58 @@
+"""Small helpers of several op families."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowering.program import EMPTY, VarInfo
+from lowering.registry import concrete
+
+
+def transpose_of(fn: Callable[[Any], Any], like: Any, d_out: Any) -> Any:
+    """The gradient of a linear function ``fn`` of one array shaped like ``like`` (an array or a Meta)."""
+    (grad,) = jax.linear_transpose(fn, jax.ShapeDtypeStruct(tuple(like.shape), like.dtype))(d_out)
+    return grad
+
+
+def zero_rows(x: Any) -> Any:
+    """The XShape output: no elements, its dims behind the first are X's."""
+    return np.zeros((0, *x.shape), x.dtype)
+
+
+def ints(values: Any, what: str) -> list[int]:
+    """Host integers from a tensor of integers."""
+    return [int(v) for v in concrete(values, what).reshape(-1)]
+
+
+def shape_from(attr: Sequence[int], tensor: Any = None, tensors: Sequence[Any] | None = None, what: str = "shape"):
+    """A list of integers given by one of: a list of [1] tensors, one tensor, an attribute (in this order)."""
+    if tensors:
+        return [ints(t, what)[0] for t in tensors]
+    if tensor is not None:
+        return ints(tensor, what)
+    return list(attr)
+
+
+def names_in(op: Any, slot: str) -> list[str]:
+    """The variables bound to an input slot."""
+    return [n for n in op.inputs.get(slot, ()) if n != EMPTY]
+
+
+def outputs_like(op: Any, slot: str, info: VarInfo) -> dict[str, VarInfo]:
+    return {n: info for n in op.outputs.get(slot, ()) if n != EMPTY}
+
+
+def declared_shape(op: Any, var_of: Any, attr: str, tensor: str, tensors: str) -> list[int] | None:
+    """What a shape argument says when the program is built; -1 for a dim that a tensor will give."""
+    listed = [int(v) for v in op.attrs.get(attr) or []]
+    if names_in(op, tensors):
+        return listed or [-1] * len(names_in(op, tensors))
+    given = names_in(op, tensor)
+    if given and not listed:
+        dims = var_of(given[0]).shape
+        return [-1] * dims[0] if dims and dims[0] >= 0 else None
+    return listed
