@@ -80,7 +80,7 @@ def scatter(definition: OpDef, op: OpView, results: SlotValues) -> dict[str, Any
 
 def call(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any], special: Mapping[str, Any]) -> SlotValues:
     """Run the rule of a plain op on slot values; returns values by output slot."""
-    padded = _padded(definition, values)
+    padded = _padded(definition, values, attrs)
     args = [_argument(slot, values[slot.name], definition) for slot in definition.inputs]
     keywords = _attributes(definition, attrs)
     keywords.update({name: special[name] for name in definition.special})
@@ -111,12 +111,12 @@ def _flat(values: SlotValues) -> list[Any]:
     return [v for value in values.values() for v in (value if isinstance(value, list) else [value]) if v is not None]
 
 
-def _padded(definition: OpDef, values: SlotValues) -> LoDArray | None:
+def _padded(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any]) -> LoDArray | None:
     """The padded value whose rows the outputs follow, after checking that the op may see padding at all."""
     padded = [(s, v) for s in definition.inputs for v in _flat({s.name: values[s.name]}) if _is_padded(v)]
     if not padded:
         return None
-    rule = definition.rows
+    rule = definition.rows_rule(attrs, padded[0][1].data.ndim)
     if rule is None and any(s.wants in ("array", "meta") for s, _ in padded):
         raise NeedsExact(f"op {definition.type} is not declared for padded rows")
     if rule and rule.startswith("wise"):

@@ -89,7 +89,7 @@ class OpDef:
     attrs: dict[str, AttrSpec]
     special: frozenset[str] = frozenset()
     kind: str = "plain"
-    rows: str | None = None
+    rows: str | None | Callable[[Mapping[str, Any], int], str | None] = None
     lod: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
     diff: tuple[str, ...] = ()  # parameters of the differentiable inputs
     gradient: OpDef | None = None
@@ -109,6 +109,12 @@ class OpDef:
     @property
     def differentiable(self) -> bool:
         return self.gradient is not None or self.make_grad is not None
+
+    def rows_rule(self, attrs: Mapping[str, Any], ndim: int) -> str | None:
+        """What padding rows mean to one op with these attributes, its padded value having ``ndim`` dims."""
+        if not callable(self.rows):
+            return self.rows
+        return self.rows({s.name: attrs.get(s.name, s.default) for s in self.attrs.values()}, ndim)
 
     def input(self, name: str) -> Slot | None:
         return next((s for s in self.inputs if s.name == name), None)
@@ -306,7 +312,7 @@ def op(
     diff: str | Iterable[str] | None = None,
     vendor: str | Mapping[str, Any] = "",
     lod: str | Mapping[str, str] | None = "",
-    rows: str | None = None,
+    rows: str | None | Callable[[Mapping[str, Any], int], str | None] = None,
     grad: str | None = None,
     reads: str | None = None,
     grad_type: str | None = None,
@@ -327,7 +333,8 @@ def op(
             None for nowhere; the default is ``Out`` (or the only output) from ``X``.
         rows: what padding rows mean to the op. ``"wise"``: an output row depends on the same input row alone
             (``"wise x"`` lists the parameters that carry rows, others being weights); ``"masked"``: the rule takes
-            LoDArrays and re-establishes the invariants itself; None: exact rows only.
+            LoDArrays and re-establishes the invariants itself; None: exact rows only. Or a function of (attributes,
+            rank of the padded value) to one of these.
         grad: ``"vjp"`` derives the gradient from the function; otherwise declare it with ``.grad``, or none exists.
         reads: what the derived grad op reads, as parameter names; default all inputs, outputs and output gradients.
         inplace: output slot -> parameter that Fluid's layers bind to the same variable.

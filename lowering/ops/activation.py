@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from lowering.ops.shared import off_rows
 from lowering.registry import op
 
 WISE = "wise"
@@ -276,7 +277,7 @@ def _(x, d_out, *, threshold):
     return d_out * (t + x * (1 - t * t) * jax.nn.sigmoid(x))
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@op(vendor="use_mkldnn use_cudnn", rows=off_rows)
 def softmax(x, *, axis: int = -1, data_format: str = "AnyLayout", is_test: bool = False):
     """Out = exp(X - max) / sum exp(X - max) over ``axis``; X - max is clipped at -64, as Fluid's CPU kernel does."""
     del data_format, is_test
@@ -295,7 +296,7 @@ def _maxout_groups(x, groups, axis):
     return x.reshape(*shape[:axis], shape[axis] // groups, groups, *shape[axis + 1 :]), axis + 1
 
 
-@op(rows=WISE)
+@op(rows=off_rows)
 def maxout(x, *, groups: int, axis: int = 1):
     """Out[.., c, ..] = max over g of X[.., c * groups + g, ..] along ``axis`` (1 of NCHW, or the last)."""
     grouped, along = _maxout_groups(x, groups, axis)

@@ -48,11 +48,10 @@ def not_equal(x, y, *, axis: int = -1):
 
 @op(lod=None, diff="")
 def equal_reduce(x, y, *, axis: int = -1):
-    """Out[1] = whether X and Y have equal shapes and equal elements."""
-    del axis
-    if x.shape != y.shape:
+    """Out[1] = whether all elements of X and the broadcast Y are equal; False for shapes that do not broadcast."""
+    if x.shape != y.shape and x.size == y.size:
         return jnp.zeros((1,), np.bool_)
-    return jnp.all(x == y).reshape(1)
+    return jnp.all(jnp.equal(*aligned(x, y, axis))).reshape(1)
 
 
 @op(rows="wise", fold=True, diff="")

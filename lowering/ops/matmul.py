@@ -123,7 +123,7 @@ def _(x, y, d_out):
     return d_out @ jnp.swapaxes(y, 1, 2), jnp.swapaxes(x, 1, 2) @ d_out
 
 
-@op(grad="vjp", reads="input x y", slots={"alpha": "Alpha"}, lod={"Out": "input"})
+@op(grad="vjp", reads="input x y", vendor="use_mkldnn", lod={"Out": "input"})
 def addmm(input, x, y, *, Alpha: float = 1.0, Beta: float = 1.0):
     """Out = Beta * Input + Alpha * X Y, Input broadcast to the product."""
     return Beta * input + Alpha * (x @ y)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -21,6 +21,11 @@ def transpose_of(fn: Callable[[Any], Any], like: Any, d_out: Any) -> Any:
 def zero_rows(x: Any) -> Any:
     """The XShape output: no elements, its dims behind the first are X's."""
     return np.zeros((0, *x.shape), x.dtype)
+
+
+def off_rows(attrs: Mapping[str, Any], ndim: int) -> str | None:
+    """Rows rule of an op that works along ``axis``: row-wise unless that is the row axis."""
+    return "wise" if int(attrs["axis"]) % max(ndim, 1) else None
 
 
 def ints(values: Any, what: str) -> list[int]:

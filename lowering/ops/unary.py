@@ -219,7 +219,7 @@ def _factor(factor, factor_tensor, x):
     return factor_tensor.reshape(()).astype(x.dtype)
 
 
-@op(rows=WISE)
+@op(rows=WISE, diff="x")
 def pow_(x, factor_tensor=None, *, factor: float = 1.0):
     """Out = X ** factor, the factor from FactorTensor [1] when given; integers truncate the factor first."""
     return x ** _kernel_factor(x, factor, factor_tensor)
