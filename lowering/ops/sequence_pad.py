@@ -1,0 +1,85 @@
+"""Between ragged rows and padded batches."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from .. import sequence_infer
+from ..dtypes import to_numpy
+from ..registry import concrete, op
+from ..sequence import (
+    bounds,
+    expand_dims,
+    lengths,
+    new_rows,
+    offsets,
+    offsets_of,
+    per_sequence,
+    row_gradient,
+    row_numbers,
+    static_longest,
+    take,
+)
+from ..values import Array, LoDArray
+
+
+def padded_rows(x: Array, off: Array, width: int, fill: Array) -> Array:
+    """[n, width, ...]: the rows of each sequence side by side, ``fill`` behind its end."""
+    steps = row_numbers(width)
+    rows = off[:-1, None] + steps[None, :]
+    inside = steps[None, :] < lengths(off)[:, None]
+    return jnp.where(expand_dims(inside, x.ndim + 1), take(x, rows), fill)
+
+
+def unpadded_rows(x: Array, off: Array, capacity: int) -> Array:
+    """Rows of the sequences of a padded batch [n, width, ...]."""
+    seg, start, _ = bounds(off, capacity)
+    steps = row_numbers(capacity) - start
+    flat = x.reshape((-1,) + x.shape[2:])
+    return take(flat, jnp.minimum(seg, x.shape[0] - 1) * np.int32(x.shape[1]) + steps)
+
+
+@op(out="Out Length", rows="masked", lod=None, diff="x", infer=sequence_infer.sequence_pad)
+def sequence_pad(x: LoDArray, pad_value, *, padded_length: int = -1):
+    """Out[i, t] = row t of sequence i of X, ``PadValue`` behind its end; Length[i] is the length.
+
+    ``padded_length`` -1 pads to the longest sequence, which changes the shape from batch to batch.
+    """
+    off = offsets(x)
+    width = padded_length if padded_length >= 0 else static_longest(off, "the longest sequence")
+    fill = pad_value.reshape(()) if pad_value.size == 1 else pad_value
+    out = padded_rows(x.data, off, width, fill.astype(x.dtype))
+    count = lengths(off).astype(np.int64)
+    return per_sequence(x, out), per_sequence(x, jnp.asarray(count))
+
+
+@sequence_pad.grad
+def _(x: LoDArray, d_out):
+    return row_gradient(x, unpadded_rows(d_out, offsets(x), x.capacity))
+
+
+@op(rows="masked", lod=None, diff="x", infer=sequence_infer.sequence_unpad)
+def sequence_unpad(x: LoDArray, length):
+    """The first Length[i] rows of X[i], as sequence i of Out."""
+    off = offsets_of(length.reshape(-1).astype(np.int32))
+    batch, width = x.shape[:2]
+    data = x.data if x.data.ndim > 2 else x.data[:, :, None]
+    out = unpadded_rows(data, off, batch * width)
+    return new_rows(out, (off,), LoDArray(out, nseq=x.nrows))
+
+
+@sequence_unpad.grad
+def _(x, d_out: LoDArray):
+    zero = jnp.zeros((), d_out.dtype)
+    return padded_rows(d_out.data, offsets(d_out), x.shape[1], zero).reshape(x.shape)
+
+
+@op(out="Y", rows="masked", lod=None, diff="", infer=sequence_infer.sequence_mask)
+def sequence_mask(x, max_len_tensor=None, *, maxlen: int = -1, out_dtype: int):
+    """Y[..., j] = 1 where j < X[...], else 0, for j below ``maxlen`` (default the largest X)."""
+    if max_len_tensor is not None:
+        maxlen = int(concrete(max_len_tensor, "MaxLenTensor of sequence_mask").reshape(()))
+    elif maxlen <= 0:
+        maxlen = int(concrete(x, "the longest length of sequence_mask").max())
+    return (row_numbers(maxlen) < x[..., None]).astype(to_numpy(out_dtype))

@@ -1,0 +1,97 @@
+"""Cutting rows out of sequences, windows of ids, and LoD changes."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from .. import sequence_infer
+from ..registry import op
+from ..sequence import (
+    bounds,
+    expand_dims,
+    new_rows,
+    offsets,
+    offsets_of,
+    per_row,
+    row_gradient,
+    row_numbers,
+    shifted,
+    take,
+)
+from ..values import Array, LoDArray
+
+
+@op(rows="masked", lod=None, diff="x", infer=sequence_infer.like("X", level=0))
+def sequence_slice(x: LoDArray, offset, length):
+    """Rows [offset[i], offset[i] + length[i]) of sequence i of X."""
+    off = offsets(x)
+    cut = offsets_of(length.reshape(-1)).astype(np.int32)
+    seg, start, _ = bounds(cut, x.capacity)
+    first = off[:-1] + offset.reshape(-1).astype(np.int32)
+    out = take(x.data, take(first, seg) + row_numbers(x.capacity) - start)
+    return new_rows(out, (*x.lod[:-1], cut), x)
+
+
+@sequence_slice.grad
+def _(x: LoDArray, offset, length, d_out):
+    cut = offsets_of(length.reshape(-1)).astype(np.int32)
+    seg, start, _ = bounds(offsets(x), x.capacity)
+    local = row_numbers(x.capacity) - start - take(offset.reshape(-1).astype(np.int32), seg)
+    inside = (local >= 0) & (local < take(length.reshape(-1).astype(np.int32), seg))
+    grad = take(d_out, take(cut[:-1], seg) + local)
+    return row_gradient(x, jnp.where(expand_dims(inside, grad.ndim), grad, 0))
+
+
+def compact(x: LoDArray, keep: Array) -> LoDArray:
+    """The rows of ``x`` where ``keep`` (bool [capacity]) holds, in sequences that are shorter by the others."""
+    off = offsets(x)
+    keep = keep & (row_numbers(x.capacity) < off[-1])
+    kept = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(keep, dtype=jnp.int32)])
+    target = jnp.where(keep, kept[:-1], np.int32(x.capacity))
+    out = jnp.zeros(x.shape, x.dtype).at[target].set(x.data, mode="drop")
+    return new_rows(out, (*x.lod[:-1], take(kept, off)), x)
+
+
+@op(rows="masked", lod=None, diff="", infer=sequence_infer.like("X"))
+def sequence_erase(x: LoDArray, *, tokens: list[int]):
+    """X without the ids listed in ``tokens``."""
+    flat = x.data.reshape(x.capacity)
+    erased = np.asarray(tokens, x.dtype)
+    return compact(x, jnp.all(flat[:, None] != erased[None, :], axis=1))
+
+
+@op(
+    rows="masked",
+    diff="",
+    vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@",
+    infer=sequence_infer.sequence_enumerate,
+)
+def sequence_enumerate(x: LoDArray, *, win_size: int, pad_value: int = 0):
+    """Out[r, j] = X[r + j] within the sequence of row r, ``pad_value`` behind its end."""
+    _, _, end = bounds(offsets(x), x.capacity)
+    flat, rows = x.data.reshape(x.capacity), row_numbers(x.capacity)
+    fill = jnp.asarray(pad_value, x.dtype)
+    windows = [jnp.where(rows + j < end, shifted(flat, j), fill) for j in range(win_size)]
+    return per_row(x, jnp.stack(windows, axis=1))
+
+
+@op(rows="masked", lod=None, diff="x", infer=sequence_infer.lod_reset, inplace={"Out": "x"})
+def lod_reset(x: LoDArray, y: LoDArray = None, *, target_lod: list[int] = [], append: bool = False):  # noqa: B006
+    """X with another LoD: that of Y, else the offsets that Y holds, else ``target_lod``.
+
+    ``append`` adds the offsets as a new finest level instead of replacing the LoD.
+    """
+    if y is not None and y.lod:
+        return LoDArray(x.data, y.lod, x.nrows, y.nseq)
+    level = np.asarray(target_lod, np.int32) if y is None else y.data.reshape(-1).astype(np.int32)
+    if level.shape[0] == 0:
+        raise ValueError("lod_reset needs Y or a target_lod that is not empty; received neither")
+    if append and x.lod:
+        return LoDArray(x.data, (*x.lod, level), x.nrows, x.nseq)
+    return LoDArray(x.data, (level,), x.nrows)
+
+
+@lod_reset.grad
+def _(x: LoDArray, d_out):
+    return row_gradient(x, d_out.reshape(x.shape))
