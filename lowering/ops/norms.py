@@ -102,8 +102,7 @@ def _(x, out, d_out, *, porder, axis, epsilon):
 
 
 def _arg(fn, x, axis, keepdims, dtype):
-    out = fn(x, axis=axis, keepdims=keepdims).astype(to_numpy(INT64 if dtype < 0 else dtype))
-    return out.reshape(1) if out.ndim == 0 else out
+    return fn(x, axis=axis, keepdims=keepdims).astype(to_numpy(INT64 if dtype < 0 else dtype))
 
 
 @op(lod=None, diff="", rows=off_rows)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from lowering.program import EMPTY, VarInfo
 from lowering.registry import concrete
+from lowering.values import SelectedRows
 
 
 def transpose_of(fn: Callable[[Any], Any], like: Any, d_out: Any) -> Any:
@@ -61,3 +64,17 @@ def declared_shape(op: Any, var_of: Any, attr: str, tensor: str, tensors: str) -
         dims = var_of(given[0]).shape
         return [-1] * dims[0] if dims and dims[0] >= 0 else None
     return listed
+
+
+def concrete_scalar(value: Any, what: str) -> Any:
+    """The one element of a tensor as a Python number."""
+    return concrete(value, what).reshape(-1)[0].item()
+
+
+def merge_rows(x: SelectedRows) -> tuple[SelectedRows, Any]:
+    """Duplicated rows added up into their first entry, the other entries zero; and which entries are first."""
+    count = x.rows.shape[0]
+    position = jnp.arange(count, dtype=jnp.int32)
+    first = jnp.full((x.height,), count, jnp.int32).at[x.rows].min(position)[x.rows]
+    values = jnp.zeros_like(x.values).at[first].add(x.values)
+    return replace(x, values=values), first == position

@@ -1,0 +1,251 @@
+"""Tensors out of nothing, or out of shapes."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.dtypes import FP32, to_numpy
+from lowering.ops.shared import concrete_scalar, declared_shape, outputs_like, shape_from
+from lowering.program import VarInfo
+from lowering.registry import Long, Longs, op
+from lowering.values import LoDArray, Meta
+
+
+def _scalar(text: str, dtype: np.dtype):
+    """A constant written as text: exact for 64-bit integers, which a FLOAT attribute is not."""
+    if np.issubdtype(dtype, np.integer) and text.strip().lstrip("+-").isdigit():
+        return dtype.type(int(text))
+    return np.asarray(float(text)).astype(dtype)[()]
+
+
+def infer_given_shape(op, var_of):
+    """Shape inference of ops whose shape comes from ``shape``, ShapeTensor or ShapeTensorList."""
+    dims = declared_shape(op, var_of, "shape", "ShapeTensor", "ShapeTensorList")
+    if dims is None:
+        return {}
+    return outputs_like(op, "Out", VarInfo(tuple(dims), int(op.attrs.get("dtype", FP32)), 0))
+
+
+@op(fold=True, infer=infer_given_shape, vendor="force_cpu", diff="")
+def fill_constant(
+    value_tensor=None,
+    shape_tensor=None,
+    shape_tensor_list: list = None,
+    *,
+    dtype: int = 5,
+    shape: Longs = (),
+    value: float = 0.0,
+    str_value: str = "",
+):
+    """Out = a tensor of ``shape`` full of one value: ValueTensor, else ``str_value``, else ``value``."""
+    dims = shape_from(shape, shape_tensor, shape_tensor_list, "fill_constant: the shape")
+    kind = to_numpy(dtype)
+    if value_tensor is not None:
+        return jnp.broadcast_to(value_tensor.reshape(()).astype(kind), dims)
+    fill = _scalar(str_value, kind) if str_value else np.asarray(value).astype(kind)[()]
+    return jnp.full(dims, fill, kind)
+
+
+def _batch_dims(input: Meta, shape, input_dim_idx, output_dim_idx):
+    dims = list(shape)
+    dims[output_dim_idx] = input.shape[input_dim_idx]
+    return dims
+
+
+@op(vendor="force_cpu", rows="masked", lod=None, diff="")
+def fill_constant_batch_size_like(
+    input: LoDArray,
+    *,
+    shape: list[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    dtype: int = 5,
+    value: float = 0.0,
+    str_value: str = "",
+):
+    """Out = a tensor of one value whose dim ``output_dim_idx`` is Input's ``input_dim_idx``.
+
+    For an Input with LoD and input_dim_idx 0 that dim is the number of sequences of the finest level.
+    """
+    dims = _batch_dims(input, shape, input_dim_idx, output_dim_idx)
+    nrows = input.nrows if input_dim_idx == output_dim_idx == 0 else None
+    if input.lod and input_dim_idx == 0:
+        dims[output_dim_idx] = input.lod[-1].shape[0] - 1
+        nrows = input.nseq if len(input.lod) == 1 else None
+    kind = to_numpy(dtype)
+    fill = _scalar(str_value, kind) if str_value else np.asarray(value).astype(kind)[()]
+    out = jnp.full(dims, fill, kind)
+    return out if nrows is None else LoDArray(out, (), nrows)
+
+
+@op(fold=True, rows="wise", diff="")
+def fill_zeros_like(x: Meta):
+    """Out = zeros like X."""
+    return jnp.zeros(x.shape, x.dtype)
+
+
+@op(fold=True, rows="wise", diff="")
+def fill_zeros_like2(x: Meta, *, dtype: int = 5):
+    """Out = zeros like X, of data type ``dtype``."""
+    return jnp.zeros(x.shape, to_numpy(dtype))
+
+
+@op(fold=True, rows="wise", diff="")
+def fill_any_like(x: Meta, *, value: float = 0.0, dtype: int = -1):
+    """Out = ``value`` in the shape of X; data type -1 means X's."""
+    kind = x.dtype if dtype < 0 else to_numpy(dtype)
+    return jnp.full(x.shape, np.asarray(value).astype(kind)[()], kind)
+
+
+@op(fold=True, vendor="force_cpu")
+def fill(*, value: list[float], shape: list[int], dtype: int = 5):
+    """Out = the listed values in ``shape``."""
+    return jnp.asarray(np.asarray(value).astype(to_numpy(dtype)).reshape(shape))
+
+
+@op(fold=True)
+def assign_value(
+    *,
+    shape: list[int],
+    dtype: int,
+    bool_values: list[int] = (),
+    fp32_values: list[float] = (),
+    int32_values: list[int] = (),
+    int64_values: Longs = (),
+):
+    """Out = the values of the attribute that matches ``dtype``, in ``shape``."""
+    kind = to_numpy(dtype)
+    chosen = {"b": bool_values, "f": fp32_values}.get(kind.kind)
+    if chosen is None:
+        chosen = int64_values if kind == np.int64 else int32_values
+    return np.asarray(chosen, kind).reshape(shape)
+
+
+@op(lod=None, rows="masked", diff="")
+def shape(input: Meta):
+    """Out = the dims of Input, int32."""
+    dims = np.asarray(input.shape, np.int32)
+    if input.nrows is None:
+        return dims
+    return jnp.asarray(dims).at[0].set(input.nrows)
+
+
+@op(lod=None, rows="masked", diff="")
+def size(input: Meta):
+    """Out[1] = the number of elements of Input, int64."""
+    if input.nrows is None:
+        return np.asarray([prod(input.shape)], np.int64)
+    return (input.nrows.astype(np.int64) * prod(input.shape[1:])).reshape(1)
+
+
+def _vector_of_start(op, var_of):
+    """One unknown dim, the data type of Start."""
+    start = var_of(op.inputs["Start"][0])
+    return outputs_like(op, "Out", VarInfo((-1,), start.dtype, 0))
+
+
+@op("range", infer=_vector_of_start, diff="")
+def range_(start, end, step):
+    """Out = Start, Start + Step, ... before End; all [1], needed as host values since they set the length."""
+    kind = start.dtype
+    first, last, by = (concrete_scalar(v, "range: Start, End and Step") for v in (start, end, step))
+    count = max(0, ceil((last - first) / by))
+    return (first + by * np.arange(count)).astype(kind)
+
+
+@op(infer=_vector_of_start, diff="")
+def linspace(start, stop, num):
+    """Out = Num values from Start to Stop, both included; Num is needed as a host value."""
+    count = int(concrete_scalar(num, "linspace: Num"))
+    if count == 1:
+        return start.reshape(1)
+    step = (stop.reshape(()) - start.reshape(())) / (count - 1)
+    return start.reshape(()) + step * jnp.arange(count).astype(start.dtype)
+
+
+@op()
+def eye(*, dtype: int = 5, num_rows: Long, num_columns: Long = -1):
+    """Out = the identity [num_rows, num_columns]; -1 columns means as many as rows."""
+    return jnp.eye(num_rows, num_columns if num_columns >= 0 else num_rows, dtype=to_numpy(dtype))
+
+
+@op(lod=None, diff="")
+def diag(diagonal):
+    """Out [N, N] has Diagonal [N] on its diagonal."""
+    return jnp.diag(diagonal.reshape(-1))
+
+
+@op(lod=None, diff="")
+def diag_embed(input, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
+    """Out: the last dim of Input becomes the ``offset``-th diagonal of planes (dim1, dim2)."""
+    n = input.shape[-1] + abs(offset)
+    row = jnp.arange(input.shape[-1]) + max(-offset, 0)
+    out = jnp.zeros((*input.shape[:-1], n, n), input.dtype).at[..., row, row + offset].set(input)
+    return jnp.moveaxis(out, (-2, -1), (dim1, dim2))
+
+
+def _hot(ids, depth, dtype):
+    return (ids[..., None] == jnp.arange(depth, dtype=ids.dtype)).astype(to_numpy(dtype))
+
+
+def _depth(depth, depth_tensor):
+    return depth if depth_tensor is None else int(concrete_scalar(depth_tensor, "one_hot: the depth"))
+
+
+def _infer_one_hot(op, var_of, lead):
+    x = var_of(op.inputs["X"][0])
+    depth = -1 if op.inputs.get("depth_tensor") else int(op.attrs.get("depth", -1))
+    info = VarInfo((*lead(tuple(x.shape)), depth), int(op.attrs.get("dtype", FP32)), x.lod_level)
+    return outputs_like(op, "Out", info)
+
+
+@op(
+    slots={"depth_tensor": "depth_tensor"},
+    rows="wise x",
+    diff="",
+    infer=lambda op, var_of: _infer_one_hot(op, var_of, lambda s: s[:-1]),
+)
+def one_hot(x, depth_tensor=None, *, depth: int = -1, dtype: int = 5, allow_out_of_range: bool = False):
+    """Out[.., j] = 1 where X[.., 0] == j; ids outside [0, depth) give a row of zeros."""
+    del allow_out_of_range
+    return _hot(x.reshape(x.shape[:-1]), _depth(depth, depth_tensor), dtype)
+
+
+@op(
+    slots={"depth_tensor": "depth_tensor"},
+    rows="wise x",
+    diff="",
+    infer=lambda op, var_of: _infer_one_hot(op, var_of, lambda s: s),
+)
+def one_hot_v2(x, depth_tensor=None, *, depth: int = -1, dtype: int = 5, allow_out_of_range: bool = False):
+    """Out[.., j] = 1 where X[..] == j; ids outside [0, depth) give a row of zeros."""
+    del allow_out_of_range
+    return _hot(x, _depth(depth, depth_tensor), dtype)
+
+
+@op(rows=None)
+def tril_triu(x, *, diagonal: int = 0, lower: bool):
+    """Out = the lower (or upper) triangle of the last two dims of X, zeros elsewhere."""
+    return (jnp.tril if lower else jnp.triu)(x, diagonal)
+
+
+@tril_triu.grad
+def _(d_out, *, diagonal, lower):
+    return (jnp.tril if lower else jnp.triu)(d_out, diagonal)
+
+
+@op(out="Out*", lod=None, rows=None)
+def meshgrid(x: list):
+    """Out[i] = X[i] (a vector) spread over the grid of all X."""
+    return list(jnp.meshgrid(*[v.reshape(-1) for v in x], indexing="ij"))
+
+
+@meshgrid.grad
+def _(x: list[Meta], d_out):
+    def along(i):
+        return tuple(j for j in range(len(x)) if j != i)
+
+    return [jnp.sum(d, axis=along(i)).reshape(m.shape) for i, (m, d) in enumerate(zip(x, d_out, strict=True))]
