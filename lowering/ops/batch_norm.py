@@ -1,0 +1,177 @@
+"""batch_norm and inplace_abn: normalisation over all axes but the channels, with running statistics.
+
+SavedVariance holds 1 / sqrt(variance + epsilon), as Fluid's CPU kernel leaves it.
+"""
+
+import math
+
+import jax.numpy as jnp
+
+from lowering.registry import op
+
+
+def channel_axis(x, data_layout):
+    """Index of the channel axis."""
+    return x.ndim - 1 if data_layout == "NHWC" and x.ndim > 2 else 1
+
+
+def _per_channel(v, x, axis):
+    return v.reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+
+
+def _other_axes(x, axis):
+    return tuple(d for d in range(x.ndim) if d != axis)
+
+
+def statistics(x, axis):
+    """(mean, biased variance) of each channel, two passes."""
+    over = _other_axes(x, axis)
+    mean = x.mean(axis=over)
+    return mean, jnp.square(x - _per_channel(mean, x, axis)).mean(axis=over)
+
+
+def uses_running(is_test, use_global_stats, trainable_statistics):
+    """Whether X is normalised by the running statistics."""
+    return use_global_stats or (is_test and not trainable_statistics)
+
+
+def _normalise(x, scale, bias, mean, inv_std, axis):
+    gain = scale * inv_std
+    shift = bias - mean * gain
+    return x * _per_channel(gain, x, axis) + _per_channel(shift, x, axis)
+
+
+def batch_norm_forward(x, scale, bias, mean, variance, momentum, *, epsilon, running, axis):
+    """(Y, MeanOut, VarianceOut, SavedMean, SavedVariance)."""
+    if running:
+        inv_std = 1 / jnp.sqrt(variance + epsilon)
+        return _normalise(x, scale, bias, mean, inv_std, axis), mean, variance, mean, inv_std
+    m, v = statistics(x, axis)
+    inv_std = 1 / jnp.sqrt(v + epsilon)
+    y = _per_channel(scale * inv_std, x, axis) * (x - _per_channel(m, x, axis)) + _per_channel(bias, x, axis)
+    momentum = jnp.asarray(momentum, x.dtype)
+    return y, mean * momentum + m * (1 - momentum), variance * momentum + v * (1 - momentum), m, inv_std
+
+
+def batch_norm_backward(x, scale, d_y, mean, inv_std, *, running, axis):
+    """(X@GRAD, Scale@GRAD, Bias@GRAD)."""
+    over = _other_axes(x, axis)
+    x_hat = (x - _per_channel(mean, x, axis)) * _per_channel(inv_std, x, axis)
+    d_bias = d_y.sum(axis=over)
+    d_scale = (d_y * x_hat).sum(axis=over)
+    gain = _per_channel(scale * inv_std, x, axis)
+    if running:
+        return d_y * gain, d_scale, d_bias
+    n = math.prod(x.shape[d] for d in over)
+    mean_part = _per_channel(d_bias / n, x, axis) + x_hat * _per_channel(d_scale / n, x, axis)
+    return gain * (d_y - mean_part), d_scale, d_bias
+
+
+OUTPUTS = "Y MeanOut VarianceOut SavedMean SavedVariance ReserveSpace?"
+
+
+@op(out=OUTPUTS, diff="x scale bias", vendor="use_mkldnn fuse_with_relu", lod={"Y": "x"},
+    inplace={"MeanOut": "mean", "VarianceOut": "variance"})  # fmt: skip
+def batch_norm(
+    x,
+    scale,
+    bias,
+    mean,
+    variance,
+    momentum_tensor=None,
+    *,
+    is_test: bool = False,
+    momentum: float = 0.9,
+    epsilon: float = 1e-5,
+    data_layout: str = "NCHW",
+    use_global_stats: bool = False,
+    trainable_statistics: bool = False,
+):
+    """Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias; MeanOut = Mean * momentum + mean * (1 - momentum)."""
+    if momentum_tensor is not None:
+        momentum = momentum_tensor.reshape(())
+    running = uses_running(is_test, use_global_stats, trainable_statistics)
+    results = batch_norm_forward(
+        x, scale, bias, mean, variance, momentum,
+        epsilon=epsilon, running=running, axis=channel_axis(x, data_layout),
+    )  # fmt: skip
+    return (*results, None)
+
+
+def _grad_reads(g, extra):
+    """Inputs of the grad op: the saved statistics, and the running ones with use_global_stats."""
+    inputs = {slot: g.input(slot) for slot in ("Scale", "Bias")}
+    inputs |= {slot: g.output(slot) for slot in ("SavedMean", "SavedVariance")}
+    if g.attrs.get("use_global_stats"):
+        inputs |= {"Mean": g.output("MeanOut"), "Variance": g.output("VarianceOut")}
+    return inputs | extra | {"Y@GRAD": g.output_grad("Y")}
+
+
+@batch_norm.grad(slots={"mean": "Mean", "variance": "Variance"})
+def _(x, scale, bias, saved_mean, saved_variance, d_y, mean=None, variance=None, reserve_space=None, *, epsilon,
+      data_layout, use_global_stats):  # fmt: skip
+    if use_global_stats:
+        saved_mean, saved_variance = mean, 1 / jnp.sqrt(variance + epsilon)
+    return batch_norm_backward(
+        x, scale, d_y, saved_mean, saved_variance, running=use_global_stats, axis=channel_axis(x, data_layout)
+    )
+
+
+def _activate(y, activation, alpha):
+    if activation == "leakyrelu":
+        return jnp.where(y > 0, y, y * alpha)
+    if activation == "elu":
+        return jnp.where(y > 0, y, alpha * jnp.expm1(y))
+    return y
+
+
+def _undo_activation(y, d_y, activation, alpha):
+    """(the value before the activation, its gradient) from the value after it."""
+    if activation == "leakyrelu":
+        return jnp.where(y > 0, y, y / alpha), jnp.where(y > 0, d_y, d_y * alpha)
+    if activation == "elu":
+        return jnp.where(y > 0, y, jnp.log1p(y / alpha)), jnp.where(y > 0, d_y, d_y * (y + alpha))
+    return y, d_y
+
+
+@op(out=OUTPUTS, diff="x scale bias", vendor="use_mkldnn fuse_with_relu", lod={"Y": "x"},
+    inplace={"Y": "x", "MeanOut": "mean", "VarianceOut": "variance"})  # fmt: skip
+def inplace_abn(
+    x,
+    scale,
+    bias,
+    mean,
+    variance,
+    momentum_tensor=None,
+    *,
+    is_test: bool = False,
+    momentum: float = 0.9,
+    epsilon: float = 1e-5,
+    data_layout: str = "NCHW",
+    use_global_stats: bool = False,
+    trainable_statistics: bool = False,
+    activation: str = "",
+    alpha: float = 0.1,
+    use_sync_bn: bool = False,
+):
+    """Y = activation(batch_norm(X)), written over X; activation is identity, leakyrelu or elu."""
+    if momentum_tensor is not None:
+        momentum = momentum_tensor.reshape(())
+    running = uses_running(is_test, use_global_stats, trainable_statistics)
+    y, *rest = batch_norm_forward(
+        x, scale, bias, mean, variance, momentum,
+        epsilon=epsilon, running=running, axis=channel_axis(x, data_layout),
+    )  # fmt: skip
+    return (_activate(y, activation, alpha), *rest, None)
+
+
+@inplace_abn.grad(slots={"mean": "Mean", "variance": "Variance"})
+def _(y, scale, bias, saved_mean, saved_variance, d_y, mean=None, variance=None, *, epsilon, data_layout,
+      use_global_stats, activation, alpha):  # fmt: skip
+    axis = channel_axis(y, data_layout)
+    if use_global_stats:
+        saved_mean, saved_variance = mean, 1 / jnp.sqrt(variance + epsilon)
+    y, d_y = _undo_activation(y, d_y, activation, alpha)
+    x_hat = (y - _per_channel(bias, y, axis)) / _per_channel(scale, y, axis)
+    x = x_hat / _per_channel(saved_variance, y, axis) + _per_channel(saved_mean, y, axis)
+    return batch_norm_backward(x, scale, d_y, saved_mean, saved_variance, running=use_global_stats, axis=axis)

@@ -1,0 +1,223 @@
+"""layer_norm, instance_norm, group_norm, data_norm, spectral_norm, lrn, affine_channel."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowering.registry import Meta, op
+
+
+def _standardised(x, mean, inv_std, d_y):
+    """The gradient of x through (x - mean) * inv_std along the last axis, given that of the result."""
+    x_hat = (x - mean) * inv_std
+    centred = d_y - d_y.mean(axis=-1, keepdims=True)
+    return inv_std * (centred - x_hat * (d_y * x_hat).mean(axis=-1, keepdims=True))
+
+
+@op(out="Y Mean Variance", lod={"Y": "x"}, rows="wise x")
+def layer_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1):
+    """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over the axes from begin_norm_axis on.
+
+    Mean and Variance are [product of the leading dims]; Scale and Bias [product of the normalised dims].
+    """
+    flat = x.reshape(math.prod(x.shape[:begin_norm_axis]), -1)
+    mean = flat.mean(axis=1)
+    centred = flat - mean[:, None]
+    variance = jnp.square(centred).mean(axis=1)
+    y = centred * lax.rsqrt(variance + epsilon)[:, None]
+    y = y if scale is None else y * scale.reshape(1, -1)
+    y = y if bias is None else y + bias.reshape(1, -1)
+    return y.reshape(x.shape), mean, variance
+
+
+@layer_norm.grad
+def _(x, mean, variance, d_y, scale=None, bias=None, *, epsilon, begin_norm_axis):
+    rows = math.prod(x.shape[:begin_norm_axis])
+    flat, d_flat = x.reshape(rows, -1), d_y.reshape(rows, -1)
+    mean, inv_std = mean.reshape(-1, 1), lax.rsqrt(variance.reshape(-1, 1) + epsilon)
+    d_hat = d_flat if scale is None else d_flat * scale.reshape(1, -1)
+    dx = _standardised(flat, mean, inv_std, d_hat).reshape(x.shape)
+    d_scale = None if scale is None else (d_flat * (flat - mean) * inv_std).sum(axis=0).reshape(scale.shape)
+    return dx, d_scale, None if bias is None else d_flat.sum(axis=0).reshape(bias.shape)
+
+
+def _planes(v, x):
+    """A per-channel vector [C] as one row per (n, c) plane: [N, C, 1]."""
+    return v.reshape(1, -1, 1)
+
+
+def _instance_norm_grad(x, scale, saved_mean, saved_variance, d_y):
+    n, c = x.shape[:2]
+    flat, d_flat = x.reshape(n, c, -1), d_y.reshape(n, c, -1)
+    mean, inv_std = saved_mean.reshape(n, c, 1), saved_variance.reshape(n, c, 1)
+    dx = _standardised(flat, mean, inv_std, d_flat * _planes(scale, x)).reshape(x.shape)
+    d_scale = (d_flat * (flat - mean) * inv_std).sum(axis=(0, 2))
+    return dx, d_scale, d_flat.sum(axis=(0, 2))
+
+
+@op(out="Y SavedMean SavedVariance", lod={"Y": "x"}, rows="wise x")
+def instance_norm(x, scale, bias, *, epsilon: float = 1e-5):
+    """Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias over each (n, c) plane.
+
+    SavedMean and SavedVariance are [N * C]; SavedVariance is 1 / sqrt(variance + epsilon).
+    """
+    flat = x.reshape(*x.shape[:2], -1)
+    mean = flat.mean(axis=2, keepdims=True)
+    inv_std = lax.rsqrt(jnp.square(flat - mean).mean(axis=2, keepdims=True) + epsilon)
+    y = (flat - mean) * inv_std * _planes(scale, x) + _planes(bias, x)
+    return y.reshape(x.shape), mean.reshape(-1), inv_std.reshape(-1)
+
+
+@instance_norm.grad
+def _(x, scale, saved_mean, saved_variance, d_y):
+    return _instance_norm_grad(x, scale, saved_mean, saved_variance, d_y)
+
+
+@instance_norm.grad_grad(out="DDY DX DScale")
+def _(x, scale, saved_mean, saved_variance, d_y, ddx=None, dd_scale=None, dd_bias=None, *, epsilon):
+    """The adjoint of instance_norm_grad, its statistics being functions of X."""
+
+    def first(x, scale, d_y):
+        flat = x.reshape(*x.shape[:2], -1)
+        mean = flat.mean(axis=2)
+        inv_std = lax.rsqrt(jnp.square(flat - mean[..., None]).mean(axis=2) + epsilon)
+        return _instance_norm_grad(x, scale, mean, inv_std, d_y)
+
+    outs, pull = jax.vjp(first, x, scale, d_y)
+    given = (ddx, dd_scale, dd_bias)
+    d_x, d_scale, d_dy = pull(
+        tuple(jnp.zeros_like(o) if v is None else v for o, v in zip(outs, given, strict=True))
+    )
+    return d_dy, d_x, d_scale
+
+
+def _grouped(x, groups, data_layout):
+    """X as [N, groups, C / groups, rest]."""
+    x = jnp.moveaxis(x, -1, 1) if data_layout == "NHWC" else x
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, -1)
+
+
+def _ungrouped(v, shape, data_layout):
+    if data_layout != "NHWC":
+        return v.reshape(shape)
+    return jnp.moveaxis(v.reshape(shape[0], shape[-1], *shape[1:-1]), 1, -1)
+
+
+def _affine(v, groups):
+    return v.reshape(1, groups, -1, 1)
+
+
+@op(out="Y Mean Variance", lod={"Y": "x"}, rows="wise x")
+def group_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, groups: int, data_layout: str = "NCHW"):
+    """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over groups of channels; Mean, Variance [N, groups]."""
+    flat = _grouped(x, groups, data_layout)
+    mean = flat.mean(axis=(2, 3), keepdims=True)
+    variance = jnp.square(flat - mean).mean(axis=(2, 3), keepdims=True)
+    y = (flat - mean) * lax.rsqrt(variance + epsilon)
+    y = y if scale is None else y * _affine(scale, groups)
+    y = y if bias is None else y + _affine(bias, groups)
+    shape = (x.shape[0], groups)
+    return _ungrouped(y, x.shape, data_layout), mean.reshape(shape), variance.reshape(shape)
+
+
+@group_norm.grad
+def _(y, variance, d_y, scale=None, bias=None, *, epsilon, groups, data_layout):
+    """From Y, not X: the normalised value is (Y - Bias) / Scale; where Scale is 0 it counts as 0, as in Fluid."""
+    out, d_out = _grouped(y, groups, data_layout), _grouped(d_y, groups, data_layout)
+    x_hat = out if bias is None else out - _affine(bias, groups)
+    d_hat = d_out
+    if scale is not None:
+        gain = _affine(scale, groups)
+        x_hat = jnp.where(gain == 0, 0, x_hat / jnp.where(gain == 0, 1, gain))
+        d_hat = d_out * gain
+    inv_std = lax.rsqrt(variance + epsilon)[..., None, None]
+    centred = d_hat - d_hat.mean(axis=(2, 3), keepdims=True)
+    dx = inv_std * (centred - x_hat * (d_hat * x_hat).mean(axis=(2, 3), keepdims=True))
+    d_scale = None if scale is None else (d_out * x_hat).sum(axis=(0, 3)).reshape(scale.shape)
+    d_bias = None if bias is None else d_out.sum(axis=(0, 3)).reshape(bias.shape)
+    return _ungrouped(dx, y.shape, data_layout), d_scale, d_bias
+
+
+def unfold_matrix(weight, dim):
+    """Weight as a matrix whose rows run over axis `dim`."""
+    return jnp.moveaxis(weight, dim, 0).reshape(weight.shape[dim], -1)
+
+
+def _power_iteration(matrix, u, v, power_iters, eps):
+    u, v = u.reshape(-1), v.reshape(-1)
+    for _ in range(power_iters):
+        v = matrix.T @ u
+        v = v / (jnp.sqrt(jnp.square(v).sum()) + eps)
+        u = matrix @ v
+        u = u / (jnp.sqrt(jnp.square(u).sum()) + eps)
+    return u, v
+
+
+@op(diff="weight", lod={"Out": "weight"})
+def spectral_norm(weight, u, v, *, dim: int = 0, power_iters: int = 1, eps: float = 1e-12):
+    """Out = Weight / sigma, sigma = u' W v after `power_iters` steps of power iteration from U and V.
+
+    U and V are left as they are: Fluid's CPU kernel iterates on copies.
+    """
+    matrix = unfold_matrix(weight, dim)
+    u, v = _power_iteration(matrix, u, v, power_iters, eps)
+    return weight / (u @ matrix @ v)
+
+
+@spectral_norm.grad
+def _(weight, u, v, d_out, *, dim, power_iters, eps):
+    """u and v count as constants: dW = (dOut - sum(dOut * W / sigma) u v') / sigma."""
+    matrix, d_matrix = unfold_matrix(weight, dim), unfold_matrix(d_out, dim)
+    u, v = _power_iteration(matrix, u, v, power_iters, eps)
+    sigma = u @ matrix @ v
+    grad = (d_matrix - (d_matrix * matrix).sum() / sigma * jnp.outer(u, v)) / sigma
+    moved = grad.reshape(weight.shape[dim], *weight.shape[:dim], *weight.shape[dim + 1 :])
+    return jnp.moveaxis(moved, 0, dim)
+
+
+def _channel_window_sum(v, n, low):
+    """Sum over channels c - low ... c - low + n - 1 of axis 1."""
+    return lax.reduce_window(
+        v, jnp.zeros((), v.dtype), lax.add, (1, n, 1, 1), (1, 1, 1, 1), ((0, 0), (low, n - 1 - low), (0, 0), (0, 0))
+    )
+
+
+@op(out="Out MidOut", vendor="use_mkldnn", rows="wise", lod={"Out": "x"})
+def lrn(x, *, n: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75,
+        data_format: str = "AnyLayout", is_test: bool = False):  # fmt: skip
+    """Out = X * MidOut^-beta, MidOut = k + alpha * sum of X^2 over n neighbouring channels."""
+    x4 = jnp.moveaxis(x, -1, 1) if data_format == "NHWC" else x
+    mid = k + alpha * _channel_window_sum(jnp.square(x4), n, (n - 1) // 2)
+    out = x4 * mid**-beta
+    if data_format == "NHWC":
+        return jnp.moveaxis(out, 1, -1), jnp.moveaxis(mid, 1, -1)
+    return out, mid
+
+
+@lrn.grad
+def _(x, out, mid_out, d_out, *, n, alpha, beta, data_format):
+    if data_format == "NHWC":
+        x, out, mid_out, d_out = (jnp.moveaxis(v, -1, 1) for v in (x, out, mid_out, d_out))
+    spread = _channel_window_sum(d_out * out / mid_out, n, n - 1 - (n - 1) // 2)
+    dx = d_out * mid_out**-beta - 2 * alpha * beta * x * spread
+    return jnp.moveaxis(dx, 1, -1) if data_format == "NHWC" else dx
+
+
+def _channels_of(v, x, data_layout):
+    axis = x.ndim - 1 if data_layout == "NHWC" else 1
+    return v.reshape([-1 if d == axis else 1 for d in range(x.ndim)]), tuple(d for d in range(x.ndim) if d != axis)
+
+
+@op(rows="wise x")
+def affine_channel(x, scale, bias, *, data_layout: str = "AnyLayout"):
+    """Out = Scale[c] * X + Bias[c]."""
+    gain, _ = _channels_of(scale, x, data_layout)
+    return x * gain + _channels_of(bias, x, data_layout)[0]
+
+
+@affine_channel.grad
+def _(x, scale, d_out, *, data_layout):
+    gain, over = _channels_of(scale, x, data_layout)
+    return d_out * gain, (d_out * x).sum(axis=over), d_out.sum(axis=over)
