@@ -98,16 +98,21 @@ def batch_norm(
     return (*results, None)
 
 
-def _grad_reads(g, extra):
-    """Inputs of the grad op: the saved statistics, and the running ones with use_global_stats."""
-    inputs = {slot: g.input(slot) for slot in ("Scale", "Bias")}
-    inputs |= {slot: g.output(slot) for slot in ("SavedMean", "SavedVariance")}
+def _make_grad(g):
+    """The grad op reads the updated running statistics with use_global_stats, and ReserveSpace where there is one."""
+    spec = g.regular()
+    del spec.inputs["Mean"], spec.inputs["Variance"]
     if g.attrs.get("use_global_stats"):
-        inputs |= {"Mean": g.output("MeanOut"), "Variance": g.output("VarianceOut")}
-    return inputs | extra | {"Y@GRAD": g.output_grad("Y")}
+        spec.inputs |= {"Mean": g.output("MeanOut"), "Variance": g.output("VarianceOut")}
+    if not spec.inputs.get("ReserveSpace"):
+        spec.inputs.pop("ReserveSpace", None)
+    return [spec] if g.grad_to_var else []
 
 
-@batch_norm.grad(slots={"mean": "Mean", "variance": "Variance"})
+batch_norm.grad_maker(_make_grad)
+
+
+@batch_norm.grad(rows=None)
 def _(x, scale, bias, saved_mean, saved_variance, d_y, mean=None, variance=None, reserve_space=None, *, epsilon,
       data_layout, use_global_stats):  # fmt: skip
     if use_global_stats:
@@ -118,7 +123,11 @@ def _(x, scale, bias, saved_mean, saved_variance, d_y, mean=None, variance=None,
 
 
 def _activate(y, activation, alpha):
-    if activation == "leakyrelu":
+    if activation not in ("", "identity", "leaky_relu", "elu"):
+        raise ValueError(
+            f"inplace_abn cannot undo activation {activation!r}; expected identity, leaky_relu or elu; choose one"
+        )
+    if activation == "leaky_relu":
         return jnp.where(y > 0, y, y * alpha)
     if activation == "elu":
         return jnp.where(y > 0, y, alpha * jnp.expm1(y))
@@ -127,7 +136,7 @@ def _activate(y, activation, alpha):
 
 def _undo_activation(y, d_y, activation, alpha):
     """(the value before the activation, its gradient) from the value after it."""
-    if activation == "leakyrelu":
+    if activation == "leaky_relu":
         return jnp.where(y > 0, y, y / alpha), jnp.where(y > 0, d_y, d_y * alpha)
     if activation == "elu":
         return jnp.where(y > 0, y, jnp.log1p(y / alpha)), jnp.where(y > 0, d_y, d_y * (y + alpha))
@@ -154,7 +163,7 @@ def inplace_abn(
     alpha: float = 0.1,
     use_sync_bn: bool = False,
 ):
-    """Y = activation(batch_norm(X)), written over X; activation is identity, leakyrelu or elu."""
+    """Y = activation(batch_norm(X)), written over X; activation is identity, leaky_relu or elu."""
     if momentum_tensor is not None:
         momentum = momentum_tensor.reshape(())
     running = uses_running(is_test, use_global_stats, trainable_statistics)
@@ -165,7 +174,10 @@ def inplace_abn(
     return (_activate(y, activation, alpha), *rest, None)
 
 
-@inplace_abn.grad(slots={"mean": "Mean", "variance": "Variance"})
+inplace_abn.grad_maker(_make_grad)
+
+
+@inplace_abn.grad(rows=None)
 def _(y, scale, bias, saved_mean, saved_variance, d_y, mean=None, variance=None, *, epsilon, data_layout,
       use_global_stats, activation, alpha):  # fmt: skip
     axis = channel_axis(y, data_layout)

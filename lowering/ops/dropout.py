@@ -1,0 +1,52 @@
+"""dropout: zeroing elements at random, with the mask kept for the gradient."""
+
+import jax
+import jax.numpy as jnp
+
+from lowering.registry import op
+
+
+@op(out="Out Mask", diff="x", rows="wise x")
+def dropout(
+    x,
+    seed=None,
+    *,
+    dropout_prob: float = 0.5,
+    is_test: bool = False,
+    fix_seed: bool = False,
+    seed_: int = 0,
+    dropout_implementation: str = "downgrade_in_infer",
+    key,
+):
+    """Out = X * Mask, Mask (uint8) being 1 with probability 1 - dropout_prob.
+
+    downgrade_in_infer scales by 1 - dropout_prob when testing, upscale_in_train by its inverse when training (a
+    probability of 1 gives zeros). No Mask is made when testing.
+    """
+    upscale = dropout_implementation == "upscale_in_train"
+    keep = 1 - dropout_prob
+    if is_test:
+        return (x if upscale else x * keep), None
+    if dropout_prob == 1:
+        return jnp.zeros_like(x), jnp.zeros(x.shape, jnp.uint8)
+    if seed is not None:
+        key = jax.random.key(seed.reshape(()).astype(jnp.uint32))
+    elif fix_seed:
+        key = jax.random.key(seed_)
+    mask = kept(key, x.shape, dropout_prob)
+    return jnp.where(mask, x / keep if upscale else x, 0), mask.astype(jnp.uint8)
+
+
+def kept(key, shape, dropout_prob):
+    """bool[shape], False with probability `dropout_prob` (to 2^-32)."""
+    if dropout_prob == 0:
+        return jnp.ones(shape, bool)
+    threshold = min(round(dropout_prob * 2**32), 2**32 - 1)
+    return jax.random.bits(key, shape, jnp.uint32) >= jnp.uint32(threshold)
+
+
+@dropout.grad(rows="wise mask d_out")
+def _(mask, d_out, *, dropout_prob, dropout_implementation):
+    if dropout_implementation == "upscale_in_train":
+        d_out = jnp.zeros_like(d_out) if dropout_prob == 1 else d_out / (1 - dropout_prob)
+    return d_out * mask.astype(d_out.dtype)

@@ -1,0 +1,85 @@
+"""lookup_table, lookup_table_v2 and lookup_table_dequant: rows of a table by integer ids.
+
+With is_sparse the gradient of the table is a SelectedRows holding one row per id (duplicates not merged).
+"""
+
+import jax
+import jax.numpy as jnp
+
+from lowering.registry import Long, Meta, Value, op
+from lowering.values import LoDArray, SelectedRows, data_of
+
+VENDOR = "is_distributed remote_prefetch trainer_id height_sections epmap table_names"
+
+
+def gather_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """table[ids]; an id outside the table gives NaN, where Fluid raises (a compiled step cannot)."""
+    fill = jnp.nan if jnp.issubdtype(table.dtype, jnp.floating) else 0
+    return table.at[ids].get(mode="fill", fill_value=fill, wrap_negative_indices=False)
+
+
+def _table(w):
+    """The dense table of a W that may be a SelectedRows (an auto-growing table)."""
+    return w.to_dense() if isinstance(w, SelectedRows) else data_of(w)
+
+
+def _lookup(w, ids, padding_idx):
+    table = _table(w)
+    rows = gather_rows(table, ids)
+    if padding_idx == -1:
+        return rows
+    return jnp.where((ids == padding_idx)[..., None], jnp.zeros((), rows.dtype), rows)
+
+
+def _table_grad(w, ids, d_out, is_sparse, padding_idx):
+    """W@GRAD: one SelectedRows entry per id, or a dense table (rows of padding_idx stay zero there)."""
+    width = w.shape[1]
+    nrows = ids.nrows
+    per_row = ids.data.size // max(ids.data.shape[0], 1)
+    flat, values = ids.data.reshape(-1), d_out.reshape(-1, width)
+    if is_sparse:
+        true_rows = None if nrows is None else nrows * per_row
+        return SelectedRows(flat.astype(jnp.int64), values, w.shape[0], true_rows)
+    if padding_idx != -1:
+        values = jnp.where((flat == padding_idx)[:, None], jnp.zeros((), values.dtype), values)
+    zeros = jnp.zeros((w.shape[0], width), values.dtype)
+    return zeros.at[flat].add(values, mode="drop", wrap_negative_indices=False)
+
+
+@op(diff="w", lod={"Out": "ids"}, rows="wise ids", vendor=VENDOR + " grad_inplace")
+def lookup_table(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
+    """Out[..., D] = W[Ids[..., 1]]; rows of padding_idx are zeros."""
+    return _lookup(w, ids.reshape(ids.shape[:-1]), padding_idx)
+
+
+@lookup_table.grad(rows="masked")
+def _(w: Meta, ids: LoDArray, d_out, *, is_sparse, padding_idx):
+    return _table_grad(w, ids, d_out, is_sparse, padding_idx)
+
+
+@op(diff="w", lod={"Out": "ids"}, rows="wise ids", vendor=VENDOR)
+def lookup_table_v2(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
+    """Out[..., D] = W[Ids[...]]; rows of padding_idx are zeros."""
+    return _lookup(w, ids, padding_idx)
+
+
+@lookup_table_v2.grad(rows="masked")
+def _(w: Meta, ids: LoDArray, d_out, *, is_sparse, padding_idx):
+    return _table_grad(w, ids, d_out, is_sparse, padding_idx)
+
+
+@op(diff=(), lod={"Out": "ids"}, rows="wise ids")
+def lookup_table_dequant(w, ids, *, padding_idx: Long = -1):
+    """Out[..., 4 * (D - 2)] from rows [min, max, packed bytes...]: min + byte * (max - min) / 256.
+
+    Four unsigned bytes are packed in each float32 of the table, the lowest address first.
+    """
+    ids = ids.reshape(ids.shape[:-1])
+    rows = gather_rows(w, ids)
+    low, high = rows[..., :1], rows[..., 1:2]
+    codes = jax.lax.bitcast_convert_type(rows[..., 2:], jnp.uint8)
+    codes = codes.reshape(*codes.shape[:-2], -1).astype(w.dtype)
+    out = (high - low) / 256 * codes + low
+    if padding_idx == -1:
+        return out
+    return jnp.where((ids == padding_idx)[..., None], jnp.zeros((), out.dtype), out)

@@ -1,0 +1,156 @@
+"""accuracy, auc, mean_iou, precision_recall, positive_negative_pair: measures, without gradients."""
+
+import jax.numpy as jnp
+
+from lowering.registry import op
+from lowering.values import LoDArray, row_mask
+
+
+@op(out="Accuracy Correct Total", diff=(), lod=None, rows="masked")
+def accuracy(out: LoDArray, indices, label):
+    """Accuracy [1] = share of rows whose Label is among the row's Indices; Correct and Total [1] int32."""
+    hits = (indices == label.reshape(-1, 1)).any(axis=1)
+    hits = hits & row_mask(out, 1)
+    total = jnp.asarray(out.rows(), jnp.int32).reshape(1)
+    correct = hits.sum(dtype=jnp.int32).reshape(1)
+    share = correct.astype(jnp.float32) / jnp.maximum(total, 1).astype(jnp.float32)
+    return share.astype(out.dtype), correct, total
+
+
+def _histogram(bins, counted, size, dtype):
+    return jnp.zeros(size, dtype).at[bins].add(counted.astype(dtype), mode="drop")
+
+
+def _area(positives, negatives):
+    """Area under the ROC curve of two histograms, thresholds falling; 0 where a class is missing."""
+    pos = jnp.cumsum(positives[::-1]).astype(jnp.float64)
+    neg = jnp.cumsum(negatives[::-1]).astype(jnp.float64)
+    before = lambda v: jnp.concatenate([jnp.zeros(1, v.dtype), v[:-1]])  # noqa: E731
+    area = (jnp.abs(neg - before(neg)) * (pos + before(pos)) / 2).sum()
+    product = pos[-1] * neg[-1]
+    return jnp.where(product > 0, area / jnp.where(product > 0, product, 1), 0).reshape(1)
+
+
+@op(out="AUC StatPosOut StatNegOut", diff=(), lod=None, rows="masked",
+    inplace={"StatPosOut": "stat_pos", "StatNegOut": "stat_neg"})  # fmt: skip
+def auc(
+    predict: LoDArray,
+    label,
+    stat_pos,
+    stat_neg,
+    *,
+    curve: str = "ROC",
+    num_thresholds: int = 2**12 * 2 - 1,
+    slide_steps: int = 1,
+):
+    """AUC [1] float64 from histograms of the last column of Predict over num_thresholds + 1 bins.
+
+    slide_steps 0 adds up all batches. Otherwise the statistics hold that many batches, their sum and, in the last
+    element, a count of batches: the newest batch pushes the oldest out.
+    """
+    score = predict.data.reshape(predict.shape[0], -1)[:, -1]
+    bins = (score * num_thresholds).astype(jnp.int32)
+    valid = row_mask(predict, 1)
+    positive = label.reshape(-1).astype(bool)
+    size = num_thresholds + 1
+    new_pos = _histogram(bins, positive & valid, size, stat_pos.dtype)
+    new_neg = _histogram(bins, ~positive & valid, size, stat_neg.dtype)
+    out_pos, sum_pos = _slide(stat_pos, new_pos, size, slide_steps)
+    out_neg, sum_neg = _slide(stat_neg, new_neg, size, slide_steps)
+    return _area(sum_pos, sum_neg), out_pos, out_neg
+
+
+def _slide(stat, new, size, slide_steps):
+    """(the statistics after the batch, the histogram to judge)."""
+    flat = stat.reshape(-1)
+    if slide_steps == 0:
+        total = flat + new
+        return total.reshape(stat.shape), total
+    window = flat[: slide_steps * size].reshape(slide_steps, size)
+    total = flat[slide_steps * size : (slide_steps + 1) * size]
+    at = flat[-1] % slide_steps
+    total = total + new - window[at]
+    out = jnp.concatenate([window.at[at].set(new).reshape(-1), total, flat[-1:] + 1])
+    return out.reshape(stat.shape), total
+
+
+@op(out="OutMeanIou OutWrong OutCorrect", diff=(), lod=None)
+def mean_iou(
+    predictions, labels, in_wrongs: list = None, in_corrects: list = None, in_mean_iou: list = None, *,
+    num_classes: int,
+):  # fmt: skip
+    """OutMeanIou [1] = mean over the classes seen of correct / (correct + wrong), with counts [num_classes] int32.
+
+    A wrong pixel counts for both its label's and its prediction's class. InWrongs and InCorrects are added, and so
+    are earlier InMeanIou to the result.
+    """
+    predictions, labels = predictions.reshape(-1), labels.reshape(-1)
+    same = predictions == labels
+    zeros = jnp.zeros(num_classes, jnp.int32)
+    correct = zeros.at[labels].add(same.astype(jnp.int32), mode="drop")
+    different = (~same).astype(jnp.int32)
+    wrong = zeros.at[labels].add(different, mode="drop").at[predictions].add(different, mode="drop")
+    wrong, correct = sum(in_wrongs or [], wrong), sum(in_corrects or [], correct)
+    seen = wrong + correct
+    ratios = jnp.where(seen > 0, correct / jnp.maximum(seen, 1), 0).astype(jnp.float32)
+    value = (ratios.sum() / (seen > 0).sum()).reshape(1).astype(jnp.float32)
+    return sum(in_mean_iou or [], value), wrong, correct
+
+
+def _ratio(part, rest):
+    """part / (part + rest), 1 where both are 0."""
+    whole = part + rest
+    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1), 1)
+
+
+def _f1(precision, recall):
+    total = precision + recall
+    return jnp.where(total > 0, 2 * precision * recall / jnp.where(total > 0, total, 1), 0)
+
+
+def _metrics(states):
+    """Macro then micro precision, recall and F1 of states [classes, (TP, FP, TN, FN)]."""
+    tp, fp, fn = states[:, 0], states[:, 1], states[:, 3]
+    precision, recall = _ratio(tp, fp).mean(), _ratio(tp, fn).mean()
+    micro_p, micro_r = _ratio(tp.sum(), fp.sum()), _ratio(tp.sum(), fn.sum())
+    return jnp.stack([precision, recall, _f1(precision, recall), micro_p, micro_r, _f1(micro_p, micro_r)])
+
+
+@op(out="BatchMetrics AccumMetrics AccumStatesInfo", diff=(), lod=None)
+def precision_recall(max_probs, indices, labels, weights=None, states_info=None, *, class_number: int):
+    """Macro- and micro-averaged precision, recall and F1 [6] of the batch and of all batches (float64).
+
+    States [class_number, 4] hold weighted true positives, false positives, true negatives, false negatives.
+    """
+    indices, labels = indices.reshape(-1), labels.reshape(-1)
+    dtype = jnp.float32
+    w = jnp.ones(labels.shape, dtype) if weights is None else weights.reshape(-1).astype(dtype)
+    count = lambda at, amount: jnp.zeros(class_number, dtype).at[at].add(amount, mode="drop")  # noqa: E731
+    right = jnp.where(indices == labels, w, 0)
+    tp, fp, fn = count(labels, right), count(indices, w - right), count(labels, w - right)
+    batch = jnp.stack([tp, fp, w.sum() - tp - fp - fn, fn], axis=1)
+    total = batch if states_info is None else batch + states_info.astype(dtype)
+    return _metrics(batch.astype(jnp.float64)), _metrics(total.astype(jnp.float64)), total
+
+
+@op(out="PositivePair NegativePair NeutralPair?", diff=(), lod=None)
+def positive_negative_pair(
+    score, label, query_id, accumulate_positive_pair=None, accumulate_negative_pair=None,
+    accumulate_neutral_pair=None, weight=None, *, column: int = 0,
+):  # fmt: skip
+    """Weighted pairs of one query whose Score and Label order agree (positive), disagree (negative) or Score ties.
+
+    A pair with equal labels does not count; its weight is the mean of both rows' weights.
+    """
+    s, y, q = score[:, column], label.reshape(-1), query_id.reshape(-1)
+    w = jnp.ones(s.shape, score.dtype) if weight is None else weight.reshape(-1)
+    rows = jnp.arange(s.shape[0])
+    pair = (q[:, None] == q[None]) & (rows[:, None] < rows[None]) & (y[:, None] != y[None])
+    amount = jnp.where(pair, (w[:, None] + w[None]) / 2, 0)
+    order = (s[:, None] - s[None]) * (y[:, None] - y[None])
+    tied = s[:, None] == s[None]
+    sums = [jnp.where(order > 0, amount, 0), jnp.where(order > 0, 0, amount), jnp.where(tied, amount, 0)]
+    earlier = (accumulate_positive_pair, accumulate_negative_pair, accumulate_neutral_pair)
+    return tuple(
+        v.sum().reshape(1) if e is None else v.sum().reshape(1) + e for v, e in zip(sums, earlier, strict=True)
+    )
