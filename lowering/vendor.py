@@ -36,6 +36,8 @@ VENDOR: dict[str, tuple[str, Any]] = {
     "fuse_beta": ("FLOAT", 0.0),
     "fuse_residual_connection": ("BOOLEAN", False),
     "fuse_with_relu": ("BOOLEAN", False),
+    "fuse_brelu": ("BOOLEAN", False),
+    "fuse_brelu_threshold": ("FLOAT", 6.0),
     "trainer_id": ("INT", 0),
     "height_sections": ("LONGS", []),
     "epmap": ("STRINGS", []),

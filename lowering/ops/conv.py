@@ -114,9 +114,9 @@ depthwise_conv2d.grad(conv2d_grad, rows=None)
 def _(
     input,
     filter,
-    d_output,
-    dd_input=None,
-    dd_filter=None,
+    doutput,
+    ddinput=None,
+    ddfilter=None,
     *,
     strides,
     paddings,
@@ -126,7 +126,7 @@ def _(
     data_format,
 ):
     x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
-    return _backward_twice(x, filter, d_output, (dd_input, dd_filter), geo, data_format)
+    return _backward_twice(x, filter, doutput, (ddinput, ddfilter), geo, data_format)
 
 
 @op(out="Output", diff="input filter", vendor=VENDOR, lod="input", rows="wise input")
@@ -170,9 +170,9 @@ def _(
 def _(
     input,
     filter,
-    d_output,
-    dd_input=None,
-    dd_filter=None,
+    doutput,
+    ddinput=None,
+    ddfilter=None,
     *,
     strides,
     paddings,
@@ -182,4 +182,4 @@ def _(
     data_format,
 ):
     x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
-    return _backward_twice(x, filter, d_output, (dd_input, dd_filter), geo, data_format)
+    return _backward_twice(x, filter, doutput, (ddinput, ddfilter), geo, data_format)

@@ -133,7 +133,7 @@ def precision_recall(max_probs, indices, labels, weights=None, states_info=None,
     return _metrics(batch.astype(jnp.float64)), _metrics(total.astype(jnp.float64)), total
 
 
-@op(out="PositivePair NegativePair NeutralPair?", diff=(), lod=None)
+@op(out="PositivePair NegativePair NeutralPair?", diff=(), lod=None, slots={"query_id": "QueryID"})
 def positive_negative_pair(
     score, label, query_id, accumulate_positive_pair=None, accumulate_negative_pair=None,
     accumulate_neutral_pair=None, weight=None, *, column: int = 0,

@@ -76,7 +76,7 @@ def _(x, scale, saved_mean, saved_variance, d_y):
 
 
 @instance_norm.grad_grad(out="DDY DX DScale")
-def _(x, scale, saved_mean, saved_variance, d_y, ddx=None, dd_scale=None, dd_bias=None, *, epsilon):
+def _(x, scale, saved_mean, saved_variance, dy, ddx=None, ddscale=None, ddbias=None, *, epsilon):
     """The adjoint of instance_norm_grad, its statistics being functions of X."""
 
     def first(x, scale, d_y):
@@ -85,8 +85,8 @@ def _(x, scale, saved_mean, saved_variance, d_y, ddx=None, dd_scale=None, dd_bia
         inv_std = lax.rsqrt(jnp.square(flat - mean[..., None]).mean(axis=2) + epsilon)
         return _instance_norm_grad(x, scale, mean, inv_std, d_y)
 
-    outs, pull = jax.vjp(first, x, scale, d_y)
-    given = (ddx, dd_scale, dd_bias)
+    outs, pull = jax.vjp(first, x, scale, dy)
+    given = (ddx, ddscale, ddbias)
     d_x, d_scale, d_dy = pull(
         tuple(jnp.zeros_like(o) if v is None else v for o, v in zip(outs, given, strict=True))
     )
