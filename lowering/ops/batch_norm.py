@@ -42,10 +42,11 @@ def _normalise(x, scale, bias, mean, inv_std, axis):
 
 
 def batch_norm_forward(x, scale, bias, mean, variance, momentum, *, epsilon, running, axis):
-    """(Y, MeanOut, VarianceOut, SavedMean, SavedVariance)."""
+    """(Y, MeanOut, VarianceOut, SavedMean, SavedVariance); Fluid leaves the saved ones unset when running."""
     if running:
         inv_std = 1 / jnp.sqrt(variance + epsilon)
-        return _normalise(x, scale, bias, mean, inv_std, axis), mean, variance, mean, inv_std
+        unused = jnp.zeros_like(mean)
+        return _normalise(x, scale, bias, mean, inv_std, axis), mean, variance, unused, unused
     m, v = statistics(x, axis)
     inv_std = 1 / jnp.sqrt(v + epsilon)
     y = _per_channel(scale * inv_std, x, axis) * (x - _per_channel(m, x, axis)) + _per_channel(bias, x, axis)

@@ -71,9 +71,9 @@ def conv2d_transpose_grad(
 
 
 for _type in ("conv2d_transpose", "depthwise_conv2d_transpose"):
-    _op = op(
-        _type, out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows="wise input"
-    )(conv2d_transpose_rule)
+    _op = op(_type, out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows="wise input")(
+        conv2d_transpose_rule
+    )
     _op.grad(conv2d_transpose_grad, rows=None)
 
 

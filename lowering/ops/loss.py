@@ -168,15 +168,16 @@ def _(d_out, *, epsilon):
 
 @op(diff="left right", lod=None, rows="wise")
 def rank_loss(label, left, right):
-    """Out = log(1 + exp(Left - Right)) - Label * (Left - Right)."""
-    o = left - right
+    """Out = log(1 + exp(Left - Right)) - Label * (Left - Right), all [N, 1] or [N]; Out is shaped like Label."""
+    o = (left.reshape(-1) - right.reshape(-1)).reshape(label.shape)
     return softplus(o) - label * o
 
 
 @rank_loss.grad
 def _(label, left, right, d_out):
-    slope = d_out * (jax.nn.sigmoid(left - right) - label)
-    return slope, -slope
+    o = left.reshape(-1) - right.reshape(-1)
+    slope = d_out.reshape(-1) * (jax.nn.sigmoid(o) - label.reshape(-1))
+    return slope.reshape(left.shape), -slope.reshape(right.shape)
 
 
 @op(out="Activated Out", diff="x1 x2", slots={"x1": "X1", "x2": "X2"}, lod=None, rows="wise")
@@ -228,9 +229,7 @@ def _(x: Meta, y: Meta, sub_result, d_out):
 
 
 @op(out="Y", diff="x", lod="x", rows="wise")
-def teacher_student_sigmoid_loss(
-    x, label, *, soft_max_up_bound: float = 15.0, soft_max_lower_bound: float = -15.0
-):
+def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound: float = 15.0, soft_max_lower_bound: float = -15.0):
     """Sum of the click's and the teacher's logistic losses, both coded in Label.
 
     -2: no click, no teacher; -1: click, no teacher; [0, 1): no click, teacher's value Label; [1, 2]: click, teacher's

@@ -113,12 +113,13 @@ def _metrics(states):
     tp, fp, fn = states[:, 0], states[:, 1], states[:, 3]
     precision, recall = _ratio(tp, fp).mean(), _ratio(tp, fn).mean()
     micro_p, micro_r = _ratio(tp.sum(), fp.sum()), _ratio(tp.sum(), fn.sum())
-    return jnp.stack([precision, recall, _f1(precision, recall), micro_p, micro_r, _f1(micro_p, micro_r)])
+    found = [precision, recall, _f1(precision, recall), micro_p, micro_r, _f1(micro_p, micro_r)]
+    return jnp.stack(found).astype(jnp.float64)
 
 
 @op(out="BatchMetrics AccumMetrics AccumStatesInfo", diff=(), lod=None)
 def precision_recall(max_probs, indices, labels, weights=None, states_info=None, *, class_number: int):
-    """Macro- and micro-averaged precision, recall and F1 [6] of the batch and of all batches (float64).
+    """Macro- and micro-averaged precision, recall and F1 [6] of the batch and of all batches (float64, from float32 sums).
 
     States [class_number, 4] hold weighted true positives, false positives, true negatives, false negatives.
     """
@@ -130,7 +131,7 @@ def precision_recall(max_probs, indices, labels, weights=None, states_info=None,
     tp, fp, fn = count(labels, right), count(indices, w - right), count(labels, w - right)
     batch = jnp.stack([tp, fp, w.sum() - tp - fp - fn, fn], axis=1)
     total = batch if states_info is None else batch + states_info.astype(dtype)
-    return _metrics(batch.astype(jnp.float64)), _metrics(total.astype(jnp.float64)), total
+    return _metrics(batch), _metrics(total), total
 
 
 @op(out="PositivePair NegativePair NeutralPair?", diff=(), lod=None, slots={"query_id": "QueryID"})

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowering.registry import Meta, op
+from lowering.registry import op
 
 
 def _standardised(x, mean, inv_std, d_y):
@@ -87,9 +87,7 @@ def _(x, scale, saved_mean, saved_variance, dy, ddx=None, ddscale=None, ddbias=N
 
     outs, pull = jax.vjp(first, x, scale, dy)
     given = (ddx, ddscale, ddbias)
-    d_x, d_scale, d_dy = pull(
-        tuple(jnp.zeros_like(o) if v is None else v for o, v in zip(outs, given, strict=True))
-    )
+    d_x, d_scale, d_dy = pull(tuple(jnp.zeros_like(o) if v is None else v for o, v in zip(outs, given, strict=True)))
     return d_dy, d_x, d_scale
 
 

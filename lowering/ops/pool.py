@@ -21,8 +21,9 @@ from .pool_kernels import Axis, adaptive_axis
 def pool_axes(sizes, ksize, strides, paddings, *, global_pooling=False, adaptive=False, ceil_mode=False,
               padding_algorithm="EXPLICIT"):  # fmt: skip
     """The windows of each spatial axis."""
-    if global_pooling:
+    if global_pooling and not adaptive:
         return [Axis(s, 1, s, 1, 0) for s in sizes]
+    ksize = sizes if global_pooling else ksize
     if adaptive:
         return [adaptive_axis(s, k) for s, k in zip(sizes, ksize, strict=True)]
     pads, _ = resolve_padding(padding_algorithm, paddings, sizes, ksize, strides, [1] * len(sizes))
@@ -233,9 +234,7 @@ max_pool3d_with_index.grad(_max_pool_index_grad)
 def unpool(x, indices, *, ksize: list[int], strides: list[int] = (1, 1), paddings: list[int] = (0, 0),
            unpooling_type: str):  # fmt: skip
     """Out = zeros with X at the flat positions Indices; out = (in - 1) * stride - 2 * padding + ksize."""
-    sizes = [
-        (i - 1) * s - 2 * p + k for i, k, s, p in zip(x.shape[2:], ksize, strides, paddings, strict=True)
-    ]
+    sizes = [(i - 1) * s - 2 * p + k for i, k, s, p in zip(x.shape[2:], ksize, strides, paddings, strict=True)]
     shape = (*x.shape[:2], math.prod(sizes))
     planes = jnp.zeros((shape[0] * shape[1], shape[2]), x.dtype)
     rows = jnp.arange(planes.shape[0])[:, None]
@@ -265,9 +264,7 @@ def _spp_levels(x, pyramid_height):
 def spp(x, *, pyramid_height: int, pooling_type: str):
     """Spatial pyramid pooling: for each level, X pooled to 2^level x 2^level bins, flattened and joined."""
     pool = max_pool if _is_max(pooling_type) else lambda x, axes: avg_pool(x, axes, True)
-    return lax.concatenate(
-        [pool(x, axes).reshape(x.shape[0], -1) for axes in _spp_levels(x, pyramid_height)], 1
-    )
+    return lax.concatenate([pool(x, axes).reshape(x.shape[0], -1) for axes in _spp_levels(x, pyramid_height)], 1)
 
 
 @spp.grad

@@ -1,0 +1,117 @@
+"""cross_entropy, cross_entropy2 and softmax_with_cross_entropy.
+
+Fluid's CPU softmax clips x - max(x) at -64, so no probability falls below e^-64 / sum; and a logarithm of zero counts
+as -1e20. Both are kept.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from lowering.registry import Meta, op
+
+CLIP = -64.0
+HUGE = 1e20
+
+
+def shifted(x, axis):
+    """x - max(x) along `axis`, not below -64."""
+    return jnp.maximum(x - lax.stop_gradient(x.max(axis=axis, keepdims=True)), jnp.asarray(CLIP, x.dtype))
+
+
+def finite_log(p):
+    """log(p), where infinities count as 1e20 (Fluid's TolerableValue)."""
+    huge = jnp.asarray(HUGE, p.dtype)
+    return jnp.clip(jnp.log(p), -huge, huge)
+
+
+def pick(x, label):
+    """(x[..., label], mask of labels inside) for labels [..., 1] along the last axis."""
+    inside = (label >= 0) & (label < x.shape[-1])
+    picked = jnp.take_along_axis(x, jnp.where(inside, label, 0), axis=-1)
+    return picked, inside
+
+
+def one_hot_rows(label, width, dtype):
+    """Rows of width `width` with a one at `label` [..., 1]."""
+    return (label == jnp.arange(width, dtype=label.dtype)).astype(dtype)
+
+
+def _loss_shape(x, label):
+    """The loss is [..., 1] like the label, or as short as a label without the last axis."""
+    return (*x.shape[:-1], 1) if label.ndim == x.ndim else x.shape[:-1]
+
+
+@op(out="Y", diff="x", lod="x", rows="wise")
+def cross_entropy(x, label, *, soft_label: bool = False, ignore_index: int = -100):
+    """Y[..., 1] = -log(X[..., Label]), or -sum(Label * log(X)) with soft_label; 0 where Label is ignore_index."""
+    if soft_label:
+        return -(label * finite_log(x)).sum(axis=-1, keepdims=True)
+    shape = _loss_shape(x, label)
+    label = label.reshape(*x.shape[:-1], 1)
+    picked, _ = pick(x, label)
+    return jnp.where(label == ignore_index, 0, -finite_log(picked)).reshape(shape)
+
+
+@cross_entropy.grad
+def _(x, label, d_y, *, soft_label, ignore_index):
+    d_y = d_y.reshape(*x.shape[:-1], 1)
+    if soft_label:
+        return -d_y * label / x
+    label = label.reshape(*x.shape[:-1], 1)
+    hit = (label == jnp.arange(x.shape[-1], dtype=label.dtype)) & (label != ignore_index)
+    return jnp.where(hit, -d_y / jnp.where(hit, x, 1), 0)
+
+
+@op(out="Y XShape MatchX", diff="x", lod={"Y": "x", "XShape": "x"}, rows=None)
+def cross_entropy2(x, label, *, ignore_index: int = -100):
+    """Y = -log(MatchX), MatchX[..., 1] = X[..., Label]; XShape is [*X's shape, 0]."""
+    shape = _loss_shape(x, label)
+    label = label.reshape(*x.shape[:-1], 1)
+    picked, _ = pick(x, label)
+    ignored = label == ignore_index
+    match = jnp.where(ignored, 0, picked)
+    loss = jnp.where(ignored, 0, -finite_log(picked)).reshape(shape)
+    return loss, np.zeros((*x.shape, 0), x.dtype), match
+
+
+@cross_entropy2.grad(type="cross_entropy_grad2", rows=None)
+def _(x_shape: Meta, label, match_x, d_y, *, ignore_index):
+    shape = x_shape.shape[:-1]
+    label = label.reshape(*shape[:-1], 1)
+    hit = (label == jnp.arange(shape[-1], dtype=label.dtype)) & (label != ignore_index)
+    return jnp.where(hit, -d_y.reshape(label.shape) / match_x.reshape(label.shape), 0)
+
+
+@op(out="Softmax Loss", diff="logits", lod="logits", rows="wise")
+def softmax_with_cross_entropy(
+    logits,
+    label,
+    *,
+    soft_label: bool = False,
+    numeric_stable_mode: bool = True,
+    ignore_index: int = -100,
+    axis: int = -1,
+):
+    """Softmax of Logits along `axis`; Loss = -log Softmax[Label], or -sum(Label * log Softmax) with soft_label."""
+    z = shifted(logits, axis)
+    e = jnp.exp(z)
+    total = e.sum(axis=axis, keepdims=True)
+    if soft_label:
+        loss = -(label * (z - jnp.log(total))).sum(axis=axis, keepdims=True)
+        return e / total, loss
+    label = label.reshape(total.shape)
+    inside = (label >= 0) & (label < logits.shape[axis])
+    z_label = jnp.take_along_axis(z, jnp.where(inside, label, 0), axis=axis)
+    return e / total, jnp.where(label == ignore_index, 0, jnp.log(total) - z_label)
+
+
+@softmax_with_cross_entropy.grad(lod={"Logits@GRAD": "Softmax"})
+def _(label, softmax, d_loss, *, soft_label, ignore_index, axis):
+    if soft_label:
+        return (softmax * label.sum(axis=axis, keepdims=True) - label) * d_loss
+    shape = list(softmax.shape)
+    shape[axis] = 1
+    label, d_loss = label.reshape(shape), d_loss.reshape(shape)
+    hit = label == lax.broadcasted_iota(label.dtype, softmax.shape, axis % softmax.ndim)
+    return jnp.where(label == ignore_index, 0, (softmax - hit.astype(softmax.dtype)) * d_loss)
