@@ -1,0 +1,251 @@
+"""Packed time-major order: the layout in which recurrences over ragged sequences do no wasted work.
+
+Sequences are sorted by falling length; the rows of step t of all sequences that reach it lie side by side, and the
+steps follow each other. A recurrence is then a loop over windows of rows, with as many trips as the longest sequence
+is long. The window narrows (to a half and a quarter of the batch) as sequences end, so short ones cost little.
+
+A window may reach over the rows of its step into those of the next; what is written there is overwritten by the next
+step. Buffers therefore have one batch of spare rows. A backward loop writes its steps in reverse order, for the same
+reason; ``back`` maps rows into that layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .sequence import bounds, lengths, row_numbers, take
+from .values import Array, LoDArray, is_concrete
+
+# Batches below this run in one phase: narrower windows would save less than another loop costs to compile.
+_PHASED = 16
+_DENSE_PAIRS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The packed order of ``n`` sequences over ``capacity`` rows.
+
+    Attributes:
+        n, capacity: static counts.
+        order: int32 [n], the sequence at each rank; ``rank`` is the inverse.
+        sizes: int32 [n], falling lengths.
+        source: int32 [capacity + n], the row at each packed position (0 where there is none).
+        target: int32 [capacity], the packed position of each row; padding rows share that of row 0.
+        back: int32 [capacity], the position of each row in a backward loop's buffer; padding rows point behind all.
+        first: bool [capacity], whether a row is where its sequence's recurrence starts.
+        seg: int32 [capacity], the sequence of each row (clamped).
+    """
+
+    n: int
+    capacity: int
+    order: Array
+    rank: Array
+    sizes: Array
+    source: Array
+    target: Array
+    back: Array
+    first: Array
+    seg: Array
+    reverse: bool
+
+    def packed(self, x: Array) -> Array:
+        """Rows in packed order, with ``n`` spare ones behind."""
+        return take(x, self.source)
+
+    def unpacked(self, buffer: Array) -> Array:
+        """Packed rows back in their own order; padding rows are copies of row 0."""
+        return take(buffer, self.target)
+
+    def sorted(self, per_sequence: Array) -> Array:
+        return take(per_sequence, self.order)
+
+    def unsorted(self, per_rank: Array) -> Array:
+        return take(per_rank, self.rank)
+
+    def previous(self, x: Array, initial: Array | None) -> Array:
+        """The row one step earlier, in row order; ``initial`` [n, ...] (default zeros) where a sequence starts."""
+        spare = x[:1]
+        earlier = jnp.concatenate([x[1:], spare] if self.reverse else [spare, x[:-1]])
+        start = jnp.zeros((), x.dtype) if initial is None else take(initial, self.seg)
+        return jnp.where(self.first.reshape((-1,) + (1,) * (x.ndim - 1)), start, earlier)
+
+
+def _ranks(sizes: Array) -> tuple[Array, Array]:
+    """(order, rank) of falling lengths, stable."""
+    n = sizes.shape[0]
+    if is_concrete(sizes):
+        order = np.argsort(-sizes, kind="stable").astype(np.int32)
+        return order, np.argsort(order, kind="stable").astype(np.int32)
+    if n > 1024:
+        order = jnp.argsort(-sizes, stable=True).astype(jnp.int32)
+        return order, jnp.zeros(n, jnp.int32).at[order].set(row_numbers(n), unique_indices=True)
+    here, there, mine = sizes[None, :], sizes[:, None], np.arange(n)
+    ahead = (here > there) | ((here == there) & (mine[None, :] < mine[:, None]))
+    rank = jnp.sum(ahead, axis=1, dtype=jnp.int32)
+    order = jnp.sum(jnp.where(rank[None, :] == mine[:, None], mine[None, :], 0), axis=1, dtype=jnp.int32)
+    return order, rank
+
+
+def _step_starts(steps: Array, sizes: Array) -> Array:
+    """The packed position where each of these steps begins: the sum over sequences of min(step, length)."""
+    if is_concrete(steps) and is_concrete(sizes):
+        counts = np.sum(sizes[None, :] > np.arange(int(sizes.max(initial=0)))[:, None], axis=1)
+        table = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        return table[np.minimum(steps, len(table) - 1)]
+    if steps.size * sizes.size <= _DENSE_PAIRS:
+        return jnp.sum(jnp.minimum(steps[:, None], sizes[None, :]), axis=1, dtype=jnp.int32)
+    falling = jnp.zeros(steps.size + 2, jnp.int32).at[sizes].add(1, mode="clip")
+    alive = sizes.size - jnp.cumsum(falling)
+    table = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(alive, dtype=jnp.int32)])
+    return take(table, steps)
+
+
+def pack(x: LoDArray, off: Array, *, reverse: bool = False) -> Packing:
+    """The packed order of the sequences of ``x`` with offsets ``off``; ``reverse`` runs each from its last row."""
+    capacity, n = x.capacity, off.shape[0] - 1
+    sizes = lengths(off)
+    order, rank = _ranks(sizes)
+    rows = row_numbers(capacity)
+    valid = rows < off[-1]
+    seg, start, end = bounds(off, capacity)
+    steps = (end - 1 - rows) if reverse else (rows - start)
+    steps = jnp.where(valid, steps, 0) if not is_concrete(off) else np.where(valid, steps, 0)
+    seg = jnp.minimum(seg, n - 1) if not is_concrete(off) else np.minimum(seg, n - 1)
+    falling = sizes[order]
+    mine = rank[seg]
+    position = _step_starts(steps, falling) + mine
+    back = off[-1] - _step_starts(steps + 1, falling) + mine
+    xp: Any = np if is_concrete(off) else jnp
+    target = xp.where(valid, position, position[:1]) if capacity else position
+    back = xp.where(valid, back, np.int32(capacity + n - 1))
+    source = _inverse(position, valid, capacity + n)
+    return Packing(n, capacity, order, rank, falling, source, target, back, steps == 0, seg, reverse)
+
+
+def _inverse(position: Array, valid: Array, count: int) -> Array:
+    rows = row_numbers(position.shape[0])
+    if is_concrete(position):
+        source = np.zeros(count, np.int32)
+        source[position[valid]] = rows[valid]
+        return source
+    outside = jnp.where(valid, position, np.int32(count))
+    return jnp.zeros(count, jnp.int32).at[outside].set(rows, mode="drop", unique_indices=True)
+
+
+def _widths(n: int) -> list[int]:
+    return [n] if n < _PHASED else [n, -(-n // 2), -(-n // 4)]
+
+
+def _window(buffer: Array, start: Array, width: int) -> Array:
+    return lax.dynamic_slice_in_dim(buffer, start, width, axis=0)
+
+
+def _alive(sizes: Array, step: Array) -> Array:
+    return jnp.sum(sizes > step, dtype=jnp.int32)
+
+
+Step = Callable[[Any, Any, Array], tuple[Any, Any]]
+
+
+def run_forward(p: Packing, step: Step, carry: Any, reads: Any) -> Any:
+    """Run a recurrence over the steps in order.
+
+    Args:
+        step: (carry, windows of ``reads``, alive) -> (carry, rows to write); ``alive`` counts the rows that are real.
+        carry: pytree of [n, ...] in rank order.
+        reads: pytree of packed buffers [capacity + n, ...].
+
+    Returns:
+        The written rows, packed [capacity + n, ...].
+    """
+    sizes = jnp.asarray(p.sizes)
+    buffers = _buffers(p, step, carry, reads)
+    state = (jnp.int32(0), jnp.int32(0), _alive(sizes, jnp.int32(0)))
+    widths = _widths(p.n)
+    for width, narrower in zip(widths, [*widths[1:], 0], strict=True):
+        carry = jax.tree_util.tree_map(lambda c, w=width: c[:w], carry)
+
+        def more(loop: Any, limit: int = narrower) -> Array:
+            return loop[0][2] > limit
+
+        def body(loop: Any, width: int = width) -> Any:
+            (t, start, alive), carry, buffers = loop
+            windows = jax.tree_util.tree_map(lambda b: _window(b, start, width), reads)
+            carry, rows = step(carry, windows, alive)
+            buffers = _write(buffers, rows, start)
+            return (t + 1, start + alive, _alive(sizes, t + 1)), carry, buffers
+
+        state, carry, buffers = lax.while_loop(more, body, (state, carry, buffers))
+    return buffers
+
+
+def run_backward(p: Packing, step: Step, carry: Any, reads: Any) -> tuple[Any, Any]:
+    """Run a recurrence over the steps in reverse order.
+
+    ``carry`` is a pytree of [n, ...] (its values: zeros, as nothing follows the last step); rows of a window behind
+    ``alive`` must leave ``step`` as zeros, in the carry and in what is written.
+
+    Returns:
+        (final carry in rank order, the written rows in the layout of ``Packing.back``).
+    """
+    sizes = jnp.asarray(p.sizes)
+    buffers = _buffers(p, step, carry, reads)
+    total = jnp.sum(sizes, dtype=jnp.int32)
+    last = sizes.max() - 1
+    alive = _alive(sizes, last)
+    state = (last, total - alive, alive)
+    for width in reversed(_widths(p.n)):
+        carry = jax.tree_util.tree_map(lambda c, w=width: _resized(c, w), carry)
+
+        def more(loop: Any, width: int = width) -> Array:
+            return (loop[0][0] >= 0) & (loop[0][2] <= width)
+
+        def body(loop: Any, width: int = width) -> Any:
+            (t, start, alive), carry, buffers = loop
+            windows = jax.tree_util.tree_map(lambda b: _window(b, start, width), reads)
+            carry, rows = step(carry, windows, alive)
+            buffers = _write(buffers, rows, total - start - alive)
+            before = _alive(sizes, t - 1)
+            return (t - 1, start - before, before), carry, buffers
+
+        state, carry, buffers = lax.while_loop(more, body, (state, carry, buffers))
+    return carry, buffers
+
+
+def _resized(c: Array, width: int) -> Array:
+    if c.shape[0] >= width:
+        return c[:width]
+    return jnp.concatenate([c, jnp.zeros((width - c.shape[0],) + c.shape[1:], c.dtype)])
+
+
+def _buffers(p: Packing, step: Step, carry: Any, reads: Any) -> Any:
+    windows = jax.tree_util.tree_map(lambda b: jax.ShapeDtypeStruct((p.n,) + b.shape[1:], b.dtype), reads)
+    _, rows = jax.eval_shape(step, carry, windows, jax.ShapeDtypeStruct((), jnp.int32))
+    return jax.tree_util.tree_map(lambda r: jnp.zeros((p.capacity + p.n,) + r.shape[1:], r.dtype), rows)
+
+
+def _write(buffers: Any, rows: Any, start: Array) -> Any:
+    def put(buffer: Array, value: Array) -> Array:
+        return lax.dynamic_update_slice_in_dim(buffer, value, start, axis=0)
+
+    return jax.tree_util.tree_map(put, buffers, rows)
+
+
+def alive_rows(width: int, alive: Array) -> Array:
+    """bool [width, 1]: which rows of a window are real."""
+    return (row_numbers(width) < alive)[:, None]
+
+
+def spare_rows(p: Packing, buffer: Array) -> Array:
+    """A packed buffer that was cut to its valid rows, with spare rows again."""
+    missing = p.capacity + p.n - buffer.shape[0]
+    if missing <= 0:
+        return buffer
+    return jnp.concatenate([buffer, jnp.zeros((missing,) + buffer.shape[1:], buffer.dtype)])
