@@ -1,0 +1,37 @@
+"""``paddle.dataset``: the data sets of Paddle's book, read from a local cache and fetched into it."""
+
+from fluidjax.paddle.dataset import (
+    cifar,
+    common,
+    conll05,
+    flowers,
+    image,
+    imdb,
+    imikolov,
+    mnist,
+    movielens,
+    mq2007,
+    sentiment,
+    uci_housing,
+    voc2012,
+    wmt14,
+    wmt16,
+)
+
+__all__ = [
+    "mnist",
+    "imikolov",
+    "imdb",
+    "cifar",
+    "movielens",
+    "conll05",
+    "uci_housing",
+    "sentiment",
+    "wmt14",
+    "wmt16",
+    "mq2007",
+    "flowers",
+    "voc2012",
+    "image",
+    "common",
+]

@@ -1,0 +1,67 @@
+"""Pascal VOC 2012, segmentation: pictures and the class of each pixel. Reading it needs Pillow."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fluidjax.paddle.dataset.common import download
+
+__all__ = ["train", "test", "val"]
+
+VOC_URL = "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/VOCtrainval_11-May-2012.tar"
+VOC_MD5 = "6cd6e144f989b92b3379bac3b3de84fd"
+SET_FILE = "VOCdevkit/VOC2012/ImageSets/Segmentation/{}.txt"
+DATA_FILE = "VOCdevkit/VOC2012/JPEGImages/{}.jpg"
+LABEL_FILE = "VOCdevkit/VOC2012/SegmentationClass/{}.png"
+CACHE_DIR = "voc2012"
+
+Reader = Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(
+            "paddle.dataset.voc2012 needs Pillow to read pictures\n"
+            "  expected: the module PIL\n  received: it is not installed\n  what to do: pip install pillow"
+        ) from error
+    return Image
+
+
+def reader_creator(filename: str, sub_name: str) -> Reader:
+    """A reader of (uint8 [height, width, 3], uint8 [height, width]) over the pictures that a set lists."""
+    pillow = _pillow()
+
+    def reader() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        with tarfile.open(filename) as archive:
+
+            def member(name: str) -> bytes:
+                file = archive.extractfile(name)
+                return file.read() if file else b""
+
+            for name in member(SET_FILE.format(sub_name)).decode().split():
+                picture, label = (member(pattern.format(name)) for pattern in (DATA_FILE, LABEL_FILE))
+                yield np.array(pillow.open(io.BytesIO(picture))), np.array(pillow.open(io.BytesIO(label)))
+
+    return reader
+
+
+def train() -> Reader:
+    """2,913 pictures to train with."""
+    return reader_creator(download(VOC_URL, CACHE_DIR, VOC_MD5), "trainval")
+
+
+def test() -> Reader:
+    """1,464 pictures to test with."""
+    return reader_creator(download(VOC_URL, CACHE_DIR, VOC_MD5), "train")
+
+
+def val() -> Reader:
+    """1,449 pictures to validate with."""
+    return reader_creator(download(VOC_URL, CACHE_DIR, VOC_MD5), "val")
