@@ -1,0 +1,126 @@
+"""Fluid's enumerations: variable types and element types, attribute types, op roles.
+
+The members are ints, so that ``VarType.FP32 == 5`` holds and protobuf takes them as they are; they print as
+Fluid prints them (``VarType.FP32``).
+"""
+
+from __future__ import annotations
+
+import enum
+
+import ml_dtypes
+import numpy as np
+
+
+class _FluidEnum(enum.IntEnum):
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    __repr__ = __str__
+
+
+class VarType(_FluidEnum):
+    """What a variable holds (LOD_TENSOR, SELECTED_ROWS ...) and what its elements are (FP32, INT64 ...)."""
+
+    BOOL = 0
+    INT16 = 1
+    INT32 = 2
+    INT64 = 3
+    FP16 = 4
+    FP32 = 5
+    FP64 = 6
+    LOD_TENSOR = 7
+    SELECTED_ROWS = 8
+    FEED_MINIBATCH = 9
+    FETCH_LIST = 10
+    STEP_SCOPES = 11
+    LOD_RANK_TABLE = 12
+    LOD_TENSOR_ARRAY = 13
+    PLACE_LIST = 14
+    READER = 15
+    RAW = 17
+    TUPLE = 18
+    SIZE_T = 19
+    UINT8 = 20
+    INT8 = 21
+    BF16 = 22
+
+
+class AttrType(_FluidEnum):
+    """The type of an op's attribute."""
+
+    INT = 0
+    FLOAT = 1
+    STRING = 2
+    INTS = 3
+    FLOATS = 4
+    STRINGS = 5
+    BOOL = 6
+    BOOLS = 7
+    BLOCK = 8
+    LONG = 9
+    BLOCKS = 10
+    LONGS = 11
+
+
+class OpRole(_FluidEnum):
+    """The part an op plays in a program: bits, joined with ``|`` (the loss op is ``Forward | Loss``)."""
+
+    Forward = 0x0000
+    Backward = 0x0001
+    Optimize = 0x0002
+    RPC = 0x0004
+    Dist = 0x0008
+    LRSched = 0x0010
+    Loss = 0x0100
+
+
+_NUMPY = {
+    VarType.BOOL: np.dtype(np.bool_),
+    VarType.INT16: np.dtype(np.int16),
+    VarType.INT32: np.dtype(np.int32),
+    VarType.INT64: np.dtype(np.int64),
+    VarType.FP16: np.dtype(np.float16),
+    VarType.FP32: np.dtype(np.float32),
+    VarType.FP64: np.dtype(np.float64),
+    VarType.SIZE_T: np.dtype(np.uint64),
+    VarType.UINT8: np.dtype(np.uint8),
+    VarType.INT8: np.dtype(np.int8),
+    VarType.BF16: np.dtype(ml_dtypes.bfloat16),
+}
+_FROM_NUMPY = {dtype: var_type for var_type, dtype in _NUMPY.items() if var_type != VarType.SIZE_T}
+# Fluid keeps half precision as raw 16-bit words: a uint16 array is read as FP16.
+_FROM_NUMPY[np.dtype(np.uint16)] = VarType.FP16
+
+
+def to_var_type(dtype: object) -> VarType:
+    """The element type for a NumPy dtype, its name, or a Fluid dtype.
+
+    Raises ValueError for a dtype that Fluid has no element type for.
+    """
+    if isinstance(dtype, VarType):
+        return dtype
+    if isinstance(dtype, int) and not isinstance(dtype, bool):
+        return VarType(dtype)
+    try:
+        return _FROM_NUMPY[np.dtype(dtype)]  # type: ignore[call-overload]
+    except (KeyError, TypeError):
+        names = ", ".join(sorted(str(known) for known in _FROM_NUMPY))
+        raise ValueError(
+            f"Not supported numpy dtype {dtype!r}: Fluid has no element type for it. Expected one of {names}."
+        ) from None
+
+
+def to_numpy_dtype(dtype: object) -> np.dtype:
+    """The NumPy dtype of an element type (``VarType.FP32`` or 5 -> float32)."""
+    try:
+        return _NUMPY[VarType(dtype)]
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{dtype!r} is not an element type. Expected one of {', '.join(map(str, _NUMPY))}."
+        ) from None
+
+
+def is_floating(dtype: object) -> bool:
+    """Whether the elements are floating-point numbers."""
+    return to_var_type(dtype) in (VarType.FP16, VarType.FP32, VarType.FP64, VarType.BF16)

@@ -1,0 +1,141 @@
+"""Attributes of an OpDesc message: reading, writing, and the type of a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from fluidjax.enums import AttrType
+from fluidjax.framework_pb2 import OpDesc
+
+_FIELDS = {
+    AttrType.INT: "i",
+    AttrType.FLOAT: "f",
+    AttrType.STRING: "s",
+    AttrType.INTS: "ints",
+    AttrType.FLOATS: "floats",
+    AttrType.STRINGS: "strings",
+    AttrType.BOOL: "b",
+    AttrType.BOOLS: "bools",
+    AttrType.BLOCK: "block_idx",
+    AttrType.LONG: "l",
+    AttrType.BLOCKS: "blocks_idx",
+    AttrType.LONGS: "longs",
+}
+_LISTS = {"ints", "floats", "strings", "bools", "blocks_idx", "longs"}
+_BY_NAME = {**AttrType.__members__, "BOOLEAN": AttrType.BOOL, "BOOLEANS": AttrType.BOOLS}
+_FIELD_OF = {int(kind): (field, field in _LISTS) for kind, field in _FIELDS.items()}
+
+
+def attr_type(name: str | int) -> AttrType:
+    """The AttrType of a name such as "INTS" or "BOOLEAN"."""
+    return _BY_NAME[name] if isinstance(name, str) else AttrType(name)
+
+
+def read_attr(attr: OpDesc.Attr) -> Any:
+    """The value of one attribute; blocks as their indices."""
+    field, is_list = _FIELD_OF[attr.type]
+    value = getattr(attr, field)
+    return list(value) if is_list else value
+
+
+def _block_index(block: Any) -> int:
+    return int(block if isinstance(block, (int, np.integer)) else block.idx)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
+    if not isinstance(value, str):
+        raise TypeError(f"expected a string, got {value!r}")
+    return value
+
+
+def _scalar_integer(value: Any) -> int:
+    as_int = int(value)
+    if as_int != value:
+        raise TypeError(f"expected an integer, got {value!r}")
+    return as_int
+
+
+_CONVERT: dict[str, Callable[[Any], Any]] = {
+    "i": _scalar_integer,
+    "f": float,
+    "s": _text,
+    "b": bool,
+    "block_idx": _block_index,
+    "l": _scalar_integer,
+    "ints": _scalar_integer,
+    "floats": float,
+    "strings": _text,
+    "bools": bool,
+    "blocks_idx": _block_index,
+    "longs": _scalar_integer,
+}
+
+
+def write_attr(attr: OpDesc.Attr, kind: AttrType, value: Any) -> None:
+    """Set the type and value of one attribute message.
+
+    Raises TypeError or ValueError when the value does not fit the type.
+    """
+    field, is_list = _FIELD_OF[kind]
+    convert = _CONVERT[field]
+    converted = [convert(v) for v in _as_list(value)] if is_list else convert(value)
+    name = attr.name
+    attr.Clear()
+    attr.name = name
+    attr.type = int(kind)
+    if is_list:
+        getattr(attr, field).extend(converted)
+    else:
+        setattr(attr, field, converted)
+
+
+def _as_list(value: Any) -> Iterable[Any]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"expected a list, got {value!r}")
+    return value
+
+
+def type_of_value(value: Any) -> AttrType:
+    """The attribute type that a bare Python value stands for.
+
+    Raises TypeError for a value that no attribute can hold.
+    """
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return _type_of_list(list(value))
+    if isinstance(value, (bool, np.bool_)):
+        return AttrType.BOOL
+    if isinstance(value, (int, np.integer)):
+        return AttrType.INT if -(2**31) <= int(value) < 2**31 else AttrType.LONG
+    if isinstance(value, (float, np.floating)):
+        return AttrType.FLOAT
+    if isinstance(value, (str, bytes)):
+        return AttrType.STRING
+    if hasattr(value, "idx") and hasattr(value, "ops"):
+        return AttrType.BLOCK
+    raise TypeError(f"no attribute can hold {value!r} of type {type(value).__name__}")
+
+
+_PLURAL = {
+    AttrType.BOOL: AttrType.BOOLS,
+    AttrType.INT: AttrType.INTS,
+    AttrType.LONG: AttrType.LONGS,
+    AttrType.FLOAT: AttrType.FLOATS,
+    AttrType.STRING: AttrType.STRINGS,
+    AttrType.BLOCK: AttrType.BLOCKS,
+}
+
+
+def _type_of_list(values: list) -> AttrType:
+    kinds = {type_of_value(v) for v in values} or {AttrType.INT}
+    if kinds == {AttrType.INT, AttrType.LONG}:
+        kinds = {AttrType.LONG}
+    if kinds == {AttrType.INT, AttrType.FLOAT}:
+        kinds = {AttrType.FLOAT}
+    if len(kinds) > 1 or not kinds <= set(_PLURAL):
+        raise TypeError(f"no attribute can hold the list {values!r}: its elements differ in type")
+    return _PLURAL[kinds.pop()]

@@ -1,0 +1,535 @@
+"""Fluid's desc objects (``program.desc``, ``block.desc``, ``op.desc``, ``var.desc``) as views of the messages.
+
+Front-end code and old scripts that reach below Operator and Variable find the methods they expect; every
+change goes to the message, and the owner is told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fluidjax import framework_pb2 as pb
+from fluidjax.enums import AttrType, VarType, to_var_type
+from fluidjax.errors import EnforceNotMet
+from fluidjax.framework.attrs import attr_type, read_attr, type_of_value, write_attr
+
+_CONTENT = {
+    VarType.LOD_TENSOR: "lod_tensor",
+    VarType.SELECTED_ROWS: "selected_rows",
+    VarType.LOD_TENSOR_ARRAY: "tensor_array",
+}
+
+
+def _nothing() -> None:
+    pass
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def tensor_desc(var: pb.VarDesc) -> pb.VarType.TensorDesc | None:
+    """The message with dtype and dims, by what the variable holds; None where it holds no tensor."""
+    kind = var.type.type
+    if kind == VarType.LOD_TENSOR:
+        return var.type.lod_tensor.tensor
+    if kind == VarType.SELECTED_ROWS:
+        return var.type.selected_rows
+    if kind == VarType.LOD_TENSOR_ARRAY:
+        return var.type.tensor_array.tensor
+    return None
+
+
+def need_tensor_desc(var: pb.VarDesc, what: str) -> pb.VarType.TensorDesc:
+    """``tensor_desc``, or EnforceNotMet."""
+    tensor = tensor_desc(var)
+    if tensor is None:
+        raise EnforceNotMet(
+            f"Getting '{what}' is not supported by the type of var {var.name}: it is {VarType(var.type.type)}. "
+            "Only LOD_TENSOR, SELECTED_ROWS and LOD_TENSOR_ARRAY variables have one."
+        )
+    return tensor
+
+
+def lod_holder(var: pb.VarDesc) -> Any:
+    """The message that has ``lod_level``, or None."""
+    if var.type.type == VarType.LOD_TENSOR:
+        return var.type.lod_tensor
+    if var.type.type == VarType.LOD_TENSOR_ARRAY:
+        return var.type.tensor_array
+    return None
+
+
+def set_tensor(var: pb.VarDesc, shape: Sequence[int] | None = None, dtype: int | None = None) -> None:
+    """Write the dims and element type that are given."""
+    tensor = need_tensor_desc(var, "tensor_desc")
+    if shape is not None:
+        tensor.dims[:] = [int(n) for n in shape]
+    if dtype is not None:
+        tensor.data_type = int(dtype)
+
+
+def find_slot(slots: Any, name: str) -> list[str] | None:
+    """The argument names of one slot, or None where the op has no such slot."""
+    for slot in slots:
+        if slot.parameter == name:
+            return list(slot.arguments)
+    return None
+
+
+def set_slot(slots: Any, name: str, arguments: Sequence[str]) -> None:
+    """Set the argument names of one slot; slots stay sorted by name."""
+    for slot in slots:
+        if slot.parameter == name:
+            slot.arguments[:] = arguments
+            return
+    slots.add(parameter=name, arguments=arguments)
+    if len(slots) > 1 and slots[-2].parameter > name:
+        slots.sort(key=lambda slot: slot.parameter)
+
+
+def find_attr(op: pb.OpDesc, name: str) -> pb.OpDesc.Attr | None:
+    """The message of one attribute, or None."""
+    for attr in op.attrs:
+        if attr.name == name:
+            return attr
+    return None
+
+
+def add_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None) -> None:
+    """Add an attribute that the op does not have yet; its type is `kind`, or the one its value stands for."""
+    kind = type_of_value(value) if kind is None else kind
+    attr = op.attrs.add(name=name)
+    write_attr(attr, kind, value)
+
+
+def set_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None) -> None:
+    """Set one attribute; its type is `kind`, or the one it has, or the one its value stands for."""
+    attr = find_attr(op, name)
+    if attr is None:
+        kind = type_of_value(value) if kind is None else kind
+        attr = op.attrs.add(name=name)
+    elif kind is None:
+        kind = _kept_type(AttrType(attr.type), value)
+    try:
+        write_attr(attr, kind, value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"op {op.type}: attribute {name} is of type {kind.name}, {error}. Give a value of that type."
+        ) from error
+
+
+def _kept_type(kind: AttrType, value: Any) -> AttrType:
+    """The type after a new value: the old one, unless the value is of another family (a list for a scalar)."""
+    given = type_of_value(value)
+    numbers = {AttrType.INT, AttrType.LONG, AttrType.FLOAT, AttrType.BOOL, AttrType.BLOCK}
+    is_list = isinstance(value, (list, tuple))
+    if (is_list and kind.name.endswith("S")) or (kind in numbers and given in numbers):
+        return kind
+    return given
+
+
+class OpDescView:
+    """Fluid's OpDesc."""
+
+    def __init__(self, proto: pb.OpDesc | None = None, changed: Callable[[], None] = _nothing) -> None:
+        self.proto = pb.OpDesc(type="") if proto is None else proto
+        self._changed = changed
+
+    def type(self) -> str:
+        return self.proto.type
+
+    def set_type(self, name: str) -> None:
+        self.proto.type = name
+        self._changed()
+
+    def input(self, name: str) -> list[str]:
+        return find_slot(self.proto.inputs, name) or []
+
+    def output(self, name: str) -> list[str]:
+        return find_slot(self.proto.outputs, name) or []
+
+    def inputs(self) -> dict[str, list[str]]:
+        return {slot.parameter: list(slot.arguments) for slot in self.proto.inputs}
+
+    def outputs(self) -> dict[str, list[str]]:
+        return {slot.parameter: list(slot.arguments) for slot in self.proto.outputs}
+
+    def input_names(self) -> list[str]:
+        return [slot.parameter for slot in self.proto.inputs]
+
+    def output_names(self) -> list[str]:
+        return [slot.parameter for slot in self.proto.outputs]
+
+    def input_arg_names(self) -> list[str]:
+        return [name for slot in self.proto.inputs for name in slot.arguments]
+
+    def output_arg_names(self) -> list[str]:
+        return [name for slot in self.proto.outputs for name in slot.arguments]
+
+    def set_input(self, name: str, arguments: Sequence[str]) -> None:
+        set_slot(self.proto.inputs, name, [_text(a) for a in arguments])
+        self._changed()
+
+    def set_output(self, name: str, arguments: Sequence[str]) -> None:
+        set_slot(self.proto.outputs, name, [_text(a) for a in arguments])
+        self._changed()
+
+    def remove_output(self, name: str) -> None:
+        self._remove_slot(self.proto.outputs, name)
+
+    def remove_input(self, name: str) -> None:
+        self._remove_slot(self.proto.inputs, name)
+
+    def _remove_slot(self, slots: Any, name: str) -> None:
+        for index, slot in enumerate(slots):
+            if slot.parameter == name:
+                del slots[index]
+                break
+        self._changed()
+
+    def _rename_input(self, old: str, new: str) -> None:
+        self._rename(self.proto.inputs, old, new)
+
+    def _rename_output(self, old: str, new: str) -> None:
+        self._rename(self.proto.outputs, old, new)
+
+    def _rename(self, slots: Any, old: str, new: str) -> None:
+        for slot in slots:
+            for index, name in enumerate(slot.arguments):
+                if name == old:
+                    slot.arguments[index] = new
+        self._changed()
+
+    def attr_names(self) -> list[str]:
+        return [attr.name for attr in self.proto.attrs]
+
+    def has_attr(self, name: str) -> bool:
+        return find_attr(self.proto, name) is not None
+
+    def attr(self, name: str) -> Any:
+        return read_attr(self._need_attr(name))
+
+    def attr_type(self, name: str) -> AttrType:
+        return AttrType(self._need_attr(name).type)
+
+    def _need_attr(self, name: str) -> pb.OpDesc.Attr:
+        attr = find_attr(self.proto, name)
+        if attr is None:
+            raise EnforceNotMet(
+                f"Attribute {name} is not found: op {self.proto.type} has {', '.join(self.attr_names()) or 'none'}. "
+                "Ask has_attr(name) first."
+            )
+        return attr
+
+    def _set_attr(self, name: str, value: Any) -> None:
+        set_attr(self.proto, name, value)
+        self._changed()
+
+    def set_block_attr(self, name: str, block: Any) -> None:
+        set_attr(self.proto, name, block.id if isinstance(block, BlockDescView) else block, AttrType.BLOCK)
+        self._changed()
+
+    def set_blocks_attr(self, name: str, blocks: Sequence[Any]) -> None:
+        indices = [b.id if isinstance(b, BlockDescView) else b for b in blocks]
+        set_attr(self.proto, name, indices, AttrType.BLOCKS)
+        self._changed()
+
+    def remove_attr(self, name: str) -> None:
+        for index, attr in enumerate(self.proto.attrs):
+            if attr.name == name:
+                del self.proto.attrs[index]
+                break
+        self._changed()
+
+    def _block_attr_id(self, name: str) -> int:
+        return self.attr(name)
+
+    def _blocks_attr_ids(self, name: str) -> list[int]:
+        return self.attr(name)
+
+    def copy_from(self, other: OpDescView) -> None:
+        self.proto.CopyFrom(other.proto)
+        self._changed()
+
+    def set_is_target(self, is_target: bool) -> None:
+        self.proto.is_target = is_target
+        self._changed()
+
+    def check_attrs(self) -> None:
+        """Check the attributes and fill in the defaults of those not set."""
+        import lowering
+
+        given = {attr.name: read_attr(attr) for attr in self.proto.attrs if not attr.name.startswith("op_")}
+        spec = lowering.get_op(self.proto.type).attrs
+        for name, value in lowering.check_attrs(self.proto.type, given).items():
+            if name not in given:
+                set_attr(self.proto, name, value, attr_type(spec[name].type) if name in spec else None)
+        self._changed()
+
+    def serialize_to_string(self) -> bytes:
+        return self.proto.SerializePartialToString()
+
+
+class VarDescView:
+    """Fluid's VarDesc."""
+
+    VarType = VarType
+
+    def __init__(self, proto: pb.VarDesc | str, changed: Callable[[], None] = _nothing) -> None:
+        if isinstance(proto, str):
+            name, proto = proto, pb.VarDesc(name=proto)
+            proto.type.type = int(VarType.LOD_TENSOR)
+        self.proto = proto
+        self._changed = changed
+
+    def name(self) -> str:
+        return self.proto.name
+
+    def set_name(self, name: str) -> None:
+        self.proto.name = name
+        self._changed()
+
+    def type(self) -> VarType:
+        return VarType(self.proto.type.type)
+
+    def set_type(self, kind: VarType) -> None:
+        self.proto.type.type = int(kind)
+        self._changed()
+
+    def shape(self) -> list[int]:
+        return list(need_tensor_desc(self.proto, "shape").dims)
+
+    get_shape = shape
+
+    def set_shape(self, shape: Sequence[int]) -> None:
+        set_tensor(self.proto, shape=shape)
+        self._changed()
+
+    def dtype(self) -> VarType:
+        return VarType(need_tensor_desc(self.proto, "dtype").data_type)
+
+    def set_dtype(self, dtype: Any) -> None:
+        set_tensor(self.proto, dtype=to_var_type(dtype))
+        self._changed()
+
+    def lod_level(self) -> int:
+        return self._lod_holder().lod_level
+
+    def set_lod_level(self, level: int) -> None:
+        self._lod_holder().lod_level = level
+        self._changed()
+
+    def _lod_holder(self) -> Any:
+        holder = lod_holder(self.proto)
+        if holder is None:
+            raise EnforceNotMet(
+                f"Getting 'lod_level' is not supported by the type of var {self.proto.name}: it is {self.type()}. "
+                "Only LOD_TENSOR and LOD_TENSOR_ARRAY variables have one."
+            )
+        return holder
+
+    def persistable(self) -> bool:
+        return self.proto.persistable
+
+    def set_persistable(self, persistable: bool) -> None:
+        self.proto.persistable = persistable
+        self._changed()
+
+    def need_check_feed(self) -> bool:
+        return self.proto.need_check_feed
+
+    def set_need_check_feed(self, need: bool) -> None:
+        self.proto.need_check_feed = need
+        self._changed()
+
+    def shapes(self) -> list[list[int]]:
+        return [list(t.tensor.dims) for t in self.proto.type.reader.lod_tensor]
+
+    def set_shapes(self, shapes: Sequence[Sequence[int]]) -> None:
+        for tensor, shape in zip(self._reader(len(shapes)), shapes, strict=True):
+            tensor.tensor.dims[:] = shape
+        self._changed()
+
+    def dtypes(self) -> list[VarType]:
+        return [VarType(t.tensor.data_type) for t in self.proto.type.reader.lod_tensor]
+
+    def set_dtypes(self, dtypes: Sequence[Any]) -> None:
+        for tensor, dtype in zip(self._reader(len(dtypes)), dtypes, strict=True):
+            tensor.tensor.data_type = int(to_var_type(dtype))
+        self._changed()
+
+    def lod_levels(self) -> list[int]:
+        return [t.lod_level for t in self.proto.type.reader.lod_tensor]
+
+    def set_lod_levels(self, levels: Sequence[int]) -> None:
+        for tensor, level in zip(self._reader(len(levels)), levels, strict=True):
+            tensor.lod_level = level
+        self._changed()
+
+    def _reader(self, count: int) -> Any:
+        tensors = self.proto.type.reader.lod_tensor
+        while len(tensors) < count:
+            tensors.add()
+        del tensors[count:]
+        return tensors
+
+    def serialize_to_string(self) -> bytes:
+        return self.proto.SerializePartialToString()
+
+
+class BlockDescView:
+    """Fluid's BlockDesc."""
+
+    def __init__(
+        self, proto: pb.BlockDesc, program: pb.ProgramDesc, changed: Callable[[], None] = _nothing
+    ) -> None:
+        self.proto = proto
+        self._program = program
+        self._changed = changed
+
+    @property
+    def id(self) -> int:
+        return self.proto.idx
+
+    idx = id
+
+    @property
+    def parent(self) -> int:
+        return self.proto.parent_idx
+
+    def get_forward_block_idx(self) -> int:
+        return self.proto.forward_block_idx
+
+    def _set_forward_block_idx(self, index: int) -> None:
+        self.proto.forward_block_idx = index
+        self._changed()
+
+    def op_size(self) -> int:
+        return len(self.proto.ops)
+
+    def op(self, index: int) -> OpDescView:
+        return OpDescView(self.proto.ops[index], self._changed)
+
+    def append_op(self) -> OpDescView:
+        self._changed()
+        return OpDescView(self.proto.ops.add(type=""), self._changed)
+
+    def _insert_op(self, index: int) -> OpDescView:
+        self.proto.ops.insert(index, pb.OpDesc(type=""))
+        self._changed()
+        return OpDescView(self.proto.ops[index], self._changed)
+
+    def _prepend_op(self) -> OpDescView:
+        return self._insert_op(0)
+
+    def _remove_op(self, start: int, end: int) -> None:
+        del self.proto.ops[start:end]
+        self._changed()
+
+    def all_vars(self) -> list[VarDescView]:
+        return [VarDescView(var, self._changed) for var in self.proto.vars]
+
+    def find_var(self, name: str | bytes) -> VarDescView | None:
+        wanted = _text(name)
+        for var in self.proto.vars:
+            if var.name == wanted:
+                return VarDescView(var, self._changed)
+        return None
+
+    def has_var(self, name: str | bytes) -> bool:
+        return self.find_var(name) is not None
+
+    def find_var_recursive(self, name: str | bytes) -> VarDescView | None:
+        found = self.find_var(name)
+        if found is not None or self.proto.parent_idx < 0:
+            return found
+        parent = self._program.blocks[self.proto.parent_idx]
+        return BlockDescView(parent, self._program, self._changed).find_var_recursive(name)
+
+    def has_var_recursive(self, name: str | bytes) -> bool:
+        return self.find_var_recursive(name) is not None
+
+    def var(self, name: str | bytes) -> VarDescView:
+        found = self.find_var(name)
+        if found is None:
+            var = self.proto.vars.add(name=_text(name))
+            var.type.type = int(VarType.LOD_TENSOR)
+            self._changed()
+            found = VarDescView(var, self._changed)
+        return found
+
+    def _remove_var(self, name: str | bytes) -> None:
+        wanted = _text(name)
+        for index, var in enumerate(self.proto.vars):
+            if var.name == wanted:
+                del self.proto.vars[index]
+                break
+        self._changed()
+
+    def serialize_to_string(self) -> bytes:
+        return self.proto.SerializePartialToString()
+
+
+class ProgramDescView:
+    """Fluid's ProgramDesc."""
+
+    def __init__(
+        self, proto: pb.ProgramDesc | ProgramDescView | bytes | None = None, changed: Callable[[], None] = _nothing
+    ) -> None:
+        if proto is None:
+            self.proto = pb.ProgramDesc()
+            self.proto.blocks.add(idx=0, parent_idx=-1)
+        elif isinstance(proto, bytes):
+            self.proto = pb.ProgramDesc.FromString(proto)
+        elif isinstance(proto, ProgramDescView):
+            self.proto = pb.ProgramDesc()
+            self.proto.CopyFrom(proto.proto)
+        else:
+            self.proto = proto
+        self._changed = changed
+
+    def num_blocks(self) -> int:
+        return len(self.proto.blocks)
+
+    def block(self, index: int) -> BlockDescView:
+        return BlockDescView(self.proto.blocks[index], self.proto, self._changed)
+
+    def append_block(self, parent: BlockDescView) -> BlockDescView:
+        self.proto.blocks.add(idx=len(self.proto.blocks), parent_idx=parent.id)
+        self._changed()
+        return self.block(len(self.proto.blocks) - 1)
+
+    def get_feed_target_names(self) -> list[str]:
+        ops = [op for op in self.proto.blocks[0].ops if op.type == "feed"]
+        named = {read_col(op): (find_slot(op.outputs, "Out") or [""])[0] for op in ops}
+        return [named[col] for col in sorted(named)]
+
+    def get_fetch_target_names(self) -> list[str]:
+        ops = [op for op in self.proto.blocks[0].ops if op.type == "fetch"]
+        named = {read_col(op): (find_slot(op.inputs, "X") or [""])[0] for op in ops}
+        return [named[col] for col in sorted(named)]
+
+    def _version(self) -> int:
+        return self.proto.version.version
+
+    def _set_version(self, version: int = 0) -> None:
+        self.proto.version.version = version
+        self._changed()
+
+    def flush(self) -> None:
+        """Bring the message up to date; it always is."""
+
+    def parse_from_string(self, data: bytes) -> None:
+        self.proto.ParseFromString(data)
+        self._changed()
+
+    def serialize_to_string(self) -> bytes:
+        return self.proto.SerializePartialToString()
+
+
+def read_col(op: pb.OpDesc) -> int:
+    """The column of a feed or fetch op."""
+    attr = find_attr(op, "col")
+    return 0 if attr is None else attr.i

@@ -1,0 +1,386 @@
+"""Operator: a view of an OpDesc message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fluidjax import framework_pb2 as pb
+from fluidjax.enums import AttrType, OpRole
+from fluidjax.framework import callstack, descs, names
+from fluidjax.framework.attrs import attr_type, read_attr
+from fluidjax.framework.text import message_text
+from fluidjax.framework.variable import Variable
+
+if TYPE_CHECKING:
+    from fluidjax.framework.block import Block
+
+_BOOKKEEPING = frozenset(names.BOOKKEEPING)
+
+
+class Operator:
+    """One op of a block, made by ``Block.append_op``.
+
+    Args:
+        block: the block it belongs to.
+        desc: the message it is a view of. When that has a type already, nothing else is done.
+        type: the op's type.
+        inputs: per slot, a Variable, a name, or a list of them.
+        outputs: likewise.
+        attrs: attributes; those left out take their defaults, those that are None count as left out.
+
+    Raises ValueError for an unknown type, or slots that the type does not have or needs and does not get.
+    """
+
+    OP_WITHOUT_KERNEL_SET = frozenset(
+        "feed fetch recurrent go rnn_memory_helper_grad conditional_block while send recv listen_and_serv "
+        "fl_listen_and_serv ncclInit select checkpoint_notify gen_nccl_id c_gen_nccl_id c_comm_init "
+        "c_sync_calc_stream c_sync_comm_stream queue_generator dequeue enqueue".split()
+    )
+
+    def __init__(
+        self,
+        block: Block,
+        desc: Any,
+        type: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.block = block
+        self.proto: pb.OpDesc = getattr(desc, "proto", desc)
+        self._forget()
+        if self.proto.type:
+            return
+        if type is None:
+            raise ValueError(
+                "`type` to initialized an Operator can not be None. Call append_op(type='relu', ...) with the op's type."
+            )
+        stack = callstack.record(skip=2)
+        _Builder(self, type, stack).build(inputs or {}, outputs or {}, attrs or {})
+
+    # The caches of what the message holds.
+
+    def _forget(self) -> None:
+        self._generation = self.block.program._raw_generation
+        self._inputs: dict[str, list[str]] | None = None
+        self._outputs: dict[str, list[str]] | None = None
+        self._attrs: dict[str, Any] | None = None
+        self._view: Any = None
+
+    def _changed(self) -> None:
+        self._forget()
+        self.block._op_changed()
+
+    def _fresh(self) -> None:
+        if self._generation != self.block.program._raw_generation:
+            self._forget()
+
+    @property
+    def _input_map(self) -> dict[str, list[str]]:
+        self._fresh()
+        if self._inputs is None:
+            self._inputs = {slot.parameter: list(slot.arguments) for slot in self.proto.inputs}
+        return self._inputs
+
+    @property
+    def _output_map(self) -> dict[str, list[str]]:
+        self._fresh()
+        if self._outputs is None:
+            self._outputs = {slot.parameter: list(slot.arguments) for slot in self.proto.outputs}
+        return self._outputs
+
+    @property
+    def _attr_map(self) -> dict[str, Any]:
+        """Attribute values; blocks as their indices."""
+        self._fresh()
+        if self._attrs is None:
+            self._attrs = {attr.name: read_attr(attr) for attr in self.proto.attrs}
+        return self._attrs
+
+    # What it is.
+
+    @property
+    def desc(self) -> descs.OpDescView:
+        """Fluid's OpDesc."""
+        return descs.OpDescView(self.proto, self._changed)
+
+    @property
+    def type(self) -> str:
+        """The op's type."""
+        return self.proto.type
+
+    @property
+    def idx(self) -> int:
+        """The op's position in its block."""
+        for index, op in enumerate(self.block.ops):
+            if op is self:
+                return index
+        raise ValueError(f"Can't find op {self.type} in its block: it was removed. Use an op of block.ops.")
+
+    # Slots.
+
+    def input(self, name: str) -> list[str]:
+        """The variable names in an input slot; empty when it has none."""
+        return list(self._input_map.get(name, ()))
+
+    def output(self, name: str) -> list[str]:
+        """The variable names in an output slot; empty when it has none."""
+        return list(self._output_map.get(name, ()))
+
+    @property
+    def input_names(self) -> list[str]:
+        """The input slots."""
+        return list(self._input_map)
+
+    @property
+    def output_names(self) -> list[str]:
+        """The output slots."""
+        return list(self._output_map)
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        """The names of all variables read, slot by slot."""
+        return [name for slot in self._input_map.values() for name in slot]
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        """The names of all variables written, slot by slot."""
+        return [name for slot in self._output_map.values() for name in slot]
+
+    def _rename_input(self, old_name: str, new_name: str) -> None:
+        self.desc._rename_input(old_name, new_name)
+
+    def _rename_output(self, old_name: str, new_name: str) -> None:
+        self.desc._rename_output(old_name, new_name)
+
+    # Attributes.
+
+    def has_attr(self, name: str) -> bool:
+        """Whether the op has that attribute."""
+        return name in self._attr_map
+
+    def attr(self, name: str) -> Any:
+        """An attribute's value; a block as its desc. Raises EnforceNotMet when there is none of that name."""
+        if name not in self._attr_map:
+            return self.desc.attr(name)
+        value = self._attr_map[name]
+        kind = self.attr_type(name) if "block" in name else None
+        if kind == AttrType.BLOCK:
+            return self.block.program.block(value).desc
+        if kind == AttrType.BLOCKS:
+            return [self.block.program.block(index).desc for index in value]
+        return list(value) if isinstance(value, list) else value
+
+    def attr_type(self, name: str) -> AttrType:
+        """An attribute's type."""
+        return self.desc.attr_type(name)
+
+    @property
+    def attr_names(self) -> list[str]:
+        """The names of all attributes."""
+        return list(self._attr_map)
+
+    def all_attrs(self) -> dict[str, Any]:
+        """All attributes; blocks as Block."""
+        values = dict(self._attr_map)
+        for attr in self.proto.attrs:
+            if attr.type == AttrType.BLOCK:
+                values[attr.name] = self._block_attr(attr.name)
+            elif attr.type == AttrType.BLOCKS:
+                values[attr.name] = self._blocks_attr(attr.name)
+        return values
+
+    def _set_attr(self, name: str, value: Any) -> None:
+        """Set an attribute; a new one takes the type the op's proto says, else the one its value stands for."""
+        self._update_desc_attr(name, value)
+
+    def _update_desc_attr(self, name: str, value: Any) -> None:
+        if isinstance(value, (Variable, descs.BlockDescView)):
+            value = value.name if isinstance(value, Variable) else value.id
+        descs.set_attr(self.proto, name, value, None if self.has_attr(name) else _declared_type(self.type, name))
+        self._changed()
+
+    def _remove_attr(self, name: str) -> None:
+        self.desc.remove_attr(name)
+
+    def _block_attr_id(self, name: str) -> int:
+        return self._attr_map[name]
+
+    def _block_attr(self, name: str) -> Block:
+        return self.block.program.block(self._block_attr_id(name))
+
+    def _blocks_attr_ids(self, name: str) -> list[int]:
+        return list(self._attr_map[name])
+
+    def _blocks_attr(self, name: str) -> list[Block]:
+        return [self.block.program.block(index) for index in self._blocks_attr_ids(name)]
+
+    def _sub_block_ids(self) -> list[int]:
+        """The indices of all blocks that attributes name."""
+        found: list[int] = []
+        for attr in self.proto.attrs:
+            if attr.type == AttrType.BLOCK:
+                found.append(attr.block_idx)
+            elif attr.type == AttrType.BLOCKS:
+                found.extend(attr.blocks_idx)
+        return found
+
+    def _has_kernel(self, op_type: str) -> bool:
+        return op_type not in self.OP_WITHOUT_KERNEL_SET
+
+    def _is_optimize_op(self) -> bool:
+        return bool(self._attr_map.get(names.OP_ROLE, 0) & OpRole.Optimize)
+
+    # Text.
+
+    def to_string(self, throw_on_error: bool) -> str:
+        """The message as text. With `throw_on_error`, ValueError when a required field is missing."""
+        return message_text(self.proto, throw_on_error)
+
+    def __str__(self) -> str:
+        return self.to_string(throw_on_error=True)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from fluidjax.html import operator_html
+
+        return operator_html(self)
+
+
+def _declared_type(op_type: str, name: str) -> AttrType | None:
+    if name in _BOOKKEEPING:
+        return _BOOKKEEPING_TYPES[name]
+    import lowering
+
+    try:
+        spec = lowering.get_op(op_type).attrs.get(name)
+    except lowering.UnknownOpError:
+        return None
+    return None if spec is None else attr_type(spec.type)
+
+
+_BOOKKEEPING_TYPES = {
+    names.OP_ROLE: AttrType.INT,
+    names.OP_ROLE_VAR: AttrType.STRINGS,
+    names.OP_NAMESCOPE: AttrType.STRING,
+    names.OP_CALLSTACK: AttrType.STRINGS,
+    names.OP_DEVICE: AttrType.STRING,
+}
+
+
+class _Builder:
+    """Fills the message of a new op: checks slots and attributes, then infers what its outputs are."""
+
+    def __init__(self, op: Operator, op_type: str, stack: list[str]) -> None:
+        self.op, self.type, self.stack = op, op_type, stack
+
+    def build(self, inputs: Mapping, outputs: Mapping, attrs: Mapping) -> None:
+        import lowering
+
+        try:
+            spec = lowering.get_op(self.type)
+        except lowering.UnknownOpError as error:
+            raise ValueError(
+                f'Operator "{self.type}" has not been registered ({self._where()}). {error} '
+                "Use a registered op, or register one with lowering.registry.op."
+            ) from error
+        self.op.proto.type = self.type
+        self._fill_slots(self.op.proto.inputs, "Input", inputs, spec.inputs, keep_absent=True)
+        self._fill_slots(self.op.proto.outputs, "Output", outputs, spec.outputs, keep_absent=False)
+        self._fill_attrs(attrs, spec)
+        self.op._forget()
+        for argument in outputs.values():
+            for variable in argument if isinstance(argument, (list, tuple)) else (argument,):
+                if isinstance(variable, Variable):
+                    variable.op = self.op
+
+    def _where(self) -> str:
+        return "at " + callstack.describe_entry(callstack.user_entry(self.stack))
+
+    def _fail(self, text: str) -> ValueError:
+        return ValueError(f"op {self.type} ({self._where()}): {text}")
+
+    def _fill_slots(
+        self, messages: Any, kind: str, given: Mapping, slots: Sequence[Any], keep_absent: bool
+    ) -> None:
+        """Write the slots in the order of their names. An absent optional input stays as an empty slot."""
+        known = {slot.name for slot in slots}
+        unknown = [name for name in given if name not in known and given[name] is not None]
+        if unknown:
+            raise self._fail(
+                f"{kind.lower()} slot {', '.join(unknown)} is not one of the op's: {', '.join(sorted(known)) or 'none'}. "
+                "Rename the slot or leave it out."
+            )
+        for slot in sorted(slots, key=lambda slot: slot.name):
+            argument = given.get(slot.name)
+            if argument is None:
+                if not slot.dispensable:
+                    raise self._fail(f"{kind} {slot.name} not found. Give it: {kind.lower()}s={{'{slot.name}': ...}}.")
+                if keep_absent:
+                    messages.add(parameter=slot.name)
+                continue
+            messages.add(parameter=slot.name, arguments=self._names(argument, kind, slot))
+
+    def _names(self, argument: Any, kind: str, slot: Any) -> list[str]:
+        items = list(argument) if isinstance(argument, (list, tuple)) else [argument]
+        if len(items) > 1 and not slot.duplicable:
+            raise self._fail(
+                f"{kind} {slot.name} expects only one {kind.lower()}, but {len(items)} are given. Give one variable."
+            )
+        found = []
+        for item in items:
+            if isinstance(item, bytes):
+                item = item.decode()
+            if not isinstance(item, (str, Variable)):
+                raise TypeError(
+                    f"op {self.type} ({self._where()}): {kind.lower()} {slot.name} holds {item!r} of type "
+                    f"{type(item).__name__}. Expected a Variable, a variable's name, or a list of them."
+                )
+            found.append(item if isinstance(item, str) else item.name)
+        return found
+
+    def _fill_attrs(self, attrs: Mapping, spec: Any) -> None:
+        import lowering
+
+        program = self.op.block.program
+        own = {k: _plain(v) for k, v in attrs.items() if v is not None and k not in _BOOKKEEPING}
+        try:
+            own = lowering.check_attrs(self.type, own)
+        except (TypeError, ValueError) as error:
+            error.add_note(f"(op {self.type}, made {self._where()})")
+            raise
+        proto = self.op.proto
+        for name, value in own.items():
+            declared = spec.attrs.get(name)
+            _add_attr(proto, name, value, None if declared is None else attr_type(declared.type))
+        for name, default in (
+            (names.OP_ROLE, int(program._op_role)),
+            (names.OP_ROLE_VAR, program.op_role_var),
+            (names.OP_NAMESCOPE, program._name_scope_path()),
+            (names.OP_DEVICE, program._device()),
+        ):
+            value = attrs.get(name)
+            _add_attr(proto, name, default if value is None else _plain(value), _BOOKKEEPING_TYPES[name])
+        _add_attr(proto, names.OP_CALLSTACK, self.stack, AttrType.STRINGS)
+
+
+def _add_attr(proto: pb.OpDesc, name: str, value: Any, kind: AttrType | None) -> None:
+    try:
+        descs.add_attr(proto, name, value, kind)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"op {proto.type}: attribute {name}: {error}.") from error
+
+
+def _plain(value: Any) -> Any:
+    """An attribute value as the checks want it: blocks as indices, variables as names."""
+    if isinstance(value, Variable):
+        return value.name
+    if isinstance(value, descs.BlockDescView):
+        return value.id
+    if hasattr(value, "idx") and hasattr(value, "ops"):
+        return value.idx
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value

@@ -1,0 +1,341 @@
+"""Variable and Parameter: views of a VarDesc message, with what the message does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fluidjax import framework_pb2 as pb
+from fluidjax import unique_name
+from fluidjax.enums import VarType, to_var_type
+from fluidjax.framework import descs
+from fluidjax.framework.names import grad_var_name
+from fluidjax.framework.text import message_text
+
+if TYPE_CHECKING:
+    from fluidjax.framework.block import Block
+    from fluidjax.framework.operator import Operator
+
+
+class VariableMetaClass(type):
+    """``isinstance(x, Variable)`` as Fluid scripts ask it."""
+
+
+class Variable(metaclass=VariableMetaClass):
+    """A named value of a program, made by ``Block.create_var``.
+
+    Args:
+        block: the block it belongs to.
+        type: what it holds, LOD_TENSOR by default.
+        name: a name unique in the block; generated when None.
+        shape: dimensions, -1 where unknown.
+        dtype: element type, in any of Fluid's or NumPy's spellings.
+        lod_level: the number of LoD levels, 0 for none.
+        persistable: whether it outlives a run.
+        error_clip: how its gradient is clipped in the backward pass.
+        stop_gradient: whether no gradient flows through it.
+        is_data: whether it is fed.
+        need_check_feed: whether a feed is held against shape and dtype.
+
+    Raises ValueError when the block has a variable of that name with another description.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        type: VarType | int = VarType.LOD_TENSOR,
+        name: str | None = None,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        lod_level: int | None = None,
+        capacity: int | None = None,
+        persistable: bool | None = None,
+        error_clip: Any = None,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        belong_to_optimizer: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.block = block
+        if name is None:
+            name = unique_name.generate("_generated_var")
+        existing = block.vars.get(name)
+        self.proto = block.proto.vars.add(name=name) if existing is None else existing.proto
+        wanted = {
+            "type": VarType(type),
+            "shape": None if shape is None else tuple(int(n) for n in shape),
+            "dtype": None if dtype is None else to_var_type(dtype),
+            "lod_level": lod_level,
+            "persistable": persistable,
+        }
+        try:
+            self._describe(wanted, existing)
+        except Exception:
+            if existing is None:
+                del block.proto.vars[-1]
+            raise
+        if need_check_feed:
+            self.proto.need_check_feed = True
+        self._init_info(error_clip, stop_gradient, is_data, belong_to_optimizer)
+        block.vars[name] = self
+        block.program._bump()
+
+    def _init_info(
+        self,
+        error_clip: Any = None,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        belong_to_optimizer: bool = False,
+    ) -> None:
+        self.error_clip = error_clip
+        self._stop_gradient = stop_gradient
+        self.is_data = is_data
+        self.belong_to_optimizer = belong_to_optimizer
+        self.op: Operator | None = None
+        self._info: dict[str, Any] = {}
+
+    @classmethod
+    def _of(cls, block: Block, proto: pb.VarDesc) -> Variable:
+        """The view of a message that the block's message already holds."""
+        var = cls.__new__(cls)
+        var.block, var.proto = block, proto
+        var._init_info()
+        return var
+
+    def _describe(self, wanted: dict[str, Any], existing: Variable | None) -> None:
+        """Write what is wanted into a new message, or hold it against the one there is."""
+        if existing is None:
+            self.proto.type.type = int(wanted["type"])
+            if wanted["persistable"] is not None:
+                self.proto.persistable = bool(wanted["persistable"])
+            if wanted["shape"] is not None or wanted["dtype"] is not None:
+                descs.set_tensor(self.proto, wanted["shape"], wanted["dtype"])
+            if wanted["lod_level"] is not None:
+                self.desc.set_lod_level(wanted["lod_level"])
+            return
+        for field, value in wanted.items():
+            if value is not None and getattr(existing, field) != value:
+                raise ValueError(
+                    f"Variable '{self.name}' has been created before. The previous {field} is "
+                    f"{getattr(existing, field)}, the new {field} is {value}. They are not matched. "
+                    "Give the new variable another name, or ask for the same."
+                )
+
+    # The message's fields.
+
+    @property
+    def desc(self) -> descs.VarDescView:
+        """Fluid's VarDesc."""
+        return descs.VarDescView(self.proto, self.block.program._bump)
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self.proto.name
+
+    @name.setter
+    def name(self, new_name: str) -> None:
+        self.proto.name = new_name
+        self.block.program._bump()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions; -1 where unknown."""
+        return tuple(descs.need_tensor_desc(self.proto, "shape").dims)
+
+    @property
+    def dtype(self) -> VarType:
+        """The element type."""
+        return VarType(descs.need_tensor_desc(self.proto, "dtype").data_type)
+
+    @property
+    def lod_level(self) -> int:
+        """The number of LoD levels; 0 for SelectedRows."""
+        if self.type == VarType.SELECTED_ROWS:
+            return 0
+        return self.desc.lod_level()
+
+    @property
+    def type(self) -> VarType:
+        """What the variable holds."""
+        return VarType(self.proto.type.type)
+
+    @property
+    def persistable(self) -> bool:
+        """Whether the variable outlives a run."""
+        return self.proto.persistable
+
+    @persistable.setter
+    def persistable(self, value: bool) -> None:
+        self.proto.persistable = bool(value)
+        self.block.program._bump()
+
+    @property
+    def stop_gradient(self) -> bool:
+        """Whether no gradient flows through the variable."""
+        return self._stop_gradient
+
+    @stop_gradient.setter
+    def stop_gradient(self, value: bool) -> None:
+        self._stop_gradient = bool(value)
+        self.block.program._bump()
+
+    @property
+    def grad_name(self) -> str:
+        """The name its gradient has."""
+        return grad_var_name(self.name)
+
+    def _set_error_clip(self, error_clip: Any) -> None:
+        self.error_clip = error_clip
+
+    def _set_info(self, key: str, value: Any) -> None:
+        self._info[key] = value
+
+    def _get_info(self, key: str) -> Any:
+        return self._info.get(key)
+
+    def _copy_info_from(self, other: Variable) -> None:
+        """Take over what the message does not hold."""
+        self.error_clip = other.error_clip
+        self._stop_gradient = other._stop_gradient
+        self.is_data = other.is_data
+        self.belong_to_optimizer = other.belong_to_optimizer
+        self._info = dict(other._info)
+
+    # Text.
+
+    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
+        """The message as text; `with_details` adds what only the front end knows.
+
+        With `throw_on_error` a message that lacks a required field raises ValueError.
+        """
+        text = message_text(self.proto, throw_on_error)
+        if with_details:
+            text += "".join(f"{name}: {getattr(self, name)}\n" for name in self._detail_names)
+        return text
+
+    _detail_names: tuple[str, ...] = ("error_clip", "stop_gradient")
+
+    def __str__(self) -> str:
+        return self.to_string(throw_on_error=True)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from fluidjax.html import variable_html
+
+        return variable_html(self)
+
+    # Operators on variables make ops (see layers.math_op_patch), so equality and hashing are by identity here.
+    __hash__ = object.__hash__
+
+    def __getitem__(self, item: Any) -> Variable:
+        """The variable with the elements that indices and slices choose; makes slice ops."""
+        from fluidjax.framework.slicing import getitem
+
+        return getitem(self, item)
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            f"Variable {self.name} cannot be iterated: a program has no values while it is built. "
+            "Use fluid.layers.unstack or fluid.layers.While."
+        )
+
+    # Eager mode only.
+
+    def detach(self) -> NoReturn:
+        """Eager mode only."""
+        self._eager_only("detach")
+
+    def numpy(self) -> NoReturn:
+        """Eager mode only."""
+        self._eager_only("numpy")
+
+    def set_value(self, value: Any) -> NoReturn:
+        """Eager mode only."""
+        self._eager_only("set_value")
+
+    def backward(self, backward_strategy: Any = None) -> NoReturn:
+        """Eager mode only."""
+        self._eager_only("backward")
+
+    def gradient(self) -> NoReturn:
+        """Eager mode only."""
+        self._eager_only("gradient")
+
+    def clear_gradient(self) -> NoReturn:
+        """Eager mode only."""
+        self._eager_only("clear_gradient")
+
+    def _eager_only(self, method: str) -> NoReturn:
+        raise AssertionError(
+            f"Variable {self.name}: {method}() belongs to eager mode, and this variable is part of a Program: it has "
+            "no value of its own. Fetch it with Executor.run(fetch_list=[...]), or read it from the Scope."
+        )
+
+
+class ParameterMetaClass(VariableMetaClass):
+    """``isinstance(x, Parameter)`` as Fluid scripts ask it."""
+
+
+class Parameter(Variable, metaclass=ParameterMetaClass):
+    """A persistable variable that training changes.
+
+    Args:
+        shape: dimensions, all known and positive.
+        dtype: element type.
+        trainable: whether optimizers change it.
+        optimize_attr: its optimizer settings; ``{"learning_rate": 1.0}`` scales the learning rate.
+        regularizer: its own regularizer, which goes before the optimizer's.
+        do_model_average: whether ModelAverage keeps an average of it.
+
+    Raises ValueError when the shape or dtype is missing or a dimension is not positive.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        shape: Sequence[int],
+        dtype: Any,
+        type: VarType | int = VarType.LOD_TENSOR,
+        **kwargs: Any,
+    ) -> None:
+        if shape is None:
+            raise ValueError("The shape of Parameter should not be None. Give all dimensions.")
+        if dtype is None:
+            raise ValueError("The dtype of Parameter should not be None. Give it, for instance 'float32'.")
+        if not len(shape):
+            raise ValueError("The dimensions of shape for Parameter must be greater than 0. Give at least one.")
+        for size in shape:
+            if int(size) <= 0:
+                raise ValueError(
+                    f"Parameter {kwargs.get('name')}: every dimension of its shape must be positive, got {list(shape)}. "
+                    "Give the input of the layer a shape in which this dimension is known."
+                )
+        kwargs.setdefault("persistable", True)
+        super().__init__(block, type=type, shape=shape, dtype=dtype, **kwargs)
+        self._init_parameter(kwargs)
+
+    def _init_parameter(self, settings: dict[str, Any]) -> None:
+        self.trainable = settings.get("trainable", True)
+        self.optimize_attr = settings.get("optimize_attr", {"learning_rate": 1.0})
+        self.regularizer = settings.get("regularizer")
+        self.do_model_average = settings.get("do_model_average")
+        self.is_distributed = False
+
+    @classmethod
+    def _of(cls, block: Block, proto: pb.VarDesc) -> Parameter:
+        param = super()._of(block, proto)
+        assert isinstance(param, Parameter)
+        param._init_parameter({})
+        return param
+
+    def _copy_info_from(self, other: Variable) -> None:
+        super()._copy_info_from(other)
+        for name in ("trainable", "optimize_attr", "regularizer", "do_model_average", "is_distributed"):
+            setattr(self, name, getattr(other, name))
+        if hasattr(other, "gradient_clip_attr"):
+            self.gradient_clip_attr = other.gradient_clip_attr
+
+    _detail_names = ("error_clip", "stop_gradient", "trainable", "optimize_attr", "regularizer", "do_model_average")

@@ -1,0 +1,166 @@
+"""Places: where a program runs. They name jax devices.
+
+``CPUPlace()`` is jax's CPU, ``CUDAPlace(i)`` the i-th accelerator, be it a GPU or a TPU core.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+
+import jax
+
+
+@functools.cache
+def _accelerators() -> tuple:
+    return tuple(device for device in jax.local_devices() if device.platform != "cpu")
+
+
+class Place:
+    """A device of any kind; ``set_place`` chooses which."""
+
+    def __init__(self) -> None:
+        self._place: Place | None = None
+
+    def set_place(self, place: Place) -> None:
+        """Let this be the same device as `place`."""
+        self._place = place._place if type(place) is Place else place
+
+    def _kind(self) -> type:
+        return type(self._place) if type(self) is Place else type(self)
+
+    def is_cpu_place(self) -> bool:
+        """Whether this is a CPU."""
+        return self._kind() is CPUPlace
+
+    def is_gpu_place(self) -> bool:
+        """Whether this is an accelerator."""
+        return self._kind() is CUDAPlace
+
+    def is_cuda_pinned_place(self) -> bool:
+        """Whether this is host memory pinned for an accelerator."""
+        return self._kind() is CUDAPinnedPlace
+
+    def gpu_device_id(self) -> int:
+        """The number of the accelerator."""
+        place = self._place if type(self) is Place else self
+        if not isinstance(place, CUDAPlace):
+            raise ValueError(f"gpu_device_id: {place} is no accelerator. Ask is_gpu_place() first.")
+        return place.device_id
+
+    def _equals(self, other: Place) -> bool:
+        return self == other
+
+    def _type(self) -> int:
+        return {CPUPlace: 1, CUDAPlace: 0, CUDAPinnedPlace: 2}.get(self._kind(), -1)
+
+    def _jax_device(self) -> jax.Device:
+        place = self._place if type(self) is Place else self
+        if place is None:
+            raise ValueError("This Place names no device yet. Call set_place(fluid.CPUPlace()) or the like.")
+        return place._jax_device()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        return "Place(undefined)" if self._place is None else repr(self._place)
+
+
+class CPUPlace(Place):
+    """The CPU."""
+
+    def _jax_device(self) -> jax.Device:
+        return jax.local_devices(backend="cpu")[0]
+
+    def __repr__(self) -> str:
+        return "CPUPlace"
+
+
+class CUDAPlace(Place):
+    """The accelerator of number `device_id`, counted over jax's local devices that are not CPUs.
+
+    The name is Fluid's; any accelerator that jax drives will do. Raises RuntimeError where there is none of
+    that number.
+    """
+
+    def __init__(self, device_id: int = 0) -> None:
+        super().__init__()
+        count = len(_accelerators())
+        if not 0 <= int(device_id) < count:
+            raise RuntimeError(
+                f"CUDAPlace({device_id}): no such accelerator. jax sees {count} of them, and the default "
+                f"platform here is {jax.default_backend()!r}. Use fluid.CPUPlace(), or install jax with "
+                "support for your accelerator (for instance `pip install jax[cuda12]`)."
+            )
+        self.device_id = int(device_id)
+
+    def get_device_id(self) -> int:
+        """The number given."""
+        return self.device_id
+
+    def _jax_device(self) -> jax.Device:
+        return _accelerators()[self.device_id]
+
+    def __repr__(self) -> str:
+        return f"CUDAPlace({self.device_id})"
+
+
+class CUDAPinnedPlace(Place):
+    """Host memory from which copies to an accelerator are fast; here the same as the host's memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if not _accelerators():
+            raise RuntimeError(
+                "CUDAPinnedPlace(): pinned memory serves an accelerator, and jax sees none. Use fluid.CPUPlace()."
+            )
+
+    def _jax_device(self) -> jax.Device:
+        return jax.local_devices(backend="cpu")[0]
+
+    def __repr__(self) -> str:
+        return "CUDAPinnedPlace"
+
+
+def is_compiled_with_cuda() -> bool:
+    """Whether there is an accelerator, so that ``CUDAPlace(0)`` works.
+
+    Scripts use it to choose their place, hence it answers for what can be run on here, not for what jax
+    could have been installed with.
+    """
+    return bool(_accelerators())
+
+
+def get_cuda_device_count() -> int:
+    """The number of accelerators."""
+    return len(_accelerators())
+
+
+def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
+    """`device_count` CPU places; by default as many as the environment variable CPU_NUM says, else one."""
+    count = int(os.environ.get("CPU_NUM", 1)) if device_count is None else device_count
+    return [CPUPlace()] * count
+
+
+def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
+    """A place for each of `device_ids`; by default those in FLAGS_selected_gpus, else all accelerators.
+
+    Raises RuntimeError where there is no accelerator.
+    """
+    if not _accelerators():
+        raise RuntimeError("cuda_places: jax sees no accelerator here. Use fluid.cpu_places().")
+    if device_ids is None:
+        selected = os.environ.get("FLAGS_selected_gpus", "")
+        device_ids = [int(i) for i in selected.split(",")] if selected else range(len(_accelerators()))
+    return [CUDAPlace(i) for i in device_ids]
+
+
+def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]:
+    """`device_count` pinned places; by default as many as CPU_NUM says, else one."""
+    count = int(os.environ.get("CPU_NUM", 1)) if device_count is None else device_count
+    return [CUDAPinnedPlace()] * count

@@ -1,0 +1,74 @@
+"""Names that no other variable of a program has: ``fc_0``, ``fc_1`` ..., counted per kind."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator
+
+
+class UniqueNameGenerator:
+    """Counts names by their key; `prefix` goes before each."""
+
+    def __init__(self, prefix: str | None = None) -> None:
+        self.ids: defaultdict[str, int] = defaultdict(int)
+        self.prefix = prefix or ""
+
+    def __call__(self, key: str) -> str:
+        """``key_N`` with the next N for that key."""
+        number = self.ids[key]
+        self.ids[key] += 1
+        return f"{self.prefix}{key}_{number}"
+
+
+class DygraphParameterNameChecker:
+    """Remembers the parameter names of eager layers, to tell whether one was given twice."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def __call__(self, name: str) -> bool:
+        """Whether `name` was seen before; it is remembered now."""
+        seen = name in self._names
+        self._names.add(name)
+        return seen
+
+
+generator = UniqueNameGenerator()
+dygraph_parameter_name_checker = DygraphParameterNameChecker()
+
+
+def generate(key: str) -> str:
+    """A name from `key` that the current generator has not given yet."""
+    return generator(key)
+
+
+def generate_with_ignorable_key(key: str) -> str:
+    """Like ``generate``; eager mode, where the key would be ignored, is not at hand here."""
+    return generator(key)
+
+
+def switch(
+    new_generator: UniqueNameGenerator | None = None,
+    new_para_name_checker: DygraphParameterNameChecker | None = None,
+) -> tuple[UniqueNameGenerator, DygraphParameterNameChecker]:
+    """Replace the generator (by default with a fresh one); returns the ones used before."""
+    global generator, dygraph_parameter_name_checker
+    before = generator, dygraph_parameter_name_checker
+    generator = UniqueNameGenerator() if new_generator is None else new_generator
+    dygraph_parameter_name_checker = new_para_name_checker or DygraphParameterNameChecker()
+    return before
+
+
+@contextlib.contextmanager
+def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
+    """Within the guard names are counted afresh, or by `new_generator`; a string is a prefix for all names."""
+    if isinstance(new_generator, bytes):
+        new_generator = new_generator.decode()
+    if isinstance(new_generator, str):
+        new_generator = UniqueNameGenerator(new_generator)
+    before = switch(new_generator)
+    try:
+        yield
+    finally:
+        switch(*before)

@@ -1,0 +1,369 @@
+"""The values a Scope holds: LoDTensor, SelectedRows, LoDTensorArray.
+
+A LoDTensor's storage is whatever put it there: a NumPy array that the user set, or an array that a program
+left. Programs may give their storage away while they run, so users always get copies of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluidjax.enums import VarType, to_numpy_dtype, to_var_type
+from fluidjax.errors import EnforceNotMet
+from fluidjax.places import CPUPlace, Place
+
+Lod = list[list[int]]
+
+_SETTABLE = "bool float16 float32 float64 int8 int16 int32 int64 uint8 uint16 bfloat16".split()
+# How a C++ stream names the element types.
+_CPP_NAMES = {
+    VarType.BOOL: "bool",
+    VarType.INT16: "int16_t",
+    VarType.INT32: "int",
+    VarType.INT64: "int64_t",
+    VarType.FP16: "float16",
+    VarType.FP32: "float",
+    VarType.FP64: "double",
+    VarType.UINT8: "uint8_t",
+    VarType.INT8: "int8_t",
+    VarType.BF16: "bfloat16",
+}
+
+
+def lengths_to_offsets(lengths: Sequence[Sequence[int]]) -> Lod:
+    """[[2, 3]] -> [[0, 2, 5]]."""
+    return [[0, *np.cumsum(np.asarray(level, np.int64)).tolist()] for level in lengths]
+
+
+def offsets_to_lengths(lod: Sequence[Sequence[int]]) -> Lod:
+    """[[0, 2, 5]] -> [[2, 3]]."""
+    return [np.diff(np.asarray(level, np.int64)).tolist() for level in lod]
+
+
+def lod_fault(lod: Sequence[Sequence[int]], rows: int | None) -> str | None:
+    """What is wrong with offsets `lod` over `rows` rows (None: unknown), or None.
+
+    A level starts at 0, does not decrease, has at least two entries, and its last entry is the number of
+    entries of the next finer level less one; the finest ends at the number of rows.
+    """
+    for depth, level in enumerate(lod):
+        if len(level) < 2:
+            return f"level {depth} has {len(level)} entries, at least 2 are needed"
+        if level[0] != 0:
+            return f"level {depth} starts at {level[0]}, not at 0"
+        if any(b < a for a, b in zip(level, level[1:], strict=False)):
+            return f"level {depth} decreases: {list(level)}"
+        finest = depth == len(lod) - 1
+        end = rows if finest else len(lod[depth + 1]) - 1
+        if end is not None and level[-1] != end:
+            of = "the tensor's rows" if finest else f"the sequences of level {depth + 1}"
+            return f"level {depth} ends at {level[-1]}, but there are {end} of {of}"
+    return None
+
+
+def _to_host(value: Any) -> np.ndarray:
+    """A NumPy copy of a stored value that nothing else shares."""
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
+    return np.array(value, copy=True)
+
+
+def _checked_array(array: Any) -> np.ndarray:
+    data = np.array(array, copy=True, order="C")
+    if data.dtype.name not in _SETTABLE:
+        raise EnforceNotMet(
+            f"LoDTensor.set: elements of dtype {data.dtype} cannot be stored. Expected one of {', '.join(_SETTABLE)}. "
+            "Convert the data first, for instance with numpy.asarray(data, 'float32')."
+        )
+    return data.view(np.float16) if data.dtype == np.uint16 else data
+
+
+class Tensor:
+    """An n-dimensional array at a place."""
+
+    def __init__(self) -> None:
+        self._array: Any = None
+        self._dims: tuple[int, ...] = (0,)
+        self._place_: Place = CPUPlace()
+
+    # What programs use.
+
+    @property
+    def _value(self) -> Any:
+        """The storage itself, not a copy; None when nothing was stored yet."""
+        return self._array
+
+    def _set_value(self, array: Any, lod: Lod | None = None) -> None:
+        """Store `array` itself, not a copy; `lod` replaces the offsets when given."""
+        self._array = array
+
+    # What users call.
+
+    def set(self, array: Any, place: Place, zero_copy: bool = False) -> None:
+        """Store a copy of `array` (anything NumPy reads; uint16 means raw float16 words).
+
+        Raises TypeError when `place` is no place and EnforceNotMet for element types without a Fluid type.
+        """
+        if not isinstance(place, Place):
+            raise TypeError(
+                f"LoDTensor.set: the place is {place!r}. Expected a place. Call tensor.set(array, fluid.CPUPlace())."
+            )
+        self._place_ = place
+        self._set_value(_checked_array(array))
+
+    def shape(self) -> list[int]:
+        """The dimensions."""
+        return [int(n) for n in (self._dims if self._array is None else self._array.shape)]
+
+    def _get_dims(self) -> list[int]:
+        return self.shape()
+
+    def _set_dims(self, dims: Sequence[int]) -> None:
+        self._dims = tuple(int(n) for n in dims)
+        if self._array is not None:
+            self._set_value(np.resize(_to_host(self._array), self._dims))
+
+    def _dtype(self) -> VarType:
+        self._check_initialized("_dtype()")
+        return to_var_type(np.dtype(self._array.dtype))
+
+    def _place(self) -> Place:
+        return self._place_
+
+    def _is_initialized(self) -> bool:
+        return self._array is not None
+
+    def _clear(self) -> None:
+        self._array, self._dims = None, (0,)
+
+    def _alloc_float(self, place: Place) -> None:
+        self._alloc(VarType.FP32, place)
+
+    def _alloc_double(self, place: Place) -> None:
+        self._alloc(VarType.FP64, place)
+
+    def _alloc_int(self, place: Place) -> None:
+        self._alloc(VarType.INT32, place)
+
+    def _mutable_data(self, place: Place, dtype: VarType) -> None:
+        self._alloc(dtype, place)
+
+    def _alloc(self, dtype: VarType, place: Place) -> None:
+        self._place_ = place
+        self._set_value(np.zeros(self.shape(), to_numpy_dtype(dtype)))
+
+    def _set_float_element(self, index: int, value: float) -> None:
+        data = _to_host(self._value)
+        data.reshape(-1)[index] = value
+        self._set_value(data)
+
+    def _get_float_element(self, index: int) -> float:
+        return float(_to_host(self._value).reshape(-1)[index])
+
+    _set_double_element, _get_double_element = _set_float_element, _get_float_element
+
+    def _set_layout(self, layout: str) -> None:
+        if layout not in ("NCHW", "NHWC", "AnyLayout"):
+            raise ValueError(f"_set_layout: unknown layout {layout!r}. Expected NCHW, NHWC or AnyLayout.")
+
+    def _share_data_with(self, other: Tensor) -> None:
+        self._place_ = other._place_
+        self._set_value(None if other._value is None else _to_host(other._value))
+
+    def _check_initialized(self, what: str) -> None:
+        if self._array is None:
+            raise EnforceNotMet(
+                f"Tensor not initialized yet when {what} is called: nothing was stored in it. Set it with "
+                "tensor.set(array, place), or run the program that computes it (for a parameter, the startup "
+                "program)."
+            )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """A NumPy copy; an empty array when nothing was stored."""
+        data = np.zeros(0, np.float32) if self._array is None else _to_host(self._value)
+        return data if dtype is None else data.astype(dtype, copy=False)
+
+    def __getitem__(self, item: Any) -> Tensor:
+        """A tensor with the elements of a basic slice; an integer keeps its axis, as in Fluid."""
+        self._check_initialized("[]")
+        items = item if isinstance(item, tuple) else (item,)
+        keep = tuple(slice(i, i + 1 or None) if isinstance(i, int) else i for i in items)
+        part = type(self)()
+        part._set_value(_to_host(self._value)[keep])
+        return part
+
+    def __str__(self) -> str:
+        if self._array is None:
+            return f"\tdim: {', '.join(map(str, self.shape()))}\n\tnot initialized\n"
+        data = np.array(self)
+        text = " ".join(_number(x) for x in data.reshape(-1).tolist())
+        dims = ", ".join(map(str, data.shape))
+        return f"\tdim: {dims}\n\tlayout: NCHW\n\tdtype: {_CPP_NAMES[self._dtype()]}\n\tdata: [{text}]\n"
+
+
+def _number(x: float | bool) -> str:
+    return f"{x:g}" if isinstance(x, float) else str(int(x))
+
+
+class LoDTensor(Tensor):
+    """A tensor whose rows may be grouped into sequences.
+
+    The grouping (LoD, level of detail) is a list of levels, coarsest first. ``lod`` speaks of it as offsets,
+    [[0, 2, 5]]; ``recursive_sequence_lengths`` as lengths, [[2, 3]].
+    """
+
+    def __init__(self, lod: Lod | None = None) -> None:
+        super().__init__()
+        self._lod: Lod = []
+        if lod:
+            self.set_lod(lod)
+
+    @property
+    def _value(self) -> Any:
+        """The storage itself, not a copy; None when nothing was stored yet."""
+        return self._array
+
+    def _set_value(self, array: Any, lod: Lod | None = None) -> None:
+        """Store `array` itself, not a copy; `lod` replaces the offsets when given."""
+        self._array = array
+        if lod is not None:
+            self._lod = lod
+
+    def lod(self) -> Lod:
+        """The LoD as offsets, a copy."""
+        return [list(level) for level in self._lod]
+
+    def set_lod(self, lod: Lod) -> None:
+        """Set the LoD from offsets. Raises EnforceNotMet when they do not fit each other or the rows."""
+        lod = [[int(n) for n in level] for level in lod]
+        fault = lod_fault(lod, self.shape()[0] if self._array is not None and self.shape() else None)
+        if fault:
+            raise EnforceNotMet(
+                f"the provided lod info is invalid: {fault} (the tensor's shape is {self.shape()}, the LoD {lod}). "
+                "Give offsets that start at 0, do not decrease and end at the number of rows."
+            )
+        self._lod = lod
+
+    def recursive_sequence_lengths(self) -> Lod:
+        """The LoD as lengths."""
+        return offsets_to_lengths(self._lod)
+
+    def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Lod) -> None:
+        """Set the LoD from lengths. Raises EnforceNotMet when they do not fit each other or the rows."""
+        fault = lod_fault(
+            lengths_to_offsets(recursive_sequence_lengths),
+            self.shape()[0] if self._array is not None and self.shape() else None,
+        )
+        if fault:
+            raise EnforceNotMet(
+                f"the provided recursive_sequence_lengths info is invalid: as offsets, {fault} (the tensor's shape "
+                f"is {self.shape()}, the lengths {recursive_sequence_lengths}). The lengths of the finest level "
+                "must add up to the number of rows."
+            )
+        self._lod = lengths_to_offsets(recursive_sequence_lengths)
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Whether the LoD fits the rows."""
+        return lod_fault(self._lod, self.shape()[0] if self.shape() else 0) is None
+
+    def _copy(self, place: Place) -> LoDTensor:
+        copy = LoDTensor()
+        copy._place_ = place
+        if self._value is not None:
+            copy._set_value(_to_host(self._value))
+        copy._lod = self.lod()
+        return copy
+
+    def __str__(self) -> str:
+        if not self._lod:
+            levels = "\tlod: {}\n" if self._array is not None else ""
+        else:
+            rows = ("{" + ", ".join(map(str, level)) + "}" for level in self._lod)
+            levels = "\tlod: {" + ", ".join(rows) + "}\n"
+        return levels + super().__str__()
+
+    def _repr_html_(self) -> str:
+        from fluidjax.html import tensor_html
+
+        return tensor_html(self)
+
+
+class SelectedRows:
+    """Some rows of a tall table: `rows` (indices, maybe repeated), their values, and the table's `height`."""
+
+    def __init__(self, rows: Sequence[int] = (), height: int = 0) -> None:
+        self._rows: Any = [int(r) for r in rows]
+        self._height = int(height)
+        self._tensor = LoDTensor()
+
+    def rows(self) -> list[int]:
+        """The row indices."""
+        return [int(r) for r in np.asarray(self._rows).reshape(-1)]
+
+    def set_rows(self, rows: Sequence[int]) -> None:
+        """Replace the row indices."""
+        self._rows = [int(r) for r in rows]
+
+    def height(self) -> int:
+        """The number of rows of the whole table."""
+        return self._height
+
+    def set_height(self, height: int) -> None:
+        """Set the number of rows of the whole table."""
+        self._height = int(height)
+
+    def sync_index(self) -> None:
+        """Bring the look-up index up to date; there is none to keep here."""
+
+    def numel(self) -> int:
+        """The number of values held."""
+        return int(np.prod(self._tensor.shape()))
+
+    def get_tensor(self) -> LoDTensor:
+        """The values, one row for each index; the tensor itself, not a copy."""
+        return self._tensor
+
+    def __str__(self) -> str:
+        return f"SelectedRows(rows={self.rows()}, height={self._height}, value=\n{self._tensor})"
+
+
+class LoDTensorArray:
+    """A list of LoDTensors."""
+
+    def __init__(self) -> None:
+        self._items: list[LoDTensor] = []
+
+    def append(self, tensor: LoDTensor) -> None:
+        """Append a copy of `tensor`."""
+        self._items.append(_checked_tensor(tensor))
+
+    def _move_to_list(self) -> list[LoDTensor]:
+        items, self._items = self._items, []
+        return items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> LoDTensor:
+        return self._items[index]
+
+    def __setitem__(self, index: int, tensor: LoDTensor) -> None:
+        self._items[index] = _checked_tensor(tensor)
+
+    def __iter__(self) -> Iterator[LoDTensor]:
+        return iter(self._items)
+
+    def __str__(self) -> str:
+        return "LoDTensorArray[\n" + "".join(str(item) for item in self._items) + "]"
+
+
+def _checked_tensor(tensor: LoDTensor) -> LoDTensor:
+    if not isinstance(tensor, LoDTensor):
+        raise TypeError(
+            f"LoDTensorArray holds LoDTensors, got {type(tensor).__name__}. Make one with fluid.create_lod_tensor "
+            "or LoDTensor().set(array, place)."
+        )
+    return tensor._copy(tensor._place())
