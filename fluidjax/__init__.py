@@ -1,1 +1,39 @@
-"""PaddlePaddle Fluid's programming model on JAX."""
+"""PaddlePaddle Fluid's programming model on JAX.
+
+``import fluidjax as fluid`` gives what ``import paddle.fluid as fluid`` gave.
+"""
+# ruff: noqa: E402, F401, I001  (the back end is checked before anything needs it; imports follow the layers)
+
+import lowering as _lowering
+
+from fluidjax.backend_check import check_lowering as _check_lowering
+
+_check_lowering(_lowering)
+
+# The layer below: values, scopes, places, programs. One import per line, in the order of the layers.
+from fluidjax import core
+from fluidjax import unique_name
+from fluidjax import framework
+from fluidjax.framework import (
+    Program,
+    Variable,
+    cpu_places,
+    cuda_pinned_places,
+    cuda_places,
+    default_main_program,
+    default_startup_program,
+    device_guard,
+    get_flags,
+    in_dygraph_mode,
+    is_compiled_with_cuda,
+    load_op_library,
+    name_scope,
+    program_guard,
+    require_version,
+    set_flags,
+)
+from fluidjax.places import CPUPlace, CUDAPinnedPlace, CUDAPlace
+from fluidjax.scope import Scope, global_scope, scope_guard
+from fluidjax.values import LoDTensor, LoDTensorArray
+
+Tensor = LoDTensor

@@ -116,9 +116,7 @@ def to_numpy_dtype(dtype: object) -> np.dtype:
     try:
         return _NUMPY[VarType(dtype)]
     except (KeyError, ValueError):
-        raise ValueError(
-            f"{dtype!r} is not an element type. Expected one of {', '.join(map(str, _NUMPY))}."
-        ) from None
+        raise ValueError(f"{dtype!r} is not an element type. Expected one of {', '.join(map(str, _NUMPY))}.") from None
 
 
 def is_floating(dtype: object) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from fluidjax.enums import VarType, to_numpy_dtype, to_var_type
 from fluidjax.errors import EnforceNotMet
 from fluidjax.places import CPUPlace, Place
+from lowering.values import LoDArray
 
 Lod = list[list[int]]
 
@@ -65,10 +66,21 @@ def lod_fault(lod: Sequence[Sequence[int]], rows: int | None) -> str | None:
 
 
 def _to_host(value: Any) -> np.ndarray:
-    """A NumPy copy of a stored value that nothing else shares."""
-    if hasattr(value, "to_numpy"):
-        value = value.to_numpy()
+    """A NumPy copy of a stored value that nothing else shares; of rows with padding, the true ones."""
+    if isinstance(value, LoDArray):
+        return np.array(value.data[: int(value.rows())], copy=True)
     return np.array(value, copy=True)
+
+
+def lod_of(value: LoDArray) -> Lod:
+    """The LoD of a lowered value as Fluid's offsets, without the padding behind the last sequence."""
+    levels, count = [], None if value.nseq is None else int(value.nseq)
+    for level in value.lod:
+        offsets = np.asarray(level)
+        offsets = offsets if count is None else offsets[: count + 1]
+        levels.append([int(n) for n in offsets])
+        count = levels[-1][-1]
+    return levels
 
 
 def _checked_array(array: Any) -> np.ndarray:
@@ -116,7 +128,10 @@ class Tensor:
 
     def shape(self) -> list[int]:
         """The dimensions."""
-        return [int(n) for n in (self._dims if self._array is None else self._array.shape)]
+        if self._array is None:
+            return list(self._dims)
+        dims = [int(n) for n in self._array.shape]
+        return [int(self._array.rows()), *dims[1:]] if isinstance(self._array, LoDArray) else dims
 
     def _get_dims(self) -> list[int]:
         return self.shape()
@@ -217,20 +232,29 @@ class LoDTensor(Tensor):
 
     def __init__(self, lod: Lod | None = None) -> None:
         super().__init__()
-        self._lod: Lod = []
+        self._levels: Lod | None = []
         if lod:
             self.set_lod(lod)
 
-    @property
-    def _value(self) -> Any:
-        """The storage itself, not a copy; None when nothing was stored yet."""
-        return self._array
-
     def _set_value(self, array: Any, lod: Lod | None = None) -> None:
-        """Store `array` itself, not a copy; `lod` replaces the offsets when given."""
+        """Store `array` itself, not a copy; its LoD is `lod` (offsets) when given, a LoDArray's own, else as before."""
         self._array = array
+        if isinstance(array, LoDArray):
+            self._levels = None
         if lod is not None:
-            self._lod = lod
+            self._levels = lod
+
+    @property
+    def _lod(self) -> Lod:
+        if self._levels is None:
+            self._levels = lod_of(self._array)
+        return self._levels
+
+    @_lod.setter
+    def _lod(self, lod: Lod) -> None:
+        if isinstance(self._array, LoDArray):
+            self._array = _to_host(self._array)
+        self._levels = lod
 
     def lod(self) -> Lod:
         """The LoD as offsets, a copy."""

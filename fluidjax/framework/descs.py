@@ -279,7 +279,7 @@ class VarDescView:
 
     def __init__(self, proto: pb.VarDesc | str, changed: Callable[[], None] = _nothing) -> None:
         if isinstance(proto, str):
-            name, proto = proto, pb.VarDesc(name=proto)
+            proto = pb.VarDesc(name=proto)
             proto.type.type = int(VarType.LOD_TENSOR)
         self.proto = proto
         self._changed = changed
@@ -382,9 +382,7 @@ class VarDescView:
 class BlockDescView:
     """Fluid's BlockDesc."""
 
-    def __init__(
-        self, proto: pb.BlockDesc, program: pb.ProgramDesc, changed: Callable[[], None] = _nothing
-    ) -> None:
+    def __init__(self, proto: pb.BlockDesc, program: pb.ProgramDesc, changed: Callable[[], None] = _nothing) -> None:
         self.proto = proto
         self._program = program
         self._changed = changed

@@ -54,7 +54,8 @@ class Operator:
             return
         if type is None:
             raise ValueError(
-                "`type` to initialized an Operator can not be None. Call append_op(type='relu', ...) with the op's type."
+                "`type` to initialized an Operator can not be None. Expected the op's type. Call "
+                "append_op(type='relu', ...)."
             )
         stack = callstack.record(skip=2)
         _Builder(self, type, stack).build(inputs or {}, outputs or {}, attrs or {})
@@ -302,16 +303,14 @@ class _Builder:
     def _fail(self, text: str) -> ValueError:
         return ValueError(f"op {self.type} ({self._where()}): {text}")
 
-    def _fill_slots(
-        self, messages: Any, kind: str, given: Mapping, slots: Sequence[Any], keep_absent: bool
-    ) -> None:
+    def _fill_slots(self, messages: Any, kind: str, given: Mapping, slots: Sequence[Any], keep_absent: bool) -> None:
         """Write the slots in the order of their names. An absent optional input stays as an empty slot."""
         known = {slot.name for slot in slots}
         unknown = [name for name in given if name not in known and given[name] is not None]
         if unknown:
             raise self._fail(
-                f"{kind.lower()} slot {', '.join(unknown)} is not one of the op's: {', '.join(sorted(known)) or 'none'}. "
-                "Rename the slot or leave it out."
+                f"{kind.lower()} slot {', '.join(unknown)} is not one of the op's: {', '.join(sorted(known)) or 'none'}"
+                ". Rename the slot or leave it out."
             )
         for slot in sorted(slots, key=lambda slot: slot.name):
             argument = given.get(slot.name)
@@ -348,9 +347,8 @@ class _Builder:
         own = {k: _plain(v) for k, v in attrs.items() if v is not None and k not in _BOOKKEEPING}
         try:
             own = lowering.check_attrs(self.type, own)
-        except (TypeError, ValueError) as error:
-            error.add_note(f"(op {self.type}, made {self._where()})")
-            raise
+        except lowering.AttrError as error:
+            raise lowering.AttrError(f"{error} ({self._where()})") from error
         proto = self.op.proto
         for name, value in own.items():
             declared = spec.attrs.get(name)

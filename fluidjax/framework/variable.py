@@ -310,8 +310,8 @@ class Parameter(Variable, metaclass=ParameterMetaClass):
         for size in shape:
             if int(size) <= 0:
                 raise ValueError(
-                    f"Parameter {kwargs.get('name')}: every dimension of its shape must be positive, got {list(shape)}. "
-                    "Give the input of the layer a shape in which this dimension is known."
+                    f"Parameter {kwargs.get('name')}: every dimension of its shape must be positive, got "
+                    f"{list(shape)}. Give the input of the layer a shape in which this dimension is known."
                 )
         kwargs.setdefault("persistable", True)
         super().__init__(block, type=type, shape=shape, dtype=dtype, **kwargs)

@@ -1,0 +1,180 @@
+"""What Fluid scripts reach for under ``fluid.core``: values, scopes, places, enumerations, descs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import lowering
+from fluidjax.enums import AttrType, OpRole, VarType, to_numpy_dtype
+from fluidjax.errors import EnforceNotMet, EOFException
+from fluidjax.flags import _flags
+from fluidjax.framework import names as _names
+from fluidjax.framework.descs import BlockDescView as BlockDesc
+from fluidjax.framework.descs import OpDescView as OpDesc
+from fluidjax.framework.descs import ProgramDescView as ProgramDesc
+from fluidjax.framework.descs import VarDescView as VarDesc
+from fluidjax.framework.protos import op_proto
+from fluidjax.places import (
+    CPUPlace,
+    CUDAPinnedPlace,
+    CUDAPlace,
+    Place,
+    get_cuda_device_count,
+    is_compiled_with_cuda,
+)
+from fluidjax.scope import Scope
+from fluidjax.scope import ScopeVariable as Variable
+from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows, Tensor
+
+__all__ = [
+    "AttrType",
+    "BlockDesc",
+    "CPUPlace",
+    "CUDAPinnedPlace",
+    "CUDAPlace",
+    "EOFException",
+    "EnforceNotMet",
+    "LoDTensor",
+    "LoDTensorArray",
+    "OpDesc",
+    "Place",
+    "ProgramDesc",
+    "Scope",
+    "SelectedRows",
+    "Tensor",
+    "VarDesc",
+    "Variable",
+    "get_cuda_device_count",
+    "is_compiled_with_cuda",
+]
+
+_Scope = Scope
+
+# The names of the attributes that every op has, and the roles, where Fluid keeps them.
+op_proto_and_checker_maker = SimpleNamespace(
+    OpRole=OpRole,
+    kOpRoleAttrName=lambda: _names.OP_ROLE,
+    kOpRoleVarAttrName=lambda: _names.OP_ROLE_VAR,
+    kOpNameScopeAttrName=lambda: _names.OP_NAMESCOPE,
+    kOpCreationCallstackAttrName=lambda: _names.OP_CALLSTACK,
+    kOpDeviceAttrName=lambda: _names.OP_DEVICE,
+)
+
+
+def kEmptyVarName() -> str:
+    """The name that stands for no variable."""
+    return _names.EMPTY_VAR_NAME
+
+
+empty_var_name = kEmptyVarName
+
+
+def kTempVarName() -> str:
+    """The name that stands for a temporary variable."""
+    return _names.TEMP_VAR_NAME
+
+
+def kGradVarSuffix() -> str:
+    """What is added to a variable's name for its gradient."""
+    return _names.GRAD_VAR_SUFFIX
+
+
+grad_var_suffix = kGradVarSuffix
+
+
+def kZeroVarSuffix() -> str:
+    """What is added to a variable's name for zeros like it."""
+    return _names.ZERO_VAR_SUFFIX
+
+
+def kNewGradSuffix() -> str:
+    """What is added to a variable's name for a gradient that replaces another."""
+    return _names.NEW_GRAD_SUFFIX
+
+
+def kControlDepVarName() -> str:
+    """The beginning of the names of control dependencies."""
+    return _names.CONTROL_DEP_VAR_PREFIX
+
+
+def loaded_var_suffix() -> str:
+    """What is added to the name of a loaded variable."""
+    return _names.LOADED_VAR_SUFFIX
+
+
+def is_compiled_with_mkldnn() -> bool:
+    """Whether ops run on oneDNN: XLA chooses its own kernels."""
+    return False
+
+
+def is_compiled_with_brpc() -> bool:
+    """Whether parameter servers talk over brpc: they do not."""
+    return False
+
+
+def is_compiled_with_dist() -> bool:
+    """Whether parameter servers are at hand: they are not."""
+    return False
+
+
+def globals() -> dict[str, Any]:
+    """All flags; assign to set one."""
+    return _flags
+
+
+def size_of_dtype(dtype: VarType) -> int:
+    """The bytes of one element."""
+    return to_numpy_dtype(dtype).itemsize
+
+
+def op_support_gpu(op_type: str) -> bool:
+    """Whether an op runs on accelerators: all registered ones do, but those on the host."""
+    return lowering.has_op(op_type) and lowering.get_op(op_type).kind != "host"
+
+
+def get_all_op_protos() -> list[bytes]:
+    """The serialized protos of all registered ops."""
+    return [op_proto(name).SerializeToString() for name in lowering.registered_ops()]
+
+
+def has_grad_op_maker(op_type: str) -> bool:
+    """Whether an op is registered and has a gradient."""
+    return lowering.has_op(op_type) and lowering.get_op(op_type).differentiable
+
+
+has_non_empty_grad_op_maker = has_grad_op_maker
+
+
+def get_op_attrs_default_value(op_type: str | bytes) -> dict[str, Any]:
+    """The defaults of an op's attributes; those without one are left out."""
+    name = op_type.decode() if isinstance(op_type, bytes) else op_type
+    specs = lowering.get_op(name).attrs.values()
+    return {spec.name: spec.default for spec in specs if not spec.required}
+
+
+def get_variable_tensor(scope: Scope, var_name: str) -> LoDTensor:
+    """The tensor of a scope's variable. Raises EnforceNotMet when there is no such variable."""
+    var = scope.find_var(var_name)
+    if var is None:
+        raise EnforceNotMet(f"the scope has no variable {var_name}. Expected one that a program or scope.var() made.")
+    return var.get_tensor()
+
+
+def set_feed_variable(scope: Scope, tensor: LoDTensor, var_name: str, col: int) -> None:
+    """Put a tensor into column `col` of a feed variable."""
+    column = scope.var(var_name)._get(list)
+    column.extend(LoDTensor() for _ in range(col + 1 - len(column)))
+    column[col] = tensor
+
+
+def get_fetch_variable(scope: Scope, var_name: str, col: int) -> Any:
+    """Column `col` of a fetch variable."""
+    return scope.var(var_name).get_fetch_list()[col]
+
+
+def diff_tensor_shape(tensor: LoDTensor, var: VarDesc, num_places: int = 1) -> list[int] | None:
+    """The tensor's shape when it does not fit the variable's, else None; -1 fits anything."""
+    shape, wanted = tensor.shape(), var.shape()
+    fits = len(shape) == len(wanted) and all(w < 0 or s == w for s, w in zip(shape, wanted, strict=False))
+    return None if fits else shape

@@ -1,0 +1,117 @@
+"""Flags: settings by name, read from the environment (``FLAGS_check_nan_inf=1``) and set by ``set_flags``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+# Flags that change what happens here.
+_EFFECTIVE: dict[str, Any] = {
+    "FLAGS_check_nan_inf": False,
+    "FLAGS_cudnn_deterministic": False,
+    "FLAGS_cpu_deterministic": False,
+    "FLAGS_selected_gpus": "",
+    "FLAGS_paddle_num_threads": 1,
+}
+# Flags that steer Fluid's own memory, streams and kernels; XLA decides these itself. Kept so that scripts run.
+_KEPT: dict[str, Any] = {
+    "FLAGS_allocator_strategy": "auto_growth",
+    "FLAGS_benchmark": False,
+    "FLAGS_conv_workspace_size_limit": 512,
+    "FLAGS_cudnn_batchnorm_spatial_persistent": False,
+    "FLAGS_cudnn_exhaustive_search": False,
+    "FLAGS_eager_delete_scope": True,
+    "FLAGS_eager_delete_tensor_gb": 0.0,
+    "FLAGS_enable_cublas_tensor_op_math": False,
+    "FLAGS_enable_parallel_graph": False,
+    "FLAGS_enable_rpc_profiler": False,
+    "FLAGS_enable_unused_var_check": False,
+    "FLAGS_fast_check_nan_inf": False,
+    "FLAGS_fast_eager_deletion_mode": True,
+    "FLAGS_fraction_of_cpu_memory_to_use": 1.0,
+    "FLAGS_fraction_of_cuda_pinned_memory_to_use": 0.5,
+    "FLAGS_fraction_of_gpu_memory_to_use": 0.92,
+    "FLAGS_free_idle_chunk": False,
+    "FLAGS_free_when_no_cache_hit": False,
+    "FLAGS_fuse_parameter_groups_size": 3,
+    "FLAGS_fuse_parameter_memory_size": -1.0,
+    "FLAGS_gpu_memory_limit_mb": 0,
+    "FLAGS_init_allocated_mem": False,
+    "FLAGS_initial_cpu_memory_in_mb": 500,
+    "FLAGS_initial_gpu_memory_in_mb": 0,
+    "FLAGS_inner_op_parallelism": 0,
+    "FLAGS_local_exe_sub_scope_limit": 256.0,
+    "FLAGS_max_inplace_grad_add": 0,
+    "FLAGS_memory_fraction_of_eager_deletion": 1.0,
+    "FLAGS_multiple_of_cupti_buffer_size": 1,
+    "FLAGS_reader_queue_speed_test_mode": False,
+    "FLAGS_reallocate_gpu_memory_in_mb": 0,
+    "FLAGS_rpc_deadline": 180000,
+    "FLAGS_rpc_retry_times": 3,
+    "FLAGS_sync_nccl_allreduce": True,
+    "FLAGS_use_mkldnn": False,
+    "FLAGS_use_pinned_memory": True,
+    "FLAGS_use_system_allocator": False,
+    "FLAGS_tracer_profile_fname": "",
+    "FLAGS_print_sub_graph_dir": "",
+    "FLAGS_pe_profile_fname": "",
+    "FLAGS_dist_threadpool_size": 0,
+}
+# The executor's own.
+_OWN: dict[str, Any] = {"FLAGS_compilation_cache_dir": ""}
+
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+def _converted(name: str, value: Any, kind: type) -> Any:
+    if kind is bool and isinstance(value, str):
+        if value.lower() not in _TRUE + _FALSE:
+            raise ValueError(f"flag {name} is a switch, and {value!r} is neither on nor off. Set it to 0 or 1.")
+        return value.lower() in _TRUE
+    try:
+        return kind(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"flag {name} expects a {kind.__name__}, received {value!r}. Convert the value.") from None
+
+
+def _from_environment() -> dict[str, Any]:
+    flags = {**_KEPT, **_EFFECTIVE, **_OWN}
+    for name, default in flags.items():
+        if name in os.environ:
+            flags[name] = _converted(name, os.environ[name], type(default))
+    return flags
+
+
+_flags = _from_environment()
+
+
+def _known(name: str, where: str) -> str:
+    if name not in _flags:
+        raise ValueError(
+            f"Flag {name} cannot {where} its value through this function. Known flags: {', '.join(sorted(_flags))}. "
+            "Check the spelling; names start with FLAGS_."
+        )
+    return name
+
+
+def set_flags(flags: Mapping[str, Any]) -> None:
+    """Set flags by name. Raises TypeError when `flags` is no dict, ValueError for unknown names."""
+    if not isinstance(flags, Mapping):
+        raise TypeError(f"flags in set_flags should be a dict, got {flags!r}. Pass {{'FLAGS_check_nan_inf': 1}}.")
+    for name, value in flags.items():
+        _flags[_known(name, "set")] = _converted(name, value, type(_flags[name]))
+
+
+def get_flags(flags: str | Iterable[str]) -> dict[str, Any]:
+    """Flags by name. Raises TypeError when `flags` is neither a name nor a list, ValueError for unknown names."""
+    if isinstance(flags, str):
+        flags = [flags]
+    if not isinstance(flags, (list, tuple)):
+        raise TypeError(f"Flags in get_flags should be a list, tuple or string, got {flags!r}. Pass names of flags.")
+    return {name: _flags[_known(name, "get")] for name in flags}
+
+
+def flag(name: str) -> Any:
+    """One flag's value, for the code here."""
+    return _flags[name]

@@ -1,0 +1,112 @@
+# ruff: noqa: F401  (the names of the whole package are gathered here)
+"""Programs: blocks of ops and variables, described in protobuf messages.
+
+The messages are the truth; Program, Block, Operator, Variable and Parameter are thin views of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.enums import VarType, is_floating, to_var_type
+from fluidjax.flags import get_flags, set_flags
+from fluidjax.framework.block import Block
+from fluidjax.framework.callstack import user_line
+from fluidjax.framework.guards import (
+    NameScope,
+    _full_name_scope,
+    default_main_program,
+    default_startup_program,
+    device_guard,
+    name_scope,
+    program_guard,
+    switch_device,
+    switch_main_program,
+    switch_startup_program,
+)
+from fluidjax.framework.names import (
+    CONTROL_DEP_VAR_PREFIX,
+    EMPTY_VAR_NAME,
+    GRAD_VAR_SUFFIX,
+    TEMP_VAR_NAME,
+    ZERO_VAR_SUFFIX,
+    grad_var_name,
+)
+from fluidjax.framework.operator import Operator
+from fluidjax.framework.program import Program
+from fluidjax.framework.protos import OpProtoHolder, get_all_op_protos
+from fluidjax.framework.variable import Parameter, ParameterMetaClass, Variable, VariableMetaClass
+from fluidjax.framework.view import program_view
+from fluidjax.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
+from fluidjax.version import require_version
+
+__all__ = [
+    "Program",
+    "default_startup_program",
+    "default_main_program",
+    "program_guard",
+    "name_scope",
+    "cuda_places",
+    "cpu_places",
+    "cuda_pinned_places",
+    "in_dygraph_mode",
+    "is_compiled_with_cuda",
+    "Variable",
+    "load_op_library",
+    "require_version",
+    "device_guard",
+    "set_flags",
+    "get_flags",
+]
+
+
+def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
+    """The element type of a NumPy dtype or its name. Raises ValueError when Fluid has none."""
+    return to_var_type(np_dtype)
+
+
+def dtype_is_floating(dtype: Any) -> bool:
+    """Whether an element type, in any spelling, is a floating-point one."""
+    return is_floating(dtype)
+
+
+def in_dygraph_mode() -> bool:
+    """Whether layers run at once instead of writing to a program: they do not."""
+    return False
+
+
+def _non_static_mode() -> bool:
+    return False
+
+
+def _current_expected_place() -> None:
+    """The place of eager mode: there is none."""
+    return None
+
+
+def load_op_library(lib_filename: str) -> None:
+    """Fluid loads compiled C++ ops with this; here an op is a Python function. Always raises RuntimeError."""
+    raise RuntimeError(
+        f"load_op_library({lib_filename!r}): a library of C++ ops cannot be loaded, ops are JAX functions here. "
+        "Register the op with lowering.op in Python instead."
+    )
+
+
+def generate_control_dev_var_name() -> str:
+    """A fresh name for a control dependency."""
+    import random
+
+    return f"{CONTROL_DEP_VAR_PREFIX}@{random.random()}"
+
+
+def _var_base_to_np(var: Any) -> Any:
+    """The NumPy value of an eager variable."""
+    return var.numpy()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "global_prog_seed":
+        from fluidjax.framework import program
+
+        return program.global_prog_seed
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

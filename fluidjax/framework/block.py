@@ -1,0 +1,360 @@
+"""Block: a list of ops and the variables they name; a view of a BlockDesc message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from fluidjax import framework_pb2 as pb
+from fluidjax.enums import VarType
+from fluidjax.framework import descs
+from fluidjax.framework.infer import infer_outputs
+from fluidjax.framework.operator import Operator
+from fluidjax.framework.text import indent, message_text
+from fluidjax.framework.variable import Parameter, Variable
+
+if TYPE_CHECKING:
+    from fluidjax.framework.program import Program
+
+
+class Block:
+    """One block of a program, made by the program.
+
+    Attributes:
+        program: the program it belongs to.
+        vars: its variables by name.
+        ops: its ops in order.
+    """
+
+    def __init__(self, program: Program, idx: int) -> None:
+        self.program = program
+        self.vars: dict[str, Variable] = {}
+        self.ops: list[Operator] = []
+        self.proto: pb.BlockDesc = program.proto.blocks[idx]
+        self._writers: dict[str, int] | None = None
+        self._view: Any = None
+
+    # What it is.
+
+    @property
+    def desc(self) -> descs.BlockDescView:
+        """Fluid's BlockDesc."""
+        return descs.BlockDescView(self.proto, self.program.proto, self.program._descs_changed)
+
+    @property
+    def idx(self) -> int:
+        """The block's number in its program."""
+        return self.proto.idx
+
+    @property
+    def parent_idx(self) -> int:
+        """The number of the block around it; -1 for none."""
+        return self.proto.parent_idx
+
+    @property
+    def forward_block_idx(self) -> int:
+        """For a block of gradient ops, the number of the block it is the gradient of; else -1."""
+        return self.proto.forward_block_idx
+
+    def _set_forward_block_idx(self, idx: int) -> None:
+        self.proto.forward_block_idx = idx
+        self.program._bump()
+
+    @property
+    def backward_block_idx(self) -> int:
+        """The number of the block that holds this block's gradient ops; -1 for none."""
+        for block in self.program.blocks:
+            if block.forward_block_idx == self.idx:
+                return block.idx
+        return -1
+
+    def _op_changed(self) -> None:
+        self._writers = None
+        self.program._bump()
+
+    # Variables.
+
+    def var(self, name: str) -> Variable:
+        """The block's own variable of that name. Raises ValueError when it has none."""
+        if not isinstance(name, str):
+            raise TypeError(
+                f"var() expects a variable's name, a str, got {name!r} of type {type(name).__name__}. "
+                "Pass variable.name."
+            )
+        found = self.vars.get(name)
+        if found is None:
+            known = ", ".join(list(self.vars)[:8]) + (" ..." if len(self.vars) > 8 else "")
+            raise ValueError(
+                f"var {name} not in this block: block {self.idx} has {known or 'no variables'}. Check the name, or "
+                "look in the outer blocks too with _var_recursive."
+            )
+        return found
+
+    def has_var(self, name: str) -> bool:
+        """Whether the block itself has a variable of that name."""
+        return name in self.vars
+
+    def _find_var_recursive(self, name: str) -> Variable | None:
+        """The variable of that name here, around, or in the block this is the gradient of; None when none."""
+        pending, seen = [self.idx], set()
+        while pending:
+            idx = pending.pop(0)
+            if idx < 0 or idx in seen:
+                continue
+            seen.add(idx)
+            block = self.program.blocks[idx]
+            if name in block.vars:
+                return block.vars[name]
+            pending += [block.parent_idx, block.forward_block_idx]
+        return None
+
+    def _var_recursive(self, name: str) -> Variable:
+        found = self._find_var_recursive(name)
+        if found is None:
+            raise ValueError(
+                f"Var {name} is not found: neither block {self.idx} nor a block around it has it. Create it first, or "
+                "check the name."
+            )
+        return found
+
+    def iter_parameters(self) -> Iterator[Parameter]:
+        """The block's parameters."""
+        return (var for var in self.vars.values() if isinstance(var, Parameter))
+
+    def all_parameters(self) -> list[Parameter]:
+        """The block's parameters, as a list."""
+        return list(self.iter_parameters())
+
+    def create_var(self, *args: Any, **kwargs: Any) -> Variable:
+        """Make a variable; arguments as for Variable, without the block."""
+        var = Variable(self, *args, **kwargs)
+        initializer = kwargs.get("initializer")
+        if initializer is not None:
+            initializer(var, self)
+        return var
+
+    def create_parameter(self, *args: Any, **kwargs: Any) -> Parameter:
+        """Make a parameter in the global block; arguments as for Parameter, without the block.
+
+        With ``initializer``, the op that initialises it is appended to this block, once per name.
+        """
+        global_block = self.program.global_block()
+        settings = {key: value for key, value in kwargs.items() if key != "initializer"}
+        param = Parameter(global_block, *args, **settings)
+        initializer = kwargs.get("initializer")
+        if initializer is not None:
+            self._initialize(param, initializer, global_block)
+        param.stop_gradient = settings.get("stop_gradient", False)
+        return param
+
+    def _initialize(self, param: Parameter, initializer: Callable, global_block: Block) -> None:
+        count = global_block._writer_count(param.name)
+        if count > 1:
+            writers = [op.type for op in global_block.ops if param.name in op.output_arg_names]
+            raise RuntimeError(
+                f"param {param.name} is inited by multiple init ops {writers}. Expected one. Give parameters that are "
+                "not shared different names."
+            )
+        if not count:
+            initializer(param, self)
+
+    def _writer_count(self, name: str) -> int:
+        """How many of the block's ops write that variable."""
+        if self._writers is None:
+            self._writers = {}
+            for op in self.ops:
+                self._note_writes(op)
+        return self._writers.get(name, 0)
+
+    def _note_writes(self, op: Operator) -> None:
+        if self._writers is not None:
+            for name in op.output_arg_names:
+                self._writers[name] = self._writers.get(name, 0) + 1
+
+    def _clone_variable(self, var: Variable, force_persistable: bool = True) -> Variable:
+        """A variable like `var` in this block."""
+        settings: dict[str, Any] = {"name": var.name, "type": var.type, "is_data": var.is_data}
+        settings["persistable"] = True if force_persistable else var.persistable
+        if var.type == VarType.STEP_SCOPES:
+            return self.create_var(name=var.name, persistable=var.persistable, type=var.type)
+        if var.type == VarType.RAW:
+            return self.create_var(name=var.name, persistable=var.persistable, type=var.type)
+        settings |= {"shape": var.shape, "dtype": var.dtype, "need_check_feed": var.proto.need_check_feed}
+        if var.type != VarType.SELECTED_ROWS:
+            settings["lod_level"] = var.lod_level
+        return self.create_var(**settings)
+
+    def _rename_var(self, name: str, new_name: str) -> Variable:
+        """Rename a variable here and in the block's ops."""
+        var = self.var(name)
+        if self.has_var(new_name):
+            raise ValueError(
+                f"cannot rename {name} to {new_name}: block {self.idx} has such a variable. Choose a name that is free."
+            )
+        var.proto.name = new_name
+        self.vars = {key if key != name else new_name: value for key, value in self.vars.items()}
+        for op in self.ops:
+            if name in op.input_arg_names:
+                op._rename_input(name, new_name)
+            if name in op.output_arg_names:
+                op._rename_output(name, new_name)
+        self._op_changed()
+        return var
+
+    def _remove_var(self, name: str) -> None:
+        """Drop a variable; its ops stay."""
+        self.var(name)
+        del self.vars[name]
+        self.desc._remove_var(name)
+        self.program._bump()
+
+    # Ops.
+
+    def append_op(self, *args: Any, **kwargs: Any) -> Operator:
+        """Append an op: ``append_op(type, inputs, outputs, attrs)``, checked and with its outputs inferred.
+
+        See Operator for the arguments and errors.
+        """
+        proto = self.proto.ops.add(type="")
+        try:
+            op = self._build(proto, args, kwargs)
+        except BaseException:
+            del self.proto.ops[-1]
+            raise
+        self.ops.append(op)
+        self._note_writes(op)
+        self.program._bump()
+        return op
+
+    def _build(self, proto: pb.OpDesc, args: tuple, kwargs: dict[str, Any]) -> Operator:
+        names = ("type", "inputs", "outputs", "attrs")
+        settings = dict(zip(names, args, strict=False))
+        settings.update({name: kwargs[name] for name in names if name in kwargs})
+        op = Operator(self, proto, **settings)
+        if op._has_kernel(op.type):
+            infer_outputs(op)
+        return op
+
+    def _insert_op(self, index: int, *args: Any, **kwargs: Any) -> Operator:
+        """Insert an op before position `index`; arguments as for ``append_op``."""
+        self._sync_with_cpp()
+        self.proto.ops.insert(index, pb.OpDesc(type=""))
+        try:
+            op = self._build(self.proto.ops[index], args, kwargs)
+        except BaseException:
+            del self.proto.ops[index]
+            raise
+        self.ops.insert(index, op)
+        self._op_changed()
+        return op
+
+    def _prepend_op(self, *args: Any, **kwargs: Any) -> Operator:
+        return self._insert_op(0, *args, **kwargs)
+
+    def _remove_op(self, index: int) -> None:
+        """Drop the op at position `index`."""
+        del self.proto.ops[index]
+        del self.ops[index]
+        self._op_changed()
+
+    def _slice_ops(self, start: int, end: int) -> list[Operator]:
+        return self.ops[start:end]
+
+    def _append_op_desc(
+        self,
+        type: str,
+        inputs: dict[str, list[str]],
+        outputs: dict[str, list[str]],
+        attrs: dict[str, Any] | None = None,
+        like: Operator | None = None,
+        index: int | None = None,
+    ) -> Operator:
+        """Append an op as it is given: no checks, no defaults, no inference, no call stack.
+
+        This is how the backward pass writes gradient ops. `like` gives the types of attributes whose names it has
+        too; `index` inserts at a position instead.
+        """
+        from fluidjax.framework.infer import raw_op
+
+        message = raw_op(type, inputs, outputs, attrs or {}, like)
+        if index is None:
+            self.proto.ops.append(message)
+            op = Operator(self, self.proto.ops[-1])
+            self.ops.append(op)
+            self._note_writes(op)
+            self.program._bump()
+            return op
+        self.proto.ops.insert(index, message)
+        op = Operator(self, self.proto.ops[index])
+        self.ops.insert(index, op)
+        self._op_changed()
+        return op
+
+    # Keeping up with the message.
+
+    def _sync_with_cpp(self) -> None:
+        """Take in what was changed in the message itself: new or dropped variables and ops."""
+        names = [var.name for var in self.proto.vars]
+        if list(self.vars) != names or any(self.vars[v.name].proto is not v for v in self.proto.vars):
+            known = self.vars
+            self.vars = {
+                var.name: known[var.name]
+                if var.name in known and known[var.name].proto is var
+                else Variable._of(self, var)
+                for var in self.proto.vars
+            }
+        if len(self.ops) != len(self.proto.ops) or any(
+            op.proto is not proto for op, proto in zip(self.ops, self.proto.ops, strict=True)
+        ):
+            by_message = {id(op.proto): op for op in self.ops}
+            self.ops = [by_message.get(id(proto)) or Operator(self, proto) for proto in self.proto.ops]
+            self._op_changed()
+
+    def _copy_param_info_from(self, other: Block) -> None:
+        """Make the variables that are parameters in `other` parameters here, with their settings."""
+        for param in other.iter_parameters():
+            if param.name in self.vars:
+                self._as_parameter(self.vars[param.name])._copy_info_from(param)
+
+    def _as_parameter(self, var: Variable) -> Parameter:
+        if isinstance(var, Parameter):
+            return var
+        param = Parameter._of(self, var.proto)
+        self.vars[var.name] = param
+        return param
+
+    def _copy_var_info_from(self, other: Block) -> None:
+        """Take over, for variables of the same name, what the message does not hold."""
+        for name, var in other.vars.items():
+            mine = self.vars.get(name)
+            if mine is None:
+                continue
+            if isinstance(var, Parameter):
+                mine = self._as_parameter(mine)
+            if isinstance(mine, Parameter) and not isinstance(var, Parameter):
+                Variable._copy_info_from(mine, var)
+            else:
+                mine._copy_info_from(var)
+
+    # Text.
+
+    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
+        """The message as text; `with_details` adds what only the front end knows of the variables."""
+        if not with_details:
+            return message_text(self.proto, throw_on_error)
+        text = f"blocks {{\n  idx: {self.idx}\n  parent_idx: {self.parent_idx}"
+        for var in self.vars.values():
+            text += f"\n  vars {{\n{indent(var.to_string(throw_on_error, with_details), '    ')}  }}"
+        for op in self.ops:
+            text += f"\n  ops {{\n{indent(op.to_string(throw_on_error), '    ')}  }}"
+        return text + "\n}"
+
+    def __str__(self) -> str:
+        return self.to_string(throw_on_error=True)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from fluidjax.html import block_html
+
+        return block_html(self)

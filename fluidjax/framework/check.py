@@ -1,0 +1,76 @@
+"""Whether a ProgramDesc message makes sense, before anything is built on it."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from google.protobuf.message import DecodeError
+
+from fluidjax import framework_pb2 as pb
+from fluidjax.enums import AttrType
+
+
+def parse_message(data: bytes) -> pb.ProgramDesc:
+    """The ProgramDesc that the bytes hold. Raises ValueError when they hold none."""
+    try:
+        return pb.ProgramDesc.FromString(bytes(data))
+    except (DecodeError, TypeError) as error:
+        raise ValueError(
+            f"these {len(data)} bytes are not a program: {error}. Expected a serialized ProgramDesc, as "
+            "program.desc.serialize_to_string() or a __model__ file holds. Check that the file is complete and of that "
+            "kind."
+        ) from error
+
+
+def check_structure(program: pb.ProgramDesc) -> None:
+    """Raise ValueError unless the blocks form a tree and all indices of blocks exist."""
+    count = len(program.blocks)
+    if not count:
+        _fault("it has no blocks, a program has at least one")
+    for position, block in enumerate(program.blocks):
+        if block.idx != position:
+            _fault(f"block {position} says that it is number {block.idx}")
+        expected = "-1" if position == 0 else f"between 0 and {position - 1}"
+        if not (block.parent_idx == -1 if position == 0 else 0 <= block.parent_idx < position):
+            _fault(f"the parent of block {position} is {block.parent_idx}, expected {expected}")
+        if not -1 <= block.forward_block_idx < count:
+            _fault(f"block {position} is the gradient of block {block.forward_block_idx}, and there are {count}")
+        _check_ops(position, block, count)
+        _check_vars(position, block)
+
+
+def _check_vars(position: int, block: pb.BlockDesc) -> None:
+    seen = set()
+    for var in block.vars:
+        if not var.HasField("type") or not var.type.HasField("type"):
+            _fault(f"variable {var.name!r} of block {position} has no type")
+        if var.name in seen:
+            _fault(f"block {position} has two variables named {var.name!r}")
+        seen.add(var.name)
+
+
+def _check_ops(position: int, block: pb.BlockDesc, count: int) -> None:
+    for index, op in enumerate(block.ops):
+        if not op.type:
+            _fault(f"op {index} of block {position} has no type")
+        for attr in op.attrs:
+            if attr.type == AttrType.BLOCK:
+                indices: Any = (attr.block_idx,)
+            elif attr.type == AttrType.BLOCKS:
+                indices = attr.blocks_idx
+            else:
+                continue
+            for block_idx in indices:
+                # An op runs a block inside its own; anything else could run in circles.
+                if not position < block_idx < count:
+                    _fault(
+                        f"op {index} ({op.type}) of block {position} names block {block_idx} in {attr.name}, and only "
+                        f"blocks {position + 1} to {count - 1} may be there"
+                    )
+
+
+def _fault(text: str) -> NoReturn:
+    raise ValueError(
+        f"the program is damaged: {text}. Expected a program as Fluid writes it. "
+        "Save it again, or get an undamaged copy."
+    )

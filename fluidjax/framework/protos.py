@@ -1,0 +1,53 @@
+"""Op protos, made from the lowering's registry."""
+
+from __future__ import annotations
+
+import lowering
+from fluidjax import framework_pb2 as pb
+from fluidjax.framework.attrs import attr_type
+from fluidjax.framework.names import BOOKKEEPING
+
+
+def op_proto(op_type: str) -> pb.OpProto:
+    """The OpProto message of a registered op. Raises lowering.UnknownOpError for another."""
+    definition = lowering.get_op(op_type)
+    proto = pb.OpProto(type=op_type, comment=definition.doc)
+    for slots, messages in ((definition.inputs, proto.inputs), (definition.outputs, proto.outputs)):
+        for slot in slots:
+            messages.add(name=slot.name, comment=slot.param, duplicable=slot.duplicable, dispensable=slot.dispensable)
+    for spec in definition.attrs.values():
+        proto.attrs.add(name=spec.name, type=int(attr_type(spec.type)), comment="")
+    return proto
+
+
+def get_all_op_protos() -> list[pb.OpProto]:
+    """The protos of all registered ops."""
+    return [op_proto(name) for name in lowering.registered_ops()]
+
+
+class OpProtoHolder:
+    """Op protos by type."""
+
+    _instance: OpProtoHolder | None = None
+
+    @classmethod
+    def instance(cls) -> OpProtoHolder:
+        """The one holder."""
+        if cls._instance is None:
+            cls._instance = cls()
+        return cls._instance
+
+    def get_op_proto(self, type: str) -> pb.OpProto:
+        """The proto of an op type. Raises ValueError when it is not registered."""
+        if not lowering.has_op(type):
+            raise ValueError(f'Operator "{type}" has not been registered. Use one of lowering.registered_ops().')
+        return op_proto(type)
+
+    def update_op_proto(self) -> list[str]:
+        """The types registered now; the registry is always asked anew."""
+        return lowering.registered_ops()
+
+    @staticmethod
+    def generated_op_attr_names() -> set[str]:
+        """The attributes that every op has besides its own."""
+        return set(BOOKKEEPING)

@@ -1,0 +1,188 @@
+"""Programs made smaller: only what some targets need, or only the forward pass.
+
+A program is a list of statements, not a graph: a variable may be written twice, and an op may write what it
+reads. So what is needed is found backwards, statement by statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from fluidjax import framework_pb2 as pb
+from fluidjax.enums import AttrType, OpRole, VarType
+from fluidjax.framework import descs, names
+from fluidjax.framework.operator import Operator
+from fluidjax.framework.program import Program
+from fluidjax.framework.variable import Variable
+
+_TRAINING = OpRole.Backward | OpRole.Optimize
+# These write only a part of their output, so what was there before matters too.
+_PARTIAL_WRITERS = frozenset(("write_to_array", "conditional_block", "while", "conditional_block_infer"))
+
+
+def pruned(program: Program, feeds: Sequence[str], targets: Any) -> Program:
+    """A copy of `program` with the ops that `targets` need when `feeds` are fed.
+
+    Raises ValueError for a target that the program does not compute or hold.
+    """
+    wanted_names, wanted_ops = _split_targets(program, targets)
+    block = program.global_block()
+    kept, remaining = _needed_ops(program, block.ops, wanted_names, wanted_ops, frozenset(feeds))
+    for name in remaining & wanted_names:
+        if not block.has_var(name):
+            raise ValueError(
+                f"cannot prune to {name}: no op computes it, and block 0 has no such variable. Give a variable of this "
+                "program."
+            )
+    chosen = {0: kept}
+    for op in kept:
+        _choose_sub_blocks(program, op, chosen)
+    return _extract(program, chosen, keep_vars=set(wanted_names) | set(feeds))
+
+
+def _split_targets(program: Program, targets: Any) -> tuple[set[str], list[Operator]]:
+    items = list(targets) if isinstance(targets, (list, tuple, set)) else [targets]
+    wanted_names: set[str] = set()
+    wanted_ops: list[Operator] = []
+    for item in items:
+        if isinstance(item, Operator):
+            wanted_ops.append(item)
+        elif isinstance(item, (Variable, str)):
+            wanted_names.add(item if isinstance(item, str) else item.name)
+        else:
+            raise ValueError(
+                f"All targets of prune() can only be Variable or Operator, got {item!r}. Pass variables, "
+                "their names, or ops."
+            )
+    return wanted_names, wanted_ops
+
+
+def _needed_ops(
+    program: Program,
+    ops: Sequence[Operator],
+    wanted: Collection[str],
+    wanted_ops: Sequence[Operator],
+    feeds: Collection[str],
+) -> tuple[list[Operator], set[str]]:
+    """The ops needed for `wanted`, in order, and the names still needed before the first op."""
+    needed = {name for name in wanted if name not in feeds}
+    always = {id(op) for op in wanted_ops}
+    kept: list[Operator] = []
+    for op in reversed(ops):
+        writes = [name for name in op.output_arg_names if name != names.EMPTY_VAR_NAME]
+        is_training = bool(op._attr_map.get(names.OP_ROLE, 0) & OpRole.Optimize)
+        if id(op) not in always and (not needed.intersection(writes) or (is_training and wanted_ops)):
+            continue
+        kept.append(op)
+        reads = _reads(program, op)
+        if op.type not in _PARTIAL_WRITERS:
+            needed.difference_update(writes)
+        needed.update(name for name in reads if name not in feeds)
+    kept.reverse()
+    return kept, needed
+
+
+def _reads(program: Program, op: Operator) -> set[str]:
+    """All that the op reads: its inputs, and what its blocks read from outside them."""
+    found = set(op.input_arg_names)
+    for index in op._sub_block_ids():
+        found |= _block_reads(program, index)
+    found.discard(names.EMPTY_VAR_NAME)
+    return found
+
+
+def _block_reads(program: Program, index: int) -> set[str]:
+    block = program.blocks[index]
+    found: set[str] = set()
+    for op in block.ops:
+        found |= _reads(program, op)
+    return {name for name in found if name not in block.vars}
+
+
+def _choose_sub_blocks(program: Program, op: Operator, chosen: dict[int, list[Operator]]) -> None:
+    for index in op._sub_block_ids():
+        if index not in chosen:
+            chosen[index] = list(program.blocks[index].ops)
+            for inner in chosen[index]:
+                _choose_sub_blocks(program, inner, chosen)
+
+
+def _extract(program: Program, chosen: dict[int, list[Operator]], keep_vars: Collection[str]) -> Program:
+    """A program of the chosen ops of the chosen blocks, with the variables they name."""
+    for index in sorted(chosen):
+        parent = program.blocks[index].parent_idx
+        while parent > 0 and parent not in chosen:
+            chosen[parent] = []
+            parent = program.blocks[parent].parent_idx
+    order = sorted(chosen)
+    number = {old: new for new, old in enumerate(order)} | {-1: -1}
+    used = _used_names(ops for ops in chosen.values()) | set(keep_vars)
+    message = pb.ProgramDesc()
+    if program.proto.HasField("version"):
+        message.version.CopyFrom(program.proto.version)
+    if program.proto.HasField("op_compatible_map"):
+        message.op_compatible_map.CopyFrom(program.proto.op_compatible_map)
+    for old in order:
+        source = program.blocks[old].proto
+        block = message.blocks.add(idx=number[old], parent_idx=number[source.parent_idx])
+        if source.HasField("forward_block_idx"):
+            block.forward_block_idx = number.get(source.forward_block_idx, -1)
+        block.vars.extend(var for var in source.vars if var.name in used)
+        block.ops.extend(op.proto for op in chosen[old])
+        for op in block.ops:
+            _renumber(op, number)
+    return program._derived(message, {new: old for new, old in enumerate(order)})
+
+
+def _used_names(op_lists: Iterable[Sequence[Operator]]) -> set[str]:
+    return {name for ops in op_lists for op in ops for name in (*op.input_arg_names, *op.output_arg_names)}
+
+
+def _renumber(op: pb.OpDesc, number: dict[int, int]) -> None:
+    for attr in op.attrs:
+        if attr.type == AttrType.BLOCK:
+            attr.block_idx = number[attr.block_idx]
+        elif attr.type == AttrType.BLOCKS:
+            attr.blocks_idx[:] = [number[index] for index in attr.blocks_idx]
+
+
+def without_backward(program: Program) -> Program:
+    """A copy without the ops of the backward pass, the optimizers and their learning rate.
+
+    A program without a backward pass is copied as it is.
+    """
+    loss_grad = OpRole.Backward | OpRole.Loss
+    has_backward = any(
+        op._attr_map.get(names.OP_ROLE, 0) & loss_grad == loss_grad for block in program.blocks for op in block.ops
+    )
+    if not has_backward:
+        return program.clone()
+    chosen: dict[int, list[Operator]] = {}
+    for block in program.blocks:
+        kept = [op for op in block.ops if not op._attr_map.get(names.OP_ROLE, 0) & _TRAINING]
+        if kept or block.idx == 0:
+            chosen[block.idx] = kept
+    return _extract(program, chosen, keep_vars=())
+
+
+def for_inference(program: Program, prune_read_op: bool) -> Program:
+    """A copy with every ``is_test`` true; with `prune_read_op`, without reader ops and reader variables."""
+    copy = program.clone()
+    if prune_read_op:
+        _drop_readers(copy)
+    for block in copy.blocks:
+        for op in block.ops:
+            if descs.find_attr(op.proto, "is_test") is not None:
+                op._set_attr("is_test", True)
+    return copy
+
+
+def _drop_readers(program: Program) -> None:
+    block = program.global_block()
+    read = [index for index, op in enumerate(block.ops) if op.type == "read"]
+    if read:
+        for _ in range(read[-1] + 1):
+            block._remove_op(0)
+    for name in [name for name, var in block.vars.items() if var.type == VarType.READER]:
+        block._remove_var(name)

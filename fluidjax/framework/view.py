@@ -1,0 +1,61 @@
+"""A program as the lowering sees it: read-only views, made once per change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fluidjax.framework import descs
+from lowering.program import BlockView, OpView, ProgramView, VarView
+
+if TYPE_CHECKING:
+    from fluidjax.framework.block import Block
+    from fluidjax.framework.operator import Operator
+    from fluidjax.framework.program import Program
+    from fluidjax.framework.variable import Variable
+
+
+def op_view(op: Operator, index: int = -1) -> OpView:
+    """One op as the lowering sees it."""
+    op._fresh()
+    view = op._view
+    if view is None or view.index != index or view.block_idx != op.block.idx:
+        view = OpView(op.type, op._input_map, op._output_map, op._attr_map, index, op.block.idx)
+        op._view = view
+    return view
+
+
+def var_view(var: Variable) -> VarView:
+    """One variable as the lowering sees it."""
+    proto = var.proto
+    tensor, holder = descs.tensor_desc(proto), descs.lod_holder(proto)
+    return VarView(
+        name=proto.name,
+        type=proto.type.type,
+        dtype=tensor.data_type if tensor is not None else 5,
+        shape=tuple(tensor.dims) if tensor is not None else (),
+        lod_level=holder.lod_level if holder is not None else 0,
+        persistable=proto.persistable,
+        stop_gradient=var.stop_gradient,
+        need_check_feed=proto.need_check_feed,
+    )
+
+
+def block_view(block: Block) -> BlockView:
+    """One block as the lowering sees it."""
+    return BlockView(
+        idx=block.idx,
+        parent_idx=block.parent_idx,
+        ops=tuple(op_view(op, index) for index, op in enumerate(block.ops)),
+        vars={name: var_view(var) for name, var in block.vars.items()},
+        forward_idx=block.forward_block_idx,
+    )
+
+
+def program_view(program: Program) -> ProgramView:
+    """The whole program as the lowering sees it; the same object until the program changes."""
+    token = program._version_token()
+    cached = program._view_cache
+    if cached is None or cached[0] != token:
+        cached = (token, ProgramView(tuple(block_view(block) for block in program.blocks)))
+        program._view_cache = cached
+    return cached[1]

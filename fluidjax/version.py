@@ -1,0 +1,40 @@
+"""The version of Fluid that this package speaks, and checks against it."""
+
+from __future__ import annotations
+
+import re
+
+# The Fluid whose programs and scripts run here; `require_version` in scripts asks for it.
+full_version = "1.8.5"
+_FORMAT = re.compile(r"\d+(\.\d+){0,3}")
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    numbers = tuple(int(part) for part in version.split("."))
+    return numbers + (0,) * (4 - len(numbers))
+
+
+def require_version(min_version: str, max_version: str | None = None) -> None:
+    """Check that Fluid's version here (1.8.5) lies between the two.
+
+    Raises TypeError or ValueError for ill-formed versions and Exception when it does not.
+    """
+    given = [("min_version", min_version)] + ([("max_version", max_version)] if max_version is not None else [])
+    for name, version in given:
+        if not isinstance(version, str):
+            raise TypeError(
+                f"The type of '{name}' in require_version must be str, but received {type(version)}. Write '1.8.0'."
+            )
+        if not _FORMAT.fullmatch(version):
+            raise ValueError(
+                f"The value of '{name}' in require_version must be in format '\\d+(\\.\\d+){{0,3}}', like '1.5.2.0', "
+                f"but received {version}."
+            )
+    too_old = _parts(full_version) < _parts(min_version)
+    too_new = max_version is not None and _parts(full_version) > _parts(max_version)
+    if too_old or too_new:
+        between = f"{min_version} or higher" if max_version is None else f"from {min_version} to {max_version}"
+        raise Exception(
+            f"VersionError: Fluid version in {between} is required, but {full_version} is what runs here. Ask for a "
+            "version that includes it."
+        )
