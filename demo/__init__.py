@@ -1,0 +1,1 @@
+"""The demo: a Fluid convolutional net learns handwritten digits (``make demo``)."""
