@@ -1,0 +1,106 @@
+"""``python -m benchmarks [model ...]``: step time, time to first step and peak memory of the peers, as ratios.
+
+Each peer runs in a process of its own, one after the other, ``--repeat`` times in turn; the best of each counts.
+Paddle 1.8.5 takes part where a Python 3.7 that has it is found: the environment variable FLUIDJAX_PADDLE_PYTHON, or
+``python3.7`` on the path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import fluid_models, fluid_sequences
+
+ROOT = Path(__file__).parent.parent
+STEPS = {"fit_a_line": 3000, "mlp": 500, "lenet": 60, "resnet20": 20, "word2vec_dense": 300, "word2vec_sparse": 300}
+BUILD = "build_1000_ops"
+
+
+def paddle_python() -> str | None:
+    """A Python that can import paddle.fluid, if there is one."""
+    for candidate in (os.environ.get("FLUIDJAX_PADDLE_PYTHON"), shutil.which("python3.7")):
+        if candidate and subprocess.run([candidate, "-c", "import paddle.fluid"], capture_output=True).returncode == 0:
+            return candidate
+    return None
+
+
+def run(command: list[str]) -> dict[str, float] | str:
+    """The measurement that a worker reports, or the last line of what it said instead."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    for line in done.stdout.splitlines():
+        if line.startswith("RESULT "):
+            return json.loads(line[len("RESULT ") :])
+    said = (done.stderr or done.stdout).strip().splitlines()
+    return said[-1] if said else f"exit status {done.returncode}"
+
+
+def peers(model: str, paddle: str | None) -> dict[str, list[str]]:
+    """The command of each peer."""
+    steps = str(STEPS.get(model, fluid_sequences.STREAM))
+    found = {"fluidjax": [sys.executable, "-m", "benchmarks.fluid_worker", "fluidjax", model, steps]}
+    if model != BUILD:
+        found["jax"] = [sys.executable, "-m", "benchmarks.jax_worker", model, steps]
+    if paddle:
+        found["paddle"] = [paddle, "-m", "benchmarks.fluid_worker", "paddle", model, steps]
+    return found
+
+
+def best(results: list[dict[str, float]]) -> dict[str, float]:
+    """The smallest of each number."""
+    return {key: min(r[key] for r in results) for key in results[0]}
+
+
+def compare(model: str, paddle: str | None, repeat: int) -> dict[str, dict[str, float]]:
+    """Run all peers of a model in turn and print the numbers and the ratios to fluidjax's peers."""
+    commands = peers(model, paddle)
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in commands}
+    for _ in range(repeat):
+        for name, command in commands.items():
+            result = run(command)
+            if isinstance(result, str):
+                print(f"  {name} failed on {model}: {result}", flush=True)
+            else:
+                runs[name].append(result)
+    found = {name: best(results) for name, results in runs.items() if results}
+    show(model, found)
+    return found
+
+
+def show(model: str, found: dict[str, dict[str, float]]) -> None:
+    """Print one model."""
+    print(f"{model}")
+    ours = found.get("fluidjax")
+    for name, r in found.items():
+        if "build" in r:
+            text = f"built in {r['build']:.2f} s"
+        else:
+            text = f"step {1e6 * r['step']:10.0f} us   first {r['first']:6.2f} s   total {r['total']:6.1f} s"
+            text += f"   peak {r['peak']:6.0f} MB"
+        if ours and name != "fluidjax":
+            text += "   fluidjax/this: " + ", ".join(f"{k} {ours[k] / r[k]:.2f}" for k in r)
+        print(f"  {name:9s} {text}", flush=True)
+
+
+def main() -> None:
+    """The command line."""
+    known = [*fluid_models.MODELS, *fluid_sequences.MODELS, BUILD]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("models", nargs="*", help=f"of {', '.join(known)}; default all")
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--json", metavar="FILE", help="write the numbers to FILE")
+    args = parser.parse_args()
+    paddle = paddle_python()
+    print(f"peers: fluidjax, hand-written JAX{', Paddle ' + paddle if paddle else ' (no Python with Paddle found)'}")
+    results = {model: compare(model, paddle, args.repeat) for model in args.models or known}
+    if args.json:
+        Path(args.json).write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The batches that every peer trains on; equal numbers under every NumPy. Runs under Python 3.7 too."""
+
+import numpy as np
+
+BATCHES = 8  # dense batches are cycled through
+VOCABULARY, CONTEXT, TARGETS = 20000, 4, 2000
+WORDS = 5000  # vocabulary of the text models
+
+
+def _random(seed):
+    return np.random.RandomState(seed)
+
+
+def fit_a_line():
+    """20 samples of 13 features and their price."""
+    r = _random(0)
+    return [{"x": r.randn(20, 13).astype("float32"), "y": r.randn(20, 1).astype("float32")} for _ in range(BATCHES)]
+
+
+def _images(shape, classes, batch):
+    r = _random(1)
+    return [
+        {
+            "image": r.randn(batch, *shape).astype("float32"),
+            "label": r.randint(0, classes, (batch, 1)).astype("int64"),
+        }
+        for _ in range(BATCHES)
+    ]
+
+
+def mlp():
+    """64 flat digits."""
+    return _images((784,), 10, 64)
+
+
+def lenet():
+    """64 digits."""
+    return _images((1, 28, 28), 10, 64)
+
+
+def resnet20():
+    """32 small colour images."""
+    return _images((3, 32, 32), 10, 32)
+
+
+def word2vec():
+    """100 contexts of four words and the word that follows, one of 2,000."""
+    r = _random(2)
+    return [
+        {
+            "words": r.randint(0, VOCABULARY, (100, CONTEXT)).astype("int64"),
+            "target": r.randint(0, TARGETS, (100, 1)).astype("int64"),
+        }
+        for _ in range(BATCHES)
+    ]
+
+
+def sentences(batches, batch=32, low=5, high=100, seed=3):
+    """A stream of ragged batches: lists of word-id arrays [n] with ``low`` to ``high`` words, and labels [batch, 1]."""
+    r = _random(seed)
+    found = []
+    for _ in range(batches):
+        lengths = r.randint(low, high + 1, batch)
+        words = [r.randint(0, WORDS, n).astype("int64") for n in lengths]
+        found.append({"words": words, "label": r.randint(0, 2, (batch, 1)).astype("int64")})
+    return found

@@ -1,0 +1,53 @@
+"""``python -m benchmarks.fluid_worker fluidjax|paddle MODEL STEPS``: time one Fluid model in a process of its own."""
+
+import sys
+import time
+
+from benchmarks import fluid_models, fluid_sequences
+from benchmarks.measure import measure, report
+
+
+def system(name):
+    """The module that the models call ``fluid``."""
+    if name == "paddle":
+        import paddle.fluid as fluid
+    else:
+        import fluidjax as fluid
+    return fluid
+
+
+def prepare(fluid, build):
+    """Build a model, run its startup program, and return its step function."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        loss, feeds = build(fluid)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup)
+
+    def step(i):
+        (value,) = exe.run(main, feed=feeds[i % len(feeds)], fetch_list=[loss])
+        return value
+
+    return step
+
+
+def build_time(fluid):
+    """Seconds to build the 1,000-op program with its backward pass."""
+    start = time.perf_counter()
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        fluid_models.big_program(fluid)
+    return {"build": time.perf_counter() - start}
+
+
+def main():
+    """Measure and report."""
+    name, model, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    fluid = system(name)
+    if model == "build_1000_ops":
+        return report(build_time(fluid))
+    models = dict(fluid_models.MODELS, **fluid_sequences.MODELS)
+    return report(measure(lambda: prepare(fluid, models[model]), steps))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""``python -m benchmarks.jax_worker MODEL STEPS``: time one hand-written JAX model in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import jax_models, jax_sequences
+from benchmarks.measure import measure, report
+
+
+def main() -> None:
+    """Measure and report."""
+    models = jax_models.MODELS | jax_sequences.MODELS
+    report(measure(models[sys.argv[1]], int(sys.argv[2])))
+
+
+if __name__ == "__main__":
+    main()
