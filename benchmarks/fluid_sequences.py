@@ -74,7 +74,7 @@ def dynamic_rnn_attention(fluid):
         states, keys = rnn.static_input(encoded), rnn.static_input(projected)
         memory = rnn.memory(init=first, need_reorder=True)
         query = fluid.layers.sequence_expand(fluid.layers.fc(memory, 64, bias_attr=False), keys)
-        score = fluid.layers.fc(fluid.layers.tanh(fluid.layers.elementwise_add(query, keys)), 1, bias_attr=False)
+        score = fluid.layers.fc(fluid.layers.tanh(fluid.layers.elementwise_add(keys, query)), 1, bias_attr=False)
         weight = fluid.layers.reshape(fluid.layers.sequence_softmax(score), [-1])
         context = fluid.layers.sequence_pool(fluid.layers.elementwise_mul(states, weight, axis=0), "sum")
         hidden = fluid.layers.fc([word, context, memory], 64, act="tanh")
