@@ -130,6 +130,8 @@ def _compare_rows(got: Rows, want: Rows, rtol: float | None) -> Verdict:
         return Verdict(f"height {got.height}, recorded {want.height}")
     if list(got.rows) != list(want.rows):
         return Verdict(f"rows {list(got.rows)}, recorded {list(want.rows)}")
+    if not len(want.rows):
+        return Verdict()  # without rows the reference allocates no values, so they have no shape to compare
     return compare_arrays(got.array, want.array, rtol)
 
 
