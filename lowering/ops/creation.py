@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import FP32, to_numpy
-from lowering.ops.shared import concrete_scalar, declared_shape, outputs_like, shape_from
+from lowering.ops.shared import concrete_scalar, declared_shape, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
 from lowering.registry import Long, Longs, op
 from lowering.values import LoDArray, Meta
@@ -35,6 +35,7 @@ def fill_constant(
     shape_tensor=None,
     shape_tensor_list: list = None,
     *,
+    ctx,
     dtype: int = 5,
     shape: Longs = (),
     value: float = 0.0,
@@ -44,9 +45,9 @@ def fill_constant(
     dims = shape_from(shape, shape_tensor, shape_tensor_list, "fill_constant: the shape")
     kind = to_numpy(dtype)
     if value_tensor is not None:
-        return jnp.broadcast_to(value_tensor.reshape(()).astype(kind), dims)
+        return into_declared(jnp.broadcast_to(value_tensor.reshape(()).astype(kind), dims), ctx, dims[0])
     fill = _scalar(str_value, kind) if str_value else np.asarray(value).astype(kind)[()]
-    return jnp.full(dims, fill, kind)
+    return into_declared(jnp.full(dims, fill, kind), ctx, dims[0])
 
 
 def _batch_dims(input: Meta, shape, input_dim_idx, output_dim_idx):

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.dtypes import SELECTED_ROWS
 from lowering.program import EMPTY, VarInfo
 from lowering.registry import concrete
 from lowering.values import SelectedRows
@@ -78,3 +79,11 @@ def merge_rows(x: SelectedRows) -> tuple[SelectedRows, Any]:
     first = jnp.full((x.height,), count, jnp.int32).at[x.rows].min(position)[x.rows]
     values = jnp.zeros_like(x.values).at[first].add(x.values)
     return replace(x, values=values), first == position
+
+
+def into_declared(value: Any, ctx: Any, height: int) -> Any:
+    """``value``, or SelectedRows without row numbers around it where the output variable is declared sparse."""
+    var = ctx.out_var("Out")
+    if var is None or var.type != SELECTED_ROWS:
+        return value
+    return SelectedRows(np.zeros((0,), np.int64), value, height)

@@ -32,7 +32,7 @@ def from_lowering(value: Any) -> Value | None:
     if value is None or isinstance(value, StepScopes):
         return None
     if isinstance(value, SelectedRows):
-        count = len(value.rows) if value.nrows is None else int(value.nrows)
+        count = None if value.nrows is None else int(value.nrows)
         return Rows(np.asarray(value.rows)[:count], value.height, np.asarray(value.values)[:count])
     if isinstance(value, TensorArray):
         return TensorList([from_lowering(item) for item in elements(value)])  # type: ignore[misc]

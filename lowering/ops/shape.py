@@ -1,0 +1,307 @@
+"""Changes of shape that move no element, and permutations of dims."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+
+from lowering.errors import NeedsExact
+from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows
+from lowering.program import VarInfo
+from lowering.registry import op
+from lowering.values import LoDArray, Meta
+
+X_SHAPE = {"Out": "x", "XShape": "x"}
+
+
+def _keep_rows(x: LoDArray, out: Any) -> Any:
+    """``out`` with the rows of X where dim 0 still is the rows; padded rows may not change their number."""
+    if out.ndim and out.shape[0] == x.capacity:
+        return x.with_data(out)
+    if x.padded:
+        raise NeedsExact("a change of shape would mix padded rows")
+    return out
+
+
+# --- reshape -------------------------------------------------------------------------------------------------------
+
+
+def _target(x: tuple[int, ...], wanted: list[int]) -> tuple[int, ...]:
+    """Fluid's reshape argument: 0 copies the dim of X, one -1 is what is left."""
+    dims = [x[i] if d == 0 and i < len(x) else d for i, d in enumerate(wanted)]
+    if -1 in dims:
+        known = prod(d for d in dims if d != -1)
+        dims[dims.index(-1)] = prod(x) // known if known else 0
+    return tuple(dims)
+
+
+def _infer_reshape(op, var_of):
+    x = var_of(op.inputs["X"][0])
+    wanted = declared_shape(op, var_of, "shape", "Shape", "ShapeTensor")
+    found = _x_shape(op, x)
+    if wanted is None:
+        return found
+    dims = [x.shape[i] if d == 0 and i < len(x.shape) else d for i, d in enumerate(wanted)]
+    tensors = names_in(op, "ShapeTensor") or (names_in(op, "Shape") and not op.attrs.get("shape"))
+    if dims.count(-1) == 1 and -1 in wanted and not tensors and all(d >= 0 for d in x.shape):
+        dims = list(_target(tuple(x.shape), wanted))
+        if prod(dims) != prod(x.shape):
+            raise ValueError(f"reshape of {list(x.shape)} to {list(wanted)}: the numbers of elements differ")
+    return found | outputs_like(op, "Out", VarInfo(tuple(dims), x.dtype, x.lod_level))
+
+
+def _x_shape(op, x):
+    return outputs_like(op, "XShape", VarInfo((0, *x.shape), x.dtype, x.lod_level))
+
+
+def _reshape(x: LoDArray, shape_, shape, shape_tensor):
+    wanted = shape_from(shape_, shape, shape_tensor, "reshape: the shape")
+    return _keep_rows(x, x.data.reshape(_target(x.shape, wanted)))
+
+
+@op(rows="masked", lod=None, infer=_infer_reshape, diff="x shape shape_tensor", inplace={"Out": "x"})
+def reshape(x: LoDArray, shape=None, shape_tensor: list = None, *, shape_: list[int] = ()):
+    """Out = X in another shape, given by ShapeTensor (list), Shape or the attribute; 0 copies a dim, -1 infers one."""
+    return _reshape(x, shape_, shape, shape_tensor)
+
+
+@reshape.grad
+def _(x: Meta, out: Meta, d_out: LoDArray, shape: Meta = None, shape_tensor: list[Meta] = None):
+    return _back(d_out, x.shape), None, None
+
+
+def _back(d_out: LoDArray, shape: tuple[int, ...]) -> Any:
+    """The gradient in the shape of X. A padded gradient's rows may not change."""
+    out = d_out.data.reshape(shape) if prod(shape) == d_out.data.size else None
+    if out is None:
+        raise NeedsExact("the gradient of a change of shape has other rows than its input")
+    return _keep_rows(d_out, out)
+
+
+@op(
+    out="Out XShape",
+    rows="masked",
+    lod=None,
+    vendor="use_quantizer",
+    infer=_infer_reshape,
+    diff="x",
+    inplace={"Out": "x"},
+)
+def reshape2(x: LoDArray, shape=None, shape_tensor: list = None, *, shape_: list[int] = ()):
+    """``reshape`` with XShape, which carries X's dims to the gradient op."""
+    return _reshape(x, shape_, shape, shape_tensor), x.with_data(zero_rows(x))
+
+
+@reshape2.grad
+def _(x_shape: Meta, d_out: LoDArray):
+    return _back(d_out, x_shape.shape[1:])
+
+
+@reshape2.grad_grad(out="DDOut")
+def _(dout: Meta, ddx: LoDArray):
+    return _back(ddx, dout.shape)
+
+
+# --- squeeze, unsqueeze, flatten ---------------------------------------------------------------------------------
+
+
+def _squeezed(shape: tuple[int, ...], axes: list[int]) -> tuple[int, ...]:
+    """Dims of 1 among ``axes`` removed; every dim of 1 when none is named."""
+    named = {a % len(shape) for a in axes}
+    return tuple(n for i, n in enumerate(shape) if n != 1 or (named and i not in named))
+
+
+def _infer_squeeze(op, var_of):
+    """An unknown dim among ``axes`` stays unless named; without axes only known ones go."""
+    x = var_of(op.inputs["X"][0])
+    axes = {a % len(x.shape) for a in op.attrs.get("axes") or []}
+    gone = {i for i, n in enumerate(x.shape) if (n == 1 and (not axes or i in axes)) or (n < 0 and i in axes)}
+    dims = tuple(n for i, n in enumerate(x.shape) if i not in gone)
+    return _x_shape(op, x) | outputs_like(op, "Out", VarInfo(dims, x.dtype, x.lod_level))
+
+
+def _squeeze(x: LoDArray, axes):
+    return _keep_rows(x, x.data.reshape(_squeezed(x.shape, list(axes))))
+
+
+@op(rows="masked", lod=None, infer=_infer_squeeze)
+def squeeze(x: LoDArray, *, axes: list[int] = ()):
+    """Out = X without its dims of 1, or without those among ``axes``."""
+    return _squeeze(x, axes)
+
+
+@squeeze.grad
+def _(x: Meta, d_out: LoDArray):
+    return _back(d_out, x.shape)
+
+
+@op(out="Out XShape", rows="masked", lod=None, infer=_infer_squeeze, inplace={"Out": "x"})
+def squeeze2(x: LoDArray, *, axes: list[int] = ()):
+    """``squeeze`` with XShape."""
+    return _squeeze(x, axes), x.with_data(zero_rows(x))
+
+
+@squeeze2.grad
+def _(x_shape: Meta, d_out: LoDArray):
+    return _back(d_out, x_shape.shape[1:])
+
+
+def _unsqueezed(shape: tuple[int, ...], axes: list[int]) -> tuple[int, ...]:
+    """Ones inserted one after another, each axis counted in the shape so far with the new dim."""
+    dims = list(shape)
+    for axis in axes:
+        dims.insert(axis if axis >= 0 else axis + len(dims) + 1, 1)
+    return tuple(dims)
+
+
+def _infer_unsqueeze(op, var_of):
+    x = var_of(op.inputs["X"][0])
+    axes = declared_shape(op, var_of, "axes", "AxesTensor", "AxesTensorList")
+    if axes is None:
+        return _x_shape(op, x)
+    tensors = names_in(op, "AxesTensor") + names_in(op, "AxesTensorList")
+    dims = (-1,) * (len(x.shape) + len(axes)) if tensors else _unsqueezed(tuple(x.shape), axes)
+    return _x_shape(op, x) | outputs_like(op, "Out", VarInfo(dims, x.dtype, x.lod_level))
+
+
+def _unsqueeze(x: LoDArray, axes, tensor, tensors):
+    named = shape_from(axes, tensor, tensors, "unsqueeze: the axes")
+    return _keep_rows(x, x.data.reshape(_unsqueezed(x.shape, named)))
+
+
+@op(rows="masked", lod=None, infer=_infer_unsqueeze, diff="x")
+def unsqueeze(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, axes: list[int] = ()):
+    """Out = X with a dim of 1 inserted at each of ``axes`` in turn."""
+    return _unsqueeze(x, axes, axes_tensor, axes_tensor_list)
+
+
+@unsqueeze.grad
+def _(x: Meta, d_out: LoDArray):
+    return _back(d_out, x.shape)
+
+
+@op(out="Out XShape", rows="masked", lod=None, infer=_infer_unsqueeze, diff="x", inplace={"Out": "x"})
+def unsqueeze2(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, axes: list[int] = ()):
+    """``unsqueeze`` with XShape."""
+    return _unsqueeze(x, axes, axes_tensor, axes_tensor_list), x.with_data(zero_rows(x))
+
+
+@unsqueeze2.grad
+def _(x_shape: Meta, d_out: LoDArray):
+    return _back(d_out, x_shape.shape[1:])
+
+
+def _flatten(x: LoDArray, axis: int):
+    return _keep_rows(x, x.data.reshape(prod(x.shape[:axis]), prod(x.shape[axis:])))
+
+
+@op(rows="masked", lod=None)
+def flatten(x: LoDArray, *, axis: int = 1):
+    """Out = X as a matrix: the first ``axis`` dims are rows."""
+    return _flatten(x, axis)
+
+
+@flatten.grad
+def _(x: Meta, d_out: LoDArray):
+    return _back(d_out, x.shape)
+
+
+@op(out="Out XShape", rows="masked", lod=None, inplace={"Out": "x"})
+def flatten2(x: LoDArray, *, axis: int = 1):
+    """``flatten`` with XShape."""
+    return _flatten(x, axis), x.with_data(zero_rows(x))
+
+
+@flatten2.grad
+def _(x_shape: Meta, d_out: LoDArray):
+    return _back(d_out, x_shape.shape[1:])
+
+
+# --- transpose ---------------------------------------------------------------------------------------------------
+
+
+def _rows_first(attrs, ndim):
+    """Row-wise while dim 0 stays in front."""
+    return "wise" if list(attrs["axis"])[:1] == [0] else None
+
+
+def _inverse(axis: list[int]) -> list[int]:
+    return sorted(range(len(axis)), key=axis.__getitem__)
+
+
+@op(vendor="use_mkldnn use_quantizer", rows=_rows_first, lod=None)
+def transpose(x, *, axis: list[int], data_format: str = "AnyLayout"):
+    """Out's dim i is X's dim axis[i]."""
+    del data_format
+    return jnp.transpose(x, axis)
+
+
+@transpose.grad
+def _(x: Meta, out: Meta, d_out, *, axis):
+    return jnp.transpose(d_out, _inverse(axis))
+
+
+@op(out="Out XShape", vendor="use_mkldnn use_quantizer", rows=_rows_first, lod={"XShape": "x"})
+def transpose2(x, *, axis: list[int], data_format: str = "AnyLayout"):
+    """``transpose`` with XShape."""
+    del data_format
+    return jnp.transpose(x, axis), zero_rows(x)
+
+
+@transpose2.grad
+def _(x_shape: Meta, d_out, *, axis):
+    return jnp.transpose(d_out, _inverse(axis))
+
+
+# --- expand ------------------------------------------------------------------------------------------------------
+
+
+def _infer_expand(op, var_of):
+    x = var_of(op.inputs["X"][0])
+    times = declared_shape(op, var_of, "expand_times", "ExpandTimes", "expand_times_tensor")
+    if times is None or len(times) != len(x.shape):
+        times = [-1] * len(x.shape)
+    dims = tuple(-1 if n < 0 or t < 0 else n * t for n, t in zip(x.shape, times, strict=True))
+    return outputs_like(op, "Out", VarInfo(dims, x.dtype, x.lod_level))
+
+
+EXPAND_SLOTS = {"expand_times_tensor": "expand_times_tensor"}
+
+
+def _expand(x: LoDArray, expand_times, tensor, tensors):
+    times = shape_from(expand_times, tensor, tensors, "expand: the repetitions")
+    return _keep_rows(x, jnp.tile(x.data, times))
+
+
+@op(rows="masked", lod=None, infer=_infer_expand, slots=EXPAND_SLOTS, diff="x")
+def expand(x: LoDArray, expand_times=None, expand_times_tensor: list = None, *, expand_times_: list[int] = ()):
+    """Out = X repeated expand_times[i] times along dim i."""
+    return _expand(x, expand_times_, expand_times, expand_times_tensor)
+
+
+def _folded(d_out, shape, times):
+    """The sum of ``d_out`` over the repetitions of each dim."""
+    split = [n for t, s in zip(times, shape, strict=True) for n in (t, s)]
+    return jnp.sum(d_out.reshape(split), axis=tuple(range(0, len(split), 2)))
+
+
+@expand.grad
+def _(x: Meta, d_out: LoDArray, expand_times=None, expand_times_tensor: list = None, *, expand_times_):
+    times = shape_from(expand_times_, expand_times, expand_times_tensor, "expand_grad: the repetitions")
+    if x.nrows is not None and times[0] != 1:
+        raise NeedsExact("expand repeats padded rows")
+    return _keep_rows(d_out, _folded(d_out.data, x.shape, times))
+
+
+@op(slots={"target_tensor": "target_tensor"}, diff="x", rows=None, lod=None)
+def expand_as(x, target_tensor: Meta):
+    """Out = X repeated to the shape of target_tensor, whose dims are multiples of X's."""
+    return jnp.tile(x, [t // n for t, n in zip(target_tensor.shape, x.shape, strict=True)])
+
+
+@expand_as.grad
+def _(x: Meta, target_tensor: Meta, d_out):
+    times = [t // n for t, n in zip(target_tensor.shape, x.shape, strict=True)]
+    return _folded(d_out, x.shape, times)
