@@ -186,7 +186,7 @@ def _(
     (d_h0, d_c0), d_gates = run_backward(p, step, (zeros, zeros), reads)
     d_input = jnp.take(d_gates, p.back, axis=0, mode="clip")
     d_weight = jnp.dot(p.previous(hidden, h0).T, d_input)
-    d_bias = _bias_gradient(d_input, c_prev, cell, bias, use_peepholes)
+    d_bias = bias_gradient(d_input, c_prev, cell, bias, use_peepholes)
     return (
         input.with_data(d_input),
         None if h0 is None else p.unsorted(d_h0),
@@ -196,7 +196,7 @@ def _(
     )
 
 
-def _bias_gradient(d_gates: Array, c_prev: Array, cell: Array, bias: Array, use_peepholes: bool) -> Array:
+def bias_gradient(d_gates: Array, c_prev: Array, cell: Array, bias: Array, use_peepholes: bool) -> Array:
     parts = [d_gates.sum(axis=0)]
     if use_peepholes:
         _, d_i, d_f, d_o = jnp.split(d_gates, 4, axis=1)
