@@ -11,14 +11,23 @@ from .values import Array
 
 Function = Callable[[Array], Array]
 
+# Fluid's recurrent kernels clamp the argument of the sigmoid to this range, which shows from the seventh digit on.
+_SIGMOID_RANGE = (-40.0, 13.0)
+
+
+def _clamped_sigmoid(x: Array) -> Array:
+    return jax.nn.sigmoid(jnp.clip(x, *_SIGMOID_RANGE))
+
+
 _ACTIVATIONS: dict[str, tuple[Function, Function]] = {
-    "sigmoid": (jax.nn.sigmoid, lambda y: y * (1 - y)),
+    "sigmoid": (_clamped_sigmoid, lambda y: y * (1 - y)),
+    "logistic": (jax.nn.sigmoid, lambda y: y * (1 - y)),
     "tanh": (jnp.tanh, lambda y: 1 - y * y),
     "relu": (lambda x: jnp.maximum(x, 0), lambda y: (y > 0).astype(y.dtype)),
     "identity": (lambda x: x, jnp.ones_like),
 }
-# gru_unit numbers its activations.
-NUMBERED = ("identity", "sigmoid", "tanh", "relu")
+# gru_unit numbers its activations; its sigmoid is not clamped.
+NUMBERED = ("identity", "logistic", "tanh", "relu")
 
 
 def activation(name: str) -> Function:
