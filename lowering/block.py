@@ -86,6 +86,7 @@ class Runner:
         self.interpret = interpret
         self.platform = platform
         self.capacities = dict(capacities or {})
+        self.used: dict[str, int] = {}
         self.overflows: dict[str, Any] = {}
         self.after_op = after_op
         self._draws: dict[str, int] = {}
@@ -104,7 +105,10 @@ class Runner:
         try:
             definition = get_op(op.type)
             results = self._dispatch(definition, op, env)
-        except (LoweringError, NeedsExact, NeedsConcrete):
+        except NeedsConcrete as needed:
+            needed.op_index = op.index if op.block_idx == 0 else needed.op_index
+            raise
+        except (LoweringError, NeedsExact):
             raise
         except Exception as error:
             raise OpError(_op_error_message(op, env, error)) from error
@@ -117,7 +121,7 @@ class Runner:
         if definition.kind in ("block", "host"):
             return self._run_raw(definition, op, values, env)
         key = self.draw_key(op) if "key" in definition.special else None
-        if self.interpret:
+        if self.interpret and definition.inputs:
             results = _call_jitted(definition, op, values, key, self)
         else:
             results = call(definition, values, op.attrs, {"key": key, "ctx": Context(op, self, env)})
@@ -138,6 +142,19 @@ class Runner:
         if len(definition.outputs) == 1:
             result = (result,)
         return scatter(definition, op, {s.name: r for s, r in zip(definition.outputs, result, strict=True)})
+
+    def capacity(self, name: str, default: int) -> int:
+        """The static capacity of a buffer whose true need is traced; see ``overflow``."""
+        self.used[name] = self.capacities.get(name, default)
+        return self.used[name]
+
+    def overflow(self, name: str, flag: Any) -> None:
+        """Tell the executor whether the buffer ``name`` was too small: it then reruns with twice the capacity.
+
+        Called while tracing the outermost block; a loop carries the flags of its body out first.
+        """
+        known = self.overflows.get(name)
+        self.overflows[name] = flag if known is None else known | flag
 
     def draw_key(self, op: OpView) -> Any:
         """A PRNG key for one random op: the run's key folded with the name of what the op writes.

@@ -44,5 +44,8 @@ class RegistryError(LoweringError, TypeError):
 class NeedsConcrete(Exception):
     """Not an error: a rule needs host values of ``what`` (a shape, say) that this trace does not know.
 
-    The executor then runs the op outside jit, where every value is known.
+    The executor then runs the op outside jit, where every value is known; ``op_index`` is the op of the outermost
+    block that asked, or that runs the block of the op that asked.
     """
+
+    op_index: int = -1

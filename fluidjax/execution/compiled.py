@@ -1,0 +1,107 @@
+"""One jitted run of ops: values in by name, values out by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowering.block import Runner
+from lowering.program import OpView, ProgramView
+from lowering.values import LoDArray, RankTable, TensorArray
+
+Rebuild = Callable[[Any], Any]
+
+
+def split_static(value: Any) -> tuple[Any, Hashable, Rebuild | None]:
+    """(what jit is given, a key of what the trace closes over, how to put both together again).
+
+    In exact mode LoD offsets are constants of the trace, so that ops whose output size depends on them work;
+    bucketed values (with a traced row count) are given to jit whole.
+    """
+    if isinstance(value, LoDArray) and not value.padded and value.lod and _host(value.lod):
+        key = tuple(level.tobytes() for level in value.lod), value.longest
+        return value.data, ("lod", key), value.with_data
+    if isinstance(value, RankTable) and _host((value.index, value.lengths, value.offsets, *value.lod)):
+        leaves = (value.index, value.lengths, value.offsets, *value.lod)
+        return (), ("rank", tuple(v.tobytes() for v in leaves), value.capacity), lambda _: value
+    if isinstance(value, TensorArray) and value.items:
+        parts = [split_static(item) for item in value.items]
+
+        def rebuild(data: Any) -> TensorArray:
+            items = (put(d) if put else d for d, (_, _, put) in zip(data, parts, strict=True))
+            return TensorArray(tuple(items))
+
+        return tuple(p[0] for p in parts), ("array", tuple(p[1] for p in parts)), rebuild
+    return value, None, None
+
+
+def _host(leaves: Sequence[Any]) -> bool:
+    return all(isinstance(leaf, np.ndarray) for leaf in leaves)
+
+
+class CompiledOps:
+    """Ops as one jitted function ``(donated, values, seed) -> (results, overflow flags)``.
+
+    Args:
+        program, ops: what to run.
+        donated: names of plain arrays that the call may overwrite.
+        inputs: names of the other inputs.
+        outputs: names of the results; one that the ops did not write is returned as None.
+        capacities: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
+    """
+
+    def __init__(
+        self,
+        program: ProgramView,
+        ops: Sequence[OpView],
+        donated: Sequence[str],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        platform: str,
+        capacities: Mapping[str, int],
+        key: Any = None,
+    ):
+        self._program = program
+        self._ops = ops
+        self._donated = tuple(donated)
+        self._inputs = tuple(inputs)
+        self._outputs = tuple(outputs)
+        self._platform = platform
+        self._capacities = capacities
+        self._jitted: dict[Hashable, Any] = {}
+        self.used: dict[str, int] = {}
+        self.traces = 0
+
+    def __call__(self, donated: Sequence[Any], values: Sequence[Any], seed: Any) -> tuple[tuple[Any, ...], Any]:
+        parts = [split_static(v) for v in values]
+        key = tuple(p[1] for p in parts)
+        function = self._jitted.get(key)
+        if function is None:
+            rebuilds = [p[2] for p in parts]
+            function = self._jitted[key] = jax.jit(self._traceable(rebuilds), donate_argnums=(0,))
+        return function(tuple(donated), tuple(p[0] for p in parts), seed)
+
+    def fast(self) -> Any:
+        """The jitted function for values that need no splitting (no exact LoD among them)."""
+        key = (None,) * len(self._inputs)
+        if key not in self._jitted:
+            self._jitted[key] = jax.jit(self._traceable([None] * len(self._inputs)), donate_argnums=(0,))
+        return self._jitted[key]
+
+    def _traceable(self, rebuilds: Sequence[Rebuild | None]) -> Callable[..., Any]:
+        def run(donated: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            self.traces += 1
+            env = dict(zip(self._donated, donated, strict=True))
+            for name, data, rebuild in zip(self._inputs, values, rebuilds, strict=True):
+                env[name] = data if rebuild is None else rebuild(data)
+            key = None if seed is None else jax.random.wrap_key_data(seed, impl="threefry2x32")
+            runner = Runner(self._program, key=key, platform=self._platform, capacities=self._capacities)
+            runner.run_ops(self._ops, env)
+            self.used.update(runner.used)
+            return tuple(env.get(n) for n in self._outputs), runner.overflows
+
+        return run

@@ -1,0 +1,114 @@
+"""Between what a Scope holds (LoDTensor, SelectedRows, LoDTensorArray) and what the lowering computes with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax.execution.buckets import bucket, pad_offsets, pad_rows
+from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
+from lowering import values as low
+
+
+def lod_array(data: Any, lod: Any, *, exact: bool, longest: tuple[int, ...] = ()) -> low.LoDArray:
+    """The LoDArray of ``data`` with LoD offsets ``lod``.
+
+    Bucketed (the default): rows padded to a bucket and inner levels to a bucketed count, with traced counts.
+    Exact: as it is, for ops that cannot take padding.
+    """
+    levels = [np.asarray(level, np.int32) for level in lod]
+    if exact:
+        return low.LoDArray(data, tuple(levels), longest=longest)
+    rows = data.shape[0]
+    inner = [pad_offsets(level, bucket(len(level) - 1)) for level in levels[1:]]
+    padded = pad_rows(np.asarray(data), bucket(rows))
+    return low.LoDArray(padded, (levels[0], *inner), np.asarray(rows, np.int32), None, longest)
+
+
+def to_lowering(holder: Any, *, exact: bool = True) -> Any:
+    """The lowering's value of what a scope variable holds; None when it holds nothing yet."""
+    if isinstance(holder, LoDTensor):
+        value = holder._value
+        if value is None or not holder._lod:
+            return value
+        return lod_array(value, holder._lod, exact=exact)
+    if isinstance(holder, SelectedRows):
+        values = holder.get_tensor()._value
+        if values is None:
+            return None
+        return low.SelectedRows(np.asarray(holder._rows, np.int64), values, holder.height())
+    if isinstance(holder, LoDTensorArray):
+        return low.TensorArray(tuple(to_lowering(item, exact=exact) for item in holder))
+    return holder
+
+
+def trim(value: Any) -> tuple[np.ndarray, list[list[int]]]:
+    """(valid rows, LoD as offsets) of an array or LoDArray, on the host."""
+    if not isinstance(value, low.LoDArray):
+        return np.asarray(value), []
+    data = np.asarray(value.data)
+    levels = [np.asarray(level) for level in value.lod]
+    if levels:
+        count = len(levels[0]) - 1 if value.nseq is None else int(value.nseq)
+        for i, level in enumerate(levels):
+            levels[i] = level[: count + 1]
+            count = int(levels[i][-1]) if len(levels[i]) else 0
+    rows = data.shape[0] if value.nrows is None else int(value.nrows)
+    return data[:rows], [level.tolist() for level in levels]
+
+
+def to_holder(value: Any) -> Any:
+    """What a scope variable (or a fetch with ``return_numpy=False``) holds for a value of the lowering."""
+    if isinstance(value, low.SelectedRows):
+        return _selected_rows(value)
+    if isinstance(value, low.TensorArray):
+        array = LoDTensorArray()
+        array._items = [to_holder(item) for item in array_items(value)]
+        return array
+    if isinstance(value, (low.RankTable, low.StepScopes)):
+        return value
+    tensor = LoDTensor()
+    if isinstance(value, low.LoDArray):
+        data, lod = trim(value)
+        tensor._set_value(data, lod)
+    else:
+        tensor._set_value(value)
+    return tensor
+
+
+def _selected_rows(value: low.SelectedRows) -> SelectedRows:
+    count = value.rows.shape[0] if value.nrows is None else int(value.nrows)
+    holder = SelectedRows()
+    holder._rows = np.asarray(value.rows)[:count]
+    holder.set_height(value.height)
+    holder.get_tensor()._set_value(np.asarray(value.values)[:count])
+    return holder
+
+
+def array_items(array: low.TensorArray) -> list[Any]:
+    """The elements of a tensor array, one value each."""
+    if not array.stacked:
+        return list(array.items or ())
+    length = array.capacity if array.length is None else int(array.length)
+    return [jax.tree_util.tree_map(lambda leaf, i=i: leaf[i], array.buffer) for i in range(length)]
+
+
+def to_numpy(value: Any, name: str) -> Any:
+    """A fetched value as NumPy (a list for arrays); RuntimeError when that would lose a LoD."""
+    if isinstance(value, low.TensorArray):
+        return [to_numpy(item, name) for item in array_items(value)]
+    if isinstance(value, low.SelectedRows):
+        return _selected_rows(value)
+    if isinstance(value, low.LoDArray) and value.lod:
+        raise RuntimeError(
+            f"fetched variable {name!r} holds LoD information: expected a tensor without LoD to turn into a NumPy"
+            " array, received one of ragged sequences. Pass return_numpy=False to Executor.run and use the LoDTensor,"
+            " or numpy.array(tensor) for its rows alone"
+        )
+    if isinstance(value, low.LoDArray):
+        return trim(value)[0]
+    if isinstance(value, (low.RankTable, low.StepScopes)):
+        return value
+    return np.asarray(value)

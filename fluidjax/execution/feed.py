@@ -1,0 +1,116 @@
+"""Feeds: what the user passes under a variable's name, checked and turned into values of the lowering."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax.execution.buckets import bucket
+from fluidjax.execution.exchange import lod_array, to_lowering
+from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
+from lowering.dtypes import from_numpy, to_numpy
+from lowering.program import VarView
+
+
+class Feeder:
+    """Turns a run's feed dict into values; remembers the longest sequence seen for each ranked feed."""
+
+    def __init__(self, variables: Mapping[str, VarView], ranks: bool):
+        self._variables = variables
+        self._ranks = ranks
+        self._longest: dict[str, tuple[int, ...]] = {}
+
+    def value(self, name: str, fed: Any, *, exact: bool) -> Any:
+        """The value of one feed, or None (with a warning) when the program has no such variable."""
+        var = self._variables.get(name)
+        if var is None:
+            warnings.warn(
+                f"feed {name!r}: the program has no variable of that name, so the value is ignored", stacklevel=4
+            )
+            return None
+        if isinstance(fed, np.ndarray):
+            return _checked(var, fed)
+        if isinstance(fed, LoDTensor):
+            return self._tensor(var, fed, exact)
+        if isinstance(fed, (SelectedRows, LoDTensorArray)):
+            return to_lowering(fed)
+        if isinstance(fed, jax.Array):
+            return _checked(var, fed)
+        return _checked(var, _from_python(var, fed))
+
+    def _tensor(self, var: VarView, fed: LoDTensor, exact: bool) -> Any:
+        data = fed._value
+        if data is None:
+            raise ValueError(
+                f"feed {var.name!r}: the LoDTensor holds no data; expected rows set with tensor.set(array, place),"
+                " received an empty tensor"
+            )
+        if not fed._lod:
+            return _checked(var, data)
+        fault = _lod_fault(fed)
+        if fault:
+            raise ValueError(
+                f"feed {var.name!r}: its LoD does not fit its {data.shape[0]} rows: {fault}; set lengths that add up"
+                " to the number of rows"
+            )
+        return lod_array(_checked(var, data), fed._lod, exact=exact, longest=self._bounds(var.name, fed))
+
+    def _bounds(self, name: str, fed: LoDTensor) -> tuple[int, ...]:
+        if not self._ranks:
+            return ()
+        now = [bucket(int(np.diff(level).max(initial=1))) for level in fed._lod]
+        before = self._longest.get(name, (0,) * len(now))
+        self._longest[name] = tuple(map(max, now, before)) if len(before) == len(now) else tuple(now)
+        return self._longest[name]
+
+
+def _lod_fault(fed: LoDTensor) -> str | None:
+    from fluidjax.values import lod_fault
+
+    return lod_fault(fed._lod, fed.shape()[0])
+
+
+def _from_python(var: VarView, fed: Any) -> np.ndarray:
+    """Numbers and nested lists take the variable's dtype, as they carry none of their own."""
+    try:
+        array = np.asarray(fed)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype == object:
+        raise TypeError(
+            f"feed {var.name!r}: expected an array, a LoDTensor or nested lists of equal lengths, received"
+            f" {type(fed).__name__} that NumPy cannot make an array of; for ragged data use fluid.create_lod_tensor"
+        )
+    return array.astype(to_numpy(var.dtype)) if array.ndim else array.astype(to_numpy(var.dtype)).reshape(1)
+
+
+def _checked(var: VarView, data: Any) -> Any:
+    """``data`` if its shape and dtype suit the variable; ValueError otherwise."""
+    expected = to_numpy(var.dtype)
+    if data.dtype != expected and _dtype_matters(var, data.dtype, expected):
+        raise ValueError(
+            f"feed {var.name!r}: the data type does not match: expected {expected}, received {data.dtype}; convert it"
+            f" with array.astype({str(expected)!r})"
+        )
+    if var.need_check_feed and not _shape_fits(var.shape, data.shape):
+        raise ValueError(
+            f"feed {var.name!r}: the shape does not match: expected {list(var.shape)} (-1 is any size), received"
+            f" {list(data.shape)}; reshape the data or declare the variable with the shape you feed"
+        )
+    return data
+
+
+def _dtype_matters(var: VarView, fed: np.dtype, expected: np.dtype) -> bool:
+    if var.need_check_feed:
+        return True
+    from_numpy(fed)
+    both_integers = np.issubdtype(fed, np.integer) and np.issubdtype(expected, np.integer)
+    return not both_integers
+
+
+def _shape_fits(declared: tuple[int, ...], fed: tuple[int, ...]) -> bool:
+    return len(declared) == len(fed) and all(d < 0 or d == f for d, f in zip(declared, fed, strict=True))

@@ -1,0 +1,279 @@
+"""A program made ready for one fetch list: planned, traced and compiled on demand, its state kept in the Scope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.exchange import lod_array, trim
+from fluidjax.execution.feed import Feeder
+from fluidjax.execution.state import distinct, gather_plain, gather_values, is_plain, write_back
+from fluidjax.scope import Scope
+from lowering.block import Runner
+from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
+from lowering.plan import Plan, Segment, make_plan
+from lowering.program import ProgramView
+from lowering.validate import validate
+from lowering.values import LoDArray
+
+# A loop that overflows this many doublings is not going to end.
+_MAX_DOUBLINGS = 30
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a run's names are passed: ``donated`` plain arrays, ``kept`` plain arrays only read, ``others``."""
+
+    donated: tuple[str, ...]
+    kept: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+class Prepared:
+    """Runs one program for one list of fetches and one set of feed names.
+
+    Args:
+        program: the program's view; validated here.
+        feeds, fetches: names.
+        platform: 'cpu', 'gpu' or 'tpu'.
+    """
+
+    def __init__(self, program: ProgramView, feeds: Sequence[str], fetches: Sequence[str], platform: str):
+        validate(program)
+        self._program = program
+        self._feeds = tuple(feeds)
+        self._fetches = tuple(fetches)
+        self._platform = platform
+        self._outside: set[int] = set()
+        self._exact = False
+        self._capacities: dict[str, int] = {}
+        self._compiled: dict[Any, CompiledOps] = {}
+        self._retired = 0
+        self._layout: Layout | None = None
+        self._plan = self._make_plan(())
+        self._undeclared = self._undeclared_writes()
+        self._feeder = Feeder(program.blocks[0].vars, self._plan.ranks)
+
+    @property
+    def compilations(self) -> int:
+        """How many times this program was traced and compiled for these fetches."""
+        return self._retired + sum(c.traces for c in self._compiled.values())
+
+    @property
+    def random(self) -> bool:
+        """Whether a run needs a seed."""
+        return self._plan.random
+
+    @property
+    def constant(self) -> bool:
+        """Whether the program reads nothing, as startup programs do; those run op by op."""
+        return self._plan.constant
+
+    def _make_plan(self, held: Sequence[str]) -> Plan:
+        return make_plan(self._program, self._fetches, held=held, outside=self._outside)
+
+    def _undeclared_writes(self) -> tuple[str, ...]:
+        written = (n for op in self._program.blocks[0].ops for n in op.output_names())
+        return tuple(dict.fromkeys(n for n in written if self._program.find_var(0, n) is None))
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def run(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
+        """Run once: the fetched values, in order. The scope's state is replaced only when the run succeeds."""
+        if self._undeclared:
+            self._plan = self._make_plan([n for n in self._undeclared if scope.find_var(n) is not None])
+        for _ in range(_MAX_DOUBLINGS):
+            try:
+                results = self._attempt(scope, feed, seed)
+            except NeedsExact:
+                if self._exact:
+                    raise
+                self._start_over(exact=True)
+                continue
+            except NeedsConcrete as needed:
+                self._cut_at(needed)
+                continue
+            if results is not None:
+                return results
+        raise LoweringError(
+            f"a loop still overflows its buffers after {_MAX_DOUBLINGS} doublings ({self._capacities}): expected it to"
+            " end; check the loop's condition"
+        )
+
+    def _attempt(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any] | None:
+        """One try; None when a buffer overflowed and was enlarged for the next."""
+        feeds = [self._feeder.value(name, feed[name], exact=self._exact) for name in self._feeds]
+        try:
+            if len(self._plan.segments) == 1 and not self._plan.segments[0].host:
+                return self._run_whole(scope, feeds, seed)
+            return self._run_segments(scope, feeds, seed)
+        except LoweringError:
+            # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
+            if self._exact or not any(isinstance(v, LoDArray) for v in feeds):
+                raise
+            raise NeedsExact("an op failed on padded rows") from None
+
+    def _start_over(self, *, exact: bool) -> None:
+        self._exact = exact
+        self._retired = self.compilations
+        self._compiled.clear()
+
+    def _cut_at(self, needed: NeedsConcrete) -> None:
+        if needed.op_index < 0 or needed.op_index in self._outside:
+            raise LoweringError(
+                f"a value is needed on the host and cannot be had there: {needed}; make it an attribute or a feed"
+            ) from needed
+        self._outside.add(needed.op_index)
+        self._plan = self._make_plan(())
+        self._start_over(exact=self._exact)
+
+    def _grew(self, compiled: CompiledOps, overflows: Mapping[str, Any]) -> bool:
+        """Enlarge what overflowed; whether anything did."""
+        full = [name for name, flag in overflows.items() if bool(flag)]
+        for name in full:
+            self._capacities[name] = 2 * compiled.used[name]
+        if full:
+            self._start_over(exact=self._exact)
+        return bool(full)
+
+    # --- one jit --------------------------------------------------------------------------------------------------
+
+    def _run_whole(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
+        layout, donated, kept = self._gather(scope)
+        others = gather_values(scope, layout.others, exact=self._exact) if layout.others else {}
+        compiled = self._whole(layout, tuple(others))
+        results, overflows = compiled(donated, [*kept, *others.values(), *feeds], seed)
+        if overflows and self._grew(compiled, overflows):
+            return None
+        count = len(self._fetches)
+        write_back(scope, dict(zip(self._plan.keeps, results[count:], strict=True)))
+        return self._checked_fetches(results[:count])
+
+    def _gather(self, scope: Scope) -> tuple[Layout, list[Any], list[Any]]:
+        layout = self._layout
+        if layout is None or (layout.others and self._lay_out(scope) != layout):
+            layout = self._layout = self._lay_out(scope)
+        donated, kept = gather_plain(scope, layout.donated), gather_plain(scope, layout.kept)
+        if donated is None or kept is None:
+            layout = self._layout = self._lay_out(scope)
+            donated, kept = gather_plain(scope, layout.donated), gather_plain(scope, layout.kept)
+        assert donated is not None and kept is not None
+        return layout, distinct(donated), kept
+
+    def _lay_out(self, scope: Scope) -> Layout:
+        state = [n for n in self._plan.reads if n not in self._feeds]
+        plain = [n for n in state if is_plain(scope, n)]
+        # A run that may have to be repeated must find its inputs intact.
+        replaced = set() if self._plan.loops else set(self._plan.keeps)
+        return Layout(
+            tuple(n for n in plain if n in replaced),
+            tuple(n for n in plain if n not in replaced),
+            tuple(n for n in state if n not in plain),
+        )
+
+    def _whole(self, layout: Layout, others: tuple[str, ...]) -> CompiledOps:
+        inputs = (*layout.kept, *others, *self._feeds)
+        return self._compile(
+            self._plan.segments[0], layout.donated, inputs, (*self._fetches, *self._plan.keeps)
+        )
+
+    def _compile(
+        self, segment: Segment, donated: tuple[str, ...], inputs: tuple[str, ...], outputs: tuple[str, ...]
+    ) -> CompiledOps:
+        key = (segment.ops[0].index, donated, inputs, outputs)
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = CompiledOps(
+                self._program,
+                segment.ops,
+                donated,
+                inputs,
+                outputs,
+                platform=self._platform,
+                capacities=self._capacities,
+            )
+        return found
+
+    def _checked_fetches(self, values: Sequence[Any]) -> list[Any]:
+        for name, value in zip(self._fetches, values, strict=True):
+            if value is None:
+                raise LoweringError(
+                    f"fetch {name!r}: expected a variable that the program computes or the scope holds, found no value"
+                    " after the run; fetch another variable, or initialize this one first"
+                )
+        return list(values)
+
+    # --- cut by host ops ------------------------------------------------------------------------------------------
+
+    def _run_segments(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
+        env = self._environment(scope, feeds)
+        for segment in self._plan.segments:
+            if segment.host:
+                self._run_on_host(segment, env, seed)
+                continue
+            inputs = tuple(n for n in segment.reads if n in env)
+            compiled = self._compile(segment, (), inputs, segment.writes)
+            results, overflows = compiled((), [env[n] for n in inputs], seed)
+            if overflows and self._grew(compiled, overflows):
+                return None
+            env.update({n: v for n, v in zip(segment.writes, results, strict=True) if v is not None})
+        return self._finish(scope, env)
+
+    def _environment(self, scope: Scope, feeds: list[Any]) -> dict[str, Any]:
+        names = [n for n in (*self._plan.reads, *self._fetches) if n not in self._feeds]
+        env = gather_values(scope, dict.fromkeys(names), exact=self._exact)
+        env.update(zip(self._feeds, feeds, strict=True))
+        return env
+
+    def _finish(self, scope: Scope, env: Mapping[str, Any]) -> list[Any]:
+        write_back(scope, {n: env[n] for n in self._plan.keeps if n in env})
+        return self._checked_fetches([env.get(n) for n in self._fetches])
+
+    def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any) -> None:
+        """Run a host op on exact values; ragged results are padded again for the jitted ops behind it."""
+        local = {n: _exact(env[n]) for n in segment.reads if n in env}
+        self._interpreter(seed, None).run_ops(segment.ops, local)
+        env.update({n: self._repadded(local[n]) for n in segment.writes if n in local})
+
+    def _repadded(self, value: Any) -> Any:
+        if self._exact or not isinstance(value, LoDArray) or not value.lod:
+            return value
+        return lod_array(*trim(value), exact=False, longest=value.longest)
+
+    # --- op by op -------------------------------------------------------------------------------------------------
+
+    def interpret(
+        self, scope: Scope, feed: Mapping[str, Any], seed: Any, after_op: Callable[..., None] | None = None
+    ) -> list[Any]:
+        """Run once, op by op, each in a jit of its own; ``after_op(op, values)`` is called behind each."""
+        feeds = [self._feeder.value(name, feed[name], exact=True) for name in self._feeds]
+        names = [n for n in (*self._plan.reads, *self._fetches) if n not in self._feeds]
+        env = gather_values(scope, dict.fromkeys(names), exact=True)
+        env.update(zip(self._feeds, feeds, strict=True))
+        runner = self._interpreter(seed, after_op)
+        for segment in self._plan.segments:
+            runner.run_ops(segment.ops, env)
+        return self._finish(scope, env)
+
+    def _interpreter(self, seed: Any, after_op: Callable[..., None] | None) -> Runner:
+        key = None if seed is None else jax.random.wrap_key_data(np.asarray(seed), impl="threefry2x32")
+        return Runner(
+            self._program,
+            key=key,
+            interpret=True,
+            platform=self._platform,
+            capacities=self._capacities,
+            after_op=after_op,
+        )
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, LoDArray) and value.padded:
+        data, lod = trim(value)
+        return lod_array(data, lod, exact=True, longest=value.longest) if lod else data
+    return value

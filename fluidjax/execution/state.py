@@ -1,0 +1,106 @@
+"""A program's state in a Scope: gathered as arrays before a run, written back after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxlib._jax import ArrayImpl
+
+from fluidjax.execution.exchange import to_holder, to_lowering
+from fluidjax.scope import Scope, ScopeVariable
+from fluidjax.values import LoDTensor
+
+
+def gather_plain(scope: Scope, names: Iterable[str]) -> list[Any] | None:
+    """The device arrays of ``names``; None when one of them is missing, has a LoD or is of another kind.
+
+    A NumPy array that the user set is moved to the device once and stays there.
+    """
+    arrays = []
+    local = scope._vars
+    for name in names:
+        var = local.get(name) or scope.find_var(name)
+        holder = var._holder if var is not None else None
+        if type(holder) is not LoDTensor or holder._lod:
+            return None
+        array = holder._array
+        if type(array) is not ArrayImpl:
+            if array is None:
+                return None
+            array = holder._array = jnp.array(array, copy=True)
+        arrays.append(array)
+    return arrays
+
+
+def distinct(arrays: list[Any]) -> list[Any]:
+    """The same arrays, where one that occurs twice is copied: a buffer can be given away only once."""
+    if len({id(a) for a in arrays}) == len(arrays):
+        return arrays
+    seen: set[int] = set()
+    found = []
+    for array in arrays:
+        found.append(jnp.array(array, copy=True) if id(array) in seen else array)
+        seen.add(id(array))
+    return found
+
+
+def is_plain(scope: Scope, name: str) -> bool:
+    """Whether a variable holds a tensor without LoD."""
+    var = scope.find_var(name)
+    holder = var._holder if var is not None else None
+    return isinstance(holder, LoDTensor) and not holder._lod and holder._value is not None
+
+
+def gather_values(scope: Scope, names: Iterable[str], *, exact: bool) -> dict[str, Any]:
+    """The values of any kind that the scope holds under ``names``; missing ones are left out."""
+    found = {}
+    for name in names:
+        var = scope.find_var(name)
+        value = to_lowering(var._holder, exact=exact) if var is not None else None
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def write_back(scope: Scope, values: Mapping[str, Any]) -> None:
+    """Store values under their names; tensors that users hold keep their identity."""
+    local = scope._vars
+    for name, value in values.items():
+        if value is None:
+            continue
+        var = local.get(name) or _variable(scope, name)
+        holder = var._holder
+        if type(value) is ArrayImpl and type(holder) is LoDTensor:
+            holder._array = value
+            if holder._lod:
+                holder._lod = []
+        else:
+            _store(var, value)
+
+
+def _variable(scope: Scope, name: str) -> ScopeVariable:
+    """The variable a persistable value goes to: the nearest of that name, else a new one in the outermost scope."""
+    found = scope.find_var(name)
+    if found is not None:
+        return found
+    root = scope
+    while (parent := root.parent()) is not None:
+        root = parent
+    return root.var(name)
+
+
+def _store(var: ScopeVariable, value: Any) -> None:
+    new = to_holder(value)
+    if isinstance(new, LoDTensor) and isinstance(var._holder, LoDTensor):
+        var._holder._set_value(new._value, new._lod)
+    else:
+        var._holder = new
+
+
+def on_host(values: Sequence[Any]) -> list[Any]:
+    """Values with every array on the host."""
+    return jax.tree_util.tree_map(np.asarray, list(values))

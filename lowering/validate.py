@@ -1,0 +1,68 @@
+"""Checking a whole program before anything runs: every unknown op, attribute and dtype at once."""
+
+from __future__ import annotations
+
+from .dtypes import LOD_TENSOR, LOD_TENSOR_ARRAY, SELECTED_ROWS, to_numpy
+from .errors import UnknownOpError
+from .program import OpView, ProgramView
+from .registry import _unknown_op_message, get_op, has_op
+from .vendor import COMMON
+
+_TYPED = (LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY)
+_MARKERS = frozenset({"feed", "fetch"})
+
+
+def problems(program: ProgramView) -> list[str]:
+    """One text for each op, attribute or dtype of the program that the lowering does not know; empty when all is well.
+
+    Attributes that a gradient op inherits from its forward op are allowed.
+    """
+    found: list[str] = []
+    for block in program.blocks:
+        for op in block.ops:
+            found += [f"{_place(op)}: {p}" for p in _op_problems(op)]
+        for var in block.vars.values():
+            if var.type in _TYPED and not _known_dtype(var.dtype):
+                found.append(f"variable {var.name!r} of block {block.idx}: data type {var.dtype} is unknown")
+    return found
+
+
+def validate(program: ProgramView) -> None:
+    """Raise UnknownOpError that lists all ``problems`` of the program, if there are any."""
+    found = problems(program)
+    if found:
+        listing = "\n  - ".join(found)
+        raise UnknownOpError(
+            f"the program cannot run: {len(found)} of its parts are unknown.\n  - {listing}\n"
+            "  to do: register the missing ops (CONTRIBUTING: how to add an op), or export the model without them"
+        )
+
+
+def _place(op: OpView) -> str:
+    line = op.user_line()
+    built = f" (built at: {line.strip()})" if line else ""
+    return f"op {op.type} (#{op.index} of block {op.block_idx}){built}"
+
+
+def _op_problems(op: OpView) -> list[str]:
+    if op.type in _MARKERS:
+        return []
+    if not has_op(op.type):
+        return [_unknown_op_message(op.type)]
+    definition = get_op(op.type)
+    if definition.forward is not None:
+        return []
+    known = set(definition.attrs) | COMMON
+    unknown = sorted(name for name in op.attrs if name not in known)
+    return [
+        f"attribute {name!r} is unknown; expected one of: {', '.join(sorted(definition.attrs)) or 'none'}"
+        for name in unknown
+    ]
+
+
+def _known_dtype(number: int) -> bool:
+    try:
+        to_numpy(number)
+    except ValueError:
+        return False
+    return True
