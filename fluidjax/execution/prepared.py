@@ -178,9 +178,7 @@ class Prepared:
 
     def _whole(self, layout: Layout, others: tuple[str, ...]) -> CompiledOps:
         inputs = (*layout.kept, *others, *self._feeds)
-        return self._compile(
-            self._plan.segments[0], layout.donated, inputs, (*self._fetches, *self._plan.keeps)
-        )
+        return self._compile(self._plan.segments[0], layout.donated, inputs, (*self._fetches, *self._plan.keeps))
 
     def _compile(
         self, segment: Segment, donated: tuple[str, ...], inputs: tuple[str, ...], outputs: tuple[str, ...]

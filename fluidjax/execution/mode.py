@@ -1,0 +1,68 @@
+"""Interpret mode: programs run op by op, each op in a jit of its own, for debugging."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowering.program import OpView
+from lowering.values import LoDArray, SelectedRows
+
+AfterOp = Callable[[OpView, dict[str, Any]], None]
+
+
+@dataclass
+class Mode:
+    """Whether to interpret, and what to call behind each op."""
+
+    interpret: bool = False
+    after_op: AfterOp | None = None
+
+
+current = Mode()
+
+
+@contextlib.contextmanager
+def interpret_mode(after_op: AfterOp | None = None) -> Iterator[None]:
+    """Within this context every ``Executor.run`` runs op by op and gives the same values.
+
+    Args:
+        after_op: called as ``after_op(op, values)`` behind each op, with the values it wrote by name.
+    """
+    global current
+    before, current = current, Mode(True, after_op)
+    try:
+        yield
+    finally:
+        current = before
+
+
+def check_finite(op: OpView, values: dict[str, Any]) -> None:
+    """Raise FloatingPointError when ``op`` wrote a NaN or an infinity (FLAGS_check_nan_inf)."""
+    for name, value in values.items():
+        array = _numbers(value)
+        if array is None or np.isfinite(array).all():
+            continue
+        line = op.user_line().strip()
+        raise FloatingPointError(
+            f"op {op.type} (#{op.index} of block {op.block_idx}) wrote non-finite numbers to {name!r}:"
+            f" {int(np.isnan(array).sum())} NaN and {int(np.isinf(array).sum())} infinite of {array.size}; expected"
+            f" finite ones (FLAGS_check_nan_inf is set).{' Built at: ' + line if line else ''}"
+            " Check the op's inputs, lower the learning rate or clip the gradients"
+        )
+
+
+def _numbers(value: Any) -> np.ndarray | None:
+    if isinstance(value, LoDArray):
+        rows = value.data.shape[0] if value.nrows is None else int(value.nrows)
+        value = value.data[:rows]
+    if isinstance(value, SelectedRows):
+        value = value.values
+    if not hasattr(value, "dtype"):
+        return None
+    array = np.asarray(value)
+    return array.astype(np.float32) if array.dtype.kind not in "fiub" else array

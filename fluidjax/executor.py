@@ -1,0 +1,213 @@
+"""Executor: runs programs against a Scope."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax.compiler import CompiledProgram
+from fluidjax.execution import mode
+from fluidjax.execution.exchange import to_holder, to_numpy
+from fluidjax.execution.prepared import Prepared
+from fluidjax.execution.seeds import next_seed
+from fluidjax.flags import flag
+from fluidjax.framework import Program, Variable, default_main_program, program_view
+from fluidjax.places import CPUPlace, Place
+from fluidjax.scope import Scope, global_scope, scope_guard
+
+__all__ = ["Executor", "global_scope", "scope_guard"]
+
+# Programs keep their compiled forms; the oldest versions of a program that keeps changing are dropped.
+_VERSIONS_KEPT = 32
+
+
+class Executor:
+    """Runs programs at a place.
+
+    Each program is lowered and compiled once for its content, fetch list and feed shapes; parameters stay on the
+    device, in the Scope.
+
+    Args:
+        place: ``fluid.CPUPlace()`` (the default) or ``fluid.CUDAPlace(i)``.
+    """
+
+    def __init__(self, place: Place | None = None):
+        self.place = place if place is not None else CPUPlace()
+        self._device = self.place._jax_device()
+        self._is_default = self._device == jax.local_devices()[0]
+        self._closed = False
+
+    def close(self) -> None:
+        """Release the executor; it cannot run programs afterwards."""
+        self._closed = True
+
+    def run(
+        self,
+        program: Program | CompiledProgram | None = None,
+        feed: Any = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = False,
+        return_merged: bool = True,
+        use_prune: bool = False,
+    ) -> list[Any]:
+        """Run block 0 of a program once.
+
+        Args:
+            program: default the default main program.
+            feed: dict from variable name to array (NumPy, LoDTensor, nested lists), or a list of one dict per device.
+            fetch_list: variables or names whose values to return.
+            feed_var_name, fetch_var_name, use_program_cache, return_merged: accepted as in Fluid; compiled programs
+                are always cached, and one process is one result.
+            scope: default the global scope.
+            return_numpy: NumPy arrays; False gives LoDTensor, SelectedRows or LoDTensorArray by the variable's type.
+            use_prune: run only the ops that the fetches need.
+
+        Returns:
+            The fetched values in the order of ``fetch_list``.
+
+        Raises:
+            RuntimeError: the executor is closed, or a fetch with LoD is wanted as NumPy.
+            ValueError, TypeError: a feed's shape, dtype or kind does not suit its variable.
+            lowering.LoweringError: an unknown op, an uninitialized variable, values that an op rejects.
+        """
+        if self._closed:
+            raise RuntimeError("Executor.run: the executor is closed; make a new one with fluid.Executor(place)")
+        program, feed = _unwrap(program, feed)
+        scope = global_scope() if scope is None else scope
+        fetches = _fetch_names(fetch_list)
+        if use_prune:
+            program = _pruned(program, tuple(feed), fetches)
+        feed = _with_loaded(program, feed)
+        prepared = _prepared(program, tuple(feed), fetches, self._device.platform)
+        with self._on_device():
+            values = self._values(program, prepared, scope, feed)
+        return _results(fetches, values, scope, return_numpy)
+
+    def _values(self, program: Program, prepared: Prepared, scope: Scope, feed: dict[str, Any]) -> list[Any]:
+        seed = next_seed(program) if prepared.random else None
+        if mode.current.interpret:
+            return prepared.interpret(scope, feed, seed, mode.current.after_op)
+        if flag("FLAGS_check_nan_inf"):
+            return prepared.interpret(scope, feed, seed, mode.check_finite)
+        if prepared.constant:
+            return prepared.interpret(scope, feed, seed)
+        return prepared.run(scope, feed, seed)
+
+    def _on_device(self) -> Any:
+        if self._is_default:
+            return jax.enable_x64(True)
+        stack = contextlib.ExitStack()
+        stack.enter_context(jax.default_device(self._device))
+        stack.enter_context(jax.enable_x64(True))
+        return stack
+
+
+def _unwrap(program: Any, feed: Any) -> tuple[Program, dict[str, Any]]:
+    if program is None:
+        program = default_main_program()
+    if isinstance(program, CompiledProgram):
+        program = program._program
+    if not isinstance(program, Program):
+        raise TypeError(
+            f"Executor.run: expected a fluid.Program or fluid.CompiledProgram, received {type(program).__name__}"
+        )
+    return program, _merged_feed(feed)
+
+
+def _merged_feed(feed: Any) -> dict[str, Any]:
+    """One dict; a list of dicts, one per device, is joined along the rows."""
+    if feed is None:
+        return {}
+    if isinstance(feed, dict):
+        return feed
+    if not isinstance(feed, (list, tuple)) or not all(isinstance(part, dict) for part in feed):
+        raise TypeError(
+            f"Executor.run: feed requires a dict from variable name to value (or a list of them), received"
+            f" {type(feed).__name__}; write feed={{'x': array}}"
+        )
+    if len(feed) <= 1:
+        return dict(feed[0]) if feed else {}
+    from fluidjax.lod_tensor import merge_rows
+
+    return {name: merge_rows([part[name] for part in feed]) for name in feed[0]}
+
+
+def _fetch_names(fetch_list: Any) -> tuple[str, ...]:
+    if fetch_list is None:
+        return ()
+    if isinstance(fetch_list, (str, Variable)):
+        fetch_list = [fetch_list]
+    names = []
+    for item in fetch_list:
+        if isinstance(item, Variable):
+            names.append(item.name)
+        elif isinstance(item, str):
+            names.append(item)
+        elif isinstance(item, (list, tuple)):
+            names += [n for n in _fetch_names(item)] if _all_fetchable(item) else []
+        else:
+            raise TypeError(
+                f"Executor.run: a fetch is a Variable or a name, received {type(item).__name__}; fetch a variable of"
+                " the program"
+            )
+    return tuple(names)
+
+
+def _all_fetchable(items: Sequence[Any]) -> bool:
+    """False for what ``optimizer.minimize`` returns, which Fluid lets users put among the fetches."""
+    return all(isinstance(item, (str, Variable)) for item in items)
+
+
+def _with_loaded(program: Program, feed: dict[str, Any]) -> dict[str, Any]:
+    """The feed, joined by the next batch of the loaders that the program reads from."""
+    loaders = getattr(program, "_loaders", None)
+    if not loaders:
+        return feed
+    joined = dict(feed)
+    for loader in loaders:
+        joined.update(loader._next_feed())
+    return joined
+
+
+def _prepared(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str) -> Prepared:
+    cache = program.__dict__.get("_prepared_cache")
+    if cache is None:
+        cache = program._prepared_cache = {}
+    key = (program._version_token(), feeds, fetches, platform)
+    found = cache.get(key)
+    if found is None:
+        while len(cache) >= _VERSIONS_KEPT:
+            cache.pop(next(iter(cache)))
+        found = cache[key] = Prepared(program_view(program), feeds, fetches, platform)
+    return found
+
+
+def _pruned(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Program:
+    cache = program.__dict__.setdefault("_pruned_cache", {})
+    key = (program._version_token(), feeds, fetches)
+    if key not in cache:
+        cache.clear()
+        cache[key] = program._prune_with_input(list(feeds), list(fetches))
+    return cache[key]
+
+
+def _results(fetches: tuple[str, ...], values: list[Any], scope: Scope, return_numpy: bool) -> list[Any]:
+    results = []
+    for name, value in zip(fetches, values, strict=True):
+        if scope.find_var(name) is not None:
+            value = _copied(value)
+        results.append(to_numpy(value, name) if return_numpy else to_holder(value))
+    return results
+
+
+def _copied(value: Any) -> Any:
+    """A fetch that is also state must not share its buffer, which a later run may give away."""
+    return jax.tree_util.tree_map(lambda leaf: np.array(leaf, copy=True), value)

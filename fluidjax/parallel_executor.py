@@ -1,0 +1,70 @@
+"""ParallelExecutor: Fluid's older way to run a program over devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
+from fluidjax.executor import Executor
+from fluidjax.framework import Program, default_main_program
+from fluidjax.places import CPUPlace, CUDAPlace
+from fluidjax.scope import Scope, global_scope
+
+__all__ = ["ParallelExecutor"]
+
+
+class ParallelExecutor:
+    """Runs one program at every step; see ``CompiledProgram.with_data_parallel``.
+
+    Args:
+        use_cuda: run on the accelerator.
+        loss_name: the loss variable.
+        main_program: default the default main program.
+        share_vars_from: another ParallelExecutor whose scope to use.
+        exec_strategy, build_strategy: kept for scripts that read them.
+        num_trainers, trainer_id: only one trainer, 0, is supported.
+        scope: default the global scope.
+
+    Raises:
+        ValueError: more than one trainer.
+    """
+
+    def __init__(
+        self,
+        use_cuda: bool,
+        loss_name: str | None = None,
+        main_program: Program | None = None,
+        share_vars_from: ParallelExecutor | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        build_strategy: BuildStrategy | None = None,
+        num_trainers: int = 1,
+        trainer_id: int = 0,
+        scope: Scope | None = None,
+    ):
+        if num_trainers != 1 or trainer_id != 0:
+            raise ValueError(
+                f"ParallelExecutor: expected one trainer (num_trainers=1, trainer_id=0), received {num_trainers} and"
+                f" {trainer_id}; run one process"
+            )
+        shared = share_vars_from._scope if share_vars_from is not None else None
+        self._scope = scope or shared or global_scope()
+        self._executor = Executor(CUDAPlace(0) if use_cuda else CPUPlace())
+        program = main_program if main_program is not None else default_main_program()
+        self._compiled = CompiledProgram(program, build_strategy).with_data_parallel(
+            loss_name, build_strategy, exec_strategy
+        )
+
+    @property
+    def device_count(self) -> int:
+        """The number of devices in use."""
+        return 1
+
+    def run(self, fetch_list: Any, feed: Any = None, feed_dict: Any = None, return_numpy: bool = True) -> list[Any]:
+        """Run once; as ``Executor.run``. ``feed_dict`` is the older name of ``feed``."""
+        feed = feed if feed is not None else feed_dict
+        return self._executor.run(
+            self._compiled, feed=feed, fetch_list=fetch_list, scope=self._scope, return_numpy=return_numpy
+        )
+
+    def drop_local_exe_scopes(self) -> None:
+        """Release what runs have left behind; runs leave nothing here."""
