@@ -1,0 +1,148 @@
+"""Checking one op's gradient at given values: its grad ops, ``jax.vjp`` of its function, finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.block import Runner
+from lowering.grad_maker import grad_ops
+from lowering.program import EMPTY, GRAD, OpSpec, OpView, ProgramView
+from lowering.values import LoDArray, SelectedRows, data_of
+
+Env = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Results of one op along a random direction; None where the way does not apply."""
+
+    fluid: float
+    autodiff: float | None
+    difference: float
+    scale: float
+
+
+def floating(value: Any) -> bool:
+    """Whether a value is a tensor of floating-point numbers."""
+    if not isinstance(value, (LoDArray, np.ndarray, jax.Array)):
+        return False
+    return np.issubdtype(np.asarray(data_of(value)).dtype, np.floating)
+
+
+def perturbed(value: Any, direction: np.ndarray, step: float) -> Any:
+    data = np.asarray(data_of(value)) + step * direction
+    return value.with_data(data) if isinstance(value, LoDArray) else data
+
+
+def inner(gradient: Any, direction: np.ndarray) -> float:
+    """<gradient, direction>; a missing gradient counts as zero, a sparse one by its rows."""
+    if gradient is None:
+        return 0.0
+    if isinstance(gradient, SelectedRows):
+        gradient = gradient.to_dense()
+    return float(np.sum(np.asarray(data_of(gradient)).reshape(direction.shape) * direction))
+
+
+def run_ops(program: ProgramView, ops: list[OpView], env: Env, key: Any) -> Env:
+    """The environment after ``ops``; ``env`` is left as it is."""
+    return dict(Runner(program, key=key, interpret=True).run_ops(ops, dict(env)))
+
+
+def as_views(specs: list[OpSpec]) -> list[OpView]:
+    return [OpView(s.type, s.inputs, s.outputs, {**s.attrs, "op_role": 1}, -1, 0) for s in specs]
+
+
+def check_op(
+    program: ProgramView, op: OpView, env: Env, rng: np.random.Generator, key: Any, eps: float
+) -> Probe | None:
+    """Compare the ways for one op at the values ``env``; None when the op has no gradient or nothing to vary."""
+    specs, grad_to_var = grad_ops(op, ())
+    inputs = [n for n in dict.fromkeys(grad_to_var.values()) if floating(env.get(n))]
+    if not specs or not inputs:
+        return None
+    after = run_ops(program, [op], env, key)
+    outputs = [n for n in dict.fromkeys(op.output_names()) if floating(after.get(n))]
+    if not outputs:
+        return None
+    cotangents = {n: rng.standard_normal(np.shape(data_of(after[n]))) for n in outputs}
+    directions = {n: rng.standard_normal(np.shape(data_of(env[n]))) for n in inputs}
+
+    def objective(values: Mapping[str, Any]) -> float:
+        out = run_ops(program, [op], {**env, **values}, key)
+        return sum(float(np.sum(np.asarray(data_of(out[n])) * cotangents[n])) for n in outputs)
+
+    grads = {n + GRAD: _like(after[n], cotangents[n]) for n in outputs}
+    found = run_ops(program, as_views(specs), {**env, **after, **grads, **_inputs_before(op, env)}, key)
+    fluid = sum(inner(found.get(n + GRAD), directions[n]) for n in inputs)
+    difference = _central(objective, {n: env[n] for n in inputs}, directions, eps)
+    autodiff = _autodiff(program, op, env, inputs, outputs, cotangents, directions, key)
+    return Probe(fluid, autodiff, difference, _scale(found, directions, fluid, difference))
+
+
+def _inputs_before(op: OpView, env: Env) -> Env:
+    """Inputs that the op overwrites keep their old value for its gradient only if the op reads them under that name."""
+    return {n: env[n] for n in op.input_names() if n in env and n not in op.output_names()}
+
+
+def _like(value: Any, data: np.ndarray) -> Any:
+    return value.with_data(data) if isinstance(value, LoDArray) else data
+
+
+def _scale(found: Env, directions: Mapping[str, np.ndarray], *results: float) -> float:
+    """The size that errors are relative to: that of the terms that add up, not of a sum that may cancel."""
+    terms = [
+        float(np.linalg.norm(np.ravel(_dense(found[n + GRAD]))) * np.linalg.norm(np.ravel(u)) / max(np.sqrt(u.size), 1))
+        for n, u in directions.items()
+        if found.get(n + GRAD) is not None
+    ]
+    return max([1e-8, *terms, *(abs(r) for r in results)])
+
+
+def _dense(value: Any) -> np.ndarray:
+    return np.asarray(value.to_dense() if isinstance(value, SelectedRows) else data_of(value))
+
+
+def _central(objective: Callable[..., float], values: Env, directions: Mapping[str, np.ndarray], eps: float) -> float:
+    """Central differences of fourth order along one direction through all inputs."""
+
+    def at(step: float) -> float:
+        return objective({n: perturbed(v, directions[n], step) for n, v in values.items()})
+
+    return (8 * (at(eps) - at(-eps)) - (at(2 * eps) - at(-2 * eps))) / (12 * eps)
+
+
+def _autodiff(
+    program: ProgramView,
+    op: OpView,
+    env: Env,
+    inputs: list[str],
+    outputs: list[str],
+    cotangents: Mapping[str, np.ndarray],
+    directions: Mapping[str, np.ndarray],
+    key: Any,
+) -> float | None:
+    """<vjp of the op's function, direction>; None for ops that jax cannot differentiate in reverse."""
+
+    def objective(values: Mapping[str, Any]) -> Any:
+        local = {**env, **{n: _like(env[n], values[n]) for n in inputs}}
+        out = Runner(program, key=key).run_ops([op], local)
+        return sum(jnp.sum(data_of(out[n]) * cotangents[n]) for n in outputs)
+
+    try:
+        grads = jax.grad(objective)({n: jnp.asarray(data_of(env[n])) for n in inputs})
+    except ValueError as error:
+        if "while_loop" in str(error) or "Reverse-mode" in str(error):
+            return None
+        raise
+    return sum(inner(grads[n], directions[n]) for n in inputs)
+
+
+def skipped(op: OpView) -> bool:
+    """Ops without values to differentiate."""
+    return op.type in ("feed", "fetch") or not any(n != EMPTY for n in op.output_names())
