@@ -37,3 +37,10 @@ from fluidjax.scope import Scope, global_scope, scope_guard
 from fluidjax.values import LoDTensor, LoDTensorArray
 
 Tensor = LoDTensor
+
+# Running programs.
+from fluidjax import compiler, executor, parallel_executor
+from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
+from fluidjax.execution.mode import interpret_mode
+from fluidjax.executor import Executor
+from fluidjax.parallel_executor import ParallelExecutor
