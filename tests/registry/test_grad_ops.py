@@ -59,6 +59,11 @@ def forward_op(op_type: str, key: str) -> OpView:
     taken = {s["slot"] for s in proto["inputs"]}
     inputs = {s["slot"]: names(s, required_only, set()) for s in proto["inputs"]}
     outputs = {s["slot"]: names(s, required_only, taken) for s in proto["outputs"]}
+    text = str(entry_of(op_type, key))
+    for slot, bound in inputs.items():
+        # The entry of reshape was made with a single ShapeTensor.
+        if len(bound) == 2 and f"'{bound[0]}'" in text and f"'{bound[1]}'" not in text:
+            inputs[slot] = bound[:1]
     return OpView(op_type, inputs, outputs, attributes(op_type, key))
 
 

@@ -1,0 +1,326 @@
+"""Joining, splitting, reversing and shifting tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.errors import NeedsExact
+from lowering.ops.shared import concrete_scalar, ints, names_in, off_rows, outputs_like, transpose_of
+from lowering.program import OpSpec, VarInfo
+from lowering.registry import Longs, Value, op
+from lowering.values import LoDArray, Meta, data_of
+
+
+def _axis(axis: int, tensor: Any, ndim: int) -> int:
+    return (axis if tensor is None else int(concrete_scalar(tensor, "the axis"))) % ndim
+
+
+def _concat_rows(attrs, ndim):
+    return off_rows(attrs, ndim) or "masked"
+
+
+@op(vendor="use_mkldnn use_quantizer", rows=_concat_rows, diff="x")
+def concat(x: list[Value], axis_tensor=None, *, axis: int = 0):
+    """Out = all X joined along ``axis`` (or AxisTensor); along axis 0 the sequences of all X follow each other."""
+    along = _axis(axis, axis_tensor, data_of(x[0]).ndim)
+    if along == 0 and any(isinstance(v, LoDArray) for v in x):
+        return _concat_ragged([v if isinstance(v, LoDArray) else LoDArray(v) for v in x])
+    return jnp.concatenate([data_of(v) for v in x], axis=along)
+
+
+def _concat_ragged(parts: list[LoDArray]) -> LoDArray:
+    """Rows of all parts without the padding between them, which moves to the end as copies of row 0."""
+    data = jnp.concatenate([p.data for p in parts])
+    if not any(p.padded for p in parts):
+        return LoDArray(data, _joined_lod(parts))
+    source = jnp.zeros((data.shape[0],), np.int32)
+    place = jnp.arange(data.shape[0], dtype=np.int32)
+    total, at = np.int32(0), 0
+    for part in parts:
+        inside = (place >= total) & (place < total + part.rows())
+        source = jnp.where(inside, at + place - total, source)
+        total, at = total + part.rows(), at + part.capacity
+    return LoDArray(data[source], _joined_lod(parts), total)
+
+
+def _joined_lod(parts: list[LoDArray]) -> tuple[Any, ...]:
+    """The offsets of all parts one behind the other; none when some part has no LoD."""
+    levels = len(parts[0].lod)
+    if not levels or any(len(p.lod) != levels for p in parts):
+        return ()
+    if levels > 1 and any(p.padded for p in parts) or any(p.nseq is not None for p in parts):
+        raise NeedsExact("concat along axis 0 of padded sequences of several levels")
+    joined = []
+    for level in range(levels):
+        offsets = parts[0].lod[level]
+        for part in parts[1:]:
+            offsets = jnp.concatenate([offsets, offsets[-1] + part.lod[level][1:]])
+        joined.append(offsets)
+    return tuple(joined)
+
+
+@concat.grad
+def _(x: list[Meta], d_out: LoDArray, axis_tensor=None, *, axis):
+    along = _axis(axis, axis_tensor, d_out.data.ndim)
+    if along == 0 and any(m.nrows is not None for m in x):
+        return _cut_ragged(x, d_out.data)
+    ends = np.cumsum([v.shape[along] for v in x])[:-1].tolist()
+    pieces = jnp.split(d_out.data, ends, axis=along)
+    return [d_out.with_data(p) for p in pieces] if along and d_out.padded else pieces
+
+
+def _cut_ragged(x: list[Meta], data: Any) -> list[LoDArray]:
+    """The rows of each X out of the joined ones; its padding is zero."""
+    pieces, total = [], np.int32(0)
+    for meta in x:
+        rows = np.int32(meta.shape[0]) if meta.nrows is None else meta.nrows
+        place = jnp.arange(meta.shape[0], dtype=np.int32)
+        part = data[jnp.minimum(total + place, data.shape[0] - 1)]
+        valid = (place < rows).reshape((-1,) + (1,) * (data.ndim - 1))
+        pieces.append(LoDArray(jnp.where(valid, part, 0), meta.lod, meta.nrows))
+        total = total + rows
+    return pieces
+
+
+def _sections(length: int, sections: list[int], num: int, count: int) -> list[int]:
+    if not sections:
+        return [length // (num or count)] * (num or count)
+    known = sum(s for s in sections if s >= 0)
+    return [length - known if s < 0 else s for s in sections]
+
+
+@op(out="Out*", rows=off_rows, lod={"Out": "x"}, diff="x")
+def split(
+    x,
+    axis_tensor=None,
+    sections_tensor_list: list = None,
+    *,
+    ctx,
+    sections: list[int] = (),
+    num: int = 0,
+    axis: int = 0,
+):
+    """Out = X cut along ``axis`` into ``num`` equal pieces or pieces of ``sections`` (one -1 takes the rest)."""
+    along = _axis(axis, axis_tensor, x.ndim)
+    if sections_tensor_list:
+        sections = [ints(t, "split: the sections")[0] for t in sections_tensor_list]
+    sizes = _sections(x.shape[along], list(sections), num, ctx.arity("Out"))
+    return jnp.split(x, np.cumsum(sizes)[:-1].tolist(), axis=along)
+
+
+@split.grad_maker
+def _(g):
+    inputs = {"X": g.output_grad("Out"), "AxisTensor": g.input("AxisTensor")}
+    attrs = dict(g.attrs)
+    return [OpSpec("concat", inputs, {"Out": g.input_grad("X")}, attrs)]
+
+
+@op(out="Y", rows=off_rows, lod="x")
+def stack(x: list, *, axis: int = 0):
+    """Y = all X joined along a new dim ``axis``."""
+    return jnp.stack(x, axis=axis)
+
+
+@stack.grad
+def _(d_y, *, axis):
+    return _unstacked(d_y, axis)
+
+
+def _unstacked(x, axis: int) -> list[Any]:
+    axis %= x.ndim
+    return [jnp.squeeze(piece, axis) for piece in jnp.split(x, x.shape[axis], axis=axis)]
+
+
+@op(out="Y*", rows=off_rows, lod=None)
+def unstack(x, *, axis: int = 0, num: int):
+    """Y[i] = the i-th slice of X along ``axis``, without that dim."""
+    del num
+    return _unstacked(x, axis)
+
+
+@unstack.grad
+def _(d_y, *, axis):
+    return jnp.stack(d_y, axis=axis)
+
+
+@op(out="Out*", rows=off_rows, lod={"Out": "x"})
+def unbind(x, *, axis: int = 0):
+    """Out[i] = the i-th slice of X along ``axis``, without that dim."""
+    return _unstacked(x, axis)
+
+
+@unbind.grad_maker
+def _(g):
+    return [OpSpec("stack", {"X": g.output_grad("Out")}, {"Y": g.input_grad("X")}, dict(g.attrs))]
+
+
+def _columns(x: Any, start: int, length: int) -> slice:
+    start %= x.shape[1]
+    return slice(start, x.shape[1] if length < 0 else start + length)
+
+
+@op(rows="wise", lod="x")
+def partial_concat(x: list, *, start_index: int = 0, length: int = -1):
+    """Out = columns [start_index, start_index + length) of all X [B, N], side by side."""
+    return jnp.concatenate([v[:, _columns(v, start_index, length)] for v in x], axis=1)
+
+
+@partial_concat.grad
+def _(x: list[Meta], d_out, *, start_index, length):
+    grads, at = [], 0
+    for v in x:
+        span = _columns(v, start_index, length)
+        piece = d_out[:, at : at + span.stop - span.start]
+        at += span.stop - span.start
+        grads.append(jnp.pad(piece, ((0, 0), (span.start, v.shape[1] - span.stop))))
+    return grads
+
+
+@op(rows="wise", lod="x", vendor="use_mkldnn")
+def partial_sum(x: list, *, start_index: int = 0, length: int = -1):
+    """Out = the sum of columns [start_index, start_index + length) of all X [B, N]."""
+    total = x[0][:, _columns(x[0], start_index, length)]
+    for v in x[1:]:
+        total = total + v[:, _columns(v, start_index, length)]
+    return total
+
+
+@partial_sum.grad
+def _(x: list[Meta], d_out, *, start_index, length):
+    spans = [_columns(v, start_index, length) for v in x]
+    return [jnp.pad(d_out, ((0, 0), (s.start, v.shape[1] - s.stop))) for s, v in zip(spans, x, strict=True)]
+
+
+# --- order -------------------------------------------------------------------------------------------------------
+
+
+def _off_first(name: str):
+    """Row-wise unless dim 0 is among the attribute's dims."""
+
+    def rule(attrs, ndim):
+        return None if any(a % ndim == 0 for a in attrs[name]) else "wise"
+
+    return rule
+
+
+@op(rows=_off_first("axis"), lod=None)
+def reverse(x, *, axis: list[int]):
+    """Out = X in reverse order along each of ``axis``."""
+    return jnp.flip(x, [a % x.ndim for a in axis])
+
+
+@reverse.grad_maker
+def _(g):
+    return [OpSpec("reverse", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, dict(g.attrs))]
+
+
+@op(rows=_off_first("dims"))
+def flip(x, *, dims: list[int]):
+    """Out = X in reverse order along each of ``dims``."""
+    return jnp.flip(x, [a % x.ndim for a in dims])
+
+
+@flip.grad_maker
+def _(g):
+    return [OpSpec("flip", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, dict(g.attrs))]
+
+
+def _rolled(x, shifts, dims, sign):
+    shifts = [sign * s for s in shifts]
+    if dims:
+        return jnp.roll(x, shifts, [d % x.ndim for d in dims])
+    return jnp.roll(x.reshape(-1), shifts[0]).reshape(x.shape)
+
+
+@op()
+def roll(x, *, shifts: Longs = (), dims: Longs = ()):
+    """Out = X shifted cyclically by shifts[i] along dims[i]; without dims, as one flat vector."""
+    return _rolled(x, shifts, dims, 1)
+
+
+@roll.grad
+def _(x: Meta, d_out, *, shifts, dims):
+    return _rolled(d_out, shifts, dims, -1)
+
+
+# --- margins -----------------------------------------------------------------------------------------------------
+
+
+def _pairs(paddings: list[int]) -> list[tuple[int, int]]:
+    return list(zip(paddings[::2], paddings[1::2], strict=True))
+
+
+def _off_padded(attrs, ndim):
+    return "wise" if not any(attrs["paddings"][:2]) else None
+
+
+@op(rows=_off_padded)
+def pad(x, *, paddings: list[int], pad_value: float = 0.0):
+    """Out = X with paddings[2i] elements of ``pad_value`` before dim i and paddings[2i + 1] behind it."""
+    return jnp.pad(x, _pairs(paddings), constant_values=jnp.asarray(pad_value, x.dtype))
+
+
+@pad.grad
+def _(d_out, *, paddings):
+    pairs = zip(_pairs(paddings), d_out.shape, strict=True)
+    return d_out[tuple(slice(before, n - after) for (before, after), n in pairs)]
+
+
+@op(diff="y", rows=None)
+def pad_constant_like(x: Meta, y, *, pad_value: float = 0.0):
+    """Out = Y extended behind each dim with ``pad_value`` to the shape of X."""
+    margins = [(0, n - m) for n, m in zip(x.shape, y.shape, strict=True)]
+    return jnp.pad(y, margins, constant_values=jnp.asarray(pad_value, y.dtype))
+
+
+@pad_constant_like.grad
+def _(y: Meta, d_out):
+    return d_out[tuple(slice(0, n) for n in y.shape)]
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge"}
+
+
+def _pad2d(x, sides, mode, pad_value, data_format):
+    top, bottom, left, right = sides
+    image = [(top, bottom), (left, right)]
+    margins = [(0, 0), (0, 0), *image] if data_format == "NCHW" else [(0, 0), *image, (0, 0)]
+    fill = {"constant_values": jnp.asarray(pad_value, x.dtype)} if mode == "constant" else {}
+    return jnp.pad(x, margins, mode=_PAD_MODES[mode], **fill)
+
+
+def _sides(paddings, tensor):
+    return list(paddings) if tensor is None else ints(tensor, "pad2d: the paddings")
+
+
+def _infer_pad2d(op, var_of):
+    x = var_of(op.inputs["X"][0])
+    at = (2, 3) if op.attrs.get("data_format", "NCHW") == "NCHW" else (1, 2)
+    top, bottom, left, right = op.attrs.get("paddings") or [0] * 4
+    dims = list(x.shape)
+    for i, more in zip(at, (top + bottom, left + right), strict=True):
+        dims[i] = -1 if names_in(op, "Paddings") or dims[i] < 0 else dims[i] + more
+    return outputs_like(op, "Out", VarInfo(tuple(dims), x.dtype, x.lod_level))
+
+
+@op(diff="x", infer=_infer_pad2d)
+def pad2d(
+    x,
+    paddings=None,
+    *,
+    paddings_: list[int],
+    pad_value: float = 0.0,
+    mode: str = "constant",
+    data_format: str = "NCHW",
+):
+    """Out = images X with [top, bottom, left, right] margins: constant, reflect (without the edge) or edge."""
+    return _pad2d(x, _sides(paddings_, paddings), mode, pad_value, data_format)
+
+
+@pad2d.grad
+def _(x: Meta, d_out, paddings=None, *, paddings_, mode, data_format):
+    sides = _sides(paddings_, paddings)
+    return transpose_of(lambda v: _pad2d(v, sides, mode, 0.0, data_format), x, d_out)

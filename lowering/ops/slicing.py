@@ -1,0 +1,299 @@
+"""Parts of a tensor: slices, strided slices and crops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.errors import NeedsConcrete
+from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
+from lowering.program import VarInfo
+from lowering.registry import Value, op
+from lowering.values import LoDArray, Meta, TensorArray
+
+# --- slice -------------------------------------------------------------------------------------------------------
+
+
+def _span(length: int, start: int, end: int) -> tuple[int, int]:
+    """Python's meaning of [start:end) for a dim."""
+    first, last, _ = slice(start, end).indices(length)
+    return first, max(first, last)
+
+
+def _lists(attr: Any, tensor: Any, tensors: Any, count: int) -> list[Any]:
+    """One bound per axis: a number, or a traced scalar."""
+    if tensors:
+        return [_number(t.reshape(())) for t in tensors]
+    if tensor is not None:
+        return [_number(tensor.reshape(-1)[i]) for i in range(count)]
+    return list(attr)
+
+
+def _number(value: Any) -> Any:
+    try:
+        return ints(value, "slice: a bound")[0]
+    except NeedsConcrete:
+        return value
+
+
+def _one_slice(x: Any, axis: int, start: Any, end: Any, single: bool) -> Any:
+    """x[start:end] along an axis. A traced start is possible where one element is taken."""
+    if isinstance(start, int) and (isinstance(end, int) or single):
+        first, last = _span(x.shape[axis], start, end if isinstance(end, int) else start + 1)
+        return jax.lax.slice_in_dim(x, first, last, axis=axis)
+    if not single:
+        raise NeedsConcrete("slice: the bounds of an axis that is kept")
+    at = jnp.where(start < 0, start + x.shape[axis], start)
+    return jax.lax.dynamic_slice_in_dim(x, at, 1, axis=axis)
+
+
+def _cut(x, axes, starts, ends, decrease_axis):
+    for axis, start, end in zip(axes, starts, ends, strict=True):
+        x = _one_slice(x, axis % x.ndim, start, end, axis in decrease_axis)
+    if decrease_axis:
+        x = jnp.squeeze(x, tuple(decrease_axis))
+    return x.reshape(1) if x.ndim == 0 else x
+
+
+def _infer_slice(op, var_of):
+    x = var_of(op.inputs["Input"][0])
+    axes = list(op.attrs.get("axes") or [])
+    starts = declared_shape(op, var_of, "starts", "StartsTensor", "StartsTensorList") or []
+    ends = declared_shape(op, var_of, "ends", "EndsTensor", "EndsTensorList") or []
+    flags = list(op.attrs.get("infer_flags") or [1] * len(axes))
+    dims = list(x.shape)
+    for i, axis in enumerate(axes):
+        given = len(starts) == len(axes) == len(ends) and flags[i] != -1
+        if given and dims[axis] >= 0:
+            first, last = _span(dims[axis], starts[i], ends[i])
+            dims[axis] = last - first
+        elif not given:
+            dims[axis] = -1
+    return outputs_like(op, "Out", VarInfo(_without(dims, op.attrs.get("decrease_axis")), x.dtype, x.lod_level))
+
+
+def _without(dims, decrease_axis) -> tuple[int, ...]:
+    kept = tuple(n for i, n in enumerate(dims) if i not in set(decrease_axis or ()))
+    return kept or (1,)
+
+
+def _off_sliced(attrs, ndim):
+    return None if any(a % max(ndim, 1) == 0 for a in attrs["axes"]) else "wise input"
+
+
+@op("slice", rows=_off_sliced, lod={"Out": "input"}, infer=_infer_slice, diff="input", fold=True)
+def slice_(
+    input: Value,
+    starts_tensor=None,
+    ends_tensor=None,
+    starts_tensor_list: list = None,
+    ends_tensor_list: list = None,
+    *,
+    axes: list[int],
+    starts: list[int] = (),
+    ends: list[int] = (),
+    infer_flags: list[int] = (),
+    decrease_axis: list[int] = (),
+):
+    """Out = Input[starts[i]:ends[i]] along axes[i]; dims of ``decrease_axis`` (of size 1) are dropped.
+
+    Bounds come from tensor lists, tensors or attributes. Input may be a tensor array, of which axis 0 is cut.
+    """
+    del infer_flags
+    first = _lists(starts, starts_tensor, starts_tensor_list, len(axes))
+    last = _lists(ends, ends_tensor, ends_tensor_list, len(axes))
+    if isinstance(input, TensorArray):
+        return _array_part(input, first[0], last[0], bool(decrease_axis))
+    data = input.data if isinstance(input, LoDArray) else input
+    return _cut(data, axes, first, last, list(decrease_axis))
+
+
+def _array_part(array: TensorArray, start: Any, end: Any, single: bool) -> Any:
+    if array.stacked:
+        if not single:
+            raise NeedsConcrete("slice of a tensor array that a loop wrote")
+        return jax.tree_util.tree_map(lambda b: jax.lax.dynamic_index_in_dim(b, start, keepdims=False), array.buffer)
+    first, last = _span(len(array.items or ()), start, end)
+    items = (array.items or ())[first:last]
+    return items[0] if single else TensorArray(items)
+
+
+@slice_.grad
+def _(
+    input: Meta,
+    d_out,
+    starts_tensor=None,
+    ends_tensor=None,
+    starts_tensor_list: list = None,
+    ends_tensor_list: list = None,
+    *,
+    axes,
+    starts,
+    ends,
+    decrease_axis,
+):
+    first = _lists(starts, starts_tensor, starts_tensor_list, len(axes))
+    last = _lists(ends, ends_tensor, ends_tensor_list, len(axes))
+    return transpose_of(lambda x: _cut(x, axes, first, last, list(decrease_axis)), input, d_out)
+
+
+# --- strided_slice -----------------------------------------------------------------------------------------------
+
+
+def _stride(n: int, start: int, end: int, step: int) -> slice:
+    start = start + n if start < 0 else start
+    end = end + n if end < 0 else end
+    if step > 0:
+        return slice(max(start, 0), max(end, 0), step)
+    return slice(min(start, n - 1), end if end >= 0 else None, step)
+
+
+def _strided(x, axes, starts, ends, strides, decrease_axis):
+    index = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, strides, strict=True):
+        index[axis] = _stride(x.shape[axis], start, end, step)
+    out = x[tuple(index)]
+    if decrease_axis:
+        out = jnp.squeeze(out, tuple(decrease_axis))
+    return out.reshape(1) if out.ndim == 0 else out
+
+
+def _infer_strided(op, var_of):
+    x = var_of(op.inputs["Input"][0])
+    axes = list(op.attrs.get("axes") or [])
+    bounds = [
+        declared_shape(op, var_of, name, f"{name.capitalize()}Tensor", f"{name.capitalize()}TensorList") or []
+        for name in ("starts", "ends", "strides")
+    ]
+    flags = list(op.attrs.get("infer_flags") or [1] * len(axes))
+    dims = list(x.shape)
+    for i, axis in enumerate(axes):
+        known = all(len(b) == len(axes) for b in bounds) and flags[i] != -1 and dims[axis] >= 0
+        dims[axis] = len(range(dims[axis])[_stride(dims[axis], *(b[i] for b in bounds))]) if known else -1
+    return outputs_like(op, "Out", VarInfo(_without(dims, op.attrs.get("decrease_axis")), x.dtype, x.lod_level))
+
+
+def _strided_bounds(starts, ends, strides, tensors, lists):
+    attrs = (starts, ends, strides)
+    return [shape_from(a, t, many, "strided_slice: a bound") for a, t, many in zip(attrs, tensors, lists, strict=True)]
+
+
+@op(rows=_off_sliced, lod={"Out": "input"}, infer=_infer_strided, diff="input")
+def strided_slice(
+    input,
+    starts_tensor=None,
+    ends_tensor=None,
+    strides_tensor=None,
+    starts_tensor_list: list = None,
+    ends_tensor_list: list = None,
+    strides_tensor_list: list = None,
+    *,
+    axes: list[int],
+    starts: list[int] = (),
+    ends: list[int] = (),
+    strides: list[int] = (),
+    infer_flags: list[int] = (),
+    decrease_axis: list[int] = (),
+):
+    """Out = Input[starts[i]:ends[i]:strides[i]] along axes[i]; strides may be negative."""
+    del infer_flags
+    tensors = (starts_tensor, ends_tensor, strides_tensor)
+    lists = (starts_tensor_list, ends_tensor_list, strides_tensor_list)
+    bounds = _strided_bounds(starts, ends, strides, tensors, lists)
+    return _strided(input, axes, *bounds, list(decrease_axis))
+
+
+@strided_slice.grad
+def _(
+    input: Meta,
+    d_out,
+    starts_tensor=None,
+    ends_tensor=None,
+    strides_tensor=None,
+    starts_tensor_list: list = None,
+    ends_tensor_list: list = None,
+    strides_tensor_list: list = None,
+    *,
+    axes,
+    starts,
+    ends,
+    strides,
+    decrease_axis,
+):
+    tensors = (starts_tensor, ends_tensor, strides_tensor)
+    lists = (starts_tensor_list, ends_tensor_list, strides_tensor_list)
+    bounds = _strided_bounds(starts, ends, strides, tensors, lists)
+    return transpose_of(lambda x: _strided(x, axes, *bounds, list(decrease_axis)), input, d_out)
+
+
+# --- crop --------------------------------------------------------------------------------------------------------
+
+
+def _window(x, offsets, shape):
+    return jax.lax.dynamic_slice(x, list(offsets), list(shape))
+
+
+def _placed(d_out, offsets, like):
+    return jax.lax.dynamic_update_slice(jnp.zeros(like.shape, d_out.dtype), d_out, list(offsets))
+
+
+def _offsets(attr, tensor, tensors, ndim):
+    """Where the window starts; tensors need not be known while tracing."""
+    if tensors:
+        return [t.reshape(()).astype(np.int32) for t in tensors]
+    if tensor is not None:
+        return list(tensor.reshape(-1).astype(np.int32))
+    return [np.int32(o) for o in attr] or [np.int32(0)] * ndim
+
+
+@op(diff="x", rows=None)
+def crop(x, y: Meta = None, offsets=None, *, offsets_: list[int] = (), shape: list[int] = ()):
+    """Out = the window of X that starts at the offsets and has ``shape`` (or Y's)."""
+    dims = list(y.shape) if y is not None else list(shape)
+    return _window(x, _offsets(offsets_, offsets, None, x.ndim), dims)
+
+
+@crop.grad
+def _(x: Meta, d_out, offsets=None, *, offsets_):
+    return _placed(d_out, _offsets(offsets_, offsets, None, len(x.shape)), x)
+
+
+def _infer_crop(op, var_of):
+    x = var_of(op.inputs["X"][0])
+    dims = declared_shape(op, var_of, "shape", "Shape", "ShapeTensor")
+    if dims is None or len(dims) != len(x.shape):
+        dims = [-1] * len(x.shape)
+    offsets = list(op.attrs.get("offsets") or [0] * len(dims))
+    fixed = not (names_in(op, "Offsets") or names_in(op, "OffsetsTensor") or names_in(op, "ShapeTensor"))
+    fixed = fixed and not names_in(op, "Shape")
+    rest = zip(dims, x.shape, offsets, strict=True)
+    dims = [n - o if d == -1 and fixed and n >= 0 else d for d, n, o in rest]
+    return outputs_like(op, "Out", VarInfo(tuple(dims), x.dtype, x.lod_level))
+
+
+@op(diff="x", rows=None, infer=_infer_crop)
+def crop_tensor(
+    x,
+    shape=None,
+    offsets=None,
+    shape_tensor: list = None,
+    offsets_tensor: list = None,
+    *,
+    offsets_: list[int] = (),
+    shape_: list[int] = (),
+):
+    """``crop`` whose shape and offsets may be tensors or lists of tensors; a -1 in the shape takes all that is left."""
+    dims = shape_from(shape_, shape, shape_tensor, "crop_tensor: the shape")
+    starts = _offsets(offsets_, offsets, offsets_tensor, x.ndim)
+    if -1 in dims:
+        at = [int(ints(o, "crop_tensor: the offsets")[0]) for o in starts]
+        dims = [n - o if d == -1 else d for d, n, o in zip(dims, x.shape, at, strict=True)]
+    return _window(x, starts, dims)
+
+
+@crop_tensor.grad
+def _(x: Meta, d_out, offsets=None, offsets_tensor: list = None, *, offsets_):
+    return _placed(d_out, _offsets(offsets_, offsets, offsets_tensor, len(x.shape)), x)
