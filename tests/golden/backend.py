@@ -1,4 +1,4 @@
-"""Ways to run a recorded program: the lowering alone (op by op, or as one jit)."""
+"""Ways to run a recorded program: the lowering alone (op by op, or as one jit), or the executor."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from fluidjax.framework_pb2 import ProgramDesc
 from lowering import LoDArray, RankTable, Runner, SelectedRows, StepScopes, TensorArray
 from tests.golden.oprunner import Backend
 from tests.golden.values import Rows, Table, Tensor, TensorList, Value
 from tests.golden.views import program_view
+
+# Kinds of variables that a fetch can return: tensors, SelectedRows, tensor arrays.
+FETCHABLE = (7, 8, 13)
 
 
 def to_lowering(value: Value) -> Any:
@@ -94,4 +98,16 @@ def jitted(program: bytes, values: dict[str, Value], wanted: list[str]) -> dict[
         return _results(jax.jit(run)(env, jax.random.key(0)), wanted)
 
 
-BACKENDS: dict[str, Backend] = {"interpret": interpret, "jit": jitted}
+def executed(program: bytes, values: dict[str, Value], wanted: list[str]) -> dict[str, Value]:
+    """Run block 0 through fluid.Executor on values put into a Scope; what cannot be fetched is absent."""
+    from tests.golden.session import Session
+
+    session, desc = Session(), ProgramDesc.FromString(program)
+    session.set(values)
+    kinds = {v.name: v.type.type for v in desc.blocks[0].vars}
+    names = [n for n in wanted if kinds.get(n) in FETCHABLE]
+    fetched = session.run(program, {}, names)
+    return {name: value for name, value in fetched.items() if value is not None}
+
+
+BACKENDS: dict[str, Backend] = {"interpret": interpret, "jit": jitted, "executor": executed}

@@ -20,7 +20,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="also the operators that are not registered")
     parser.add_argument("--verbose", "-v", action="store_true", help="name every failed case, with its traceback")
     parser.add_argument("--failed", "-f", action="store_true", help="report only the operators with a failed case")
-    parser.add_argument("--backend", choices=sorted(BACKENDS), default="interpret", help="how programs are run")
+    parser.add_argument("--backend", choices=sorted(BACKENDS), default="executor", help="how programs are run")
     parser.add_argument("--json", metavar="FILE", help="write {op: {case id: problem or ''}} to FILE")
     return parser.parse_args()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,12 +41,22 @@ class Session:
         self.interpret = interpret
         self.programs: dict[bytes, Any] = {}
 
-    def set(self, values: dict[str, Tensor]) -> None:
-        """Put tensors into the scope."""
+    def set(self, values: Mapping[str, Value]) -> None:
+        """Put values into the scope; tensors without memory stay uninitialised."""
         for name, value in values.items():
-            tensor = self.scope.var(name).get_tensor()
-            tensor.set(value.array, fluid.CPUPlace())
-            tensor.set_lod(value.lod)
+            variable = self.scope.var(name)
+            if isinstance(value, Rows):
+                rows = variable.get_selected_rows()
+                rows.set_rows([int(r) for r in value.rows])
+                rows.set_height(value.height)
+                rows.get_tensor().set(value.array, fluid.CPUPlace())
+            elif isinstance(value, TensorList):
+                array = variable.get_lod_tensor_array()
+                for item in value.items:
+                    array.append(lod_tensor(item))
+            elif isinstance(value, Tensor) and value.array is not None:
+                variable.get_tensor().set(value.array, fluid.CPUPlace())
+                variable.get_tensor().set_lod(value.lod)
 
     def get(self, name: str) -> np.ndarray | None:
         """The array that a scope variable holds."""
@@ -57,8 +69,6 @@ class Session:
             program = self.programs.setdefault(program, fluid.Program.parse_from_string(program))
         feeds = {name: lod_tensor(value) for name, value in feed.items() if isinstance(value, Tensor)}
         options = {"scope": self.scope, "return_numpy": False}
-        fetched = self._executor().run(program, feed=feeds, fetch_list=list(fetch), **options)
+        with fluid.interpret_mode() if self.interpret else contextlib.nullcontext():
+            fetched = self.executor.run(program, feed=feeds, fetch_list=list(fetch), **options)
         return {name: value_of(value) for name, value in zip(fetch, fetched, strict=True)}
-
-    def _executor(self) -> Any:
-        return self.executor

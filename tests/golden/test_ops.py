@@ -25,11 +25,12 @@ def test_there_are_recordings():
     assert set(recorded()) <= set(op_types())
 
 
+@pytest.mark.parametrize("backend", ["executor", "interpret"])
 @pytest.mark.parametrize("op_type", recorded())
-def test_recordings_of(op_type):
+def test_recordings_of(op_type, backend):
     problems = []
     for case in op_cases(op_type):
-        outcome = run_case(case, BACKENDS["interpret"])
+        outcome = run_case(case, BACKENDS[backend])
         if case.id not in known.OPS and not outcome.passed:
             problems.append(f"{case.id}: {outcome.verdict.problem}\n{outcome.trace}")
     assert not problems, "\n".join(problems)
