@@ -109,21 +109,32 @@ def _step_starts(steps: Array, sizes: Array) -> Array:
 
 def pack(x: LoDArray, off: Array, *, reverse: bool = False) -> Packing:
     """The packed order of the sequences of ``x`` with offsets ``off``; ``reverse`` runs each from its last row."""
-    capacity, n = x.capacity, off.shape[0] - 1
-    sizes = lengths(off)
+    seg, start, end = bounds(off, x.capacity)
+    return _pack(lengths(off), seg, start, end, off[-1], reverse)
+
+
+def pack_padded(shape: tuple[int, ...], sizes: Array) -> Packing:
+    """The packed order of a padded batch [n, width, ...] whose rows are numbered through, with ``sizes`` [n]."""
+    n, width = shape[:2]
+    seg = np.repeat(row_numbers(n), width)
+    sizes = jnp.minimum(sizes.reshape(-1).astype(jnp.int32), width)
+    start = seg * np.int32(width)
+    return _pack(sizes, seg, start, start + sizes[seg], jnp.sum(sizes, dtype=jnp.int32), False)
+
+
+def _pack(sizes: Array, seg: Array, start: Array, end: Array, total: Array, reverse: bool) -> Packing:
+    n, capacity = sizes.shape[0], seg.shape[0]
+    xp: Any = np if is_concrete(sizes) else jnp
     order, rank = _ranks(sizes)
     rows = row_numbers(capacity)
-    valid = rows < off[-1]
-    seg, start, end = bounds(off, capacity)
-    steps = (end - 1 - rows) if reverse else (rows - start)
-    steps = jnp.where(valid, steps, 0) if not is_concrete(off) else np.where(valid, steps, 0)
-    seg = jnp.minimum(seg, n - 1) if not is_concrete(off) else np.minimum(seg, n - 1)
+    valid = rows < end
+    steps = xp.where(valid, (end - 1 - rows) if reverse else (rows - start), 0)
+    seg = xp.minimum(seg, n - 1)
     falling = sizes[order]
     mine = rank[seg]
     position = _step_starts(steps, falling) + mine
-    back = off[-1] - _step_starts(steps + 1, falling) + mine
-    xp: Any = np if is_concrete(off) else jnp
-    target = xp.where(valid, position, position[:1]) if capacity else position
+    back = total - _step_starts(steps + 1, falling) + mine
+    target = xp.where(valid, position, position[:1])
     back = xp.where(valid, back, np.int32(capacity + n - 1))
     source = _inverse(position, valid, capacity + n)
     return Packing(n, capacity, order, rank, falling, source, target, back, steps == 0, seg, reverse)

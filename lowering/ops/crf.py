@@ -1,0 +1,193 @@
+"""Linear-chain conditional random fields: the cost of a labelling, its gradient, and the best labelling.
+
+A Transition [K + 2, K] holds the start weights, the end weights, and the weights from tag i to tag j. Sequences come
+as LoD rows, or as a padded batch [n, width, K] with Length.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import sequence_infer
+from ..packing import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
+from ..registry import op
+from ..sequence import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take
+from ..values import Array, LoDArray
+
+
+class Chains(NamedTuple):
+    """The rows of all sequences, and where sequences start and end; ``valid`` masks padding."""
+
+    p: Packing
+    x: Array
+    valid: Array
+    first: Array
+    last: Array
+
+    def sums(self, rows: Array) -> Array:
+        """[n, 1]: sums of [rows] over the valid rows of each sequence."""
+        return segment_sum(jnp.where(self.valid, rows, 0), self.p.seg, self.p.n)[:, None]
+
+
+def _chains(emission: LoDArray, length: Array | None) -> Chains:
+    if length is None:
+        off = offsets(emission)
+        p, x = pack(emission, off), emission.data
+        _, _, end = bounds(off, emission.capacity)
+    else:
+        p = pack_padded(emission.shape, length)
+        x = emission.data.reshape(-1, emission.shape[-1])
+        sizes = jnp.minimum(length.reshape(-1).astype(jnp.int32), emission.shape[1])
+        end = p.seg * np.int32(emission.shape[1]) + sizes[p.seg]
+    rows = row_numbers(x.shape[0])
+    valid = rows < end
+    return Chains(p, x, valid, p.first & valid, rows == end - 1)
+
+
+def _restored(emission: LoDArray, length: Array | None, rows: Array) -> Any:
+    """Rows as the op's output: with the LoD of the emissions, or in the shape of the padded batch."""
+    if length is None:
+        return per_row(emission, rows)
+    return rows.reshape(emission.shape[:2] + rows.shape[1:])
+
+
+def _alpha(c: Chains, exps: Array, w: Array) -> tuple[Array, Array]:
+    """(normalized forward variables, their norms [rows, 1]) in row order."""
+
+    def step(a, windows, alive):
+        x, first = windows
+        a = jnp.where(first, w[0], jnp.dot(a, w[2:])) * x
+        norm = jnp.sum(a, axis=1, keepdims=True)
+        a = a / norm
+        return a, (a, norm)
+
+    start = jnp.ones((c.p.n, exps.shape[1]), exps.dtype)
+    a, norm = run_forward(c.p, step, start, (c.p.packed(exps), c.p.packed(c.first[:, None])))
+    return c.p.unpacked(a), c.p.unpacked(norm)
+
+
+def _score(c: Chains, tags: Array, transition: Array) -> Array:
+    """[rows]: what each row adds to the score of the given tags."""
+    own = jnp.take_along_axis(c.x, tags[:, None], axis=1)[:, 0]
+    before = jnp.concatenate([tags[:1], tags[:-1]])
+    moved = jnp.where(c.first, transition[0, tags], transition[2 + before, tags])
+    return own + moved + jnp.where(c.last, transition[1, tags], 0)
+
+
+def _tags(label: Array) -> Array:
+    return label.reshape(-1).astype(jnp.int32)
+
+
+@op(
+    out="Alpha EmissionExps TransitionExps LogLikelihood",
+    rows="masked",
+    lod=None,
+    diff="emission transition",
+    infer=sequence_infer.linear_chain_crf,
+)
+def linear_chain_crf(emission: LoDArray, transition, label, length=None):
+    """LogLikelihood[i] = log Z(X_i) - score(X_i, label_i): the cost of the given tags, 0 for an empty sequence.
+
+    score sums the emission of each tag, the weights between neighbours, and the start and end weights; Z sums exp of
+    it over all labellings (forward algorithm, normalized in each step).
+    """
+    c = _chains(emission, length)
+    peak = jnp.max(c.x, axis=1, keepdims=True)
+    exps, w = jnp.exp(c.x - peak), jnp.exp(transition)
+    alpha, norm = _alpha(c, exps, w)
+    log_z = (peak + jnp.log(norm))[:, 0]
+    log_z = log_z + jnp.where(c.last, jnp.log(jnp.sum(alpha * w[1], axis=1)), 0)
+    cost = c.sums(log_z - _score(c, _tags(label), transition))
+    rows = [_restored(emission, length, v) for v in (alpha, exps)]
+    return (*rows, w, cost)
+
+
+@linear_chain_crf.grad
+def _(
+    emission: LoDArray,
+    transition,
+    label,
+    alpha,
+    emission_exps,
+    transition_exps,
+    d_log_likelihood,
+    length=None,
+):
+    c = _chains(emission, length)
+    exps, alpha = emission_exps.reshape(c.x.shape), alpha.reshape(c.x.shape)
+    weighted = _beta(c, exps, transition_exps)  # beta * exps
+    scale = jnp.where(c.valid, take(d_log_likelihood.reshape(-1), c.p.seg), 0)[:, None]
+    joint = alpha * weighted / jnp.where(c.valid[:, None], exps, 1)
+    marginal = joint / jnp.sum(joint, axis=1, keepdims=True)
+    tags = jax.nn.one_hot(_tags(label), c.x.shape[1], dtype=c.x.dtype)
+    d_x = jnp.where(c.valid[:, None], (marginal - tags) * scale, 0)
+    d_transition = _transition_gradient(c, alpha, weighted, transition_exps, tags, d_x, scale)
+    return row_gradient(emission, d_x.reshape(emission.shape)), d_transition
+
+
+def _beta(c: Chains, exps: Array, w: Array) -> Array:
+    """Normalized backward variables times the emission factors, in row order."""
+
+    def step(after, windows, alive):
+        x, last = windows
+        beta = jnp.where(last, w[1], jnp.dot(after, w[2:].T))
+        beta = beta / jnp.sum(beta, axis=1, keepdims=True)
+        weighted = jnp.where(alive_rows(x.shape[0], alive), beta * x, 0)
+        return weighted, weighted
+
+    reads = (c.p.packed(exps), c.p.packed(c.last[:, None]))
+    _, weighted = run_backward(c.p, step, jnp.zeros((c.p.n, exps.shape[1]), exps.dtype), reads)
+    return jnp.take(weighted, c.p.back, axis=0, mode="clip")
+
+
+def _transition_gradient(
+    c: Chains, alpha: Array, weighted: Array, w: Array, tags: Array, d_x: Array, scale: Array
+) -> Array:
+    inner = jnp.where((c.valid & ~c.first)[:, None], scale, 0)
+    before = jnp.concatenate([alpha[:1], alpha[:-1]])
+    total = jnp.sum(jnp.dot(before, w[2:]) * weighted, axis=1, keepdims=True)
+    pairs = jnp.dot((before * inner / jnp.where(inner == 0, 1, total)).T, weighted) * w[2:]
+    tags_before = jnp.concatenate([tags[:1], tags[:-1]])
+    pairs = pairs - jnp.dot((tags_before * inner).T, tags)
+    ends = [jnp.sum(jnp.where(flag[:, None], d_x, 0), axis=0) for flag in (c.first, c.last)]
+    return jnp.concatenate([jnp.stack(ends), pairs])
+
+
+def _best_tags(c: Chains, transition: Array) -> Array:
+    """int32 [rows]: the tags of the best labelling (Viterbi), the lower tag where two are equal."""
+
+    def forward(score, windows, alive):
+        x, first = windows
+        moved = score[:, :, None] + transition[None, 2:]
+        score = jnp.where(first, transition[0], jnp.max(moved, axis=1)) + x
+        return score, (jnp.argmax(moved, axis=1).astype(jnp.int32), score)
+
+    reads = (c.p.packed(c.x), c.p.packed(c.first[:, None]))
+    origin, score = run_forward(c.p, forward, jnp.zeros((c.p.n, c.x.shape[1]), c.x.dtype), reads)
+    final = jnp.argmax(score + transition[1], axis=1).astype(jnp.int32)[:, None]
+
+    def backward(tag, windows, alive):
+        origin, final, last = windows
+        real = alive_rows(origin.shape[0], alive)
+        tag = jnp.where(real, jnp.where(last, final, tag), 0)
+        before = jnp.take_along_axis(origin, tag, axis=1)
+        return jnp.where(real, before, 0), tag
+
+    reads = (origin, final, c.p.packed(c.last[:, None]))
+    _, tags = run_backward(c.p, backward, jnp.zeros((c.p.n, 1), jnp.int32), reads)
+    return jnp.take(tags, c.p.back, axis=0, mode="clip")[:, 0]
+
+
+@op(out="ViterbiPath", rows="masked", lod="emission", diff="", infer=sequence_infer.crf_decoding)
+def crf_decoding(emission: LoDArray, transition, label=None, length=None):
+    """The tags of highest score (int64); with Label, 1 where they equal it and 0 elsewhere."""
+    c = _chains(emission, length)
+    path = _best_tags(c, transition)
+    if label is not None:
+        path = path == _tags(label)
+    path = jnp.where(c.valid, path, 0).astype(jnp.int64)
+    return per_row(emission, path[:, None]) if length is None else path.reshape(emission.shape[:2])
