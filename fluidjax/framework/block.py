@@ -144,7 +144,7 @@ class Block:
         initializer = kwargs.get("initializer")
         if initializer is not None:
             self._initialize(param, initializer, global_block)
-        param.stop_gradient = settings.get("stop_gradient", False)
+        param.stop_gradient = False
         return param
 
     def _initialize(self, param: Parameter, initializer: Callable, global_block: Block) -> None:
@@ -237,7 +237,8 @@ class Block:
 
     def _insert_op(self, index: int, *args: Any, **kwargs: Any) -> Operator:
         """Insert an op before position `index`; arguments as for ``append_op``."""
-        self._sync_with_cpp()
+        if len(self.ops) != len(self.proto.ops):
+            self._sync_with_cpp()
         self.proto.ops.insert(index, pb.OpDesc(type=""))
         try:
             op = self._build(self.proto.ops[index], args, kwargs)
@@ -245,7 +246,8 @@ class Block:
             del self.proto.ops[index]
             raise
         self.ops.insert(index, op)
-        self._op_changed()
+        self._note_writes(op)
+        self.program._bump()
         return op
 
     def _prepend_op(self, *args: Any, **kwargs: Any) -> Operator:

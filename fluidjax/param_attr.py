@@ -1,0 +1,130 @@
+"""ParamAttr: how a layer makes its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.initializer import Constant, Initializer, Xavier
+from fluidjax.regularizer import WeightDecayRegularizer
+
+__all__ = ["ParamAttr", "WeightNormParamAttr"]
+
+
+def _checked(name: str, value: Any, *kinds: type) -> None:
+    if not isinstance(value, kinds):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(
+            f"The type of '{name}' in ParamAttr must be {expected}, but received {type(value).__name__} ({value!r}). "
+            "Convert the value."
+        )
+
+
+class ParamAttr:
+    """The settings of a parameter.
+
+    Args:
+        name: its name, generated when None; two layers given the same name share the parameter.
+        initializer: an Initializer; None for the layer's own choice.
+        learning_rate: a factor on the optimizer's learning rate.
+        regularizer: a regularizer of its own, which goes before the optimizer's.
+        trainable: whether optimizers change it.
+        do_model_average: whether ModelAverage averages it.
+
+    Raises TypeError for a setting of the wrong type.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: WeightDecayRegularizer | None = None,
+        trainable: bool = True,
+        do_model_average: bool = True,
+    ) -> None:
+        _checked("name", name, str, type(None))
+        _checked("learning_rate", learning_rate, float, int)
+        _checked("trainable", trainable, bool)
+        _checked("do_model_average", do_model_average, bool)
+        self.name = name
+        self.initializer = initializer
+        self.learning_rate = learning_rate
+        self.regularizer = regularizer
+        self.trainable = trainable
+        self.do_model_average = do_model_average
+
+    def _set_default_initializer(self, initializer: Initializer | None) -> None:
+        """Use `initializer` when none was given."""
+        if self.initializer is not None:
+            return
+        if initializer is None:
+            raise ValueError("ParamAttr.initializer is not set, and the layer has no default. Give ParamAttr one.")
+        self.initializer = initializer
+
+    def _set_default_param_initializer(self) -> None:
+        """Initialise as a weight: Xavier."""
+        self._set_default_initializer(Xavier())
+
+    def _set_default_bias_initializer(self) -> None:
+        """Initialise as a bias: zeros."""
+        self._set_default_initializer(Constant(0.0))
+
+    @staticmethod
+    def _to_attr(arg: Any) -> Any:
+        """A ParamAttr from what layers accept: None, a ParamAttr, a name, an initializer, a regularizer, a bool, or a
+        list of those; False stays False (no parameter)."""
+        if arg is None or arg is True:
+            return ParamAttr()
+        if arg is False:
+            return False
+        if isinstance(arg, (list, tuple)):
+            return [ParamAttr._to_attr(item) for item in arg]
+        if isinstance(arg, ParamAttr):
+            return arg
+        if isinstance(arg, str):
+            return ParamAttr(name=arg)
+        if isinstance(arg, Initializer):
+            return ParamAttr(initializer=arg)
+        if isinstance(arg, WeightDecayRegularizer):
+            return ParamAttr(regularizer=arg)
+        raise TypeError(
+            f"{type(arg)} cast to ParamAttr: {arg!r} is no setting of a parameter. Expected a ParamAttr, a name, an "
+            "initializer, a regularizer, a bool or None."
+        )
+
+    def _to_kwargs(self, with_initializer: bool = False) -> dict[str, Any]:
+        """The settings as ``Block.create_parameter`` takes them."""
+        kwargs = {
+            "name": self.name,
+            "optimize_attr": {"learning_rate": self.learning_rate},
+            "regularizer": self.regularizer,
+            "trainable": self.trainable,
+            "do_model_average": self.do_model_average,
+        }
+        if with_initializer:
+            kwargs["initializer"] = self.initializer
+        return kwargs
+
+
+class WeightNormParamAttr(ParamAttr):
+    """A parameter kept as direction and length, ``w = g * v / |v|``: weight normalisation.
+
+    Args:
+        dim: the axis along which each slice has a length of its own; None for one length in all.
+    """
+
+    # The variables `w` of all parameters made so.
+    params_with_weight_norm: list[Any] = []
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: WeightDecayRegularizer | None = None,
+        trainable: bool = True,
+        do_model_average: bool = False,
+    ) -> None:
+        super().__init__(name, initializer, learning_rate, regularizer, trainable, do_model_average)
+        self.dim = dim
