@@ -38,6 +38,13 @@ from fluidjax.values import LoDTensor, LoDTensorArray
 
 Tensor = LoDTensor
 
+# Describing parameters and writing layers.
+from fluidjax import initializer
+from fluidjax import regularizer
+from fluidjax import param_attr
+from fluidjax import layer_helper
+from fluidjax.param_attr import ParamAttr, WeightNormParamAttr
+
 # Running programs.
 from fluidjax import compiler, executor, parallel_executor
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
