@@ -1,0 +1,80 @@
+"""The hash op: XXH64 of rows of ids."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.registry import Long, op
+
+_P1, _P2, _P3, _P4, _P5 = (
+    np.uint64(p)
+    for p in (
+        11400714785074694791,
+        14029467366897019727,
+        1609587929392839161,
+        9650029242287828579,
+        2870177450012600261,
+    )
+)
+
+
+def _rotate(x, bits: int):
+    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
+
+
+def _round(lane, word):
+    return _rotate(lane + word * _P2, 31) * _P1
+
+
+def _merge(state, lane):
+    return (state ^ _round(jnp.zeros_like(lane), lane)) * _P1 + _P4
+
+
+def _lanes(words, seed: np.uint64):
+    """The stripes of 32 bytes: (accumulated state, number of words used)."""
+    count = len(words)
+    if count < 4:
+        return jnp.full_like(words[0], seed + _P5) if words else None, 0
+    lanes = [jnp.full_like(words[0], v) for v in (seed + _P1 + _P2, seed + _P2, seed, seed - _P1)]
+    used = 0
+    while used + 4 <= count:
+        lanes = [_round(lane, words[used + i]) for i, lane in enumerate(lanes)]
+        used += 4
+    state = _rotate(lanes[0], 1) + _rotate(lanes[1], 7) + _rotate(lanes[2], 12) + _rotate(lanes[3], 18)
+    for lane in lanes:
+        state = _merge(state, lane)
+    return state, used
+
+
+def xxh64(words, half, seed: int):
+    """XXH64 over 64-bit ``words`` followed by an optional 32-bit ``half``; lists of equal-shaped uint64 arrays."""
+    with np.errstate(over="ignore"):
+        state, used = _lanes(words, np.uint64(seed)) if words else (jnp.full_like(half, np.uint64(seed) + _P5), 0)
+        state = state + np.uint64(8 * len(words) + (4 if half is not None else 0))
+        for word in words[used:]:
+            state = _rotate(state ^ _round(jnp.zeros_like(word), word), 27) * _P1 + _P4
+        if half is not None:
+            state = _rotate(state ^ (half * _P1), 23) * _P2 + _P3
+        state = (state ^ (state >> np.uint64(33))) * _P2
+        state = (state ^ (state >> np.uint64(29))) * _P3
+        return state ^ (state >> np.uint64(32))
+
+
+@op("hash", vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@", rows="wise", diff="")
+def hash_(x, *, num_hash: int = 1, mod_by: Long = 100000):
+    """Out [N, num_hash, 1] = XXH64 of each row of X [N, K] with seeds 0 .. num_hash - 1, modulo ``mod_by``.
+
+    As in Fluid's kernel the hash runs over 4 K bytes, so of int64 ids only the first half of the row is read.
+    """
+    size = x.shape[-1]
+    rows = x.reshape(-1, size)
+    if x.dtype == np.int64:
+        columns = [rows[:, i].astype(np.uint64) for i in range((size + 1) // 2)]
+        words, half = (columns, None) if size % 2 == 0 else (columns[:-1], columns[-1] & np.uint64(0xFFFFFFFF))
+    else:
+        columns = [rows[:, i].astype(np.uint32).astype(np.uint64) for i in range(size)]
+        words = [columns[i] | (columns[i + 1] << np.uint64(32)) for i in range(0, size - 1, 2)]
+        half = columns[-1] if size % 2 else None
+    hashes = [xxh64(words, half, seed) % np.uint64(mod_by) for seed in range(num_hash)]
+    return jnp.stack(hashes, axis=1).astype(x.dtype).reshape(-1, num_hash, 1)

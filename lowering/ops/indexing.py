@@ -1,0 +1,168 @@
+"""Gathering and scattering by index tensors.
+
+Where Fluid writes several values to one place, the last one stays; ``_last_writer`` makes that certain on every
+device, which a plain XLA scatter does not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.registry import op
+from lowering.values import Meta
+
+
+def _column(rows: Any, ndim: int) -> Any:
+    return rows.reshape((-1,) + (1,) * (ndim - 1))
+
+
+def _last_writer(index: Any, size: int) -> Any:
+    """For each of ``size`` places, 1 + the position of its last occurrence in ``index``; 0 where there is none."""
+    return jnp.zeros((size,), np.int32).at[index].max(jnp.arange(1, index.shape[0] + 1, dtype=np.int32))
+
+
+def _overwritten(base: Any, index: Any, updates: Any) -> Any:
+    """``base`` with row index[i] replaced by updates[i], the last one winning."""
+    if not index.shape[0]:
+        return base
+    writer = _last_writer(index, base.shape[0])
+    return jnp.where(_column(writer > 0, base.ndim), updates[jnp.maximum(writer - 1, 0)], base)
+
+
+@op(lod=None, diff="x", rows="wise index")
+def gather(x, index, *, overwrite: bool = True):
+    """Out[i] = X[Index[i]]; Index [N] or [N, 1].
+
+    The gradient of rows taken several times is the last one's with ``overwrite`` (Fluid's default), else their sum.
+    """
+    del overwrite
+    return x[index.reshape(-1)]
+
+
+@gather.grad(rows=None)
+def _(x: Meta, index, d_out, *, overwrite):
+    zeros = jnp.zeros(x.shape, d_out.dtype)
+    flat = index.reshape(-1)
+    return _overwritten(zeros, flat, d_out) if overwrite else zeros.at[flat].add(d_out)
+
+
+def _split_index(index: Any) -> tuple[Any, ...]:
+    return tuple(index[..., i] for i in range(index.shape[-1]))
+
+
+@op(diff="x", rows=None)
+def gather_nd(x, index):
+    """Out = X[Index[..., 0], Index[..., 1], ...]; the last dim of Index addresses the first dims of X."""
+    if index.shape[-1] == 0:
+        return jnp.broadcast_to(x, (*index.shape[:-1], *x.shape))
+    return x[_split_index(index)]
+
+
+@gather_nd.grad
+def _(x: Meta, index, d_out):
+    if index.shape[-1] == 0:
+        return jnp.sum(d_out, axis=tuple(range(index.ndim - 1)))
+    return jnp.zeros(x.shape, d_out.dtype).at[_split_index(index)].add(d_out)
+
+
+@op(lod=None, diff="x updates", inplace={"Out": "x"}, rows=None)
+def scatter(x, ids, updates, *, overwrite: bool = True):
+    """Out = X with row Ids[i] replaced by Updates[i], or (not ``overwrite``) by the sum of its updates."""
+    flat = ids.reshape(-1)
+    if overwrite:
+        return _overwritten(x, flat, updates)
+    hit = jnp.zeros((x.shape[0],), np.bool_).at[flat].set(True)
+    return jnp.where(_column(hit, x.ndim), 0, x).at[flat].add(updates)
+
+
+@scatter.grad
+def _(ids, updates: Meta, d_out):
+    """As Fluid's kernel: X@GRAD is Out@GRAD itself, the replaced rows included."""
+    return d_out, d_out[ids.reshape(-1)]
+
+
+@op(diff="x updates", rows=None)
+def scatter_nd_add(x, index, updates):
+    """Out = X with Updates added at Index (see gather_nd); equal places add up."""
+    if index.shape[-1] == 0:
+        return x + jnp.sum(updates.reshape(-1, *x.shape), axis=0)
+    return x.at[_split_index(index)].add(updates)
+
+
+@scatter_nd_add.grad
+def _(index, updates: Meta, d_out):
+    if index.shape[-1] == 0:
+        return d_out, jnp.broadcast_to(d_out, updates.shape)
+    return d_out, d_out[_split_index(index)]
+
+
+@op(diff="x", rows=None)
+def index_select(x, index, *, dim: int = 0):
+    """Out = the slices Index [N] of X along ``dim``."""
+    return jnp.take(x, index.reshape(-1), axis=dim)
+
+
+@index_select.grad
+def _(x: Meta, index, d_out, *, dim):
+    at = (slice(None),) * (dim % len(x.shape)) + (index.reshape(-1),)
+    return jnp.zeros(x.shape, d_out.dtype).at[at].add(d_out)
+
+
+def _row_index(index: Any) -> tuple[Any, Any]:
+    return jnp.arange(index.shape[0], dtype=index.dtype)[:, None], index
+
+
+@op(diff="x", lod="index", rows="wise")
+def index_sample(x, index):
+    """Out[b, j] = X[b, Index[b, j]]."""
+    return x[_row_index(index)]
+
+
+@index_sample.grad
+def _(x: Meta, index, d_out):
+    return jnp.zeros(x.shape, d_out.dtype).at[_row_index(index)].add(d_out)
+
+
+@op(diff="x", lod=None, rows="wise")
+def multiplex(ids, x: list):
+    """Out[b] = X[Ids[b]][b]: each row from the X that Ids [B, 1] names."""
+    return jnp.stack(x)[ids.reshape(-1), jnp.arange(x[0].shape[0])]
+
+
+@multiplex.grad
+def _(ids, d_out, *, ctx):
+    chosen = ids.reshape(-1)
+    return [jnp.where(_column(chosen == i, d_out.ndim), d_out, 0) for i in range(ctx.arity("X@GRAD"))]
+
+
+@op(diff="x y", rows="wise")
+def where(condition, x, y):
+    """Out = X where Condition, else Y; all of one shape."""
+    return jnp.where(condition, x, y)
+
+
+@where.grad
+def _(condition, x: Meta, y: Meta, d_out):
+    return jnp.where(condition, d_out, 0), jnp.where(condition, 0, d_out)
+
+
+@op(diff="", rows="wise")
+def shard_index(x, *, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1):
+    """Out = X's place within shard ``shard_id`` of ``nshards`` equal ones, ignore_value where it lies in another."""
+    size = (index_num + nshards - 1) // nshards
+    return jnp.where(x // size == shard_id, x % size, jnp.asarray(ignore_value, x.dtype))
+
+
+@op(diff="", lod=None, rows=None)
+def gather_tree(ids, parents):
+    """Out [T, B, W] = whole beams: from the last step back, Ids along the chain of Parents."""
+    steps, beams = ids.shape[0], jnp.arange(ids.shape[2], dtype=parents.dtype)
+    beam = jnp.broadcast_to(beams, ids.shape[1:])
+    out = [None] * steps
+    for t in reversed(range(steps)):
+        out[t] = jnp.take_along_axis(ids[t], beam, axis=-1)
+        beam = jnp.take_along_axis(parents[t], beam, axis=-1)
+    return jnp.stack(out)
