@@ -1,6 +1,7 @@
 """accuracy, auc, mean_iou, precision_recall, positive_negative_pair: measures, without gradients."""
 
 import jax.numpy as jnp
+from jax import lax
 
 from lowering.registry import op
 from lowering.values import LoDArray, row_mask
@@ -103,23 +104,36 @@ def _ratio(part, rest):
     return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1), 1)
 
 
+def _mean_of(v):
+    """The mean as a float32 division rounds it (XLA would multiply by 1 / n)."""
+    return (_serial_sum(v).astype(jnp.float64) / v.shape[0]).astype(v.dtype)
+
+
 def _f1(precision, recall):
     total = precision + recall
     return jnp.where(total > 0, 2 * precision * recall / jnp.where(total > 0, total, 1), 0)
 
 
+def _serial_sum(v):
+    """The sum of v [n], from the first element to the last."""
+    return lax.fori_loop(0, v.shape[0], lambda i, total: total + v[i], jnp.zeros((), v.dtype))
+
+
 def _metrics(states):
     """Macro then micro precision, recall and F1 of states [classes, (TP, FP, TN, FN)]."""
     tp, fp, fn = states[:, 0], states[:, 1], states[:, 3]
-    precision, recall = _ratio(tp, fp).mean(), _ratio(tp, fn).mean()
-    micro_p, micro_r = _ratio(tp.sum(), fp.sum()), _ratio(tp.sum(), fn.sum())
+    precision, recall = _mean_of(_ratio(tp, fp)), _mean_of(_ratio(tp, fn))
+    total = _serial_sum(tp)
+    micro_p, micro_r = _ratio(total, _serial_sum(fp)), _ratio(total, _serial_sum(fn))
     found = [precision, recall, _f1(precision, recall), micro_p, micro_r, _f1(micro_p, micro_r)]
     return jnp.stack(found).astype(jnp.float64)
 
 
 @op(out="BatchMetrics AccumMetrics AccumStatesInfo", diff=(), lod=None)
 def precision_recall(max_probs, indices, labels, weights=None, states_info=None, *, class_number: int):
-    """Macro- and micro-averaged precision, recall and F1 [6] of the batch and of all batches (float64, from float32 sums).
+    """Macro- and micro-averaged precision, recall and F1 [6] of the batch and of all batches.
+
+    They are float64 made from float32 sums over the classes in order, as Fluid's kernel does.
 
     States [class_number, 4] hold weighted true positives, false positives, true negatives, false negatives.
     """
