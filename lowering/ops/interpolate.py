@@ -1,0 +1,195 @@
+"""bilinear_interp, nearest_interp, trilinear_interp, bicubic_interp: resizing images, one axis at a time.
+
+Every method is a sparse matrix per axis: output row i = sum over taps of weight[t, i] * input row index[t, i]. The
+forward gathers and adds; the gradient multiplies by the dense matrix, which on CPU beats a scatter.
+"""
+
+from collections.abc import Callable
+from itertools import product
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.registry import Meta, concrete, op
+
+
+class Taps(NamedTuple):
+    """index and weight [taps, out] along one axis of `size` rows. Fluid works out positions in float32 and double by
+    turns; so do the functions below.
+    """
+
+    index: np.ndarray
+    weight: np.ndarray
+    size: int
+
+    def matrix(self) -> np.ndarray:
+        """The dense matrix [out, size]."""
+        dense = np.zeros((self.index.shape[1], self.size), self.weight.dtype)
+        for index, weight in zip(self.index, self.weight, strict=True):
+            np.add.at(dense, (np.arange(len(index)), index), weight)
+        return dense
+
+
+def _ratio(size, out, align_corners):
+    if out <= 1:
+        return np.float32(0)
+    return np.float32((size - 1) / (out - 1)) if align_corners else np.float32(size / out)
+
+
+def nearest_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype) -> Taps:
+    """The nearest row: rounded with align_corners, else cut off."""
+    position = _ratio(size, out, align_corners) * np.arange(out, dtype=np.float32)
+    index = (position + (0.5 if align_corners else 0)).astype(np.int32)
+    return Taps(np.minimum(index, size - 1)[None], np.ones((1, out), np.float32), size)
+
+
+def _half_pixel(size, out):
+    return np.float64(_ratio(size, out, False)) * (np.arange(out) + 0.5) - 0.5
+
+
+def linear_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype) -> Taps:
+    """Two neighbours; align_mode 0 without align_corners places rows at half pixels."""
+    if align_mode == 0 and not align_corners:
+        position = np.maximum(_half_pixel(size, out), 0)
+    else:
+        position = _ratio(size, out, align_corners) * np.arange(out, dtype=np.float32)
+    low = position.astype(np.int32)
+    high = np.minimum(low + 1, size - 1)
+    upper = position.astype(np.float32) - low.astype(np.float32)
+    return Taps(np.stack([low, high]), np.stack([1 - upper, upper]), size)
+
+
+def cubic_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype) -> Taps:
+    """Four neighbours with the cubic convolution kernel, a = -0.75; rows beyond the edge repeat it."""
+    if align_corners:
+        position = _ratio(size, out, True) * np.arange(out, dtype=np.float32)
+    else:
+        position = _half_pixel(size, out)
+    position = position.astype(dtype)
+    base = np.floor(position).astype(np.int32)
+    t = position - base.astype(dtype)
+    weights = np.stack([_cubic_far(t + 1), _cubic_near(t), _cubic_near(1 - t), _cubic_far(2 - t)])
+    index = np.clip(base + np.arange(-1, 3)[:, None], 0, size - 1)
+    return Taps(index, weights.astype(dtype), size)
+
+
+def _cubic_near(x, a=-0.75):
+    return ((a + 2) * x - (a + 3)) * x * x + 1
+
+
+def _cubic_far(x, a=-0.75):
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+
+def _resize_axis(x, axis, taps: Taps):
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    rows = [
+        jnp.take(x, jnp.asarray(i), axis=axis) * jnp.asarray(w, x.dtype).reshape(shape)
+        for i, w in zip(taps.index, taps.weight, strict=True)
+    ]
+    return sum(rows[1:], rows[0])
+
+
+def _resize_axis_grad(dy, axis, taps: Taps):
+    product = jnp.tensordot(dy, jnp.asarray(taps.matrix(), dy.dtype), axes=((axis,), (0,)))
+    return jnp.moveaxis(product, -1, axis)
+
+
+def _target_sizes(spatial, out_size, size_tensor, scale_tensor, attrs):
+    """Sizes after resizing: SizeTensor, else OutSize, else a scale, else out_d, out_h, out_w."""
+    names = ("out_d", "out_h", "out_w")[-len(spatial) :]
+    if size_tensor:
+        return [int(concrete(t, "SizeTensor").reshape(-1)[0]) for t in size_tensor]
+    sizes = [attrs[name] for name in names]
+    scale = attrs["scale"]
+    if scale_tensor is not None:
+        scale = float(concrete(scale_tensor, "Scale").reshape(-1)[0])
+    if scale > 0:
+        sizes = [int(s * np.float32(scale)) for s in spatial]
+    if out_size is not None:
+        sizes = [int(v) for v in concrete(out_size, "OutSize").reshape(-1)]
+    return sizes
+
+
+def _spatial_axes(x, data_layout):
+    return range(1, len(x.shape) - 1) if data_layout in ("NHWC", "NDHWC") else range(2, len(x.shape))
+
+
+def _plan(make: Callable[..., Taps], x, out_size, size_tensor, scale_tensor, data_layout, align, **attrs):
+    """(axis, its Taps) for each spatial axis."""
+    axes = _spatial_axes(x, data_layout)
+    spatial = [x.shape[a] for a in axes]
+    sizes = _target_sizes(spatial, out_size, size_tensor, scale_tensor, attrs)
+    if any(s <= 0 for s in sizes):
+        raise ValueError(f"the output sizes are {sizes}; expected positive numbers; give out_h, out_w or scale")
+    dtype = np.float64 if x.dtype == np.float64 else np.float32
+    return [(a, make(n, out, *align, dtype)) for a, n, out in zip(axes, spatial, sizes, strict=True)]
+
+
+def _forward(make, x, *args, **attrs):
+    plan = _plan(make, x, *args, **attrs)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return _integer_resize(x, plan)
+    for axis, taps in plan:
+        x = jnp.take(x, jnp.asarray(taps.index[0]), axis=axis) if make is nearest_taps else _resize_axis(x, axis, taps)
+    return x
+
+
+def _integer_resize(x, plan):
+    """All taps in one float32 sum, in the kernel's order, since the result is cut off to an integer."""
+    total = jnp.zeros((), jnp.float32)
+    for chosen in product(*(range(len(taps.index)) for _, taps in reversed(plan))):
+        term = x.astype(jnp.float32)
+        for (axis, taps), t in zip(plan, reversed(chosen), strict=True):
+            shape = [-1 if d == axis else 1 for d in range(x.ndim)]
+            term = jnp.take(term, jnp.asarray(taps.index[t]), axis=axis) * jnp.asarray(taps.weight[t]).reshape(shape)
+        total = total + term
+    return total.astype(x.dtype)
+
+
+def _backward(make, x: Meta, d_out, *args, **attrs):
+    for axis, taps in _plan(make, x, *args, **attrs):
+        d_out = _resize_axis_grad(d_out, axis, taps)
+    return d_out
+
+
+def _register(type_: str, make: Callable[..., Taps], doc: str) -> None:
+    def forward(
+        x,
+        out_size=None,
+        size_tensor: list = None,
+        scale=None,
+        *,
+        data_layout: str = "NCHW",
+        out_d: int = 0,
+        out_h: int = 0,
+        out_w: int = 0,
+        scale_: float = 0.0,
+        interp_method: str = "bilinear",
+        align_corners: bool = True,
+        align_mode: int = 1,
+    ):
+        return _forward(
+            make, x, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
+            out_d=out_d, out_h=out_h, out_w=out_w, scale=scale_,
+        )  # fmt: skip
+
+    def backward(
+        x: Meta, d_out, out_size=None, size_tensor: list = None, scale=None, *,
+        data_layout, out_d, out_h, out_w, scale_, align_corners, align_mode,
+    ):  # fmt: skip
+        return _backward(
+            make, x, d_out, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
+            out_d=out_d, out_h=out_h, out_w=out_w, scale=scale_,
+        )  # fmt: skip
+
+    forward.__doc__ = doc
+    op(type_, diff="x", lod=None, rows="wise x")(forward).grad(backward, rows="wise d_out")
+
+
+_register("nearest_interp", nearest_taps, "Out = the nearest pixel of X at out_h x out_w.")
+_register("bilinear_interp", linear_taps, "Out = X resized to out_h x out_w by weights of the 2 x 2 neighbours.")
+_register("trilinear_interp", linear_taps, "Out = X [N, C, D, H, W] resized by weights of the 2 x 2 x 2 neighbours.")
+_register("bicubic_interp", cubic_taps, "Out = X resized to out_h x out_w by cubic convolution of 4 x 4 neighbours.")
