@@ -12,6 +12,7 @@ import numpy as np
 from fluidjax.compiler import CompiledProgram
 from fluidjax.execution import mode
 from fluidjax.execution.exchange import to_holder, to_numpy
+from fluidjax.execution.feed import merge_rows
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
 from fluidjax.flags import flag
@@ -135,8 +136,6 @@ def _merged_feed(feed: Any) -> dict[str, Any]:
         )
     if len(feed) <= 1:
         return dict(feed[0]) if feed else {}
-    from fluidjax.lod_tensor import merge_rows
-
     return {name: merge_rows([part[name] for part in feed]) for name in feed[0]}
 
 

@@ -5,6 +5,7 @@ The front end (or any other owner of ProgramDescs) makes these; nothing here kno
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,8 +39,31 @@ class OpView:
 
     def user_line(self) -> str:
         """The line of the user's script that made this op, or '' where none was recorded."""
-        stack = self.attrs.get("op_callstack") or ()
-        return "\n".join(stack[-2:]) if stack else ""
+        return innermost_user_frame(self.attrs.get("op_callstack") or ())
+
+
+_PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_FRAMEWORK_FOLDERS = (
+    os.path.join(_PACKAGES, "fluidjax", ""),
+    os.path.join(_PACKAGES, "lowering", ""),
+    os.path.join("paddle", "fluid", ""),
+)
+
+
+def innermost_user_frame(stack: Sequence[str]) -> str:
+    """The innermost entry of a recorded call stack that is no framework code, on one line.
+
+    Our stacks start with the innermost call, Paddle's with the outermost; the framework's own frames tell which.
+    """
+    files = [i for i, entry in enumerate(stack) if entry.lstrip().startswith("File ")]
+    users = [i for i in files if not any(folder in stack[i] for folder in _FRAMEWORK_FOLDERS)]
+    if not users:
+        return ""
+    index = users[0] if users[0] != files[0] or len(users) == len(files) else users[-1]
+    entry = stack[index]
+    if "\n" not in entry.strip() and index + 1 < len(stack) and index + 1 not in files:
+        entry += " " + stack[index + 1]
+    return " ".join(entry.split())
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 
 from fluidjax.execution.buckets import bucket
 from fluidjax.execution.exchange import lod_array, to_lowering
-from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
+from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows, lod_fault
 from lowering.dtypes import from_numpy, to_numpy
 from lowering.program import VarView
 
@@ -51,7 +51,7 @@ class Feeder:
             )
         if not fed._lod:
             return _checked(var, data)
-        fault = _lod_fault(fed)
+        fault = lod_fault(fed._lod, fed.shape()[0])
         if fault:
             raise ValueError(
                 f"feed {var.name!r}: its LoD does not fit its {data.shape[0]} rows: {fault}; set lengths that add up"
@@ -66,12 +66,6 @@ class Feeder:
         before = self._longest.get(name, (0,) * len(now))
         self._longest[name] = tuple(map(max, now, before)) if len(before) == len(now) else tuple(now)
         return self._longest[name]
-
-
-def _lod_fault(fed: LoDTensor) -> str | None:
-    from fluidjax.values import lod_fault
-
-    return lod_fault(fed._lod, fed.shape()[0])
 
 
 def _from_python(var: VarView, fed: Any) -> np.ndarray:
@@ -114,3 +108,15 @@ def _dtype_matters(var: VarView, fed: np.dtype, expected: np.dtype) -> bool:
 
 def _shape_fits(declared: tuple[int, ...], fed: tuple[int, ...]) -> bool:
     return len(declared) == len(fed) and all(d < 0 or d == f for d, f in zip(declared, fed, strict=True))
+
+
+def merge_rows(parts: Sequence[Any]) -> Any:
+    """Feeds of several devices as one: rows behind each other, and sequences too."""
+    if not any(isinstance(part, LoDTensor) for part in parts):
+        return np.concatenate([np.asarray(part) for part in parts])
+    merged = LoDTensor()
+    merged._set_value(np.concatenate([np.array(part) for part in parts]))
+    lengths = [part.recursive_sequence_lengths() for part in parts]
+    if all(lengths):
+        merged.set_recursive_sequence_lengths([sum(level, []) for level in zip(*lengths, strict=True)])
+    return merged

@@ -1,0 +1,140 @@
+"""What a user reads when something is wrong, and that the scope survives it."""
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+import lowering
+from tests.executor.conftest import Net, ragged
+
+X = np.ones((3, 2), np.float32)
+W = np.eye(2, dtype=np.float32)
+
+
+def linear(net: Net) -> Net:
+    net.data("x", [-1, 2], check=True)
+    net.parameter("w", W)
+    net.op("mul", {"X": ["x"], "Y": ["w"]}, "y")
+    return net
+
+
+def test_a_missing_feed_is_named(net: Net) -> None:
+    with pytest.raises(lowering.UninitializedError, match=r"op mul \(#0 of block 0\) reads variable 'x'.*Feed it"):
+        linear(net).run({}, ["y"])
+
+
+def test_an_uninitialized_parameter_is_named(net: Net) -> None:
+    linear(net)
+    net.scope = fluid.Scope()
+    with pytest.raises(lowering.UninitializedError, match="'w' through slot Y.*run the startup program"):
+        net.run({"x": X}, ["y"])
+
+
+def test_a_feed_of_another_dtype_is_refused(net: Net) -> None:
+    message = "feed 'x': the data type does not match: expected float32, received float64; convert"
+    with pytest.raises(ValueError, match=message):
+        linear(net).run({"x": X.astype(np.float64)}, ["y"])
+
+
+def test_a_feed_of_another_shape_is_refused(net: Net) -> None:
+    with pytest.raises(ValueError, match=r"expected \[-1, 2\] \(-1 is any size\), received \[3, 5\]; reshape"):
+        linear(net).run({"x": np.ones((3, 5), np.float32)}, ["y"])
+
+
+def test_rows_that_do_not_fit_name_the_op_and_the_users_line(net: Net) -> None:
+    net.data("x", [-1, 2])
+    net.parameter("w", W)
+    net.op("mul", {"X": ["x"], "Y": ["w"]}, "y")
+    with pytest.raises(lowering.OpError) as caught:
+        net.run({"x": np.ones((3, 5), np.float32)}, ["y"])
+    text = str(caught.value)
+    assert "op mul (#0 of block 0) failed" in text
+    assert "x float32[3, 5]" in text and "w float32[2, 2]" in text
+    assert "conftest.py" in text or "test_errors.py" in text
+    assert "to do:" in text
+
+
+def test_a_feed_that_is_no_array_is_refused(net: Net) -> None:
+    with pytest.raises(TypeError, match="nested lists of equal lengths.*create_lod_tensor"):
+        linear(net).run({"x": [[1.0], [2.0, 3.0]]}, ["y"])
+
+
+def test_a_feed_without_variable_warns(net: Net) -> None:
+    with pytest.warns(UserWarning, match="feed 'nope': the program has no variable of that name"):
+        linear(net).run({"x": X, "nope": X}, ["y"])
+
+
+def test_a_lod_that_does_not_fit_is_refused(net: Net) -> None:
+    net.data("x", [-1, 2], lod_level=1)
+    net.op("tanh", {"X": ["x"]}, "t")
+    fed = ragged(X, [1, 2])
+    fed._set_value(np.ones((9, 2), np.float32))
+    with pytest.raises(ValueError, match="its LoD does not fit its 9 rows"):
+        net.run({"x": fed}, ["t"])
+
+
+def test_all_unknown_ops_and_attributes_are_reported_at_once(net: Net) -> None:
+    linear(net)
+    desc = net.program.desc.serialize_to_string()
+    program = fluid.Program.parse_from_string(desc)
+    message = program.proto
+    strange = message.blocks[0].ops.add(type="strange_op")
+    strange.outputs.add(parameter="Out", arguments=["y"])
+    attr = message.blocks[0].ops[0].attrs.add(name="strange_attr", type=0)
+    attr.i = 1
+    program = fluid.Program.parse_from_string(message.SerializeToString())
+    with pytest.raises(lowering.UnknownOpError) as caught:
+        net.executor.run(program, feed={"x": X}, scope=net.scope)
+    text = str(caught.value)
+    assert "2 of its parts are unknown" in text
+    assert "'strange_op' is unknown" in text and "'strange_attr' is unknown; expected one of:" in text
+
+
+def test_nan_is_traced_to_its_op_and_spares_the_state(net: Net) -> None:
+    net.data("x", [-1, 2])
+    net.parameter("w", W)
+    net.op("log", {"X": ["x"]}, "l")
+    net.op("scale", {"X": ["w"]}, "w", scale=2.0)
+    fluid.set_flags({"FLAGS_check_nan_inf": True})
+    try:
+        with pytest.raises(FloatingPointError, match=r"op log \(#0.*'l': 6 NaN and 0 infinite of 6"):
+            net.run({"x": -X}, ["l"])
+    finally:
+        fluid.set_flags({"FLAGS_check_nan_inf": False})
+    np.testing.assert_array_equal(net.get("w"), W)
+
+
+def test_a_failing_run_leaves_the_scope_as_it_was(net: Net) -> None:
+    net.data("x", [-1, 2])
+    net.parameter("w", W)
+    net.op("scale", {"X": ["w"]}, "w", scale=2.0)
+    net.op("mul", {"X": ["x"], "Y": ["w"]}, "y")
+    with pytest.raises(lowering.OpError):
+        net.run({"x": np.ones((3, 5), np.float32)}, ["y"])
+    np.testing.assert_array_equal(net.get("w"), W)
+    np.testing.assert_array_equal(net.run({"x": X}, ["y"])[0], X @ (2 * W))
+
+
+def test_a_fetch_of_nothing_is_named(net: Net) -> None:
+    linear(net)
+    net.block.create_var(name="idle", shape=[1], dtype="float32")
+    with pytest.raises(lowering.LoweringError, match="fetch 'idle': expected a variable that the program computes"):
+        net.run({"x": X}, ["idle"])
+
+
+def test_a_feed_that_is_no_dict_is_refused(net: Net) -> None:
+    with pytest.raises(TypeError, match="feed requires a dict"):
+        linear(net).run(X, ["y"])
+
+
+def test_a_program_of_another_kind_is_refused(net: Net) -> None:
+    with pytest.raises(TypeError, match="expected a fluid.Program or fluid.CompiledProgram, received str"):
+        net.executor.run("main")
+
+
+def test_there_is_no_accelerator_here_or_it_works() -> None:
+    if fluid.is_compiled_with_cuda():
+        assert fluid.CUDAPlace(0)._jax_device().platform != "cpu"
+        return
+    with pytest.raises(RuntimeError, match=r"CUDAPlace\(0\): no such accelerator.*Use fluid.CPUPlace"):
+        fluid.CUDAPlace(0)
