@@ -15,7 +15,7 @@ _MARKERS = frozenset({"feed", "fetch"})
 def problems(program: ProgramView) -> list[str]:
     """One text for each op, attribute or dtype of the program that the lowering does not know; empty when all is well.
 
-    Attributes that a gradient op inherits from its forward op are allowed.
+    Attributes that an op of the backward pass inherits from its forward op are allowed.
     """
     found: list[str] = []
     for block in program.blocks:
@@ -50,7 +50,7 @@ def _op_problems(op: OpView) -> list[str]:
     if not has_op(op.type):
         return [_unknown_op_message(op.type)]
     definition = get_op(op.type)
-    if definition.forward is not None:
+    if definition.forward is not None or op.is_backward:
         return []
     known = set(definition.attrs) | COMMON
     unknown = sorted(name for name in op.attrs if name not in known)

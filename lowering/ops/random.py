@@ -11,7 +11,8 @@ import numpy as np
 from lowering import random_bits
 from lowering.dtypes import to_numpy
 from lowering.ops.creation import infer_given_shape
-from lowering.ops.shared import into_declared, shape_from
+from lowering.ops.shared import into_declared, outputs_like, shape_from
+from lowering.program import VarInfo
 from lowering.registry import Longs, op
 from lowering.values import LoDArray
 
@@ -153,16 +154,21 @@ def gaussian_random_batch_size_like(
     )
 
 
-@op(diff="", rows="wise")
+def _infer_sampling(op, var_of):
+    """One id per row; the declared data type stays, as in Fluid."""
+    return outputs_like(op, "Out", VarInfo(tuple(var_of(op.inputs["X"][0]).shape[:-1])))
+
+
+@op(diff="", rows="wise", infer=_infer_sampling)
 def sampling_id(x, *, key, min: float = 0.0, max: float = 1.0, seed: int = 0):
-    """Out[b] = a column drawn with the probabilities X[b, :], in X's data type.
+    """Out[b] = a column drawn with the probabilities X[b, :], int64.
 
     A number from [min, max) is compared with the running sums of the row; the last column takes what is left.
     """
     del seed
     threshold = random_bits.uniform(key, (x.shape[0], 1), x.dtype, min, max)
     picked = jnp.sum((jnp.cumsum(x, axis=1) <= threshold).astype(np.int32), axis=1)
-    return jnp.minimum(picked, x.shape[1] - 1).astype(x.dtype)
+    return jnp.minimum(picked, x.shape[1] - 1).astype(np.int64)
 
 
 @op(diff="")
