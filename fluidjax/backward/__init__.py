@@ -1,0 +1,11 @@
+"""Fluid's backward pass: ops that compute gradients, appended to the program that computes a loss.
+
+``append_backward`` walks the ops that the loss needs in reverse and appends the gradient ops of each; ``gradients``
+does the same between any targets and inputs. The programs are Paddle's own, op by op and name by name.
+"""
+
+from fluidjax.backward.build import append_backward
+from fluidjax.backward.gradients import calc_gradient, gradients
+from fluidjax.backward.recompute import ProgramStats, serialize_op_decs
+
+__all__ = ["append_backward", "gradients"]

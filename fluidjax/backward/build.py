@@ -1,0 +1,172 @@
+"""``append_backward``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lowering.program import OpSpec
+
+from fluidjax.backward.descs import append_desc
+from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, grad_name
+from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, unused_outputs
+from fluidjax.backward.recompute import append_with_checkpoints
+from fluidjax.backward.variables import GradInfo, declare, rename_taken
+from fluidjax.backward.walk import Walk
+from fluidjax.framework import Parameter, Program, Variable
+
+_ROLE, _ROLE_VAR = "op_role", "op_role_var"
+
+
+def append_backward(
+    loss: Variable,
+    parameter_list: Iterable[Variable | str] | None = None,
+    no_grad_set: Iterable[Variable | str] | None = None,
+    callbacks: list[Callable[..., None]] | None = None,
+    checkpoints: list[Variable | str] | None = None,
+) -> list[tuple[Variable, Variable]]:
+    """Append the ops that compute d(loss)/d(parameters) to the program of ``loss``.
+
+    The gradient of variable ``x`` is named ``x@GRAD``. A variable that is used several times has its gradients
+    summed; one that gets none where an op needs it is filled with zeros.
+
+    Args:
+        loss: a float Variable of shape [1].
+        parameter_list: the parameters to differentiate by, Variables or names; None: all that are trainable.
+        no_grad_set: Variables (or names) that no gradient passes, besides those with ``stop_gradient``.
+        callbacks: each is called after each appended op as ``callback(block=..., context=...)``.
+        checkpoints: Variables (or names) whose values are kept; what lies between them is computed again in the
+            backward pass instead of being kept.
+
+    Returns:
+        [(parameter, gradient)] of the parameters that have one.
+
+    Raises:
+        TypeError: an argument is of another type.
+        ValueError: ``loss`` is not the result of an op.
+    """
+    _check_arguments(loss, parameter_list, callbacks)
+    _mark_loss(loss)
+    program = loss.block.program
+    current = program.current_block_idx
+    inside = current != 0  # the loss of one branch of a condition
+    if not inside:
+        program._appending_grad_times += 1
+    stopped = stopped_gradients(program)
+    stopped[0].update(grad_name(name) for name in no_grad_names(no_grad_set))
+    target = _target_block(program, current)
+    start = 0 if inside else len(target.ops)
+
+    walk = Walk(stopped, callbacks=list(callbacks or ()))
+    append_desc(target, _loss_gradient(loss), ROLE_BACKWARD | ROLE_LOSS)
+    starts = {grad_name(loss.name)} if program._appending_grad_times > 1 else None
+    for block in _enclosing(program, current):
+        _append_block(walk, block, loss, target, starts, [] if inside else checkpoints)
+    rename_taken(target, start, walk.grad_to_var, {})
+    info = declare(target, start, walk.grad_to_var)
+    program.current_block_idx = current
+    program._sync_with_cpp()
+
+    names = _parameter_names(program, parameter_list)
+    pairs = _parameters_and_gradients(program, names, info)
+    _note_parameters(target, pairs)
+    return pairs
+
+
+def _append_block(
+    walk: Walk, block: Any, loss: Variable, target: Any, starts: set[str] | None, checkpoints: Any
+) -> None:
+    stopped = walk.stopped[block.idx]
+    no_grad = {name.partition("@GRAD")[0] for name in stopped}
+    paths = find_path(block, [loss.name], (), no_grad)
+    no_grad |= unused_outputs(block, paths.ops, [loss.name], no_grad)
+    stopped.update(grad_name(name) for name in no_grad)
+    walk.of_block = paths.of_block
+    if checkpoints:
+        append_with_checkpoints(walk, block, paths.ops, target, checkpoints)
+    else:
+        walk.append(block, paths.ops, target, starts)
+
+
+def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:
+    if not isinstance(loss, Variable):
+        raise TypeError(
+            f"append_backward: loss is {loss!r} of type {type(loss).__name__}; expected a Variable. "
+            "Pass the result of the last layer, not its name or value"
+        )
+    if callbacks is not None and not isinstance(callbacks, (list, tuple)):
+        raise TypeError(
+            f"append_backward: callbacks is a {type(callbacks).__name__}; expected a list of functions. "
+            "Wrap the function in a list"
+        )
+    for item in parameter_list or ():
+        if not isinstance(item, (Variable, str)):
+            raise TypeError(
+                f"append_backward: parameter_list holds {item!r} of type {type(item).__name__}; expected Variables "
+                "or names. Pass for example program.all_parameters()"
+            )
+
+
+def _mark_loss(loss: Variable) -> None:
+    """Give the op that computes the loss its op_role."""
+    for op in reversed(loss.block.ops):
+        if loss.name in op.output_arg_names:
+            op._set_attr(_ROLE, ROLE_FORWARD | ROLE_LOSS)
+            return
+    raise ValueError(
+        f"append_backward: no op of block {loss.block.idx} computes the loss {loss.name!r}; expected the result of "
+        "an op of the program being differentiated. Call it on the loss itself, under the loss's own program"
+    )
+
+
+def _target_block(program: Program, current: int) -> Any:
+    """Where the grad ops go: the global block, or for a loss inside a branch a new block that mirrors it."""
+    if current == 0:
+        return program.block(0)
+    block = program._create_block(program.block(current).parent_idx)
+    block._set_forward_block_idx(current)
+    return block
+
+
+def _enclosing(program: Program, index: int) -> list[Any]:
+    blocks = []
+    while index >= 0:
+        blocks.append(program.block(index))
+        index = program.block(index).parent_idx
+    return blocks
+
+
+def _loss_gradient(loss: Variable) -> OpSpec:
+    attrs = {"shape": [1], "value": 1.0, "dtype": int(loss.dtype), "force_cpu": False}
+    return OpSpec("fill_constant", {}, {"Out": [grad_name(loss.name)]}, attrs)
+
+
+def _parameter_names(program: Program, parameter_list: Iterable[Variable | str] | None) -> list[str]:
+    if parameter_list is not None:
+        return [item if isinstance(item, str) else item.name for item in parameter_list]
+    parameters = (v for v in program.global_block().vars.values() if isinstance(v, Parameter))
+    return [parameter.name for parameter in parameters if parameter.trainable]
+
+
+def _parameters_and_gradients(
+    program: Program, names: list[str], info: GradInfo
+) -> list[tuple[Variable, Variable]]:
+    pairs = []
+    for name in names:
+        if name in info:
+            gradient, block = info[name]
+            pairs.append((program.global_block().var(name), block.var(gradient)))
+    return pairs
+
+
+def _note_parameters(block: Any, pairs: list[tuple[Variable, Variable]]) -> None:
+    """Write [parameter, gradient, ...] into the op_role_var of the op that completes each gradient."""
+    writer = {name: op for op in block.ops for name in op.output_arg_names}
+    for parameter, gradient in pairs:
+        op = writer.get(gradient.name)
+        if op is None:
+            continue
+        names = [parameter.name, gradient.name]
+        if op.has_attr(_ROLE_VAR):
+            names += op.attr(_ROLE_VAR)
+        op._set_attr(_ROLE_VAR, names)

@@ -1,0 +1,145 @@
+"""``gradients`` (``calc_gradient``): d(targets)/d(inputs) between any variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lowering.program import OpSpec
+
+from fluidjax.backward.descs import append_desc
+from fluidjax.backward.names import forward_name, grad_name
+from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, unused_outputs
+from fluidjax.backward.variables import declare, rename_taken
+from fluidjax.backward.walk import Walk
+from fluidjax.framework import Variable
+
+
+def calc_gradient(
+    targets: Variable | list[Variable],
+    inputs: Variable | list[Variable],
+    target_gradients: Variable | list[Variable | None] | None = None,
+    no_grad_set: Iterable[Variable | str] | None = None,
+) -> list[Variable | None]:
+    """Append the ops that compute sum over i of target_gradients[i] * d(targets[i])/d(inputs).
+
+    Args:
+        targets: what to differentiate, one Variable or several, of the same program.
+        inputs: what to differentiate by.
+        target_gradients: Variables of the shapes of ``targets``; None (for all, or one of them) means ones.
+        no_grad_set: Variables (or names) that no gradient passes.
+
+    Returns:
+        One gradient Variable per input, of its shape; None where no gradient reaches it.
+
+    Raises:
+        ValueError: the numbers of targets and target gradients, or their shapes, differ.
+        TypeError: an argument holds something else than Variables.
+    """
+    targets = _variables(targets, "targets")
+    inputs = _variables(inputs, "inputs")
+    given = _target_gradients(targets, target_gradients)
+    block = targets[0].block
+    program = block.program
+    _check_program(program, inputs)
+    program._appending_grad_times += 1
+
+    stopped = stopped_gradients(program)
+    stopped[0].update(grad_name(name) for name in no_grad_names(no_grad_set))
+    start = len(block.ops)
+    starts, renamed = _seed(block, targets, given)
+    no_grad = {forward_name(name) for name in stopped[0]}
+    names = [target.name for target in targets]
+    paths = find_path(block, names, [v.name for v in inputs], no_grad)
+    no_grad |= unused_outputs(block, paths.ops, names, no_grad)
+    stopped[0].update(grad_name(name) for name in no_grad)
+
+    walk = Walk(stopped, of_block=paths.of_block)
+    walk.append(block, paths.ops, block, starts if program._appending_grad_times > 1 else None)
+    rename_taken(block, start, walk.grad_to_var, renamed)
+    info = declare(block, start, walk.grad_to_var)
+    program._sync_with_cpp()
+    return [info[v.name][1].var(info[v.name][0]) if v.name in info else None for v in inputs]
+
+
+def gradients(
+    targets: Variable | list[Variable],
+    inputs: Variable | list[Variable],
+    target_gradients: Variable | list[Variable | None] | None = None,
+    no_grad_set: Iterable[Variable | str] | None = None,
+) -> list[Variable | None]:
+    """Append the ops that compute sum over i of target_gradients[i] * d(targets[i])/d(inputs).
+
+    Called on a gradient, it gives second derivatives.
+
+    Args:
+        targets: what to differentiate, one Variable or several, of the same program.
+        inputs: what to differentiate by.
+        target_gradients: Variables of the shapes of ``targets``; None (for all, or one of them) means ones.
+        no_grad_set: Variables (or names) that no gradient passes.
+
+    Returns:
+        One gradient Variable per input, of its shape; None where no gradient reaches it.
+
+    Raises:
+        ValueError: the numbers of targets and target gradients, or their shapes, differ.
+        TypeError: an argument holds something else than Variables.
+    """
+    return calc_gradient(targets, inputs, target_gradients, no_grad_set)
+
+
+def _variables(given: Any, what: str) -> list[Variable]:
+    items = list(given) if isinstance(given, (list, tuple)) else [given]
+    for item in items:
+        if not isinstance(item, Variable):
+            raise TypeError(
+                f"gradients: {what} holds {item!r} of type {type(item).__name__}; expected Variables of a program. "
+                "Pass a Variable or a list of them"
+            )
+    if not items:
+        raise ValueError(f"gradients: {what} is empty; expected at least one Variable. Pass what to differentiate")
+    return items
+
+
+def _target_gradients(targets: list[Variable], given: Any) -> list[Variable | None]:
+    if given is None:
+        return [None] * len(targets)
+    gradients = list(given) if isinstance(given, (list, tuple)) else [given]
+    if len(gradients) != len(targets):
+        raise ValueError(
+            f"gradients: {len(targets)} targets but {len(gradients)} target_gradients; expected as many. "
+            "Give one per target, None for ones"
+        )
+    for target, gradient in zip(targets, gradients, strict=True):
+        if gradient is not None and tuple(gradient.shape) != tuple(target.shape):
+            raise ValueError(
+                f"gradients: target {target.name!r} has shape {tuple(target.shape)} but its target gradient "
+                f"{gradient.name!r} has shape {tuple(gradient.shape)}; expected the same. Reshape the gradient"
+            )
+    return gradients
+
+
+def _check_program(program: Any, inputs: list[Variable]) -> None:
+    for variable in inputs:
+        if variable.block.program is not program:
+            raise ValueError(
+                f"gradients: input {variable.name!r} belongs to another program than the targets; expected the same. "
+                "Build both under one program_guard"
+            )
+
+
+def _seed(block: Any, targets: list[Variable], given: list[Variable | None]) -> tuple[set[str], dict[str, str]]:
+    """The gradients to start from: ones are filled in, those given are to be read in place of ``target@GRAD``."""
+    starts: set[str] = set()
+    renamed: dict[str, str] = {}
+    for target, gradient in zip(targets, given, strict=True):
+        name = grad_name(target.name)
+        starts.add(name)
+        if gradient is not None:
+            renamed[name] = gradient.name
+            continue
+        shape = f"{target.name}_shape"
+        append_desc(block, OpSpec("shape", {"Input": [target.name]}, {"Out": [shape]}))
+        attrs = {"shape": list(target.shape), "value": 1.0, "dtype": int(target.dtype)}
+        append_desc(block, OpSpec("fill_constant", {"ShapeTensor": [shape]}, {"Out": [name]}, attrs))
+    return starts, renamed

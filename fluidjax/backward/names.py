@@ -1,0 +1,53 @@
+"""Names of gradient variables, and small helpers on the ops that are about to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lowering.program import OpSpec
+
+GRAD = "@GRAD"
+EMPTY = "@EMPTY@"
+
+ROLE_FORWARD, ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 0, 1, 2, 16, 256
+
+
+def grad_name(name: str) -> str:
+    """The name of the gradient of ``name``."""
+    return name + GRAD
+
+
+def is_grad(name: str) -> bool:
+    return GRAD in name
+
+
+def forward_name(name: str) -> str:
+    """The forward variable that a (renamed, or higher order) gradient belongs to."""
+    return name.partition(GRAD)[0]
+
+
+def args(slots: dict[str, list[str]]) -> Iterator[str]:
+    """The variable names of all slots, in the order of an OpDesc (slots sorted by name)."""
+    for slot in sorted(slots):
+        yield from slots[slot]
+
+
+def in_args(op: OpSpec) -> list[str]:
+    return list(args(op.inputs))
+
+
+def out_args(op: OpSpec) -> list[str]:
+    return list(args(op.outputs))
+
+
+def rename(slots: dict[str, list[str]], old: str, new: str) -> None:
+    for slot, names in slots.items():
+        if old in names:
+            slots[slot] = [new if name == old else name for name in names]
+
+
+def rename_all(ops: Iterable[OpSpec], old: str, new: str) -> None:
+    """Call the variable ``old`` ``new`` wherever ``ops`` read or write it."""
+    for op in ops:
+        rename(op.inputs, old, new)
+        rename(op.outputs, old, new)

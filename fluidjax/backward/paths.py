@@ -1,0 +1,159 @@
+"""Which ops and variables a gradient has to pass through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import lowering
+
+from fluidjax.backward.names import EMPTY, grad_name
+
+Block = Any
+Operator = Any
+
+_GUARDED = ("while", "conditional_block")  # their sub-blocks are searched from the outputs that matter
+
+
+@dataclass
+class OpPaths:
+    """The ops to differentiate: of one block, and of each sub-block met on the way (by block index)."""
+
+    ops: list[Operator] = field(default_factory=list)
+    of_block: dict[int, list[Operator]] = field(default_factory=dict)
+
+
+def names_in(op: Operator) -> list[str]:
+    return [name for name in op.input_arg_names if name != EMPTY]
+
+
+def names_out(op: Operator) -> list[str]:
+    return [name for name in op.output_arg_names if name != EMPTY]
+
+
+def sub_block_of(op: Operator) -> int | None:
+    """The index of the op's ``sub_block``, or None."""
+    return op._block_attr_id("sub_block") if op.has_attr("sub_block") else None
+
+
+def stopped_gradients(program: Any) -> dict[int, set[str]]:
+    """Per block: the gradients that must not exist, those of variables with ``stop_gradient``."""
+    return {
+        block.idx: {grad_name(var.name) for var in list(block.vars.values()) if var.stop_gradient}
+        for block in program.blocks
+    }
+
+
+def find_path(
+    block: Block, targets: Iterable[str], sources: Iterable[str], no_grad: set[str], *, loop: bool = False
+) -> OpPaths:
+    """The ops of ``block`` between ``sources`` (all inputs, if empty) and ``targets``, in order.
+
+    Args:
+        block: a block of the program.
+        targets: names of the variables to differentiate.
+        sources: names of the variables to differentiate by.
+        no_grad: variables that no gradient passes; extended by the inputs of the path that do not come from
+            ``sources`` and have ``stop_gradient``.
+        loop: the block is the body of a loop, so a target may also be written in the previous iteration.
+    """
+    sources = set(sources)
+    wanted = set(targets)
+    reachable = _reachable(block, sources, no_grad) if sources else [True] * len(block.ops)
+    paths = OpPaths()
+    on_path: set[int] = set()
+    while True:
+        before = len(wanted)
+        _walk_back(block, wanted, no_grad, reachable, on_path, paths)
+        if not loop or len(wanted) == before:
+            break
+    paths.ops = [op for index, op in enumerate(block.ops) if index in on_path]
+    if sources:
+        _stop_other_inputs(block, paths.ops, sources, no_grad)
+    return paths
+
+
+def _walk_back(
+    block: Block, wanted: set[str], no_grad: set[str], reachable: list[bool], on_path: set[int], paths: OpPaths
+) -> None:
+    for index in range(len(block.ops) - 1, -1, -1):
+        op = block.ops[index]
+        hit = wanted.intersection(op.output_arg_names)
+        if sub_block_of(op) is not None:
+            paths.of_block.update(_sub_paths(block.program, op, hit))
+        if hit and _has_gradient(op.type):
+            wanted.update(name for name in names_in(op) if name not in no_grad)
+            if reachable[index]:
+                on_path.add(index)
+
+
+def _has_gradient(op_type: str) -> bool:
+    return lowering.get_op(op_type).differentiable
+
+
+def _reachable(block: Block, sources: set[str], no_grad: set[str]) -> list[bool]:
+    """For each op, whether a value of ``sources`` flows into it."""
+    reached = set(sources)
+    flags = []
+    for op in block.ops:
+        flags.append(not reached.isdisjoint(op.input_arg_names))
+        if flags[-1]:
+            reached.update(name for name in op.output_arg_names if name not in no_grad)
+    return flags
+
+
+def _stop_other_inputs(block: Block, ops: list[Operator], sources: set[str], no_grad: set[str]) -> None:
+    reached = set(sources)
+    for op in block.ops:
+        if not reached.isdisjoint(op.input_arg_names):
+            reached.update(name for name in op.output_arg_names if name not in no_grad)
+    for op in ops:
+        for name in names_in(op):
+            if name not in reached and name in block.vars and block.vars[name].stop_gradient:
+                no_grad.add(name)
+
+
+def _sub_paths(program: Any, op: Operator, hit: set[str]) -> dict[int, list[Operator]]:
+    """The ops to differentiate in the sub-block of ``op``, and in the blocks below it."""
+    index = sub_block_of(op)
+    block = program.block(index)
+    if op.type not in _GUARDED:
+        return {index: list(block.ops)}
+    targets = set(hit)
+    for inner in block.ops:
+        if not hit.isdisjoint(inner.output_arg_names):
+            targets.update(names_in(inner))
+    paths = find_path(block, targets, (), set(), loop=op.type == "while")
+    return {**paths.of_block, index: paths.ops}
+
+
+def unused_outputs(block: Block, ops: list[Operator], targets: Iterable[str], no_grad: set[str]) -> set[str]:
+    """Variables that ops of the path write and no later op of the path reads: they get no gradient."""
+    used = set(targets)
+    unused: set[str] = set()
+    for op in reversed(ops):
+        if sub_block_of(op) is None:
+            for name in names_out(op):
+                var = block._find_var_recursive(name)
+                read_back = name in used or name in op.input_arg_names
+                if not read_back and not (var is not None and var.stop_gradient):
+                    unused.add(name)
+        used.update(name for name in names_in(op) if name not in no_grad)
+    return unused
+
+
+def no_grad_names(no_grad_set: Iterable[Any] | None) -> set[str]:
+    """The names in a user's ``no_grad_set`` of Variables or names."""
+    if no_grad_set is None:
+        return set()
+    names = set()
+    for item in no_grad_set:
+        name = item if isinstance(item, str) else getattr(item, "name", None)
+        if not isinstance(name, str):
+            raise TypeError(
+                f"no_grad_set holds {item!r} of type {type(item).__name__}; expected Variables or their names. "
+                "Pass for example {'fc_0.w_0'}"
+            )
+        names.add(name)
+    return names

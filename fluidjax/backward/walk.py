@@ -1,0 +1,111 @@
+"""Writing the grad ops of a block, from its last op to its first, and those of its sub-blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import lowering
+from lowering.program import OpSpec
+
+from fluidjax.backward.accumulate import sum_repeated_gradients
+from fluidjax.backward.descs import Pending, append_pending, specs_of, view_of
+from fluidjax.backward.names import in_args, out_args
+from fluidjax.backward.paths import sub_block_of
+from fluidjax.backward.prune import drop_disconnected, drop_stopped
+
+Block = Any
+Operator = Any
+Callback = Callable[..., None]
+
+
+@dataclass
+class GradBlock:
+    """What the gradient maker of a block op may ask about the gradient sub-block written for it."""
+
+    index: int
+    ops: list[OpSpec]
+    forward_block: Block
+    parent_block: Block
+
+    def declared_outside(self, name: str) -> bool:
+        """Whether ``name`` is a variable of the forward sub-block, of the parent block, or above them."""
+        return any(b._find_var_recursive(name) is not None for b in (self.forward_block, self.parent_block))
+
+
+@dataclass
+class Walk:
+    """One backward pass over a program.
+
+    Attributes:
+        stopped: block index -> gradients that must not exist.
+        of_block: sub-block index -> the ops of it to differentiate.
+        callbacks: called after each appended op with ``block`` and ``context``.
+        grad_to_var: filled in: gradient name -> forward variable name.
+    """
+
+    stopped: dict[int, set[str]]
+    of_block: dict[int, list[Operator]] = field(default_factory=dict)
+    callbacks: list[Callback] = field(default_factory=list)
+    grad_to_var: dict[str, Any] = field(default_factory=dict)
+
+    def append(self, block: Block, ops: Iterable[Operator], target: Block, starts: set[str] | None = None) -> None:
+        """Append the grad ops of ``ops`` (of ``block``) to ``target``.
+
+        Args:
+            starts: gradients that exist already; given, only grad ops that hang on them are kept (a program that
+                already holds gradients has ops whose gradients nobody asked for).
+        """
+        ops = list(ops)
+        pending = self.grad_ops(block, ops, target, starts)
+        pending = sum_repeated_gradients(pending, block.idx)
+        pending = drop_stopped(pending, self.stopped[block.idx])
+        pending = drop_disconnected(pending, _known_names(ops, starts))
+        append_pending(target, pending, self.callbacks, self.grad_to_var)
+
+    def grad_ops(self, block: Block, ops: list[Operator], target: Block, starts: set[str] | None) -> list[OpSpec]:
+        """The grad ops of ``ops`` in the order they run, before gradients are summed and pruned."""
+        pending: list[OpSpec] = []
+        for op in reversed(ops):
+            inner = self._grad_block(op, target)
+            specs, grad_to_var = lowering.grad_ops(
+                view_of(op), self.stopped[block.idx], grad_block=None if inner is None else inner.index, extra=inner
+            )
+            if starts is not None and specs:
+                specs = _hanging_on(starts, specs)
+                if not specs:
+                    continue
+            self.grad_to_var.update(grad_to_var)
+            pending += [Pending.of(spec, op) for spec in specs]
+        return pending
+
+    def _grad_block(self, op: Operator, target: Block) -> GradBlock | None:
+        index = sub_block_of(op)
+        if index is None or not lowering.get_op(op.type).differentiable:
+            return None
+        program = target.program
+        forward_block = program.block(index)
+        block = program._create_block(target.idx)
+        block._set_forward_block_idx(index)
+        path = self.of_block.get(index)
+        self.append(forward_block, forward_block.ops if path is None else path, block)
+        program._rollback()
+        return GradBlock(block.idx, specs_of(block), forward_block, target)
+
+
+def _hanging_on(starts: set[str], specs: list[OpSpec]) -> list[OpSpec]:
+    kept = []
+    for spec in specs:
+        if not starts.isdisjoint(in_args(spec)):
+            starts.update(out_args(spec))
+            kept.append(spec)
+    return kept
+
+
+def _known_names(ops: list[Operator], starts: set[str] | None) -> set[str]:
+    known = set(starts or ())
+    for op in ops:
+        known.update(op.input_arg_names)
+        known.update(op.output_arg_names)
+    return known
