@@ -7,7 +7,7 @@ from typing import Any
 
 from lowering.program import OpSpec
 
-from fluidjax.backward.descs import append_desc
+from fluidjax.backward.descs import append_op
 from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, grad_name
 from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, unused_outputs
 from fluidjax.backward.recompute import append_with_checkpoints
@@ -58,7 +58,7 @@ def append_backward(
     start = 0 if inside else len(target.ops)
 
     walk = Walk(stopped, callbacks=list(callbacks or ()))
-    append_desc(target, _loss_gradient(loss), ROLE_BACKWARD | ROLE_LOSS)
+    append_op(target, _loss_gradient(loss), ROLE_BACKWARD | ROLE_LOSS)
     starts = {grad_name(loss.name)} if program._appending_grad_times > 1 else None
     for block in _enclosing(program, current):
         _append_block(walk, block, loss, target, starts, [] if inside else checkpoints)
@@ -148,9 +148,7 @@ def _parameter_names(program: Program, parameter_list: Iterable[Variable | str] 
     return [parameter.name for parameter in parameters if parameter.trainable]
 
 
-def _parameters_and_gradients(
-    program: Program, names: list[str], info: GradInfo
-) -> list[tuple[Variable, Variable]]:
+def _parameters_and_gradients(program: Program, names: list[str], info: GradInfo) -> list[tuple[Variable, Variable]]:
     pairs = []
     for name in names:
         if name in info:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lowering.program import OpSpec
 
-from fluidjax.backward.descs import append_desc
+from fluidjax.backward.descs import append_op
 from fluidjax.backward.names import forward_name, grad_name
 from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, unused_outputs
 from fluidjax.backward.variables import declare, rename_taken
@@ -139,7 +139,7 @@ def _seed(block: Any, targets: list[Variable], given: list[Variable | None]) -> 
             renamed[name] = gradient.name
             continue
         shape = f"{target.name}_shape"
-        append_desc(block, OpSpec("shape", {"Input": [target.name]}, {"Out": [shape]}))
+        append_op(block, OpSpec("shape", {"Input": [target.name]}, {"Out": [shape]}))
         attrs = {"shape": list(target.shape), "value": 1.0, "dtype": int(target.dtype)}
-        append_desc(block, OpSpec("fill_constant", {"ShapeTensor": [shape]}, {"Out": [name]}, attrs))
+        append_op(block, OpSpec("fill_constant", {"ShapeTensor": [shape]}, {"Out": [name]}, attrs))
     return starts, renamed

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import lowering
-from lowering.program import OpSpec
+from lowering.program import OpSpec, OpView
 
 from fluidjax.backward.accumulate import sum_repeated_gradients
-from fluidjax.backward.descs import Pending, append_pending, specs_of, view_of
+from fluidjax.backward.descs import Pending, append_pending
 from fluidjax.backward.names import in_args, out_args
 from fluidjax.backward.paths import sub_block_of
 from fluidjax.backward.prune import drop_disconnected, drop_stopped
+from fluidjax.framework.view import op_view
 
 Block = Any
 Operator = Any
@@ -25,7 +26,7 @@ class GradBlock:
     """What the gradient maker of a block op may ask about the gradient sub-block written for it."""
 
     index: int
-    ops: list[OpSpec]
+    ops: list[OpView]
     forward_block: Block
     parent_block: Block
 
@@ -70,7 +71,7 @@ class Walk:
         for op in reversed(ops):
             inner = self._grad_block(op, target)
             specs, grad_to_var = lowering.grad_ops(
-                view_of(op), self.stopped[block.idx], grad_block=None if inner is None else inner.index, extra=inner
+                op_view(op), self.stopped[block.idx], grad_block=None if inner is None else inner.index, extra=inner
             )
             if starts is not None and specs:
                 specs = _hanging_on(starts, specs)
@@ -91,7 +92,7 @@ class Walk:
         path = self.of_block.get(index)
         self.append(forward_block, forward_block.ops if path is None else path, block)
         program._rollback()
-        return GradBlock(block.idx, specs_of(block), forward_block, target)
+        return GradBlock(block.idx, [op_view(op) for op in block.ops], forward_block, target)
 
 
 def _hanging_on(starts: set[str], specs: list[OpSpec]) -> list[OpSpec]:

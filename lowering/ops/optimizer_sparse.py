@@ -1,0 +1,61 @@
+"""What the optimizer rules share: sparse gradients with merged rows, and the learning rate as a scalar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..errors import SlotError
+from ..values import Array, SelectedRows, data_of
+
+
+def scalar(x: Any, dtype: Any) -> Array:
+    """The only element of a [1] tensor, in ``dtype``."""
+    return jnp.reshape(data_of(x), ()).astype(dtype)
+
+
+def merge_rows(grad: SelectedRows) -> SelectedRows:
+    """``grad`` with each row once, rows ascending; ``nrows`` counts them (entries behind it are out of range).
+
+    The values of a repeated row are added in the order in which they come.
+    """
+    count = grad.rows.shape[0]
+    if count == 0:
+        return SelectedRows(grad.rows, grad.values, grad.height, jnp.int32(0))
+    rows = grad.rows
+    if grad.nrows is not None:
+        rows = jnp.where(jnp.arange(count) < grad.nrows, rows, grad.height)
+    order = jnp.argsort(rows, stable=True)
+    rows, values = rows[order], grad.values[order]
+    first = jnp.concatenate([jnp.ones(1, bool), rows[1:] != rows[:-1]])
+    place = jnp.cumsum(first, dtype=jnp.int32) - 1
+    merged = jnp.zeros_like(values).at[place].add(values)
+    unique = jnp.full_like(rows, grad.height).at[place].set(rows)
+    nrows = jnp.sum(first & (rows < grad.height), dtype=jnp.int32)
+    return SelectedRows(unique, merged, grad.height, nrows)
+
+
+def dense(grad: Any) -> Array:
+    """A gradient as a dense array."""
+    return grad.to_dense() if isinstance(grad, SelectedRows) else data_of(grad)
+
+
+def only_dense(grad: Any, op_type: str) -> Array:
+    """A dense gradient; SlotError for a sparse one, which the op's real kernel rejects too."""
+    if isinstance(grad, SelectedRows):
+        raise SlotError(
+            f"op {op_type} expects a dense gradient in slot Grad, received SelectedRows (a look-up with is_sparse=True);"
+            " build the embedding with is_sparse=False, or use SGD, Momentum, Adagrad, Adam, RMSProp or Lamb"
+        )
+    return data_of(grad)
+
+
+def take_rows(x: Array, grad: SelectedRows) -> Array:
+    """The rows of ``x`` that a merged gradient touches; zeros for its padding entries."""
+    return x.at[grad.rows].get(mode="fill", fill_value=0)
+
+
+def put_rows(x: Array, grad: SelectedRows, rows: Array) -> Array:
+    """``x`` with the rows that a merged gradient touches replaced."""
+    return x.at[grad.rows].set(rows.astype(x.dtype), mode="drop")
