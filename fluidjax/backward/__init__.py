@@ -8,4 +8,4 @@ from fluidjax.backward.build import append_backward
 from fluidjax.backward.gradients import calc_gradient, gradients
 from fluidjax.backward.recompute import ProgramStats, serialize_op_decs
 
-__all__ = ["append_backward", "gradients"]
+__all__ = ["ProgramStats", "append_backward", "calc_gradient", "gradients", "serialize_op_decs"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lowering.program import OpSpec
-
 from fluidjax.backward.names import EMPTY, in_args, is_grad, rename_all
+from lowering.program import OpSpec
 
 
 class _Accumulator:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lowering.program import OpSpec
-
 from fluidjax.backward.descs import append_op
 from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, grad_name
 from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, unused_outputs
@@ -14,6 +12,7 @@ from fluidjax.backward.recompute import append_with_checkpoints
 from fluidjax.backward.variables import GradInfo, declare, rename_taken
 from fluidjax.backward.walk import Walk
 from fluidjax.framework import Parameter, Program, Variable
+from lowering.program import OpSpec
 
 _ROLE, _ROLE_VAR = "op_role", "op_role_var"
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lowering.program import OpSpec
-
 from fluidjax.backward.names import ROLE_BACKWARD
+from lowering.program import OpSpec
 
 if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator

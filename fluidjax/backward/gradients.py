@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lowering.program import OpSpec
-
 from fluidjax.backward.descs import append_op
 from fluidjax.backward.names import forward_name, grad_name
 from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, unused_outputs
 from fluidjax.backward.variables import declare, rename_taken
 from fluidjax.backward.walk import Walk
 from fluidjax.framework import Variable
+from lowering.program import OpSpec
 
 
 def calc_gradient(

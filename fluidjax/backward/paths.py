@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import lowering
-
 from fluidjax.backward.names import EMPTY, grad_name
 
 Block = Any

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lowering.program import OpSpec
-
 from fluidjax.backward.names import EMPTY, forward_name, in_args, is_grad, out_args
+from lowering.program import OpSpec
 
 
 def drop_stopped(ops: list[OpSpec], stopped: set[str]) -> list[OpSpec]:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import lowering
-from lowering.program import OpSpec, OpView
-
 from fluidjax.backward.accumulate import sum_repeated_gradients
 from fluidjax.backward.descs import Pending, append_pending
 from fluidjax.backward.names import in_args, out_args
 from fluidjax.backward.paths import sub_block_of
 from fluidjax.backward.prune import drop_disconnected, drop_stopped
 from fluidjax.framework.view import op_view
+from lowering.program import OpSpec, OpView
 
 Block = Any
 Operator = Any

@@ -29,7 +29,7 @@ def adagrad(param, grad: Value, moment, learning_rate, *, epsilon: float = 1e-6)
 
 @op(out="ParamOut MomentOut", lod=None, inplace={"ParamOut": "param", "MomentOut": "moment"})
 def decayed_adagrad(param, grad: Value, moment, learning_rate, *, decay: float = 0.95, epsilon: float = 1e-6):
-    """MomentOut = decay * Moment + (1-decay) Grad^2; ParamOut = Param - LearningRate * Grad / (sqrt(MomentOut) + eps)."""
+    """MomentOut = decay Moment + (1-decay) Grad^2; ParamOut = Param - LearningRate * Grad / (sqrt(MomentOut) + eps)."""
     g = only_dense(grad, "decayed_adagrad")
     m = decay * moment + (1 - decay) * g * g
     return param - scalar(learning_rate, param.dtype) * g / (jnp.sqrt(m) + epsilon), m

@@ -30,7 +30,7 @@ def average_accumulates(
     *,
     average_window: float = 0.0,
     max_average_window: Long,
-    min_average_window: Long = Long(10000),
+    min_average_window: Long = 10000,
 ):
     """Add Param to sum_1 and count it; a window that is full moves to sum_3 and a new one begins.
 

@@ -45,8 +45,8 @@ def only_dense(grad: Any, op_type: str) -> Array:
     """A dense gradient; SlotError for a sparse one, which the op's real kernel rejects too."""
     if isinstance(grad, SelectedRows):
         raise SlotError(
-            f"op {op_type} expects a dense gradient in slot Grad, received SelectedRows (a look-up with is_sparse=True);"
-            " build the embedding with is_sparse=False, or use SGD, Momentum, Adagrad, Adam, RMSProp or Lamb"
+            f"op {op_type} expects a dense gradient in slot Grad, received SelectedRows (of a look-up with"
+            " is_sparse=True); build the embedding with is_sparse=False, or use SGD, Momentum, Adagrad, Adam or Lamb"
         )
     return data_of(grad)
 
