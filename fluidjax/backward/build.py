@@ -64,7 +64,6 @@ def append_backward(
     rename_taken(target, start, walk.grad_to_var, {})
     info = declare(target, start, walk.grad_to_var)
     program.current_block_idx = current
-    program._sync_with_cpp()
 
     names = _parameter_names(program, parameter_list)
     pairs = _parameters_and_gradients(program, names, info)

@@ -13,15 +13,27 @@ if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator
 
 
+# The gradient makers of these write their attributes one by one; all others copy the forward op's, with where it came
+# from (name scope, call stack).
+_WRITE_THEIR_OWN = frozenset(
+    "assign bce_loss bmm cast conditional_block cumsum increment index_sample mean meshgrid minus partial_concat "
+    "partial_sum reorder_lod_tensor_by_rank reverse scale sign sum top_k where".split()
+)
+_ORIGIN_ATTRS = ("op_role_var", "op_namescope", "op_callstack")
+
+
 @dataclass
 class Pending(OpSpec):
-    """An op about to be written. ``origin``: the op it is the gradient (or a copy) of."""
+    """A grad op about to be written. ``origin``: the op it is the gradient (or a copy) of."""
 
     origin: Operator | None = None
 
     @classmethod
     def of(cls, spec: OpSpec, op: Operator) -> Pending:
-        return cls(spec.type, dict(spec.inputs), dict(spec.outputs), spec.attrs, op)
+        attrs = spec.attrs
+        if op.type in _WRITE_THEIR_OWN:
+            attrs = {name: value for name, value in attrs.items() if name not in _ORIGIN_ATTRS}
+        return cls(spec.type, dict(spec.inputs), dict(spec.outputs), attrs, op)
 
 
 def append_pending(

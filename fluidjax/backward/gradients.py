@@ -57,7 +57,6 @@ def calc_gradient(
     walk.append(block, paths.ops, block, starts if program._appending_grad_times > 1 else None)
     rename_taken(block, start, walk.grad_to_var, renamed)
     info = declare(block, start, walk.grad_to_var)
-    program._sync_with_cpp()
     return [info[v.name][1].var(info[v.name][0]) if v.name in info else None for v in inputs]
 
 

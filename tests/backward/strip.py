@@ -1,0 +1,127 @@
+"""A recorded training program without its gradients, and the comparison of two programs op by op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import fluidjax.framework as framework
+from fluidjax.backward import append_backward
+from fluidjax.framework_pb2 import ProgramDesc
+from fluidjax.framework.attrs import read_attr
+
+LOSS_GRADIENT = 257  # op_role of the op that starts the backward pass
+BACKWARD, OPTIMIZE = 1, 2
+# Their results never carry a gradient: Fluid's layers mark them.
+CREATORS = frozenset(
+    "fill_constant fill_constant_batch_size_like assign_value range uniform_random gaussian_random zeros_like "
+    "fill_zeros_like one_hot one_hot_v2 sequence_mask shape".split()
+)
+
+
+@dataclass
+class Op:
+    """An op as compared: no callstack, and slots whose order is arbitrary as sorted lists."""
+
+    type: str
+    inputs: dict[str, list[str]]
+    outputs: dict[str, list[str]]
+    attrs: dict[str, Any]
+
+
+def role(op: Any) -> int:
+    return next((attr.i for attr in op.attrs if attr.name == "op_role"), 0)
+
+
+def read_op(op: Any) -> Op:
+    """What is compared of an OpDesc."""
+    inputs = {slot.parameter: list(slot.arguments) for slot in op.inputs}
+    outputs = {slot.parameter: list(slot.arguments) for slot in op.outputs}
+    attrs = {a.name: read_attr(a) for a in op.attrs if a.name != "op_callstack"}
+    if op.type == "while_grad":  # Paddle writes these in the order of a hash table
+        inputs["Out@GRAD"] = sorted(inputs["Out@GRAD"])
+        attrs["original_output_grad"] = sorted(attrs["original_output_grad"])
+    return Op(op.type, inputs, outputs, attrs)
+
+
+def loss_name(desc: ProgramDesc) -> str:
+    """The variable whose gradient starts the backward pass."""
+    first = next(op for op in desc.blocks[0].ops if role(op) == LOSS_GRADIENT)
+    return first.outputs[0].arguments[0].removesuffix("@GRAD")
+
+
+def forward_part(desc: ProgramDesc) -> ProgramDesc:
+    """The program as it was when append_backward was called."""
+    bare = ProgramDesc()
+    bare.CopyFrom(desc)
+    ops = bare.blocks[0].ops
+    end = next(i for i, op in enumerate(ops) if role(op) == LOSS_GRADIENT)
+    del ops[end:]
+    first_grad_block = next((i for i, b in enumerate(bare.blocks) if b.forward_block_idx >= 0), len(bare.blocks))
+    del bare.blocks[first_grad_block:]
+    for block in bare.blocks:
+        written = {n for op in block.ops for slot in op.outputs for n in slot.arguments}
+        for index in reversed(range(len(block.vars))):
+            if "@GRAD" in block.vars[index].name and block.vars[index].name not in written:
+                del block.vars[index]
+    return bare
+
+
+def program_of(desc: ProgramDesc, meta: dict[str, Any], stopped: Iterable[str] = ()) -> framework.Program:
+    """The forward part as a Program, with parameters and stop_gradient as the network's layers had set them."""
+    program = framework.Program.parse_from_string(forward_part(desc).SerializeToString())
+    created = {
+        name
+        for block in program.blocks
+        for op in block.ops
+        if op.type in CREATORS
+        for name in op.output_arg_names
+    }
+    stopped = set(stopped)
+    for block in program.blocks:
+        for name, var in list(block.vars.items()):
+            info = meta["vars"].get(name)
+            if info is not None and info.get("parameter"):
+                make_parameter(block, var, info.get("trainable", True))
+            elif info is not None or name in meta["feed_vars"] or name in created or name in stopped:
+                var.stop_gradient = True
+    return program
+
+
+def make_parameter(block: Any, var: Any, trainable: bool) -> None:
+    parameter = framework.Parameter._of(block, var.proto)
+    parameter.trainable = trainable
+    parameter.stop_gradient = not trainable
+    block.vars[var.name] = parameter
+
+
+def backward_ops(desc: ProgramDesc) -> list[list[Op]]:
+    """The ops of the backward pass, by block: those of block 0 from the loss's gradient on, and gradient blocks."""
+    ops = list(desc.blocks[0].ops)
+    start = next(i for i, op in enumerate(ops) if role(op) == LOSS_GRADIENT)
+    main = [op for op in ops[start:] if role(op) & BACKWARD]
+    inner = [block.ops for block in desc.blocks if block.forward_block_idx >= 0]
+    return [[read_op(op) for op in block] for block in [main, *inner]]
+
+
+def rerun(desc: ProgramDesc, meta: dict[str, Any], stopped: Iterable[str] = (), **options: Any) -> ProgramDesc:
+    """Our backward pass of the recorded forward program."""
+    program = program_of(desc, meta, stopped)
+    append_backward(program.global_block().var(loss_name(desc)), **options)
+    return program.proto
+
+
+def first_difference(expected: list[list[Op]], got: list[list[Op]]) -> str:
+    """Where two backward passes differ first; '' when they do not."""
+    if len(expected) != len(got):
+        return f"{len(got)} gradient blocks, expected {len(expected)}"
+    for number, (wanted, found) in enumerate(zip(expected, got, strict=True)):
+        for index, (a, b) in enumerate(zip(wanted, found, strict=False)):
+            if a != b:
+                parts = [p for p in ("type", "inputs", "outputs", "attrs") if getattr(a, p) != getattr(b, p)]
+                text = "; ".join(f"{p}: expected {getattr(a, p)}, got {getattr(b, p)}" for p in parts)
+                return f"part {number} op {index} {a.type}: {text}"
+        if len(wanted) != len(found):
+            return f"part {number}: {len(found)} ops, expected {len(wanted)}"
+    return ""
