@@ -51,3 +51,7 @@ from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluidjax.execution.mode import interpret_mode
 from fluidjax.executor import Executor
 from fluidjax.parallel_executor import ParallelExecutor
+
+# Gradients.
+from fluidjax import backward
+from fluidjax.backward import gradients

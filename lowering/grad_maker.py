@@ -74,8 +74,8 @@ def grad_ops(
         extra: handed to the maker of a block op.
 
     Returns:
-        (OpSpecs, gradient variable -> forward variable). No ops when the op is not differentiable or no
-        input wants a gradient.
+        (OpSpecs, gradient variable -> forward variable). No ops when the op is not differentiable; one without outputs
+        when no input wants a gradient (its place still decides where sums go; the backward pass drops it).
     """
     definition = get_op(op.type)
     maker = GradMaker(op, frozenset(no_grad_set), grad_block, extra)
@@ -85,7 +85,7 @@ def grad_ops(
     if gradient is None:
         return [], {}
     spec = _regular(definition, gradient, maker)
-    return ([spec] if maker.grad_to_var else []), maker.grad_to_var
+    return [spec], maker.grad_to_var
 
 
 def _regular(definition: OpDef, gradient: OpDef, maker: GradMaker) -> OpSpec:

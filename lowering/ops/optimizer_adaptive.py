@@ -64,10 +64,10 @@ def adadelta(param, grad: Value, avg_squared_grad, avg_squared_update, *, rho: f
 def rmsprop(
     param,
     mean_square,
+    learning_rate,
+    grad: Value,
+    moment,
     mean_grad=None,
-    learning_rate=None,
-    grad: Value = None,
-    moment=None,
     *,
     epsilon: float = 1e-10,
     decay: float = 0.9,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,15 @@ from fluidjax.framework_pb2 import ProgramDesc
 from fluidjax.framework.attrs import read_attr
 
 LOSS_GRADIENT = 257  # op_role of the op that starts the backward pass
-BACKWARD, OPTIMIZE = 1, 2
+BACKWARD = 1
 # Their results never carry a gradient: Fluid's layers mark them.
 CREATORS = frozenset(
     "fill_constant fill_constant_batch_size_like assign_value range uniform_random gaussian_random zeros_like "
-    "fill_zeros_like one_hot one_hot_v2 sequence_mask shape".split()
+    "fill_zeros_like one_hot one_hot_v2 sequence_mask shape diag".split()
 )
+# What the networks' own code marked.
+MARKED = {"nlp_transformer": ["reduce_sum_1.tmp_0", "embedding_1.tmp_0", "embedding_3.tmp_0"]}
+NO_GRAD = {"opt_parameter_list_no_grad_set": {"emb"}}
 
 
 @dataclass
@@ -68,32 +70,31 @@ def forward_part(desc: ProgramDesc) -> ProgramDesc:
     return bare
 
 
-def program_of(desc: ProgramDesc, meta: dict[str, Any], stopped: Iterable[str] = ()) -> framework.Program:
+def program_of(desc: ProgramDesc, startup: ProgramDesc, meta: dict[str, Any]) -> framework.Program:
     """The forward part as a Program, with parameters and stop_gradient as the network's layers had set them."""
     program = framework.Program.parse_from_string(forward_part(desc).SerializeToString())
+    differentiated = {var.name.partition("@GRAD")[0] for b in desc.blocks for var in b.vars if "@GRAD" in var.name}
     created = {
-        name
-        for block in program.blocks
-        for op in block.ops
-        if op.type in CREATORS
-        for name in op.output_arg_names
+        name for block in program.blocks for op in block.ops if op.type in CREATORS for name in op.output_arg_names
     }
-    stopped = set(stopped)
+    stopped = {*created, *MARKED.get(meta["name"], ()), *set(meta["feed_vars"]) - differentiated}
     for block in program.blocks:
         for name, var in list(block.vars.items()):
             info = meta["vars"].get(name)
             if info is not None and info.get("parameter"):
-                make_parameter(block, var, info.get("trainable", True))
-            elif info is not None or name in meta["feed_vars"] or name in created or name in stopped:
+                make_parameter(block, var, info.get("trainable") is not False)
+            elif info is not None or name in stopped:
                 var.stop_gradient = True
+    order_parameters(program, startup)
     return program
 
 
-def make_parameter(block: Any, var: Any, trainable: bool) -> None:
-    parameter = framework.Parameter._of(block, var.proto)
-    parameter.trainable = trainable
-    parameter.stop_gradient = not trainable
-    block.vars[var.name] = parameter
+def order_parameters(program: framework.Program, startup: ProgramDesc) -> None:
+    """Put variables in the order in which the layers made them: the reverse of their initialisation."""
+    written = [n for op in reversed(startup.blocks[0].ops) for slot in op.outputs for n in slot.arguments]
+    place = {name: index for index, name in enumerate(written)}
+    block = program.global_block()
+    block.vars = dict(sorted(block.vars.items(), key=lambda item: place.get(item[0], len(place))))
 
 
 def backward_ops(desc: ProgramDesc) -> list[list[Op]]:
@@ -105,9 +106,20 @@ def backward_ops(desc: ProgramDesc) -> list[list[Op]]:
     return [[read_op(op) for op in block] for block in [main, *inner]]
 
 
-def rerun(desc: ProgramDesc, meta: dict[str, Any], stopped: Iterable[str] = (), **options: Any) -> ProgramDesc:
+def parameter_list(desc: ProgramDesc) -> list[str]:
+    """The parameters that were asked for; op_role_var holds those of one op last to first."""
+    names: list[str] = []
+    for op in backward_ops(desc)[0]:
+        names += reversed(op.attrs.get("op_role_var", [])[::2])
+    return names
+
+
+def rerun(desc: ProgramDesc, startup: ProgramDesc, meta: dict[str, Any]) -> ProgramDesc:
     """Our backward pass of the recorded forward program."""
-    program = program_of(desc, meta, stopped)
+    program = program_of(desc, startup, meta)
+    options: dict[str, Any] = {"no_grad_set": NO_GRAD.get(meta["name"])}
+    if "parameter_list" in meta["optimizer"]:
+        options["parameter_list"] = parameter_list(desc)
     append_backward(program.global_block().var(loss_name(desc)), **options)
     return program.proto
 
