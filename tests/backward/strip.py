@@ -7,8 +7,8 @@ from typing import Any
 
 import fluidjax.framework as framework
 from fluidjax.backward import append_backward
-from fluidjax.framework_pb2 import ProgramDesc
 from fluidjax.framework.attrs import read_attr
+from fluidjax.framework_pb2 import ProgramDesc
 
 LOSS_GRADIENT = 257  # op_role of the op that starts the backward pass
 BACKWARD = 1
@@ -95,6 +95,14 @@ def order_parameters(program: framework.Program, startup: ProgramDesc) -> None:
     place = {name: index for index, name in enumerate(written)}
     block = program.global_block()
     block.vars = dict(sorted(block.vars.items(), key=lambda item: place.get(item[0], len(place))))
+
+
+def make_parameter(block: Any, var: Any, trainable: bool) -> None:
+    """Make a variable of a parsed program the parameter it was."""
+    parameter = framework.Parameter._of(block, var.proto)
+    parameter.trainable = trainable
+    parameter.stop_gradient = not trainable
+    block.vars[var.name] = parameter
 
 
 def backward_ops(desc: ProgramDesc) -> list[list[Op]]:
