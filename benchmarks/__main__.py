@@ -18,7 +18,16 @@ from pathlib import Path
 from benchmarks import fluid_models, fluid_sequences
 
 ROOT = Path(__file__).parent.parent
-STEPS = {"fit_a_line": 3000, "mlp": 500, "lenet": 60, "resnet20": 20, "word2vec_dense": 300, "word2vec_sparse": 300}
+STEPS = {
+    "beam_search": 40,
+    "while_rnn": 40,
+    "fit_a_line": 3000,
+    "mlp": 500,
+    "lenet": 60,
+    "resnet20": 20,
+    "word2vec_dense": 300,
+    "word2vec_sparse": 300,
+}
 BUILD = "build_1000_ops"
 
 

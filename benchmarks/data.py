@@ -4,6 +4,8 @@ import numpy as np
 
 BATCHES = 8  # dense batches are cycled through
 VOCABULARY, CONTEXT, TARGETS = 20000, 4, 2000
+BEAM, LONGEST_OUTPUT, DECODED = 4, 16, 8
+RNN_STEPS, RNN_BATCH, RNN_SIZE = 100, 32, 256
 WORDS = 5000  # vocabulary of the text models
 
 
@@ -64,3 +66,9 @@ def sentences(batches, batch=32, low=5, high=100, seed=3):
         words = [r.randint(0, WORDS, n).astype("int64") for n in lengths]
         found.append({"words": words, "label": r.randint(0, 2, (batch, 1)).astype("int64")})
     return found
+
+
+def rnn():
+    """Time-major input of the While RNN."""
+    r = _random(4)
+    return [{"x": r.randn(RNN_STEPS, RNN_BATCH, RNN_SIZE).astype("float32")} for _ in range(2)]

@@ -83,4 +83,78 @@ def dynamic_rnn_attention(fluid):
     return _finish(fluid, fluid.layers.sequence_last_step(rnn()), label)
 
 
-MODELS = {f.__name__: f for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn_attention)}
+def beam_search(fluid):
+    """Decoding at most 16 words with a beam of 4 over 2,000 words from 8 encoded sentences; nothing is trained."""
+    beam, end, longest, size = data.BEAM, 1, data.LONGEST_OUTPUT, 128
+    embedded, _ = _words(fluid)
+    first = fluid.layers.fc(fluid.layers.sequence_pool(fluid.layers.reshape(embedded, [-1, 128]), "average"), size)
+    start_ids = fluid.data("start_ids", [None, 1], "int64", lod_level=2)
+    start_scores = fluid.data("start_scores", [None, 1], "float32", lod_level=2)
+    step = fluid.layers.fill_constant([1], "int64", 0)
+    limit = fluid.layers.fill_constant([1], "int64", longest)
+    states = fluid.layers.array_write(first, step)
+    ids, scores = fluid.layers.array_write(start_ids, step), fluid.layers.array_write(start_scores, step)
+    running = fluid.layers.less_than(step, limit)
+    loop = fluid.layers.While(running)
+    with loop.block():
+        last_ids, last_scores = fluid.layers.array_read(ids, step), fluid.layers.array_read(scores, step)
+        state = fluid.layers.sequence_expand(fluid.layers.array_read(states, step), last_scores)
+        word = fluid.layers.reshape(fluid.embedding(last_ids, [data.TARGETS, 128]), [-1, 128])
+        state = fluid.layers.fc([state, word], size, act="tanh")
+        ragged = fluid.layers.lod_reset(state, last_scores)
+        probability = fluid.layers.fc(ragged, data.TARGETS, act="softmax")
+        best, words = fluid.layers.topk(probability, beam)
+        total = fluid.layers.elementwise_add(fluid.layers.log(best), fluid.layers.reshape(last_scores, [-1]), axis=0)
+        new_ids, new_scores = fluid.layers.beam_search(last_ids, last_scores, words, total, beam, end, level=0)
+        fluid.layers.increment(step, 1, in_place=True)
+        for value, array in ((state, states), (new_ids, ids), (new_scores, scores)):
+            fluid.layers.array_write(value, step, array)
+        going = fluid.layers.logical_not(fluid.layers.is_empty(new_ids))
+        fluid.layers.logical_and(fluid.layers.less_than(step, limit), going, out=running)
+    sentences, _ = fluid.layers.beam_search_decode(ids, scores, beam, end)
+    return sentences, _decoder_feeds(fluid)
+
+
+def _decoder_feeds(fluid):
+    place, feeds = fluid.CPUPlace(), []
+    for batch in data.sentences(data.BATCHES, batch=data.DECODED):
+        flat = data.np.array([[w] for words in batch["words"] for w in words])
+        ones = [[1] * data.DECODED] * 2
+        feeds.append(
+            {
+                "words": fluid.create_lod_tensor(flat, [[len(w) for w in batch["words"]]], place),
+                "start_ids": fluid.create_lod_tensor(data.np.zeros((data.DECODED, 1), "int64"), ones, place),
+                "start_scores": fluid.create_lod_tensor(data.np.zeros((data.DECODED, 1), "float32"), ones, place),
+            }
+        )
+    return feeds
+
+
+def while_rnn(fluid):
+    """A plain tanh RNN over 100 steps of 32 rows written with While and arrays; loss and gradients, no update."""
+    steps, size = data.RNN_STEPS, data.RNN_SIZE
+    x = fluid.data("x", [steps, data.RNN_BATCH, size], "float32")
+    step, limit = fluid.layers.fill_constant([1], "int64", 0), fluid.layers.fill_constant([1], "int64", steps)
+    step.stop_gradient = limit.stop_gradient = True
+    memory = fluid.layers.array_write(fluid.layers.fill_constant([data.RNN_BATCH, size], "float32", 0), step)
+    rows = fluid.layers.split(x, steps, dim=0)
+    inputs = None
+    for i, row in enumerate(rows):
+        at = fluid.layers.fill_constant([1], "int64", i)
+        inputs = fluid.layers.array_write(fluid.layers.reshape(row, [data.RNN_BATCH, size]), at, inputs)
+    running = fluid.layers.less_than(step, limit)
+    loop = fluid.layers.While(running)
+    with loop.block():
+        previous, row = fluid.layers.array_read(memory, step), fluid.layers.array_read(inputs, step)
+        hidden = fluid.layers.fc([row, previous], size, act="tanh")
+        fluid.layers.increment(step, 1, in_place=True)
+        fluid.layers.array_write(hidden, step, memory)
+        fluid.layers.less_than(step, limit, cond=running)
+    loss = fluid.layers.mean(fluid.layers.array_read(memory, limit))
+    fluid.optimizer.SGD(0.01).minimize(loss)
+    return loss, data.rnn()
+
+
+MODELS = {
+    f.__name__: f for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn_attention, beam_search, while_rnn)
+}

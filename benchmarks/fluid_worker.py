@@ -3,6 +3,8 @@
 import sys
 import time
 
+import numpy
+
 from benchmarks import fluid_models, fluid_sequences
 from benchmarks.measure import measure, report
 
@@ -24,9 +26,11 @@ def prepare(fluid, build):
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(startup)
 
+    as_numpy = not loss.lod_level
+
     def step(i):
-        (value,) = exe.run(main, feed=feeds[i % len(feeds)], fetch_list=[loss])
-        return value
+        (value,) = exe.run(main, feed=feeds[i % len(feeds)], fetch_list=[loss], return_numpy=as_numpy)
+        return numpy.asarray(value) if as_numpy else numpy.array(value)
 
     return step
 

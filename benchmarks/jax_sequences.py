@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks import data
 from benchmarks.fluid_sequences import STREAM
-from benchmarks.jax_models import Params, adam, apply, cross_entropy, dense, trainer
+from benchmarks.jax_models import Params, adam, apply, cross_entropy, dense, sgd, trainer
 
 LONGEST = 100
 
@@ -135,4 +135,63 @@ def dynamic_rnn_attention() -> Callable:
     return trainer(params, loss, adam(0.001), batches())
 
 
-MODELS = {f.__name__: f for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn_attention)}
+def beam_search() -> Callable:
+    """Decoding with a beam of 4 on arrays [batch, beam]; ended hypotheses repeat the end word."""
+    rng = np.random.default_rng(0)
+    params = _table(rng) | dense(rng, "first", 128, 128) | dense(rng, "cell", 256, 128)
+    params |= dense(rng, "out", 128, data.TARGETS)
+    params["targets"] = (rng.standard_normal((data.TARGETS, 128)) * 0.05).astype(np.float32)
+    feeds = []
+    for batch in data.sentences(data.BATCHES, batch=data.DECODED):
+        words = np.zeros((data.DECODED, LONGEST), np.int32)
+        for row, ids in zip(words, batch["words"], strict=True):
+            row[: len(ids)] = ids
+        feeds.append({"words": words, "lengths": np.array([len(w) for w in batch["words"]], np.int32)})
+
+    def decode(p: Params, b: Params) -> jax.Array:
+        kept = jnp.where(mask_of(b)[:, :, None], p["table"][b["words"]], 0)
+        first = apply(p, "first", kept.sum(1) / b["lengths"][:, None])
+        state = jnp.repeat(first[:, None], data.BEAM, 1)
+        score = jnp.where(jnp.arange(data.BEAM) == 0, 0.0, -jnp.inf) * jnp.ones((data.DECODED, 1))
+        word = jnp.zeros((data.DECODED, data.BEAM), jnp.int32)
+
+        def one(carry: tuple, _: None) -> tuple:
+            state, score, word = carry
+            state = jnp.tanh(apply(p, "cell", jnp.concatenate([state, p["targets"][word]], 2)))
+            logs = jax.nn.log_softmax(apply(p, "out", state))
+            ended = jnp.where(jnp.arange(data.TARGETS) == 1, 0.0, -jnp.inf)
+            total = score[..., None] + jnp.where((word == 1)[..., None], ended, logs)
+            score, index = jax.lax.top_k(total.reshape(data.DECODED, -1), data.BEAM)
+            parent, word = index // data.TARGETS, index % data.TARGETS
+            return (jnp.take_along_axis(state, parent[..., None], 1), score, word), (word, parent)
+
+        _, (words, parents) = jax.lax.scan(one, (state, score, word), None, length=data.LONGEST_OUTPUT)
+
+        def back(at: jax.Array, step: tuple) -> tuple:
+            words, parents = step
+            return jnp.take_along_axis(parents, at, 1), jnp.take_along_axis(words, at, 1)
+
+        start = jnp.tile(jnp.arange(data.BEAM), (data.DECODED, 1))
+        return jax.lax.scan(back, start, (words, parents), reverse=True)[1]
+
+    jitted, held = jax.jit(decode), jax.tree.map(jnp.asarray, params)
+    return lambda i: np.asarray(jitted(held, feeds[i % len(feeds)]))
+
+
+def while_rnn() -> Callable:
+    """The While RNN as a scan, differentiated by jax.grad."""
+    params = dense(np.random.default_rng(0), "x", data.RNN_SIZE, data.RNN_SIZE)
+    params |= {"h.w": dense(np.random.default_rng(1), "h", data.RNN_SIZE, data.RNN_SIZE)["h.w"]}
+
+    def loss(p: Params, b: Params) -> jax.Array:
+        def cell(h: jax.Array, x: jax.Array) -> tuple:
+            return jnp.tanh(apply(p, "x", x) + h @ p["h.w"]), None
+
+        return jax.lax.scan(cell, jnp.zeros((data.RNN_BATCH, data.RNN_SIZE)), b["x"])[0].mean()
+
+    return trainer(params, loss, sgd(0.01), data.rnn())
+
+
+MODELS = {
+    f.__name__: f for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn_attention, beam_search, while_rnn)
+}
