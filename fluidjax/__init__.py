@@ -41,9 +41,13 @@ Tensor = LoDTensor
 # Describing parameters and writing layers.
 from fluidjax import initializer
 from fluidjax import regularizer
+from fluidjax import clip
 from fluidjax import param_attr
 from fluidjax import layer_helper
 from fluidjax.param_attr import ParamAttr, WeightNormParamAttr
+from fluidjax.layers.math_op_patch import monkey_patch_variable
+
+monkey_patch_variable()
 
 # Running programs.
 from fluidjax import compiler, executor, parallel_executor

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from collections.abc import Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from fluidjax.framework import Block, Variable
+from fluidjax.enums import VarType
+from fluidjax.framework import Block, Variable, name_scope
+from fluidjax.framework.names import NEW_GRAD_SUFFIX
+
+__all__ = ["L1Decay", "L2Decay", "L1DecayRegularizer", "L2DecayRegularizer"]
+
+_log = logging.getLogger(__name__)
 
 
 class WeightDecayRegularizer:
@@ -15,5 +22,101 @@ class WeightDecayRegularizer:
         """Write the gradient of the penalty on `param`."""
         raise TypeError(f"{type(self).__name__} adds no penalty. Use L1Decay or L2Decay.")
 
+    def _check(self, block: Block) -> None:
+        if not isinstance(block, Block):
+            raise TypeError(f"{type(self).__name__}: the block is {block!r}. Expected a Block. Pass grad.block.")
+
+
+def _penalty(param: Variable, block: Block) -> Variable:
+    return block.create_var(dtype=param.dtype, shape=param.shape, lod_level=param.lod_level)
+
+
+class L2DecayRegularizer(WeightDecayRegularizer):
+    """The penalty c / 2 * sum(w^2), whose gradient c * w is added to that of w."""
+
+    def __init__(self, regularization_coeff: float = 0.0) -> None:
+        if regularization_coeff is None:
+            raise ValueError("L2Decay: the coefficient is None. Expected a number.")
+        self._regularization_coeff = regularization_coeff
+
+    def __call__(self, param: Variable, grad: Variable, block: Block) -> Variable:
+        """Write c * param; returns it."""
+        self._check(block)
+        decay = _penalty(param, block)
+        block.append_op(
+            type="scale", inputs={"X": param}, outputs={"Out": decay}, attrs={"scale": self._regularization_coeff}
+        )
+        return decay
+
     def __str__(self) -> str:
-        return type(self).__name__
+        return f"L2Decay, regularization_coeff={self._regularization_coeff:f}"
+
+
+class L1DecayRegularizer(WeightDecayRegularizer):
+    """The penalty c * sum(|w|), whose gradient c * sign(w) is added to that of w."""
+
+    def __init__(self, regularization_coeff: float = 0.0) -> None:
+        if regularization_coeff is None:
+            raise ValueError("L1Decay: the coefficient is None. Expected a number.")
+        self._regularization_coeff = regularization_coeff
+
+    def __call__(self, param: Variable, grad: Variable, block: Block) -> Variable:
+        """Write c * sign(param); returns it."""
+        self._check(block)
+        decay = _penalty(param, block)
+        block.append_op(type="sign", inputs={"X": param}, outputs={"Out": decay})
+        block.append_op(
+            type="scale", inputs={"X": decay}, outputs={"Out": decay}, attrs={"scale": self._regularization_coeff}
+        )
+        return decay
+
+    def __str__(self) -> str:
+        return f"L1Decay, regularization_coeff={self._regularization_coeff:f}"
+
+
+def append_regularization_ops(
+    parameters_and_grads: Sequence[tuple[Any, Any]], regularization: WeightDecayRegularizer | None = None
+) -> list[tuple[Any, Any]]:
+    """Add the penalties' gradients; a parameter's own regularizer goes before `regularization`.
+
+    Returns the pairs of parameter and gradient; a sparse gradient is replaced by a dense one.
+    """
+    own = [p for p, _ in parameters_and_grads if getattr(p, "regularizer", None) is not None]
+    if own and regularization is not None:
+        _log.info(
+            "The parameters %s keep their own regularizers, so the optimizer's (%s) does not act on them.",
+            ", ".join(p.name for p in own),
+            regularization,
+        )
+    result = []
+    with name_scope("regularization"):
+        for param, grad in parameters_and_grads:
+            if grad is None:
+                result.append((param, grad))
+                continue
+            with param.block.program._optimized_guard([param, grad]):
+                result.append((param, _regularized(param, grad, regularization)))
+    return result
+
+
+def _regularized(param: Any, grad: Variable, default: WeightDecayRegularizer | None) -> Variable:
+    own = getattr(param, "regularizer", None)
+    regularizer = default if own is None else own
+    if regularizer is None:
+        return grad
+    penalty = regularizer(param, grad, grad.block)
+    out = grad
+    if grad.type == VarType.SELECTED_ROWS:
+        out = grad.block.create_var(
+            name=grad.name + NEW_GRAD_SUFFIX,
+            dtype=param.dtype,
+            shape=param.shape,
+            lod_level=param.lod_level,
+            type=VarType.LOD_TENSOR,
+        )
+    grad.block.append_op(type="sum", inputs={"X": [grad, penalty]}, outputs={"Out": [out]})
+    return out
+
+
+L1Decay = L1DecayRegularizer
+L2Decay = L2DecayRegularizer

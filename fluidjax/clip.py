@@ -1,0 +1,323 @@
+"""Gradient clipping: ops between the backward pass and the optimizer."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fluidjax.enums import VarType
+from fluidjax.framework import (
+    Block,
+    Program,
+    Variable,
+    default_main_program,
+    name_scope,
+)
+from fluidjax.framework.names import OP_NAMESCOPE, OP_ROLE_VAR
+
+__all__ = [
+    "set_gradient_clip",
+    "ErrorClipByValue",
+    "GradientClipByValue",
+    "GradientClipByNorm",
+    "GradientClipByGlobalNorm",
+]
+
+Pairs = list[tuple[Any, Any]]
+
+
+class BaseErrorClipAttr:
+    """How the gradient of one variable is clipped within the backward pass."""
+
+    def _append_clip_op(self, block: Block, grad_name: str) -> None:
+        raise TypeError(f"{type(self).__name__} clips nothing. Use ErrorClipByValue.")
+
+
+class ErrorClipByValue(BaseErrorClipAttr):
+    """Clip a variable's gradient into [`min`, `max`] where it arises; `min` is -`max` by default.
+
+    Given to a variable by ``var._set_error_clip(...)``.
+    """
+
+    def __init__(self, max: float, min: float | None = None) -> None:
+        self.max = float(max)
+        self.min = -self.max if min is None else float(min)
+
+    def __str__(self) -> str:
+        return f"ByValue, min={self.min:f}, max={self.max:f}"
+
+    def _append_clip_op(self, block: Block, grad_name: str) -> None:
+        block._append_op_desc("clip", {"X": [grad_name]}, {"Out": [grad_name]}, {"min": self.min, "max": self.max})
+
+
+def error_clip_callback(block: Block, context: dict[str, str]) -> None:
+    """After a gradient op was appended: clip those of its outputs whose variable has an error clip.
+
+    `context` maps the names of gradients to the names of their variables.
+    """
+    for grad_name in block.ops[-1].output_arg_names:
+        if grad_name not in context:
+            continue
+        clip = getattr(block._var_recursive(context[grad_name]), "error_clip", None)
+        if clip is None:
+            continue
+        if not isinstance(clip, BaseErrorClipAttr):
+            raise TypeError(
+                f"variable {context[grad_name]}: its error_clip is {clip!r}. Expected an ErrorClipByValue. Set it with "
+                "var._set_error_clip(fluid.clip.ErrorClipByValue(max))."
+            )
+        clip._append_clip_op(block, grad_name)
+
+
+class GradientClipBase:
+    """What all gradient clips are: called with pairs of parameter and gradient, they return clipped pairs.
+
+    `need_clip` is a function of a parameter that says whether its gradient is clipped; by default all are.
+    """
+
+    def __init__(self, need_clip: Callable[[Any], bool] | None = None) -> None:
+        if need_clip is not None and not callable(need_clip):
+            raise TypeError(
+                f"The type of need_clip must be funciton, got {need_clip!r}. Pass a function of a parameter that returns "
+                "True where clipping is required."
+            )
+        self._need_clip_func = need_clip
+
+    def __call__(self, params_grads: Pairs) -> Pairs:
+        """The pairs with clipped gradients; a parameter without a gradient keeps none."""
+        with name_scope("gradient_clip"):
+            result, renamed = self._clip_all([(p, g) for p, g in params_grads])
+        _correct_role_vars(result, renamed)
+        return result
+
+    def _wanted(self, param: Any, grad: Any) -> bool:
+        return grad is not None and (self._need_clip_func is None or bool(self._need_clip_func(param)))
+
+    def _clip_all(self, params_grads: Pairs) -> tuple[Pairs, dict[str, str]]:
+        result, renamed = [], {}
+        for param, grad in params_grads:
+            if not self._wanted(param, grad):
+                result.append((param, grad))
+                continue
+            with param.block.program._optimized_guard([param, grad]):
+                clipped = self._clip_one(grad)
+            renamed[param.name] = clipped.name
+            result.append((param, clipped))
+        return result, renamed
+
+    def _clip_one(self, grad: Variable) -> Variable:
+        raise TypeError(f"{type(self).__name__} clips nothing. Use GradientClipByValue, ByNorm or ByGlobalNorm.")
+
+    # The steps that ``set_gradient_clip`` takes: first all parameters are looked at, then each is clipped.
+
+    def _process_context(self, context: dict[str, Any], param: Any, grad: Variable) -> None:
+        """Look at one gradient; what is found out goes into `context`."""
+
+    def _create_operators(self, param: Any, grad: Variable) -> tuple[Any, Variable]:
+        return param, self._clip_one(grad)
+
+
+class GradientClipByValue(GradientClipBase):
+    """Clip every element into [`min`, `max`]; `min` is -`max` by default."""
+
+    def __init__(self, max: float, min: float | None = None, need_clip: Callable[[Any], bool] | None = None) -> None:
+        super().__init__(need_clip)
+        if min is None:
+            if not max > 0.0:
+                raise ValueError(
+                    f"GradientClipByValue: max is {max}, and without min it must be positive. Give min too."
+                )
+            min = -max
+        self.max = float(max)
+        self.min = float(min)
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By Value, min = {self.min:f}, max={self.max:f}"
+
+    def _clip_one(self, grad: Variable) -> Variable:
+        from fluidjax import layers
+
+        return layers.clip(x=grad, min=self.min, max=self.max)
+
+
+class GradientClipByNorm(GradientClipBase):
+    """Scale each gradient down to a norm of at most `clip_norm`."""
+
+    def __init__(self, clip_norm: float, need_clip: Callable[[Any], bool] | None = None) -> None:
+        super().__init__(need_clip)
+        self.clip_norm = float(clip_norm)
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By Norm, clip_norm={self.clip_norm:f}"
+
+    def _clip_one(self, grad: Variable) -> Variable:
+        from fluidjax import layers
+
+        return layers.clip_by_norm(x=grad, max_norm=self.clip_norm)
+
+
+class GradientClipByGlobalNorm(GradientClipBase):
+    """Scale all gradients by clip_norm / max(clip_norm, norm), norm = sqrt(sum of squares over all of them).
+
+    `group_name` joins parameters that were given clips of their own by ``set_gradient_clip``.
+    """
+
+    def __init__(
+        self, clip_norm: float, group_name: str = "default_group", need_clip: Callable[[Any], bool] | None = None
+    ) -> None:
+        super().__init__(need_clip)
+        self.clip_norm = float(clip_norm)
+        self.group_name = group_name
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
+
+    def _clip_all(self, params_grads: Pairs) -> tuple[Pairs, dict[str, str]]:
+        from fluidjax import layers
+
+        wanted = [(p, g) for p, g in params_grads if self._wanted(p, g)]
+        if not wanted:
+            return list(params_grads), {}
+        squares = []
+        for param, grad in wanted:
+            with param.block.program._optimized_guard([param, grad]):
+                squares.append(_square_sum(grad))
+        param, grad = params_grads[-1] if params_grads[-1][1] is not None else wanted[-1]
+        with param.block.program._optimized_guard([param, grad]):
+            norm = layers.sqrt(x=layers.sums(squares))
+            limit = layers.fill_constant(shape=[1], dtype=norm.dtype, value=self.clip_norm)
+            factor = layers.elementwise_div(x=limit, y=layers.elementwise_max(x=limit, y=norm))
+        result, renamed = [], {}
+        for param, grad in params_grads:
+            if not self._wanted(param, grad):
+                result.append((param, grad))
+                continue
+            with param.block.program._optimized_guard([param, grad]):
+                clipped = layers.elementwise_mul(x=grad, y=factor)
+            renamed[param.name] = clipped.name
+            result.append((param, clipped))
+        return result, renamed
+
+    def _process_context(self, context: dict[str, Any], param: Any, grad: Variable) -> None:
+        from fluidjax import layers
+
+        if self.group_name not in context:
+            limit = layers.fill_constant(shape=[1], dtype=grad.dtype, value=self.clip_norm)
+            context[self.group_name] = {"squares": [], "value": self.clip_norm, "limit": limit}
+        group = context[self.group_name]
+        if group["value"] != self.clip_norm:
+            raise ValueError(
+                f"All parameters' 'clip_norm' of a same group should be the same: group {self.group_name} has "
+                f"{group['value']}, parameter {param.name} has {self.clip_norm}. Give one value, or another group_name."
+            )
+        group["squares"].append(_square_sum(grad))
+        self.context = context
+
+    def _create_operators(self, param: Any, grad: Variable) -> tuple[Any, Variable]:
+        from fluidjax import layers
+
+        group = self.context[self.group_name]
+        if "scale" not in group:
+            norm = layers.sqrt(x=layers.sums(input=group["squares"]))
+            limit = group["limit"]
+            group["scale"] = layers.elementwise_div(x=limit, y=layers.elementwise_max(x=limit, y=norm))
+        return param, layers.elementwise_mul(x=grad, y=group["scale"])
+
+
+def _square_sum(grad: Variable) -> Variable:
+    from fluidjax import layers
+
+    if grad.type == VarType.SELECTED_ROWS:
+        grad = layers.get_tensor_from_selected_rows(layers.merge_selected_rows(grad))
+    return layers.reduce_sum(layers.square(grad))
+
+
+def _correct_role_vars(params_grads: Pairs, renamed: dict[str, str]) -> None:
+    """Let the clip's ops name the gradients as they are after it, which is what data parallelism looks for."""
+    if not renamed:
+        return
+    programs = {id(p.block.program): p.block.program for p, g in params_grads if g is not None}
+    for program in programs.values():
+        for op in program.global_block().ops:
+            if not op.has_attr(OP_NAMESCOPE) or "gradient_clip" not in op.attr(OP_NAMESCOPE):
+                continue
+            role_var = op.attr(OP_ROLE_VAR) if op.has_attr(OP_ROLE_VAR) else []
+            if role_var and role_var[0] in renamed:
+                op._set_attr(OP_ROLE_VAR, [role_var[0], renamed[role_var[0]]])
+
+
+def set_gradient_clip(
+    clip: GradientClipBase, param_list: Sequence[Any] | None = None, program: Program | None = None
+) -> None:
+    """Let optimizers clip the gradients of `param_list` (parameters or names; by default all of the program).
+
+    Call it before ``minimize``. An optimizer's own ``grad_clip`` is the better way and takes its place.
+    """
+    warnings.warn(
+        "set_gradient_clip is not recommended and may be removed. Give the optimizer the clip instead: "
+        "optimizer(grad_clip=...).",
+        stacklevel=2,
+    )
+    if not isinstance(clip, GradientClipBase):
+        raise TypeError(
+            f"'clip' should be an instance of GradientClipBase's derived class, got {clip!r}. Pass for instance "
+            "GradientClipByGlobalNorm(1.0)."
+        )
+    block = (default_main_program() if program is None else program).block(0)
+    for op in block.ops:
+        if op.has_attr(OP_NAMESCOPE) and "optimizer" in op.attr(OP_NAMESCOPE):
+            warnings.warn(
+                "'minimize' has been invoked before, this will make 'set_gradient_clip' be ineffective! Please invoke "
+                "'set_gradient_clip' before 'minimize'.",
+                stacklevel=2,
+            )
+            break
+    params = block.all_parameters() if param_list is None else list(param_list)
+    params = [block.var(p) if isinstance(p, str) else p for p in params]
+    for param in params:
+        param.gradient_clip_attr = copy.deepcopy(clip)
+
+
+def append_gradient_clip_ops(param_grads: Pairs) -> Pairs:
+    """Clip as ``set_gradient_clip`` said; returns the pairs with clipped gradients.
+
+    Fluid 1.8 clips nothing at all when one parameter has no clip; here each parameter's own setting counts.
+    """
+    context: dict[str, Any] = {}
+    for param, grad in param_grads:
+        clip = _clip_of(param, grad)
+        if clip is not None:
+            with param.block.program._optimized_guard([param, grad]), name_scope("gradient_clip_@CLIP"):
+                clip._process_context(context=context, param=param, grad=grad)
+    result, renamed = [], {}
+    for param, grad in param_grads:
+        clip = _clip_of(param, grad)
+        if clip is None:
+            result.append((param, grad))
+            continue
+        # The scope's name is spelt so in Fluid, and is kept in files.
+        with param.block.program._optimized_guard([param, grad]), name_scope("graident_clip_@CLIP"):
+            param, clipped = clip._create_operators(param=param, grad=grad)
+        renamed[param.name] = clipped.name
+        result.append((param, clipped))
+    _correct_role_vars(result, renamed)
+    return result
+
+
+def _clip_of(param: Any, grad: Any) -> GradientClipBase | None:
+    clip = getattr(param, "gradient_clip_attr", None)
+    if grad is None or clip is None:
+        return None
+    if not isinstance(clip, GradientClipBase):
+        raise TypeError(
+            f"clip attribute of parameter {param.name} should be an instance of GradientClipBase, got {clip!r}. Set it "
+            "with fluid.clip.set_gradient_clip."
+        )
+    return clip
+
+
+ClipByValue = GradientClipByValue
+ClipByNorm = GradientClipByNorm
+ClipByGlobalNorm = GradientClipByGlobalNorm

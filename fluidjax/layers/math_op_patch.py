@@ -1,0 +1,157 @@
+"""Operators on variables: ``x + y``, ``2 * x``, ``x < y``, ``x.astype('int64')`` write ops.
+
+With a plain number, ``+ - * /`` become one ``scale`` op; what ``scale`` cannot do takes a constant variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fluidjax import unique_name
+from fluidjax.enums import VarType, to_var_type
+from fluidjax.framework import Block, Variable
+
+_INTEGERS = (VarType.BOOL, VarType.INT8, VarType.UINT8, VarType.INT16, VarType.INT32, VarType.INT64)
+
+
+def _block(var: Variable) -> Block:
+    return var.block.program.current_block()
+
+
+def _temporary(var: Variable, dtype: VarType, stop_gradient: bool = False) -> Variable:
+    name = unique_name.generate_with_ignorable_key("tmp")
+    return _block(var).create_var(name=name, dtype=dtype, stop_gradient=stop_gradient)
+
+
+def _scaled(var: Variable, scale: float, bias: float) -> Variable:
+    """scale * var + bias."""
+    out = _temporary(var, var.dtype)
+    attrs = {"scale": float(scale), "bias": float(bias)}
+    _block(var).append_op(type="scale", inputs={"X": [var]}, outputs={"Out": [out]}, attrs=attrs)
+    return out
+
+
+def _scalar(var: Variable, value: float, dtype: VarType) -> Variable:
+    """A constant of shape [1]."""
+    return _constant(var, value, dtype, [1])
+
+
+def _constant(var: Variable, value: float, dtype: VarType, shape: list[int]) -> Variable:
+    out = _temporary(var, dtype, stop_gradient=True)
+    attrs = {"dtype": int(dtype), "shape": shape, "value": float(value), "force_cpu": False}
+    _block(var).append_op(type="fill_constant", outputs={"Out": [out]}, attrs=attrs)
+    return out
+
+
+def _like(var: Variable, value: float, dtype: VarType) -> Variable:
+    """A constant of the shape of `var`; its first unknown dimension is taken at run time."""
+    unknown = next((axis for axis, size in enumerate(var.shape) if size < 0), None)
+    if unknown is None:
+        return _constant(var, value, dtype, list(var.shape))
+    out = _temporary(var, dtype, stop_gradient=True)
+    attrs: dict[str, Any] = {
+        "shape": list(var.shape),
+        "value": float(value),
+        "dtype": int(dtype),
+        "input_dim_idx": unknown,
+        "output_dim_idx": unknown,
+    }
+    _block(var).append_op(
+        type="fill_constant_batch_size_like", inputs={"Input": [var]}, outputs={"Out": [out]}, attrs=attrs
+    )
+    return out
+
+
+def astype(self: Variable, dtype: Any) -> Variable:
+    """The variable cast to another element type."""
+    kind = to_var_type(dtype)
+    out = _temporary(self, kind)
+    attrs = {"in_dtype": int(self.dtype), "out_dtype": int(kind)}
+    _block(self).append_op(type="cast", inputs={"X": [self]}, outputs={"Out": [out]}, attrs=attrs)
+    return out
+
+
+def _check_number(var: Variable, other: Any, symbol: str) -> None:
+    if isinstance(other, float) and var.dtype in _INTEGERS and other != int(other):
+        raise AssertionError(
+            f"float value {other} cannot convert to integer, which {symbol} with variable {var.name} of {var.dtype} "
+            "needs. Cast the variable first: var.astype('float32')."
+        )
+
+
+def _operand(var: Variable, other: Any, reverse: bool, symbol: str) -> Variable:
+    """The other side as a variable of the same element type."""
+    if not isinstance(other, Variable):
+        try:
+            value = float(other)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"{symbol} with variable {var.name}: {other!r} is neither a Variable nor a number ({error}). Make it a "
+                "variable with fluid.layers.assign."
+            ) from None
+        return _like(var, value, var.dtype) if reverse else _scalar(var, value, var.dtype)
+    return other if other.dtype == var.dtype else astype(other, var.dtype)
+
+
+def _binary(
+    method: str, op_type: str, reverse: bool = False, scaled: Callable[[Variable, float], Variable] | None = None
+) -> Callable[[Variable, Any], Variable]:
+    """The method of Variable that writes `op_type`; `scaled` does the same with a number, by a scale op."""
+
+    def operate(self: Variable, other_var: Any) -> Variable:
+        _check_number(self, other_var, method)
+        whole_division = op_type == "elementwise_div" and self.dtype in _INTEGERS
+        if scaled is not None and isinstance(other_var, (int, float)) and not whole_division:
+            return scaled(self, other_var)
+        other = _operand(self, other_var, reverse, method)
+        left, right = (other, self) if reverse else (self, other)
+        out = _temporary(self, self.dtype)
+        axis = 0 if right.shape and right.shape[0] == -1 else -1
+        _block(self).append_op(
+            type=op_type, inputs={"X": [left], "Y": [right]}, outputs={"Out": out}, attrs={"axis": axis}
+        )
+        return out
+
+    operate.__name__ = method
+    operate.__doc__ = f"Write a ``{op_type}`` op of the two, {'the other one first' if reverse else 'this one first'}."
+    return operate
+
+
+def _negated(self: Variable) -> Variable:
+    """Write a ``scale`` op by -1."""
+    return _scaled(self, -1.0, 0.0)
+
+
+_METHODS: dict[str, tuple[str, bool, Callable[[Variable, float], Variable] | None]] = {
+    "__add__": ("elementwise_add", False, lambda x, v: _scaled(x, 1.0, v)),
+    "__radd__": ("elementwise_add", False, lambda x, v: _scaled(x, 1.0, v)),
+    "__sub__": ("elementwise_sub", False, lambda x, v: _scaled(x, 1.0, -v)),
+    "__rsub__": ("elementwise_sub", True, lambda x, v: _scaled(x, -1.0, v)),
+    "__mul__": ("elementwise_mul", False, lambda x, v: _scaled(x, v, 0.0)),
+    "__rmul__": ("elementwise_mul", False, lambda x, v: _scaled(x, v, 0.0)),
+    "__div__": ("elementwise_div", False, lambda x, v: _scaled(x, 1.0 / v, 0.0)),
+    "__truediv__": ("elementwise_div", False, lambda x, v: _scaled(x, 1.0 / v, 0.0)),
+    "__rdiv__": ("elementwise_div", True, None),
+    "__rtruediv__": ("elementwise_div", True, None),
+    "__pow__": ("elementwise_pow", False, None),
+    "__rpow__": ("elementwise_pow", True, None),
+    "__floordiv__": ("elementwise_floordiv", False, None),
+    "__mod__": ("elementwise_mod", False, None),
+    "__eq__": ("equal", False, None),
+    "__ne__": ("not_equal", False, None),
+    "__lt__": ("less_than", False, None),
+    "__le__": ("less_equal", False, None),
+    "__gt__": ("greater_than", False, None),
+    "__ge__": ("greater_equal", False, None),
+}
+
+
+def monkey_patch_variable() -> None:
+    """Give Variable its operators."""
+    for method, (op_type, reverse, scaled) in _METHODS.items():
+        setattr(Variable, method, _binary(method, op_type, reverse, scaled))
+    Variable.__neg__ = _negated  # type: ignore[attr-defined]
+    Variable.astype = astype  # type: ignore[attr-defined]
+    # Assigning __eq__ to a class does not take its hash away, but a variable is a dict key all over Fluid.
+    Variable.__hash__ = object.__hash__  # type: ignore[method-assign]
