@@ -80,8 +80,8 @@ class GradientClipBase:
     def __init__(self, need_clip: Callable[[Any], bool] | None = None) -> None:
         if need_clip is not None and not callable(need_clip):
             raise TypeError(
-                f"The type of need_clip must be funciton, got {need_clip!r}. Pass a function of a parameter that returns "
-                "True where clipping is required."
+                f"The type of need_clip must be funciton, got {need_clip!r}. Pass a function of a parameter that "
+                "returns True where clipping is required."
             )
         self._need_clip_func = need_clip
 
