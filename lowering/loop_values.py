@@ -1,0 +1,243 @@
+"""Values that loops and branches carry: one structure for all steps, rows padded where steps differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import NeedsExact
+from .values import Array, LoDArray, SelectedRows, TensorArray, fill_padding
+
+
+def known(value: Any) -> np.ndarray | None:
+    """The host value of an array that this trace (or no trace) knows; None for a tracer or no array."""
+    if isinstance(value, LoDArray):
+        value = value.data
+    if isinstance(value, np.ndarray | np.generic | int | float | bool):
+        return np.asarray(value)
+    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+        return np.asarray(value)
+    return None
+
+
+def known_int(value: Any) -> int | None:
+    """The single integer (or truth value) in ``value``, or None when the trace does not know it."""
+    found = known(value)
+    return None if found is None or found.size != 1 else int(found.reshape(()))
+
+
+def scalar(value: Any, dtype: Any = np.int32) -> Array:
+    """The single element of ``value`` as a scalar of ``dtype``."""
+    data = value.data if isinstance(value, LoDArray) else value
+    return data.reshape(()).astype(dtype)
+
+
+def abstract(value: Any) -> Any:
+    """``value`` with each leaf replaced by its shape and dtype."""
+    return jax.tree_util.tree_map(lambda v: jax.ShapeDtypeStruct(np.shape(v), _dtype(v)), value)
+
+
+def _dtype(value: Any) -> Any:
+    return value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+
+
+def zeros(template: Any) -> Any:
+    """Zeros in the structure of ``template`` (values or abstract values)."""
+    return jax.tree_util.tree_map(lambda v: jnp.zeros(v.shape, v.dtype), template)
+
+
+def zero_gradient(value: Any) -> Any:
+    """A gradient of zeros for ``value``: its rows and LoD, integers included."""
+    if isinstance(value, LoDArray):
+        return value.with_data(jnp.zeros(value.shape, value.dtype))
+    if isinstance(value, TensorArray):
+        if not value.stacked:
+            return TensorArray(tuple(None if v is None else zero_gradient(v) for v in value.items or ()))
+        return replace(value, buffer=zero_gradient(value.buffer))
+    return jnp.zeros(value.shape, value.dtype)
+
+
+# --- one structure for two values ---------------------------------------------------------------------------------
+
+
+def join(a: Any, b: Any) -> Any:
+    """The abstract value that both ``a`` and ``b`` fit into: the larger row capacity, padded where they differ.
+
+    Raises:
+        NeedsExact: no such structure exists (another dtype, rank or trailing shape).
+    """
+    if isinstance(a, TensorArray) or isinstance(b, TensorArray):
+        return _join_arrays(a, b)
+    if isinstance(a, LoDArray) or isinstance(b, LoDArray):
+        return _join_lod(_as_lod(a), _as_lod(b))
+    if jax.tree_util.tree_structure(a) != jax.tree_util.tree_structure(b):
+        raise NeedsExact(f"a loop carries a {type(a).__name__} that becomes a {type(b).__name__}")
+    if hasattr(a, "shape") and hasattr(b, "shape") and not isinstance(a, SelectedRows):
+        if a.shape == b.shape and _dtype(a) == _dtype(b):
+            return abstract(a)
+        return _join_lod(_as_lod(a), _as_lod(b))
+    if jax.tree_util.tree_leaves(abstract(a)) != jax.tree_util.tree_leaves(abstract(b)):
+        raise NeedsExact(f"a loop carries a {type(a).__name__} whose sizes change")
+    return abstract(a)
+
+
+def _as_lod(value: Any) -> LoDArray:
+    if isinstance(value, LoDArray):
+        return value
+    if not hasattr(value, "shape"):
+        raise NeedsExact(f"a loop carries a tensor that becomes a {type(value).__name__}")
+    return LoDArray(value)
+
+
+def _join_lod(a: LoDArray, b: LoDArray) -> Any:
+    if _dtype(a.data) != _dtype(b.data):
+        raise NeedsExact(f"a loop carries a value whose dtype changes from {a.dtype} to {b.dtype}")
+    if len(a.shape) != len(b.shape) or a.shape[1:] != b.shape[1:]:
+        raise NeedsExact(f"a loop carries a value whose shape changes from {list(a.shape)} to {list(b.shape)}")
+    ragged = a.shape != b.shape or a.padded or b.padded
+    lod = _join_offsets(a, b)
+    if not ragged and not lod:
+        return jax.ShapeDtypeStruct(a.shape, a.dtype)
+    count = jax.ShapeDtypeStruct((), np.dtype(np.int32))
+    several = a.nseq is not None or b.nseq is not None or any(x.shape != y.shape for x, y in zip(a.lod, b.lod, strict=False))
+    longest = tuple(max(p) for p in zip(a.longest, b.longest, strict=False)) if a.longest and b.longest else ()
+    data = jax.ShapeDtypeStruct((max(a.capacity, b.capacity), *a.shape[1:]), a.dtype)
+    return LoDArray(data, lod, count if ragged else None, count if several and lod else None, longest)
+
+
+def _join_offsets(a: LoDArray, b: LoDArray) -> tuple[Any, ...]:
+    if not a.lod or not b.lod:
+        kept = a.lod or b.lod
+        return tuple(jax.ShapeDtypeStruct(o.shape, np.dtype(np.int32)) for o in kept)
+    if len(a.lod) != len(b.lod):
+        raise NeedsExact("a loop carries a value whose number of LoD levels changes")
+    sizes = [max(x.shape[0], y.shape[0]) for x, y in zip(a.lod, b.lod, strict=True)]
+    return tuple(jax.ShapeDtypeStruct((n,), np.dtype(np.int32)) for n in sizes)
+
+
+def _join_arrays(a: Any, b: Any) -> Any:
+    if not (isinstance(a, TensorArray) and isinstance(b, TensorArray) and a.stacked and b.stacked):
+        raise NeedsExact("a loop carries a tensor array without a common element shape")
+    one = jax.eval_shape(lambda x: element(x, 0), abstract(a.buffer))
+    two = jax.eval_shape(lambda x: element(x, 0), abstract(b.buffer))
+    capacity = max(a.capacity, b.capacity)
+    return TensorArray(None, stacked_template(join(one, two), capacity), jax.ShapeDtypeStruct((), np.dtype(np.int32)))
+
+
+def stacked_template(item: Any, capacity: int) -> Any:
+    """The abstract buffer of ``capacity`` elements like ``item``."""
+    return jax.tree_util.tree_map(lambda v: jax.ShapeDtypeStruct((capacity, *v.shape), v.dtype), abstract(item))
+
+
+def element(buffer: Any, i: Any) -> Any:
+    """Element ``i`` of a stacked buffer, known index or not."""
+    return jax.tree_util.tree_map(lambda leaf: leaf[i], buffer)
+
+
+def same_structure(a: Any, b: Any) -> bool:
+    """Whether two values agree in structure, shapes and dtypes."""
+    a, b = abstract(a), abstract(b)
+    return jax.tree_util.tree_structure(a) == jax.tree_util.tree_structure(b) and all(
+        x.shape == y.shape and x.dtype == y.dtype
+        for x, y in zip(jax.tree_util.tree_leaves(a), jax.tree_util.tree_leaves(b), strict=True)
+    )
+
+
+def fit(value: Any, template: Any, *, backward: bool = False) -> Any:
+    """``value`` in the structure of ``template``: rows, offsets and elements padded, counts added.
+
+    ``backward`` fills rows with zeros (I2) instead of copies of the first row (I1).
+    """
+    if isinstance(template, TensorArray):
+        return _fit_array(value, template, backward)
+    if isinstance(template, LoDArray):
+        return _fit_lod(_as_lod(value), template, backward)
+    if isinstance(value, LoDArray) and not value.padded:
+        return value.data
+    return value
+
+
+def _fit_lod(value: LoDArray, template: LoDArray, backward: bool) -> LoDArray:
+    rows = template.shape[0]
+    if value.capacity > rows or (value.padded and template.nrows is None):
+        raise NeedsExact(f"{value.capacity} rows do not fit into a loop value of {rows}")
+    nrows = value.nrows
+    if template.nrows is not None and nrows is None:
+        nrows = jnp.int32(value.capacity)
+    data = pad_rows(value.data, rows, backward=backward)
+    lod = tuple(_fit_offsets(value.lod[k] if value.lod else None, t.shape[0]) for k, t in enumerate(template.lod))
+    nseq = None
+    if template.nseq is not None:
+        top = value.lod[0].shape[0] - 1 if value.lod else 0
+        nseq = jnp.int32(top) if value.nseq is None else value.nseq
+    return LoDArray(data, lod, nrows, nseq, template.longest)
+
+
+def pad_rows(data: Array, rows: int, *, backward: bool) -> Array:
+    """``data`` grown to ``rows`` rows: zeros, or copies of the first row (zeros when there is none)."""
+    missing = rows - data.shape[0]
+    if missing == 0:
+        return jnp.asarray(data)
+    shape = (missing, *data.shape[1:])
+    if backward or data.shape[0] == 0:
+        tail = jnp.zeros(shape, data.dtype)
+    else:
+        tail = jnp.broadcast_to(data[:1], shape)
+    return jnp.concatenate([jnp.asarray(data), tail])
+
+
+def _fit_offsets(offsets: Any, size: int) -> Array:
+    if offsets is None:
+        return jnp.zeros(size, jnp.int32)
+    offsets = jnp.asarray(offsets, jnp.int32)
+    missing = size - offsets.shape[0]
+    return offsets if not missing else jnp.concatenate([offsets, jnp.broadcast_to(offsets[-1:], (missing,))])
+
+
+def _fit_array(value: Any, template: TensorArray, backward: bool) -> TensorArray:
+    capacity = template.capacity
+    item = jax.eval_shape(lambda b: element(b, 0), template.buffer)
+    if value is None or (not value.stacked and not value.items):
+        return TensorArray(None, zeros(template.buffer), jnp.int32(0))
+    if not value.stacked:
+        return stack(value.items, capacity, item, backward=backward)
+    if value.capacity > capacity:
+        raise NeedsExact(f"a tensor array of {value.capacity} elements does not fit into one of {capacity}")
+    buffer = value.buffer
+    if not same_structure(jax.eval_shape(lambda b: element(b, 0), abstract(buffer)), item):
+        buffer = jax.vmap(lambda one: fit(one, item, backward=backward))(buffer)
+    grown = jax.tree_util.tree_map(lambda leaf: _grow(leaf, capacity), buffer)
+    return TensorArray(None, grown, jnp.asarray(value.length, jnp.int32))
+
+
+def _grow(leaf: Array, capacity: int) -> Array:
+    missing = capacity - leaf.shape[0]
+    if not missing:
+        return jnp.asarray(leaf)
+    return jnp.concatenate([jnp.asarray(leaf), jnp.zeros((missing, *leaf.shape[1:]), leaf.dtype)])
+
+
+def stack(items: Any, capacity: int, item: Any, *, backward: bool = False) -> TensorArray:
+    """A stacked array of ``capacity`` elements like ``item`` (abstract), the first ones from ``items``."""
+    empty = zeros(item)
+    fitted = [empty if v is None else fit(v, item, backward=backward) for v in items]
+    rows = [jax.tree_util.tree_leaves(v) for v in fitted]
+    leaves, structure = jax.tree_util.tree_flatten(item)
+    columns = []
+    for k, leaf in enumerate(leaves):
+        column = jnp.stack([jnp.asarray(row[k]) for row in rows]).astype(leaf.dtype)
+        columns.append(_grow(column, capacity))
+    buffer = jax.tree_util.tree_unflatten(structure, columns)
+    return TensorArray(None, buffer, jnp.int32(len(items)))
+
+
+def with_rows(data: Array, nrows: Any, *, backward: bool, exact: bool = False) -> Any:
+    """Rows without LoD, of which ``nrows`` are valid; a plain array when that is all of them."""
+    count = known_int(nrows)
+    if exact or count == data.shape[0]:
+        return data
+    return LoDArray(fill_padding(data, nrows, backward=backward), (), jnp.asarray(nrows, jnp.int32))

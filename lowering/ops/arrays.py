@@ -1,0 +1,160 @@
+"""Tensor arrays: writing, reading, counting, joining."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowering import arrays
+from lowering.block import Context
+from lowering.dtypes import INT64
+from lowering.errors import NeedsConcrete, SlotError
+from lowering.grad_maker import GradMaker
+from lowering.loop_values import known_int, zero_gradient
+from lowering.program import EMPTY, GRAD, OpSpec, OpView, VarInfo
+from lowering.registry import TensorArray, Value, op
+from lowering.values import LoDArray
+
+
+def shape_like(out: str, source: str, level: int | None = 0) -> Any:
+    """Shape inference: every variable of slot ``out`` has the shape and dtype of the first one of ``source``.
+
+    ``level`` is added to the LoD level; None leaves the level alone.
+    """
+
+    def infer(op: OpView, var_of: Any) -> dict[str, VarInfo]:
+        names = [n for n in op.inputs.get(source) or () if n != EMPTY]
+        var = var_of(names[0]) if names else None
+        if var is None:
+            return {}
+        lod_level = None if level is None else max(0, var.lod_level + level)
+        info = VarInfo(tuple(var.shape), var.dtype, lod_level)
+        return {n: info for n in op.outputs.get(out) or () if n != EMPTY}
+
+    return infer
+
+
+def _one_int64(op: OpView, var_of: Any) -> dict[str, VarInfo]:
+    return {n: VarInfo((1,), INT64) for n in op.outputs.get("Out") or ()}
+
+
+def _array(value: Any, slot: str, ctx: Context) -> TensorArray:
+    if not isinstance(value, TensorArray):
+        raise SlotError(
+            f"op {ctx.op.type} expects a tensor array in slot {slot} ({ctx.op.inputs.get(slot)}), received a"
+            f" {type(value).__name__}; write it with array_write first"
+        )
+    return value
+
+
+def forward_array(name: str, ctx: Context) -> TensorArray | None:
+    """The array that gradient array ``name`` belongs to, when the block still holds it."""
+    base = ctx.env.get(name.split(GRAD)[0]) if GRAD in name else None
+    return base if isinstance(base, TensorArray) else None
+
+
+def gradient_array(name: str, ctx: Context) -> TensorArray | None:
+    """What gradient array ``name`` holds, in the structure of its forward array; None when nothing is known."""
+    base, held = forward_array(name, ctx), ctx.env.get(name)
+    if base is None or (held is None and not base.stacked):
+        return held
+    return arrays.gradient_like(held, base)
+
+
+@op(kind="block", infer=shape_like("Out", "X", None))
+def write_to_array(x: Value, i: Value, *, ctx):
+    """Out[I] = X. In a backward pass Out[I] += X: it is the gradient of a read, and reads of one element add up."""
+    name = ctx.op.outputs["Out"][0]
+    if x is None or i is None:
+        raise SlotError(f"op write_to_array (#{ctx.op.index}) lacks a value for {ctx.op.inputs}; compute it before")
+    backward = ctx.is_backward and GRAD in name
+    held = gradient_array(name, ctx) if backward else ctx.env.get(name)
+    capacity = max(ctx.runner.array_capacity, ctx.runner.capacities.get(f"array/{name}", 0))
+    return arrays.put(held, i, x, capacity, add=backward)
+
+
+@write_to_array.grad_maker
+def _(g: GradMaker):
+    inputs = {"I": g.input("I"), "X": g.output_grad("Out"), "X_W": g.input("X")}
+    return [OpSpec("read_from_array", inputs, {"Out": g.input_grad("X")}, g.attrs)]
+
+
+@op(kind="block", slots={"x_w": "X_W"}, infer=shape_like("Out", "X", None))
+def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
+    """Out = X[I]. As the gradient of a write (X_W given) it takes X[I] and clears it; zeros when nothing is there."""
+    name = ctx.op.inputs["X"][0]
+    out = ctx.op.outputs["Out"][0]
+    if ctx.is_backward and GRAD in name:
+        x = gradient_array(name, ctx)
+        value = None if x is None else arrays.get(x, i)
+        if x is not None:
+            ctx.env[name] = arrays.clear(x, i)
+        if value is None and x_w is not None:
+            value = zero_gradient(x_w)
+    else:
+        value = arrays.get(_array(x, "X", ctx), i)
+    if value is not None:
+        ctx.env[out] = value
+    return None
+
+
+@read_from_array.grad_maker
+def _(g: GradMaker):
+    inputs = {"I": g.input("I"), "X": g.output_grad("Out")}
+    return [OpSpec("write_to_array", inputs, {"Out": g.input_grad("X")}, g.attrs)]
+
+
+@op(kind="block", infer=_one_int64)
+def lod_array_length(x: Value, *, ctx):
+    """Out = [number of elements of X], int64."""
+    count = arrays.length(_array(x, "X", ctx))
+    if isinstance(count, int):
+        return np.asarray([count], np.int64)
+    ctx.runner.bounds[ctx.op.outputs["Out"][0]] = x.capacity
+    return count.reshape(1).astype(jnp.int64)
+
+
+def elements(array: TensorArray) -> list[Any]:
+    """The elements of an array whose length is known."""
+    if not array.stacked:
+        return [v.data if isinstance(v, LoDArray) else v for v in array.items or ()]
+    count = known_int(array.length)
+    if count is None:
+        raise NeedsConcrete("the length of a tensor array")
+    buffer = array.buffer
+    if isinstance(buffer, LoDArray):
+        if buffer.padded:
+            raise NeedsConcrete("the row counts of a tensor array's elements")
+        buffer = buffer.data
+    return [buffer[k] for k in range(count)]
+
+
+def _joined_shape(op: OpView, var_of: Any) -> dict[str, VarInfo]:
+    var = var_of(op.inputs["X"][0])
+    return {} if var is None else {n: VarInfo(tuple(var.shape), var.dtype) for n in op.outputs.get("Out") or ()}
+
+
+@op(out="Out OutIndex", kind="block", infer=_joined_shape)
+def tensor_array_to_tensor(x: Value, *, axis: int = 0, use_stack: bool = False, ctx):
+    """Out = concat(X, axis), or stack(X, axis) when use_stack; OutIndex: each element's size along the axis, int32."""
+    items = elements(_array(x, "X", ctx))
+    if use_stack:
+        return jnp.stack(items, axis), np.ones(len(items), np.int32)
+    return jnp.concatenate(items, axis), np.asarray([v.shape[axis] for v in items], np.int32)
+
+
+@tensor_array_to_tensor.grad(wrt="x", slots={"d_out": "Out@GRAD"})
+def _(x: Value, d_out: Value, *, axis, use_stack, ctx):
+    name = ctx.op.outputs["X@GRAD"][0]
+    items = elements(_array(x, "X", ctx))
+    data = d_out.data if isinstance(d_out, LoDArray) else d_out
+    if use_stack:
+        parts = [jax.lax.index_in_dim(data, k, axis, keepdims=False) for k in range(len(items))]
+    else:
+        ends = np.cumsum([v.shape[axis] for v in items])[:-1]
+        parts = jnp.split(data, ends, axis)
+    base = forward_array(name, ctx) or x
+    return arrays.gradient_like(TensorArray(tuple(parts)), base)
