@@ -108,10 +108,7 @@ def get(array: TensorArray, i: Any) -> Any:
         items = array.items or ()
         if index is not None:
             return items[index] if index < len(items) else None
-        if not items:
-            raise NeedsConcrete("the index into an empty tensor array")
-        present = [v for v in items if v is not None]
-        array = as_stacked(array, present[0], len(items))
+        array = _stacked_items(array)
     if index is not None:
         if index >= array.capacity:
             return None
@@ -119,12 +116,19 @@ def get(array: TensorArray, i: Any) -> Any:
     return element_at(array.buffer, scalar(i))
 
 
+def _stacked_items(array: TensorArray) -> TensorArray:
+    present = [v for v in array.items or () if v is not None]
+    if not present:
+        raise NeedsConcrete("the index into an empty tensor array")
+    return as_stacked(array, present[0], len(array.items or ()))
+
+
 def clear(array: TensorArray, i: Any) -> TensorArray:
     """``array`` with element i back at zero: a gradient that was taken is not taken again."""
     index = known_int(i)
+    if not array.stacked and index is None:
+        array = _stacked_items(array)
     if not array.stacked:
-        if index is None:
-            raise NeedsConcrete("the index into a tensor array")
         items = list(array.items or ())
         if index < len(items):
             items[index] = None

@@ -89,6 +89,8 @@ class Runner:
         self.used: dict[str, int] = {}
         self.overflows: dict[str, Any] = {}
         self.after_op = after_op
+        self.bounds: dict[str, int] = {}  # upper bounds of integer variables that are only known at run time
+        self.array_capacity = 16  # room of a tensor array whose indices are not known while tracing
         self._draws: dict[str, int] = {}
 
     def run_block(self, block_idx: int, env: Env) -> Env:

@@ -191,7 +191,7 @@ def _nested_sequences(
     lod = [*table.lod]
     start, base = below[step, place], step
     for k in range(len(buffer.lod)):
-        room = buffer.lod[k + 1].shape[1] - 1 if k + 1 < len(buffer.lod) else table.capacity
+        room = steps * _width(buffer, k, rows) if k + 1 < len(buffer.lod) else table.capacity
         off, flat = sources(start + base * _width(buffer, k, rows), counts, room)
         lod.append(off)
         if k + 1 == len(buffer.lod):

@@ -139,11 +139,14 @@ def _joined_shape(op: OpView, var_of: Any) -> dict[str, VarInfo]:
 
 @op(out="Out OutIndex", kind="block", infer=_joined_shape)
 def tensor_array_to_tensor(x: Value, *, axis: int = 0, use_stack: bool = False, ctx):
-    """Out = concat(X, axis), or stack(X, axis) when use_stack; OutIndex: each element's size along the axis, int32."""
+    """Out = concat(X, axis), or stack(X, axis) when use_stack.
+
+    OutIndex, int32: the size of each element along the axis, in both cases (for a new last axis there is none: 1).
+    """
     items = elements(_array(x, "X", ctx))
-    if use_stack:
-        return jnp.stack(items, axis), np.ones(len(items), np.int32)
-    return jnp.concatenate(items, axis), np.asarray([v.shape[axis] for v in items], np.int32)
+    sizes = [v.shape[axis] if axis < v.ndim else 1 for v in items]
+    joined = jnp.stack(items, axis) if use_stack else jnp.concatenate(items, axis)
+    return joined, np.asarray(sizes, np.int32)
 
 
 @tensor_array_to_tensor.grad(wrt="x", slots={"d_out": "Out@GRAD"})
@@ -152,9 +155,11 @@ def _(x: Value, d_out: Value, *, axis, use_stack, ctx):
     items = elements(_array(x, "X", ctx))
     data = d_out.data if isinstance(d_out, LoDArray) else d_out
     if use_stack:
+        data = data.reshape((*items[0].shape[:axis], len(items), *items[0].shape[axis:]))
         parts = [jax.lax.index_in_dim(data, k, axis, keepdims=False) for k in range(len(items))]
     else:
-        ends = np.cumsum([v.shape[axis] for v in items])[:-1]
-        parts = jnp.split(data, ends, axis)
+        ends = np.cumsum([v.shape[axis] for v in items])
+        data = data.reshape((*items[0].shape[:axis], int(ends[-1]), *items[0].shape[axis + 1 :]))
+        parts = jnp.split(data, ends[:-1], axis)
     base = forward_array(name, ctx) or x
     return arrays.gradient_like(TensorArray(tuple(parts)), base)
