@@ -1,0 +1,149 @@
+"""``conditional_block`` and its gradient: ``lax.cond``, or nothing at all where the condition is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .block import Context
+from .errors import LoweringError, NeedsConcrete
+from .loop_plan import gradient_op, outer_writes, save_plan
+from .loop_saves import Recorder, restore
+from .loop_values import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
+from .loops import Env, as_arrays, collected
+from .program import EMPTY, GRAD
+from .values import LoDArray, SelectedRows, StepScopes, TensorArray
+
+_GRADS = ("conditional_block_grad",)
+
+
+def condition(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar: bool) -> Any:
+    """Whether the block runs: a host bool where known, else a traced scalar.
+
+    A scalar condition is the truth of Cond; otherwise the block runs when every Input has elements.
+    """
+    if is_scalar:
+        if not cond or cond[0] is None:
+            raise LoweringError(
+                f"op {ctx.op.type} (#{ctx.op.index}) has no value for its condition {ctx.op.inputs.get('Cond')};"
+                " compute it before"
+            )
+        host = known(cond[0])
+        return bool(host.any()) if host is not None else scalar(cond[0], jnp.bool_)
+    run: Any = True
+    for value in inputs:
+        if isinstance(value, LoDArray) and value.padded:
+            run = run & (jnp.asarray(value.nrows) > 0)
+        elif hasattr(value, "shape") and int(np.prod(value.shape)) == 0:
+            return False
+    return run if isinstance(run, bool) or known(run) is None else bool(known(run))
+
+
+def run_conditional(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar: bool) -> None:
+    """Run op conditional_block: changes ``ctx.env``."""
+    op, program, env = ctx.op, ctx.runner.program, ctx.env
+    body = program.blocks[int(op.attrs["sub_block"])]
+    scope = (op.outputs.get("Scope") or (None,))[0]
+    written = list(dict.fromkeys([*outer_writes(body), *(n for n in op.outputs.get("Out") or () if n != EMPTY)]))
+    grad = gradient_op(program, op, "Scope", _GRADS)
+    plan = save_plan(program, body, int(grad.attrs["sub_block"]), written) if grad is not None else None
+    run = condition(ctx, cond, inputs, is_scalar)
+    recorder = Recorder(plan)
+
+    def taken(_: None = None) -> tuple[Env, Env, Env]:
+        inner = dict(env)
+        with collected(ctx.runner) as demands:
+            kept = recorder.run(ctx.runner, body.ops, inner)
+        return {n: inner[n] for n in written if n in inner}, kept, demands
+
+    if isinstance(run, bool):
+        kept: Env = {}
+        if run:
+            after, kept, demands = taken()
+            env.update(after)
+            ctx.runner.overflows.update(demands)
+        _save(env, scope, {**kept, **recorder.constants}, run)
+        return
+    if ctx.runner.interpret:
+        raise NeedsConcrete("the condition of a conditional_block")
+    shapes, kept_shapes, _ = jax.eval_shape(taken)
+    template = {n: join(env[n], t) if _fits(env.get(n)) else t for n, t in shapes.items()}
+
+    def yes(_: None) -> Any:
+        after, kept, demands = taken()
+        return as_arrays(({n: fit(after[n], t) for n, t in template.items()}, kept, demands))
+
+    def no(_: None) -> Any:
+        rest = {n: fit(env[n], t) if _fits(env.get(n)) else zeros(t) for n, t in template.items()}
+        demands = {n: jnp.int32(0) for n in jax.eval_shape(taken)[2]}
+        return as_arrays((rest, zeros(kept_shapes), demands))
+
+    after, kept, demands = jax.lax.cond(run, yes, no, None)
+    env.update(after)
+    ctx.runner.overflows.update(demands)
+    _save(env, scope, kept, run, dict(recorder.constants))
+
+
+def _fits(value: Any) -> bool:
+    """Whether the variable had a value before that stays when the block does not run."""
+    return value is not None and not (isinstance(value, TensorArray) and not value.stacked)
+
+
+def _save(env: Env, scope: str | None, kept: Env, run: Any, constants: Env | None = None) -> None:
+    if scope is not None:
+        env[scope] = StepScopes(kept, np.int32(run) if isinstance(run, bool) else run.astype(jnp.int32), constants or {})
+
+
+def run_conditional_grad(ctx: Context) -> None:
+    """Run op conditional_block_grad: changes ``ctx.env``; the gradients of a block that did not run are zeros."""
+    op, env = ctx.op, ctx.env
+    block = ctx.runner.program.blocks[int(op.attrs["sub_block"])]
+    scopes = env.get((op.inputs.get("Scope") or ("",))[0])
+    pairs = _targets(ctx)
+    if not isinstance(scopes, StepScopes):
+        raise LoweringError(
+            f"op conditional_block_grad (#{op.index}) found no scope in {op.inputs.get('Scope')}; the"
+            " conditional_block op that writes it has to run first, in the same program"
+        )
+
+    def taken(_: None = None) -> Env:
+        inner = {n: v for n, v in env.items() if n not in block.vars or n in _out_grads(ctx)}
+        inner.update(restore({**scopes.saved, **scopes.extra}, inner))
+        ctx.runner.run_ops(block.ops, inner)
+        found = {}
+        for outer, name in pairs:
+            value = inner.get(name + GRAD)
+            value = value.to_dense() if isinstance(value, SelectedRows) else value
+            found[outer] = zero_gradient(env[name]) if value is None else value
+        return found
+
+    run = known(scopes.steps)
+    if run is not None:
+        env.update(taken() if run.any() else {o: zero_gradient(env[n]) for o, n in pairs})
+        return
+    shapes = jax.eval_shape(taken)
+    blank = {o: zero_gradient(env[n]) for o, n in pairs}
+    template = {o: join(blank[o], t) if not same_structure(blank[o], t) else abstract(t) for o, t in shapes.items()}
+    results = jax.lax.cond(
+        scopes.steps > 0,
+        lambda _: as_arrays({o: fit(v, template[o], backward=True) for o, v in taken().items()}),
+        lambda _: as_arrays({o: fit(v, template[o], backward=True) for o, v in blank.items()}),
+        None,
+    )
+    env.update(results)
+
+
+def _out_grads(ctx: Context) -> set[str]:
+    """Output gradients come from outside although the gradient block lists them among its variables."""
+    given = set(ctx.op.inputs.get("Out" + GRAD) or ())
+    return given | {n + GRAD for n in ctx.op.inputs.get("Out") or ()}
+
+
+def _targets(ctx: Context) -> list[tuple[str, str]]:
+    """(outer gradient name, forward name) of the inputs that want a gradient."""
+    names = [*(ctx.op.inputs.get("Input") or ())]
+    outs = ctx.op.outputs.get("Input" + GRAD) or ()
+    return [(o, n) for o, n in zip(outs, names, strict=True) if o != EMPTY]

@@ -1,0 +1,172 @@
+"""``while_grad``: the gradient block run over the saved steps, last step first, as Fluid wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from . import arrays
+from .block import Context
+from .errors import LoweringError
+from .loop_plan import all_writes
+from .loop_saves import at_step, restore
+from .loop_values import fit, known_int, zero_gradient, zeros
+from .loops import Env, as_arrays, collected, settle, stacked
+from .program import EMPTY, GRAD, BlockView
+from .values import SelectedRows, StepScopes, TensorArray
+
+
+@dataclass
+class Backward:
+    """One while_grad op about to run.
+
+    Attributes:
+        shared: inside name -> outer name of gradients that flow from step to step: of arrays, and of outer
+            variables the loop writes.
+        summed: inside name -> (outer name, forward name) of gradients that add up over the steps.
+        counters: outer names, not gradients, that the gradient block writes (``increment`` rewinds them).
+        ended: shared gradients that no gradient op of the block passes on to the step before.
+    """
+
+    ctx: Context
+    block: BlockView
+    scopes: StepScopes
+    shared: dict[str, str] = field(default_factory=dict)
+    summed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    counters: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+
+def run_while_grad(ctx: Context) -> None:
+    """Run op while_grad: changes ``ctx.env``."""
+    back = _make(ctx)
+    start = _start(back)
+    if isinstance(back.scopes.extra, tuple):
+        final = _run_steps(back, start)
+    else:
+        final = _run_lax(back, start)
+    for inside, outer in back.shared.items():
+        if inside in final and outer != EMPTY:
+            ctx.env[outer] = final[inside]
+    for inside, (outer, _) in back.summed.items():
+        ctx.env[outer] = final[_total(inside)]
+    ctx.env.update({n: final[n] for n in back.counters if n in final})
+
+
+def _total(inside: str) -> str:
+    """The running sum has a name of its own: inside the block the gradient's name means this step's part."""
+    return inside + "@TOTAL"
+
+
+def _make(ctx: Context) -> Backward:
+    op, program = ctx.op, ctx.runner.program
+    block = program.blocks[int(op.attrs["sub_block"])]
+    scopes = ctx.env.get(op.inputs["StepScopes"][0])
+    if not isinstance(scopes, StepScopes):
+        raise LoweringError(
+            f"op while_grad (#{op.index} of block {op.block_idx}) found no step scopes in"
+            f" {op.inputs['StepScopes']}; the while op that writes them has to run first, in the same program"
+        )
+    back = Backward(ctx, block, scopes)
+    outside = list(op.inputs.get("Out" + GRAD) or ())
+    inside = list(op.attrs.get("original_output_grad") or outside)
+    back.shared = {i: o for i, o in zip(inside, outside, strict=True) if o != EMPTY}
+    targets = list(op.outputs.get("X" + GRAD) or ())
+    for name, outer in zip(op.inputs["X"], targets, strict=True):
+        if outer == EMPTY or name + GRAD in back.shared:
+            if outer != EMPTY:
+                back.shared[name + GRAD] = outer
+            continue
+        if isinstance(ctx.env.get(name), TensorArray):
+            back.shared[name + GRAD] = outer
+        else:
+            back.summed[name + GRAD] = (outer, name)
+    forward = program.blocks[block.forward_idx].vars if block.forward_idx >= 0 else {}
+    writes = all_writes(program, block.idx)
+    back.counters = [n for n in writes if GRAD not in n and n not in block.vars and n not in forward and n in ctx.env]
+    back.ended = [n for n in back.shared if n not in writes and not _is_array(ctx, n)]
+    return back
+
+
+def _is_array(ctx: Context, gradient: str) -> bool:
+    return isinstance(ctx.env.get(gradient.split(GRAD)[0]), TensorArray)
+
+
+def _start(back: Backward) -> Env:
+    env, start = back.ctx.env, {}
+    incoming = dict(
+        zip(
+            back.ctx.op.attrs.get("original_output_grad") or back.ctx.op.inputs.get("Out" + GRAD) or (),
+            back.ctx.op.inputs.get("Out" + GRAD) or (),
+            strict=True,
+        )
+    )
+    for inside in back.shared:
+        base, held = env.get(inside.split(GRAD)[0]), env.get(incoming.get(inside, ""))
+        if isinstance(base, TensorArray):
+            start[inside] = arrays.gradient_like(held, base)
+        elif held is not None:
+            start[inside] = held
+        elif base is not None:
+            start[inside] = zero_gradient(base)
+    for inside, (_, name) in back.summed.items():
+        if name not in env:
+            raise LoweringError(f"op while_grad needs the forward value of {name!r}, which is not there; keep it alive")
+        start[_total(inside)] = zero_gradient(env[name])
+    start.update({n: env[n] for n in back.counters})
+    return start
+
+
+def _step(back: Backward, state: Env, saved: Env) -> Env:
+    """The state after (that is, before in time) one step."""
+    outer = {n: v for n, v in back.ctx.env.items() if n not in back.block.vars}
+    env = {**outer, **{n: v for n, v in state.items() if not n.endswith("@TOTAL")}}
+    env.update(restore(saved, env))
+    back.ctx.runner.run_ops(back.block.ops, env)
+    after = {n: env[n] for n in [*back.shared, *back.counters] if n in state}
+    after.update({n: zero_gradient(after[n]) for n in back.ended if n in after})
+    for inside in back.summed:
+        part = env.get(inside)
+        part = part.to_dense() if isinstance(part, SelectedRows) else part
+        after[_total(inside)] = arrays.add_values(state[_total(inside)], part)
+    return after
+
+
+def _run_steps(back: Backward, state: Env) -> Env:
+    for saved in reversed(back.scopes.extra):
+        state = _step(back, state, saved)
+    return state
+
+
+def _run_lax(back: Backward, start: Env) -> Env:
+    runner, scopes = back.ctx.runner, back.scopes
+    start = {n: stacked(v, runner) for n, v in start.items()}
+    if known_int(scopes.steps) == 0:
+        return start
+
+    def step(state: Env, t: Any) -> tuple[Env, Env]:
+        with collected(runner) as demands:
+            after = _step(back, state, {**at_step(scopes.saved, t), **scopes.extra})
+        return {n: stacked(v, runner) for n, v in after.items()}, demands
+
+    def abstract_step(state: Env) -> tuple[Env, Env, Env]:
+        after, demands = step(state, jnp.int32(0))
+        return after, {}, demands
+
+    template, _, demands = settle(abstract_step, start)
+    state = {n: fit(start[n], t, backward=True) if n in start else zeros(t) for n, t in template.items()}
+
+    def body(carry: Any) -> Any:
+        t, state, demands = carry
+        after, asked = step(state, t)
+        state = {n: fit(after[n], template[n], backward=True) if n in after else state[n] for n in state}
+        return t - 1, state, {n: jnp.maximum(demands[n], asked[n]) for n in demands}
+
+    none = {n: jnp.int32(0) for n in demands}
+    last = jnp.asarray(scopes.steps, jnp.int32) - 1
+    _, state, demands = jax.lax.while_loop(lambda c: c[0] >= 0, body, (last, as_arrays(state), none))
+    runner.overflows.update(demands)
+    return state

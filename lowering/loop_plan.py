@@ -1,0 +1,296 @@
+"""What a loop or branch carries and saves, read off its blocks; and how often it runs, where constants tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .dtypes import is_float, to_numpy
+from .loop_values import known, known_int
+from .program import EMPTY, GRAD, BlockView, OpView, ProgramView
+from .registry import get_op, has_op
+from .values import TensorArray
+
+# A loop whose counters are known is followed this far before it is taken to be endless.
+_LONGEST_WALK = 200_000
+
+
+def names_of(slots: Mapping[str, Iterable[str]]) -> list[str]:
+    return [n for names in slots.values() for n in names if n != EMPTY]
+
+
+def outer_writes(block: BlockView) -> list[str]:
+    """Names that a block writes and that belong to a block around it, in order."""
+    written = dict.fromkeys(n for op in block.ops for n in op.output_names())
+    return [n for n in written if n not in block.vars]
+
+
+def gradient_op(program: ProgramView, op: OpView, slot: str, types: tuple[str, ...]) -> OpView | None:
+    """The op that differentiates ``op``: the one that reads its step scopes (output ``slot``)."""
+    scopes = list(op.outputs.get(slot) or ())
+    if not scopes:
+        return None
+    for block in program.blocks:
+        for other in block.ops:
+            if other.type in types and scopes[0] in other.input_names():
+                return other
+    return None
+
+
+def sub_block(op: OpView) -> int | None:
+    idx = op.attrs.get("sub_block")
+    return int(idx) if idx is not None else None
+
+
+def outside_reads(program: ProgramView, idx: int) -> dict[str, bool]:
+    """Names that block ``idx`` (with the blocks inside it) reads before it writes them -> whether their data is read.
+
+    A gradient block inside finds its own forward block's names in its step scopes, so those are left out.
+    """
+    block, reads, written = program.blocks[idx], {}, set()
+    for op in block.ops:
+        for name, data in _op_reads(program, op).items():
+            if name not in written:
+                reads[name] = reads.get(name, False) or data
+        written.update(op.output_names())
+    return reads
+
+
+def _op_reads(program: ProgramView, op: OpView) -> dict[str, bool]:
+    definition = get_op(op.type) if has_op(op.type) else None
+    reads: dict[str, bool] = {}
+    for slot, names in op.inputs.items():
+        # The gradient of a write knows its shape from the gradient array.
+        if op.type == "read_from_array" and slot == "X_W":
+            continue
+        spec = definition.input(slot) if definition is not None else None
+        data = spec is None or spec.wants != "meta"
+        for name in names:
+            if name != EMPTY:
+                reads[name] = reads.get(name, False) or data
+    inner = sub_block(op)
+    if inner is not None:
+        own = program.blocks[inner]
+        theirs = program.blocks[own.forward_idx].vars if own.forward_idx >= 0 else {}
+        for name, data in outside_reads(program, inner).items():
+            if name not in own.vars and name not in theirs:
+                reads[name] = reads.get(name, False) or data
+    return reads
+
+
+def all_writes(program: ProgramView, idx: int) -> set[str]:
+    """Every name that a block or a block inside it writes."""
+    found: set[str] = set()
+    for op in program.blocks[idx].ops:
+        found.update(op.output_names())
+        inner = sub_block(op)
+        if inner is not None:
+            found |= all_writes(program, inner)
+    return found
+
+
+@dataclass
+class SavePlan:
+    """What one step keeps for the gradient.
+
+    ``final``: names saved as they are at the end of the step; ``before``: outer names saved as they were at its start;
+    ``shapes``: names of which only shape and LoD are read.
+    """
+
+    final: list[str] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    shapes: set[str] = field(default_factory=set)
+
+
+def save_plan(program: ProgramView, forward: BlockView, grad_idx: int, written: Iterable[str]) -> SavePlan:
+    """What the gradient block ``grad_idx`` reads of a step of ``forward``.
+
+    Args:
+        written: names of outer tensors (no arrays) that the step writes.
+    """
+    plan, written = SavePlan(), set(written)
+    rewound = all_writes(program, grad_idx)
+    for name, data in outside_reads(program, grad_idx).items():
+        if name in forward.vars:
+            plan.final.append(name)
+            if not data:
+                plan.shapes.add(name)
+        elif name in written and GRAD not in name:
+            early = name not in rewound and _read_before_written(program, forward, name)
+            (plan.before if early else plan.final).append(name)
+    return plan
+
+
+def _read_before_written(program: ProgramView, block: BlockView, name: str) -> bool:
+    for op in block.ops:
+        if name in _op_reads(program, op):
+            return True
+        if name in op.output_names():
+            return False
+    return False
+
+
+# --- trip counts --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Walk:
+    """What following a loop's counters on the host has shown.
+
+    ``trips``: steps taken, or an upper bound of them when not ``exact``; None when nothing is known. ``after``: values
+    known after the loop (exact walks only); ``lengths``: array -> elements it needs, for those with known indices;
+    ``unsure``: arrays that are written at indices not known.
+    """
+
+    trips: int | None = None
+    exact: bool = False
+    after: dict[str, np.ndarray] = field(default_factory=dict)
+    lengths: dict[str, int] = field(default_factory=dict)
+    unsure: set[str] = field(default_factory=set)
+
+
+def _scale(x: np.ndarray, a: Mapping[str, Any]) -> np.ndarray:
+    bias = a.get("bias", 0.0)
+    y = x * a.get("scale", 1.0) + bias if a.get("bias_after_scale", True) else (x + bias) * a.get("scale", 1.0)
+    return np.asarray(y).astype(x.dtype)
+
+
+_UNARY = {
+    "increment": lambda x, a: (x + np.asarray(a.get("step", 1.0)).astype(x.dtype)).astype(x.dtype),
+    "assign": lambda x, a: x,
+    "scale": _scale,
+    "cast": lambda x, a: x.astype(to_numpy(a["out_dtype"])),
+    "logical_not": lambda x, a: ~x,
+}
+_BINARY = {
+    "less_than": np.less,
+    "less_equal": np.less_equal,
+    "greater_than": np.greater,
+    "greater_equal": np.greater_equal,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "elementwise_add": np.add,
+    "elementwise_sub": np.subtract,
+    "elementwise_mul": np.multiply,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}
+# Comparisons that stay false, once false, whatever a smaller right or left side does.
+_FALSE_FROM_BOUND = {"less_than": ("Y", np.less), "less_equal": ("Y", np.less_equal),
+                     "greater_than": ("X", np.greater), "greater_equal": ("X", np.greater_equal)}  # fmt: skip
+
+
+class _Host:
+    """The values of a loop body that are known on the host, followed through its steps."""
+
+    def __init__(self, block: BlockView, env: Mapping[str, Any], bounds: Mapping[str, int]):
+        self.block, self.bounds = block, bounds
+        self.known: dict[str, np.ndarray] = {}
+        self.env = env
+        self.result = Walk()
+        self.relevant = [op for op in block.ops if _followed(op)]
+        self.clobbered = {n for op in block.ops if not _followed(op) for n in op.output_names()}
+
+    def value(self, name: str) -> np.ndarray | None:
+        if name in self.known:
+            return self.known[name]
+        if name in self.clobbered or name in self.lost:
+            return None
+        found = known(self.env.get(name)) if not isinstance(self.env.get(name), TensorArray) else None
+        return found if found is not None and found.size <= 4 else None
+
+    lost: set[str] = set()
+
+    def step(self) -> None:
+        for op in self.relevant:
+            if op.type == "write_to_array":
+                self._note_write(op)
+                continue
+            out = op.output_names()[0]
+            value = self._evaluate(op)
+            if value is None:
+                self.known.pop(out, None)
+                self.lost.add(out)
+            else:
+                self.known[out] = value
+                self.lost.discard(out)
+
+    def _note_write(self, op: OpView) -> None:
+        array, index = op.outputs["Out"][0], self.value(op.inputs["I"][0])
+        if index is None:
+            self.result.unsure.add(array)
+        else:
+            self.result.lengths[array] = max(self.result.lengths.get(array, 0), int(index.reshape(())) + 1)
+
+    def _evaluate(self, op: OpView) -> np.ndarray | None:
+        if op.type in ("fill_constant",):
+            return _constant(op)
+        if op.type in _UNARY:
+            x = self.value(op.inputs["X"][0])
+            return None if x is None else np.asarray(_UNARY[op.type](x, op.attrs))
+        x, y = self.value(op.inputs["X"][0]), self.value(op.inputs["Y"][0])
+        if x is not None and y is not None:
+            return np.asarray(_BINARY[op.type](x, y))
+        return self._false_anyway(op, x, y)
+
+    def _false_anyway(self, op: OpView, x: Any, y: Any) -> np.ndarray | None:
+        """False although a side is unknown: an ``and`` with False, or a comparison with an upper bound."""
+        if op.type == "logical_and" and any(v is not None and not v.any() for v in (x, y)):
+            return np.zeros(1, bool)
+        if op.type in _FALSE_FROM_BOUND:
+            side, compare = _FALSE_FROM_BOUND[op.type]
+            bound = self.bounds.get(op.inputs[side][0])
+            other = x if side == "Y" else y
+            if bound is not None and other is not None:
+                holds = compare(other, bound) if side == "Y" else compare(bound, other)
+                return None if holds.any() else np.zeros(1, bool)
+        return None
+
+
+def _followed(op: OpView) -> bool:
+    if op.type == "write_to_array":
+        return True
+    if op.type == "fill_constant":
+        return not op.input_names()
+    return op.type in _UNARY or op.type in _BINARY
+
+
+def _constant(op: OpView) -> np.ndarray | None:
+    shape = op.attrs.get("shape") or [1]
+    if int(np.prod(shape)) > 4:
+        return None
+    text = op.attrs.get("str_value") or op.attrs.get("value", 0.0)
+    return np.full(shape, float(text)).astype(to_numpy(op.attrs["dtype"]))
+
+
+def walk(block: BlockView, cond: str, env: Mapping[str, Any], bounds: Mapping[str, int]) -> Walk:
+    """Follow the counters of a while loop's body on the host; see ``Walk``."""
+    host = _Host(block, env, bounds)
+    host.lost = set()
+    start = known_int(env.get(cond))
+    result, exact = host.result, start is not None
+    running, trips = start is None or bool(start), 0
+    while running and trips < _LONGEST_WALK:
+        host.step()
+        trips += 1
+        now = host.value(cond)
+        if now is None:
+            exact = False
+            if not host.known or (trips > 4096 and not _advances(host)):
+                return Walk(unsure=set(result.lengths) | result.unsure)
+        else:
+            running = bool(now.reshape(()))
+    if running:
+        return Walk(unsure=set(result.lengths) | result.unsure)
+    result.trips, result.exact = trips, exact
+    if exact:
+        result.after = {n: v for n, v in host.known.items() if not is_float(v.dtype)}
+    return result
+
+
+def _advances(host: _Host) -> bool:
+    return any(not is_float(v.dtype) and v.dtype != bool for v in host.known.values())

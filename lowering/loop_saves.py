@@ -1,0 +1,122 @@
+"""What a loop keeps of each step for its gradient, and how the gradient step gets it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import arrays
+from .block import Runner
+from .loop_plan import SavePlan
+from .loop_values import element, known, scalar
+from .program import OpView
+from .values import LoDArray, TensorArray
+
+
+@jax.tree_util.register_pytree_node_class
+class Hollow:
+    """An array of which only shape and dtype are kept: a pytree without leaves."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any):
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+
+    def tree_flatten(self) -> tuple[tuple[()], tuple[tuple[int, ...], str]]:
+        return (), (self.shape, str(self.dtype))
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, _: Any) -> Hollow:
+        return cls(*aux)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Reread:
+    """A value that was read from an array which the loop never writes: the index will do."""
+
+    index: Any
+    array: str = field(metadata={"static": True}, default="")
+
+
+def _hollow(value: Any) -> Any:
+    if isinstance(value, LoDArray):
+        return value.with_data(Hollow(value.shape, value.dtype))
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return Hollow(value.shape, value.dtype)
+    return value
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, Hollow):
+        return jnp.zeros(value.shape, value.dtype)
+    if isinstance(value, LoDArray) and isinstance(value.data, Hollow):
+        return value.with_data(_filled(value.data))
+    return value
+
+
+class Recorder:
+    """Runs the ops of one step and collects what ``plan`` wants of it.
+
+    Attributes:
+        constants: values that are the same in each step and known while tracing; they are not stacked.
+    """
+
+    def __init__(self, plan: SavePlan | None, fixed_arrays: Iterable[str] = ()):
+        self.plan = plan
+        self.fixed = set(fixed_arrays)
+        self.constants: dict[str, Any] = {}
+
+    def run(self, runner: Runner, ops: Iterable[OpView], env: dict[str, Any]) -> dict[str, Any]:
+        """Run the ops over ``env`` and return what is to be saved."""
+        plan = self.plan
+        before = {n: env[n] for n in plan.before if n in env} if plan else {}
+        rereads: dict[str, Reread] = {}
+        for op in ops:
+            if plan is not None and op.type == "read_from_array" and op.inputs["X"][0] in self.fixed:
+                self._note(op, env, rereads)
+            env.update(runner.run_op(op, env))
+        if plan is None:
+            return {}
+        kept = {n: self._keep(n, env[n]) for n in plan.final if n in env}
+        return self._apart({**kept, **{n: r for n, r in rereads.items() if n in kept}, **before})
+
+    def _note(self, op: OpView, env: dict[str, Any], rereads: dict[str, Reread]) -> None:
+        index = env.get(op.inputs["I"][0])
+        array = op.inputs["X"][0]
+        if index is not None and known(index) is None and isinstance(env.get(array), TensorArray):
+            rereads[op.outputs["Out"][0]] = Reread(scalar(index), array)
+
+    def _keep(self, name: str, value: Any) -> Any:
+        return _hollow(value) if self.plan is not None and name in self.plan.shapes else value
+
+    def _apart(self, saves: dict[str, Any]) -> dict[str, Any]:
+        leaves = jax.tree_util.tree_leaves
+        constant = {n for n, v in saves.items() if all(isinstance(x, np.ndarray | np.generic) for x in leaves(v))}
+        self.constants.update({n: saves[n] for n in constant})
+        return {n: v for n, v in saves.items() if n not in constant}
+
+
+def restore(saved: dict[str, Any], env: dict[str, Any]) -> dict[str, Any]:
+    """The names and values that a gradient step sees of its forward step."""
+    found = {}
+    for name, value in saved.items():
+        if isinstance(value, Reread):
+            value = arrays.get(env[value.array], value.index)
+        found[name] = _filled(value)
+    return found
+
+
+def at_step(saved: dict[str, Any], t: Any) -> dict[str, Any]:
+    """What was saved in step ``t`` of a stacked record."""
+    found = {}
+    for name, value in saved.items():
+        leaves = jax.tree_util.tree_leaves(value)
+        if leaves and leaves[0].shape[0] == 1:
+            found[name] = element(value, 0)
+        else:
+            found[name] = arrays.element_at(value, t) if leaves else value
+    return found

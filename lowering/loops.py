@@ -1,0 +1,271 @@
+"""``while``: one ``lax.while_loop``, or step by step where every value is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import arrays
+from .block import Context, Runner
+from .errors import LoweringError, NeedsConcrete, NeedsExact
+from .loop_plan import SavePlan, Walk, gradient_op, outer_writes, save_plan, walk
+from .loop_saves import Recorder
+from .loop_values import (
+    abstract,
+    fit,
+    join,
+    known,
+    same_structure,
+    scalar,
+    stacked_template,
+    zeros,
+)
+from .program import BlockView
+from .values import StepScopes, TensorArray
+
+Env = dict[str, Any]
+# Steps of a loop without a known bound that the first attempt has room for.
+FIRST_CAPACITY = 16
+_ROUNDS = 16
+
+
+@dataclass
+class Loop:
+    """One while op about to run.
+
+    Attributes:
+        written: outer names that the body writes.
+        plan: what its gradient needs of each step; None when there is none.
+        initial: the written names that have a value before the loop.
+    """
+
+    ctx: Context
+    body: BlockView
+    cond: str
+    written: list[str]
+    plan: SavePlan | None
+    initial: Env = field(default_factory=dict)
+
+    @property
+    def runner(self) -> Runner:
+        return self.ctx.runner
+
+    @property
+    def scopes(self) -> str | None:
+        names = self.ctx.op.outputs.get("StepScopes") or ()
+        return names[0] if names else None
+
+    @property
+    def key(self) -> str:
+        """The name under which the executor keeps the capacity of this loop."""
+        return f"loop/{self.scopes or self.cond}"
+
+    def recorder(self) -> Recorder:
+        fixed = [n for n, v in self.ctx.env.items() if isinstance(v, TensorArray) and n not in self.written]
+        return Recorder(self.plan, fixed)
+
+
+def make_loop(ctx: Context) -> Loop:
+    """The loop that op ``while`` asks for; LoweringError when its body never writes the condition."""
+    op, program = ctx.op, ctx.runner.program
+    body = program.blocks[int(op.attrs["sub_block"])]
+    cond = op.inputs["Condition"][0]
+    written = outer_writes(body)
+    if cond not in written:
+        raise LoweringError(
+            f"op while (#{op.index} of block {op.block_idx}): block {body.idx} never writes the condition {cond!r}, so"
+            f" the loop cannot end; compare again inside the block, with cond={cond}"
+        )
+    grad = gradient_op(program, op, "StepScopes", ("while_grad",))
+    plan = None
+    if grad is not None:
+        declared = {n for n in written if _is_array(ctx, n)}
+        plan = save_plan(program, body, int(grad.attrs["sub_block"]), [n for n in written if n not in declared])
+    return Loop(ctx, body, cond, written, plan)
+
+
+def _is_array(ctx: Context, name: str) -> bool:
+    var = ctx.runner.program.find_var(ctx.op.block_idx, name)
+    return isinstance(ctx.env.get(name), TensorArray) or (var is not None and var.type == 13)
+
+
+def run_while(ctx: Context) -> None:
+    """Run op while: changes ``ctx.env``."""
+    loop = make_loop(ctx)
+    if ctx.runner.interpret:
+        return run_steps(loop)
+    found = walk(loop.body, loop.cond, ctx.env, ctx.runner.bounds)
+    try:
+        return _run_lax(loop, found)
+    except (NeedsExact, NeedsConcrete):
+        if not found.exact:
+            raise
+    return run_steps(loop)
+
+
+def run_steps(loop: Loop) -> None:
+    """Run the loop step by step; NeedsConcrete when the condition is not known while tracing."""
+    env, saved = loop.ctx.env, []
+    while True:
+        go = known(env.get(loop.cond))
+        if go is None:
+            raise NeedsConcrete(f"the condition {loop.cond} of a while loop")
+        if not go.any():
+            break
+        step, recorder = dict(env), loop.recorder()
+        kept = recorder.run(loop.runner, loop.body.ops, step)
+        saved.append({**kept, **recorder.constants})
+        env.update({n: step[n] for n in loop.written if n in step})
+    if loop.scopes is not None:
+        env[loop.scopes] = StepScopes({}, np.int32(len(saved)), tuple(saved))
+
+
+# --- as one lax.while_loop ----------------------------------------------------------------------------------------
+
+
+def _run_lax(loop: Loop, found: Walk) -> None:
+    ctx, runner = loop.ctx, loop.runner
+    if found.exact and found.trips == 0:
+        if loop.scopes is not None:
+            ctx.env[loop.scopes] = StepScopes({}, np.int32(0), ())
+        return
+    capacity = found.trips if found.trips is not None else runner.capacities.get(loop.key, FIRST_CAPACITY)
+    stops = found.trips is None and (loop.plan is not None or _writes_arrays(loop))
+    room, runner.array_capacity = runner.array_capacity, _array_room(loop, found, capacity)
+    try:
+        final, demands, scopes = _trace(loop, capacity, stops)
+    finally:
+        runner.array_capacity = room
+    ctx.env.update(final)
+    runner.overflows.update(demands)
+    if stops:
+        more = scalar(final[loop.cond], jnp.bool_)
+        runner.overflows[loop.key] = jnp.where(more, jnp.int32(2 * capacity), jnp.int32(0))
+    _finish(loop, found, final)
+    if loop.scopes is not None:
+        ctx.env[loop.scopes] = replace(scopes, steps=np.int32(found.trips)) if found.exact else scopes
+
+
+def _writes_arrays(loop: Loop) -> bool:
+    return any(op.type == "write_to_array" for op in loop.body.ops)
+
+
+def _array_room(loop: Loop, found: Walk, capacity: int) -> int:
+    """Elements that an array written in the loop has room for: memories write one behind the last step."""
+    return max([capacity + 1, *found.lengths.values()])
+
+
+def _finish(loop: Loop, found: Walk, final: Env) -> None:
+    """After the loop: counters are known again, and array lengths known or to be checked."""
+    env = loop.ctx.env
+    if found.exact:
+        env.update({n: v for n, v in found.after.items() if n in final})
+    for name, value in final.items():
+        if not isinstance(value, TensorArray):
+            continue
+        needed = found.lengths.get(name) if name not in found.unsure else None
+        if needed is not None and found.exact:
+            before = _length_before(loop, name)
+            if before is not None:
+                env[name] = replace(value, length=np.int32(max(needed, before)))
+        elif needed is None or needed > value.capacity:
+            loop.runner.overflows[f"array/{name}"] = jnp.asarray(value.length, jnp.int32)
+
+
+def _length_before(loop: Loop, name: str) -> int | None:
+    count = arrays.length(loop.initial.get(name))
+    return count if isinstance(count, int) else None
+
+
+def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes]:
+    runner = loop.runner
+    loop.initial = {n: loop.ctx.env[n] for n in loop.written if n in loop.ctx.env}
+    recorder = loop.recorder()
+
+    def step(carry: Env) -> tuple[Env, Env, Env]:
+        env = {**loop.ctx.env, **carry}
+        with collected(runner) as demands:
+            kept = recorder.run(runner, loop.body.ops, env)
+        after = {n: stacked(env[n], runner) for n in loop.written if n in env}
+        return after, kept, demands
+
+    start = {n: stacked(v, runner) for n, v in loop.initial.items()}
+    start = {n: v for n, v in start.items() if not (isinstance(v, TensorArray) and not v.stacked)}
+    template, kept, demands = settle(step, start)
+    state = {n: fit(start[n], t) if n in start else zeros(t) for n, t in template.items()}
+    saved = {n: zeros(stacked_template(v, capacity)) for n, v in kept.items()}
+
+    def more(carry: Any) -> Any:
+        t, state = carry[0], carry[1]
+        go = scalar(state[loop.cond], jnp.bool_)
+        return go & (t < capacity) if stops else go
+
+    def body(carry: Any) -> Any:
+        t, state, saved, demands = carry
+        after, kept, asked = step(state)
+        state = {n: fit(after[n], template[n]) if n in after else state[n] for n in state}
+        saved = {n: write_at(saved[n], kept[n], t) for n in saved}
+        return t + 1, state, saved, {n: jnp.maximum(demands[n], asked[n]) for n in demands}
+
+    none = {n: jnp.int32(0) for n in demands}
+    t, state, saved, demands = jax.lax.while_loop(more, body, (jnp.int32(0), as_arrays(state), saved, none))
+    return state, demands, StepScopes(saved, t, dict(recorder.constants))
+
+
+class collected:
+    """Capacities asked for inside a step are outputs of the step, not of the block around it."""
+
+    def __init__(self, runner: Runner):
+        self.runner = runner
+
+    def __enter__(self) -> Env:
+        self.outside, self.runner.overflows = self.runner.overflows, {}
+        return self.runner.overflows
+
+    def __exit__(self, *_: Any) -> None:
+        self.runner.overflows = self.outside
+
+
+def as_arrays(tree: Any) -> Any:
+    return jax.tree_util.tree_map(jnp.asarray, tree)
+
+
+def write_at(buffer: Any, value: Any, t: Any) -> Any:
+    """``buffer[t] = value``, leaf by leaf."""
+    return jax.tree_util.tree_map(
+        lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, jnp.asarray(new, leaf.dtype), t, 0), buffer, value
+    )
+
+
+def stacked(value: Any, runner: Runner) -> Any:
+    """A tensor array that is carried through a loop, as one buffer; other values as they are."""
+    if not isinstance(value, TensorArray) or value.stacked:
+        return value
+    present = [v for v in value.items or () if v is not None]
+    return arrays.as_stacked(value, present[0], runner.array_capacity) if present else value
+
+
+def settle(step: Callable[[Env], tuple[Env, Env, Env]], start: Env) -> tuple[Env, Env, Env]:
+    """The structure that a loop's values keep, found by evaluating its step until nothing changes.
+
+    Returns:
+        abstract values: (state by name, what a step saves, what it asks for).
+
+    Raises:
+        NeedsExact: shapes change from step to step in a way that padding cannot cover.
+    """
+    state = {n: abstract(v) for n, v in start.items()}
+    for _ in range(_ROUNDS):
+        after, kept, demands = jax.eval_shape(step, state)
+        joined = {n: join(state[n], after[n]) if n in after else state[n] for n in state}
+        joined |= {n: abstract(v) for n, v in after.items() if n not in state}
+        if joined.keys() == state.keys() and all(same_structure(joined[n], state[n]) for n in state):
+            return state, kept, demands
+        state = joined
+    raise NeedsExact(f"the shapes of {sorted(state)} keep changing in a while loop")
+

@@ -1,0 +1,161 @@
+"""``recurrent`` (StaticRNN) and its gradient: ``lax.scan`` over the leading axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import arrays
+from .block import Context
+from .errors import LoweringError
+from .loop_plan import gradient_op, save_plan
+from .loop_saves import Recorder, restore
+from .loop_values import zero_gradient
+from .loops import Env, as_arrays
+from .program import EMPTY, GRAD, BlockView
+from .values import LoDArray, SelectedRows, StepScopes
+
+
+@dataclass
+class Recurrence:
+    """The names of one recurrent or recurrent_grad op."""
+
+    ctx: Context
+    block: BlockView
+    inputs: list[str]
+    initial: list[str]
+    ex_states: list[str]
+    states: list[str]
+    reverse: bool
+
+    @property
+    def links(self) -> list[tuple[str, str, str]]:
+        """(initial state, state of the step before, state) of each memory."""
+        return list(zip(self.initial, self.ex_states, self.states, strict=True))
+
+
+def make_recurrence(ctx: Context) -> Recurrence:
+    """Read the names off the op."""
+    op, attrs = ctx.op, ctx.op.attrs
+    block = ctx.runner.program.blocks[int(attrs["sub_block"])]
+    given = lambda slot: list(op.inputs.get(slot) or ())  # noqa: E731
+    has = attrs.get("has_states", True) and given("initial_states")
+    ex_states, states = (list(attrs["ex_states"]), list(attrs["states"])) if has else ([], [])
+    return Recurrence(
+        ctx, block, given("inputs"), given("initial_states") if has else [], ex_states, states, bool(attrs.get("reverse"))
+    )
+
+
+def _plain(value: Any, name: str, ctx: Context) -> Any:
+    if value is None:
+        raise LoweringError(
+            f"op {ctx.op.type} (#{ctx.op.index} of block {ctx.op.block_idx}) reads {name!r}, which is uninitialized;"
+            " feed it or compute it before"
+        )
+    if isinstance(value, LoDArray):
+        if value.padded:
+            from .errors import NeedsExact
+
+            raise NeedsExact("op recurrent is not declared for padded rows")
+        return value.data
+    return jnp.asarray(value)
+
+
+def run_recurrent(ctx: Context) -> None:
+    """Run op recurrent: changes ``ctx.env``."""
+    rec, env = make_recurrence(ctx), ctx.env
+    grad = gradient_op(ctx.runner.program, ctx.op, "step_scopes", ("recurrent_grad",))
+    plan = None
+    if grad is not None:
+        plan = save_plan(ctx.runner.program, rec.block, int(grad.attrs["sub_block"]), ())
+        plan.final = [n for n in plan.final if n not in rec.inputs]
+    recorder = Recorder(plan)
+    outputs = [n for n in ctx.op.outputs.get("outputs") or () if n != EMPTY]
+    xs = {n: _plain(env.get(n), n, ctx) for n in rec.inputs}
+    init = {ex: _plain(env.get(first), first, ctx) for first, ex, _ in rec.links}
+
+    def step(memory: Env, rows: Env) -> tuple[Env, tuple[Env, Env]]:
+        inner = {**env, **rows, **memory}
+        kept = recorder.run(ctx.runner, rec.block.ops, inner)
+        after = {ex: _plain(inner[state], state, ctx) for _, ex, state in rec.links}
+        return after, ({n: _plain(inner[n], n, ctx) for n in outputs}, kept)
+
+    _, (ys, kept) = jax.lax.scan(step, as_arrays(init), xs, length=_length(xs, ctx), reverse=rec.reverse)
+    env.update(ys)
+    scopes = (ctx.op.outputs.get("step_scopes") or (None,))[0]
+    if scopes is not None:
+        env[scopes] = StepScopes(kept, np.int32(_length(xs, ctx)), dict(recorder.constants))
+
+
+def _length(xs: Env, ctx: Context) -> int:
+    sizes = {n: v.shape[0] for n, v in xs.items()}
+    if not sizes or len(set(sizes.values())) != 1:
+        raise LoweringError(
+            f"op {ctx.op.type} (#{ctx.op.index} of block {ctx.op.block_idx}) steps over the first axis of its inputs,"
+            f" which must be equal and at least one; received {sizes}. Give every step_input the same length"
+        )
+    return next(iter(sizes.values()))
+
+
+def run_recurrent_grad(ctx: Context) -> None:
+    """Run op recurrent_grad: changes ``ctx.env``."""
+    rec, env, op = make_recurrence(ctx), ctx.env, ctx.op
+    forward = ctx.runner.program.blocks[rec.block.forward_idx]
+    scopes = env.get((op.inputs.get("step_scopes") or ("",))[0])
+    if not isinstance(scopes, StepScopes):
+        raise LoweringError(
+            f"op recurrent_grad (#{op.index}) found no step scopes in {op.inputs.get('step_scopes')}; the recurrent op"
+            " that writes them has to run first, in the same program"
+        )
+    xs = {n: _plain(env[n], n, ctx) for n in rec.inputs}
+    outs = list(op.inputs.get("outputs") or ())
+    given = zip(outs, op.inputs.get("outputs" + GRAD) or (), strict=True)
+    d_outs = {o + GRAD: _plain(env[g], g, ctx) for o, g in given if g in env}
+    params = _pairs(op, "parameters")
+    totals = {n: zero_gradient(env[n]) for n, _ in params}
+    memory = {ex: zero_gradient(_plain(env[first], first, ctx)) for first, ex, _ in rec.links}
+    wanted = [n for n, _ in _pairs(op, "inputs")]
+    hidden = set(rec.block.vars) | set(forward.vars)
+    outer = {n: v for n, v in env.items() if n not in hidden or n in xs}
+
+    def step(carry: tuple[Env, Env], row: tuple[Env, Env, Env]) -> tuple[tuple[Env, Env], Env]:
+        memory, totals = carry
+        rows, grads, saved = row
+        inner = {**outer, **rows, **grads}
+        inner.update(restore({**saved, **scopes.extra}, inner))
+        for _, ex, state in rec.links:
+            # What the next step wants of its previous state comes on top of what else wants this state.
+            inner[state + GRAD] = memory[ex]
+        ctx.runner.run_ops(rec.block.ops, inner)
+        after = {ex: _dense(inner.get(ex + GRAD), memory[ex]) for ex in memory}
+        totals = {n: arrays.add_values(v, _dense(inner.get(n + GRAD), None)) for n, v in totals.items()}
+        return (after, totals), {n: _dense(inner.get(n + GRAD), rows[n]) for n in wanted}
+
+    start = as_arrays((memory, totals))
+    (memory, totals), d_xs = jax.lax.scan(
+        step, start, (xs, d_outs, scopes.saved), length=_length(xs, ctx), reverse=not rec.reverse
+    )
+    results = {outer_name: d_xs[n] for n, outer_name in _pairs(op, "inputs")}
+    results |= {outer_name: totals[n] for n, outer_name in params}
+    first_grads = {first: memory[ex] for first, ex, _ in rec.links}
+    results |= {outer_name: first_grads[n] for n, outer_name in _pairs(op, "initial_states")}
+    env.update(results)
+
+
+def _dense(value: Any, like: Any) -> Any:
+    """A gradient as a bare array; zeros where the block computes none."""
+    if value is None:
+        return None if like is None else jnp.zeros_like(like)
+    if isinstance(value, SelectedRows):
+        return value.to_dense()
+    return value.data if isinstance(value, LoDArray) else value
+
+
+def _pairs(op: Any, slot: str) -> list[tuple[str, str]]:
+    """(forward name, outer gradient name) of the variables of a slot that want a gradient."""
+    names, grads = op.inputs.get(slot) or (), op.outputs.get(slot + GRAD) or ()
+    return [(n, g) for n, g in zip(names, grads, strict=True) if g != EMPTY]
