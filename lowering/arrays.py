@@ -49,9 +49,7 @@ def as_stacked(array: TensorArray | None, item: Any, capacity: int, *, backward:
     if same_structure(held, item):
         return array
     wanted = join(held, item)
-    template = TensorArray(
-        None, stacked_template(wanted, array.capacity), jax.ShapeDtypeStruct((), np.dtype(np.int32))
-    )
+    template = TensorArray(None, stacked_template(wanted, array.capacity), jax.ShapeDtypeStruct((), np.dtype(np.int32)))
     return fit(array, template, backward=backward)
 
 
@@ -93,9 +91,7 @@ def element_at(buffer: Any, where: Any) -> Any:
     """
 
     def read(_: None) -> Any:
-        return jax.tree_util.tree_map(
-            lambda leaf: jax.lax.dynamic_index_in_dim(leaf, where, 0, keepdims=False), buffer
-        )
+        return jax.tree_util.tree_map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, where, 0, keepdims=False), buffer)
 
     template = jax.eval_shape(lambda b: element(b, 0), abstract(buffer))
     return jax.lax.cond(where >= 0, read, lambda _: zeros(template), None)
@@ -158,9 +154,7 @@ def gradient_like(gradient: TensorArray | None, forward: TensorArray) -> TensorA
                 items[k] = value
         return TensorArray(tuple(items))
     held = jax.eval_shape(lambda b: element(b, 0), abstract(blank.buffer))
-    template = TensorArray(
-        None, stacked_template(held, forward.capacity), jax.ShapeDtypeStruct((), np.dtype(np.int32))
-    )
+    template = TensorArray(None, stacked_template(held, forward.capacity), jax.ShapeDtypeStruct((), np.dtype(np.int32)))
     if gradient.stacked:
         fitted = fit(_cut(gradient, forward.capacity), template, backward=True).buffer
     else:

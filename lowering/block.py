@@ -91,6 +91,7 @@ class Runner:
         self.after_op = after_op
         self.bounds: dict[str, int] = {}  # upper bounds of integer variables that are only known at run time
         self.array_capacity = 16  # room of a tensor array whose indices are not known while tracing
+        self.turn: Any = None  # the step of the loop being traced, for random ops inside it
         self._draws: dict[str, int] = {}
 
     def run_block(self, block_idx: int, env: Env) -> Env:
@@ -168,10 +169,13 @@ class Runner:
         self._draws[name] = count + 1
         seed = int(op.attrs.get("seed", 0) or 0)
         if seed:
-            return jax.random.fold_in(jax.random.key(seed), count)
+            return self._in_turn(jax.random.fold_in(jax.random.key(seed), count))
         if self.key is None:
             raise OpError(f"op {op.type} (#{op.index}) draws random numbers, but the run was given no key; pass key=")
-        return jax.random.fold_in(self.key, (zlib.crc32(name.encode()) + count) & 0x7FFFFFFF)
+        return self._in_turn(jax.random.fold_in(self.key, (zlib.crc32(name.encode()) + count) & 0x7FFFFFFF))
+
+    def _in_turn(self, key: Any) -> Any:
+        return key if self.turn is None else jax.random.fold_in(key, self.turn)
 
 
 def run_block(program: ProgramView, block_idx: int, env: Env, **options: Any) -> Env:

@@ -13,7 +13,7 @@ from .errors import LoweringError, NeedsConcrete
 from .loop_plan import gradient_op, outer_writes, save_plan
 from .loop_saves import Recorder, restore
 from .loop_values import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
-from .loops import Env, as_arrays, collected
+from .loops import Env, as_arrays, collected, pass_on
 from .program import EMPTY, GRAD
 from .values import LoDArray, SelectedRows, StepScopes, TensorArray
 
@@ -55,35 +55,34 @@ def run_conditional(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar:
 
     def taken(_: None = None) -> tuple[Env, Env, Env]:
         inner = dict(env)
-        with collected(ctx.runner) as demands:
+        with collected(ctx.runner) as flags:
             kept = recorder.run(ctx.runner, body.ops, inner)
-        return {n: inner[n] for n in written if n in inner}, kept, demands
+        return {n: inner[n] for n in written if n in inner}, kept, as_arrays(flags)
 
     if isinstance(run, bool):
         kept: Env = {}
         if run:
-            after, kept, demands = taken()
+            after, kept, flags = taken()
             env.update(after)
-            ctx.runner.overflows.update(demands)
+            pass_on(ctx.runner, flags)
         _save(env, scope, {**kept, **recorder.constants}, run)
         return
     if ctx.runner.interpret:
         raise NeedsConcrete("the condition of a conditional_block")
-    shapes, kept_shapes, _ = jax.eval_shape(taken)
+    shapes, kept_shapes, flag_shapes = jax.eval_shape(taken)
     template = {n: join(env[n], t) if _fits(env.get(n)) else t for n, t in shapes.items()}
 
     def yes(_: None) -> Any:
-        after, kept, demands = taken()
-        return as_arrays(({n: fit(after[n], t) for n, t in template.items()}, kept, demands))
+        after, kept, flags = taken()
+        return as_arrays(({n: fit(after[n], t) for n, t in template.items()}, kept, flags))
 
     def no(_: None) -> Any:
         rest = {n: fit(env[n], t) if _fits(env.get(n)) else zeros(t) for n, t in template.items()}
-        demands = {n: jnp.int32(0) for n in jax.eval_shape(taken)[2]}
-        return as_arrays((rest, zeros(kept_shapes), demands))
+        return as_arrays((rest, zeros(kept_shapes), zeros(flag_shapes)))
 
-    after, kept, demands = jax.lax.cond(run, yes, no, None)
+    after, kept, flags = jax.lax.cond(run, yes, no, None)
     env.update(after)
-    ctx.runner.overflows.update(demands)
+    pass_on(ctx.runner, flags)
     _save(env, scope, kept, run, dict(recorder.constants))
 
 
@@ -94,7 +93,8 @@ def _fits(value: Any) -> bool:
 
 def _save(env: Env, scope: str | None, kept: Env, run: Any, constants: Env | None = None) -> None:
     if scope is not None:
-        env[scope] = StepScopes(kept, np.int32(run) if isinstance(run, bool) else run.astype(jnp.int32), constants or {})
+        ran = np.int32(run) if isinstance(run, bool) else run.astype(jnp.int32)
+        env[scope] = StepScopes(kept, ran, constants or {})
 
 
 def run_conditional_grad(ctx: Context) -> None:

@@ -14,7 +14,7 @@ from .errors import LoweringError
 from .loop_plan import all_writes
 from .loop_saves import at_step, restore
 from .loop_values import fit, known_int, zero_gradient, zeros
-from .loops import Env, as_arrays, collected, settle, stacked
+from .loops import Env, as_arrays, collected, pass_on, settle, stacked
 from .program import EMPTY, GRAD, BlockView
 from .values import SelectedRows, StepScopes, TensorArray
 
@@ -143,30 +143,25 @@ def _run_steps(back: Backward, state: Env) -> Env:
 
 def _run_lax(back: Backward, start: Env) -> Env:
     runner, scopes = back.ctx.runner, back.scopes
-    start = {n: stacked(v, runner) for n, v in start.items()}
+    start = {n: stacked(n, v, runner) for n, v in start.items()}
     if known_int(scopes.steps) == 0:
         return start
 
-    def step(state: Env, t: Any) -> tuple[Env, Env]:
-        with collected(runner) as demands:
+    def step(state: Env, t: Any) -> tuple[Env, Env, Env]:
+        with collected(runner, t) as flags:
             after = _step(back, state, {**at_step(scopes.saved, t), **scopes.extra})
-        return {n: stacked(v, runner) for n, v in after.items()}, demands
+        return {n: stacked(n, v, runner) for n, v in after.items()}, {}, as_arrays(flags)
 
-    def abstract_step(state: Env) -> tuple[Env, Env, Env]:
-        after, demands = step(state, jnp.int32(0))
-        return after, {}, demands
-
-    template, _, demands = settle(abstract_step, start)
+    template, _, flags = settle(step, start)
     state = {n: fit(start[n], t, backward=True) if n in start else zeros(t) for n, t in template.items()}
 
     def body(carry: Any) -> Any:
-        t, state, demands = carry
-        after, asked = step(state, t)
+        t, state, flags = carry
+        after, _, raised = step(state, t)
         state = {n: fit(after[n], template[n], backward=True) if n in after else state[n] for n in state}
-        return t - 1, state, {n: jnp.maximum(demands[n], asked[n]) for n in demands}
+        return t - 1, state, {n: flags[n] | raised[n] for n in flags}
 
-    none = {n: jnp.int32(0) for n in demands}
     last = jnp.asarray(scopes.steps, jnp.int32) - 1
-    _, state, demands = jax.lax.while_loop(lambda c: c[0] >= 0, body, (last, as_arrays(state), none))
-    runner.overflows.update(demands)
+    _, state, flags = jax.lax.while_loop(lambda c: c[0] >= 0, body, (last, as_arrays(state), zeros(flags)))
+    pass_on(runner, flags)
     return state

@@ -103,7 +103,8 @@ def _join_lod(a: LoDArray, b: LoDArray) -> Any:
     if not ragged and not lod:
         return jax.ShapeDtypeStruct(a.shape, a.dtype)
     count = jax.ShapeDtypeStruct((), np.dtype(np.int32))
-    several = a.nseq is not None or b.nseq is not None or any(x.shape != y.shape for x, y in zip(a.lod, b.lod, strict=False))
+    grown = any(x.shape != y.shape for x, y in zip(a.lod, b.lod, strict=False))
+    several = a.nseq is not None or b.nseq is not None or grown
     longest = tuple(max(p) for p in zip(a.longest, b.longest, strict=False)) if a.longest and b.longest else ()
     data = jax.ShapeDtypeStruct((max(a.capacity, b.capacity), *a.shape[1:]), a.dtype)
     return LoDArray(data, lod, count if ragged else None, count if several and lod else None, longest)

@@ -26,7 +26,7 @@ from .loop_values import (
     zeros,
 )
 from .program import BlockView
-from .values import StepScopes, TensorArray
+from .values import LoDArray, StepScopes, TensorArray
 
 Env = dict[str, Any]
 # Steps of a loop without a known bound that the first attempt has room for.
@@ -102,10 +102,17 @@ def run_while(ctx: Context) -> None:
     found = walk(loop.body, loop.cond, ctx.env, ctx.runner.bounds)
     try:
         return _run_lax(loop, found)
-    except (NeedsExact, NeedsConcrete):
+    except (NeedsExact, NeedsConcrete) as problem:
         if not found.exact:
-            raise
+            if isinstance(problem, NeedsConcrete) or any(_is_padded(v) for v in ctx.env.values()):
+                raise
+            # Nothing is padded: shapes change from step to step, and only running step by step can follow them.
+            raise NeedsConcrete(f"the condition {loop.cond} of a while loop, as {problem}") from problem
     return run_steps(loop)
+
+
+def _is_padded(value: Any) -> bool:
+    return isinstance(value, LoDArray) and value.padded
 
 
 def run_steps(loop: Loop) -> None:
@@ -134,18 +141,17 @@ def _run_lax(loop: Loop, found: Walk) -> None:
         if loop.scopes is not None:
             ctx.env[loop.scopes] = StepScopes({}, np.int32(0), ())
         return
-    capacity = found.trips if found.trips is not None else runner.capacities.get(loop.key, FIRST_CAPACITY)
     stops = found.trips is None and (loop.plan is not None or _writes_arrays(loop))
+    capacity = found.trips or (runner.capacity(loop.key, FIRST_CAPACITY) if stops else 1)
     room, runner.array_capacity = runner.array_capacity, _array_room(loop, found, capacity)
     try:
-        final, demands, scopes = _trace(loop, capacity, stops)
+        final, flags, scopes = _trace(loop, capacity, stops)
     finally:
         runner.array_capacity = room
     ctx.env.update(final)
-    runner.overflows.update(demands)
+    pass_on(runner, flags)
     if stops:
-        more = scalar(final[loop.cond], jnp.bool_)
-        runner.overflows[loop.key] = jnp.where(more, jnp.int32(2 * capacity), jnp.int32(0))
+        runner.overflow(loop.key, scalar(final[loop.cond], jnp.bool_))
     _finish(loop, found, final)
     if loop.scopes is not None:
         ctx.env[loop.scopes] = replace(scopes, steps=np.int32(found.trips)) if found.exact else scopes
@@ -174,7 +180,8 @@ def _finish(loop: Loop, found: Walk, final: Env) -> None:
             if before is not None:
                 env[name] = replace(value, length=np.int32(max(needed, before)))
         elif needed is None or needed > value.capacity:
-            loop.runner.overflows[f"array/{name}"] = jnp.asarray(value.length, jnp.int32)
+            loop.runner.used[array_key(name)] = value.capacity
+            loop.runner.overflow(array_key(name), jnp.asarray(value.length, jnp.int32) > value.capacity)
 
 
 def _length_before(loop: Loop, name: str) -> int | None:
@@ -187,16 +194,16 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
     loop.initial = {n: loop.ctx.env[n] for n in loop.written if n in loop.ctx.env}
     recorder = loop.recorder()
 
-    def step(carry: Env) -> tuple[Env, Env, Env]:
+    def step(carry: Env, t: Any) -> tuple[Env, Env, Env]:
         env = {**loop.ctx.env, **carry}
-        with collected(runner) as demands:
+        with collected(runner, t) as flags:
             kept = recorder.run(runner, loop.body.ops, env)
-        after = {n: stacked(env[n], runner) for n in loop.written if n in env}
-        return after, kept, demands
+        after = {n: stacked(n, env[n], runner) for n in loop.written if n in env}
+        return after, kept, as_arrays(flags)
 
-    start = {n: stacked(v, runner) for n, v in loop.initial.items()}
+    start = {n: stacked(n, v, runner) for n, v in loop.initial.items()}
     start = {n: v for n, v in start.items() if not (isinstance(v, TensorArray) and not v.stacked)}
-    template, kept, demands = settle(step, start)
+    template, kept, flags = settle(step, start)
     state = {n: fit(start[n], t) if n in start else zeros(t) for n, t in template.items()}
     saved = {n: zeros(stacked_template(v, capacity)) for n, v in kept.items()}
 
@@ -206,29 +213,49 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
         return go & (t < capacity) if stops else go
 
     def body(carry: Any) -> Any:
-        t, state, saved, demands = carry
-        after, kept, asked = step(state)
+        t, state, saved, flags = carry
+        after, kept, raised = step(state, t)
         state = {n: fit(after[n], template[n]) if n in after else state[n] for n in state}
         saved = {n: write_at(saved[n], kept[n], t) for n in saved}
-        return t + 1, state, saved, {n: jnp.maximum(demands[n], asked[n]) for n in demands}
+        return t + 1, state, saved, {n: flags[n] | raised[n] for n in flags}
 
-    none = {n: jnp.int32(0) for n in demands}
-    t, state, saved, demands = jax.lax.while_loop(more, body, (jnp.int32(0), as_arrays(state), saved, none))
-    return state, demands, StepScopes(saved, t, dict(recorder.constants))
+    start = (jnp.int32(0), as_arrays(state), saved, zeros(flags))
+    t, state, saved, flags = jax.lax.while_loop(more, body, start)
+    return state, flags, StepScopes(saved, t, dict(recorder.constants))
 
 
 class collected:
-    """Capacities asked for inside a step are outputs of the step, not of the block around it."""
+    """Inside a step random ops depend on the step, and overflow flags are outputs of the step."""
 
-    def __init__(self, runner: Runner):
-        self.runner = runner
+    def __init__(self, runner: Runner, turn: Any = None):
+        self.runner, self.turn = runner, turn
 
     def __enter__(self) -> Env:
-        self.outside, self.runner.overflows = self.runner.overflows, {}
-        return self.runner.overflows
+        runner = self.runner
+        self.outside = runner.overflows, runner.turn
+        runner.overflows = {}
+        if self.turn is not None:
+            runner.turn = self.turn if runner.turn is None else runner.turn * 65_537 + self.turn
+        return runner.overflows
 
     def __exit__(self, *_: Any) -> None:
-        self.runner.overflows = self.outside
+        self.runner.overflows, self.runner.turn = self.outside
+
+
+def pass_on(runner: Runner, flags: Env) -> None:
+    """Overflow flags that came out of a loop or branch belong to the block around it."""
+    for name, flag in flags.items():
+        runner.overflow(name, flag)
+
+
+def array_key(name: str) -> str:
+    """The name under which the executor keeps the capacity of a tensor array."""
+    return f"array/{name}"
+
+
+def array_room(runner: Runner, name: str) -> int:
+    """Elements that a tensor array gets room for when it is stacked."""
+    return max(runner.array_capacity, runner.capacities.get(array_key(name), 0))
 
 
 def as_arrays(tree: Any) -> Any:
@@ -242,30 +269,29 @@ def write_at(buffer: Any, value: Any, t: Any) -> Any:
     )
 
 
-def stacked(value: Any, runner: Runner) -> Any:
+def stacked(name: str, value: Any, runner: Runner) -> Any:
     """A tensor array that is carried through a loop, as one buffer; other values as they are."""
     if not isinstance(value, TensorArray) or value.stacked:
         return value
     present = [v for v in value.items or () if v is not None]
-    return arrays.as_stacked(value, present[0], runner.array_capacity) if present else value
+    return arrays.as_stacked(value, present[0], array_room(runner, name)) if present else value
 
 
-def settle(step: Callable[[Env], tuple[Env, Env, Env]], start: Env) -> tuple[Env, Env, Env]:
+def settle(step: Callable[[Env, Any], tuple[Env, Env, Env]], start: Env) -> tuple[Env, Env, Env]:
     """The structure that a loop's values keep, found by evaluating its step until nothing changes.
 
     Returns:
-        abstract values: (state by name, what a step saves, what it asks for).
+        abstract values: (state by name, what a step saves, its overflow flags).
 
     Raises:
         NeedsExact: shapes change from step to step in a way that padding cannot cover.
     """
     state = {n: abstract(v) for n, v in start.items()}
     for _ in range(_ROUNDS):
-        after, kept, demands = jax.eval_shape(step, state)
+        after, kept, flags = jax.eval_shape(step, state, jax.ShapeDtypeStruct((), np.dtype(np.int32)))
         joined = {n: join(state[n], after[n]) if n in after else state[n] for n in state}
         joined |= {n: abstract(v) for n, v in after.items() if n not in state}
         if joined.keys() == state.keys() and all(same_structure(joined[n], state[n]) for n in state):
-            return state, kept, demands
+            return state, kept, flags
         state = joined
     raise NeedsExact(f"the shapes of {sorted(state)} keep changing in a while loop")
-

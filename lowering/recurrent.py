@@ -11,11 +11,11 @@ import numpy as np
 
 from . import arrays
 from .block import Context
-from .errors import LoweringError
+from .errors import LoweringError, NeedsExact
 from .loop_plan import gradient_op, save_plan
 from .loop_saves import Recorder, restore
 from .loop_values import zero_gradient
-from .loops import Env, as_arrays
+from .loops import Env, as_arrays, collected, pass_on
 from .program import EMPTY, GRAD, BlockView
 from .values import LoDArray, SelectedRows, StepScopes
 
@@ -45,9 +45,8 @@ def make_recurrence(ctx: Context) -> Recurrence:
     given = lambda slot: list(op.inputs.get(slot) or ())  # noqa: E731
     has = attrs.get("has_states", True) and given("initial_states")
     ex_states, states = (list(attrs["ex_states"]), list(attrs["states"])) if has else ([], [])
-    return Recurrence(
-        ctx, block, given("inputs"), given("initial_states") if has else [], ex_states, states, bool(attrs.get("reverse"))
-    )
+    initial = given("initial_states") if has else []
+    return Recurrence(ctx, block, given("inputs"), initial, ex_states, states, bool(attrs.get("reverse")))
 
 
 def _plain(value: Any, name: str, ctx: Context) -> Any:
@@ -58,8 +57,6 @@ def _plain(value: Any, name: str, ctx: Context) -> Any:
         )
     if isinstance(value, LoDArray):
         if value.padded:
-            from .errors import NeedsExact
-
             raise NeedsExact("op recurrent is not declared for padded rows")
         return value.data
     return jnp.asarray(value)
@@ -78,17 +75,22 @@ def run_recurrent(ctx: Context) -> None:
     xs = {n: _plain(env.get(n), n, ctx) for n in rec.inputs}
     init = {ex: _plain(env.get(first), first, ctx) for first, ex, _ in rec.links}
 
-    def step(memory: Env, rows: Env) -> tuple[Env, tuple[Env, Env]]:
-        inner = {**env, **rows, **memory}
-        kept = recorder.run(ctx.runner, rec.block.ops, inner)
-        after = {ex: _plain(inner[state], state, ctx) for _, ex, state in rec.links}
-        return after, ({n: _plain(inner[n], n, ctx) for n in outputs}, kept)
+    length = _length(xs, ctx)
 
-    _, (ys, kept) = jax.lax.scan(step, as_arrays(init), xs, length=_length(xs, ctx), reverse=rec.reverse)
+    def step(memory: Env, row: tuple[Any, Env]) -> tuple[Env, tuple[Env, Env, Env]]:
+        inner = {**env, **row[1], **memory}
+        with collected(ctx.runner, row[0]) as flags:
+            kept = recorder.run(ctx.runner, rec.block.ops, inner)
+        after = {ex: _plain(inner[state], state, ctx) for _, ex, state in rec.links}
+        return after, ({n: _plain(inner[n], n, ctx) for n in outputs}, kept, as_arrays(flags))
+
+    turns = jnp.arange(length, dtype=jnp.int32)
+    _, (ys, kept, flags) = jax.lax.scan(step, as_arrays(init), (turns, xs), length=length, reverse=rec.reverse)
     env.update(ys)
+    pass_on(ctx.runner, {n: flag.any() for n, flag in flags.items()})
     scopes = (ctx.op.outputs.get("step_scopes") or (None,))[0]
     if scopes is not None:
-        env[scopes] = StepScopes(kept, np.int32(_length(xs, ctx)), dict(recorder.constants))
+        env[scopes] = StepScopes(kept, np.int32(length), dict(recorder.constants))
 
 
 def _length(xs: Env, ctx: Context) -> int:

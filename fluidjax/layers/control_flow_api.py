@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from fluidjax.layers.nn import logical_not
+from fluidjax.layers.tensor import assign, cast, fill_constant
+
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.control_flow_basic import equal
@@ -19,8 +22,6 @@ from fluidjax.layers.control_flow_checks import (
     require_variable,
 )
 from fluidjax.layers.control_flow_lod import select_input
-from fluidjax.layers.nn import logical_not
-from fluidjax.layers.tensor import assign, cast, fill_constant
 from fluidjax.layers.utils import (
     assert_same_structure,
     copy_mutable_vars,
@@ -124,9 +125,7 @@ def case(
         ValueError: no pairs.
     """
     if not isinstance(pred_fn_pairs, list | tuple):
-        raise TypeError(
-            f"case: expected a list or tuple of (pred, fn), received {type(pred_fn_pairs).__name__}."
-        )
+        raise TypeError(f"case: expected a list or tuple of (pred, fn), received {type(pred_fn_pairs).__name__}.")
     if not pred_fn_pairs:
         raise ValueError("case: pred_fn_pairs is empty. Give at least one (pred, fn).")
     pairs = [_check_pair(pair) for pair in pred_fn_pairs]
@@ -196,9 +195,7 @@ def switch_case(
         default = items[-1][1]
         items = items[:-1] or items
     require_callable(default, "default", "switch_case")
-    branches = [
-        (equal(helper_index, fill_constant(shape=[1], dtype="int64", value=key)), fn) for key, fn in items
-    ]
+    branches = [(equal(helper_index, fill_constant(shape=[1], dtype="int64", value=key)), fn) for key, fn in items]
     rest = default
     for pred, fn in branches:
         rest = partial(cond, pred=pred, true_fn=fn, false_fn=rest)

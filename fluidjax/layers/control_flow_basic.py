@@ -31,9 +31,7 @@ _COMPARABLE = ("bool", "float32", "float64", "int32", "int64")
 _COUNTERS = ("float32", "float64", "int32", "int64")
 
 
-def _compare(
-    op_type: str, x: Variable, y: Variable, cond: Variable | None, attrs: dict | None = None
-) -> Variable:
+def _compare(op_type: str, x: Variable, y: Variable, cond: Variable | None, attrs: dict | None = None) -> Variable:
     require_dtype(x, "x", op_type, _COMPARABLE)
     require_dtype(y, "y", op_type, _COMPARABLE)
     helper = LayerHelper(op_type)
@@ -45,9 +43,7 @@ def _compare(
     return cond
 
 
-def less_than(
-    x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None
-) -> Variable:
+def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None) -> Variable:
     """``cond = x < y`` element by element, y broadcast to x.
 
     Args:
@@ -119,9 +115,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
     require_dtype(x, "x", "increment", _COUNTERS)
     helper = LayerHelper("increment")
     out = x if in_place else helper.create_variable_for_type_inference(dtype=x.dtype)
-    helper.append_op(
-        type="increment", inputs={"X": [x]}, outputs={"Out": [out]}, attrs={"step": float(value)}
-    )
+    helper.append_op(type="increment", inputs={"X": [x]}, outputs={"Out": [out]}, attrs={"step": float(value)})
     return out
 
 
@@ -190,9 +184,7 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
     require_variable(x, "x", "array_write")
     helper = LayerHelper("array_write")
     if array is None:
-        array = helper.create_variable(
-            name=f"{helper.name}.out", type=VarType.LOD_TENSOR_ARRAY, dtype=x.dtype
-        )
+        array = helper.create_variable(name=f"{helper.name}.out", type=VarType.LOD_TENSOR_ARRAY, dtype=x.dtype)
     require_array(array, "array", "array_write")
     helper.append_op(type="write_to_array", inputs={"X": [x], "I": [i]}, outputs={"Out": [array]})
     return array

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fluidjax.layers.nn import logical_and, logical_not
+from fluidjax.layers.tensor import assign
+
 from fluidjax import unique_name
 from fluidjax.framework import Block, Operator, Program, Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.control_flow_checks import VarType, require_condition, require_variable
 from fluidjax.layers.control_flow_lod import merge_lod_tensor
-from fluidjax.layers.nn import logical_and, logical_not
-from fluidjax.layers.tensor import assign
 
 __all__ = ["IfElse", "Switch", "While"]
 
@@ -293,9 +294,7 @@ class IfElseBlockGuard:
 
     def __init__(self, is_true: bool, ifelse: IfElse):
         if not isinstance(ifelse, IfElse) or ifelse.status != IfElse.OUT_IF_ELSE_BLOCKS:
-            raise ValueError(
-                "An IfElse branch was opened inside another one. Close true_block() before false_block()."
-            )
+            raise ValueError("An IfElse branch was opened inside another one. Close true_block() before false_block().")
         self.is_true = is_true
         self.ie = ifelse
         block = ifelse.conditional_true_block if is_true else ifelse.conditional_false_block
@@ -420,5 +419,3 @@ class IfElse:
             merge_lod_tensor(in_true=true, in_false=false, mask=self.cond, x=self.cond, level=0)
             for false, true in zip(outs_false, outs_true, strict=True)
         ]
-
-

@@ -30,9 +30,7 @@ def lod_rank_table(x: Variable, level: int = 0) -> Variable:
     require_variable(x, "x", "lod_rank_table")
     helper = LayerHelper("lod_rank_table")
     table = helper.create_variable(type=VarType.LOD_RANK_TABLE, name=unique_name.generate("lod_rank_table"))
-    helper.append_op(
-        type="lod_rank_table", inputs={"X": [x]}, outputs={"Out": [table]}, attrs={"level": level}
-    )
+    helper.append_op(type="lod_rank_table", inputs={"X": [x]}, outputs={"Out": [table]}, attrs={"level": level})
     return table
 
 
@@ -52,9 +50,7 @@ def lod_tensor_to_array(x: Variable, table: Variable) -> Variable:
     array = helper.create_variable(
         name=unique_name.generate("lod_tensor_to_array"), type=VarType.LOD_TENSOR_ARRAY, dtype=x.dtype
     )
-    helper.append_op(
-        type="lod_tensor_to_array", inputs={"X": [x], "RankTable": [table]}, outputs={"Out": [array]}
-    )
+    helper.append_op(type="lod_tensor_to_array", inputs={"X": [x], "RankTable": [table]}, outputs={"Out": [array]})
     return array
 
 
@@ -63,9 +59,7 @@ def array_to_lod_tensor(x: Variable, table: Variable) -> Variable:
     require_variable(x, "x", "array_to_lod_tensor")
     helper = LayerHelper("array_to_lod_tensor")
     out = helper.create_variable_for_type_inference(dtype=x.dtype)
-    helper.append_op(
-        type="array_to_lod_tensor", inputs={"X": [x], "RankTable": [table]}, outputs={"Out": [out]}
-    )
+    helper.append_op(type="array_to_lod_tensor", inputs={"X": [x], "RankTable": [table]}, outputs={"Out": [out]})
     return out
 
 
@@ -134,9 +128,7 @@ def split_lod_tensor(input: Variable, mask: Variable, level: int = 0) -> tuple[V
     return out_true, out_false
 
 
-def merge_lod_tensor(
-    in_true: Variable, in_false: Variable, x: Variable, mask: Variable, level: int = 0
-) -> Variable:
+def merge_lod_tensor(in_true: Variable, in_false: Variable, x: Variable, mask: Variable, level: int = 0) -> Variable:
     """The inverse of `split_lod_tensor`; x gives the LoD of the result."""
     for value, arg in ((in_true, "in_true"), (in_false, "in_false"), (x, "x"), (mask, "mask")):
         require_variable(value, arg, "merge_lod_tensor")
@@ -154,9 +146,7 @@ def merge_lod_tensor(
 def select_output(input: Variable, outputs: Sequence[Variable], mask: Variable) -> Sequence[Variable]:
     """``outputs[mask] = input``; the others are left without a value. mask is int32 of shape [1]."""
     helper = LayerHelper("select_output")
-    helper.append_op(
-        type="select_output", inputs={"X": [input], "Mask": [mask]}, outputs={"Out": list(outputs)}
-    )
+    helper.append_op(type="select_output", inputs={"X": [input], "Mask": [mask]}, outputs={"Out": list(outputs)})
     return outputs
 
 

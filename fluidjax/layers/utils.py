@@ -119,8 +119,7 @@ def _assert_same(nest1: Any, nest2: Any, check_types: bool) -> None:
         )
     if isinstance(nest1, Mapping) and isinstance(nest2, Mapping) and set(nest1) != set(nest2):
         raise ValueError(
-            f"The two dictionaries don't have the same set of keys: first {sorted(nest1)}, "
-            f"second {sorted(nest2)}."
+            f"The two dictionaries don't have the same set of keys: first {sorted(nest1)}, second {sorted(nest2)}."
         )
     for one, two in zip(_children(nest1), _children(nest2), strict=True):
         _assert_same(one, two, check_types)
@@ -134,9 +133,7 @@ def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> N
         TypeError: other container types.
     """
     count1, count2 = len(flatten(nest1)), len(flatten(nest2))
-    if count1 != count2 or (
-        is_sequence(nest1) and is_sequence(nest2) and len(nest1) != len(nest2)
-    ):
+    if count1 != count2 or (is_sequence(nest1) and is_sequence(nest2) and len(nest1) != len(nest2)):
         raise ValueError(
             "The two structures don't have the same number of elements: "
             f"first ({count1} elements): {nest1!r}, second ({count2} elements): {nest2!r}."

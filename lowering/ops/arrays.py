@@ -14,6 +14,7 @@ from lowering.dtypes import INT64
 from lowering.errors import NeedsConcrete, SlotError
 from lowering.grad_maker import GradMaker
 from lowering.loop_values import known_int, zero_gradient
+from lowering.loops import array_room
 from lowering.program import EMPTY, GRAD, OpSpec, OpView, VarInfo
 from lowering.registry import TensorArray, Value, op
 from lowering.values import LoDArray
@@ -72,8 +73,7 @@ def write_to_array(x: Value, i: Value, *, ctx):
         raise SlotError(f"op write_to_array (#{ctx.op.index}) lacks a value for {ctx.op.inputs}; compute it before")
     backward = ctx.is_backward and GRAD in name
     held = gradient_array(name, ctx) if backward else ctx.env.get(name)
-    capacity = max(ctx.runner.array_capacity, ctx.runner.capacities.get(f"array/{name}", 0))
-    return arrays.put(held, i, x, capacity, add=backward)
+    return arrays.put(held, i, x, array_room(ctx.runner, name), add=backward)
 
 
 @write_to_array.grad_maker

@@ -247,9 +247,7 @@ def _merge_rows(parts: list[LoDArray], flags: Any, valid: Any, backward: bool) -
     return LoDArray(fill_padding(data, valid, backward=backward), (), valid)
 
 
-def _merge_sequences(
-    whole: LoDArray, parts: list[LoDArray], flags: Any, valid: Any, level: int, backward: bool
-) -> Any:
+def _merge_sequences(whole: LoDArray, parts: list[LoDArray], flags: Any, valid: Any, level: int, backward: bool) -> Any:
     """Whole sequences of ``level`` come from one side or the other."""
     offs = _part_offsets(whole, parts, flags, level)
     rank = _ranks(flags)
@@ -311,5 +309,3 @@ def _(g: GradMaker):
 def merge_lod_tensor_infer(x: Value, mask: Value, in_true: Value, in_false: Value, *, level: int = 0, ctx):
     """As merge_lod_tensor, without a gradient."""
     return _merge(x, mask, in_true, in_false, level, ctx)
-
-
