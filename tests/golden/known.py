@@ -22,4 +22,8 @@ OPS: dict[str, str] = {
     "a second run of it gives other values",
 }
 
+OPS["test_rnn_decode_api.py:TestDynamicDecode:test_mle_train:op25"] = (
+    "the block of this recurrent op holds dropout ops, which the recording does not mark as random; no draw repeats it"
+)
+
 NETWORKS: dict[str, str] = {}
