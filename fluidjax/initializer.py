@@ -82,7 +82,9 @@ class Initializer:
             out = block.create_var(name=name, shape=var.shape, dtype=dtype, type=VarType.LOD_TENSOR, persistable=False)
         attrs = {**attrs, "dtype": int(dtype)}
         make = block._prepend_op if prepend else block.append_op
-        op = make(type=op_type, outputs={"Out": out}, attrs=attrs)
+        # Fluid gives these ops an empty dict of inputs, or none at all, and only the former shows in the OpDesc.
+        inputs: dict[str, Any] | None = {} if op_type == "uniform_random" else None
+        op = make(type=op_type, inputs=inputs, outputs={"Out": out}, attrs=attrs)
         if out is not var:
             cast = {"in_dtype": int(dtype), "out_dtype": int(var.dtype)}
             block.append_op(type="cast", inputs={"X": out}, outputs={"Out": var}, attrs=cast)

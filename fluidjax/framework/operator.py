@@ -58,7 +58,7 @@ class Operator:
                 "append_op(type='relu', ...)."
             )
         stack = callstack.record(skip=2)
-        _Builder(self, type, stack).build(inputs or {}, outputs or {}, attrs or {})
+        _Builder(self, type, stack).build(inputs, outputs or {}, attrs or {})
 
     # The caches of what the message holds.
 
@@ -277,7 +277,7 @@ class _Builder:
     def __init__(self, op: Operator, op_type: str, stack: list[str]) -> None:
         self.op, self.type, self.stack = op, op_type, stack
 
-    def build(self, inputs: Mapping, outputs: Mapping, attrs: Mapping) -> None:
+    def build(self, inputs: Mapping | None, outputs: Mapping, attrs: Mapping) -> None:
         import lowering
 
         try:
@@ -288,7 +288,7 @@ class _Builder:
                 "Use a registered op, or register one with lowering.registry.op."
             ) from error
         self.op.proto.type = self.type
-        self._fill_slots(self.op.proto.inputs, "Input", inputs, spec.inputs, keep_absent=True)
+        self._fill_slots(self.op.proto.inputs, "Input", inputs or {}, spec.inputs, keep_absent=inputs is not None)
         self._fill_slots(self.op.proto.outputs, "Output", outputs, spec.outputs, keep_absent=False)
         self._fill_attrs(attrs, spec)
         self.op._forget()
@@ -304,7 +304,10 @@ class _Builder:
         return ValueError(f"op {self.type} ({self._where()}): {text}")
 
     def _fill_slots(self, messages: Any, kind: str, given: Mapping, slots: Sequence[Any], keep_absent: bool) -> None:
-        """Write the slots in the order of their names. An absent optional input stays as an empty slot."""
+        """Write the slots in the order of their names. An absent optional input stays as an empty slot.
+
+        Only an op that is given no inputs at all, like ``fill_constant``, has no slots for them.
+        """
         known = {slot.name for slot in slots}
         unknown = [name for name in given if name not in known and given[name] is not None]
         if unknown:

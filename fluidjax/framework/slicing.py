@@ -120,7 +120,7 @@ def _after(block: Block, index: Any) -> Any:
 def _fill(block: Block, value: int) -> Variable:
     out = block.create_var(dtype="int32", stop_gradient=True)
     attrs = {"dtype": int(VarType.INT32), "shape": [1], "value": float(value), "force_cpu": True}
-    block.append_op(type="fill_constant", outputs={"Out": [out]}, attrs=attrs)
+    block.append_op(type="fill_constant", inputs={}, outputs={"Out": [out]}, attrs=attrs)
     return out
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fluidjax import unique_name
 from fluidjax.enums import VarType, to_var_type
 from fluidjax.framework import Block, Variable
@@ -84,7 +86,7 @@ def _operand(var: Variable, other: Any, reverse: bool, symbol: str) -> Variable:
     """The other side as a variable of the same element type."""
     if not isinstance(other, Variable):
         try:
-            value = float(other)
+            value = float(other.item() if isinstance(other, np.ndarray) else other)
         except (TypeError, ValueError) as error:
             raise type(error)(
                 f"{symbol} with variable {var.name}: {other!r} is neither a Variable nor a number ({error}). Make it a "
