@@ -14,7 +14,7 @@ from .call import SlotValues, call, gather, scatter
 from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
 from .program import EMPTY, OpView, ProgramView, VarView
 from .registry import OpDef, get_op
-from .values import data_of
+from .values import LoDArray, TensorArray, data_of, exact
 
 Env = MutableMapping[str, Any]
 
@@ -204,10 +204,16 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
     function = _jitted(definition.type, static_attrs(op), outs, declared, op.is_backward, runner.platform)
     try:
         return function(values, key)
+    except NeedsExact:
+        return function(jax.tree_util.tree_map(exact, values, is_leaf=_is_value), key)
     except NeedsConcrete:
         # The rule needs host values (a shape, say): here every value is known, so call it as it is.
         host = jax.tree_util.tree_map(_host, values)
         return call(definition, host, op.attrs, {"key": key, "ctx": Context(op, runner, {})})
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, (LoDArray, TensorArray))
 
 
 def _host(value: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from .dtypes import is_float
 from .errors import RegistryError
 from .program import GRAD
-from .registry import OpDef, Slot, _grad_attrs_inherited, _grad_outputs, grad_lod_map
+from .registry import OpDef, Slot, _grad_attrs_inherited, _grad_outputs, grad_lod_map, grad_rows
 from .values import LoDArray, data_of
 
 
@@ -32,7 +32,7 @@ def vjp_definition(forward: OpDef, *, reads: str | None, type: str | None) -> Op
         _grad_attrs_inherited(forward),
         forward.special,
         "plain",
-        forward.rows,
+        grad_rows(forward),
         forward=forward,
     )
     definition.fn = _vjp_rule(forward, inputs)

@@ -53,6 +53,7 @@ _ATTR_TYPES: dict[Any, str] = {
     Block: "BLOCK",
     Blocks: "BLOCKS",
 }
+RowsRule = str | None | Callable[[Mapping[str, Any], int], str | None]
 _RAW = (Value, SelectedRows, TensorArray, RankTable, StepScopes)
 _SPECIAL = ("key", "ctx")
 _MISSING = object()
@@ -89,7 +90,7 @@ class OpDef:
     attrs: dict[str, AttrSpec]
     special: frozenset[str] = frozenset()
     kind: str = "plain"
-    rows: str | None | Callable[[Mapping[str, Any], int], str | None] = None
+    rows: RowsRule = None
     lod: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
     diff: tuple[str, ...] = ()  # parameters of the differentiable inputs
     gradient: OpDef | None = None
@@ -312,7 +313,7 @@ def op(
     diff: str | Iterable[str] | None = None,
     vendor: str | Mapping[str, Any] = "",
     lod: str | Mapping[str, str] | None = "",
-    rows: str | None | Callable[[Mapping[str, Any], int], str | None] = None,
+    rows: RowsRule = None,
     grad: str | None = None,
     reads: str | None = None,
     grad_type: str | None = None,
@@ -426,6 +427,21 @@ def _grad_attrs_inherited(forward: OpDef) -> dict[str, AttrSpec]:
     return {name: replace(spec, required=False) for name, spec in forward.attrs.items()}
 
 
+def grad_rows(forward: OpDef) -> RowsRule:
+    """The rows rule of a grad op: rows also come through the forward op's outputs and their gradients."""
+    if callable(forward.rows):
+        rule = forward.rows
+        return lambda attrs, ndim: _with_output_carriers(forward, rule(attrs, ndim))
+    return _with_output_carriers(forward, forward.rows)
+
+
+def _with_output_carriers(forward: OpDef, rule: str | None) -> str | None:
+    if rule is None or not rule.startswith("wise "):
+        return rule
+    outputs = [s.param for s in forward.outputs]
+    return " ".join([rule, *outputs, *(f"d_{p}" for p in outputs)])
+
+
 def _grad_outputs(forward: OpDef, wrt: Iterable[str]) -> list[Slot]:
     slots = [forward.slot_of(p) for p in wrt]
     return [Slot(s.name + GRAD, "d_" + s.param, s.duplicable, True) for s in slots if s is not None]
@@ -453,7 +469,7 @@ def _grad_def(
         _grad_attrs(forward, keyword),
         special,
         kind or forward.kind,
-        forward.rows if rows == "" else rows,
+        grad_rows(forward) if rows == "" else rows,
         forward=forward,
     )
     definition.lod = dict(lod) if lod is not None else grad_lod_map(definition)
@@ -495,7 +511,7 @@ def _grad_grad_def(
         _grad_attrs(grad_op, keyword),
         special,
         grad_op.kind,
-        grad_op.rows if rows == "" else rows,
+        grad_rows(grad_op) if rows == "" else rows,
         forward=grad_op,
     )
     definition.lod = {}

@@ -182,3 +182,25 @@ def fill_padding(data: Array, nrows: Array | None, *, backward: bool) -> Array:
     mask = (jnp.arange(data.shape[0], dtype=jnp.int32) < nrows).reshape((-1,) + (1,) * (data.ndim - 1))
     fill = jnp.zeros((), data.dtype) if backward else data[:1]
     return jnp.where(mask, data, fill)
+
+
+def exact(value: Any) -> Any:
+    """A value of known row count without its padding: LoD offsets become host arrays. Not for use inside a trace."""
+    if isinstance(value, TensorArray) and not value.stacked:
+        return replace(value, items=tuple(exact(item) for item in value.items or ()))
+    if not isinstance(value, LoDArray) or (not value.padded and all(is_concrete(o) for o in value.lod)):
+        return value
+    data, levels = valid_rows(value)
+    return LoDArray(data, tuple(levels), longest=value.longest) if levels else data
+
+
+def valid_rows(value: LoDArray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """(valid rows, offsets of each level without padding sequences), on the host."""
+    levels = [np.asarray(level, np.int32) for level in value.lod]
+    if levels:
+        count = len(levels[0]) - 1 if value.nseq is None else int(value.nseq)
+        for i, level in enumerate(levels):
+            levels[i] = level[: count + 1]
+            count = int(levels[i][-1]) if len(levels[i]) else 0
+    data = np.asarray(value.data)
+    return data[: data.shape[0] if value.nrows is None else int(value.nrows)], levels

@@ -48,15 +48,8 @@ def trim(value: Any) -> tuple[np.ndarray, list[list[int]]]:
     """(valid rows, LoD as offsets) of an array or LoDArray, on the host."""
     if not isinstance(value, low.LoDArray):
         return np.asarray(value), []
-    data = np.asarray(value.data)
-    levels = [np.asarray(level) for level in value.lod]
-    if levels:
-        count = len(levels[0]) - 1 if value.nseq is None else int(value.nseq)
-        for i, level in enumerate(levels):
-            levels[i] = level[: count + 1]
-            count = int(levels[i][-1]) if len(levels[i]) else 0
-    rows = data.shape[0] if value.nrows is None else int(value.nrows)
-    return data[:rows], [level.tolist() for level in levels]
+    data, levels = low.valid_rows(value)
+    return data, [level.tolist() for level in levels]
 
 
 def to_holder(value: Any) -> Any:

@@ -19,7 +19,7 @@ from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
 from lowering.plan import Plan, Segment, make_plan
 from lowering.program import ProgramView
 from lowering.validate import validate
-from lowering.values import LoDArray
+from lowering.values import LoDArray, exact
 
 # A loop that overflows this many doublings is not going to end.
 _MAX_DOUBLINGS = 30
@@ -234,7 +234,7 @@ class Prepared:
 
     def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any) -> None:
         """Run a host op on exact values; ragged results are padded again for the jitted ops behind it."""
-        local = {n: _exact(env[n]) for n in segment.reads if n in env}
+        local = {n: exact(env[n]) for n in segment.reads if n in env}
         self._interpreter(seed, None).run_ops(segment.ops, local)
         env.update({n: self._repadded(local[n]) for n in segment.writes if n in local})
 
@@ -268,10 +268,3 @@ class Prepared:
             capacities=self._capacities,
             after_op=after_op,
         )
-
-
-def _exact(value: Any) -> Any:
-    if isinstance(value, LoDArray) and value.padded:
-        data, lod = trim(value)
-        return lod_array(data, lod, exact=True, longest=value.longest) if lod else data
-    return value

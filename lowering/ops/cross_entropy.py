@@ -63,7 +63,7 @@ def _(x, label, d_y, *, soft_label, ignore_index):
     return jnp.where(hit, -d_y / jnp.where(hit, x, 1), 0)
 
 
-@op(out="Y XShape MatchX", diff="x", lod={"Y": "x", "XShape": "x"}, rows=None)
+@op(out="Y XShape MatchX", diff="x", lod={"Y": "x", "XShape": "x"}, rows="wise")
 def cross_entropy2(x, label, *, ignore_index: int = -100):
     """Y = -log(MatchX), MatchX[..., 1] = X[..., Label]; XShape is [*X's shape, 0]."""
     shape = _loss_shape(x, label)
@@ -75,7 +75,7 @@ def cross_entropy2(x, label, *, ignore_index: int = -100):
     return loss, np.zeros((*x.shape, 0), x.dtype), match
 
 
-@cross_entropy2.grad(type="cross_entropy_grad2", rows=None)
+@cross_entropy2.grad(type="cross_entropy_grad2")
 def _(x_shape: Meta, label, match_x, d_y, *, ignore_index):
     shape = x_shape.shape[:-1]
     label = label.reshape(*shape[:-1], 1)

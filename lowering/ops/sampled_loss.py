@@ -83,9 +83,7 @@ def nce(
     if custom_neg_classes:
         drawn = jnp.broadcast_to(jnp.asarray(custom_neg_classes, jnp.int64), (n, len(custom_neg_classes)))
     else:
-        drawn = _draw(
-            key, (n, num_neg_samples), num_total_classes, sampler, custom_dist_alias, custom_dist_alias_probs
-        )
+        drawn = _draw(key, (n, num_neg_samples), num_total_classes, sampler, custom_dist_alias, custom_dist_alias_probs)
     classes = jnp.concatenate([label, drawn], axis=1)
     logits = jnp.einsum("nd,nkd->nk", input, weight[classes])
     logits = logits if bias is None else logits + bias.reshape(-1)[classes]

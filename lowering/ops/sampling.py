@@ -80,9 +80,7 @@ def deformable(x, offset, mask, filter, strides, paddings, dilations, groups, de
     k, pads = filter.shape[2:], pad_pairs(paddings, 2)
     out = [conv_out_size(x.shape[2 + a], k[a], strides[a], pads[a], dilations[a]) for a in (0, 1)]
     if tuple(offset.shape[2:]) != tuple(out):
-        raise ValueError(
-            f"Offset covers {list(offset.shape[2:])} positions and the output has {out}; make them equal"
-        )
+        raise ValueError(f"Offset covers {list(offset.shape[2:])} positions and the output has {out}; make them equal")
     y, xs = _deformable_positions(offset, x.shape, k, strides, pads, dilations, deformable_groups)
     grouped = x.reshape(n, deformable_groups, c // deformable_groups, *x.shape[2:])
     columns = jax.vmap(jax.vmap(bilinear))(grouped, y, xs)
