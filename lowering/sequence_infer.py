@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .dtypes import FP32, INT32, INT64
 from .errors import OpError
 from .program import EMPTY, OpView, VarInfo, VarView
 
@@ -86,7 +85,7 @@ def sequence_pool(of: Inputs) -> Facts:
     x = of.ragged("X")
     facts = {"Out": (x.shape, x.lod_level - 1, x.dtype)}
     if str(of.attrs.get("pooltype", "AVERAGE")).upper() == "MAX":
-        facts["MaxIndex"] = (x.shape, 0, INT32)
+        facts["MaxIndex"] = (x.shape, 0, None)
     return facts
 
 
@@ -132,8 +131,8 @@ def sequence_pad(of: Inputs) -> Facts:
     x = of.ragged("X")
     padded = int(of.attrs.get("padded_length", -1))
     return {
-        "Out": ((-1, padded if padded >= 0 else -1, *x.shape[1:]), 0, x.dtype),
-        "Length": ((-1,), 0, INT64),
+        "Out": ((-1, padded if padded >= 0 else 1, *x.shape[1:]), 0, x.dtype),
+        "Length": ((-1,), 0, None),
     }
 
 
@@ -177,7 +176,7 @@ def im2sequence(of: Inputs) -> Facts:
 
 @inferred
 def edit_distance(of: Inputs) -> Facts:
-    return {"Out": ((-1, 1), 0, FP32), "SequenceNum": ((1,), 0, INT64)}
+    return {"Out": (of("Hyps").shape, 0, None), "SequenceNum": ((1,), 0, None)}
 
 
 @inferred
@@ -197,8 +196,8 @@ def filter_by_instag(of: Inputs) -> Facts:
     ins = of("Ins")
     return {
         "Out": ((-1, *ins.shape[1:]), 0, ins.dtype),
-        "LossWeight": ((-1, 1), 0, FP32),
-        "IndexMap": ((-1, 2), 0, INT64),
+        "LossWeight": ((-1, 1), 0, None),
+        "IndexMap": ((-1, 2), 0, None),
     }
 
 
@@ -208,7 +207,7 @@ def pyramid_hash(of: Inputs) -> Facts:
     return {
         "Out": ((-1, int(of.attrs["num_emb"])), x.lod_level, w.dtype),
         "X_Temp_Out": (x.shape, 0, x.dtype),
-        "DropPos": ((-1, 1), 0, INT32),
+        "DropPos": ((-1, 1), 0, None),
     }
 
 
@@ -264,7 +263,7 @@ def linear_chain_crf(of: Inputs) -> Facts:
 def crf_decoding(of: Inputs) -> Facts:
     emission = of("Emission")
     shape = emission.shape[:2] if of.has("Length") else (emission.shape[0], 1)
-    return {"ViterbiPath": (shape, emission.lod_level, INT64)}
+    return {"ViterbiPath": (shape, emission.lod_level, None)}
 
 
 @inferred
