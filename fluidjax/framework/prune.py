@@ -16,7 +16,7 @@ from fluidjax.framework.operator import Operator
 from fluidjax.framework.program import Program
 from fluidjax.framework.variable import Variable
 
-_TRAINING = OpRole.Backward | OpRole.Optimize
+_TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
 # These write only a part of their output, so what was there before matters too.
 _PARTIAL_WRITERS = frozenset(("write_to_array", "conditional_block", "while", "conditional_block_infer"))
 
@@ -38,7 +38,7 @@ def pruned(program: Program, feeds: Sequence[str], targets: Any) -> Program:
     chosen = {0: kept}
     for op in kept:
         _choose_sub_blocks(program, op, chosen)
-    return _extract(program, chosen, keep_vars=set(wanted_names) | set(feeds))
+    return _extract(program, chosen, keep_vars=wanted_names)
 
 
 def _split_targets(program: Program, targets: Any) -> tuple[set[str], list[Operator]]:
