@@ -243,13 +243,13 @@ def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound: float = 15.0, s
 
 @teacher_student_sigmoid_loss.grad
 def _(x, label, d_y, *, soft_max_up_bound, soft_max_lower_bound):
-    """The gradient is 0 where X leaves the bounds, and only there do the bounds act."""
+    """The gradient is 0 where X leaves the bounds (which the loss itself does not heed), as in Fluid."""
     p = jax.nn.sigmoid(jnp.clip(x, soft_max_lower_bound, soft_max_up_bound))
     click_only = jnp.where(label < -1, 0, 1) - p
     both = label - 2 * p
     slope = jnp.where(label < 0, click_only, both)
     inside = (x < soft_max_up_bound) & (x > soft_max_lower_bound)
-    return jnp.where((label >= 0) & ~inside, 0, -slope) * d_y
+    return jnp.where(inside, -slope, 0) * d_y
 
 
 @op(out="CentersOut SampleCenterDiff Loss", diff="x", lod={"Loss": "x"}, inplace={"CentersOut": "centers"})

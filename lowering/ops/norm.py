@@ -1,4 +1,4 @@
-"""layer_norm, instance_norm, group_norm, data_norm, spectral_norm, lrn, affine_channel."""
+"""layer_norm, instance_norm, group_norm, spectral_norm, lrn, affine_channel."""
 
 import math
 
@@ -166,7 +166,10 @@ def spectral_norm(weight, u, v, *, dim: int = 0, power_iters: int = 1, eps: floa
 
 @spectral_norm.grad
 def _(weight, u, v, d_out, *, dim, power_iters, eps):
-    """u and v count as constants: dW = (dOut - sum(dOut * W / sigma) u v') / sigma."""
+    """u and v count as constants: dW = (dOut - sum(dOut * W / sigma) u v') / sigma.
+
+    Fluid's kernel has dOut * (1 - sum(W / sigma) u v') / sigma, which is this only for a dOut that is equal everywhere.
+    """
     matrix, d_matrix = unfold_matrix(weight, dim), unfold_matrix(d_out, dim)
     u, v = _power_iteration(matrix, u, v, power_iters, eps)
     sigma = u @ matrix @ v
@@ -185,7 +188,9 @@ def _channel_window_sum(v, n, low):
 @op(out="Out MidOut", vendor="use_mkldnn", rows="wise", lod={"Out": "x"})
 def lrn(x, *, n: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75,
         data_format: str = "AnyLayout", is_test: bool = False):  # fmt: skip
-    """Out = X * MidOut^-beta, MidOut = k + alpha * sum of X^2 over n neighbouring channels."""
+    """Out = X * MidOut^-beta, MidOut = k + alpha * sum of X^2 over n (odd) neighbouring channels."""
+    if n % 2 == 0:
+        raise ValueError(f"lrn expects an odd n, received {n}; use {n + 1}")
     x4 = jnp.moveaxis(x, -1, 1) if data_format == "NHWC" else x
     mid = k + alpha * _channel_window_sum(jnp.square(x4), n, (n - 1) // 2)
     out = x4 * mid**-beta

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.errors import NeedsExact
 from lowering.registry import LoDArray, concrete, op
 
 from .conv_kernels import conv_out_size, pad_pairs
@@ -124,3 +125,92 @@ def deformable_conv_v1(
 ):
     """Deformable convolution v1: `deformable_conv` without a Mask."""
     return deformable(input, offset, None, filter, strides, paddings, dilations, groups, deformable_groups)
+
+
+def _roi_images(rois: LoDArray):
+    """Index of the image that each region of interest belongs to; exact rows only."""
+    if rois.padded:
+        raise NeedsExact("regions of interest")
+    if not rois.lod:
+        return jnp.zeros(rois.shape[0], jnp.int32)
+    return (jnp.arange(rois.shape[0])[:, None] >= rois.lod[-1][1:]).sum(axis=1)
+
+
+def _bin_starts(rois, trans, scale, pooled, part, trans_std, classes):
+    """(hstart, wstart, bin height, bin width), each broadcastable to [R, classes, PH, PW]."""
+    corner = jnp.round(rois)
+    x0, y0 = corner[:, 0] * scale - 0.5, corner[:, 1] * scale - 0.5
+    width = jnp.maximum((corner[:, 2] + 1) * scale - 0.5 - x0, 0.1).reshape(-1, 1, 1, 1)
+    height = jnp.maximum((corner[:, 3] + 1) * scale - 0.5 - y0, 0.1).reshape(-1, 1, 1, 1)
+    ph, pw = np.arange(pooled[0]).reshape(-1, 1), np.arange(pooled[1])
+    bin_h, bin_w = height / pooled[0], width / pooled[1]
+    shift_x = shift_y = 0
+    if trans is not None:
+        part_h = np.floor(ph / pooled[0] * part[0]).astype(int)
+        part_w = np.floor(pw / pooled[1] * part[1]).astype(int)
+        moved = trans.reshape(trans.shape[0], classes, 2, *trans.shape[2:])[:, :, :, part_h, part_w] * trans_std
+        shift_x, shift_y = moved[:, :, 0], moved[:, :, 1]
+    hstart = ph * bin_h + y0.reshape(-1, 1, 1, 1) + shift_y * height
+    wstart = pw * bin_w + x0.reshape(-1, 1, 1, 1) + shift_x * width
+    return hstart, wstart, bin_h, bin_w
+
+
+def _sampled(image, channels, h, w):
+    """image [C, H, W] at channels [O, PH, PW] and real positions [O, PH, PW, S, S] inside the image."""
+    height, width = image.shape[1:]
+    y, x = jnp.clip(h, 0, height - 1), jnp.clip(w, 0, width - 1)
+    y0, x0 = jnp.floor(y).astype(jnp.int32), jnp.floor(x).astype(jnp.int32)
+    y1, x1 = jnp.minimum(y0 + 1, height - 1), jnp.minimum(x0 + 1, width - 1)
+    fy, fx, c = y - y0, x - x0, channels[..., None, None]
+    top = image[c, y0, x0] * (1 - fx) + image[c, y0, x1] * fx
+    return top * (1 - fy) + (image[c, y1, x0] * (1 - fx) + image[c, y1, x1] * fx) * fy
+
+
+@op(
+    out="TopCount Output",
+    slots={"rois": "ROIs"},
+    diff="input trans",
+    lod=None,
+    grad="vjp",
+    reads="input rois trans top_count d_output",
+)
+def deformable_psroi_pooling(
+    input,
+    rois: LoDArray,
+    trans,
+    *,
+    no_trans: bool,
+    spatial_scale: float,
+    output_dim: int,
+    group_size: list[int],
+    pooled_height: int,
+    pooled_width: int,
+    part_size: list[int],
+    sample_per_part: int,
+    trans_std: float,
+):
+    """Position-sensitive pooling whose bins move by Trans: Output [R, output_dim, PH, PW] = mean of sample_per_part^2
+    bilinear samples of the bin's own channel, those inside the image, whose number is TopCount.
+    """
+    pooled, s = (pooled_height, pooled_width), sample_per_part
+    classes = 1 if no_trans else trans.shape[1] // 2
+    hstart, wstart, bin_h, bin_w = _bin_starts(
+        rois.data, None if no_trans else trans, spatial_scale, pooled, part_size, trans_std, classes
+    )
+    per_class = output_dim // classes
+    spread = lambda v: jnp.repeat(v, per_class, axis=1)[..., None, None]  # noqa: E731
+    step = np.arange(s)
+    h = spread(hstart) + step[:, None] * (bin_h / s)[..., None, None]
+    w = spread(wstart) + step * (bin_w / s)[..., None, None]
+    h, w = jnp.broadcast_arrays(h, w)
+    shape = (output_dim, *pooled, s, s)
+    h, w = (jnp.broadcast_to(v, (v.shape[0], *shape)) for v in (h, w))
+    gh, gw = (np.clip(np.arange(p) * g // p, 0, g - 1) for p, g in zip(pooled, group_size, strict=True))
+    top = np.arange(output_dim)[:, None, None] * group_size[0] * group_size[1]
+    channels = jnp.asarray(top + gh[:, None] * group_size[1] + gw)
+    height, width = input.shape[2:]
+    inside = (w >= -0.5) & (w <= width - 0.5) & (h >= -0.5) & (h <= height - 0.5)
+    samples = jax.vmap(_sampled, in_axes=(0, None, 0, 0))(input[_roi_images(rois)], channels, h, w)
+    count = inside.sum(axis=(-2, -1))
+    total = jnp.where(inside, samples, 0).sum(axis=(-2, -1))
+    return count.astype(input.dtype), total / jnp.maximum(count, 1)
