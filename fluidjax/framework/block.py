@@ -9,6 +9,7 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.enums import VarType
 from fluidjax.framework import descs
 from fluidjax.framework.infer import infer_outputs
+from fluidjax.framework.notebook import note_op
 from fluidjax.framework.operator import Operator
 from fluidjax.framework.text import indent, message_text
 from fluidjax.framework.variable import Parameter, Variable
@@ -224,6 +225,7 @@ class Block:
         self.ops.append(op)
         self._note_writes(op)
         self.program._bump()
+        note_op(self.program)
         return op
 
     def _build(self, proto: pb.OpDesc, args: tuple, kwargs: dict[str, Any]) -> Operator:

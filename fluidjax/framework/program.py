@@ -42,6 +42,7 @@ class Program:
         self._raw_generation = 0
         self._view_cache: Any = None
         self._fingerprint_cache: tuple[Hashable, str] | None = None
+        self._cells: dict[Any, int] = {}
         self._seed = global_prog_seed
         self._current_role = OpRole.Forward
         self._role_var: list[str] = []

@@ -1,0 +1,43 @@
+"""A notebook cell that builds a network and is run again builds it twice, into the same program: say so."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fluidjax.framework.program import Program
+
+
+def _current_cell() -> tuple[Any, int] | None:
+    """(what identifies the running notebook cell, the number of its run); None outside of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None:
+        return None
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    cell = (parent or {}).get("metadata", {}).get("cellId")
+    if cell is None:
+        sources = shell.user_ns.get("In") or [""]
+        cell = sources[-1]
+    return cell, shell.execution_count
+
+
+def note_op(program: Program) -> None:
+    """An op is being added to `program`: warn when an earlier run of the same cell has added ops to it."""
+    if "IPython" not in sys.modules:
+        return
+    running = _current_cell()
+    if running is None:
+        return
+    cell, run = running
+    before = program._cells.get(cell)
+    program._cells[cell] = run
+    if before is not None and before != run:
+        warnings.warn(
+            f"this cell was run before, as [{before}], and its ops are still in the program; run again as [{run}] it "
+            "adds them a second time. Put the network inside `with fluid.program_guard(fluid.Program(), "
+            "fluid.Program()):`, so that each run of the cell begins with empty programs.",
+            stacklevel=4,
+        )
