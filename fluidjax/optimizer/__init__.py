@@ -1,0 +1,28 @@
+"""Optimizers: what turns a loss into the ops of a training step."""
+
+from fluidjax.optimizer.adam import Adam, Adamax, AdamaxOptimizer, AdamOptimizer, Lamb, LambOptimizer
+from fluidjax.optimizer.adaptive import (
+    Adadelta,
+    AdadeltaOptimizer,
+    Adagrad,
+    AdagradOptimizer,
+    DecayedAdagrad,
+    DecayedAdagradOptimizer,
+    Ftrl,
+    FtrlOptimizer,
+    RMSProp,
+    RMSPropOptimizer,
+)
+from fluidjax.optimizer.base import Optimizer
+from fluidjax.optimizer.descent import (
+    SGD,
+    DGCMomentumOptimizer,
+    Dpsgd,
+    DpsgdOptimizer,
+    LarsMomentum,
+    LarsMomentumOptimizer,
+    Momentum,
+    MomentumOptimizer,
+    SGDOptimizer,
+)
+from fluidjax.optimizer.recompute import RecomputeOptimizer

@@ -1,0 +1,289 @@
+"""Step sizes for each element from past gradients: Adagrad, DecayedAdagrad, Adadelta, RMSProp, Ftrl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fluidjax.clip import GradientClipBase
+from fluidjax.framework import Block, Operator, Variable
+from fluidjax.optimizer.base import Optimizer, Pair
+from fluidjax.regularizer import WeightDecayRegularizer
+
+
+class _WithMoment(Optimizer):
+    """An optimizer whose state is one moment per parameter."""
+
+    _moment_acc_str = "moment"
+    _moment_start = 0.0
+
+    def _create_accumulators(self, block: Block, parameters: list[Variable]) -> None:
+        for param in parameters:
+            self._add_accumulator(self._moment_acc_str, param, fill_value=self._moment_start)
+
+    def _append_moment(self, block: Block, param_and_grad: Pair, attrs: dict[str, Any]) -> Operator:
+        param, grad = param_and_grad
+        moment = self._get_accumulator(self._moment_acc_str, param)
+        rate = self._create_param_lr(param_and_grad)
+        return block.append_op(
+            type=self.type,
+            inputs={"Param": param, "Grad": grad, "Moment": moment, "LearningRate": rate},
+            outputs={"ParamOut": param, "MomentOut": moment},
+            attrs=attrs,
+            stop_gradient=True,
+        )
+
+
+class AdagradOptimizer(_WithMoment):
+    """moment += grad^2; param -= learning_rate * grad / (sqrt(moment) + epsilon).
+
+    Args:
+        learning_rate: a float, or a Variable of shape [1].
+        epsilon: keeps the division finite.
+        parameter_list: the parameters to update; None: all trainable ones.
+        regularization: weight decay of the parameters that have none of their own.
+        grad_clip: how gradients are clipped.
+        name: goes into the names of the accumulators.
+        initial_accumulator_value: what the moments start from.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        epsilon: float = 1e-06,
+        parameter_list: Iterable[Variable | str] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+        initial_accumulator_value: float = 0.0,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self.type = "adagrad"
+        self._epsilon = epsilon
+        self._moment_start = initial_accumulator_value
+
+    def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
+        return self._append_moment(block, param_and_grad, {"epsilon": self._epsilon})
+
+
+class DecayedAdagradOptimizer(_WithMoment):
+    """moment = decay * moment + (1 - decay) * grad^2; param -= learning_rate * grad / (sqrt(moment) + epsilon).
+
+    Args:
+        learning_rate: a float, or a Variable of shape [1].
+        decay: how much of the moment is kept.
+        epsilon: keeps the division finite.
+        parameter_list: the parameters to update; None: all trainable ones.
+        regularization: weight decay of the parameters that have none of their own.
+        grad_clip: how gradients are clipped.
+        name: goes into the names of the accumulators.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        decay: float = 0.95,
+        epsilon: float = 1e-06,
+        parameter_list: Iterable[Variable | str] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self.type = "decayed_adagrad"
+        self._decay = decay
+        self._epsilon = epsilon
+
+    def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
+        return self._append_moment(block, param_and_grad, {"epsilon": self._epsilon, "decay": self._decay})
+
+
+class AdadeltaOptimizer(Optimizer):
+    """G = rho * G + (1 - rho) * grad^2; d = -sqrt((U + epsilon) / (G + epsilon)) * grad;
+
+    U = rho * U + (1 - rho) * d^2; param += d. The learning rate is not used, as in Fluid.
+
+    Args:
+        learning_rate: a float, or a Variable of shape [1].
+        epsilon: keeps the division finite.
+        rho: how much of G and U is kept.
+        parameter_list: the parameters to update; None: all trainable ones.
+        regularization: weight decay of the parameters that have none of their own.
+        grad_clip: how gradients are clipped.
+        name: goes into the names of the accumulators.
+    """
+
+    _avg_squared_grad_acc_str = "_avg_squared_grad"
+    _avg_squared_update_acc_str = "_avg_squared_update"
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        epsilon: float = 1e-06,
+        rho: float = 0.95,
+        parameter_list: Iterable[Variable | str] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self.type = "adadelta"
+        self._epsilon = epsilon
+        self._rho = rho
+
+    def _create_accumulators(self, block: Block, parameters: list[Variable]) -> None:
+        for param in parameters:
+            self._add_accumulator(self._avg_squared_grad_acc_str, param)
+            self._add_accumulator(self._avg_squared_update_acc_str, param)
+
+    def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
+        param, grad = param_and_grad
+        squared = self._get_accumulator(self._avg_squared_grad_acc_str, param)
+        update = self._get_accumulator(self._avg_squared_update_acc_str, param)
+        return block.append_op(
+            type=self.type,
+            inputs={"Param": param, "Grad": grad, "AvgSquaredGrad": squared, "AvgSquaredUpdate": update},
+            outputs={"ParamOut": param, "AvgSquaredGradOut": squared, "AvgSquaredUpdateOut": update},
+            attrs={"epsilon": self._epsilon, "rho": self._rho},
+            stop_gradient=True,
+        )
+
+
+class RMSPropOptimizer(Optimizer):
+    """square = rho * square + (1 - rho) * grad^2; m = momentum * m + learning_rate * grad / sqrt(square + epsilon);
+
+    param -= m. With ``centered``, mean = rho * mean + (1 - rho) * grad, and mean^2 is taken off ``square`` under the
+    root.
+
+    Args:
+        learning_rate: a float, or a Variable of shape [1].
+        rho: how much of the averages is kept.
+        epsilon: keeps the division finite.
+        momentum: how much of the last step is kept.
+        centered: whether to divide by the standard deviation.
+        parameter_list: the parameters to update; None: all trainable ones.
+        regularization: weight decay of the parameters that have none of their own.
+        grad_clip: how gradients are clipped.
+        name: goes into the names of the accumulators.
+    """
+
+    _momentum_acc_str = "momentum"
+    _mean_square_acc_str = "mean_square"
+    _mean_grad_acc_str = "mean_grad"
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        rho: float = 0.95,
+        epsilon: float = 1e-06,
+        momentum: float = 0.0,
+        centered: bool = False,
+        parameter_list: Iterable[Variable | str] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self.type = "rmsprop"
+        self._rho = rho
+        self._epsilon = epsilon
+        self._momentum = momentum
+        self._centered = centered
+
+    def _create_accumulators(self, block: Block, parameters: list[Variable]) -> None:
+        for param in parameters:
+            self._add_accumulator(self._momentum_acc_str, param)
+            self._add_accumulator(self._mean_square_acc_str, param)
+            self._add_accumulator(self._mean_grad_acc_str, param)
+
+    def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
+        param, grad = param_and_grad
+        momentum = self._get_accumulator(self._momentum_acc_str, param)
+        square = self._get_accumulator(self._mean_square_acc_str, param)
+        mean = self._get_accumulator(self._mean_grad_acc_str, param)
+        return block.append_op(
+            type=self.type,
+            inputs={
+                "Param": param,
+                "Grad": grad,
+                "Moment": momentum,
+                "MeanSquare": square,
+                "MeanGrad": mean,
+                "LearningRate": self._create_param_lr(param_and_grad),
+            },
+            outputs={"ParamOut": param, "MomentOut": momentum, "MeanSquareOut": square, "MeanGradOut": mean},
+            attrs={
+                "epsilon": self._epsilon,
+                "decay": self._rho,
+                "momentum": self._momentum,
+                "centered": self._centered,
+            },
+            stop_gradient=True,
+        )
+
+
+class FtrlOptimizer(Optimizer):
+    """Follow the regularized leader: parameters stay exactly 0 until their gradients outweigh ``l1``.
+
+    S' = S + grad^2; L += grad - (S'^-p - S^-p) / learning_rate * param with p = lr_power;
+    param = (l1 * sign(L) - L) / (S'^-p / learning_rate + 2 * l2) where |L| > l1, else 0.
+
+    Args:
+        learning_rate: a float, or a Variable of shape [1].
+        l1, l2: strengths of the regularisation.
+        lr_power: p.
+        parameter_list: the parameters to update; None: all trainable ones.
+        regularization: weight decay of the parameters that have none of their own.
+        grad_clip: how gradients are clipped.
+        name: goes into the names of the accumulators.
+    """
+
+    _squared_acc_str = "squared"
+    _linear_acc_str = "linear"
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        lr_power: float = -0.5,
+        parameter_list: Iterable[Variable | str] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self.type = "ftrl"
+        self._l1 = l1
+        self._l2 = l2
+        self._lr_power = lr_power
+
+    def _create_accumulators(self, block: Block, parameters: list[Variable]) -> None:
+        for param in parameters:
+            self._add_accumulator(self._squared_acc_str, param)
+            self._add_accumulator(self._linear_acc_str, param)
+
+    def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
+        param, grad = param_and_grad
+        squared = self._get_accumulator(self._squared_acc_str, param)
+        linear = self._get_accumulator(self._linear_acc_str, param)
+        return block.append_op(
+            type=self.type,
+            inputs={
+                "Param": param,
+                "Grad": grad,
+                "SquaredAccumulator": squared,
+                "LinearAccumulator": linear,
+                "LearningRate": self._create_param_lr(param_and_grad),
+            },
+            outputs={"ParamOut": param, "SquaredAccumOut": squared, "LinearAccumOut": linear},
+            attrs={"l1": self._l1, "l2": self._l2, "lr_power": self._lr_power},
+            stop_gradient=True,
+        )
+
+
+Adagrad = AdagradOptimizer
+DecayedAdagrad = DecayedAdagradOptimizer
+Adadelta = AdadeltaOptimizer
+RMSProp = RMSPropOptimizer
+Ftrl = FtrlOptimizer

@@ -1,0 +1,351 @@
+"""Optimizer: what all optimizers share: learning rates, accumulators, and the order of what ``minimize`` appends."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fluidjax import unique_name
+from fluidjax.backward import append_backward
+from fluidjax.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
+from fluidjax.enums import VarType
+from fluidjax.framework import (
+    Block,
+    Operator,
+    Program,
+    Variable,
+    default_main_program,
+    default_startup_program,
+    device_guard,
+    name_scope,
+    program_guard,
+)
+from fluidjax.initializer import Constant
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.regularizer import WeightDecayRegularizer, append_regularization_ops
+from fluidjax.scope import global_scope
+
+Pair = tuple[Variable, Variable | None]
+
+
+class Optimizer:
+    """Appends to a program the ops that compute gradients and update parameters by them.
+
+    Args:
+        learning_rate: a float, or a Variable of shape [1] that a schedule computes.
+        parameter_list: the parameters to update; None: all trainable ones.
+        regularization: weight decay of the parameters that have none of their own.
+        grad_clip: how gradients are clipped, before the weight decay is added.
+        name: goes into the names of the accumulators.
+
+    Raises:
+        TypeError: an argument is of another type (a learning rate of type int too, as in Fluid).
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        parameter_list: Iterable[Variable | str] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(learning_rate, (float, Variable)):
+            raise TypeError(
+                f"{type(self).__name__}: learning_rate is {learning_rate!r} of type {type(learning_rate).__name__}; "
+                "expected a float or a Variable. Write 1.0 instead of 1, or pass a schedule of fluid.layers"
+            )
+        if grad_clip is not None and not isinstance(grad_clip, GradientClipBase):
+            raise TypeError(
+                f"{type(self).__name__}: grad_clip is {grad_clip!r} of type {type(grad_clip).__name__}; expected a "
+                "GradientClipByValue, GradientClipByNorm or GradientClipByGlobalNorm. Pass one of fluid.clip"
+            )
+        self._parameter_list = list(parameter_list) if parameter_list else None
+        self._name = name
+        self.regularization = regularization
+        self._grad_clip = grad_clip
+        self._learning_rate = learning_rate
+        self._dtype: Any = None
+        # Learning-rate Variable of each program the optimizer was used in.
+        self._learning_rate_map: dict[Program, Variable] = {}
+        if isinstance(learning_rate, Variable):
+            self._learning_rate_map[default_main_program()] = learning_rate
+        # accumulator name -> parameter name -> Variable
+        self._accumulators: dict[str, dict[str, Variable]] = defaultdict(dict)
+        self.helper: LayerHelper | None = None
+        self._opti_name_list: list[str] = []
+        self._param_device_map: dict[str, str | None] = {}
+        self.type = ""
+
+    # What subclasses say.
+
+    def _create_accumulators(self, block: Block, parameters: list[Variable]) -> None:
+        """Make the state of each parameter."""
+
+    def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
+        """Append the op that updates one parameter."""
+        raise TypeError(
+            f"{type(self).__name__} updates nothing; expected an optimizer such as SGD or Adam. Use one of "
+            "fluid.optimizer"
+        )
+
+    def _finish_update(self, block: Block, parameters_and_grads: list[Pair]) -> None:
+        """Append what follows all updates."""
+
+    # Learning rates.
+
+    def _create_global_learning_rate(self) -> None:
+        program = default_main_program()
+        if program in self._learning_rate_map:
+            return
+        if not isinstance(self._learning_rate, float):
+            raise TypeError(
+                f"{type(self).__name__}: the learning rate {self._learning_rate!r} belongs to another program than the "
+                "one being minimized; expected one built in the same program. Build the schedule under its program_guard"
+            )
+        self._learning_rate_map[program] = _global_variable(
+            unique_name.generate("learning_rate"), [1], self._learning_rate, self._dtype or VarType.FP32
+        )
+
+    def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
+        """The learning rate's Variable in a program, or None before it is made."""
+        return self._learning_rate_map.get(default_main_program() if program is None else program)
+
+    def _create_param_lr(self, param_and_grad: Pair) -> Variable:
+        """The learning rate of one parameter: the global one times its own factor."""
+        factor = param_and_grad[0].optimize_attr["learning_rate"]
+        if isinstance(factor, Variable):
+            return factor
+        rate = self._global_learning_rate()
+        if factor == 1.0:
+            return rate
+        with default_main_program()._lr_schedule_guard(is_with_opt=True), name_scope("scale_with_param_lr"):
+            return rate * factor
+
+    # Accumulators.
+
+    def _add_accumulator(
+        self,
+        name: str,
+        param: Variable,
+        dtype: Any = None,
+        fill_value: float = 0.0,
+        shape: list[int] | None = None,
+        type: VarType | None = None,
+        device: str | None = None,
+    ) -> Variable:
+        """Make a persistable Variable that belongs to ``param`` and starts filled with ``fill_value``."""
+        if self._name is not None:
+            name = f"{self._name}_{name}"
+        if param.name in self._accumulators[name]:
+            raise ValueError(
+                f"accumulator {name} of parameter {param.name} exists already; expected one of each kind. Use a new "
+                f"{self.__class__.__name__} for another program"
+            )
+        helper = self.helper
+        var = helper.create_global_variable(
+            name=unique_name.generate(f"{param.name}_{name}"),
+            persistable=True,
+            dtype=dtype or param.dtype,
+            type=param.type if type is None else type,
+            shape=param.shape if shape is None else shape,
+            belong_to_optimizer=True,
+        )
+        self._opti_name_list.append(var.name)
+        with device_guard(device or self._param_device_map.get(param.name)):
+            helper.set_variable_initializer(var, initializer=Constant(value=float(fill_value)))
+        self._accumulators[name][param.name] = var
+        return var
+
+    def _get_accumulator(self, name: str, param: Variable) -> Variable:
+        if self._name is not None:
+            name = f"{self._name}_{name}"
+        var = self._accumulators.get(name, {}).get(param.name)
+        if var is None:
+            raise ValueError(
+                f"accumulator {name} of parameter {param.name} does not exist; expected one made by minimize. Call "
+                "minimize (or apply_gradients) first"
+            )
+        return var
+
+    # What users call.
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Iterable[Variable | str] | None = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+        callbacks: list[Callable[..., None]] | None = None,
+    ) -> list[Pair]:
+        """The first half of ``minimize``: append the ops that compute gradients.
+
+        Args:
+            loss: a Variable of shape [1].
+            startup_program: where state is initialised; None: the default one.
+            parameter_list: the parameters to update; None: the optimizer's own list, or all trainable ones.
+            no_grad_set: Variables (or names) that no gradient passes.
+            callbacks: as for ``append_backward``; None: error clips of variables.
+
+        Returns:
+            [(parameter, gradient)].
+
+        Raises:
+            ValueError: ``loss`` is not of shape [1].
+        """
+        if tuple(loss.shape) != (1,):
+            raise ValueError(
+                f"minimize: the loss {loss.name!r} has shape {tuple(loss.shape)}; expected (1,). Reduce it with "
+                "fluid.layers.mean or reduce_sum"
+            )
+        self._dtype = loss.dtype
+        callbacks = [error_clip_callback] if callbacks is None else callbacks
+        parameters = list(parameter_list) if parameter_list else self._parameter_list
+        with program_guard(loss.block.program, startup_program or default_startup_program()):
+            return append_backward(loss, parameters, self._get_no_grad_set(loss, no_grad_set), callbacks)
+
+    def _get_no_grad_set(self, loss: Variable, no_grad_set: Iterable[Variable | str] | None) -> set[str]:
+        """Names of the variables that no gradient passes: those given, and parameters that stop gradients."""
+        names = {item if isinstance(item, str) else item.name for item in no_grad_set or ()}
+        parameters = loss.block.program.global_block().all_parameters()
+        return names | {p.name for p in parameters if p.stop_gradient}
+
+    def apply_gradients(self, params_grads: list[Pair]) -> list[Operator]:
+        """The second half of ``minimize``: clip, decay weights, update; written to the default main program.
+
+        Args:
+            params_grads: [(parameter, gradient)], as ``backward`` returns it.
+
+        Returns:
+            The update ops.
+        """
+        pairs = sorted(params_grads, key=lambda pair: pair[0].name)
+        pairs = append_gradient_clip_ops(pairs) if self._grad_clip is None else self._grad_clip(pairs)
+        pairs = append_regularization_ops(pairs, self.regularization)
+        return self._create_optimization_pass(pairs)
+
+    def apply_optimize(
+        self, loss: Variable, startup_program: Program | None, params_grads: list[Pair]
+    ) -> list[Operator]:
+        """``apply_gradients`` in the program of ``loss``."""
+        with program_guard(loss.block.program, startup_program or default_startup_program()):
+            return self.apply_gradients(params_grads)
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Iterable[Variable | str] | None = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+    ) -> tuple[list[Operator], list[Pair]]:
+        """Append the ops of one training step to the program of ``loss``: gradients, clip, weight decay, updates.
+
+        Args and errors as for ``backward``.
+
+        Returns:
+            (the update ops, [(parameter, gradient)]).
+        """
+        if not isinstance(loss, Variable):
+            raise TypeError(
+                f"minimize: the loss is {loss!r} of type {type(loss).__name__}; expected a Variable. Pass the result of "
+                "a layer"
+            )
+        parameters = list(parameter_list) if parameter_list else self._parameter_list
+        params_grads = self.backward(
+            loss, startup_program=startup_program, parameter_list=parameters, no_grad_set=no_grad_set
+        )
+        return self.apply_optimize(loss, startup_program, params_grads), params_grads
+
+    def _create_optimization_pass(self, parameters_and_grads: list[Pair]) -> list[Operator]:
+        block = _update_block()
+        start = len(block.ops)
+        self.helper = LayerHelper(self.__class__.__name__)
+        trainable = [p for p, _ in parameters_and_grads if p.trainable]
+        self._param_device_map = _devices(block, {p.name for p in trainable})
+        self._create_accumulators(block, trainable)
+        self._create_global_learning_rate()
+        for pair in parameters_and_grads:
+            param, grad = pair
+            if grad is None:
+                continue
+            with param.block.program._optimized_guard(pair), name_scope("optimizer"):
+                if param.trainable:
+                    with device_guard(self._param_device_map.get(param.name)):
+                        self._append_optimize_op(block, pair)
+        self._finish_update(block, parameters_and_grads)
+        return block._slice_ops(start, len(block.ops))
+
+    # State.
+
+    def get_opti_var_name_list(self) -> list[str]:
+        """The names of all accumulators."""
+        return self._opti_name_list
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Copies of the accumulators' values in the current scope, by name."""
+        return {name: np.array(global_scope().find_var(name).get_tensor()) for name in self._opti_name_list}
+
+    def set_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Write accumulators' values into the current scope.
+
+        Raises ValueError when ``state_dict`` lacks one of them.
+        """
+        missing = [name for name in self._opti_name_list if name not in state_dict]
+        if missing:
+            raise ValueError(
+                f"set_dict: the state lacks {', '.join(missing)}; expected {', '.join(self._opti_name_list)}. Give the "
+                "state_dict of an optimizer of the same kind and program"
+            )
+        for name in self._opti_name_list:
+            global_scope().var(name).get_tensor().set(np.asarray(state_dict[name]))
+
+    def current_step_lr(self) -> float:
+        """The learning rate that the next (or, scheduled, the last) step uses."""
+        rate = self._global_learning_rate()
+        found = global_scope().find_var(rate.name) if rate is not None else None
+        if found is not None and found.get_tensor()._is_initialized():
+            return float(np.asarray(found.get_tensor()).reshape(-1)[0])
+        if isinstance(self._learning_rate, float):
+            return self._learning_rate
+        raise RuntimeError(
+            f"the learning rate {self._learning_rate.name!r} has no value yet; expected one after a run of the startup "
+            "program or a step. Run it first"
+        )
+
+    def clear_gradients(self) -> None:
+        """Nothing: a program's gradients live in one run and are computed anew in the next (eager mode keeps them)."""
+
+
+def _update_block() -> Block:
+    """Where updates go: the global block, or inside a branch the block of its gradients."""
+    program = default_main_program()
+    current = program.current_block()
+    if current.idx == 0:
+        return current
+    if current.backward_block_idx == -1:
+        raise ValueError(
+            f"minimize inside block {current.idx}: it has no gradient block; expected a loss computed in this branch. "
+            "Call minimize where the loss is computed, or outside of the branch"
+        )
+    return program.block(current.backward_block_idx)
+
+
+def _devices(block: Block, names: set[str]) -> dict[str, str | None]:
+    """The device of the first op that reads each variable."""
+    found: dict[str, str | None] = {}
+    for op in block.ops:
+        for name in op.input_arg_names:
+            if name in names and name not in found:
+                found[name] = (op.attr("op_device") or None) if op.has_attr("op_device") else None
+    return found
+
+
+def _global_variable(name: str, shape: list[int], value: float, dtype: Any) -> Variable:
+    """A persistable variable of the global block that the startup program fills with ``value``."""
+    helper = LayerHelper("global_var")
+    var = helper.create_global_variable(dtype=dtype, shape=shape, persistable=True, name=name, stop_gradient=True)
+    helper.set_variable_initializer(var, initializer=Constant(value=float(value)))
+    return var

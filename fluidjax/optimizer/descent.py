@@ -1,0 +1,229 @@
+"""Gradient descent, with and without momentum: SGD, Momentum, LarsMomentum, Dpsgd, DGCMomentum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from fluidjax.clip import GradientClipBase
+from fluidjax.framework import Block, Operator, Variable
+from fluidjax.optimizer.base import Optimizer, Pair
+from fluidjax.regularizer import WeightDecayRegularizer
+
+
+class SGDOptimizer(Optimizer):
+    """param -= learning_rate * grad. Of a sparse gradient only its rows are touched.
+
+    Args:
+        learning_rate: a float, or a Variable of shape [1].
+        parameter_list: the parameters to update; None: all trainable ones.
+        regularization: weight decay of the parameters that have none of their own.
+        grad_clip: how gradients are clipped.
+        name: goes into the names of the accumulators.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        parameter_list: Iterable[Variable | str] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self.type = "sgd"
+
+    def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
+        param, grad = param_and_grad
+        return block.append_op(
+            type=self.type,
+            inputs={"Param": param, "Grad": grad, "LearningRate": self._create_param_lr(param_and_grad)},
+            outputs={"ParamOut": param},
+            stop_gradient=True,
+        )
+
+
+class _WithVelocity(Optimizer):
+    """An optimizer whose state is one velocity per parameter."""
+
+    _velocity_acc_str = "velocity"
+
+    def _create_accumulators(self, block: Block, parameters: list[Variable]) -> None:
+        for param in parameters:
+            self._add_accumulator(self._velocity_acc_str, param)
+
+    def _append_momentum(self, block: Block, param_and_grad: Pair, attrs: dict[str, Any]) -> Operator:
+        param, grad = param_and_grad
+        velocity = self._get_accumulator(self._velocity_acc_str, param)
+        rate = self._create_param_lr(param_and_grad)
+        return block.append_op(
+            type=self.type,
+            inputs={"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": rate},
+            outputs={"ParamOut": param, "VelocityOut": velocity},
+            attrs=attrs,
+            stop_gradient=True,
+        )
+
+
+class MomentumOptimizer(_WithVelocity):
+    """velocity = momentum * velocity + grad; param -= learning_rate * velocity.
+
+    With ``use_nesterov``: param -= learning_rate * (grad + momentum * velocity).
+
+    Args:
+        learning_rate: a float, or a Variable of shape [1].
+        momentum: the factor of the velocity.
+        parameter_list: the parameters to update; None: all trainable ones.
+        use_nesterov: whether to use Nesterov's form.
+        regularization: weight decay of the parameters that have none of their own.
+        grad_clip: how gradients are clipped.
+        name: goes into the names of the accumulators.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        momentum: float,
+        parameter_list: Iterable[Variable | str] | None = None,
+        use_nesterov: bool = False,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self.type = "momentum"
+        self._momentum = momentum
+        self._use_nesterov = bool(use_nesterov)
+
+    def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
+        attrs = {"mu": self._momentum, "use_nesterov": self._use_nesterov}
+        return self._append_momentum(block, param_and_grad, attrs)
+
+
+class LarsMomentumOptimizer(_WithVelocity):
+    """Momentum with a learning rate for each layer.
+
+    local_lr = learning_rate * lars_coeff * |param| / (|grad| + lars_weight_decay * |param|);
+    velocity = momentum * velocity + local_lr * (grad + lars_weight_decay * param); param -= velocity.
+
+    Args:
+        learning_rate: a float, or a Variable of shape [1].
+        momentum: the factor of the velocity.
+        lars_coeff: how much a layer's own scale is trusted.
+        lars_weight_decay: weight decay within the update.
+        parameter_list: the parameters to update; None: all trainable ones.
+        regularization: weight decay of the parameters that have none of their own.
+        grad_clip: how gradients are clipped.
+        name: goes into the names of the accumulators.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        momentum: float,
+        lars_coeff: float = 0.001,
+        lars_weight_decay: float = 0.0005,
+        parameter_list: Iterable[Variable | str] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self.type = "lars_momentum"
+        self._momentum = momentum
+        self._lars_coeff = float(lars_coeff)
+        self._lars_weight_decay = float(lars_weight_decay)
+
+    def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
+        attrs = {
+            "mu": self._momentum,
+            "lars_coeff": self._lars_coeff,
+            "lars_weight_decay": self._lars_weight_decay,
+        }
+        return self._append_momentum(block, param_and_grad, attrs)
+
+
+class DpsgdOptimizer(Optimizer):
+    """Differentially private SGD: param -= learning_rate * (grad / max(1, |grad| / clip) + noise / batch_size).
+
+    ``noise`` is one draw of N(0, sigma^2) for all elements of a parameter.
+
+    Args:
+        learning_rate: a float, or a Variable of shape [1].
+        clip: the bound on a gradient's norm.
+        batch_size: what the noise is divided by.
+        sigma: the noise's standard deviation.
+        parameter_list: the parameters to update; None: all trainable ones.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable = 0.001,
+        clip: float = 0.9,
+        batch_size: float = 0.999,
+        sigma: float = 1e-08,
+        parameter_list: Iterable[Variable | str] | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list)
+        self.type = "dpsgd"
+        self._clip = clip
+        self._batch_size = batch_size
+        self._sigma = sigma
+        # The seed of the noise; 0 for another one each run.
+        self._seed: int | None = None
+
+    def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
+        param, grad = param_and_grad
+        return block.append_op(
+            type=self.type,
+            inputs={"Param": param, "Grad": grad, "LearningRate": self._create_param_lr(param_and_grad)},
+            outputs={"ParamOut": param},
+            attrs={
+                "clip": self._clip,
+                "batch_size": self._batch_size,
+                "sigma": self._sigma,
+                "seed": self._seed or 0,
+            },
+            stop_gradient=True,
+        )
+
+
+class DGCMomentumOptimizer(Optimizer):
+    """Momentum with deep gradient compression. It needs NCCL and CUDA in Fluid, and is not available here.
+
+    XLA reduces gradients over fast links without compression; ``MomentumOptimizer`` under
+    ``CompiledProgram.with_data_parallel`` trains the same model. Making one raises RuntimeError, as Fluid's CPU build
+    does.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        momentum: float,
+        rampup_begin_step: int,
+        rampup_step: int = 1,
+        sparsity: Sequence[float] = [0.999],  # noqa: B006  (the signature is Fluid's; it is never written to)
+        parameter_list: Iterable[Variable | str] | None = None,
+        use_nesterov: bool = False,
+        num_trainers: int | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._unavailable()
+
+    def apply_gradients(self, params_grads: list[Pair]) -> NoReturn:
+        """Raises RuntimeError."""
+        self._unavailable()
+
+    def _unavailable(self) -> NoReturn:
+        raise RuntimeError(
+            "DGCMomentumOptimizer needs Fluid's CUDA build: its gradient compression is a CUDA library; this is XLA, "
+            "which has none. Use MomentumOptimizer with the same arguments; its updates are what DGC approximates"
+        )
+
+
+SGD = SGDOptimizer
+Momentum = MomentumOptimizer
+LarsMomentum = LarsMomentumOptimizer
+Dpsgd = DpsgdOptimizer

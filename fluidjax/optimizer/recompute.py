@@ -1,0 +1,95 @@
+"""RecomputeOptimizer: less memory for activations, more computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from fluidjax.backward import append_backward
+from fluidjax.framework import Operator, Program, Variable, default_startup_program, program_guard
+from fluidjax.optimizer.base import Optimizer, Pair
+
+
+class RecomputeOptimizer(Optimizer):
+    """Wraps an optimizer: what lies between checkpoints is not kept but computed again in the backward pass.
+
+    Call ``_set_checkpoints`` with Variables (or names) that cut the network into segments, then ``minimize``.
+
+    Args:
+        optimizer: the optimizer that updates the parameters.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._checkpoints: list[Variable | str] | None = None
+        self._learning_rate = optimizer._learning_rate
+        self._learning_rate_map = optimizer._learning_rate_map
+
+    def _set_checkpoints(self, checkpoints: list[Variable | str]) -> None:
+        """Say which Variables are kept. Raises TypeError for anything else than a list of Variables or names."""
+        if not isinstance(checkpoints, (list, tuple)) or not all(isinstance(c, (Variable, str)) for c in checkpoints):
+            raise TypeError(
+                f"_set_checkpoints: got {checkpoints!r}; expected a list of Variables or names. Pass for example the "
+                "outputs of every second layer"
+            )
+        self._checkpoints = list(checkpoints)
+
+    def load(self, stat_dict: dict[str, Any]) -> NoReturn:
+        """Raises RuntimeError: state is loaded by ``fluid.load`` or ``fluid.io``, as in Fluid."""
+        raise RuntimeError(
+            "RecomputeOptimizer has no state of its own to load; expected the state of a program. Use fluid.load or "
+            "fluid.io.load_persistables on the program"
+        )
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Iterable[Variable | str] | None = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+        callbacks: list[Callable[..., None]] | None = None,
+    ) -> list[Pair]:
+        """Append the backward pass, with what lies between checkpoints computed again.
+
+        Raises:
+            ValueError: no checkpoints were set.
+        """
+        if not self._checkpoints:
+            raise ValueError(
+                "RecomputeOptimizer has no checkpoints; expected the Variables to keep. Call _set_checkpoints first"
+            )
+        inner = self._optimizer
+        inner._dtype = loss.dtype
+        parameters = list(parameter_list) if parameter_list else getattr(inner, "_parameter_list", None)
+        with program_guard(loss.block.program, startup_program or default_startup_program()):
+            no_grad = inner._get_no_grad_set(loss, no_grad_set)
+            return append_backward(loss, parameters, no_grad, callbacks, checkpoints=self._checkpoints)
+
+    def apply_gradients(self, params_grads: list[Pair]) -> list[Operator]:
+        """As the wrapped optimizer's."""
+        return self._optimizer.apply_gradients(params_grads)
+
+    def apply_optimize(
+        self, loss: Variable, startup_program: Program | None, params_grads: list[Pair]
+    ) -> list[Operator]:
+        """As the wrapped optimizer's."""
+        return self._optimizer.apply_optimize(loss, startup_program=startup_program, params_grads=params_grads)
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Iterable[Variable | str] | None = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+    ) -> tuple[list[Operator], list[Pair]]:
+        """Append the ops of one training step. Args and results as for ``Optimizer.minimize``."""
+        params_grads = self.backward(
+            loss, startup_program=startup_program, parameter_list=parameter_list, no_grad_set=no_grad_set
+        )
+        return self.apply_optimize(loss, startup_program, params_grads), params_grads
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else is asked is the wrapped optimizer's."""
+        if name == "_optimizer":
+            raise AttributeError(name)
+        return getattr(self._optimizer, name)
