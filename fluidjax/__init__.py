@@ -59,3 +59,6 @@ from fluidjax.parallel_executor import ParallelExecutor
 # Gradients.
 from fluidjax import backward
 from fluidjax.backward import gradients
+
+# Optimizers.
+from fluidjax import optimizer

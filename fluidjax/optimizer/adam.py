@@ -61,9 +61,7 @@ class AdamOptimizer(Optimizer):
             self._add_accumulator(self._moment1_acc_str, param)
             self._add_accumulator(self._moment2_acc_str, param)
             for name, value in starts.items():
-                self._add_accumulator(
-                    name, param, fill_value=value, shape=[1], type=VarType.LOD_TENSOR, device="cpu"
-                )
+                self._add_accumulator(name, param, fill_value=value, shape=[1], type=VarType.LOD_TENSOR, device="cpu")
 
     def _state(self, param: Variable) -> dict[str, Variable]:
         return {
