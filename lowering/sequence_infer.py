@@ -286,3 +286,67 @@ def fused_embedding_seq_pool(of: Inputs) -> Facts:
     for dim in ids.shape[1:-1]:
         width *= dim
     return {"Out": ((-1, width), 0, w.dtype)}
+
+
+def _fused_lstm(of: Inputs, rows: VarView, gates: int) -> Facts:
+    hidden = (rows.shape[0], of("WeightH").shape[0])
+    dtype = of("WeightH").dtype
+    return {
+        "Hidden": (hidden, rows.lod_level, dtype),
+        "Cell": (hidden, rows.lod_level, dtype),
+        "XX": ((rows.shape[0], gates), rows.lod_level, dtype),
+    }
+
+
+@inferred
+def fusion_lstm(of: Inputs) -> Facts:
+    return _fused_lstm(of, of("X"), of("WeightX").shape[1])
+
+
+@inferred
+def fused_embedding_fc_lstm(of: Inputs) -> Facts:
+    return _fused_lstm(of, of("Ids"), of("Embeddings").shape[1])
+
+
+@inferred
+def fusion_gru(of: Inputs) -> Facts:
+    x, w = of("X"), of("WeightH")
+    return {
+        "Hidden": ((x.shape[0], w.shape[0]), x.lod_level, x.dtype),
+        "XX": ((x.shape[0], of("WeightX").shape[1]), x.lod_level, x.dtype),
+    }
+
+
+@inferred
+def attention_lstm(of: Inputs) -> Facts:
+    x, c0 = of("X"), of("C0")
+    hidden = ((x.shape[0], c0.shape[1]), x.lod_level, x.dtype)
+    return {"Hidden": hidden, "Cell": hidden}
+
+
+@inferred
+def fusion_seqconv_eltadd_relu(of: Inputs) -> Facts:
+    x, w = of("X"), of("Filter")
+    return {
+        "Out": (columns(x.shape, w.shape[1]), x.lod_level, x.dtype),
+        "ColMat": (columns(x.shape, w.shape[0]), 0, x.dtype),
+    }
+
+
+@inferred
+def fusion_seqexpand_concat_fc(of: Inputs) -> Facts:
+    x = of("X")
+    return {"Out": (columns(x.shape, of("FCWeight").shape[1]), x.lod_level, x.dtype)}
+
+
+@inferred
+def fusion_seqpool_concat(of: Inputs) -> Facts:
+    xs = of.all("X")
+    return {"Out": ((-1, sum(x.shape[1] for x in xs)), 1, xs[0].dtype)}
+
+
+@inferred
+def fusion_seqpool_cvm_concat(of: Inputs) -> Facts:
+    xs = of.all("X")
+    gone = 0 if of.attrs.get("use_cvm", True) else 2
+    return {"Out": ((-1, sum(x.shape[1] - gone for x in xs)), 0, xs[0].dtype)}
