@@ -1,1 +1,5 @@
-"""``paddle.utils``."""
+"""``paddle.utils``: curves of a training run."""
+
+from fluidjax.paddle.utils.plot import Ploter
+
+__all__ = ["Ploter"]

@@ -1,0 +1,74 @@
+"""Serving fluidjax under the names ``paddle`` and ``paddle.fluid``, without a package of that name on disk.
+
+Each alias *is* the module it stands for (``paddle.fluid.io is fluidjax.io``): nothing is imported twice.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+ROOTS = {"paddle.fluid": "fluidjax", "paddle": "fluidjax.paddle"}  # the longer name first
+
+
+def target_of(name: str) -> str | None:
+    """The module that ``name`` stands for: paddle.fluid.io -> fluidjax.io; None for names outside ``paddle``."""
+    for alias, target in ROOTS.items():
+        if name == alias or name.startswith(alias + "."):
+            return target + name[len(alias) :]
+    return None
+
+
+class AliasLoader(importlib.abc.Loader):
+    """Hands out a module that was imported under its own name."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._spec: importlib.machinery.ModuleSpec | None = None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self._target)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # the import system has put the alias's spec there
+
+
+class AliasFinder(importlib.abc.MetaPathFinder):
+    """Finds every name below ``paddle`` that fluidjax has a module for."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        real = target_of(fullname)
+        if real is None or importlib.util.find_spec(real) is None:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, AliasLoader(real), is_package=True)
+
+
+class PaddleImportedError(ImportError):
+    """Another package of the name ``paddle`` is already in use in this process."""
+
+
+def serve() -> None:
+    """From now on, ``import paddle`` in this process gives fluidjax. Calling it again does nothing.
+
+    Raises PaddleImportedError when a real ``paddle`` was imported before.
+    """
+    if any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
+        return
+    present = sys.modules.get("paddle")
+    if present is not None:
+        raise PaddleImportedError(
+            "fluidjax cannot serve the name 'paddle' in this process\n"
+            "  expected: no module of that name to be imported yet\n"
+            f"  received: {present!r}\n"
+            "  what to do: call fluidjax.aliases.serve() before anything imports paddle, or use `fluidjax run`"
+        )
+    sys.meta_path.insert(0, AliasFinder())
