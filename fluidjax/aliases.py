@@ -71,4 +71,18 @@ def serve() -> None:
             f"  received: {present!r}\n"
             "  what to do: call fluidjax.aliases.serve() before anything imports paddle, or use `fluidjax run`"
         )
+    importlib.import_module("fluidjax.paddle")
+    _name_loaded_modules()
     sys.meta_path.insert(0, AliasFinder())
+
+
+def _name_loaded_modules() -> None:
+    """Give the modules in use their aliases now.
+
+    Importing one later under its alias would bind it anew in its package, over a function of the same name
+    (``paddle.batch``, ``fluid.data``).
+    """
+    for name, module in list(sys.modules.items()):
+        for alias, target in reversed(ROOTS.items()):
+            if name == target or name.startswith(target + "."):
+                sys.modules[alias + name[len(target) :]] = module
