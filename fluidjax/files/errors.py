@@ -7,6 +7,13 @@ class FileFormatError(ValueError):
     """A file does not hold what its format says; nothing of it was used."""
 
 
+class MismatchError(ValueError, AssertionError):
+    """A sound file that does not fit the program: a name is missing, or a shape or dtype differs.
+
+    It is an AssertionError too, because that is what Fluid raises.
+    """
+
+
 class UnsafeNameError(ValueError):
     """A variable or file name would reach outside the directory it belongs to."""
 

@@ -1,0 +1,253 @@
+"""Inference models: a pruned program between feed and fetch ops, and the parameters that it reads."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fluidjax import framework_pb2 as pb
+from fluidjax import unique_name
+from fluidjax.enums import VarType
+from fluidjax.files import atomic, trust, variables
+from fluidjax.files.compatible import stamp
+from fluidjax.files.errors import bad_file, explain
+from fluidjax.files.scope_values import check_savable, chunks_of, put
+from fluidjax.framework import Program, Variable, program_guard
+from fluidjax.scope import global_scope
+
+MODEL = "__model__"
+NEWEST_VERSION = 1_999_999  # any Paddle 1.x
+
+
+# ---- saving ----
+
+
+def save(
+    dirname: str,
+    feeds: Sequence[str] | str,
+    targets: Sequence[Variable] | Variable,
+    program: Program,
+    model_filename: str | None,
+    params_filename: str | None,
+    deploy: bool,
+    program_only: bool,
+) -> list[str]:
+    """Write a model; see ``fluid.io.save_inference_model``. Returns the names of the fetched variables."""
+    feed_names, target_vars = _feeds(feeds, deploy), _targets(targets)
+    _warn_of_states(program)
+    program, fetched = with_identity(program, target_vars)
+    model_file = os.path.basename(model_filename) if model_filename is not None else MODEL
+    if deploy:
+        program = deployable(program, feed_names, fetched)
+    else:
+        model_file += ".main_program"
+    message = pb.ProgramDesc()
+    message.CopyFrom(program.proto)
+    stamp(message)
+    files: dict[str, Any] = {model_file: [message.SerializePartialToString()]}
+    if program_only:
+        warnings.warn(
+            "save_inference_model specified the param `program_only` to True, It will not save params of Program.",
+            stacklevel=3,
+        )
+    else:
+        files |= _parameter_files(program, params_filename)
+    atomic.write_files(os.path.normpath(dirname), files)
+    return fetched
+
+
+def _feeds(feeds: Any, deploy: bool) -> list[str]:
+    names = [feeds] if isinstance(feeds, str) else list(feeds or ())
+    if deploy and not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            explain(
+                "'feed_var_names' should be a list of str.",
+                "names of the variables to be fed",
+                repr([type(name).__name__ for name in names]),
+                "pass [variable.name, ...]",
+            )
+        )
+    return names
+
+
+def _targets(targets: Any) -> list[Variable]:
+    found = [targets] if isinstance(targets, Variable) else list(targets or ())
+    if not found or not all(isinstance(var, Variable) for var in found):
+        raise ValueError(
+            explain(
+                "'target_vars' should be a list of Variable.",
+                "the variables that the model is to compute",
+                repr([type(var).__name__ for var in found]),
+                "pass the Variables that layers returned, not their names",
+            )
+        )
+    return found
+
+
+def _warn_of_states(program: Program) -> None:
+    if any(op.type == "auc" for op in program.global_block().ops):
+        warnings.warn(
+            "the program has an auc op: set its states to zeros before saving an inference model, or the loaded model "
+            "goes on counting",
+            stacklevel=4,
+        )
+
+
+def with_identity(program: Program, targets: Sequence[Variable]) -> tuple[Program, list[str]]:
+    """A copy in which each target goes through a ``scale`` by 1, and the names of the results.
+
+    Paddle writes models so (and adds the ops to the user's own program, which stays untouched here).
+    """
+    copy = program.clone()
+    names = []
+    with program_guard(copy):
+        block = copy.global_block()
+        for index, target in enumerate(targets):
+            source = block.var(target.name)
+            name = unique_name.generate(f"save_infer_model/scale_{index}.tmp")
+            out = block.create_var(name=name, dtype=source.dtype, persistable=False, stop_gradient=False)
+            attrs = {"scale": 1.0, "bias": 0.0, "bias_after_scale": True}
+            block.append_op(type="scale", inputs={"X": source}, outputs={"Out": out}, attrs=attrs)
+            names.append(name)
+    return copy, names
+
+
+def deployable(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str]) -> Program:
+    """The part of a program that computes the fetches from the feeds, with feed and fetch ops around it."""
+    block = program.global_block()
+    for index in reversed(range(len(block.ops))):
+        if block.ops[index].type in ("feed", "fetch"):
+            block._remove_op(index)
+    for name in feed_names:
+        block.var(name)
+    program = program._prune_with_input(list(feed_names), list(fetch_names))._inference_optimize(prune_read_op=True)
+    prepend_feed_ops(program, feed_names)
+    append_fetch_ops(program, fetch_names)
+    return program
+
+
+def prepend_feed_ops(program: Program, feed_names: Sequence[str], holder: str = "feed") -> None:
+    """Put an op before the others for each feed; the last feed's comes first."""
+    if not feed_names:
+        return
+    block = program.global_block()
+    feed = block.create_var(name=holder, type=VarType.FEED_MINIBATCH, persistable=True)
+    for index, name in enumerate(feed_names):
+        if not block.has_var(name):
+            raise ValueError(
+                explain(
+                    f"the model is to be fed {name!r}, which its outputs do not depend on",
+                    "names of variables that the program reads",
+                    f"feeds {list(feed_names)}",
+                    "leave it out of feeded_var_names, or choose other target_vars",
+                )
+            )
+        block._prepend_op(type="feed", inputs={"X": feed}, outputs={"Out": block.var(name)}, attrs={"col": index})
+
+
+def append_fetch_ops(program: Program, fetch_names: Sequence[str], holder: str = "fetch") -> None:
+    """Append an op for each fetch."""
+    block = program.global_block()
+    fetch = block.create_var(name=holder, type=VarType.FETCH_LIST, persistable=True)
+    for index, name in enumerate(fetch_names):
+        block.append_op(type="fetch", inputs={"X": name}, outputs={"Out": fetch}, attrs={"col": index})
+
+
+def _parameter_files(program: Program, params_filename: str | None) -> dict[str, Any]:
+    scope = global_scope()
+    needed = variables.chosen(program, None, variables.is_persistable)
+    check_savable(scope, needed)
+    names = [var.name for var in variables.by_name(needed)]
+    if not names:
+        warnings.warn("no variable in your model, please ensure there are any variables in your model to save", stacklevel=4)
+        return {}
+    if params_filename is None:
+        return {name: chunks_of(scope, name) for name in names}
+
+    def combined() -> Iterator[bytes | memoryview]:
+        for name in names:
+            yield from chunks_of(scope, name)
+
+    return {os.path.basename(params_filename): combined()}
+
+
+# ---- loading ----
+
+
+def load(
+    dirname: str | None, model_filename: str | bytes | None, params_filename: str | bytes | None
+) -> tuple[Program, list[str], list[Variable]]:
+    """Read a model and put its parameters into the global scope; see ``fluid.io.load_inference_model``."""
+    data, label = _model_bytes(dirname, model_filename)
+    program = parse(data, label)
+    if isinstance(params_filename, str) and dirname is not None:
+        params_filename = os.path.basename(params_filename)
+    needed = variables.chosen(program, None, variables.is_persistable)
+    values = variables.read(needed, dirname, params_filename) if needed else {}
+    feeds, fetches = _ends(program, label)
+    put(global_scope(), values)
+    trust.mark_loaded(program, label)
+    return program, feeds, fetches
+
+
+def _model_bytes(dirname: str | None, model_filename: str | bytes | None) -> tuple[bytes, str]:
+    if dirname is None:
+        if not isinstance(model_filename, bytes):
+            raise ValueError(
+                explain(
+                    "load_inference_model needs a model",
+                    "dirname, or the model's and the parameters' bytes in place of file names",
+                    f"dirname None, model_filename {type(model_filename).__name__}",
+                    "pass the folder that save_inference_model wrote",
+                )
+            )
+        return model_filename, "the model given as bytes"
+    dirname = os.path.normpath(dirname)
+    if not os.path.isdir(dirname):
+        raise ValueError(
+            explain(
+                f"There is no directory named {dirname!r}",
+                "the folder that save_inference_model wrote",
+                "a file" if os.path.exists(dirname) else "nothing of that name",
+                "check the path",
+            )
+        )
+    name = MODEL if model_filename is None else os.path.basename(os.fsdecode(model_filename))
+    with variables.open_file(dirname, name) as file:
+        return file.read(), os.path.join(dirname, name)
+
+
+def parse(data: bytes, label: str) -> Program:
+    """The program in the bytes of a file; FileFormatError when there is none, or a damaged or newer one."""
+    try:
+        program = Program.parse_from_string(data)
+    except ValueError as error:
+        raise bad_file(f"{label}: this is not a program that can be read", "a serialized ProgramDesc", str(error)) from error
+    version = program.proto.version.version
+    if not 0 <= version <= NEWEST_VERSION:
+        raise bad_file(
+            f"{label}: Unsupported program version: {version}",
+            "a program of Paddle 1.x",
+            f"version {version}",
+            "save the model with Paddle 1.8",
+        )
+    return program
+
+
+def _ends(program: Program, label: str) -> tuple[list[str], list[Variable]]:
+    """The names fed and the variables fetched, in the order of their columns."""
+    block = program.global_block()
+    feeds = [(op.attr("col"), _only(op.output("Out"), op, label)) for op in block.ops if op.type == "feed"]
+    fetches = [(op.attr("col"), _only(op.input("X"), op, label)) for op in block.ops if op.type == "fetch"]
+    for _, name in feeds + fetches:
+        if not block.has_var(name):
+            raise bad_file(f"{label}: a feed or fetch op names no variable", "a variable of block 0", repr(name))
+    return [name for _, name in sorted(feeds)], [block.var(name) for _, name in sorted(fetches)]
+
+
+def _only(names: list[str], op: Any, label: str) -> str:
+    if len(names) != 1:
+        raise bad_file(f"{label}: a {op.type} op is damaged", "one variable", f"{len(names)}")
+    return names[0]

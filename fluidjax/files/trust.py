@@ -1,0 +1,84 @@
+"""Loaded programs are data, until they are run: ops that act on the host then wait for the user's word.
+
+A program that came from a file may write files, open sockets or call Python functions. ``check`` refuses to run
+such a one; ``allow_host_ops`` gives it leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fluidjax.files.errors import UntrustedProgramError, explain
+
+HOST_EFFECTS = {
+    "py_func": "calls a Python function",
+    "save": "writes a file",
+    "save_combine": "writes a file",
+    "load": "reads a file",
+    "load_combine": "reads a file",
+    "send": "sends to another machine",
+    "recv": "receives from another machine",
+    "recv_save": "receives from another machine and writes a file",
+    "send_barrier": "talks to another machine",
+    "fetch_barrier": "talks to another machine",
+    "prefetch": "receives from another machine",
+    "distributed_lookup_table": "receives from another machine",
+    "checkpoint_notify": "makes another machine write files",
+    "listen_and_serv": "listens for connections",
+    "fl_listen_and_serv": "listens for connections",
+    "gen_nccl_id": "listens for connections",
+    "c_gen_nccl_id": "listens for connections",
+    "pull_sparse": "receives from another machine",
+    "pull_sparse_v2": "receives from another machine",
+    "pull_box_sparse": "receives from another machine",
+    "push_dense": "sends to another machine",
+}
+
+
+def mark_loaded(program: Any, source: str) -> None:
+    """Note that a program came from outside; its copies inherit that."""
+    program._loaded_from = source
+
+
+def allow_host_ops(program: Any, op_types: Iterable[str] | None = None) -> None:
+    """Let a loaded program act on the host when it runs.
+
+    Args:
+        program: a loaded Program, or a copy of one.
+        op_types: the op types to allow, for example ``["save"]``; by default all that it holds.
+    """
+    held = {op.type for block in program.blocks for op in block.ops} & set(HOST_EFFECTS)
+    program._allowed_host_ops = frozenset(getattr(program, "_allowed_host_ops", ())) | (
+        held if op_types is None else frozenset(op_types)
+    )
+
+
+def host_ops(program: Any) -> list[tuple[int, int, str]]:
+    """(block, index, type) of each op that acts on the host and is not allowed to, in a loaded program."""
+    if not getattr(program, "_loaded_from", None):
+        return []
+    allowed = getattr(program, "_allowed_host_ops", frozenset())
+    return [
+        (block.idx, index, op.type)
+        for block in program.blocks
+        for index, op in enumerate(block.ops)
+        if op.type in HOST_EFFECTS and op.type not in allowed
+    ]
+
+
+def check(program: Any) -> None:
+    """UntrustedProgramError when a loaded program would act on the host without leave. Call it before running."""
+    found = host_ops(program)
+    if not found:
+        return
+    listed = "; ".join(f"op {i} of block {b}, {t}, {HOST_EFFECTS[t]}" for b, i, t in found[:5])
+    types = sorted({kind for _, _, kind in found})
+    raise UntrustedProgramError(
+        explain(
+            f"the program loaded from {program._loaded_from} wants to act on this machine",
+            "a loaded program that only computes, or your leave",
+            listed,
+            f"if you trust its author: fluid.io.allow_host_ops(program, {types}); otherwise do not run it",
+        )
+    )

@@ -1,0 +1,293 @@
+"""``fluid.io``: saving and loading, in Paddle's formats; readers and loaders.
+
+Files are read as if hostile: every length is checked against the file before anything is allocated, pickles run
+nothing, names stay in their folder, and the Scope changes only after all of a load has proved sound. Saves are
+atomic: a process killed while saving leaves the old files or the new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluidjax.data_feeder import DataFeeder
+from fluidjax.files import inference, state, variables
+from fluidjax.files.errors import FileFormatError, MismatchError, UnsafeNameError, UntrustedProgramError
+from fluidjax.files.scope_values import UninitializedVariableError
+from fluidjax.files.trust import allow_host_ops
+from fluidjax.files.variables import is_belong_to_optimizer, is_parameter, is_persistable
+from fluidjax.framework import Parameter, Program, Variable, default_main_program
+from fluidjax.paddle.batch import batch
+from fluidjax.paddle.reader import (
+    ComposeNotAligned,
+    buffered,
+    cache,
+    chain,
+    compose,
+    firstn,
+    map_readers,
+    multiprocess_reader,
+    shuffle,
+    xmap_readers,
+)
+from fluidjax.reader import DataLoader, PyReader, default_collate_fn
+from fluidjax.scope import global_scope
+
+__all__ = [
+    "save_vars",
+    "save_params",
+    "save_persistables",
+    "load_vars",
+    "load_params",
+    "load_persistables",
+    "save_inference_model",
+    "load_inference_model",
+    "batch",
+    "save",
+    "load",
+    "load_program_state",
+    "set_program_state",
+    "get_program_parameter",
+    "get_program_persistable_vars",
+    "DataLoader",
+    "PyReader",
+    "default_collate_fn",
+    "cache",
+    "map_readers",
+    "buffered",
+    "compose",
+    "chain",
+    "shuffle",
+    "ComposeNotAligned",
+    "firstn",
+    "xmap_readers",
+    "multiprocess_reader",
+    "DataFeeder",
+    "FileFormatError",
+    "MismatchError",
+    "UninitializedVariableError",
+    "UnsafeNameError",
+    "UntrustedProgramError",
+    "allow_host_ops",
+    "is_belong_to_optimizer",
+    "is_parameter",
+    "is_persistable",
+    "get_parameter_value",
+    "get_parameter_value_by_name",
+    "prepend_feed_ops",
+    "append_fetch_ops",
+]
+
+Predicate = Callable[[Variable], bool]
+
+
+def save_vars(
+    executor: Any,
+    dirname: str | None,
+    main_program: Program | None = None,
+    vars: Sequence[Variable] | None = None,
+    predicate: Predicate | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Write variables of the global scope into a folder.
+
+    Args:
+        executor: accepted as in Fluid.
+        dirname: the folder, made when absent. None, with no filename either: return the combined file's bytes.
+        main_program: where ``predicate`` looks; the default main program for None.
+        vars: the variables; or
+        predicate: a function of a variable that says whether it is to be saved.
+        filename: one file for all, in the order of their names; otherwise a file for each, named as it.
+
+    Raises UninitializedVariableError (and writes nothing) when one of them holds no value.
+    """
+    program = variables.program_of(main_program)
+    return variables.save(variables.chosen(program, vars, predicate), dirname, filename)
+
+
+def save_params(
+    executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | None = None
+) -> bytes | None:
+    """``save_vars`` of the program's parameters."""
+    return save_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
+
+
+def save_persistables(
+    executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | None = None
+) -> bytes | None:
+    """``save_vars`` of all that outlives a run: parameters, learning rate, moments, statistics."""
+    return save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
+
+
+def load_vars(
+    executor: Any,
+    dirname: str | None,
+    main_program: Program | None = None,
+    vars: Sequence[Variable] | None = None,
+    predicate: Predicate | None = None,
+    filename: str | bytes | None = None,
+) -> None:
+    """Read variables into the global scope; arguments as for ``save_vars``.
+
+    With ``dirname`` None, ``filename`` is the combined file's content itself. Raises FileNotFoundError,
+    FileFormatError for a damaged file and MismatchError for a shape or dtype that the program does not declare; the
+    scope is then as it was.
+    """
+    program = variables.program_of(main_program)
+    variables.load(variables.chosen(program, vars, predicate), dirname, filename)
+
+
+def load_params(
+    executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | bytes | None = None
+) -> None:
+    """``load_vars`` of the program's parameters."""
+    load_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
+
+
+def load_persistables(
+    executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | bytes | None = None
+) -> None:
+    """``load_vars`` of all that outlives a run."""
+    load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
+
+
+def save_inference_model(
+    dirname: str,
+    feeded_var_names: Sequence[str] | str,
+    target_vars: Sequence[Variable] | Variable,
+    executor: Any,
+    main_program: Program | None = None,
+    model_filename: str | None = None,
+    params_filename: str | None = None,
+    export_for_deployment: bool = True,
+    program_only: bool = False,
+) -> list[str]:
+    """Write the part of a program that computes some variables from some feeds, and the parameters it reads.
+
+    Args:
+        dirname: the folder, made when absent.
+        feeded_var_names: names of the variables to be fed.
+        target_vars: what to compute.
+        executor: accepted as in Fluid.
+        main_program: the program; the default main program for None. It is not changed.
+        model_filename: the program's file, ``__model__`` for None.
+        params_filename: one file for all parameters; a file for each for None.
+        export_for_deployment: prune; otherwise the whole program is written, as ``<model>.main_program``.
+        program_only: leave the parameters out.
+
+    Returns the names of the fetched variables. Raises ValueError for names that the program lacks.
+    """
+    program = variables.program_of(main_program)
+    return inference.save(
+        dirname,
+        feeded_var_names,
+        target_vars,
+        program,
+        model_filename,
+        params_filename,
+        export_for_deployment,
+        program_only,
+    )
+
+
+def load_inference_model(
+    dirname: str | None,
+    executor: Any,
+    model_filename: str | bytes | None = None,
+    params_filename: str | bytes | None = None,
+    pserver_endpoints: Sequence[str] | None = None,
+) -> list[Any]:
+    """Read what ``save_inference_model`` wrote, and put the parameters into the global scope.
+
+    Args:
+        dirname: the folder; None when the file names are the files' contents (bytes).
+        executor: accepted as in Fluid.
+        model_filename, params_filename: as they were given to ``save_inference_model``.
+        pserver_endpoints: accepted as in Fluid; there are no parameter servers here.
+
+    Returns [program, names to feed, variables to fetch]. Raises ValueError (FileFormatError, MismatchError) or
+    FileNotFoundError, and leaves the scope as it was, when anything is wrong. Ops of the program that act on the
+    host run only after ``fluid.io.allow_host_ops(program)``.
+    """
+    return list(inference.load(dirname, model_filename, params_filename))
+
+
+def prepend_feed_ops(
+    inference_program: Program, feed_target_names: Sequence[str], feed_holder_name: str = "feed"
+) -> None:
+    """Put a feed op for each name before the program's ops."""
+    inference.prepend_feed_ops(inference_program, feed_target_names, feed_holder_name)
+
+
+def append_fetch_ops(
+    inference_program: Program, fetch_target_names: Sequence[str], fetch_holder_name: str = "fetch"
+) -> None:
+    """Append a fetch op for each name."""
+    inference.append_fetch_ops(inference_program, fetch_target_names, fetch_holder_name)
+
+
+def save(program: Program, model_path: str) -> None:
+    """Write ``model_path`` + .pdparams (parameters), .pdopt (other persistables) and .pdmodel (the program)."""
+    state.save(variables.program_of(program), model_path)
+
+
+def load(
+    program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None
+) -> None:
+    """Read what ``fluid.save`` wrote into the global scope; or what save_params, save_persistables, save_vars wrote.
+
+    Args:
+        program: whose variables are to be set; all of them must be in the files.
+        model_path: as it was given to ``save``, with or without an ending.
+        executor: needed for files of the other functions.
+        var_list: needed for one file of theirs: the variables it was saved with.
+
+    Raises FileFormatError or MismatchError, and leaves the scope as it was, when anything is wrong.
+    """
+    state.load(variables.program_of(program), model_path, executor, var_list)
+
+
+def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, np.ndarray]:
+    """The values in a model's files, by name; arguments as for ``load``."""
+    return state.load_program_state(model_path, var_list)
+
+
+def set_program_state(program: Program, state_dict: Mapping[str, np.ndarray]) -> None:
+    """Set the program's persistable variables in the global scope from arrays by name.
+
+    Variables that the dict lacks keep their values; names that the program lacks are reported in a warning. Raises
+    MismatchError, and sets nothing, when a shape or dtype differs.
+    """
+    state.set_program_state(variables.program_of(program), state_dict)
+
+
+def get_program_parameter(program: Program) -> list[Variable]:
+    """The program's parameters."""
+    return [var for var in program.list_vars() if is_parameter(var)]
+
+
+def get_program_persistable_vars(program: Program) -> list[Variable]:
+    """The program's persistable variables."""
+    return [var for var in program.list_vars() if is_persistable(var)]
+
+
+def get_parameter_value(para: Parameter, executor: Any) -> np.ndarray:
+    """The value of a parameter in the global scope."""
+    if not is_parameter(para):
+        raise AssertionError(f"The input variable is not parameter: received {para.name!r}; pass a fluid.Parameter")
+    found = global_scope().find_var(para.name)
+    if found is None or found._holder is None:
+        raise UninitializedVariableError(
+            f"parameter {para.name!r} has no value in the global scope; run the startup program first"
+        )
+    return np.array(found.get_tensor())
+
+
+def get_parameter_value_by_name(name: str, executor: Any, program: Program | None = None) -> np.ndarray:
+    """The value of the parameter of that name in the global scope."""
+    program = default_main_program() if program is None else program
+    return get_parameter_value(program.global_block().var(name), executor)
+
+
