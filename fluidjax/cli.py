@@ -1,7 +1,7 @@
 """The command ``fluidjax``: runs a script that was written for PaddlePaddle Fluid, as it is.
 
-    fluidjax run train.py --epochs 3
-    fluidjax run -m package.module
+fluidjax run train.py --epochs 3
+fluidjax run -m package.module
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     run = parser.add_subparsers(dest="command", required=True).add_parser("run", usage=USAGE)
     run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
     run.add_argument("script", metavar="SCRIPT")
-    run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="what the script sees in sys.argv")
+    run.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="what the script sees in sys.argv"
+    )
     return parser.parse_args(argv)
 
 

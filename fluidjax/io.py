@@ -233,9 +233,7 @@ def save(program: Program, model_path: str) -> None:
     state.save(variables.program_of(program), model_path)
 
 
-def load(
-    program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None
-) -> None:
+def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
     """Read what ``fluid.save`` wrote into the global scope; or what save_params, save_persistables, save_vars wrote.
 
     Args:
@@ -289,5 +287,3 @@ def get_parameter_value_by_name(name: str, executor: Any, program: Program | Non
     """The value of the parameter of that name in the global scope."""
     program = default_main_program() if program is None else program
     return get_parameter_value(program.global_block().var(name), executor)
-
-

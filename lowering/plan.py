@@ -9,7 +9,7 @@ from .program import EMPTY, OpView, ProgramView
 from .registry import get_op
 
 # Ops that only mark where values enter and leave; the executor does their work.
-_MARKERS = frozenset({"feed", "fetch"})
+_MARKERS = frozenset({"feed", "fetch", "read", "create_py_reader", "create_double_buffer_reader"})
 
 
 @dataclass(frozen=True)

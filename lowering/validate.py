@@ -9,7 +9,7 @@ from .registry import _unknown_op_message, get_op, has_op
 from .vendor import COMMON
 
 _TYPED = (LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY)
-_MARKERS = frozenset({"feed", "fetch"})
+_MARKERS = frozenset({"feed", "fetch", "read", "create_py_reader", "create_double_buffer_reader"})
 
 
 def problems(program: ProgramView) -> list[str]:

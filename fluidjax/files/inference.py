@@ -161,7 +161,9 @@ def _parameter_files(program: Program, params_filename: str | None) -> dict[str,
     check_savable(scope, needed)
     names = [var.name for var in variables.by_name(needed)]
     if not names:
-        warnings.warn("no variable in your model, please ensure there are any variables in your model to save", stacklevel=4)
+        warnings.warn(
+            "no variable in your model, please ensure there are any variables in your model to save", stacklevel=4
+        )
         return {}
     if params_filename is None:
         return {name: chunks_of(scope, name) for name in names}
@@ -224,7 +226,9 @@ def parse(data: bytes, label: str) -> Program:
     try:
         program = Program.parse_from_string(data)
     except ValueError as error:
-        raise bad_file(f"{label}: this is not a program that can be read", "a serialized ProgramDesc", str(error)) from error
+        raise bad_file(
+            f"{label}: this is not a program that can be read", "a serialized ProgramDesc", str(error)
+        ) from error
     version = program.proto.version.version
     if not 0 <= version <= NEWEST_VERSION:
         raise bad_file(

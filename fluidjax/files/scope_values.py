@@ -71,7 +71,9 @@ def check_array_fits(var: Variable, shape: tuple[int, ...], dtype: np.dtype, lab
     """MismatchError unless dtype and shape are those that the program declares (-1 is any size)."""
     declared = tuple(var.shape)
     expected = to_numpy_dtype(var.dtype)
-    if declared and (len(declared) != len(shape) or any(d not in (-1, s) for d, s in zip(declared, shape, strict=True))):
+    if declared and (
+        len(declared) != len(shape) or any(d not in (-1, s) for d, s in zip(declared, shape, strict=True))
+    ):
         raise MismatchError(
             explain(
                 f"{label}: the shape of {var.name!r} does not match",

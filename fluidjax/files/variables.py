@@ -50,7 +50,9 @@ def program_of(program: Any) -> Program:
     return program
 
 
-def chosen(program: Program, variables: Iterable[Any] | None, predicate: Callable[[Any], bool] | None) -> list[Variable]:
+def chosen(
+    program: Program, variables: Iterable[Any] | None, predicate: Callable[[Any], bool] | None
+) -> list[Variable]:
     """The variables given, or those of the program that the predicate picks; those without a value left out."""
     if variables is None:
         found = [var for var in program.list_vars() if predicate is None or predicate(var)]
@@ -70,7 +72,9 @@ def save(variables: Sequence[Variable], dirname: str | None, filename: str | Non
     scope = global_scope()
     check_savable(scope, variables)
     if not variables:
-        warnings.warn("no variable in your model, please ensure there are any variables in your model to save", stacklevel=3)
+        warnings.warn(
+            "no variable in your model, please ensure there are any variables in your model to save", stacklevel=3
+        )
         return None
     names = [var.name for var in by_name(variables)]
 
@@ -154,4 +158,6 @@ def open_file(dirname: str, name: str):  # type: ignore[no-untyped-def]
             )
         ) from error
     except IsADirectoryError as error:
-        raise bad_file(f"{os.path.join(dirname, name)!r} is a folder", "a file", "a folder", "check the path") from error
+        raise bad_file(
+            f"{os.path.join(dirname, name)!r} is a folder", "a file", "a folder", "check the path"
+        ) from error

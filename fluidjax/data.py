@@ -1,0 +1,55 @@
+"""``fluid.data``: a variable that is fed, with the shape it is fed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluidjax.data_feeder import check_type
+from fluidjax.enums import VarType
+from fluidjax.framework import Variable, default_main_program
+
+__all__ = ["data"]
+
+
+def data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0) -> Variable:
+    """A variable to be fed; feeds are held against its shape and data type.
+
+    Args:
+        name: its name, under which it is fed.
+        shape: all dims, with None or -1 for those that differ from feed to feed (the batch, usually).
+        dtype: its data type.
+        lod_level: the number of LoD levels of its feeds; 0 for plain arrays.
+
+    Raises TypeError for a name or shape of another type, ValueError when the program has another such variable.
+    """
+    check_type(name, "name", (bytes, str), "data")
+    check_type(shape, "shape", (list, tuple), "data")
+    return input_variable(name, [-1 if dim is None else dim for dim in shape], dtype, lod_level, need_check_feed=True)
+
+
+def input_variable(
+    name: str | bytes,
+    shape: Sequence[int],
+    dtype: Any,
+    lod_level: int,
+    type: Any = VarType.LOD_TENSOR,
+    stop_gradient: bool = True,
+    need_check_feed: bool = False,
+) -> Variable:
+    """A fed variable in the default main program's global block."""
+    return (
+        default_main_program()
+        .global_block()
+        .create_var(
+            name=name.decode() if isinstance(name, bytes) else name,
+            shape=list(shape),
+            dtype=dtype,
+            type=type,
+            lod_level=lod_level,
+            persistable=False,
+            stop_gradient=stop_gradient,
+            is_data=True,
+            need_check_feed=need_check_feed,
+        )
+    )

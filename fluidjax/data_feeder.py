@@ -1,0 +1,267 @@
+"""DataFeeder: from samples, as readers yield them, to what ``Executor.run`` takes as its feed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluidjax.enums import VarType, to_numpy_dtype
+from fluidjax.framework import Program, Variable, default_main_program
+from fluidjax.places import CUDAPlace, Place, cpu_places, cuda_places
+from fluidjax.values import LoDTensor
+
+__all__ = ["DataFeeder"]
+
+_DTYPES = ("bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
+
+
+def convert_dtype(dtype: Any) -> str:
+    """The name of a data type ('float32'), from a VarType, a NumPy type or dtype, or its name.
+
+    Raises ValueError for types that Fluid has no tensors of.
+    """
+    if isinstance(dtype, VarType):
+        name = to_numpy_dtype(dtype).name
+    elif isinstance(dtype, np.dtype):
+        name = dtype.name
+    elif isinstance(dtype, type):
+        name = dtype.__name__.rstrip("_") if issubclass(dtype, (np.generic, bool)) else dtype.__name__
+    else:
+        name = dtype if isinstance(dtype, str) else repr(dtype)
+    if name not in _DTYPES:
+        raise ValueError(
+            f"dtype must be any of [{', '.join(_DTYPES)}], but received {dtype!r}; name one of them, for instance "
+            "'float32' or 'int64'"
+        )
+    return name
+
+
+def check_variable_and_dtype(
+    input: Any, input_name: str, expected_dtype: Any, op_name: str, extra_message: str = ""
+) -> None:
+    """TypeError unless ``input`` is a Variable of an expected data type."""
+    check_type(input, input_name, Variable, op_name, extra_message)
+    check_dtype(input.dtype, input_name, expected_dtype, op_name, extra_message)
+
+
+def check_type(input: Any, input_name: str, expected_type: Any, op_name: str, extra_message: str = "") -> None:
+    """TypeError unless ``input`` is of an expected type."""
+    if not isinstance(input, expected_type):
+        raise TypeError(
+            f"The type of '{input_name}' in {op_name} must be {expected_type}, but received {type(input)}. "
+            f"{extra_message}"
+        )
+
+
+def check_dtype(input_dtype: Any, input_name: str, expected_dtype: Any, op_name: str, extra_message: str = "") -> None:
+    """TypeError unless a data type is among the expected ones (a name, or several)."""
+    name = convert_dtype(input_dtype)
+    expected = [expected_dtype] if isinstance(expected_dtype, str) else list(expected_dtype)
+    if name not in expected:
+        raise TypeError(
+            f"The data type of '{input_name}' in {op_name} must be {expected_dtype}, but received {name}. "
+            f"{extra_message}"
+        )
+
+
+class DataToLoDTensorConverter:
+    """Collects the values of one variable, sample by sample, into a LoDTensor.
+
+    Args:
+        place: where the tensor is to be.
+        lod_level: how deep samples are nested lists of sequences.
+        shape: the variable's shape; with one unknown dim, flat samples are reshaped to it.
+        dtype: the data type, in any spelling.
+    """
+
+    def __init__(self, place: Place, lod_level: int, shape: Sequence[int] | None, dtype: Any) -> None:
+        self.place = place
+        self.lod_level = lod_level
+        dims = tuple(shape or ())
+        self.shape = dims if sum(dim < 0 for dim in dims) <= 1 else None
+        self.dtype = convert_dtype(dtype)
+        self._reset()
+
+    def _reset(self) -> None:
+        self.data: list[Any] = []
+        self.lod: list[list[int]] = [[] for _ in range(self.lod_level)]
+
+    def feed(self, data: Any) -> None:
+        """Add one sample."""
+        self._feed(data, self.lod)
+
+    def _feed(self, data: Any, lod: Sequence[list[int]]) -> None:
+        if not lod:
+            self.data.append(data)
+            return
+        lod[0].append(len(data))
+        for part in data:
+            self._feed(part, lod[1:])
+
+    def done(self) -> LoDTensor:
+        """The tensor of all samples since the last call."""
+        array = self._shaped(np.array(self.data, dtype=self.dtype))
+        tensor = LoDTensor()
+        tensor.set(array, self.place)
+        if self.lod_level:
+            tensor.set_recursive_sequence_lengths(self.lod)
+        self._reset()
+        return tensor
+
+    def _shaped(self, array: np.ndarray) -> np.ndarray:
+        if not self.shape:
+            return array
+        if array.ndim != len(self.shape):
+            try:
+                return array.reshape(self.shape)
+            except ValueError as error:
+                raise ValueError(
+                    f"Reshape error. What is defined in data layer is {self.shape}, but receive {array.shape}; give "
+                    "samples with as many numbers as the layer declares"
+                ) from error
+        return array
+
+
+class BatchedTensorProvider:
+    """Batches of LoDTensors from a generator of samples.
+
+    Args:
+        feed_list: variables that the fields of a sample are for.
+        place: where tensors are to be.
+        batch_size: samples in a batch.
+        generator: a function that yields samples.
+        drop_last: leave a last batch out that is too short.
+    """
+
+    def __init__(
+        self, feed_list: Sequence[Variable], place: Place, batch_size: int, generator: Callable, drop_last: bool
+    ) -> None:
+        self.place = place
+        self.batch_size = batch_size
+        self.generator = generator
+        self.drop_last = drop_last
+        self.converters = [DataToLoDTensorConverter(place, v.lod_level, v.shape, v.dtype) for v in feed_list]
+
+    def __call__(self) -> Iterator[list[LoDTensor]]:
+        samples = iter(self.generator())
+        while group := list(itertools.islice(samples, self.batch_size)):
+            if len(group) == self.batch_size or not self.drop_last:
+                yield convert(self.converters, group)
+
+
+def convert(converters: Sequence[DataToLoDTensorConverter], samples: Iterable[Any]) -> list[LoDTensor]:
+    """One tensor for each field of the samples."""
+    for sample in samples:
+        if len(sample) != len(converters):
+            raise AssertionError(
+                f"The number of fields in data ({len(sample)}) does not match len(feed_list) ({len(converters)}); let "
+                "the reader yield tuples of one value for each variable"
+            )
+        for converter, field in zip(converters, sample, strict=True):
+            converter.feed(field)
+    return [converter.done() for converter in converters]
+
+
+class DataFeeder:
+    """Converts batches of samples into feeds.
+
+    Args:
+        feed_list: the variables, or their names, that the fields of a sample are for, in order.
+        place: where tensors are to be.
+        program: where names are looked up; the default main program for None.
+
+    Raises TypeError for an entry that is neither a Variable nor a name.
+    """
+
+    def __init__(self, feed_list: Sequence[Variable | str], place: Place, program: Program | None = None) -> None:
+        program = default_main_program() if program is None else program
+        self.feed_vars: list[Variable] = []
+        for item in feed_list:
+            var = program.block(0).var(item) if isinstance(item, str) else item
+            if not isinstance(var, Variable):
+                raise TypeError(
+                    f"Feed list should contain a list of variable, received {type(item).__name__}; pass Variables or "
+                    "their names"
+                )
+            self.feed_vars.append(var)
+        self.feed_names = [var.name for var in self.feed_vars]
+        self.feed_dtypes = [var.dtype for var in self.feed_vars]
+        self.feed_shapes = [var.shape for var in self.feed_vars]
+        self.feed_lod_level = [var.lod_level for var in self.feed_vars]
+        self.place = place
+
+    def feed(self, iterable: Iterable[Any]) -> dict[str, LoDTensor]:
+        """The feed for one batch: name -> LoDTensor.
+
+        Args:
+            iterable: samples, each a tuple or list with a value for each variable: an array or nested list of its
+                shape without the batch, or for LoD variables a list of such.
+
+        Raises AssertionError for a sample with another number of fields, ValueError for one of another size.
+        """
+        converters = [
+            DataToLoDTensorConverter(self.place, level, shape, dtype)
+            for level, shape, dtype in zip(self.feed_lod_level, self.feed_shapes, self.feed_dtypes, strict=True)
+        ]
+        return dict(zip(self.feed_names, convert(converters, iterable), strict=True))
+
+    def feed_parallel(
+        self, iterable: Iterable[Iterable[Any]], num_places: int | None = None
+    ) -> Iterator[dict[str, LoDTensor]]:
+        """The feeds of several devices, one batch for each.
+
+        Raises ValueError unless there are as many batches as places.
+        """
+        places = self._places(num_places)
+        missing = object()
+        for place, batch in itertools.zip_longest(places, iterable, fillvalue=missing):
+            if place is missing or batch is missing:
+                raise ValueError(
+                    "feed_parallel takes multiple mini-batches. Each mini-batch will be feed on each device. The "
+                    f"number of devices and number of mini-batches must be same: expected {len(places)} batches; "
+                    "give as many, or pass num_places"
+                )
+            part = DataFeeder(self.feed_vars, place)  # type: ignore[arg-type]
+            yield part.feed(batch)  # type: ignore[arg-type]
+
+    def _places(self, num_places: int | None) -> Sequence[Place]:
+        if isinstance(self.place, CUDAPlace):
+            return cuda_places() if num_places is None else [CUDAPlace(i) for i in range(num_places)]
+        return cpu_places(num_places)
+
+    def decorate_reader(
+        self,
+        reader: Callable[[], Iterable[Any]],
+        multi_devices: bool,
+        num_places: int | None = None,
+        drop_last: bool = True,
+    ) -> Callable[[], Iterator[Any]]:
+        """A reader of feeds from a reader of batches.
+
+        Args:
+            reader: a reader of batches.
+            multi_devices: yield lists of feeds, one for each device.
+            num_places: number of devices; by default all.
+            drop_last: leave batches out that are too few for the devices; otherwise they are a ValueError.
+        """
+
+        def feeds() -> Iterator[Any]:
+            if not multi_devices:
+                yield from map(self.feed, reader())
+                return
+            count = len(self._places(num_places))
+            batches = iter(reader())
+            while group := list(itertools.islice(batches, count)):
+                if len(group) == count:
+                    yield list(self.feed_parallel(group, num_places))
+                elif not drop_last:
+                    raise ValueError(
+                        f"{len(group)} batches are left over, too few for {count} devices: The data batch which cannot "
+                        "fit for devices will be dropped is not implementation. Other strategies are not implemented; "
+                        "pass drop_last=True, or make the number of batches a multiple of the number of devices"
+                    )
+
+        return feeds

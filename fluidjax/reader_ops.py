@@ -1,0 +1,110 @@
+"""Readers inside programs: variables of type READER, the ops that make them, and ``read`` ops.
+
+A reader variable remembers the Python object that has its batches (``Variable._get_info``), and so do the copies
+of it in clones of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluidjax import unique_name
+from fluidjax.enums import VarType
+from fluidjax.framework import Block, Program, Variable, default_main_program
+
+LOADER = "loader"
+
+
+def reader_var(
+    block: Block, name: str, loader: Any, shapes: Sequence[Any], dtypes: Sequence[Any], lod_levels: Sequence[int]
+) -> Variable:
+    """A READER variable whose batches have these shapes, data types and LoD levels."""
+    var = block.create_var(name=name, type=VarType.READER, persistable=True, stop_gradient=True)
+    fields = var.proto.type.reader.lod_tensor
+    del fields[:]
+    for shape, dtype, level in zip(shapes, dtypes, lod_levels, strict=True):
+        fields.add(lod_level=level, tensor={"data_type": int(dtype), "dims": [int(n) for n in shape]})
+    var._set_info(LOADER, loader)
+    return var
+
+
+def like(block: Block, name: str, var: Variable) -> Variable:
+    """A READER variable in ``block`` with the batches of another."""
+    copy = block.create_var(name=name, type=VarType.READER, persistable=True, stop_gradient=True)
+    copy.proto.type.reader.CopyFrom(var.proto.type.reader)
+    copy._set_info(LOADER, loader_of(var))
+    return copy
+
+
+def loader_of(var: Variable) -> Any:
+    """The object that has the batches of a reader variable. Raises TypeError when it is none."""
+    loader = var._get_info(LOADER) if isinstance(var, Variable) else None
+    if loader is None:
+        raise TypeError(
+            f"expected a reader, as fluid.layers.py_reader returns it, received {getattr(var, 'name', var)!r}; make "
+            "one first"
+        )
+    return loader
+
+
+def append_create_op(block: Block, queue: str, var: Variable, need_check_feed: Sequence[bool]) -> None:
+    """Append the op that makes a reader of a queue."""
+    fields = var.proto.type.reader.lod_tensor
+    block.append_op(
+        type="create_py_reader",
+        inputs={"blocking_queue": queue},
+        outputs={"Out": [var]},
+        attrs={
+            "shape_concat": [int(n) for field in fields for n in field.tensor.dims],
+            "ranks": [len(field.tensor.dims) for field in fields],
+            "lod_levels": [int(field.lod_level) for field in fields],
+            "dtypes": [int(field.tensor.data_type) for field in fields],
+            "need_check_feed": [int(checked) for checked in need_check_feed],
+        },
+    )
+
+
+def append_double_buffer_op(block: Block, source: Variable, out: Variable, place: str = "AUTO") -> None:
+    """Append the op that makes a reader read ahead."""
+    block.append_op(
+        type="create_double_buffer_reader",
+        inputs={"UnderlyingReader": source},
+        outputs={"Out": [out]},
+        attrs={"place": place},
+    )
+
+
+def append_read_op(block: Block, reader: Variable, outs: Sequence[Variable], drop_last: bool = True) -> None:
+    """Append the op that takes the next batch of a reader."""
+    block.append_op(
+        type="read", inputs={"Reader": [reader]}, outputs={"Out": list(outs)}, attrs={"drop_last": drop_last}
+    )
+
+
+def create_program_reader(loader: Any, feed_list: Sequence[Variable]) -> None:
+    """Let the default main program read the variables from a loader."""
+    block = default_main_program().current_block()
+    queue = unique_name.generate("lod_tensor_blocking_queue")
+    shapes = [var.shape for var in feed_list]
+    dtypes, levels = [var.dtype for var in feed_list], [var.lod_level for var in feed_list]
+    reader = reader_var(block, unique_name.generate("create_py_reader"), loader, shapes, dtypes, levels)
+    append_create_op(block, queue, reader, [var.proto.need_check_feed for var in feed_list])
+    if loader._use_double_buffer:
+        buffered = like(block, unique_name.generate("double_buffer"), reader)
+        append_double_buffer_op(block, reader, buffered)
+        reader = buffered
+    append_read_op(block, reader, feed_list, loader._drop_last)
+
+
+def readers_of(program: Program) -> list[tuple[Any, list[str]]]:
+    """(loader, names of the variables it fills) of each ``read`` op in block 0."""
+    token = program._version_token()
+    cached = program.__dict__.get("_readers_cache")
+    if cached is None or cached[0] != token:
+        block = program.global_block()
+        found = [
+            (loader_of(block.var(op.input("Reader")[0])), op.output("Out")) for op in block.ops if op.type == "read"
+        ]
+        cached = program.__dict__["_readers_cache"] = (token, found)
+    return cached[1]

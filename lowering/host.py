@@ -1,0 +1,25 @@
+"""What host ops do outside the lowering: the front end provides it, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .errors import OpError
+
+_services: dict[str, Callable[..., Any]] = {}
+
+
+def provide(name: str, function: Callable[..., Any]) -> None:
+    """Let ``function`` be what host ops call as ``service(name)``."""
+    _services[name] = function
+
+
+def service(name: str) -> Callable[..., Any]:
+    """The function of that name; OpError where no front end provides it."""
+    if name not in _services:
+        raise OpError(
+            f"the op acts on the host through {name!r}: expected a front end that provides it, found"
+            f" {sorted(_services) or 'none'}; import fluidjax, or call lowering.host.provide({name!r}, function)"
+        )
+    return _services[name]
