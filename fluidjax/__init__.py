@@ -49,6 +49,13 @@ from fluidjax.layers.math_op_patch import monkey_patch_variable
 
 monkey_patch_variable()
 
+# Values in and out: feeds, readers, files.
+from fluidjax import data_feeder, dataloader, reader
+from fluidjax.data import data
+from fluidjax.data_feeder import DataFeeder
+from fluidjax import io
+from fluidjax.io import load, load_program_state, save, set_program_state
+
 # Running programs.
 from fluidjax import compiler, executor, parallel_executor
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy

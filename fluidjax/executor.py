@@ -15,9 +15,11 @@ from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.feed import merge_rows
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
+from fluidjax.files.trust import check as check_trusted
 from fluidjax.flags import flag
 from fluidjax.framework import Program, Variable, default_main_program, program_view
 from fluidjax.places import CPUPlace, Place
+from fluidjax.reader import next_feed
 from fluidjax.scope import Scope, global_scope, scope_guard
 
 __all__ = ["Executor", "global_scope", "scope_guard"]
@@ -86,7 +88,7 @@ class Executor:
         fetches = _fetch_names(fetch_list)
         if use_prune:
             program = _pruned(program, tuple(feed), fetches)
-        feed = _with_loaded(program, feed)
+        feed = next_feed(program, feed)
         prepared = _prepared(program, tuple(feed), fetches, self._device.platform)
         with self._on_device():
             values = self._values(program, prepared, scope, feed)
@@ -165,17 +167,6 @@ def _all_fetchable(items: Sequence[Any]) -> bool:
     return all(isinstance(item, (str, Variable)) for item in items)
 
 
-def _with_loaded(program: Program, feed: dict[str, Any]) -> dict[str, Any]:
-    """The feed, joined by the next batch of the loaders that the program reads from."""
-    loaders = getattr(program, "_loaders", None)
-    if not loaders:
-        return feed
-    joined = dict(feed)
-    for loader in loaders:
-        joined.update(loader._next_feed())
-    return joined
-
-
 def _prepared(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str) -> Prepared:
     cache = program.__dict__.get("_prepared_cache")
     if cache is None:
@@ -183,6 +174,7 @@ def _prepared(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]
     key = (program._version_token(), feeds, fetches, platform)
     found = cache.get(key)
     if found is None:
+        check_trusted(program)
         while len(cache) >= _VERSIONS_KEPT:
             cache.pop(next(iter(cache)))
         found = cache[key] = Prepared(program_view(program), feeds, fetches, platform)

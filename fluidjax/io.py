@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.data_feeder import DataFeeder
-from fluidjax.files import inference, state, variables
+from fluidjax.files import host_ops, inference, state, variables
 from fluidjax.files.errors import FileFormatError, MismatchError, UnsafeNameError, UntrustedProgramError
 from fluidjax.files.scope_values import UninitializedVariableError
 from fluidjax.files.trust import allow_host_ops
@@ -79,6 +79,8 @@ __all__ = [
     "prepend_feed_ops",
     "append_fetch_ops",
 ]
+
+host_ops.install()
 
 Predicate = Callable[[Variable], bool]
 

@@ -145,6 +145,13 @@ class GeneratorLoader(DataLoaderBase):
         if not iterable:
             create_program_reader(self, self._feed_list)
 
+    @classmethod
+    def _without_ops(cls, feed_list: Sequence[Variable], capacity: int) -> GeneratorLoader:
+        """A loader to be started and reset, for a program that has its reader ops already."""
+        loader = cls(feed_list, capacity)
+        loader._iterable = False
+        return loader
+
     @property
     def iterable(self) -> bool:
         """Whether the loader is iterated over."""

@@ -24,6 +24,8 @@ def infer_outputs(op: Operator) -> None:
     Raises ValueError when the op names a variable that its block does not see, and the lowering's OpError when the
     inputs do not fit the op.
     """
+    if op.type == "create_py_reader":  # its queue lives in the scope only, and its output is a reader already
+        return
     block = op.block
     for name in (*op.input_arg_names, *op.output_arg_names):
         if name != lowering.EMPTY and block._find_var_recursive(name) is None:

@@ -41,6 +41,9 @@ class Program:
         self._mutations = 0
         self._raw_generation = 0
         self._view_cache: Any = None
+        # Where the program came from, if not from this process, and which of its host ops may run.
+        self._loaded_from: str | None = None
+        self._allowed_host_ops: frozenset[str] = frozenset()
         self._fingerprint_cache: tuple[Hashable, str] | None = None
         self._cells: dict[Any, int] = {}
         self._seed = global_prog_seed
@@ -273,6 +276,8 @@ class Program:
         program._current_role = self._current_role
         program._role_var = list(self._role_var)
         program._appending_grad_times = self._appending_grad_times
+        program._loaded_from = self._loaded_from
+        program._allowed_host_ops = self._allowed_host_ops
         program._copy_dist_param_info_from(self)
         program._attach(message)
         for index, source in origin.items():
@@ -326,7 +331,9 @@ class Program:
         What a message does not hold (which variables are parameters, stop_gradient) is lost.
         Raises ValueError when the bytes are no program.
         """
-        return Program._construct_from_desc(parse_message(binary_str))
+        program = Program._construct_from_desc(parse_message(binary_str))
+        program._loaded_from = "bytes"
+        return program
 
     @staticmethod
     def _construct_from_desc(desc: Any) -> Program:

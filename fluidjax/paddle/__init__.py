@@ -1,9 +1,14 @@
 """What a script gets that says ``import paddle``: readers, data sets and ``paddle.fluid``."""
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 import fluidjax as fluid
 from fluidjax.paddle import batch as _batch
 from fluidjax.paddle import check_import_scipy as _check
-from fluidjax.paddle import compat, dataset, reader, version
+from fluidjax.paddle import compat, reader, version
 
 batch = _batch.batch
 check_import_scipy = _check.check_import_scipy
@@ -11,4 +16,11 @@ check_import_scipy = _check.check_import_scipy
 __version__ = version.full_version
 __git_commit__ = version.commit
 
-__all__ = ["batch", "check_import_scipy", "compat", "dataset", "fluid", "reader", "version"]
+__all__ = ["batch", "check_import_scipy", "compat", "dataset", "fluid", "reader", "utils", "version"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``dataset`` and ``utils`` when a script first asks for them."""
+    if name in ("dataset", "utils"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

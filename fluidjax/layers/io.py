@@ -1,0 +1,266 @@
+"""Layers where values come in: fed variables, readers inside a program, files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fluidjax import unique_name
+from fluidjax.data import input_variable
+from fluidjax.data_feeder import check_type
+from fluidjax.enums import VarType, to_var_type
+from fluidjax.framework import Variable, default_main_program, default_startup_program
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.reader import GeneratorLoader
+from fluidjax.reader_ops import (
+    append_create_op,
+    append_double_buffer_op,
+    append_read_op,
+    like,
+    loader_of,
+    reader_var,
+)
+
+__all__ = ["data", "read_file", "double_buffer", "py_reader", "create_py_reader_by_data", "load"]
+
+
+def data(
+    name: str,
+    shape: Sequence[int | None],
+    append_batch_size: bool = True,
+    dtype: Any = "float32",
+    lod_level: int = 0,
+    type: VarType = VarType.LOD_TENSOR,
+    stop_gradient: bool = True,
+) -> Variable:
+    """A variable to be fed.
+
+    Args:
+        name: its name, under which it is fed.
+        shape: its dims; None or -1 is unknown.
+        append_batch_size: put an unknown batch dim before them, unless one of them is unknown already.
+        dtype: its data type.
+        lod_level: the number of LoD levels of its feeds; 0 for plain arrays.
+        type: what it holds.
+        stop_gradient: whether no gradient flows into it.
+
+    Feeds are not held against the shape; ``fluid.data`` does that.
+    """
+    check_type(name, "name", (bytes, str), "data")
+    check_type(shape, "shape", (list, tuple), "data")
+    dims = [-1 if dim is None else int(dim) for dim in shape]
+    if append_batch_size and all(dim >= 0 for dim in dims):
+        dims = [-1, *dims]
+    return input_variable(name, dims, dtype, lod_level, type, stop_gradient)
+
+
+class _QueueLoader:
+    """The batches behind a ``py_reader``: what ``decorate_...`` was given, between ``start`` and ``reset``."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._loader: GeneratorLoader | None = None
+
+    def attach(self, fields: Sequence[Variable]) -> GeneratorLoader:
+        """A loader of values for these fields; it adds nothing to the program, which has its ops already."""
+        self._loader = GeneratorLoader._without_ops(fields, self._capacity)
+        return self._loader
+
+    def _next_batch(self) -> list[Any]:
+        return self.loader._next_batch()
+
+    @property
+    def loader(self) -> GeneratorLoader:
+        if self._loader is None:
+            raise RuntimeError(
+                "the reader has no source: expected a call of decorate_sample_list_generator, "
+                "decorate_sample_generator or decorate_batch_generator before start(); call one of them"
+            )
+        return self._loader
+
+
+def py_reader(
+    capacity: int,
+    shapes: Sequence[Sequence[int]],
+    dtypes: Sequence[Any],
+    lod_levels: Sequence[int] | None = None,
+    name: str | None = None,
+    use_double_buffer: bool = True,
+) -> Variable:
+    """A reader whose batches come from Python; ``read_file`` takes them out.
+
+    Args:
+        capacity: how many batches are read ahead.
+        shapes, dtypes, lod_levels: of the variables in a batch; LoD levels default to 0.
+        name: the beginning of its variables' names.
+        use_double_buffer: add the op that reads ahead.
+
+    Returns a READER variable with methods: ``decorate_paddle_reader`` (batches of samples, also called
+    ``decorate_sample_list_generator``), ``decorate_sample_generator``, ``decorate_batch_generator`` (also called
+    ``decorate_tensor_provider``), ``start`` and ``reset``. Runs read from it between ``start()`` and EOFException.
+    """
+    levels = [0] * len(shapes) if lod_levels is None else list(lod_levels)
+    kinds = [to_var_type(dtype) for dtype in dtypes]
+    dims = [[int(dim) for dim in shape] for shape in shapes]
+    return _py_reader(capacity, dims, kinds, levels, [False] * len(levels), name, use_double_buffer)
+
+
+def create_py_reader_by_data(
+    capacity: int, feed_list: Sequence[Variable], name: str | None = None, use_double_buffer: bool = True
+) -> Variable:
+    """A reader of values for variables made by ``fluid.data``; ``read_file`` gives these variables back.
+
+    Arguments and result as for ``py_reader``.
+    """
+    reader = _py_reader(
+        capacity,
+        [var.shape for var in feed_list],
+        [var.dtype for var in feed_list],
+        [var.lod_level for var in feed_list],
+        [var.proto.need_check_feed for var in feed_list],
+        name,
+        use_double_buffer,
+    )
+    reader._set_info("feed_list", list(feed_list))
+    return reader
+
+
+def _py_reader(
+    capacity: int,
+    shapes: Sequence[Any],
+    dtypes: Sequence[Any],
+    levels: Sequence[int],
+    checked: Sequence[bool],
+    name: str | None,
+    use_double_buffer: bool,
+) -> Variable:
+    if name is None:
+        queue = unique_name.generate("lod_tensor_blocking_queue")
+        reader_name = unique_name.generate("create_py_reader")
+        buffer_name = unique_name.generate("double_buffer") if use_double_buffer else ""
+    else:
+        queue, reader_name, buffer_name = f"{name}_queue", f"{name}_reader", f"{name}_double_buffer"
+    source = _QueueLoader(capacity)
+    startup = default_startup_program().current_block()
+    made = reader_var(startup, reader_name, source, shapes, dtypes, levels)
+    append_create_op(startup, queue, made, checked)
+    main = default_main_program().current_block()
+    reader = like(main, reader_name, made)
+    if use_double_buffer:
+        buffered = like(main, buffer_name, reader)
+        append_double_buffer_op(main, reader, buffered)
+        reader = buffered
+    _give_methods(reader, source)
+    return reader
+
+
+def monkey_patch_reader_methods(reader: Variable) -> Variable:
+    """Give a READER variable the methods ``start`` and ``reset`` of its source."""
+    source = loader_of(reader)
+    reader.start = lambda: source.loader.start()  # type: ignore[attr-defined]
+    reader.reset = lambda: source.loader.reset()  # type: ignore[attr-defined]
+    return reader
+
+
+def _give_methods(reader: Variable, source: _QueueLoader) -> None:
+    """Let the reader be started, reset and told what to read."""
+
+    def decorator(method: str) -> Callable[..., None]:
+        def decorate(*args: Any, **kwargs: Any) -> None:
+            getattr(source.attach(_fields(reader)), method)(*args, **kwargs)
+
+        return decorate
+
+    monkey_patch_reader_methods(reader)
+    names = {
+        "set_sample_list_generator": ("decorate_paddle_reader", "decorate_sample_list_generator"),
+        "set_sample_generator": ("decorate_sample_generator",),
+        "set_batch_generator": ("decorate_batch_generator", "decorate_tensor_provider"),
+    }
+    for method, spellings in names.items():
+        for spelling in spellings:
+            setattr(reader, spelling, decorator(method))
+
+
+def _fields(reader: Variable) -> list[Variable]:
+    """Stand-ins for the variables of a batch, which the program may name only later, in ``read_file``."""
+    return [_Field(f"field_{i}", field) for i, field in enumerate(reader.proto.type.reader.lod_tensor)]
+
+
+class _Field(Variable):
+    """Name, shape, data type and LoD level of one value in a batch, outside any program."""
+
+    def __init__(self, name: str, field: Any) -> None:
+        self._name, self._field = name, field
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self._name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._field.tensor.dims)
+
+    @property
+    def dtype(self) -> VarType:
+        return VarType(self._field.tensor.data_type)
+
+    @property
+    def lod_level(self) -> int:
+        return self._field.lod_level
+
+
+def double_buffer(reader: Variable, place: Any = None, name: str | None = None) -> Variable:
+    """A reader that reads ahead of another.
+
+    Args:
+        reader: a READER variable.
+        place: where batches are to be; by default where the program runs.
+        name: its name; generated for None.
+    """
+    block = default_main_program().current_block()
+    out = like(block, name or unique_name.generate("double_buffer"), reader)
+    append_double_buffer_op(block, reader, out, "AUTO" if place is None else str(place).upper())
+    source = loader_of(reader)
+    if isinstance(source, _QueueLoader):
+        _give_methods(out, source)
+    feed_list = reader._get_info("feed_list")
+    if feed_list:
+        out._set_info("feed_list", feed_list)
+    return out
+
+
+def read_file(reader: Variable) -> Variable | list[Variable]:
+    """The variables of a reader's next batch: one, or a list.
+
+    Raises TypeError when ``reader`` is no reader.
+    """
+    loader_of(reader)
+    block = default_main_program().current_block()
+    outs = reader._get_info("feed_list")
+    if not outs:
+        helper = LayerHelper("read_file")
+        outs = []
+        for field in reader.proto.type.reader.lod_tensor:
+            out = helper.create_variable_for_type_inference(VarType(field.tensor.data_type), stop_gradient=True)
+            out.desc.set_shape(list(field.tensor.dims))
+            out.desc.set_lod_level(field.lod_level)
+            out.is_data = True
+            outs.append(out)
+    append_read_op(block, reader, outs)
+    return outs[0] if len(outs) == 1 else list(outs)
+
+
+def load(out: Variable, file_path: str, load_as_fp16: bool | None = None) -> None:
+    """Append an op that reads a variable from a file that ``save_vars`` wrote, when the program runs.
+
+    Args:
+        out: what it is read into.
+        file_path: the file.
+        load_as_fp16: convert it to float16.
+    """
+    attrs: dict[str, Any] = {"file_path": file_path}
+    if load_as_fp16 is not None:
+        attrs["load_as_fp16"] = load_as_fp16
+    helper = LayerHelper("load", out=out, file_path=file_path)
+    helper.append_op(type="load", inputs={}, outputs={"Out": out}, attrs=attrs)
