@@ -35,7 +35,7 @@ def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any]) -> SlotValu
     for slot in definition.inputs:
         names = op.inputs.get(slot.name) or ()
         values = [None if n == EMPTY else lookup.get(n) for n in names]
-        optional = slot.dispensable or definition.kind == "block"
+        optional = slot.dispensable or definition.kind == "block" or slot.param in definition.absent
         if not optional:
             _check_initialized(slot, names, values, op)
         if slot.duplicable:

@@ -98,6 +98,7 @@ class OpDef:
     infer: Callable[..., Any] | None = None
     fold: bool = False
     inplace: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
+    absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may hold no value yet
     forward: OpDef | None = None  # for a gradient op, what it is the gradient of
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -321,6 +322,7 @@ def op(
     infer: Callable[..., Any] | None = None,
     fold: bool = False,
     kind: str = "plain",
+    absent: str = "",
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Register the decorated function as an operator.
 
@@ -341,6 +343,7 @@ def op(
         inplace: output slot -> parameter that Fluid's layers bind to the same variable.
         infer: shape inference of its own, ``infer(op_view, var_of) -> {output name: VarInfo}``.
         fold: evaluate while tracing when all inputs are small and known.
+        absent: parameters of required inputs whose variable may hold no value yet; the rule then gets None.
         kind: ``plain``, ``block`` (runs sub-blocks; gets raw values and ``ctx``) or ``host`` (outside jit).
     """
 
@@ -355,6 +358,7 @@ def op(
             name, fn, inputs, parse_outputs(out, odd), attrs, special, kind, rows, infer=infer, fold=fold
         )
         definition.lod = _lod_map(definition, lod)
+        definition.absent = _names(absent)
         definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}
         definition.diff = _names(diff) if diff is not None else _differentiable(definition)
         _check_params(definition, definition.diff, "diff")

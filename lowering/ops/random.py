@@ -184,14 +184,18 @@ def _next_seed(given):
     return (given * 6364136223846793005 + 1442695040888963407).astype(np.int64)
 
 
-@op(out="Out ShuffleIdx SeedOut", lod={"Out": "x", "SeedOut": "seed"}, diff="x")
+def _state(seed, startup_seed: int):
+    """The seed tensor's number; before the first run, the attribute's."""
+    return jnp.asarray(startup_seed, np.int64) if seed is None else seed.reshape(-1)[0].astype(np.int64)
+
+
+@op(out="Out ShuffleIdx SeedOut", lod={"Out": "x", "SeedOut": "seed"}, diff="x", absent="seed")
 def shuffle_batch(x, seed, *, startup_seed: int = 0):
     """Out = the rows of X (all dims but the last) in random order; ShuffleIdx[i] = where Out's row i came from.
 
     Seed [1] is a counter in the program: SeedOut replaces it, so each run shuffles anew.
     """
-    del startup_seed
-    state = seed.reshape(()).astype(np.int64)
+    state = _state(seed, startup_seed)
     order = random_bits.permutation(jax.random.key(state), prod(x.shape[:-1]))
     rows = x.reshape(-1, x.shape[-1])
     return rows[order].reshape(x.shape), order.astype(np.int64), _next_seed(state).reshape(1)
@@ -203,11 +207,10 @@ def _(shuffle_idx, d_out):
     return jnp.zeros_like(rows).at[shuffle_idx].set(rows).reshape(d_out.shape)
 
 
-@op(out="Out SeedOut", lod=None, diff="")
+@op(out="Out SeedOut", lod=None, diff="", absent="seed")
 def random_crop(x, seed, *, shape: list[int], startup_seed: int = 0):
     """Out = a window of ``shape`` over the last dims of X, at a random place of its own for each leading index."""
-    del startup_seed
-    state = seed.reshape(-1)[0].astype(np.int64)
+    state = _state(seed, startup_seed)
     lead = x.ndim - len(shape)
     batch = x.reshape(-1, *x.shape[lead:])
     keys = jax.random.split(jax.random.key(state), len(shape))

@@ -1,0 +1,7 @@
+# ruff: noqa: F401, F403  (the names of fluid.layers are gathered here)
+"""Layers: functions that write ops into the default programs."""
+
+from fluidjax.layers import nn, ops, tensor
+from fluidjax.layers.nn import *
+from fluidjax.layers.ops import *
+from fluidjax.layers.tensor import *

@@ -1,0 +1,135 @@
+"""Functions of one argument: activations and elementary mathematics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fluidjax.framework import Variable
+from fluidjax.layers.checks import check_variable_and_dtype
+from fluidjax.layers.emit import emit
+
+_FLOATS = ("float16", "float32", "float64")
+_INTEGERS_TOO = {"abs": ("int32", "int64"), "exp": ("int32", "int64"), "square": ("int32", "int64")}
+
+__all__ = [
+    "sigmoid",
+    "logsigmoid",
+    "exp",
+    "tanh",
+    "atan",
+    "tanh_shrink",
+    "sqrt",
+    "rsqrt",
+    "abs",
+    "ceil",
+    "floor",
+    "cos",
+    "acos",
+    "sin",
+    "asin",
+    "round",
+    "reciprocal",
+    "square",
+    "softplus",
+    "softsign",
+    "softshrink",
+    "hard_shrink",
+    "cumsum",
+    "thresholded_relu",
+    "gelu",
+    "erf",
+]
+
+
+def _elementary(op_type: str, formula: str) -> Callable[..., Variable]:
+    def function(x: Variable, name: str | None = None) -> Variable:
+        check_variable_and_dtype(x, "x", (*_FLOATS, *_INTEGERS_TOO.get(op_type, ())), op_type)
+        return emit(op_type, {"X": x}, x.dtype, name=name)
+
+    function.__name__ = function.__qualname__ = op_type
+    function.__doc__ = f"""out = {formula}, for each element.
+
+    Args:
+        x: a tensor of any shape, float16, float32 or float64.
+        name: the layer's name.
+
+    Returns:
+        A tensor like ``x``.
+
+    Raises:
+        TypeError: ``x`` is no Variable, or of another element type.
+    """
+    return function
+
+
+sigmoid = _elementary("sigmoid", "1 / (1 + exp(-x))")
+logsigmoid = _elementary("logsigmoid", "log(1 / (1 + exp(-x)))")
+exp = _elementary("exp", "e ** x")
+tanh = _elementary("tanh", "tanh(x)")
+atan = _elementary("atan", "the arc tangent of x")
+tanh_shrink = _elementary("tanh_shrink", "x - tanh(x)")
+sqrt = _elementary("sqrt", "the square root of x")
+rsqrt = _elementary("rsqrt", "1 / sqrt(x)")
+abs = _elementary("abs", "|x|")
+ceil = _elementary("ceil", "the smallest integer >= x")
+floor = _elementary("floor", "the largest integer <= x")
+cos = _elementary("cos", "cos(x), x in radians")
+acos = _elementary("acos", "the arc cosine of x")
+sin = _elementary("sin", "sin(x), x in radians")
+asin = _elementary("asin", "the arc sine of x")
+round = _elementary("round", "the integer nearest to x")
+reciprocal = _elementary("reciprocal", "1 / x")
+square = _elementary("square", "x * x")
+softplus = _elementary("softplus", "log(1 + exp(x))")
+softsign = _elementary("softsign", "x / (1 + |x|)")
+
+
+def _with_attrs(op_type: str, x: Variable, attrs: dict[str, Any], dtypes: tuple[str, ...] = _FLOATS) -> Variable:
+    check_variable_and_dtype(x, "x", dtypes, op_type)
+    return emit(op_type, {"X": x}, x.dtype, {k: v for k, v in attrs.items() if v is not None})
+
+
+def softshrink(x: Variable, alpha: float | None = None) -> Variable:
+    """out = x - alpha where x > alpha, x + alpha where x < -alpha, else 0.
+
+    Args:
+        x: float32 or float64, any shape.
+        alpha: the threshold, 0.5 when None.
+    """
+    return _with_attrs("softshrink", x, {"lambda": alpha})
+
+
+def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
+    """out = x where \\|x\\| > threshold (0.5 when None), else 0."""
+    return _with_attrs("hard_shrink", x, {"threshold": threshold})
+
+
+def thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
+    """out = x where x > threshold (1.0 when None), else 0."""
+    return _with_attrs("thresholded_relu", x, {"threshold": threshold})
+
+
+def cumsum(
+    x: Variable, axis: int | None = None, exclusive: bool | None = None, reverse: bool | None = None
+) -> Variable:
+    """Running sums of ``x``.
+
+    Args:
+        x: float32, float64, int32 or int64.
+        axis: the dim to sum along, the last when None.
+        exclusive: leave each element out of its own sum.
+        reverse: start at the end.
+    """
+    attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+    return _with_attrs("cumsum", x, attrs, (*_FLOATS, "int32", "int64"))
+
+
+def gelu(x: Variable, approximate: bool = False) -> Variable:
+    """out = 0.5 x (1 + erf(x / sqrt 2)), or with ``approximate`` its tanh approximation."""
+    return _with_attrs("gelu", x, {"approximate": approximate})
+
+
+def erf(x: Variable) -> Variable:
+    """out = the Gauss error function of each element; float16, float32 or float64."""
+    return _with_attrs("erf", x, {})

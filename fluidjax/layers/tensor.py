@@ -1,0 +1,428 @@
+"""Making tensors: constants, copies, ranges, and the save and load ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fluidjax.enums import VarType, to_var_type
+from fluidjax.framework import Variable
+from fluidjax.initializer import Constant, Initializer
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers.checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from fluidjax.layers.emit import emit, emit_many
+from fluidjax.layers.filled import full, full_like, kron, trace, tril, triu
+from fluidjax.layers.shapes import shape_argument
+from fluidjax.param_attr import ParamAttr
+
+__all__ = [
+    "arange",
+    "argmax",
+    "argmin",
+    "argsort",
+    "assign",
+    "cast",
+    "concat",
+    "create_global_var",
+    "create_parameter",
+    "create_tensor",
+    "diag",
+    "eye",
+    "fill_constant",
+    "fill_constant_batch_size_like",
+    "full",
+    "full_like",
+    "has_inf",
+    "has_nan",
+    "isfinite",
+    "kron",
+    "linspace",
+    "ones",
+    "ones_like",
+    "range",
+    "reverse",
+    "sums",
+    "tensor_array_to_tensor",
+    "trace",
+    "tril",
+    "triu",
+    "zeros",
+    "zeros_like",
+]
+
+_FILLED = ("bool", "float16", "float32", "float64", "int32", "int64")
+
+
+def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
+    """A variable without a value yet, for a layer to write to."""
+    check_dtype(dtype, "dtype", (*_FILLED, "int8", "uint8", "int16"), "create_tensor")
+    helper = LayerHelper("create_tensor", name=name)
+    return helper.create_variable(name=helper.name, dtype=dtype, persistable=persistable)
+
+
+def create_parameter(
+    shape: list[int],
+    dtype: Any,
+    name: str | None = None,
+    attr: Any = None,
+    is_bias: bool = False,
+    default_initializer: Initializer | None = None,
+) -> Variable:
+    """A trainable parameter, which the startup program initialises.
+
+    Args:
+        shape: its dims.
+        dtype: its element type.
+        name: its name.
+        attr: a ParamAttr with its other settings.
+        is_bias: start as zeros unless told otherwise.
+        default_initializer: used unless ``attr`` has one.
+    """
+    check_type(shape, "shape", (list, tuple, np.ndarray), "create_parameter")
+    for item in shape:
+        check_type(item, "item of shape", (int, np.integer), "create_parameter")
+    check_dtype(dtype, "dtype", (*_FILLED, "int8", "uint8", "int16"), "create_parameter")
+    check_type(attr, "attr", (type(None), ParamAttr), "create_parameter")
+    check_type(default_initializer, "default_initializer", (type(None), Initializer), "create_parameter")
+    helper = LayerHelper("create_parameter")
+    if attr is None:
+        attr = ParamAttr(name=name)
+    return helper.create_parameter(attr, list(shape), convert_dtype(dtype), is_bias, default_initializer)
+
+
+def create_global_var(
+    shape: list[int],
+    value: float,
+    dtype: Any,
+    persistable: bool = False,
+    force_cpu: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """A variable of the global block that the startup program fills with ``value``."""
+    check_type(shape, "shape", (list, tuple, np.ndarray), "create_global_var")
+    check_dtype(dtype, "dtype", (*_FILLED, "int8", "uint8", "int16"), "create_global_var")
+    helper = LayerHelper("global_var")
+    var = helper.create_global_variable(
+        dtype=dtype, shape=list(shape), persistable=persistable, name=name, stop_gradient=True
+    )
+    helper.set_variable_initializer(var, initializer=Constant(value=float(value), force_cpu=force_cpu))
+    return var
+
+
+def cast(x: Variable, dtype: Any) -> Variable:
+    """``x`` as another element type: bool, float16, float32, float64, int8, int32, int64 or uint8."""
+    known = ("bool", "float16", "float32", "float64", "int32", "int64", "uint8")
+    check_variable_and_dtype(x, "x", known, "cast")
+    check_dtype(dtype, "dtype", (*known, "int8"), "cast")
+    attrs = {"in_dtype": int(x.dtype), "out_dtype": int(to_var_type(dtype))}
+    stop = x.stop_gradient
+    return emit("cast", {"X": [x]}, dtype, attrs, stop_gradient=stop)
+
+
+def concat(input: Variable | list[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
+    """The tensors of a list joined along ``axis``, which may be a Variable [1]; a tensor array becomes one."""
+    if not isinstance(input, (list, tuple)):
+        input = [input]
+    for i, x in enumerate(input):
+        check_variable_and_dtype(x, f"input[{i}]", _FILLED, "concat")
+    check_type(axis, "axis", (int, Variable), "concat")
+    helper = LayerHelper("concat", input=list(input), name=name)
+    out = helper.create_variable_for_type_inference(dtype=helper.input_dtype())
+    if input[0].type == VarType.LOD_TENSOR_ARRAY:
+        return _joined_array(helper, input, out, axis)
+    inputs: dict[str, Any] = {"X": list(input)}
+    attrs: dict[str, Any] = {}
+    if isinstance(axis, Variable):
+        axis.stop_gradient = True
+        inputs["AxisTensor"] = axis
+    else:
+        attrs["axis"] = axis
+    helper.append_op(type="concat", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
+    return out
+
+
+def _joined_array(helper: LayerHelper, arrays: Any, out: Variable, axis: Any) -> Variable:
+    """One tensor of the elements of a tensor array."""
+    assert len(arrays) == 1, f"concat takes one tensor array, received {len(arrays)}; pass them one by one"
+    index = helper.create_variable_for_type_inference(dtype="int32")
+    outputs = {"Out": [out], "OutIndex": [index]}
+    attrs = {"axis": axis, "use_stack": False}
+    helper.append_op(type="tensor_array_to_tensor", inputs={"X": arrays[0]}, outputs=outputs, attrs=attrs)
+    return out
+
+
+def tensor_array_to_tensor(
+    input: Variable, axis: int = 1, name: str | None = None, use_stack: bool = False
+) -> tuple[Variable, Variable]:
+    """(the elements of a tensor array joined along ``axis``, or stacked; int32 sizes of each along it)."""
+    helper = LayerHelper("tensor_array_to_tensor", input=input, name=name)
+    if not isinstance(input, Variable) or input.type != VarType.LOD_TENSOR_ARRAY:
+        raise TypeError(
+            "input of tensor_array_to_tensor should be a LoDTensorArray variable; make one with array_write"
+        )
+    out = helper.create_variable_for_type_inference(dtype=helper.input_dtype())
+    index = helper.create_variable_for_type_inference(dtype="int32")
+    helper.append_op(
+        type="tensor_array_to_tensor",
+        inputs={"X": input},
+        outputs={"Out": [out], "OutIndex": [index]},
+        attrs={"axis": axis, "use_stack": use_stack},
+    )
+    return out, index
+
+
+def sums(input: Variable | list[Variable], out: Variable | None = None) -> Variable:
+    """The sum of the tensors of a list; written to ``out`` when given."""
+    if isinstance(input, (list, tuple)):
+        for i, x in enumerate(input):
+            check_variable_and_dtype(x, f"input[{i}]", ("float16", "float32", "float64", "int32", "int64"), "sums")
+        first = input[0]
+    else:
+        check_variable_and_dtype(input, "input", ("float16", "float32", "float64", "int32", "int64"), "sums")
+        first = input
+    return emit("sum", {"X": input}, first.dtype, {"use_mkldnn": False}, out=out)
+
+
+_ASSIGNED = {
+    "bool": ("bool_values", bool),
+    "float32": ("fp32_values", float),
+    "int32": ("int32_values", int),
+    "int64": ("int64_values", int),
+}
+
+
+def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Variable:
+    """A copy of a variable or a NumPy array; written to ``output`` when given.
+
+    Args:
+        input: a Variable; or an array of bool, float32, int32 or int64 with at most 1024 * 1024 elements.
+
+    Raises:
+        TypeError: another kind of input, or element type.
+        ValueError: an array that is too big to be held by an attribute.
+    """
+    check_type(input, "input", (Variable, np.ndarray), "assign")
+    if isinstance(input, Variable):
+        check_dtype(input.dtype, "input", (*_FILLED, "uint8"), "assign")
+        return emit("assign", {"X": [input]}, input.dtype, out=output)
+    key = input.dtype.name
+    if key not in _ASSIGNED:
+        raise TypeError(
+            f"When the type of 'input' in assign is numpy.ndarray, its data type must be one of {list(_ASSIGNED)}, but"
+            f" received {key}; convert it with astype"
+        )
+    if input.size > 1024 * 1024:
+        raise ValueError(
+            f"The size of input is too big: {input.size} elements, expected at most {1024 * 1024}."
+            " Please consider saving it to file and 'load_op' to load it"
+        )
+    attr, kind = _ASSIGNED[key]
+    values = [kind(v) for v in input.flat]
+    attrs = {"dtype": int(to_var_type(input.dtype)), "shape": list(input.shape), attr: values}
+    return emit("assign_value", {}, input.dtype, attrs, layer="assign", out=output)
+
+
+def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Variable | None = None) -> Variable:
+    """A tensor of one value.
+
+    Args:
+        shape: a list of ints and Variables [1], or a Variable.
+        dtype: bool, float16, float32, float64, int32 or int64.
+        value: a number, or a Variable [1].
+        force_cpu: kept on the op, without meaning here.
+        out: an existing variable for the result.
+    """
+    attrs: dict[str, Any] = {"force_cpu": force_cpu}
+    inputs: dict[str, Any] = {}
+    if isinstance(value, Variable):
+        inputs["ValueTensor"] = value
+    else:
+        attrs["value"] = float(value)
+        whole = convert_dtype(dtype) in ("int64", "int32")
+        attrs["str_value"] = str(int(value)) if whole else str(float(value))
+    helper = LayerHelper("fill_constant")
+    check_dtype(dtype, "dtype", _FILLED, "fill_constant")
+    check_type(shape, "shape", (Variable, list, tuple), "fill_constant")
+    if out is not None:
+        check_variable_and_dtype(out, "out", [convert_dtype(dtype)], "fill_constant")
+    shape_argument(helper, inputs, attrs, shape, "fill_constant")
+    if out is None:
+        out = helper.create_variable_for_type_inference(dtype=dtype)
+    attrs["dtype"] = int(out.dtype)
+    helper.append_op(type="fill_constant", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
+    out.stop_gradient = True
+    return out
+
+
+def fill_constant_batch_size_like(
+    input: Variable,
+    shape: list[int],
+    dtype: Any,
+    value: float,
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    force_cpu: bool = False,
+) -> Variable:
+    """A tensor of one value whose dim ``output_dim_idx`` is ``input``'s dim ``input_dim_idx``.
+
+    For an ``input`` with LoD and dim 0 that is its number of sequences.
+    """
+    attrs: dict[str, Any] = {
+        "shape": list(shape),
+        "dtype": int(to_var_type(dtype)),
+        "value": float(value),
+        "input_dim_idx": input_dim_idx,
+        "output_dim_idx": output_dim_idx,
+        "force_cpu": force_cpu,
+    }
+    if convert_dtype(dtype) in ("int64", "int32"):
+        attrs["str_value"] = str(int(value))
+    else:
+        attrs["str_value"] = str(float(value))
+    out = emit("fill_constant_batch_size_like", {"Input": input}, dtype, attrs)
+    out.stop_gradient = True
+    return out
+
+
+def argmin(x: Variable, axis: int = 0) -> Variable:
+    """Indices of the minima along ``axis``, int64."""
+    return _arg("arg_min", x, axis)
+
+
+def argmax(x: Variable, axis: int = 0) -> Variable:
+    """Indices of the maxima along ``axis``, int64."""
+    return _arg("arg_max", x, axis)
+
+
+def _arg(op_type: str, x: Variable, axis: int) -> Variable:
+    known = ("float32", "float64", "uint8", "int16", "int32", "int64")
+    check_variable_and_dtype(x, "x", known, "argmax" if op_type == "arg_max" else "argmin")
+    out = emit(op_type, {"X": x}, VarType.INT64, {"axis": axis})
+    out.stop_gradient = True
+    return out
+
+
+def argsort(
+    input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """(``input`` sorted along ``axis``, int64 indices of where each value came from)."""
+    known = ("float32", "float64", "int16", "int32", "int64", "uint8")
+    check_variable_and_dtype(input, "input", known, "argsort")
+    outputs = [("Out", input.dtype, True), ("Indices", VarType.INT64, True)]
+    attrs = {"axis": axis, "descending": descending}
+    out, indices = emit_many("argsort", {"X": input}, outputs, attrs, name=name)
+    return out, indices
+
+
+def ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
+    """A tensor of ones; ``shape`` as for fill_constant."""
+    return fill_constant(shape=shape, dtype=dtype, force_cpu=force_cpu, value=1.0)
+
+
+def zeros(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
+    """A tensor of zeros; ``shape`` as for fill_constant."""
+    return fill_constant(shape=shape, dtype=dtype, force_cpu=force_cpu, value=0.0)
+
+
+def ones_like(x: Variable, out: Variable | None = None) -> Variable:
+    """Ones in the shape and element type of ``x``."""
+    check_variable_and_dtype(x, "x", ("bool", "float32", "float64", "int32", "int64"), "ones_like")
+    return emit("fill_any_like", {"X": [x]}, x.dtype, {"value": 1.0}, layer="ones_like", out=out)
+
+
+def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
+    """Zeros in the shape and element type of ``x``."""
+    check_variable_and_dtype(x, "x", ("bool", "float32", "float64", "int32", "int64"), "ones_like")
+    out = emit("fill_zeros_like", {"X": [x]}, x.dtype, layer="zeros_like", out=out)
+    out.stop_gradient = True
+    return out
+
+
+def reverse(x: Variable, axis: int | list[int]) -> Variable:
+    """``x`` in reverse order along one or several dims."""
+    check_variable_and_dtype(x, "x", ("float32", "float64", "int32", "int64", "uint8", "bool"), "reverse")
+    check_type(axis, "axis", (int, tuple, list), "reverse")
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    return emit("reverse", {"X": x}, x.dtype, {"axis": axes})
+
+
+def has_inf(x: Variable) -> Variable:
+    """Whether some element is infinite: bool [1]."""
+    check_type(x, "x", Variable, "has_inf")
+    return emit("isinf", {"X": x}, x.dtype)
+
+
+def has_nan(x: Variable) -> Variable:
+    """Whether some element is not a number: bool [1]."""
+    check_type(x, "x", Variable, "has_nan")
+    return emit("isnan", {"X": x}, x.dtype)
+
+
+def isfinite(x: Variable) -> Variable:
+    """Whether all elements are finite: bool [1]."""
+    check_variable_and_dtype(x, "x", ("float32", "float64", "int32", "int64"), "isfinite")
+    return emit("isfinite", {"X": x}, "bool")
+
+
+def _as_scalar(value: Any, dtype: Any) -> Variable:
+    """A Variable [1] of that element type."""
+    if not isinstance(value, Variable):
+        return fill_constant([1], dtype, value)
+    return value if convert_dtype(value.dtype) == convert_dtype(dtype) else cast(value, dtype)
+
+
+def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
+    """start, start + step, ... before end; each a number or a Variable [1]."""
+    check_dtype(dtype, "dtype", ("float32", "float64", "int32", "int64"), "range")
+    inputs = {"Start": _as_scalar(start, dtype), "End": _as_scalar(end, dtype), "Step": _as_scalar(step, dtype)}
+    out = emit("range", inputs, dtype)
+    out.stop_gradient = True
+    return out
+
+
+def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
+    """As ``range``; one bound means from 0, and the element type defaults to int64."""
+    del name
+    if end is None:
+        start, end = 0, start
+    return range(start, end, step, "int64" if dtype is None else dtype)
+
+
+def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
+    """``num`` values from ``start`` to ``stop``, both included; each a number or a Variable [1]. float32 or float64."""
+    check_dtype(dtype, "dtype", ("float32", "float64"), "linspace")
+    first, last = (v if isinstance(v, Variable) else fill_constant([1], dtype, v) for v in (start, stop))
+    count = num if isinstance(num, Variable) else fill_constant([1], "int32", num)
+    return emit("linspace", {"Start": first, "Stop": last, "Num": count}, dtype)
+
+
+def diag(diagonal: Variable | np.ndarray) -> Variable:
+    """A square matrix with the vector ``diagonal`` on its diagonal."""
+    check_type(diagonal, "diagonal", (Variable, np.ndarray), "diag")
+    if not isinstance(diagonal, Variable):
+        diagonal = assign(diagonal)
+    check_dtype(diagonal.dtype, "diagonal", ("float32", "float64", "int32", "int64"), "diag")
+    return emit("diag", {"Diagonal": [diagonal]}, diagonal.dtype)
+
+
+def eye(
+    num_rows: int, num_columns: int | None = None, batch_shape: list[int] | None = None, dtype: Any = "float32"
+) -> Variable:
+    """The identity [num_rows, num_columns], repeated over the dims of ``batch_shape`` when given."""
+    from fluidjax.layers.manipulation import expand, unsqueeze
+
+    for label, size in (("num_rows", num_rows), ("num_columns", num_columns)):
+        if size is not None and (not isinstance(size, int) or size < 0):
+            raise TypeError(f"{label} should be a non-negative int, received {size!r}; pass one")
+    columns = num_rows if num_columns is None else num_columns
+    attrs = {"num_rows": num_rows, "num_columns": columns, "dtype": int(to_var_type(dtype))}
+    out = emit("eye", {}, dtype, attrs)
+    out.stop_gradient = True
+    if batch_shape is None:
+        return out
+    for size in batch_shape:
+        if size <= 0:
+            raise TypeError(f"batch_shape should be a positive int list, received {batch_shape}; pass positive sizes")
+    out = unsqueeze(out, [0] * len(batch_shape)) if batch_shape else out
+    return expand(out, [*batch_shape, 1, 1])
