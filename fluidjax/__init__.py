@@ -45,6 +45,7 @@ from fluidjax import clip
 from fluidjax import param_attr
 from fluidjax import layer_helper
 from fluidjax.param_attr import ParamAttr, WeightNormParamAttr
+from fluidjax import layers
 from fluidjax.layers.math_op_patch import monkey_patch_variable
 
 monkey_patch_variable()

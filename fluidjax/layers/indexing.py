@@ -14,7 +14,6 @@ __all__ = [
     "gather",
     "gather_nd",
     "gather_tree",
-    "hash",
     "index_sample",
     "index_select",
     "multiplex",
@@ -207,15 +206,3 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
         raise ValueError(f"The shard_id({shard_id}) should be in [0, {nshards}); pass such a shard")
     attrs = {"index_num": index_num, "nshards": nshards, "shard_id": shard_id, "ignore_value": ignore_value}
     return emit("shard_index", {"X": [input]}, input.dtype, attrs, stop_gradient=True)
-
-
-def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = None) -> Variable:
-    """out[n, i, 0] = XXH64 with seed i of row n of ``input`` (ids [N, K], int32 or int64), modulo ``hash_size``."""
-    check_variable_and_dtype(input, "input", ("int32", "int64"), "hash")
-    check_type(hash_size, "hash_size", int, "hash")
-    check_type(num_hash, "num_hash", int, "hash")
-    helper = LayerHelper("hash", name=name)
-    out = helper.create_variable_for_type_inference(input.dtype, stop_gradient=True)
-    attrs = {"num_hash": num_hash, "mod_by": hash_size}
-    helper.append_op(type="hash", inputs={"X": input}, outputs={"Out": out}, attrs=attrs)
-    return out
