@@ -1,78 +1,51 @@
-"""tree_conv (convolution over the nodes of a tree) and similarity_focus (a greedy mask)."""
+"""tree_conv: convolution over the nodes of trees (TBCNN)."""
+
+from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+import numpy as np
 
-from lowering.registry import op
+from ..registry import op
+from ..values import Array
 
 
-def _parents(edges, nodes):
-    """(parent, place among siblings from 1, number of siblings, node exists) of nodes 0 ... nodes, 0 being none.
+def _patches(edges: Array, nodes: int, max_depth: int, dtype: np.dtype) -> Array:
+    """[nodes, nodes, 3]: how much node v counts in the patch of node u, as left, right and top.
 
-    Edges (parent, child) [M, 2] end at the first that holds a 0; nodes are counted over all edges without a 0.
+    Edges (parent, child) [e, 2] count from 1 and end at the first with a zero; a patch holds the nodes less than
+    ``max_depth`` below its root.
     """
-    u, v = edges[:, 0], edges[:, 1]
-    real = (u != 0) & (v != 0)
-    valid = jnp.cumprod(real.astype(jnp.int32)).astype(bool)
-    u, v = jnp.where(valid, u, 0), jnp.where(valid, v, 0)
-    same = (u[:, None] == u[None]) & valid[:, None] & valid[None]
-    order = jnp.arange(len(edges))
-    place = (same & (order[None] <= order[:, None])).sum(axis=1)
-    zeros = jnp.zeros(nodes + 1, jnp.int32)
-    put = lambda values: zeros.at[v].set(jnp.where(valid, values, 0).astype(jnp.int32), mode="drop")  # noqa: E731
-    exists = jnp.arange(nodes + 1) <= real.sum() + 1
-    return put(u).at[0].set(0), put(place), put(same.sum(axis=1)), exists
-
-
-def _patch_weights(edges, nodes, max_depth, dtype):
-    """Weights [3 (left, right, top), root, node] of each node within depth max_depth under each root."""
-    parent, place, siblings, exists = _parents(edges, nodes)
-    share = jnp.where(siblings == 1, 0.5, (place - 1) / jnp.maximum(siblings - 1, 1)).astype(dtype)
-    ancestor, total = jnp.arange(nodes + 1), jnp.zeros((3, nodes + 1, nodes + 1), dtype)
+    valid = jnp.cumprod(jnp.all(edges != 0, axis=1).astype(jnp.int32)) > 0
+    parent, child = (jnp.where(valid, edges[:, i] - 1, nodes) for i in range(2))
+    links = jnp.zeros((nodes, nodes), dtype).at[parent, child].set(1, mode="drop")
+    same = (parent[:, None] == parent[None, :]) & valid[:, None] & valid[None, :]
+    earlier = np.tril(np.ones((edges.shape[0],) * 2, bool), -1)
+    siblings, order = same.sum(axis=1), (same & earlier).sum(axis=1)
+    share = jnp.where(siblings == 1, 0.5, order / jnp.maximum(siblings - 1, 1)).astype(dtype)
+    left = jnp.zeros(nodes, dtype).at[child].set(share, mode="drop")
+    exists = (jnp.arange(nodes) < valid.sum() + 1).astype(dtype)
+    reach, total = jnp.diag(exists), 0
     for depth in range(max_depth):
-        under = (ancestor[None] == jnp.arange(nodes + 1)[:, None]) & (ancestor > 0)[None] & exists[:, None]
         top = (max_depth - depth) / max_depth
-        left = (1 - top) * share
-        weights = jnp.stack([left, (1 - top) * (1 - left), jnp.full_like(left, top)])
-        total = total + jnp.where(under[None], weights[:, None, :], 0)
-        ancestor = parent[ancestor]
-    return total[:, 1:, 1:]
+        below = (1 - top) * (left if depth else jnp.full(nodes, 0.5, dtype))
+        weights = jnp.stack([below, (1 - top) * (1 - below), jnp.full(nodes, top, dtype)], axis=1)
+        total = total + reach[:, :, None] * weights[None]
+        reach = jnp.dot(reach, links)
+    return total
 
 
-@op(lod=None, diff="nodes_vector filter", grad="vjp", reads="nodes_vector edge_set filter")
+@op(grad="vjp", diff="nodes_vector filter", lod=None, reads="nodes_vector edge_set filter")
 def tree_conv(nodes_vector, edge_set, filter, *, max_depth: int = 2):
-    """Out[b, u, o, f] = sum over nodes v within depth max_depth under u of NodesVector[b, v] (eta_l W_l + eta_r W_r +
-    eta_t W_t): eta_t = 1 - depth / max_depth, eta_l = (1 - eta_t) (place - 1) / (siblings - 1) (0.5 for an only child),
-    eta_r = (1 - eta_t) (1 - eta_l). Filter is [features, 3, out, filters]; EdgeSet [b, M, 2] counts nodes from 1.
-    """
-    nodes = nodes_vector.shape[1]
+    """Out[b, u] = sum over the patch of u of (left W_l + right W_r + top W_t) x_v; Filter [width, 3, out, filters].
 
-    def one(vectors, edges):
-        weights = _patch_weights(edges, nodes, max_depth, vectors.dtype)
-        patches = jnp.einsum("kuv,vd->udk", weights, vectors)
-        return jnp.einsum("udk,dkof->uof", patches, filter)
+    A node at depth d below u counts 1 - d / max_depth as top; the rest is shared between left and right by its place
+    among its siblings. NodesVector [b, nodes, width], EdgeSet int [b, edges, 2]; Out [b, nodes, out, filters].
+    """
+
+    def one(nodes: Array, edges: Array) -> Array:
+        weights = _patches(edges, nodes.shape[0], max_depth, nodes.dtype)
+        patch = jnp.einsum("uvk,vf->ufk", weights, nodes)
+        return jnp.einsum("ufk,fkon->uon", patch, filter)
 
     return jax.vmap(one)(nodes_vector, edge_set)
-
-
-def _greedy_mask(plane):
-    """1 at elements taken by falling value, each barring its row and its column."""
-    rows, cols = plane.shape
-    lowest = jnp.array(-jnp.inf, plane.dtype)
-
-    def take(_, state):
-        rest, mask = state
-        at = jnp.argmax(rest)
-        r, c = at // cols, at % cols
-        return rest.at[r].set(lowest).at[:, c].set(lowest), mask.at[r, c].set(1)
-
-    return lax.fori_loop(0, min(rows, cols), take, (plane, jnp.zeros_like(plane)))[1]
-
-
-@op(diff=(), rows="wise")
-def similarity_focus(x, *, axis: int, indexes: list[int]):
-    """Out = 1 where some slice X[:, index along axis] picks the place greedily, row and column once each; else 0."""
-    planes = jnp.moveaxis(x, axis, 1)[:, jnp.asarray(indexes)]
-    masks = jax.vmap(jax.vmap(_greedy_mask))(planes).max(axis=1)
-    return jnp.broadcast_to(jnp.expand_dims(masks, axis), x.shape)
