@@ -1,0 +1,1 @@
+"""Programs, variables, scopes and what writes them."""
