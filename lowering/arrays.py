@@ -12,9 +12,11 @@ import numpy as np
 from .errors import NeedsConcrete
 from .loop_values import (
     abstract,
+    array_template,
     element,
     fit,
     join,
+    known,
     known_int,
     same_structure,
     scalar,
@@ -45,12 +47,15 @@ def as_stacked(array: TensorArray | None, item: Any, capacity: int, *, backward:
         for value in array.items or ():
             item = item if value is None else join(item, value)
         return stack(array.items, max(capacity, len(array.items or ())), item, backward=backward)
-    held = jax.eval_shape(lambda b: element(b, 0), abstract(array.buffer))
+    held = item_of(array)
     if same_structure(held, item):
         return array
-    wanted = join(held, item)
-    template = TensorArray(None, stacked_template(wanted, array.capacity), jax.ShapeDtypeStruct((), np.dtype(np.int32)))
-    return fit(array, template, backward=backward)
+    return fit(array, array_template(join(held, item), array.capacity, array.taken is not None), backward=backward)
+
+
+def item_of(array: TensorArray) -> Any:
+    """The abstract element of a stacked array."""
+    return jax.eval_shape(lambda b: element(b, 0), abstract(array.buffer))
 
 
 def put(array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bool = False) -> TensorArray:
@@ -65,22 +70,50 @@ def put(array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bo
     """
     index = known_int(i)
     if index is not None and (array is None or not array.stacked):
-        items = list(array.items or ()) if array is not None else []
-        items += [None] * (index + 1 - len(items))
-        items[index] = add_values(items[index], value) if add else value
-        return TensorArray(tuple(items))
+        return _put_item(array or TensorArray(), index, value, add)
     array = as_stacked(array, value, capacity, backward=add)
-    held = jax.eval_shape(lambda b: element(b, 0), abstract(array.buffer))
-    value = fit(value, held, backward=add)
+    value = fit(value, item_of(array), backward=add)
     where = scalar(i) if index is None else jnp.int32(index)
+    taken = array.taken
     if add:
-        value = add_values(element_at(array.buffer, where), value)
+        value = add_values(_untaken(array, element_at(array.buffer, where), where), value)
+        taken = None if taken is None else taken.at[where].set(False)
     buffer = jax.tree_util.tree_map(
         lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, jnp.asarray(new, leaf.dtype), where, 0),
         array.buffer,
         value,
     )
-    return TensorArray(None, buffer, jnp.maximum(jnp.asarray(array.length, jnp.int32), where + 1))
+    return TensorArray(None, buffer, jnp.maximum(jnp.asarray(array.length, jnp.int32), where + 1), taken)
+
+
+def _put_item(array: TensorArray, index: int, value: Any, add: bool) -> TensorArray:
+    items = list(array.items or ())
+    items += [None] * (index + 1 - len(items))
+    flags = _flags(array, len(items))
+    items[index] = add_values(None if flags[index] else items[index], value) if add else value
+    flags[index] = False
+    return TensorArray(tuple(items), taken=flags if flags.any() else None)
+
+
+def _flags(array: TensorArray, size: int) -> np.ndarray:
+    """The ``taken`` flags of an array held element by element, as a fresh host array."""
+    flags = np.zeros(size, bool)
+    if array.taken is not None:
+        host = known(array.taken)
+        if host is None:
+            raise NeedsConcrete("which elements of a gradient array were used")
+        flags[: host.shape[0]] = host
+    return flags
+
+
+def _untaken(array: TensorArray, value: Any, where: Any) -> Any:
+    """An element of a gradient array: zero when the gradient of its write has used it."""
+    if array.taken is None:
+        return value
+    used = array.taken[where]
+    if isinstance(value, LoDArray):
+        return value.with_data(jnp.where(used, jnp.zeros((), value.dtype), value.data))
+    return jax.tree_util.tree_map(lambda v: jnp.where(used, jnp.zeros((), v.dtype), v), value)
 
 
 def element_at(buffer: Any, where: Any) -> Any:
@@ -119,59 +152,69 @@ def _stacked_items(array: TensorArray) -> TensorArray:
     return as_stacked(array, present[0], len(array.items or ()))
 
 
-def clear(array: TensorArray, i: Any) -> TensorArray:
-    """``array`` with element i back at zero: a gradient that was taken is not taken again."""
+def take(array: TensorArray, i: Any) -> tuple[Any, TensorArray]:
+    """(the gradient in element i, or None when there is none; the array with that element flagged as used)."""
     index = known_int(i)
     if not array.stacked and index is None:
         array = _stacked_items(array)
     if not array.stacked:
-        items = list(array.items or ())
-        if index < len(items):
-            items[index] = None
-        return TensorArray(tuple(items))
+        items = array.items or ()
+        if index >= len(items):
+            return None, array
+        flags = _flags(array, len(items))
+        value = None if flags[index] else items[index]
+        flags[index] = True
+        return value, replace(array, taken=flags)
+    if index is not None and index >= array.capacity:
+        return None, array
     where = scalar(i) if index is None else jnp.int32(index)
-    held = jax.eval_shape(lambda b: element(b, 0), abstract(array.buffer))
-
-    def wipe(leaf: Any, item: Any) -> Any:
-        return jax.lax.dynamic_update_index_in_dim(leaf, jnp.zeros(item.shape, item.dtype), where, 0)
-
-    if isinstance(array.buffer, LoDArray):
-        return replace(array, buffer=array.buffer.with_data(wipe(array.buffer.data, held.data)))
-    return replace(array, buffer=jax.tree_util.tree_map(wipe, array.buffer, held))
+    value = _untaken(array, element_at(array.buffer, where), where)
+    taken = jnp.zeros(array.capacity, bool) if array.taken is None else array.taken
+    return value, replace(array, taken=taken.at[where].set(True))
 
 
 def gradient_like(gradient: TensorArray | None, forward: TensorArray) -> TensorArray:
     """The gradient array of ``forward`` with its elements, capacity and row counts; zeros where none was written."""
-    blank = zero_gradient(forward)
-    if gradient is None:
-        return blank
     if not forward.stacked:
-        if gradient.stacked:
-            raise NeedsConcrete("the length of a tensor array's gradient")
-        items = list(blank.items or ())
-        for k, value in enumerate(gradient.items or ()):
-            if value is not None and k < len(items):
-                items[k] = value
-        return TensorArray(tuple(items))
-    held = jax.eval_shape(lambda b: element(b, 0), abstract(blank.buffer))
-    template = TensorArray(None, stacked_template(held, forward.capacity), jax.ShapeDtypeStruct((), np.dtype(np.int32)))
+        return _item_gradients(gradient, forward)
+    blank = replace(zero_gradient(forward), length=jnp.int32(0), taken=jnp.zeros(forward.capacity, bool))
+    if gradient is None or (not gradient.stacked and not gradient.items):
+        return blank
+    held = item_of(blank)
     if gradient.stacked:
-        fitted = fit(_cut(gradient, forward.capacity), template, backward=True).buffer
+        fitted = fit(_cut(gradient, forward.capacity), array_template(held, forward.capacity, True), backward=True)
     else:
-        items = (gradient.items or ())[: forward.capacity]
-        if not items:
-            return blank
-        fitted = stack(items, forward.capacity, held, backward=True).buffer
+        fitted = stack((gradient.items or ())[: forward.capacity], forward.capacity, held, backward=True)
+        if gradient.taken is not None:
+            fitted = replace(fitted, taken=_padded_flags(gradient.taken, forward.capacity))
     if isinstance(blank.buffer, LoDArray):
         # Counts and offsets are the forward array's: an element without a gradient has its rows all the same.
-        return replace(blank, buffer=blank.buffer.with_data(fitted.data))
-    return replace(blank, buffer=fitted)
+        fitted = replace(fitted, buffer=blank.buffer.with_data(fitted.buffer.data))
+    return fitted if fitted.taken is not None else replace(fitted, taken=blank.taken)
+
+
+def _padded_flags(taken: Any, capacity: int) -> Any:
+    taken = jnp.asarray(taken)[:capacity]
+    return jnp.concatenate([taken, jnp.zeros(capacity - taken.shape[0], bool)])
+
+
+def _item_gradients(gradient: TensorArray | None, forward: TensorArray) -> TensorArray:
+    """One gradient for each element of an array held element by element."""
+    if gradient is not None and gradient.stacked:
+        raise NeedsConcrete("the length of a tensor array's gradient")
+    items = [None if v is None else zero_gradient(v) for v in forward.items or ()]
+    given = (gradient.items or ())[: len(items)] if gradient is not None else ()
+    for k, value in enumerate(given):
+        if value is not None:
+            items[k] = value
+    return TensorArray(tuple(items), taken=None if gradient is None else gradient.taken)
 
 
 def _cut(array: TensorArray, capacity: int) -> TensorArray:
     if array.capacity <= capacity:
         return array
-    return replace(array, buffer=jax.tree_util.tree_map(lambda leaf: leaf[:capacity], array.buffer))
+    flags = None if array.taken is None else array.taken[:capacity]
+    return replace(array, buffer=jax.tree_util.tree_map(lambda leaf: leaf[:capacity], array.buffer), taken=flags)
 
 
 def add_values(a: Any, b: Any) -> Any:

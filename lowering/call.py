@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from .errors import NeedsExact, SlotError, UninitializedError
-from .program import EMPTY, OpView
+from .program import EMPTY, GRAD, OpView
 from .registry import OpDef, Slot
 from .values import (
     LoDArray,
@@ -120,9 +120,18 @@ def _padded(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any]) -> 
     if rule is None and any(s.wants in ("array", "meta") for s, _ in padded):
         raise NeedsExact(f"op {definition.type} is not declared for padded rows")
     if rule and rule.startswith("wise"):
-        _check_aligned(definition, values, padded, rule.split()[1:])
+        _check_aligned(definition, values, padded, _carriers(definition, rule))
         return padded[0][1]
     return None
+
+
+def _carriers(definition: OpDef, rule: str) -> list[str]:
+    """Parameters that carry rows under ``"wise x ..."``; in a gradient rule the outputs and their gradients do too."""
+    carriers = rule.split()[1:]
+    if carriers and definition.forward is not None:
+        own = {s.param for s in definition.forward.inputs}
+        carriers += [s.param for s in definition.inputs if s.param not in own]
+    return carriers
 
 
 def _is_padded(value: Any) -> bool:
@@ -197,14 +206,29 @@ def _with_lod(definition: OpDef, values: SlotValues, results: SlotValues, padded
     for slot in definition.outputs:
         result = results[slot.name]
         source = _lod_source(values.get(definition.lod.get(slot.name, "")))
+        rows = _rows_of(slot, values, padded)
         if isinstance(result, (list, tuple)):
-            wrapped[slot.name] = [_wrap(r, source, padded) for r in result]
+            wrapped[slot.name] = [_wrap(r, source, p) for r, p in zip(result, _each(rows, result), strict=True)]
         else:
-            wrapped[slot.name] = _wrap(result, source, padded)
+            wrapped[slot.name] = _wrap(result, source, rows)
         carried |= any(isinstance(r, LoDArray) and r.padded for r in _flat({"": wrapped[slot.name]}))
     if padded is not None and definition.forward is None and not carried:
         raise NeedsExact(f"op {definition.type} did not keep the rows of its input")
     return wrapped
+
+
+def _rows_of(slot: Slot, values: SlotValues, padded: LoDArray | None) -> Any:
+    """The padded value whose rows an output has: a gradient has those of its forward value, where that is read."""
+    base = values.get(slot.name[: -len(GRAD)]) if slot.name.endswith(GRAD) else None
+    if padded is None or base is None:
+        return padded
+    if isinstance(base, list):
+        return [v if _is_padded(v) else None for v in base] if base else padded
+    return base if _is_padded(base) else None
+
+
+def _each(rows: Any, results: Sequence[Any]) -> Sequence[Any]:
+    return rows if isinstance(rows, list) and len(rows) == len(results) else [rows] * len(results)
 
 
 def _lod_source(value: Any) -> LoDArray | None:

@@ -125,8 +125,14 @@ def _join_arrays(a: Any, b: Any) -> Any:
         raise NeedsExact("a loop carries a tensor array without a common element shape")
     one = jax.eval_shape(lambda x: element(x, 0), abstract(a.buffer))
     two = jax.eval_shape(lambda x: element(x, 0), abstract(b.buffer))
-    capacity = max(a.capacity, b.capacity)
-    return TensorArray(None, stacked_template(join(one, two), capacity), jax.ShapeDtypeStruct((), np.dtype(np.int32)))
+    return array_template(join(one, two), max(a.capacity, b.capacity), a.taken is not None or b.taken is not None)
+
+
+def array_template(item: Any, capacity: int, taken: bool = False) -> TensorArray:
+    """The abstract stacked array of ``capacity`` elements like ``item``."""
+    count = jax.ShapeDtypeStruct((), np.dtype(np.int32))
+    flags = jax.ShapeDtypeStruct((capacity,), np.dtype(bool)) if taken else None
+    return TensorArray(None, stacked_template(item, capacity), count, flags)
 
 
 def stacked_template(item: Any, capacity: int) -> Any:
@@ -203,16 +209,24 @@ def _fit_array(value: Any, template: TensorArray, backward: bool) -> TensorArray
     capacity = template.capacity
     item = jax.eval_shape(lambda b: element(b, 0), template.buffer)
     if value is None or (not value.stacked and not value.items):
-        return TensorArray(None, zeros(template.buffer), jnp.int32(0))
+        return TensorArray(None, zeros(template.buffer), jnp.int32(0), _fit_flags(value, template))
     if not value.stacked:
-        return stack(value.items, capacity, item, backward=backward)
+        return replace(stack(value.items, capacity, item, backward=backward), taken=_fit_flags(value, template))
     if value.capacity > capacity:
         raise NeedsExact(f"a tensor array of {value.capacity} elements does not fit into one of {capacity}")
     buffer = value.buffer
     if not same_structure(jax.eval_shape(lambda b: element(b, 0), abstract(buffer)), item):
         buffer = jax.vmap(lambda one: fit(one, item, backward=backward))(buffer)
     grown = jax.tree_util.tree_map(lambda leaf: _grow(leaf, capacity), buffer)
-    return TensorArray(None, grown, jnp.asarray(value.length, jnp.int32))
+    return TensorArray(None, grown, jnp.asarray(value.length, jnp.int32), _fit_flags(value, template))
+
+
+def _fit_flags(value: Any, template: TensorArray) -> Array | None:
+    if template.taken is None:
+        return None
+    if value is None or value.taken is None:
+        return jnp.zeros(template.capacity, bool)
+    return _grow(jnp.asarray(value.taken), template.capacity)
 
 
 def _grow(leaf: Array, capacity: int) -> Array:

@@ -100,6 +100,8 @@ def run_while(ctx: Context) -> None:
     if ctx.runner.interpret:
         return run_steps(loop)
     found = walk(loop.body, loop.cond, ctx.env, ctx.runner.bounds)
+    if found.exact and _has_uneven_arrays(loop):
+        return run_steps(loop)
     try:
         return _run_lax(loop, found)
     except (NeedsExact, NeedsConcrete) as problem:
@@ -109,6 +111,18 @@ def run_while(ctx: Context) -> None:
             # Nothing is padded: shapes change from step to step, and only running step by step can follow them.
             raise NeedsConcrete(f"the condition {loop.cond} of a while loop, as {problem}") from problem
     return run_steps(loop)
+
+
+def _has_uneven_arrays(loop: Loop) -> bool:
+    """Whether an array that the loop reads has elements of different sizes: exact rows, one by one."""
+    names = {n for op in loop.body.ops if op.type == "read_from_array" for n in op.inputs["X"]}
+    for name in names:
+        array = loop.ctx.env.get(name)
+        if isinstance(array, TensorArray) and not array.stacked:
+            present = [v for v in array.items or () if v is not None]
+            if any(not same_structure(v, present[0]) for v in present):
+                return True
+    return False
 
 
 def _is_padded(value: Any) -> bool:

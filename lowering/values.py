@@ -96,11 +96,13 @@ class TensorArray:
 
     Either ``items`` holds the elements one by one (indices known while tracing, any shapes), or ``buffer`` is one
     value whose leaves are stacked on a leading [capacity] axis, of which the first ``length`` are written.
+    ``taken``, in a gradient, flags elements that the gradient of their write has used: the next one starts anew.
     """
 
     items: tuple[Any, ...] | None = ()
     buffer: Any = None
     length: Array | None = None
+    taken: Array | None = None
 
     @property
     def stacked(self) -> bool:

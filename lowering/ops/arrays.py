@@ -88,10 +88,9 @@ def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
     name = ctx.op.inputs["X"][0]
     out = ctx.op.outputs["Out"][0]
     if ctx.is_backward and GRAD in name:
-        x = gradient_array(name, ctx)
-        value = None if x is None else arrays.get(x, i)
+        value, x = None, gradient_array(name, ctx)
         if x is not None:
-            ctx.env[name] = arrays.clear(x, i)
+            value, ctx.env[name] = arrays.take(x, i)
         if value is None and x_w is not None:
             value = zero_gradient(x_w)
     else:
