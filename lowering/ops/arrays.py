@@ -82,6 +82,16 @@ def _(g: GradMaker):
     return [OpSpec("read_from_array", inputs, {"Out": g.input_grad("X")}, g.attrs)]
 
 
+def _rows_like(value: Any, written: Any) -> Any:
+    """An element of a gradient array with the rows of the value that was written: an array pads what it stacks."""
+    if not isinstance(value, LoDArray) or not hasattr(written, "shape"):
+        return value
+    data = value.data[: written.shape[0]]
+    if data.shape != tuple(written.shape):
+        return value
+    return written.with_data(data) if isinstance(written, LoDArray) else data
+
+
 @op(kind="block", slots={"x_w": "X_W"}, infer=shape_like("Out", "X", None))
 def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
     """Out = X[I]. As the gradient of a write (X_W given) it takes X[I] and clears it; zeros when nothing is there."""
@@ -91,8 +101,8 @@ def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
         value, x = None, gradient_array(name, ctx)
         if x is not None:
             value, ctx.env[name] = arrays.take(x, i)
-        if value is None and x_w is not None:
-            value = zero_gradient(x_w)
+        if x_w is not None:
+            value = zero_gradient(x_w) if value is None else _rows_like(value, x_w)
     else:
         value = arrays.get(_array(x, "X", ctx), i)
     if value is not None:
