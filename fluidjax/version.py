@@ -14,6 +14,12 @@ def _parts(version: str) -> tuple[int, ...]:
     return numbers + (0,) * (4 - len(numbers))
 
 
+def version_number(version: str) -> int:
+    """The number that a program file notes: ``"1.8.5"`` -> 1008005."""
+    major, minor, patch, _ = _parts(version)
+    return (major * 1000 + minor) * 1000 + patch
+
+
 def require_version(min_version: str, max_version: str | None = None) -> None:
     """Check that Fluid's version here (1.8.5) lies between the two.
 

@@ -13,6 +13,7 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, VarType, to_var_type
 from fluidjax.errors import EnforceNotMet
 from fluidjax.framework.attrs import attr_type, read_attr, type_of_value, write_attr
+from fluidjax.version import full_version, version_number
 
 _CONTENT = {
     VarType.LOD_TENSOR: "lod_tensor",
@@ -479,6 +480,7 @@ class ProgramDescView:
         if proto is None:
             self.proto = pb.ProgramDesc()
             self.proto.blocks.add(idx=0, parent_idx=-1)
+            self.proto.version.version = version_number(full_version)
         elif isinstance(proto, bytes):
             self.proto = pb.ProgramDesc.FromString(proto)
         elif isinstance(proto, ProgramDescView):

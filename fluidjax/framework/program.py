@@ -15,6 +15,7 @@ from fluidjax.framework.block import Block
 from fluidjax.framework.check import check_structure, parse_message
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import Parameter, Variable
+from fluidjax.version import full_version, version_number
 
 # The seed that new programs start with; ``Program.global_seed`` sets it.
 global_prog_seed = 0
@@ -32,7 +33,7 @@ class Program:
     def __init__(self) -> None:
         message = pb.ProgramDesc()
         message.blocks.add(idx=0, parent_idx=-1)
-        message.version.version = 0
+        message.version.version = version_number(full_version)
         self._init_state()
         self._attach(message)
 
