@@ -107,7 +107,7 @@ def with_identity(program: Program, targets: Sequence[Variable]) -> tuple[Progra
         for index, target in enumerate(targets):
             source = block.var(target.name)
             name = unique_name.generate(f"save_infer_model/scale_{index}.tmp")
-            out = block.create_var(name=name, dtype=source.dtype, persistable=False, stop_gradient=False)
+            out = block.create_var(name=name, dtype=source.dtype, lod_level=source.lod_level, persistable=False)
             attrs = {"scale": 1.0, "bias": 0.0, "bias_after_scale": True}
             block.append_op(type="scale", inputs={"X": source}, outputs={"Out": out}, attrs=attrs)
             names.append(name)
