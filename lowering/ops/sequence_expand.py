@@ -187,4 +187,4 @@ def _(ids: LoDArray, updates: LoDArray, d_out):
     picked = d_out[jnp.minimum(seg, d_out.shape[0] - 1), ids.data.reshape(-1)]
     valid = expand_dims(seg < offsets(ids).shape[0] - 1, updates.data.ndim)
     grad = jnp.where(valid, picked.reshape(updates.shape), 0)
-    return d_out, grad
+    return d_out, row_gradient(updates, grad)

@@ -18,7 +18,7 @@ from ..sequence import (
     segments,
     take,
 )
-from ..values import Array, LoDArray, SelectedRows
+from ..values import Array, LoDArray, SelectedRows, fill_padding
 from .sequence_conv import check_context, context_columns
 from .sequence_pool import pool_rows
 
@@ -46,7 +46,7 @@ def fusion_seqconv_eltadd_relu(
     check_context(contextLength, contextStride)
     columns = context_columns(x.data, offsets(x), contextStart, contextLength)
     out = jnp.maximum(jnp.dot(columns, filter) + bias.reshape(1, -1), 0)
-    return per_row(x, out), per_row(x, columns).data if not x.padded else LoDArray(columns, (), x.nrows)
+    return per_row(x, out), LoDArray(fill_padding(columns, x.nrows, backward=False), (), x.nrows)
 
 
 @op(

@@ -110,9 +110,10 @@ def sequence_softmax(x: LoDArray, *, data_format: str = "AnyLayout"):
     n = off.shape[0] - 1
     seg = segments(off, row_numbers(x.capacity))
     flat = x.data.reshape(x.capacity)
-    peak = take(segment_max(flat, seg, n, lowest(x.dtype)), seg)
+    inside = seg < n  # padding rows belong to no sequence
+    peak = jnp.where(inside, take(segment_max(flat, seg, n, lowest(x.dtype)), seg), flat)
     exps = jnp.exp(flat - peak)
-    out = exps / take(segment_sum(exps, seg, n), seg)
+    out = exps / jnp.where(inside, take(segment_sum(exps, seg, n), seg), 1)
     return per_row(x, out.reshape(x.shape))
 
 
