@@ -86,19 +86,19 @@ class GradientClipBase:
         self._need_clip_func = need_clip
 
     def __call__(self, params_grads: Pairs) -> Pairs:
-        """The pairs with clipped gradients; a parameter without a gradient keeps none."""
+        """The pairs with clipped gradients; a parameter without a gradient is left out."""
         with name_scope("gradient_clip"):
-            result, renamed = self._clip_all([(p, g) for p, g in params_grads])
+            result, renamed = self._clip_all([(p, g) for p, g in params_grads if g is not None])
         _correct_role_vars(result, renamed)
         return result
 
-    def _wanted(self, param: Any, grad: Any) -> bool:
-        return grad is not None and (self._need_clip_func is None or bool(self._need_clip_func(param)))
+    def _wanted(self, param: Any) -> bool:
+        return self._need_clip_func is None or bool(self._need_clip_func(param))
 
     def _clip_all(self, params_grads: Pairs) -> tuple[Pairs, dict[str, str]]:
         result, renamed = [], {}
         for param, grad in params_grads:
-            if not self._wanted(param, grad):
+            if not self._wanted(param):
                 result.append((param, grad))
                 continue
             with param.block.program._optimized_guard([param, grad]):
@@ -177,21 +177,22 @@ class GradientClipByGlobalNorm(GradientClipBase):
     def _clip_all(self, params_grads: Pairs) -> tuple[Pairs, dict[str, str]]:
         from fluidjax import layers
 
-        wanted = [(p, g) for p, g in params_grads if self._wanted(p, g)]
+        wanted = [(p, g) for p, g in params_grads if self._wanted(p)]
         if not wanted:
             return list(params_grads), {}
         squares = []
         for param, grad in wanted:
             with param.block.program._optimized_guard([param, grad]):
                 squares.append(_square_sum(grad))
-        param, grad = params_grads[-1] if params_grads[-1][1] is not None else wanted[-1]
+        # The last pair's name stands for the ops that all of them share.
+        param, grad = params_grads[-1]
         with param.block.program._optimized_guard([param, grad]):
             norm = layers.sqrt(x=layers.sums(squares))
             limit = layers.fill_constant(shape=[1], dtype=norm.dtype, value=self.clip_norm)
             factor = layers.elementwise_div(x=limit, y=layers.elementwise_max(x=limit, y=norm))
         result, renamed = [], {}
         for param, grad in params_grads:
-            if not self._wanted(param, grad):
+            if not self._wanted(param):
                 result.append((param, grad))
                 continue
             with param.block.program._optimized_guard([param, grad]):
@@ -238,7 +239,7 @@ def _correct_role_vars(params_grads: Pairs, renamed: dict[str, str]) -> None:
     """Let the clip's ops name the gradients as they are after it, which is what data parallelism looks for."""
     if not renamed:
         return
-    programs = {id(p.block.program): p.block.program for p, g in params_grads if g is not None}
+    programs = {id(p.block.program): p.block.program for p, g in params_grads}
     for program in programs.values():
         for op in program.global_block().ops:
             if not op.has_attr(OP_NAMESCOPE) or "gradient_clip" not in op.attr(OP_NAMESCOPE):

@@ -58,7 +58,9 @@ class _Writer:
             return self.reshape(self.norm_over_rows(flat, [0], None), shape, out)
         perm = list(range(rank))
         perm[0], perm[dim] = dim, 0
-        norm = self.norm_except_dim(self.transpose(x, perm), 0)
+        swapped = self.transpose(x, perm)
+        flat = self.reshape(swapped, [swapped.shape[0], -1])
+        norm = self.reshape(self.norm_over_rows(flat, [1], None), [x.shape[dim]] + [1] * (rank - 1))
         return self._op("transpose", norm, out, axis=perm)
 
 
