@@ -11,6 +11,7 @@ from fluidjax.enums import AttrType
 from fluidjax.framework import callstack, descs
 from fluidjax.framework.attrs import attr_type
 from fluidjax.framework.names import BOOKKEEPING
+from fluidjax.framework.sparse_types import sparse_outputs
 from fluidjax.framework.view import op_view, var_view
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def infer_outputs(op: Operator) -> None:
         return None if var is None else var_view(var)
 
     try:
-        found = lowering.infer_outputs(op_view(op), var_of)
+        view = op_view(op)
+        found = lowering.infer_outputs(view, var_of) | sparse_outputs(view, var_of)
     except lowering.OpError as error:
         raise lowering.OpError(f"{error}\n  where: {callstack.user_line(op)}") from error
     for name, info in found.items():
