@@ -3,6 +3,7 @@
 from benchmarks import data
 
 STREAM = 300  # distinct ragged batches
+RAGGED_RESULT = ("beam_search",)  # fetched as LoDTensor
 
 
 def _feeds(fluid, names=("words",)):
