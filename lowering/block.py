@@ -59,6 +59,17 @@ class Context:
         return self.runner.run_block(block_idx, env)
 
 
+def in_place(definition: OpDef, op: OpView) -> frozenset[str]:
+    """The output slots that ``op`` binds to the variable of the input they update."""
+    pairs = definition.inplace.items()
+    return frozenset(out for out, source in pairs if op.outputs.get(out) and op.outputs[out] == op.inputs.get(source))
+
+
+def special(definition: OpDef, op: OpView, key: Any, ctx: Context) -> dict[str, Any]:
+    """What a rule may ask for beside its slots and attributes."""
+    return {"key": key, "ctx": ctx, "in_place": in_place(definition, op)}
+
+
 class Runner:
     """Runs blocks of one program.
 
@@ -127,7 +138,7 @@ class Runner:
         if self.interpret and definition.inputs:
             results = _call_jitted(definition, op, values, key, self)
         else:
-            results = call(definition, values, op.attrs, {"key": key, "ctx": Context(op, self, env)})
+            results = call(definition, values, op.attrs, special(definition, op, key, Context(op, self, env)))
         return scatter(definition, op, results)
 
     def _run_raw(self, definition: OpDef, op: OpView, values: SlotValues, env: Env) -> dict[str, Any]:
@@ -135,10 +146,9 @@ class Runner:
         keywords = {
             spec.param: op.attrs.get(spec.name, spec.default) for spec in definition.attrs.values() if spec.param
         }
-        special = {"ctx": Context(op, self, env)}
-        if "key" in definition.special:
-            special["key"] = self.draw_key(op)
-        keywords.update({name: special[name] for name in definition.special})
+        key = self.draw_key(op) if "key" in definition.special else None
+        given = special(definition, op, key, Context(op, self, env))
+        keywords.update({name: given[name] for name in definition.special})
         result = definition.fn(*[values[s.name] for s in definition.inputs], **keywords)
         if result is None:
             return {}
@@ -201,7 +211,8 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
     declared = None
     if "ctx" in definition.special:
         declared = tuple((n, runner.program.find_var(op.block_idx, n)) for n in op.output_names())
-    function = _jitted(definition.type, static_attrs(op), outs, declared, op.is_backward, runner.platform)
+    aliases = tuple(sorted(in_place(definition, op)))
+    function = _jitted(definition.type, static_attrs(op), outs, declared, aliases, op.is_backward, runner.platform)
     try:
         return function(values, key)
     except NeedsExact:
@@ -209,7 +220,7 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
     except NeedsConcrete:
         # The rule needs host values (a shape, say): here every value is known, so call it as it is.
         host = jax.tree_util.tree_map(_host, values)
-        return call(definition, host, op.attrs, {"key": key, "ctx": Context(op, runner, {})})
+        return call(definition, host, op.attrs, special(definition, op, key, Context(op, runner, {})))
 
 
 def _is_value(value: Any) -> bool:
@@ -221,17 +232,18 @@ def _host(value: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _jitted(type: str, attrs: Any, outs: Any, declared: Any, backward: bool, platform: str) -> Any:
+def _jitted(type: str, attrs: Any, outs: Any, declared: Any, aliases: Any, backward: bool, platform: str) -> Any:
     """One compiled op, shared by all ops of equal content; jax.jit caches by shapes underneath."""
     definition = get_op(type)
     names = _stand_in_names(outs, declared)
-    op = OpView(type, {}, names, {**dict(attrs), "op_role": 1 if backward else 0})
+    inputs = {definition.inplace[slot]: names[slot] for slot in aliases}
+    op = OpView(type, inputs, names, {**dict(attrs), "op_role": 1 if backward else 0})
     variables = dict(declared or ())
     program = _SingleOp(variables)
     runner = Runner(program, platform=platform)  # type: ignore[arg-type]
 
     def run(values: SlotValues, key: Any) -> SlotValues:
-        return call(definition, values, op.attrs, {"key": key, "ctx": Context(op, runner, {})})
+        return call(definition, values, op.attrs, special(definition, op, key, Context(op, runner, {})))
 
     return jax.jit(run)
 

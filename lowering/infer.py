@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .block import Context, OpView, Runner, _SingleOp, doc_line, static_attrs
+from .block import Context, OpView, Runner, _SingleOp, doc_line, special, static_attrs
 from .call import call
 from .dtypes import LOD_TENSOR, from_numpy, to_numpy
 from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
@@ -120,7 +120,7 @@ def _evaluate(definition: OpDef, attrs: Any, signature: _Signature, outs: Any, d
     runner = Runner(_SingleOp(dict(declared or ())))  # type: ignore[arg-type]
 
     def run(values: Any, key: Any) -> Any:
-        return call(definition, values, op.attrs, {"key": key, "ctx": Context(op, runner, {})})
+        return call(definition, values, op.attrs, special(definition, op, key, Context(op, runner, {})))
 
     with jax.enable_x64(True):
         values = {

@@ -55,7 +55,7 @@ _ATTR_TYPES: dict[Any, str] = {
 }
 RowsRule = str | None | Callable[[Mapping[str, Any], int], str | None]
 _RAW = (Value, SelectedRows, TensorArray, RankTable, StepScopes)
-_SPECIAL = ("key", "ctx")
+_SPECIAL = ("key", "ctx", "in_place")
 _MISSING = object()
 
 

@@ -59,26 +59,28 @@ def adam(
     epsilon: float = 1e-8,
     lazy_mode: bool = False,
     min_row_size_to_use_multithread: Long = 1000,
+    in_place: frozenset[str] = frozenset(),
 ):
     """M1 = beta1 Moment1 + (1-beta1) Grad; M2 = beta2 Moment2 + (1-beta2) Grad^2; with b_i = Beta<i>Pow:
 
-    ParamOut = Param - LearningRate sqrt(1-b2) / (1-b1) * M1 / (sqrt(M2) + epsilon sqrt(1-b2)); Beta<i>PowOut = b_i
-    beta_i. Of a sparse gradient the rows are merged and, as the real CPU kernel does, epsilon is not scaled and the
-    advanced powers are used; with ``lazy_mode`` only its rows change, else the others see a gradient of zero.
+    ParamOut = Param - LearningRate sqrt(1-b2) / (1-b1) * M1 / (sqrt(M2) + epsilon); Beta<i>PowOut = b_i beta_i. Of a
+    sparse gradient the rows are merged, and with ``lazy_mode`` only its rows change, else the others see a gradient
+    of zero. The real CPU kernel writes the powers before the sparse update reads them: where they are updated in
+    place, as every optimizer does, a sparse step uses the advanced ones.
     """
     lr = scalar(learning_rate, param.dtype)
     b1 = beta1 if beta1_tensor is None else scalar(beta1_tensor, param.dtype)
     b2 = beta2 if beta2_tensor is None else scalar(beta2_tensor, param.dtype)
     next1, next2 = data_of(beta1_pow) * b1, data_of(beta2_pow) * b2
     sparse = isinstance(grad, SelectedRows)
-    pow1, pow2 = (scalar(x, param.dtype) for x in ((next1, next2) if sparse else (beta1_pow, beta2_pow)))
-    root = jnp.sqrt(1 - pow2)
-    rate = lr * root / (1 - pow1)
+    pow1 = scalar(next1 if sparse and "Beta1PowOut" in in_place else beta1_pow, param.dtype)
+    pow2 = scalar(next2 if sparse and "Beta2PowOut" in in_place else beta2_pow, param.dtype)
+    rate = lr * jnp.sqrt(1 - pow2) / (1 - pow1)
     state = (param, moment1, moment2)
     if sparse:
         return (*_sparse_adam(grad, state, lazy_mode, (b1, b2), rate, epsilon), next1, next2)
     g = data_of(grad).reshape(param.shape)
-    return (*_adam_step(param, g, moment1, moment2, (b1, b2), rate, epsilon * root), next1, next2)
+    return (*_adam_step(param, g, moment1, moment2, (b1, b2), rate, epsilon), next1, next2)
 
 
 @op(
