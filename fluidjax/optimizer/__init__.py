@@ -13,6 +13,7 @@ from fluidjax.optimizer.adaptive import (
     RMSProp,
     RMSPropOptimizer,
 )
+from fluidjax.optimizer.average import ExponentialMovingAverage, ModelAverage
 from fluidjax.optimizer.base import Optimizer
 from fluidjax.optimizer.descent import (
     SGD,
@@ -25,11 +26,14 @@ from fluidjax.optimizer.descent import (
     MomentumOptimizer,
     SGDOptimizer,
 )
+from fluidjax.optimizer.lookahead import LookaheadOptimizer
+from fluidjax.optimizer.pipeline import PipelineOptimizer
 from fluidjax.optimizer.recompute import RecomputeOptimizer
 
 __all__ = [
     "SGD", "Adadelta", "AdadeltaOptimizer", "Adagrad", "AdagradOptimizer", "Adam", "AdamOptimizer", "Adamax",
     "AdamaxOptimizer", "DGCMomentumOptimizer", "DecayedAdagrad", "DecayedAdagradOptimizer", "Dpsgd", "DpsgdOptimizer",
+    "ExponentialMovingAverage", "LookaheadOptimizer", "ModelAverage", "PipelineOptimizer",
     "Ftrl", "FtrlOptimizer", "Lamb", "LambOptimizer", "LarsMomentum", "LarsMomentumOptimizer", "Momentum",
     "MomentumOptimizer", "Optimizer", "RMSProp", "RMSPropOptimizer", "RecomputeOptimizer", "SGDOptimizer",
 ]  # fmt: skip

@@ -103,8 +103,8 @@ class Optimizer:
             return
         if not isinstance(self._learning_rate, float):
             raise TypeError(
-                f"{type(self).__name__}: the learning rate {self._learning_rate!r} belongs to another program than the "
-                "one being minimized; expected one built in the same program. Build the schedule under its program_guard"
+                f"{type(self).__name__}: the learning rate {self._learning_rate!r} belongs to another program than "
+                "the one being minimized; expected one of that program. Build the schedule under its program_guard"
             )
         self._learning_rate_map[program] = _global_variable(
             unique_name.generate("learning_rate"), [1], self._learning_rate, self._dtype or VarType.FP32
@@ -250,8 +250,8 @@ class Optimizer:
         """
         if not isinstance(loss, Variable):
             raise TypeError(
-                f"minimize: the loss is {loss!r} of type {type(loss).__name__}; expected a Variable. Pass the result of "
-                "a layer"
+                f"minimize: the loss is {loss!r} of type {type(loss).__name__}; expected a Variable. Pass the "
+                "result of a layer"
             )
         parameters = list(parameter_list) if parameter_list else self._parameter_list
         params_grads = self.backward(

@@ -18,7 +18,10 @@ CREATORS = frozenset(
     "fill_zeros_like one_hot one_hot_v2 sequence_mask shape diag".split()
 )
 # What the networks' own code marked.
-MARKED = {"nlp_transformer": ["reduce_sum_1.tmp_0", "embedding_1.tmp_0", "embedding_3.tmp_0"]}
+MARKED = {
+    "nlp_ernie_base": ["stack_0.tmp_0"],
+    "nlp_transformer": ["reduce_sum_1.tmp_0", "embedding_1.tmp_0", "embedding_3.tmp_0"],
+}
 NO_GRAD = {"opt_parameter_list_no_grad_set": {"emb"}}
 
 

@@ -1,4 +1,4 @@
-"""What ``minimize`` appends to recorded networks against what Paddle's optimizers appended: main and startup program."""
+"""What ``minimize`` appends to recorded networks, to main and startup program, against what Paddle's appended."""
 
 from __future__ import annotations
 

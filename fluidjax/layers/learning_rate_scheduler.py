@@ -1,0 +1,194 @@
+"""Learning-rate schedules: each writes ops that compute the rate from a counter of steps.
+
+The counter ``@LR_DECAY_COUNTER@`` is incremented at the start of every run of the program; it begins at 0 (noam: 1).
+All return a Variable of shape [1], to be given to an optimizer as its learning rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fluidjax.framework import Variable, default_main_program
+from fluidjax.layers import control_flow, nn, ops, tensor
+
+__all__ = [
+    "exponential_decay", "natural_exp_decay", "inverse_time_decay", "polynomial_decay", "piecewise_decay", "noam_decay",
+    "cosine_decay", "linear_lr_warmup",
+]  # fmt: skip
+
+
+def _decay_step_counter(begin: int = 0) -> Variable:
+    """The number of the step that runs, counted from ``begin``, as float32 [1]."""
+    step = nn.autoincreased_step_counter(counter_name="@LR_DECAY_COUNTER@", begin=begin, step=1)
+    return tensor.cast(step, "float32")
+
+
+def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) -> Variable:
+    """learning_rate * d_model^-0.5 * min(step^-0.5, warmup_steps^-1.5 * step), step counted from 1.
+
+    Args:
+        d_model: the width of the model.
+        warmup_steps: how long the rate rises.
+        learning_rate: a factor; a float or a Variable of shape [1].
+    """
+    with default_main_program()._lr_schedule_guard():
+        step = _decay_step_counter(1)
+        falling = step**-0.5
+        rising = (warmup_steps**-1.5) * step
+        return learning_rate * (d_model**-0.5) * nn.elementwise_min(falling, rising)
+
+
+def exponential_decay(
+    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
+) -> Variable:
+    """learning_rate * decay_rate^(step / decay_steps); with ``staircase`` the exponent is rounded down.
+
+    Args:
+        learning_rate: the first rate, a float or a Variable of shape [1].
+        decay_steps: after how many steps the rate has fallen by ``decay_rate``.
+        decay_rate: the factor.
+        staircase: whether the rate falls in jumps.
+    """
+    with default_main_program()._lr_schedule_guard():
+        return learning_rate * (decay_rate ** _periods(decay_steps, staircase))
+
+
+def natural_exp_decay(
+    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
+) -> Variable:
+    """learning_rate * exp(-decay_rate * step / decay_steps); with ``staircase`` the quotient is rounded down.
+
+    Args:
+        learning_rate: the first rate, a float or a Variable of shape [1].
+        decay_steps: the length of a period.
+        decay_rate: how fast the rate falls.
+        staircase: whether the rate falls in jumps.
+    """
+    with default_main_program()._lr_schedule_guard():
+        return learning_rate * ops.exp(-1 * decay_rate * _periods(decay_steps, staircase))
+
+
+def inverse_time_decay(
+    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
+) -> Variable:
+    """learning_rate / (1 + decay_rate * step / decay_steps); with ``staircase`` the quotient is rounded down.
+
+    Args:
+        learning_rate: the first rate, a float or a Variable of shape [1].
+        decay_steps: the length of a period.
+        decay_rate: how fast the rate falls.
+        staircase: whether the rate falls in jumps.
+    """
+    with default_main_program()._lr_schedule_guard():
+        return learning_rate / (1 + decay_rate * _periods(decay_steps, staircase))
+
+
+def _periods(decay_steps: int, staircase: bool) -> Variable:
+    quotient = _decay_step_counter() / decay_steps
+    return ops.floor(quotient) if staircase else quotient
+
+
+def polynomial_decay(
+    learning_rate: float | Variable,
+    decay_steps: int,
+    end_learning_rate: float = 0.0001,
+    power: float = 1.0,
+    cycle: bool = False,
+) -> Variable:
+    """(learning_rate - end_learning_rate) * (1 - step / decay_steps)^power + end_learning_rate.
+
+    The rate stays at its end after ``decay_steps``; with ``cycle`` it starts again, in periods of ``decay_steps`` times
+    1, 2, 3 ...
+
+    Args:
+        learning_rate: the first rate, a float or a Variable of shape [1].
+        decay_steps: how long the rate falls.
+        end_learning_rate: the last rate.
+        power: the shape of the fall.
+        cycle: whether it starts again.
+    """
+    with default_main_program()._lr_schedule_guard():
+        step = _decay_step_counter()
+        length: float | Variable = decay_steps
+        if cycle:
+            periods = ops.ceil(step / decay_steps)
+            zero = tensor.fill_constant(shape=[1], dtype="float32", value=0.0)
+            one = tensor.fill_constant(shape=[1], dtype="float32", value=1.0)
+            with control_flow.Switch() as switch:
+                with switch.case(step == zero):
+                    tensor.assign(input=one, output=periods)
+            length = decay_steps * periods
+        else:
+            last = tensor.fill_constant(shape=[1], dtype="float32", value=float(decay_steps))
+            step = nn.elementwise_min(x=step, y=last)
+        return (learning_rate - end_learning_rate) * ((1 - step / length) ** power) + end_learning_rate
+
+
+def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Variable:
+    """values[i] in steps before boundaries[i] (and from boundaries[i-1] on), values[-1] afterwards.
+
+    Args:
+        boundaries: numbers of steps, rising.
+        values: the rates, one more than boundaries.
+
+    Raises:
+        ValueError: the lengths do not fit.
+    """
+    if len(values) - len(boundaries) != 1:
+        raise ValueError(
+            f"piecewise_decay: {len(boundaries)} boundaries and {len(values)} values; expected one value more than "
+            "boundaries. Give the rate before each boundary and the last one"
+        )
+    with default_main_program()._lr_schedule_guard():
+        step = _decay_step_counter()
+        rate = tensor.create_global_var(shape=[1], value=0.0, dtype="float32", persistable=True, name="learning_rate")
+        with control_flow.Switch() as switch:
+            for boundary, value in zip(boundaries, values, strict=False):
+                limit = tensor.fill_constant(shape=[1], dtype="float32", value=float(boundary), force_cpu=True)
+                constant = tensor.fill_constant(shape=[1], dtype="float32", value=float(value))
+                with switch.case(step < limit):
+                    tensor.assign(constant, rate)
+            constant = tensor.fill_constant(shape=[1], dtype="float32", value=float(values[-1]))
+            with switch.default():
+                tensor.assign(constant, rate)
+        return rate
+
+
+def cosine_decay(learning_rate: float | Variable, step_each_epoch: int, epochs: int) -> Variable:
+    """learning_rate * 0.5 * (cos(epoch * pi / epochs) + 1), epoch = floor(step / step_each_epoch).
+
+    Args:
+        learning_rate: the first rate, a float or a Variable of shape [1].
+        step_each_epoch: steps in an epoch.
+        epochs: after how many epochs the rate is 0.
+    """
+    with default_main_program()._lr_schedule_guard():
+        epoch = ops.floor(_decay_step_counter() / step_each_epoch)
+        return learning_rate * 0.5 * (ops.cos(epoch * math.pi / epochs) + 1)
+
+
+def linear_lr_warmup(learning_rate: float | Variable, warmup_steps: int, start_lr: float, end_lr: float) -> Variable:
+    """start_lr + (end_lr - start_lr) * step / warmup_steps before step ``warmup_steps``, then ``learning_rate``.
+
+    Args:
+        learning_rate: the rate after the warm-up, a float or another schedule's Variable.
+        warmup_steps: how long the rate rises.
+        start_lr: the rate in step 0.
+        end_lr: what it rises to.
+    """
+    dtype = learning_rate.dtype if isinstance(learning_rate, Variable) else "float32"
+    rise = float(end_lr) - float(start_lr)
+    with default_main_program()._lr_schedule_guard():
+        rate = tensor.create_global_var(
+            shape=[1], value=0.0, dtype=dtype, persistable=True, name="learning_rate_warmup"
+        )
+        step = _decay_step_counter()
+        with control_flow.Switch() as switch:
+            with switch.case(step < warmup_steps):
+                tensor.assign(start_lr + rise * (step / float(warmup_steps)), rate)
+            with switch.default():
+                if not isinstance(learning_rate, Variable):
+                    learning_rate = tensor.fill_constant(shape=[1], dtype=dtype, value=float(learning_rate))
+                tensor.assign(learning_rate, rate)
+    return rate
