@@ -9,6 +9,15 @@ from .program import EMPTY, GRAD, OpSpec, OpView
 from .registry import OpDef, double_gradient, get_op
 
 
+# Products of two factors: the second derivative by one exists only where a tangent of the other flows in.
+_CROSSED = {
+    "mul_grad": {"DX": "DDY", "DY": "DDX"},
+    "conv2d_grad": {"DInput": "DDFilter", "DFilter": "DDInput"},
+    "depthwise_conv2d_grad": {"DInput": "DDFilter", "DFilter": "DDInput"},
+    "conv3d_grad": {"DInput": "DDFilter", "DFilter": "DDInput"},
+}
+
+
 class GradMaker:
     """What a gradient maker knows: the forward op's variables and which of them need no gradient.
 
@@ -91,7 +100,11 @@ def grad_ops(
 def _regular(definition: OpDef, gradient: OpDef, maker: GradMaker) -> OpSpec:
     inputs = {s.name: _read(definition, gradient, s.name, maker) for s in gradient.inputs}
     outputs = {}
+    crossed = _CROSSED.get(definition.type, {})
     for slot in gradient.outputs:
+        if slot.name in crossed and not inputs.get(crossed[slot.name]):
+            outputs[slot.name] = []
+            continue
         target = _target(definition, slot.name)
         outputs[slot.name] = maker.input_grad(target, drop_empty=not slot.duplicable)
     return OpSpec(gradient.type, inputs, outputs, maker.attrs)

@@ -14,6 +14,11 @@ from lowering.loop_grad import run_while_grad
 from lowering.loop_values import known_int, same_structure, scalar, zero_gradient
 from lowering.loops import run_while
 from lowering.ops.arrays import shape_like
+from lowering.ops.control_flow_grad import (
+    conditional_block_grad_maker,
+    recurrent_grad_maker,
+    while_grad_maker,
+)
 from lowering.program import OpSpec, OpView, VarInfo
 from lowering.recurrent import run_recurrent, run_recurrent_grad
 from lowering.registry import Block, Value, op
@@ -130,6 +135,11 @@ def _(
 ):
     """Run the gradient block for each step, last first; gradients of the parameters add up."""
     run_recurrent_grad(ctx)
+
+
+while_.grad_maker(while_grad_maker)
+conditional_block.grad_maker(conditional_block_grad_maker)
+recurrent.grad_maker(recurrent_grad_maker)
 
 
 @op(kind="block", infer=shape_like("Out", "X", None))

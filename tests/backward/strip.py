@@ -19,6 +19,8 @@ CREATORS = frozenset(
 )
 # What the networks' own code marked.
 MARKED = {
+    "nlp_xlnet_last": ["cast_1.tmp_0", "dropout_1.tmp_0"],
+    "cv_video_bsn_pem": ["tmp_20"],
     "nlp_ernie_base": ["stack_0.tmp_0"],
     "nlp_transformer": ["reduce_sum_1.tmp_0", "embedding_1.tmp_0", "embedding_3.tmp_0"],
 }
@@ -77,10 +79,9 @@ def program_of(desc: ProgramDesc, startup: ProgramDesc, meta: dict[str, Any]) ->
     """The forward part as a Program, with parameters and stop_gradient as the network's layers had set them."""
     program = framework.Program.parse_from_string(forward_part(desc).SerializeToString())
     differentiated = {var.name.partition("@GRAD")[0] for b in desc.blocks for var in b.vars if "@GRAD" in var.name}
-    created = {
-        name for block in program.blocks for op in block.ops if op.type in CREATORS for name in op.output_arg_names
-    }
-    stopped = {*created, *MARKED.get(meta["name"], ()), *set(meta["feed_vars"]) - differentiated}
+    made = (op for block in program.blocks for op in block.ops if op.type in CREATORS)
+    created = {name for op in made for name in op.output_arg_names if "@GRAD" not in name}
+    stopped = ({*created, *meta["feed_vars"]} - differentiated) | set(MARKED.get(meta["name"], ()))
     for block in program.blocks:
         for name, var in list(block.vars.items()):
             info = meta["vars"].get(name)
@@ -89,6 +90,8 @@ def program_of(desc: ProgramDesc, startup: ProgramDesc, meta: dict[str, Any]) ->
             elif info is not None or name in stopped:
                 var.stop_gradient = True
     order_parameters(program, startup)
+    # Networks with a gradient penalty called gradients() once before.
+    program._appending_grad_times = int(any(role(op) & BACKWARD for op in program.proto.blocks[0].ops))
     return program
 
 

@@ -42,7 +42,7 @@ OPTIMIZERS: dict[str, Make] = {
     "opt_momentum_sparse": lambda lr: optimizer.Momentum(lr, 0.9),
     "opt_rmsprop_dense": lambda lr: optimizer.RMSProp(lr, rho=0.9),
     "reg_l1": lambda lr: optimizer.Momentum(
-        lr, 0.9, regularization=L1(0.01), grad_clip=clip.GradientClipByGlobalNorm(0.05)
+        lr, 0.9, regularization=L1(0.05), grad_clip=clip.GradientClipByGlobalNorm(1.0)
     ),
 }
 
