@@ -35,6 +35,8 @@ from fluidjax.framework import (
 from fluidjax.places import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from fluidjax.scope import Scope, global_scope, scope_guard
 from fluidjax.values import LoDTensor, LoDTensorArray
+from fluidjax import lod_tensor
+from fluidjax.lod_tensor import create_lod_tensor, create_random_int_lodtensor
 
 Tensor = LoDTensor
 

@@ -230,11 +230,11 @@ class LoDTensor(Tensor):
     [[0, 2, 5]]; ``recursive_sequence_lengths`` as lengths, [[2, 3]].
     """
 
-    def __init__(self, lod: Lod | None = None) -> None:
+    def __init__(self, recursive_sequence_lengths: Lod | None = None) -> None:
         super().__init__()
         self._levels: Lod | None = []
-        if lod:
-            self.set_lod(lod)
+        if recursive_sequence_lengths:
+            self.set_recursive_sequence_lengths(recursive_sequence_lengths)
 
     def _set_value(self, array: Any, lod: Lod | None = None) -> None:
         """Store `array` itself, not a copy; its LoD is `lod` (offsets) when given, a LoDArray's own, else as before."""
@@ -306,7 +306,7 @@ class LoDTensor(Tensor):
             levels = "\tlod: {}\n" if self._array is not None else ""
         else:
             rows = ("{" + ", ".join(map(str, level)) + "}" for level in self._lod)
-            levels = "\tlod: {" + ", ".join(rows) + "}\n"
+            levels = "\tlod: {" + "".join(rows) + "}\n"
         return levels + super().__str__()
 
     def _repr_html_(self) -> str:
