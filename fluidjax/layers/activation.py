@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.enums import to_var_type
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
@@ -104,7 +105,9 @@ def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variabl
     """out = x * tanh(softplus(x)), where softplus(x) is x above ``threshold`` and exp(x) below -threshold."""
     check_type(threshold, "threshold", (float, int), "mish")
     if threshold <= 0:
-        raise ValueError(f"threshold of mish should be greater than 0, received {threshold}; pass a positive number")
+        raise AssertionError(
+            f"threshold of mish should be greater than 0, received {threshold}; pass a positive number"
+        )
     return _activation("mish", x, name, threshold=threshold or 20)
 
 
@@ -200,13 +203,16 @@ def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, a
 
 
 def log_softmax(input: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """out = input - log(sum of exp(input)) over ``axis`` (the last when None), first cast to ``dtype`` when given."""
-    from fluidjax.layers.elementwise import elementwise_sub
-    from fluidjax.layers.reduction import logsumexp
-    from fluidjax.layers.tensor import cast
-
-    axis = -1 if axis is None else axis
+    """out = log(softmax(input)) over ``axis`` (the last when None), first cast to ``dtype`` when given."""
+    helper = LayerHelper("log_softmax", name=name)
     if dtype is not None:
-        input = cast(input, dtype)
-    del name
-    return elementwise_sub(input, logsumexp(input, dim=axis, keepdim=True))
+        cast = helper.create_variable_for_type_inference(dtype)
+        attrs = {"in_dtype": int(input.dtype), "out_dtype": int(to_var_type(dtype))}
+        helper.append_op(type="cast", inputs={"X": input}, outputs={"Out": cast}, attrs=attrs)
+        input = cast
+    probabilities = helper.create_variable_for_type_inference(input.dtype)
+    attrs = {"axis": -1 if axis is None else axis, "use_cudnn": False}
+    helper.append_op(type="softmax", inputs={"X": input}, outputs={"Out": probabilities}, attrs=attrs)
+    out = helper.create_variable_for_type_inference(input.dtype)
+    helper.append_op(type="log", inputs={"X": probabilities}, outputs={"Out": out})
+    return out

@@ -19,13 +19,13 @@ ANY = ("bool", *NUMBERS)
 
 
 def convert_dtype(dtype: Any) -> str:
-    """The name of an element type given as VarType, NumPy dtype or name; TypeError when Fluid has none such."""
+    """The name of an element type given as VarType, NumPy dtype or name; ValueError when Fluid has none such."""
     if isinstance(dtype, VarType):
         return "bfloat16" if dtype == VarType.BF16 else to_numpy_dtype(dtype).name
     try:
         return np.dtype(to_numpy_dtype(to_var_type(dtype))).name
     except ValueError as error:
-        raise TypeError(
+        raise ValueError(
             f"dtype must be any of [bool, float16, float32, float64, int8, int16, int32, int64, uint8], but received "
             f"{dtype!r}; pass one of them"
         ) from error

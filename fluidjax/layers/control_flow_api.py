@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fluidjax.layers.nn import logical_not
-from fluidjax.layers.tensor import assign, cast, fill_constant
-
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.control_flow_basic import equal
@@ -22,6 +19,8 @@ from fluidjax.layers.control_flow_checks import (
     require_variable,
 )
 from fluidjax.layers.control_flow_lod import select_input
+from fluidjax.layers.nn import logical_not
+from fluidjax.layers.tensor import assign, cast, fill_constant
 from fluidjax.layers.utils import (
     assert_same_structure,
     copy_mutable_vars,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluidjax.layers.nn import logical_and, logical_not
-from fluidjax.layers.tensor import assign
-
 from fluidjax import unique_name
 from fluidjax.framework import Block, Operator, Program, Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.control_flow_checks import VarType, require_condition, require_variable
 from fluidjax.layers.control_flow_lod import merge_lod_tensor
+from fluidjax.layers.nn import logical_and, logical_not
+from fluidjax.layers.tensor import assign
 
 __all__ = ["IfElse", "Switch", "While"]
 

@@ -148,14 +148,15 @@ def clamp(
 ) -> Variable:
     """out = input limited to [min, max]; either bound may be absent, a number or a Variable [1].
 
+    An absent lower bound is -inf (Fluid 1.8 writes the smallest positive float, which clips negative values to it).
+
     Raises:
         AssertionError: both bounds are absent.
     """
     assert min is not None or max is not None, "clamp: either min or max should be defined; pass one of them"
     check_variable_and_dtype(input, "input", ("float32", "float64", "int32"), "clamp")
     inputs: dict[str, Any] = {"X": input}
-    largest = 3.4028234663852886e38
-    attrs = {"min": -largest, "max": largest}
+    attrs = {"min": float("-inf"), "max": float("inf")}
     for key, bound in (("min", min), ("max", max)):
         if isinstance(bound, Variable):
             bound.stop_gradient = True

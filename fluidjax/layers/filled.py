@@ -74,8 +74,11 @@ def _triangle(input: Variable, diagonal: int, lower: bool, name: str | None) -> 
         raise ValueError(f"input shape in {kind} must be at least 2-D, received {input.shape}; reshape it")
     if not isinstance(diagonal, int):
         raise TypeError(f"diagonal in {kind} must be a python int, received {diagonal!r}; pass one")
+    helper = LayerHelper(kind, name=name)
+    out = helper.create_variable(name=helper.name, dtype=input.dtype, persistable=False)
     attrs = {"diagonal": diagonal, "lower": lower}
-    return emit("tril_triu", {"X": input}, input.dtype, attrs, name=name)
+    helper.append_op(type="tril_triu", inputs={"X": input}, attrs=attrs, outputs={"Out": out})
+    return out
 
 
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:

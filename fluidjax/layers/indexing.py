@@ -106,15 +106,14 @@ def multiplex(inputs: list[Variable], index: Variable) -> Variable:
 
 def where(condition: Variable) -> Variable:
     """The indices of the true elements of ``condition``: int64 [count, rank]."""
-    return emit("where_index", {"Condition": condition}, VarType.INT64, layer="where_index", stop_gradient=True)
+    return emit("where_index", {"Condition": condition}, VarType.INT64)
 
 
 def nonzero(input: Variable, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: [count, rank], or as a tuple one [count, 1] for each dim."""
     from fluidjax.layers.slicing import slice
-    from fluidjax.layers.tensor import cast
 
-    out = where(cast(input, "bool"))
+    out = where(input)
     if not as_tuple:
         return out
     rank = len(input.shape)
@@ -205,4 +204,4 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
     if not 0 <= shard_id < nshards:
         raise ValueError(f"The shard_id({shard_id}) should be in [0, {nshards}); pass such a shard")
     attrs = {"index_num": index_num, "nshards": nshards, "shard_id": shard_id, "ignore_value": ignore_value}
-    return emit("shard_index", {"X": [input]}, input.dtype, attrs, stop_gradient=True)
+    return emit("shard_index", {"X": [input]}, input.dtype, attrs)

@@ -338,14 +338,16 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> V
     if dim1 % rank == dim2 % rank:
         raise AssertionError(f"dim1 and dim2 cannot be identical, received {dim1} and {dim2} of {rank} dims")
     attrs = {"offset": offset, "dim1": dim1, "dim2": dim2}
-    return emit("diag_embed", {"Input": [input]}, input.dtype, attrs)
+    out = emit("diag_embed", {"Input": [input]}, input.dtype, attrs)
+    out.stop_gradient = True
+    return out
 
 
 def shape(input: Variable) -> Variable:
     """The dims of ``input``: int32 [rank]."""
     known = ("bool", "float16", "float32", "float64", "int32", "int64")
     check_variable_and_dtype(input, "input", known, "shape")
-    return emit("shape", {"Input": input}, "int32", stop_gradient=True)
+    return emit("shape", {"Input": input}, "int32")
 
 
 def rank(input: Variable) -> Variable:

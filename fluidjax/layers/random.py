@@ -13,7 +13,7 @@ from fluidjax.framework import device_guard as on_device
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.checks import check_dtype, check_type, check_variable_and_dtype
 from fluidjax.layers.emit import emit
-from fluidjax.layers.shapes import shape_argument
+from fluidjax.layers.shapes import as_attr, as_tensors, contains_variable, shape_argument
 
 __all__ = [
     "gaussian_random",
@@ -28,11 +28,28 @@ __all__ = [
 ]
 
 
+def _shape_of(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], shape: Any, with_attr: bool) -> None:
+    """A shape with Variables: the numbers among them become int64 temporaries of the layer itself."""
+    if isinstance(shape, Variable):
+        shape.stop_gradient = True
+        inputs["ShapeTensor"] = shape
+        return
+    assert len(shape) > 0, "The size of argument(shape) can't be zero; pass at least one dim"
+    mixed = contains_variable(shape)
+    if mixed:
+        inputs["ShapeTensorList"] = as_tensors(helper, shape, "int64")
+    if with_attr or not mixed:
+        attrs["shape"] = as_attr(shape)
+
+
 def _drawn(op_type: str, shape: Any, dtype: Any, attrs: dict[str, Any], out: Variable | None = None) -> Variable:
     helper = LayerHelper(op_type)
     inputs: dict[str, Any] = {}
     attrs = {**attrs, "dtype": int(to_var_type(dtype))}
-    shape_argument(helper, inputs, attrs, shape, op_type)
+    if op_type == "uniform_random":
+        _shape_of(helper, inputs, attrs, shape, with_attr=True)
+    else:
+        shape_argument(helper, inputs, attrs, shape, op_type)
     if out is None:
         out = helper.create_variable_for_type_inference(dtype)
     helper.append_op(type=op_type, inputs=inputs, outputs={"Out": out}, attrs=attrs)
@@ -130,7 +147,7 @@ def randint(
     helper = LayerHelper("randint", name=name)
     inputs: dict[str, Any] = {}
     attrs: dict[str, Any] = {"low": low, "high": high, "seed": seed}
-    shape_argument(helper, inputs, attrs, shape, "randint")
+    _shape_of(helper, inputs, attrs, shape, with_attr=False)
     if out is None:
         out = helper.create_variable(
             name=unique_name.generate_with_ignorable_key(f"{helper.name}.tmp"), dtype=dtype, persistable=False

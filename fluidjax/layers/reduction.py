@@ -36,7 +36,7 @@ def _reduce(
     attrs = {
         "dim": list(dim) if dim else [0],
         "keep_dim": keep_dim,
-        "reduce_all": not dim or len(dim) == len(input.shape),
+        "reduce_all": not dim,
     }
     return emit(op_type, {"X": input}, input.dtype, attrs, name=name)
 
@@ -157,4 +157,4 @@ def allclose(
     for label, value, kind in (("rtol", rtol, float), ("atol", atol, float), ("equal_nan", equal_nan, bool)):
         check_type(value, label, kind, "allclose")
     attrs = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
-    return emit("allclose", {"Input": input, "Other": other}, "bool", attrs, name=name, stop_gradient=True)
+    return emit("allclose", {"Input": input, "Other": other}, "bool", attrs, name=name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fluidjax.enums import VarType
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 
@@ -41,23 +42,34 @@ def as_attr(values: Sequence[Any], unknown: int = -1) -> list[int]:
     return [unknown if isinstance(v, Variable) else int(v) for v in values]
 
 
+def _as_int32(value: Variable) -> Variable:
+    from fluidjax.layers.tensor import cast
+
+    return cast(value, "int32") if value.dtype == VarType.INT64 else value
+
+
 def shape_argument(
     helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], shape: Any, op_type: str
 ) -> None:
     """Put a shape on an op: attribute ``shape``, input ShapeTensor (a Variable) or ShapeTensorList (a mixed list)."""
     if isinstance(shape, Variable):
         shape.stop_gradient = True
-        inputs["ShapeTensor"] = shape
+        inputs["ShapeTensor"] = _as_int32(shape)
         return
     if not len(shape):
         raise AssertionError(f"The size of argument(shape) of {op_type} can't be zero; pass at least one dim")
     attrs["shape"] = as_attr(shape)
+    if any(not isinstance(v, Variable) and v < 0 for v in shape):
+        raise ValueError(
+            f"Each value of attribute 'shape' of {op_type} is expected to be no less than 0, received {list(shape)}."
+            " Take unknown sizes from a tensor with fill_constant_batch_size_like or fluid.layers.shape."
+        )
     if contains_variable(shape):
         tensors = []
         for value in shape:
             if isinstance(value, Variable):
                 value.stop_gradient = True
-                tensors.append(value)
+                tensors.append(_as_int32(value))
             else:
                 tensors.append(constants(int(value)))
         inputs["ShapeTensorList"] = tensors

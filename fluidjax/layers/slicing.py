@@ -68,7 +68,8 @@ def strided_slice(input: Variable, axes: list[int], starts: Any, ends: Any, stri
     attrs: dict[str, Any] = {"axes": list(axes)}
     flags = [1] * len(axes)
     for label, value in (("starts", starts), ("ends", ends), ("strides", strides)):
-        flags = _bound(helper, inputs, attrs, flags, label, value)
+        found = _bound(helper, inputs, attrs, flags, label, value)
+        flags = flags if isinstance(value, Variable) else found
     attrs["infer_flags"] = flags
     out = helper.create_variable_for_type_inference(dtype=input.dtype)
     helper.append_op(type="strided_slice", inputs=inputs, attrs=attrs, outputs={"Out": out})

@@ -116,8 +116,7 @@ def cast(x: Variable, dtype: Any) -> Variable:
     check_variable_and_dtype(x, "x", known, "cast")
     check_dtype(dtype, "dtype", (*known, "int8"), "cast")
     attrs = {"in_dtype": int(x.dtype), "out_dtype": int(to_var_type(dtype))}
-    stop = x.stop_gradient
-    return emit("cast", {"X": [x]}, dtype, attrs, stop_gradient=stop)
+    return emit("cast", {"X": [x]}, dtype, attrs)
 
 
 def concat(input: Variable | list[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
@@ -382,11 +381,11 @@ def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
 
 
 def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
-    """As ``range``; one bound means from 0, and the element type defaults to int64."""
+    """As ``range``; one bound means from 0, and the element type defaults to float32."""
     del name
     if end is None:
         start, end = 0, start
-    return range(start, end, step, "int64" if dtype is None else dtype)
+    return range(start, end, step, "float32" if dtype is None else dtype)
 
 
 def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
@@ -403,14 +402,16 @@ def diag(diagonal: Variable | np.ndarray) -> Variable:
     if not isinstance(diagonal, Variable):
         diagonal = assign(diagonal)
     check_dtype(diagonal.dtype, "diagonal", ("float32", "float64", "int32", "int64"), "diag")
-    return emit("diag", {"Diagonal": [diagonal]}, diagonal.dtype)
+    out = emit("diag", {"Diagonal": [diagonal]}, diagonal.dtype)
+    out.stop_gradient = True
+    return out
 
 
 def eye(
     num_rows: int, num_columns: int | None = None, batch_shape: list[int] | None = None, dtype: Any = "float32"
 ) -> Variable:
     """The identity [num_rows, num_columns], repeated over the dims of ``batch_shape`` when given."""
-    from fluidjax.layers.manipulation import expand, unsqueeze
+    from fluidjax.layers.manipulation import stack
 
     for label, size in (("num_rows", num_rows), ("num_columns", num_columns)):
         if size is not None and (not isinstance(size, int) or size < 0):
@@ -419,10 +420,8 @@ def eye(
     attrs = {"num_rows": num_rows, "num_columns": columns, "dtype": int(to_var_type(dtype))}
     out = emit("eye", {}, dtype, attrs)
     out.stop_gradient = True
-    if batch_shape is None:
-        return out
-    for size in batch_shape:
+    for size in reversed(batch_shape or []):
         if size <= 0:
             raise TypeError(f"batch_shape should be a positive int list, received {batch_shape}; pass positive sizes")
-    out = unsqueeze(out, [0] * len(batch_shape)) if batch_shape else out
-    return expand(out, [*batch_shape, 1, 1])
+        out = stack([out] * size, axis=0)
+    return out

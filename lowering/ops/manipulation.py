@@ -7,9 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.dtypes import LOD_TENSOR
 from lowering.errors import NeedsExact
 from lowering.ops.shared import concrete_scalar, ints, names_in, off_rows, outputs_like, transpose_of
-from lowering.program import OpSpec, VarInfo
+from lowering.program import EMPTY, OpSpec, VarInfo
 from lowering.registry import Longs, Value, op
 from lowering.values import LoDArray, Meta, data_of
 
@@ -18,11 +19,26 @@ def _axis(axis: int, tensor: Any, ndim: int) -> int:
     return (axis if tensor is None else int(concrete_scalar(tensor, "the axis"))) % ndim
 
 
+def _infer_concat(op, var_of):
+    """The sum along the axis, unknown when any part is; all dims unknown when a tensor gives the axis."""
+    parts = [var_of(n) for n in op.inputs["X"]]
+    if any(p is None or p.type != LOD_TENSOR for p in parts):
+        return {}
+    dims = list(parts[0].shape)
+    if names_in(op, "AxisTensor"):
+        dims = [-1] * len(dims)
+    elif dims:
+        axis = int(op.attrs.get("axis", 0))
+        sizes = [p.shape[axis] for p in parts]
+        dims[axis] = -1 if any(n < 0 for n in sizes) else sum(sizes)
+    return outputs_like(op, "Out", VarInfo(tuple(dims), parts[0].dtype, parts[0].lod_level))
+
+
 def _concat_rows(attrs, ndim):
     return off_rows(attrs, ndim) or "masked"
 
 
-@op(vendor="use_mkldnn use_quantizer", rows=_concat_rows, diff="x")
+@op(vendor="use_mkldnn use_quantizer", rows=_concat_rows, diff="x", infer=_infer_concat)
 def concat(x: list[Value], axis_tensor=None, *, axis: int = 0):
     """Out = all X joined along ``axis`` (or AxisTensor); along axis 0 the sequences of all X follow each other."""
     along = _axis(axis, axis_tensor, data_of(x[0]).ndim)
@@ -92,7 +108,23 @@ def _sections(length: int, sections: list[int], num: int, count: int) -> list[in
     return [length - known if s < 0 else s for s in sections]
 
 
-@op(out="Out*", rows=off_rows, lod={"Out": "x"}, diff="x")
+def _infer_split(op, var_of):
+    """Pieces of unknown size along an unknown dim; all dims unknown when a tensor gives the axis."""
+    x, names = var_of(op.inputs["X"][0]), op.outputs["Out"]
+    axis, rank = int(op.attrs.get("axis", 0)), len(x.shape)
+    sections = [int(s) for s in op.attrs.get("sections") or []]
+    length = x.shape[axis]
+    if names_in(op, "AxisTensor"):
+        shapes = [(-1,) * rank] * len(names)
+    else:
+        if length >= 0 and not names_in(op, "SectionsTensorList"):
+            sections = _sections(length, sections, int(op.attrs.get("num", 0)), len(names))
+        sizes = sections or [-1] * len(names)
+        shapes = [(*x.shape[: axis % rank], s, *x.shape[axis % rank + 1 :]) for s in sizes]
+    return {n: VarInfo(s, x.dtype, x.lod_level) for n, s in zip(names, shapes, strict=True) if n != EMPTY}
+
+
+@op(out="Out*", rows=off_rows, lod={"Out": "x"}, diff="x", infer=_infer_split)
 def split(
     x,
     axis_tensor=None,

@@ -11,8 +11,8 @@ import numpy as np
 
 from lowering.errors import NeedsExact, SlotError
 from lowering.ops.elementwise import aligned, unbroadcast
-from lowering.ops.shared import merge_rows, off_rows
-from lowering.program import OpSpec
+from lowering.ops.shared import merge_rows, off_rows, outputs_like
+from lowering.program import OpSpec, VarInfo
 from lowering.registry import Value, op
 from lowering.values import LoDArray, SelectedRows, TensorArray
 
@@ -209,19 +209,24 @@ def _(g):
     return [OpSpec("cumsum", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, attrs)]
 
 
-@op(lod=None, diff="")
+def _infer_verdict(op, var_of):
+    """One element; the declared data type stays, as in Fluid."""
+    return outputs_like(op, "Out", VarInfo((1,)))
+
+
+@op(lod=None, diff="", infer=_infer_verdict)
 def isfinite(x: Value):
     """Out[1] = whether every element of X is finite."""
     return jnp.all(jnp.isfinite(_numbers(x))).reshape(1)
 
 
-@op(lod=None, diff="")
+@op(lod=None, diff="", infer=_infer_verdict)
 def isinf(x: Value):
     """Out[1] = whether some element of X is infinite."""
     return jnp.any(jnp.isinf(_numbers(x))).reshape(1)
 
 
-@op(lod=None, diff="")
+@op(lod=None, diff="", infer=_infer_verdict)
 def isnan(x: Value):
     """Out[1] = whether some element of X is not a number."""
     return jnp.any(jnp.isnan(_numbers(x))).reshape(1)

@@ -173,6 +173,8 @@ def _infer_strided(op, var_of):
     for i, axis in enumerate(axes):
         known = all(len(b) == len(axes) for b in bounds) and flags[i] != -1 and dims[axis] >= 0
         dims[axis] = len(range(dims[axis])[_stride(dims[axis], *(b[i] for b in bounds))]) if known else -1
+    if any(names_in(op, f"{name}Tensor") for name in ("Starts", "Ends", "Strides")):
+        dims = [-1] * len(dims)
     return outputs_like(op, "Out", VarInfo(_without(dims, op.attrs.get("decrease_axis")), x.dtype, x.lod_level))
 
 
@@ -270,7 +272,7 @@ def _infer_crop(op, var_of):
     fixed = not (names_in(op, "Offsets") or names_in(op, "OffsetsTensor") or names_in(op, "ShapeTensor"))
     fixed = fixed and not names_in(op, "Shape")
     rest = zip(dims, x.shape, offsets, strict=True)
-    dims = [n - o if d == -1 and fixed and n >= 0 else d for d, n, o in rest]
+    dims = [n - o if d == -1 and fixed and n >= 0 else d or -1 for d, n, o in rest]
     return outputs_like(op, "Out", VarInfo(tuple(dims), x.dtype, x.lod_level))
 
 
