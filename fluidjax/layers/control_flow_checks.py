@@ -5,29 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluidjax.core import VarDesc
-from fluidjax.framework import Variable, convert_np_dtype_to_dtype_
+from fluidjax.enums import VarType
+from fluidjax.framework import Variable
+from fluidjax.layers.checks import convert_dtype as dtype_name
 
-VarType = VarDesc.VarType
-
-_NAMES = {
-    VarType.BOOL: "bool",
-    VarType.INT16: "int16",
-    VarType.INT32: "int32",
-    VarType.INT64: "int64",
-    VarType.FP16: "float16",
-    VarType.FP32: "float32",
-    VarType.FP64: "float64",
-    VarType.UINT8: "uint8",
-    VarType.INT8: "int8",
-}
-
-
-def dtype_name(dtype: Any) -> str:
-    """The plain name of a Fluid dtype number, or of anything numpy takes as a dtype."""
-    if not isinstance(dtype, int):
-        dtype = convert_np_dtype_to_dtype_(dtype)
-    return _NAMES.get(dtype, str(dtype))
+__all__ = [
+    "VarType",
+    "dtype_name",
+    "require_array",
+    "require_callable",
+    "require_condition",
+    "require_dtype",
+    "require_variable",
+]
 
 
 def require_variable(value: Any, arg: str, layer: str) -> Variable:

@@ -1,0 +1,76 @@
+# ruff: noqa: F401  (the names of fluid.layers.control_flow are gathered here)
+"""The names of ``fluid.layers.control_flow``."""
+
+from fluidjax.layers.control_flow_api import (
+    case,
+    cond,
+    copy_var_to_parent_block,
+    switch_case,
+    while_loop,
+)
+from fluidjax.layers.control_flow_basic import (
+    Print,
+    array_length,
+    array_read,
+    array_write,
+    create_array,
+    equal,
+    greater_equal,
+    greater_than,
+    increment,
+    is_empty,
+    less_equal,
+    less_than,
+    not_equal,
+)
+from fluidjax.layers.control_flow_blocks import (
+    BlockGuard,
+    BlockGuardWithCompletion,
+    ConditionalBlock,
+    ConditionalBlockGuard,
+    IfElse,
+    IfElseBlockGuard,
+    Switch,
+    While,
+    WhileGuard,
+)
+from fluidjax.layers.control_flow_dynamic_rnn import DynamicRNN
+from fluidjax.layers.control_flow_lod import (
+    array_to_lod_tensor,
+    lod_rank_table,
+    lod_tensor_to_array,
+    max_sequence_len,
+    merge_lod_tensor,
+    reorder_lod_tensor_by_rank,
+    select_input,
+    select_output,
+    shrink_memory,
+    split_lod_tensor,
+)
+from fluidjax.layers.control_flow_static_rnn import StaticRNN, StaticRNNMemoryLink
+
+__all__ = [
+    "DynamicRNN",
+    "IfElse",
+    "Print",
+    "StaticRNN",
+    "Switch",
+    "While",
+    "array_length",
+    "array_read",
+    "array_write",
+    "case",
+    "cond",
+    "create_array",
+    "equal",
+    "greater_equal",
+    "greater_than",
+    "increment",
+    "is_empty",
+    "less_equal",
+    "less_than",
+    "not_equal",
+    "reorder_lod_tensor_by_rank",
+    "switch_case",
+    "while_loop",
+]
