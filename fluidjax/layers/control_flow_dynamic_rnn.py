@@ -95,9 +95,7 @@ class DynamicRNN:
             outputs={"Out": self.lod_rank_table},
             attrs={"level": level},
         )
-        self.max_seq_len = parent.create_var(
-            name=unique_name.generate("dynamic_rnn_max_seq_len"), dtype="int64"
-        )
+        self.max_seq_len = parent.create_var(name=unique_name.generate("dynamic_rnn_max_seq_len"), dtype="int64")
         self.max_seq_len.stop_gradient = False
         parent.append_op(
             type="max_sequence_len",
@@ -145,7 +143,9 @@ class DynamicRNN:
             ValueError: a second block.
         """
         if self.status != DynamicRNN.BEFORE_RNN:
-            raise ValueError("A DynamicRNN has one block: rnn.block() can only be invoke once. Make another DynamicRNN.")
+            raise ValueError(
+                "A DynamicRNN has one block: rnn.block() can only be invoke once. Make another DynamicRNN."
+            )
         self.step_idx = fill_constant(shape=[1], dtype="int64", value=0, force_cpu=True)
         self.step_idx.stop_gradient = False
         self.status = DynamicRNN.IN_RNN
@@ -212,9 +212,7 @@ class DynamicRNN:
         array = parent.create_var(
             name=unique_name.generate("dynamic_rnn_mem_array"), type=VarType.LOD_TENSOR_ARRAY, dtype=init.dtype
         )
-        parent.append_op(
-            type="write_to_array", inputs={"X": init, "I": self.zero_idx}, outputs={"Out": array}
-        )
+        parent.append_op(type="write_to_array", inputs={"X": init, "I": self.zero_idx}, outputs={"Out": array})
         before = array_read(array=array, i=self.step_idx)
         before = shrink_memory(x=before, i=self.step_idx, table=self.lod_rank_table)
         self.mem_dict[before.name] = array
@@ -233,9 +231,7 @@ class DynamicRNN:
         init = parent.create_var(name=unique_name.generate("mem_init"), dtype=dtype)
         array, array_dtype = self.input_array[0]
         first = parent.create_var(name=unique_name.generate("in0"), dtype=array_dtype)
-        parent.append_op(
-            type="read_from_array", inputs={"X": [array], "I": [self.zero_idx]}, outputs={"Out": [first]}
-        )
+        parent.append_op(type="read_from_array", inputs={"X": [array], "I": [self.zero_idx]}, outputs={"Out": [first]})
         parent.append_op(
             type="fill_constant_batch_size_like",
             inputs={"Input": [first]},
@@ -272,9 +268,7 @@ class DynamicRNN:
         parent = self._parent_block()
         for each in outputs:
             require_variable(each, "outputs", "DynamicRNN.output")
-            name = unique_name.generate_with_ignorable_key(
-                "_".join([self.helper.name, "output_array", each.name])
-            )
+            name = unique_name.generate_with_ignorable_key("_".join([self.helper.name, "output_array", each.name]))
             array = parent.create_var(name=name, type=VarType.LOD_TENSOR_ARRAY, dtype=each.dtype)
             array_write(x=each, i=self.step_idx, array=array)
             self.output_array.append(array)

@@ -99,9 +99,7 @@ class StaticRNN:
         self.memories[pre_mem.name] = StaticRNNMemoryLink(init=init, pre_mem=pre_mem)
         return pre_mem
 
-    def _boot(
-        self, shape: Sequence[int], batch_ref: Variable, value: float, out_dim: int, ref_dim: int
-    ) -> Variable:
+    def _boot(self, shape: Sequence[int], batch_ref: Variable, value: float, out_dim: int, ref_dim: int) -> Variable:
         parent = self._parent_block()
         name = unique_name.generate("@".join([self.helper.name, "memory_boot"]))
         boot = parent.create_var(name=name, shape=list(shape), dtype=batch_ref.dtype, persistable=False)
@@ -146,9 +144,7 @@ class StaticRNN:
         self.helper.append_op(
             type="rnn_memory_helper", inputs={"X": [o]}, outputs={"Out": row}, attrs={"dtype": o.dtype}
         )
-        whole = self._parent_block().create_var(
-            name=row.name, shape=[self.seq_len, *row.shape], dtype=row.dtype
-        )
+        whole = self._parent_block().create_var(name=row.name, shape=[self.seq_len, *row.shape], dtype=row.dtype)
         self.outputs.append(whole)
 
     def output(self, *outputs: Variable) -> None:

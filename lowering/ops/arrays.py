@@ -65,7 +65,7 @@ def gradient_array(name: str, ctx: Context) -> TensorArray | None:
     return arrays.gradient_like(held, base)
 
 
-@op(kind="block", infer=shape_like("Out", "X", None))
+@op(kind="block", infer=shape_like("Out", "X"))
 def write_to_array(x: Value, i: Value, *, ctx):
     """Out[I] = X. In a backward pass Out[I] += X: it is the gradient of a read, and reads of one element add up."""
     name = ctx.op.outputs["Out"][0]
@@ -92,7 +92,7 @@ def _rows_like(value: Any, written: Any) -> Any:
     return written.with_data(data) if isinstance(written, LoDArray) else data
 
 
-@op(kind="block", slots={"x_w": "X_W"}, infer=shape_like("Out", "X", None))
+@op(kind="block", slots={"x_w": "X_W"}, infer=shape_like("Out", "X"))
 def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
     """Out = X[I]. As the gradient of a write (X_W given) it takes X[I] and clears it; zeros when nothing is there."""
     name = ctx.op.inputs["X"][0]
