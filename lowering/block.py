@@ -13,6 +13,7 @@ import numpy as np
 from .call import SlotValues, call, gather, scatter
 from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
 from .program import EMPTY, OpView, ProgramView, VarView
+from .recompute import find_segments, separate
 from .registry import OpDef, get_op
 from .values import LoDArray, TensorArray, data_of, exact
 
@@ -110,6 +111,17 @@ class Runner:
         return self.run_ops(self.program.blocks[block_idx].ops, env)
 
     def run_ops(self, ops: Iterable[OpView], env: Env) -> Env:
+        ops = list(ops)
+        begin = 0
+        for segment in [] if self.interpret else find_segments(ops):
+            self._run_all(ops[begin : segment.begin], env)
+            held = separate(segment, env, self.program, self.platform)
+            again = self._run_all(ops[segment.begin : segment.end], {**env, **held})
+            env.update({name: again[name] for op in ops[segment.begin : segment.end] for name in op.output_names()})
+            begin = segment.end
+        return self._run_all(ops[begin:], env)
+
+    def _run_all(self, ops: Iterable[OpView], env: Env) -> Env:
         for op in ops:
             env.update(self.run_op(op, env))
         return env

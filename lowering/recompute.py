@@ -1,0 +1,94 @@
+"""Keeping recomputed segments apart from their originals.
+
+A program written by ``append_backward(checkpoints=...)`` runs parts of its forward ops a second time, on variables named
+``<name>.subprog_<n>``. To XLA both runs are the same expression: it would merge them and keep the first one's values
+alive, which is what recomputing is to avoid. So what a recomputed segment reads passes an optimization barrier together
+with the gradient that was computed last: the second run has operands of its own, and cannot start earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .program import GRAD, OpView, ProgramView
+
+Env = MutableMapping[str, Any]
+MARK = ".subprog_"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Ops [begin, end) of a block recompute; they read ``reads`` from outside, after ``after`` was computed."""
+
+    block_idx: int
+    begin: int
+    end: int
+    reads: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+def _recomputes(op: OpView) -> bool:
+    return op.is_backward and any(MARK in name and GRAD not in name for name in op.output_names())
+
+
+def find_segments(ops: Sequence[OpView]) -> list[Segment]:
+    """The recomputed segments among ``ops``, in order."""
+    segments: list[Segment] = []
+    begin = 0
+    while begin < len(ops):
+        if not _recomputes(ops[begin]):
+            begin += 1
+            continue
+        end = begin
+        while end < len(ops) and _recomputes(ops[end]):
+            end += 1
+        segments.append(Segment(ops[begin].block_idx, begin, end, _reads(ops[begin:end]), _last_gradient(ops[:begin])))
+        begin = end
+    return segments
+
+
+def _reads(ops: Sequence[OpView]) -> tuple[str, ...]:
+    written: set[str] = set()
+    reads: dict[str, None] = {}
+    for op in ops:
+        for name in op.input_names():
+            if name not in written:
+                reads[name] = None
+        written.update(op.output_names())
+    return tuple(reads)
+
+
+def _last_gradient(ops: Sequence[OpView]) -> tuple[str, ...]:
+    for op in reversed(ops):
+        gradients = tuple(name for name in op.output_names() if GRAD in name)
+        if gradients:
+            return gradients
+    return ()
+
+
+def separate(segment: Segment, env: Env, program: ProgramView, platform: str) -> dict[str, Any]:
+    """Values for what ``segment`` reads (parameters apart) that exist only after the gradient before it.
+
+    On CPU, XLA drops optimization barriers before it orders instructions and would run the segment early; there the
+    values pass a select whose condition reads the gradient, and is true for every number.
+    """
+    held = {name: env[name] for name in segment.reads if name in env and _varies(segment, env[name], program, name)}
+    ties = [leaf for name in segment.after for leaf in jax.tree_util.tree_leaves(env.get(name)) if leaf.size]
+    if platform != "cpu" or not ties:
+        return jax.lax.optimization_barrier((held, ties))[0]
+    first = jnp.ravel(ties[0])[0]
+    always = (first == first) | jnp.isnan(first)
+    return jax.tree_util.tree_map(lambda leaf: jnp.where(always, leaf, jnp.zeros_like(leaf)), held)
+
+
+def _varies(segment: Segment, value: Any, program: ProgramView, name: str) -> bool:
+    """Whether ``value`` is computed in this run: neither known while tracing nor a parameter."""
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(value)):
+        return False
+    var = program.find_var(segment.block_idx, name)
+    return var is None or not var.persistable
