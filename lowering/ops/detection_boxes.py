@@ -1,0 +1,114 @@
+"""Arithmetic on boxes [x0, y0, x1, y1]: overlap, coding against priors, clipping to the image."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from lowering import sequence as seq
+from lowering.registry import op
+from lowering.values import LoDArray
+
+
+def corners(boxes):
+    """The four coordinates, each [...]."""
+    return boxes[..., 0], boxes[..., 1], boxes[..., 2], boxes[..., 3]
+
+
+def area(boxes, extra):
+    """Width times height, of whatever sign. ``extra`` is 1 for pixel boxes, 0 for relative ones."""
+    x0, y0, x1, y1 = corners(boxes)
+    return (x1 - x0 + extra) * (y1 - y0 + extra)
+
+
+def overlap(x, y, normalized=True):
+    """[N, M] intersection over union of boxes x [N, 4] and y [M, 4]."""
+    extra = 0 if normalized else 1
+    low = jnp.maximum(x[:, None, :2], y[None, :, :2])
+    high = jnp.minimum(x[:, None, 2:], y[None, :, 2:])
+    sides = jnp.maximum(high - low + extra, 0)
+    common = sides[..., 0] * sides[..., 1]
+    total = area(x, extra)[:, None] + area(y, extra)[None, :] - common
+    return jnp.where(common > 0, common / jnp.where(total == 0, 1, total), 0)
+
+
+@op(diff="", rows="wise x")
+def iou_similarity(x, y, *, box_normalized: bool = True):
+    """Out[i, j] = |X_i and Y_j| / |X_i or Y_j|, [N, M]."""
+    return overlap(x, y, box_normalized)
+
+
+def _centers(boxes, extra):
+    x0, y0, x1, y1 = corners(boxes)
+    w, h = x1 - x0 + extra, y1 - y0 + extra
+    return x0 + w / 2, y0 + h / 2, w, h
+
+
+def encode(prior, target, extra):
+    """[N, M, 4] offsets of target n against prior m."""
+    px, py, pw, ph = _centers(prior[None], extra)
+    x0, y0, x1, y1 = corners(target[:, None])
+    tx, ty, tw, th = (x0 + x1) / 2, (y0 + y1) / 2, x1 - x0 + extra, y1 - y0 + extra
+    return jnp.stack([(tx - px) / pw, (ty - py) / ph, jnp.log(jnp.abs(tw / pw)), jnp.log(jnp.abs(th / ph))], axis=-1)
+
+
+def decode(prior, offsets, extra):
+    """Boxes from offsets [..., 4] against priors of a shape that broadcasts."""
+    px, py, pw, ph = _centers(prior, extra)
+    dx, dy, dw, dh = corners(offsets)
+    x, y, w, h = dx * pw + px, dy * ph + py, jnp.exp(dw) * pw, jnp.exp(dh) * ph
+    return jnp.stack([x - w / 2, y - h / 2, x + w / 2 - extra, y + h / 2 - extra], axis=-1)
+
+
+@op(out="OutputBox", diff="", lod={"OutputBox": "target_box"})
+def box_coder(
+    prior_box,
+    prior_box_var=None,
+    target_box=None,
+    *,
+    code_type: str = "encode_center_size",
+    box_normalized: bool = True,
+    axis: int = 0,
+    variance: list[float] = [],  # noqa: B006
+):
+    """Offsets of every TargetBox [N, 4] against every PriorBox [M, 4], divided by the variances; or the way back.
+
+    Decoding takes TargetBox [N, M, 4] and priors along ``axis`` 0 (M of them) or 1 (N). Variances come as a tensor,
+    as four numbers or not at all.
+    """
+    extra = 0 if box_normalized else 1
+    if prior_box_var is not None:
+        spread = prior_box_var
+    else:
+        spread = jnp.asarray(variance or [1.0] * 4, target_box.dtype)
+    if code_type.lower() == "encode_center_size":
+        return encode(prior_box, target_box, extra) / spread
+    place = (slice(None), None) if axis == 1 else (None, slice(None))
+    if spread.ndim == 2:
+        spread = spread[place]
+    return decode(prior_box[place], target_box * spread, extra)
+
+
+@op(diff="", out="Output", lod=None)
+def polygon_box_transform(input):
+    """Output[n, 2k] = 4 w - Input, Output[n, 2k+1] = 4 h - Input: corners from offsets, EAST's geometry maps."""
+    _, channels, height, width = input.shape
+    x = 4 * jnp.arange(width, dtype=input.dtype)[None, :]
+    y = 4 * jnp.arange(height, dtype=input.dtype)[:, None]
+    even = (jnp.arange(channels) % 2 == 0)[:, None, None]
+    return jnp.where(even, x, y) - input
+
+
+@op(out="Output", diff="", lod={"Output": "input"}, rows="masked")
+def box_clip(input: LoDArray, im_info):
+    """Boxes clipped to their image: x to [0, w/s - 1], y to [0, h/s - 1], rounded; ImInfo[i] = (h, w, s) of image i.
+
+    The boxes of image i are the i-th sequence of Input.
+    """
+    image = jnp.clip(seq.segments(seq.offsets(input), input.rows()), 0, im_info.shape[0] - 1)
+    height, width = (jnp.round(im_info[:, i] / im_info[:, 2])[image] - 1 for i in (0, 1))
+    limit = jnp.stack([width, height, width, height], axis=-1)
+    limit = limit.reshape(limit.shape[0], *(1,) * (input.data.ndim - 2), 4)
+    return seq.per_row(
+        input,
+        jnp.clip(input.data.reshape(*input.data.shape[:-1], -1, 4), 0, limit[..., None, :]).reshape(input.data.shape),
+    )

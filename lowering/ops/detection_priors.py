@@ -1,0 +1,155 @@
+"""Boxes laid over the cells of a feature map: prior_box, density_prior_box, anchor_generator.
+
+They depend on shapes and attributes alone, so they are computed on the host while tracing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lowering.registry import Meta, op
+
+
+def _centers(count: int, step: float, offset: float) -> np.ndarray:
+    return (np.arange(count, dtype=np.float64) + offset) * step
+
+
+def _ratios(aspect_ratios: list[float], flip: bool) -> list[float]:
+    """1, then the ratios that differ from those before by more than 1e-6, each with its inverse."""
+    found = [1.0]
+    for ratio in aspect_ratios:
+        if all(abs(ratio - known) >= 1e-6 for known in found):
+            found += [ratio, 1.0 / ratio] if flip else [ratio]
+    return found
+
+
+def _prior_sizes(
+    min_sizes: list[float], max_sizes: list[float], ratios: list[float], max_second: bool
+) -> list[tuple[float, float]]:
+    """Half widths and heights of the boxes of one cell, in Fluid's order."""
+    halves = []
+    for i, small in enumerate(min_sizes):
+        squares = [(small / 2, small / 2)]
+        larger = [(math.sqrt(small * max_sizes[i]) / 2,) * 2] if max_sizes else []
+        others = [(small * math.sqrt(r) / 2, small / math.sqrt(r) / 2) for r in ratios if abs(r - 1.0) >= 1e-6]
+        halves += squares + larger + others if max_second else squares + others + larger
+    return halves
+
+
+def _boxes(cx: np.ndarray, cy: np.ndarray, halves: np.ndarray, width: int, height: int) -> np.ndarray:
+    """[H, W, P, 4] corners relative to the image, of boxes around (cx, cy)."""
+    x, y = cx[None, :, None], cy[:, None, None]
+    w, h = halves[None, None, :, 0], halves[None, None, :, 1]
+    corners = np.broadcast_arrays((x - w) / width, (y - h) / height, (x + w) / width, (y + h) / height)
+    return np.stack(corners, axis=-1)
+
+
+def _with_variances(boxes: np.ndarray, variances: list[float], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    spread = np.broadcast_to(np.asarray(variances, np.float32), boxes.shape)
+    return boxes.astype(dtype), spread.astype(dtype)
+
+
+@op(out="Boxes Variances", diff="", lod=None, vendor="use_mkldnn use_quantizer")
+def prior_box(
+    input: Meta,
+    image: Meta,
+    *,
+    min_sizes: list[float],
+    max_sizes: list[float] = [],  # noqa: B006
+    aspect_ratios: list[float],
+    variances: list[float],
+    flip: bool = True,
+    clip: bool = True,
+    step_w: float = 0.0,
+    step_h: float = 0.0,
+    offset: float = 0.5,
+    min_max_aspect_ratios_order: bool = False,
+):
+    """SSD's prior boxes: Boxes[h, w, p] = corners relative to Image of the p-th box around cell (h, w) of Input.
+
+    A step of 0 is the image's size over the feature map's.
+    """
+    (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
+    step_w, step_h = (step_w or image_w / width), (step_h or image_h / height)
+    halves = _prior_sizes(min_sizes, max_sizes, _ratios(aspect_ratios, flip), min_max_aspect_ratios_order)
+    centers = _centers(width, step_w, offset), _centers(height, step_h, offset)
+    boxes = _boxes(*centers, np.asarray(halves), image_w, image_h)
+    return _with_variances(np.clip(boxes, 0, 1) if clip else boxes, variances, input.dtype)
+
+
+def _density_offsets(
+    sizes: list[float], ratios: list[float], densities: list[int], step: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets from the cell's center, half sizes), both [P, 2]: each size fills the cell density x density times."""
+    shifts, halves = [], []
+    for size, density in zip(sizes, densities, strict=True):
+        shift = step // density
+        start = -step / 2.0 + shift / 2.0
+        for ratio in ratios:
+            half = (size * math.sqrt(ratio) / 2, size / math.sqrt(ratio) / 2)
+            for row in range(density):
+                for column in range(density):
+                    shifts.append((start + column * shift, start + row * shift))
+                    halves.append(half)
+    return np.asarray(shifts), np.asarray(halves)
+
+
+@op(out="Boxes Variances", diff="", lod=None)
+def density_prior_box(
+    input: Meta,
+    image: Meta,
+    *,
+    variances: list[float],
+    clip: bool = True,
+    flatten_to_2d: bool = False,
+    step_w: float = 0.0,
+    step_h: float = 0.0,
+    offset: float = 0.5,
+    fixed_sizes: list[float] = [],  # noqa: B006
+    fixed_ratios: list[float] = [],  # noqa: B006
+    densities: list[int] = [],  # noqa: B006
+):
+    """Prior boxes of fixed sizes, density[i]^2 of the i-th in each cell; corners relative to Image, within [0, 1].
+
+    [H, W, P, 4], or [H * W * P, 4] with ``flatten_to_2d``.
+    """
+    (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
+    step_w, step_h = (step_w or image_w / width), (step_h or image_h / height)
+    shifts, halves = _density_offsets(fixed_sizes, fixed_ratios, densities, int((step_w + step_h) * 0.5))
+    x = _centers(width, step_w, offset)[None, :, None] + shifts[None, None, :, 0]
+    y = _centers(height, step_h, offset)[:, None, None] + shifts[None, None, :, 1]
+    low = np.broadcast_arrays(np.maximum((x - halves[:, 0]) / image_w, 0), np.maximum((y - halves[:, 1]) / image_h, 0))
+    high = np.broadcast_arrays(np.minimum((x + halves[:, 0]) / image_w, 1), np.minimum((y + halves[:, 1]) / image_h, 1))
+    x0, y0, x1, y1 = np.broadcast_arrays(*low, *high)
+    boxes = np.stack([x0, y0, x1, y1], axis=-1)
+    boxes = boxes.reshape(-1, 4) if flatten_to_2d else boxes
+    return _with_variances(np.clip(boxes, 0, 1) if clip else boxes, variances, input.dtype)
+
+
+@op(out="Anchors Variances", diff="", lod=None)
+def anchor_generator(
+    input: Meta,
+    *,
+    anchor_sizes: list[float],
+    aspect_ratios: list[float],
+    variances: list[float],
+    stride: list[float] = [16.0, 16.0],  # noqa: B006
+    offset: float = 0.5,
+):
+    """Faster R-CNN's anchors [H, W, ratios * sizes, 4], in pixels of the image, around cells ``stride`` apart.
+
+    As in the original, the area of one cell fixes the base width round(sqrt(area / ratio)).
+    """
+    height, width = input.shape[2:]
+    halves = []
+    for ratio in aspect_ratios:
+        base_w = math.floor(math.sqrt(stride[0] * stride[1] / ratio) + 0.5)
+        base_h = math.floor(base_w * ratio + 0.5)
+        for size in anchor_sizes:
+            w, h = size / stride[0] * base_w, size / stride[1] * base_h
+            halves.append(((w - 1) / 2, (h - 1) / 2))
+    cx = np.arange(width) * stride[0] + offset * (stride[0] - 1)
+    cy = np.arange(height) * stride[1] + offset * (stride[1] - 1)
+    return _with_variances(_boxes(cx, cy, np.asarray(halves), 1, 1), variances, input.dtype)
