@@ -62,8 +62,8 @@ def decode(prior, offsets, extra):
 @op(out="OutputBox", diff="", lod={"OutputBox": "target_box"})
 def box_coder(
     prior_box,
+    target_box,
     prior_box_var=None,
-    target_box=None,
     *,
     code_type: str = "encode_center_size",
     box_normalized: bool = True,

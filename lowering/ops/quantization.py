@@ -115,7 +115,7 @@ def fake_dequantize_max_abs(x, scale, *, max_range: float):
 
 @op("fake_channel_wise_dequantize_max_abs", diff="")
 def fake_channel_wise_dequantize_max_abs(x, scales: list, *, quant_bits: list[int] = [8]):  # noqa: B006
-    """Out = X * Scales[0][c] / (2^(b0-1) - 1); with two scales, X[:, c] times Scales[0][c] Scales[1] over both bounds."""
+    """Out = X * Scales[0][c] / (2^(b0-1) - 1); of two scales, X[:, c] Scales[0][c] Scales[1] over both bounds."""
     if len(scales) == 1:
         shape = (-1,) + (1,) * (x.ndim - 1)
         return x * scales[0].reshape(shape) / steps(quant_bits[0])
