@@ -1,9 +1,9 @@
 """Keeping recomputed segments apart from their originals.
 
-A program written by ``append_backward(checkpoints=...)`` runs parts of its forward ops a second time, on variables named
-``<name>.subprog_<n>``. To XLA both runs are the same expression: it would merge them and keep the first one's values
-alive, which is what recomputing is to avoid. So what a recomputed segment reads passes an optimization barrier together
-with the gradient that was computed last: the second run has operands of its own, and cannot start earlier.
+A program written by ``append_backward(checkpoints=...)`` runs parts of its forward ops a second time, on variables that
+are named ``<name>.subprog_<n>``. To XLA both runs are the same expression: it would merge them and keep the first one's
+values alive, which is what recomputing is to avoid. So what a recomputed segment reads passes an optimization barrier
+together with the gradient that was computed last: the second run has operands of its own, and cannot start earlier.
 """
 
 from __future__ import annotations

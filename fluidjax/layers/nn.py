@@ -9,3 +9,4 @@ from fluidjax.layers.matmul import *
 from fluidjax.layers.random import *
 from fluidjax.layers.reduction import *
 from fluidjax.layers.slicing import *
+from fluidjax.layers.step_counter import *

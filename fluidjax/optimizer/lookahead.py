@@ -30,7 +30,7 @@ class LookaheadOptimizer:
     def __init__(self, inner_optimizer: Optimizer, alpha: float = 0.5, k: int = 5) -> None:
         if inner_optimizer is None:
             raise ValueError(
-                "LookaheadOptimizer: inner_optimizer is None; expected an optimizer. Pass for example optimizer.SGD(0.1)"
+                "LookaheadOptimizer: inner_optimizer is None; expected an optimizer. Pass for example SGD(0.1)"
             )
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(
