@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fluidjax.enums import VarType
+from fluidjax import clip_ops
 from fluidjax.framework import (
     Block,
     Program,
@@ -137,9 +137,7 @@ class GradientClipByValue(GradientClipBase):
         return f"Gradient Clip By Value, min = {self.min:f}, max={self.max:f}"
 
     def _clip_one(self, grad: Variable) -> Variable:
-        from fluidjax import layers
-
-        return layers.clip(x=grad, min=self.min, max=self.max)
+        return clip_ops.clip(grad, self.min, self.max)
 
 
 class GradientClipByNorm(GradientClipBase):
@@ -153,9 +151,7 @@ class GradientClipByNorm(GradientClipBase):
         return f"Gradient Clip By Norm, clip_norm={self.clip_norm:f}"
 
     def _clip_one(self, grad: Variable) -> Variable:
-        from fluidjax import layers
-
-        return layers.clip_by_norm(x=grad, max_norm=self.clip_norm)
+        return clip_ops.clip_by_norm(grad, self.clip_norm)
 
 
 class GradientClipByGlobalNorm(GradientClipBase):
@@ -175,37 +171,32 @@ class GradientClipByGlobalNorm(GradientClipBase):
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
 
     def _clip_all(self, params_grads: Pairs) -> tuple[Pairs, dict[str, str]]:
-        from fluidjax import layers
-
         wanted = [(p, g) for p, g in params_grads if self._wanted(p)]
         if not wanted:
             return list(params_grads), {}
         squares = []
         for param, grad in wanted:
             with param.block.program._optimized_guard([param, grad]):
-                squares.append(_square_sum(grad))
+                squares.append(clip_ops.square_sum(grad))
         # The last pair's name stands for the ops that all of them share.
         param, grad = params_grads[-1]
         with param.block.program._optimized_guard([param, grad]):
-            norm = layers.sqrt(x=layers.sums(squares))
-            limit = layers.fill_constant(shape=[1], dtype=norm.dtype, value=self.clip_norm)
-            factor = layers.elementwise_div(x=limit, y=layers.elementwise_max(x=limit, y=norm))
+            norm = clip_ops.norm_of(squares)
+            factor = clip_ops.factor(clip_ops.limit(self.clip_norm, norm), norm)
         result, renamed = [], {}
         for param, grad in params_grads:
             if not self._wanted(param):
                 result.append((param, grad))
                 continue
             with param.block.program._optimized_guard([param, grad]):
-                clipped = layers.elementwise_mul(x=grad, y=factor)
+                clipped = clip_ops.multiply(grad, factor)
             renamed[param.name] = clipped.name
             result.append((param, clipped))
         return result, renamed
 
     def _process_context(self, context: dict[str, Any], param: Any, grad: Variable) -> None:
-        from fluidjax import layers
-
         if self.group_name not in context:
-            limit = layers.fill_constant(shape=[1], dtype=grad.dtype, value=self.clip_norm)
+            limit = clip_ops.limit(self.clip_norm, grad)
             context[self.group_name] = {"squares": [], "value": self.clip_norm, "limit": limit}
         group = context[self.group_name]
         if group["value"] != self.clip_norm:
@@ -213,26 +204,14 @@ class GradientClipByGlobalNorm(GradientClipBase):
                 f"All parameters' 'clip_norm' of a same group should be the same: group {self.group_name} has "
                 f"{group['value']}, parameter {param.name} has {self.clip_norm}. Give one value, or another group_name."
             )
-        group["squares"].append(_square_sum(grad))
+        group["squares"].append(clip_ops.square_sum(grad))
         self.context = context
 
     def _create_operators(self, param: Any, grad: Variable) -> tuple[Any, Variable]:
-        from fluidjax import layers
-
         group = self.context[self.group_name]
         if "scale" not in group:
-            norm = layers.sqrt(x=layers.sums(input=group["squares"]))
-            limit = group["limit"]
-            group["scale"] = layers.elementwise_div(x=limit, y=layers.elementwise_max(x=limit, y=norm))
-        return param, layers.elementwise_mul(x=grad, y=group["scale"])
-
-
-def _square_sum(grad: Variable) -> Variable:
-    from fluidjax import layers
-
-    if grad.type == VarType.SELECTED_ROWS:
-        grad = layers.get_tensor_from_selected_rows(layers.merge_selected_rows(grad))
-    return layers.reduce_sum(layers.square(grad))
+            group["scale"] = clip_ops.factor(group["limit"], clip_ops.norm_of(group["squares"]))
+        return param, clip_ops.multiply(grad, group["scale"])
 
 
 def _correct_role_vars(params_grads: Pairs, renamed: dict[str, str]) -> None:

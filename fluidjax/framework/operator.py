@@ -283,10 +283,7 @@ class _Builder:
         try:
             spec = lowering.get_op(self.type)
         except lowering.UnknownOpError as error:
-            raise ValueError(
-                f'Operator "{self.type}" has not been registered ({self._where()}). {error} '
-                "Use a registered op, or register one with lowering.registry.op."
-            ) from error
+            raise ValueError(f'Operator "{self.type}" has not been registered ({self._where()}): {error}') from error
         self.op.proto.type = self.type
         self._fill_slots(self.op.proto.inputs, "Input", inputs or {}, spec.inputs, keep_absent=inputs is not None)
         self._fill_slots(self.op.proto.outputs, "Output", outputs, spec.outputs, keep_absent=False)

@@ -120,9 +120,9 @@ def _binary(
     return operate
 
 
-def _negated(self: Variable) -> Variable:
+def _negated(var: Variable) -> Variable:
     """Write a ``scale`` op by -1."""
-    return _scaled(self, -1.0, 0.0)
+    return _scaled(var, -1.0, 0.0)
 
 
 _METHODS: dict[str, tuple[str, bool, Callable[[Variable, float], Variable] | None]] = {

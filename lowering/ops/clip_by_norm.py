@@ -1,0 +1,32 @@
+"""Scaling a tensor down to a norm: gradient clipping."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+
+from ..registry import Value, op
+from ..values import SelectedRows, data_of
+from .optimizer_sparse import merge_rows
+
+_ANY_HEIGHT = 2**31 - 1
+
+
+@op(grad=None)
+def clip_by_norm(x: Value, *, max_norm: float):
+    """Out = X * max_norm / norm where norm = sqrt(sum X^2) is above ``max_norm``, else X.
+
+    Equal rows of SelectedRows are added up before the norm is taken.
+    """
+    if isinstance(x, SelectedRows):
+        # Fluid merges rows without looking at the height, which a table that was never given one does not have.
+        merged = merge_rows(replace(x, height=x.height or _ANY_HEIGHT))
+        return replace(merged, values=_scaled(merged.values, max_norm), height=x.height)
+    return _scaled(data_of(x), max_norm)
+
+
+def _scaled(x, max_norm: float):
+    norm = jnp.sqrt(jnp.sum(jnp.square(x)))
+    over = norm > max_norm
+    return x * jnp.where(over, max_norm / jnp.where(over, norm, 1), 1).astype(x.dtype)
