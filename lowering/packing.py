@@ -165,19 +165,22 @@ def _alive(sizes: Array, step: Array) -> Array:
 Step = Callable[[Any, Any, Array], tuple[Any, Any]]
 
 
-def run_forward(p: Packing, step: Step, carry: Any, reads: Any) -> Any:
+def run_forward(p: Packing, step: Step, carry: Any, reads: Any, *, overwrite: bool = False) -> Any:
     """Run a recurrence over the steps in order.
 
     Args:
         step: (carry, windows of ``reads``, alive) -> (carry, rows to write); ``alive`` counts the rows that are real.
         carry: pytree of [n, ...] in rank order.
         reads: pytree of packed buffers [capacity + n, ...].
+        overwrite: ``reads`` is one buffer, whose rows the first of the written rows take the place of.
 
     Returns:
         The written rows, packed [capacity + n, ...].
     """
     sizes = jnp.asarray(p.sizes)
     buffers = _buffers(p, step, carry, reads)
+    if overwrite:
+        buffers = (reads, *buffers[1:])
     state = (jnp.int32(0), jnp.int32(0), _alive(sizes, jnp.int32(0)))
     widths = _widths(p.n)
     for width, narrower in zip(widths, [*widths[1:], 0], strict=True):
@@ -188,7 +191,8 @@ def run_forward(p: Packing, step: Step, carry: Any, reads: Any) -> Any:
 
         def body(loop: Any, width: int = width) -> Any:
             (t, start, alive), carry, buffers = loop
-            windows = jax.tree_util.tree_map(lambda b: _window(b, start, width), reads)
+            source = buffers[0] if overwrite else reads
+            windows = jax.tree_util.tree_map(lambda b: _window(b, start, width), source)
             carry, rows = step(carry, windows, alive)
             buffers = _write(buffers, rows, start)
             return (t + 1, start + alive, _alive(sizes, t + 1)), carry, buffers
@@ -260,3 +264,8 @@ def spare_rows(p: Packing, buffer: Array) -> Array:
     if missing <= 0:
         return buffer
     return jnp.concatenate([buffer, jnp.zeros((missing,) + buffer.shape[1:], buffer.dtype)])
+
+
+def materialized(x: Array) -> Array:
+    """``x`` laid out as it says. A loop multiplies by a transposed weight twice as fast when it is not a view."""
+    return lax.optimization_barrier(x)

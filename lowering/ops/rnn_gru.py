@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import lax
 
 from .. import sequence_infer
 from ..activations import NUMBERED, activation, slope
-from ..packing import alive_rows, pack, run_backward, run_forward, spare_rows
+from ..packing import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
 from ..registry import op
 from ..sequence import offsets
 from ..values import Array, LoDArray
@@ -42,7 +41,7 @@ def gru_cell_gradient(
     gates: Array,
     h_prev: Array,
     d_h: Array,
-    weights: tuple[Array, Array],
+    transposed: tuple[Array, Array],
     act: str,
     gate_act: str,
     origin_mode: bool,
@@ -52,15 +51,16 @@ def gru_cell_gradient(
     keep = u if origin_mode else 1 - u
     d_u = d_h * (h_prev - c if origin_mode else c - h_prev) * slope(gate_act)(u)
     d_c = d_h * (1 - keep) * slope(act)(c)
-    d_reset = _times_transposed(d_c, weights[1])
+    d_reset = jnp.dot(d_c, transposed[1])
     d_r = d_reset * h_prev * slope(gate_act)(r)
     d_gates = jnp.concatenate([d_u, d_r], axis=1)
-    d_prev = d_h * keep + d_reset * r + _times_transposed(d_gates, weights[0])
+    d_prev = d_h * keep + d_reset * r + jnp.dot(d_gates, transposed[0])
     return jnp.concatenate([d_gates, d_c], axis=1), d_prev
 
 
-def _times_transposed(x: Array, w: Array) -> Array:
-    return lax.dot_general(x, w, (((1,), (1,)), ((), ())))
+def _transposed(weight: Array) -> tuple[Array, Array]:
+    gate, candidate = split_weight(weight)
+    return materialized(gate.T), materialized(candidate.T)
 
 
 @op(
@@ -96,7 +96,7 @@ def gru(
         gates, reset, h = gru_cell(window, h, weights, activation, gate_activation, origin_mode)
         return h, (gates, reset, h)
 
-    gates, reset, hidden = run_forward(p, step, initial(p, h0, input, width), x)
+    gates, reset, hidden = run_forward(p, step, initial(p, h0, input, width), x, overwrite=True)
     batch = [packed_value(input, v) for v in (gates, reset, hidden)]
     return (*batch, input.with_data(p.unpacked(hidden)))
 
@@ -119,14 +119,14 @@ def _(
     origin_mode=False,
 ):
     width = weight.shape[0]
-    weights = split_weight(weight)
+    transposed = _transposed(weight)
     p = pack(input, offsets(input), reverse=is_reverse)
     h_prev = p.previous(hidden, h0)
 
     def step(d_h, windows, alive):
         gates, before, d_out = windows
         d_gates, d_prev = gru_cell_gradient(
-            gates, before, d_h + d_out, weights, activation, gate_activation, origin_mode
+            gates, before, d_h + d_out, transposed, activation, gate_activation, origin_mode
         )
         real = alive_rows(d_gates.shape[0], alive)
         return jnp.where(real, d_prev, 0), jnp.where(real, d_gates, 0)
@@ -175,7 +175,7 @@ def _(
 ):
     width = weight.shape[0]
     names = NUMBERED[activation], NUMBERED[gate_activation]
-    d_input, d_prev = gru_cell_gradient(gate, hidden_prev, d_hidden, split_weight(weight), *names, origin_mode)
+    d_input, d_prev = gru_cell_gradient(gate, hidden_prev, d_hidden, _transposed(weight), *names, origin_mode)
     d_weight = join_weight(
         jnp.dot(hidden_prev.T, d_input[:, : 2 * width]),
         jnp.dot(reset_hidden_prev.T, d_input[:, 2 * width :]),

@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
 
 from .. import sequence_infer
 from ..activations import activation, slope
-from ..packing import Packing, alive_rows, pack, run_backward, run_forward, spare_rows
+from ..packing import (
+    Packing,
+    alive_rows,
+    materialized,
+    pack,
+    run_backward,
+    run_forward,
+    spare_rows,
+)
 from ..registry import op
 from ..sequence import offsets
 from ..values import Array, LoDArray
@@ -137,7 +144,7 @@ def lstm(
         return (h, c), (jnp.concatenate(active_gates, axis=1), active, c, h)
 
     carry = (initial(p, h0, input, width), initial(p, c0, input, width))
-    gates, active, cell, hidden = run_forward(p, step, carry, p.packed(input.data) + b)
+    gates, active, cell, hidden = run_forward(p, step, carry, p.packed(input.data) + b, overwrite=True)
     outs = [input.with_data(p.unpacked(v)) for v in (hidden, cell)]
     return (*outs, packed_value(input, gates), packed_value(input, active))
 
@@ -166,6 +173,7 @@ def _(
     _, peep = split_bias(bias, width, use_peepholes)
     p = pack(input, offsets(input), reverse=is_reverse)
     c_prev = p.previous(cell, c0)
+    transposed = materialized(weight.T)
 
     def step(carry, windows, alive):
         d_h, d_c = carry
@@ -173,8 +181,7 @@ def _(
         d_gates, d_c = lstm_cell_gradient(gates, active, before, d_h + d_out, d_c, peep, acts)
         real = alive_rows(d_gates.shape[0], alive)
         d_gates = jnp.where(real, d_gates, 0)
-        d_h = lax.dot_general(d_gates, weight, (((1,), (1,)), ((), ())))
-        return (d_h, jnp.where(real, d_c, 0)), d_gates
+        return (jnp.dot(d_gates, transposed), jnp.where(real, d_c, 0)), d_gates
 
     zeros = jnp.zeros((p.n, width), input.dtype)
     reads = (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from .. import sequence_infer
 from ..activations import activation, slope
-from ..packing import alive_rows, pack, run_backward, run_forward, spare_rows
+from ..packing import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
 from ..registry import op
 from ..sequence import offsets
 from ..values import LoDArray
@@ -64,7 +63,7 @@ def lstmp(
         return (r, c), (jnp.concatenate(gates, axis=1), active, c, h, r)
 
     carry = (initial(p, h0, input, proj_weight.shape[1]), initial(p, c0, input, proj_weight.shape[0]))
-    gates, active, cell, hidden, proj = run_forward(p, step, carry, p.packed(input.data) + b)
+    gates, active, cell, hidden, proj = run_forward(p, step, carry, p.packed(input.data) + b, overwrite=True)
     outs = [input.with_data(p.unpacked(v)) for v in (proj, cell)]
     return (*outs, *(packed_value(input, v) for v in (gates, active, hidden)))
 
@@ -96,6 +95,7 @@ def _(
     _, peep = split_bias(bias, proj_weight.shape[0], use_peepholes)
     p = pack(projection, offsets(projection), reverse=is_reverse)
     c_prev = p.previous(cell, c0)
+    transposed, proj_transposed = materialized(weight.T), materialized(proj_weight.T)
 
     def step(carry, windows, alive):
         d_r, d_c = carry
@@ -103,12 +103,12 @@ def _(
         d_r = (d_r + d_out) * slope(proj_activation)(r)
         if proj_clip > 0:
             d_r = jnp.where(jnp.abs(r) < proj_clip, d_r, 0)
-        d_h = _times_transposed(d_r, proj_weight)
+        d_h = jnp.dot(d_r, proj_transposed)
         unclipped = jnp.abs(c) < cell_clip if cell_clip > 0 else None
         d_gates, d_c = lstm_cell_gradient(gates, active, before, d_h, d_c, peep, acts, unclipped)
         real = alive_rows(d_gates.shape[0], alive)
         d_gates = jnp.where(real, d_gates, 0)
-        carry = (_times_transposed(d_gates, weight), jnp.where(real, d_c, 0))
+        carry = (jnp.dot(d_gates, transposed), jnp.where(real, d_c, 0))
         return carry, (d_gates, jnp.where(real, d_r, 0))
 
     zeros = [jnp.zeros((p.n, width), projection.dtype) for width in (proj_weight.shape[1], c_prev.shape[1])]
@@ -124,10 +124,6 @@ def _(
         jnp.dot(p.unpacked(batch_hidden).T, d_proj),
         bias_gradient(d_input, c_prev, cell, bias, use_peepholes),
     )
-
-
-def _times_transposed(x, w):
-    return lax.dot_general(x, w, (((1,), (1,)), ((), ())))
 
 
 @op(slots={"c_prev": "C_prev"}, out="C H", lod=None, rows="wise x c_prev")
