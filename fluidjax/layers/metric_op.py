@@ -1,0 +1,113 @@
+"""Metrics as ops: accuracy, auc; and mean_iou."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.framework import Variable
+from fluidjax.initializer import Constant
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers.checks import check_variable_and_dtype
+from fluidjax.layers.indexing import topk
+
+__all__ = ["accuracy", "auc"]
+
+
+def accuracy(
+    input: Variable, label: Variable, k: int = 1, correct: Variable | None = None, total: Variable | None = None
+) -> Variable:
+    """Share of the rows whose label is among the k largest predictions.
+
+    Args:
+        input: predictions [N, classes], float32 or float64.
+        label: int64 or int32 [N, 1].
+        correct, total: int32 [1] variables for the counts.
+
+    Returns:
+        [1], of input's dtype (float32).
+    """
+    helper = LayerHelper("accuracy", **locals())
+    check_variable_and_dtype(input, "input", ["float16", "float32", "float64"], "accuracy")
+    values, indices = topk(input, k=k)
+    out = helper.create_variable_for_type_inference(dtype="float32")
+    if correct is None:
+        correct = helper.create_variable_for_type_inference(dtype="int32")
+    if total is None:
+        total = helper.create_variable_for_type_inference(dtype="int32")
+    helper.append_op(
+        type="accuracy",
+        inputs={"Out": [values], "Indices": [indices], "Label": [label]},
+        outputs={"Accuracy": [out], "Correct": [correct], "Total": [total]},
+    )
+    return out
+
+
+def _auc_op(helper: LayerHelper, inputs: dict[str, Any], stats: list[Variable], attrs: dict[str, Any]) -> Variable:
+    out = helper.create_variable_for_type_inference(dtype="float64")
+    positive, negative = stats
+    helper.append_op(
+        type="auc",
+        inputs={**inputs, "StatPos": [positive], "StatNeg": [negative]},
+        attrs=attrs,
+        outputs={"AUC": [out], "StatPosOut": [positive], "StatNegOut": [negative]},
+    )
+    return out
+
+
+def auc(
+    input: Variable,
+    label: Variable,
+    curve: str = "ROC",
+    num_thresholds: int = 2**12 - 1,
+    topk: int = 1,
+    slide_steps: int = 1,
+) -> Any:
+    """Area under the ROC curve, of the last batches and of all.
+
+    Args:
+        input: predictions [N, 2]; the last column is the positive class.
+        label: 0 or 1, int64 or int32 [N, 1].
+        num_thresholds: number of bins of the histograms.
+        slide_steps: batches that the first result spans.
+
+    Returns:
+        (auc of all batches, auc of the last ones, [their and the totals' four statistics]); the aucs are float64 [1].
+    """
+    helper = LayerHelper("auc", **locals())
+    check_variable_and_dtype(input, "input", ["float32", "float64"], "auc")
+    check_variable_and_dtype(label, "label", ["int32", "int64"], "auc")
+    window = [(1 + slide_steps) * (num_thresholds + 1) + 1]
+    shapes = [window, window, [1, num_thresholds + 1], [1, num_thresholds + 1]]
+    stats = [helper.create_global_variable(persistable=True, dtype="int64", shape=shape) for shape in shapes]
+    for var in stats:
+        helper.set_variable_initializer(var, Constant(value=0.0, force_cpu=False))
+    inputs = {"Predict": [input], "Label": [label]}
+    attrs = {"curve": curve, "num_thresholds": num_thresholds}
+    batch = _auc_op(helper, inputs, stats[:2], {**attrs, "slide_steps": slide_steps})
+    total = _auc_op(helper, inputs, stats[2:], {**attrs, "slide_steps": 0})
+    return total, batch, stats
+
+
+def mean_iou(input: Variable, label: Variable, num_classes: int) -> Any:
+    """Mean intersection over union of class predictions.
+
+    Args:
+        input, label: classes, int32 or int64, of one shape.
+        num_classes: number of classes.
+
+    Returns:
+        (mean over classes float32 [1], wrong and correct pixels per class int32 [num_classes]).
+    """
+    helper = LayerHelper("mean_iou", **locals())
+    check_variable_and_dtype(input, "Predictions", ["int32", "int64"], "mean_iou")
+    check_variable_and_dtype(label, "Labels", ["int32", "int64"], "mean_iou")
+    mean = helper.create_variable_for_type_inference(dtype="float32")
+    wrong = helper.create_variable_for_type_inference(dtype="int32")
+    correct = helper.create_variable_for_type_inference(dtype="int32")
+    helper.append_op(
+        type="mean_iou",
+        inputs={"Predictions": input, "Labels": label},
+        outputs={"OutMeanIou": mean, "OutWrong": wrong, "OutCorrect": correct},
+        attrs={"num_classes": num_classes},
+    )
+    return mean, wrong, correct

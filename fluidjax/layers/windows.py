@@ -1,0 +1,69 @@
+"""Window arguments of convolution and pooling layers: sizes, strides, and the three ways to give padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.layers.utils import convert_to_list
+
+__all__: list[str] = []
+
+
+def channel_last(data_format: str, formats: tuple[str, str], layer: str) -> bool:
+    """Whether channels come last; ValueError unless ``data_format`` is one of ``formats`` (first, last)."""
+    if data_format not in formats:
+        raise ValueError(
+            f"data_format of {layer} should be {formats[0]!r} or {formats[1]!r}, received {data_format!r}. Use one of"
+            " the two."
+        )
+    return data_format == formats[1]
+
+
+def _is_pairs(padding: Any) -> bool:
+    return isinstance(padding, (list, tuple)) and bool(padding) and isinstance(padding[0], (list, tuple))
+
+
+def _spatial_pairs(padding: Any, n: int, last: bool, layer: str) -> list[int]:
+    """Low, high of each spatial axis from one pair per axis of the tensor; those of batch and channel must be 0."""
+    if len(padding) != n + 2:
+        raise ValueError(
+            f"padding of {layer} has {len(padding)} pairs; expected {n + 2}, one for each axis. Give [0, 0] for batch"
+            " and channel."
+        )
+    pairs = [list(p) for p in padding]
+    outer = [pairs[0], pairs[-1 if last else 1]]
+    if any(p != [0, 0] for p in outer):
+        raise ValueError(
+            f"padding of {layer}, {padding!r}, pads the batch or channel axis; expected [0, 0] there. Pad spatial axes"
+            " alone."
+        )
+    spatial = pairs[1:-1] if last else pairs[2:]
+    return [v for pair in spatial for v in pair]
+
+
+def window_padding(padding: Any, n: int, last: bool, layer: str) -> tuple[list[int], str]:
+    """(the ``paddings`` attribute, the ``padding_algorithm``) of a padding argument.
+
+    Args:
+        padding: "SAME" or "VALID"; an int; n ints; 2n ints (low and high of each axis); or one pair per tensor axis.
+        n: number of spatial axes.
+        last: whether channels come last.
+        layer: for the errors.
+
+    Raises:
+        ValueError: another string, wrong counts, or padding on batch or channel.
+    """
+    if isinstance(padding, str):
+        algorithm = padding.upper()
+        if algorithm not in ("SAME", "VALID"):
+            raise ValueError(
+                f"Unknown padding {padding!r} in {layer}. It can only be 'SAME' or 'VALID', or numbers. Use one of them."
+            )
+        return [0] * n, algorithm
+    if _is_pairs(padding):
+        padding = _spatial_pairs(padding, n, last, layer)
+    if isinstance(padding, (list, tuple)) and len(padding) == 2 * n:
+        sides = convert_to_list(padding, 2 * n, "padding")
+        symmetric = all(sides[2 * i] == sides[2 * i + 1] for i in range(n))
+        return (sides[::2] if symmetric else sides), "EXPLICIT"
+    return convert_to_list(padding, n, "padding"), "EXPLICIT"
