@@ -52,6 +52,9 @@ from fluidjax.layers.math_op_patch import monkey_patch_variable
 
 monkey_patch_variable()
 
+from fluidjax import nets
+from fluidjax.input import embedding, one_hot
+
 # Values in and out: feeds, readers, files.
 from fluidjax import data_feeder, dataloader, reader
 from fluidjax.data import data

@@ -27,7 +27,7 @@ def fc(
         input: a Variable, or several; the first num_flatten_dims axes are rows, the others columns.
         size: columns of the result.
         num_flatten_dims: number of leading axes kept; -1 for all but the last.
-        param_attr, bias_attr: of W_i [columns, size] (a list for several inputs) and b [size]; bias_attr=False: no bias.
+        param_attr, bias_attr: of W_i [columns, size] (a list for several inputs) and b [size] (False: none).
         act: type of an activation op.
 
     Returns:
@@ -42,9 +42,7 @@ def fc(
     products = []
     for x, attr in helper.iter_inputs_and_params():
         split = len(x.shape) - 1 if num_flatten_dims == -1 else num_flatten_dims
-        w = helper.create_parameter(
-            attr=attr, shape=[math.prod(x.shape[split:]), size], dtype=dtype, is_bias=False
-        )
+        w = helper.create_parameter(attr=attr, shape=[math.prod(x.shape[split:]), size], dtype=dtype, is_bias=False)
         product = helper.create_variable_for_type_inference(dtype)
         helper.append_op(
             type="mul",

@@ -30,8 +30,8 @@ def _channels(input: Variable, last: bool, layer: str) -> int:
     channels = input.shape[-1 if last else 1]
     if channels < 0:
         raise ValueError(
-            f"The channel dimension of input {input.name!r} ({tuple(input.shape)}) in {layer} should be defined, received"
-            f" {channels}. Declare it with fluid.data."
+            f"The channel dimension of input {input.name!r} ({tuple(input.shape)}) in {layer} should be defined,"
+            f" received {channels}. Declare it with fluid.data."
         )
     return channels
 
@@ -194,13 +194,10 @@ def _conv_transpose(n: int, helper: LayerHelper, op_type: str, last: bool) -> Va
         "dilations": dilation,
         "groups": groups,
         "use_cudnn": args["use_cudnn"],
-        "data_format": args["data_format"],
+        # Fluid writes the 2-D names on the 3-D op, too.
+        "data_format": _FORMATS[2][last],
     }
-    if n == 3:
-        del attrs["output_size"]
-    helper.append_op(
-        type=op_type, inputs={"Input": [input], "Filter": [weight]}, outputs={"Output": out}, attrs=attrs
-    )
+    helper.append_op(type=op_type, inputs={"Input": [input], "Filter": [weight]}, outputs={"Output": out}, attrs=attrs)
     return _bias_and_act(helper, out, last)
 
 
@@ -260,10 +257,7 @@ def conv3d_transpose(
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """3-D transposed convolution of [N, C, D, H, W]; as ``conv2d_transpose`` with one more axis.
-
-    output_size serves to find filter_size only, as in Fluid: the op has no other use for it.
-    """
+    """3-D transposed convolution of [N, C, D, H, W]; as ``conv2d_transpose`` with one more axis."""
     check_variable_and_dtype(input, "input", _FLOATS, "conv3d_transpose")
     _check_bool(use_cudnn, "conv3d_transpose")
     last = channel_last(data_format, _FORMATS[3], "conv3d_transpose")

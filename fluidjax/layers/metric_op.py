@@ -42,8 +42,7 @@ def accuracy(
     return out
 
 
-def _auc_op(helper: LayerHelper, inputs: dict[str, Any], stats: list[Variable], attrs: dict[str, Any]) -> Variable:
-    out = helper.create_variable_for_type_inference(dtype="float64")
+def _auc_op(helper: LayerHelper, inputs: dict[str, Any], stats: list, out: Variable, attrs: dict[str, Any]) -> None:
     positive, negative = stats
     helper.append_op(
         type="auc",
@@ -51,7 +50,6 @@ def _auc_op(helper: LayerHelper, inputs: dict[str, Any], stats: list[Variable], 
         attrs=attrs,
         outputs={"AUC": [out], "StatPosOut": [positive], "StatNegOut": [negative]},
     )
-    return out
 
 
 def auc(
@@ -76,6 +74,7 @@ def auc(
     helper = LayerHelper("auc", **locals())
     check_variable_and_dtype(input, "input", ["float32", "float64"], "auc")
     check_variable_and_dtype(label, "label", ["int32", "int64"], "auc")
+    total, batch = (helper.create_variable_for_type_inference(dtype="float64") for _ in range(2))
     window = [(1 + slide_steps) * (num_thresholds + 1) + 1]
     shapes = [window, window, [1, num_thresholds + 1], [1, num_thresholds + 1]]
     stats = [helper.create_global_variable(persistable=True, dtype="int64", shape=shape) for shape in shapes]
@@ -83,8 +82,8 @@ def auc(
         helper.set_variable_initializer(var, Constant(value=0.0, force_cpu=False))
     inputs = {"Predict": [input], "Label": [label]}
     attrs = {"curve": curve, "num_thresholds": num_thresholds}
-    batch = _auc_op(helper, inputs, stats[:2], {**attrs, "slide_steps": slide_steps})
-    total = _auc_op(helper, inputs, stats[2:], {**attrs, "slide_steps": 0})
+    _auc_op(helper, inputs, stats[:2], batch, {**attrs, "slide_steps": slide_steps})
+    _auc_op(helper, inputs, stats[2:], total, {**attrs, "slide_steps": 0})
     return total, batch, stats
 
 

@@ -48,9 +48,7 @@ def _batch_norm(helper: LayerHelper, op_type: str, layer: str, in_place: bool, e
     input, act_dtype = args["input"], args["input"].dtype
     dtype = VarType.FP32 if act_dtype == VarType.FP16 else act_dtype
     shape = [_channels(input, args["data_layout"], layer)]
-    scale = helper.create_parameter(
-        attr=helper.param_attr, shape=shape, dtype=dtype, default_initializer=Constant(1.0)
-    )
+    scale = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=dtype, default_initializer=Constant(1.0))
     bias = helper.create_parameter(attr=helper.bias_attr, shape=shape, dtype=dtype, is_bias=True)
     averaged = args["do_model_average_for_mean_and_var"]
     mean = _running(helper, args["moving_mean_name"], 0.0, shape, dtype, averaged)
@@ -114,7 +112,7 @@ def batch_norm(
         A variable shaped like input. ValueError for another layout or bias_attr=False.
     """
     if bias_attr is False:
-        raise ValueError("bias_attr should not be False in batch_norm, which has no form without bias. Freeze it instead.")
+        raise ValueError("bias_attr should not be False in batch_norm. Freeze the bias instead.")
     check_variable_and_dtype(input, "input", _FLOATS, "batch_norm")
     helper = LayerHelper("batch_norm", **locals())
     return helper.append_activation(_batch_norm(helper, "batch_norm", "batch_norm", in_place, {}))
@@ -150,7 +148,7 @@ def inplace_abn(
             f"inplace_abn only support act as None, 'identity', 'leaky_relu', 'elu' now, received {act!r}. Use one."
         )
     if bias_attr is False:
-        raise ValueError("bias_attr should not be False in inplace_abn, which has no form without bias. Freeze it instead.")
+        raise ValueError("bias_attr should not be False in inplace_abn. Freeze the bias instead.")
     check_variable_and_dtype(input, "input", ["float32", "float64"], "inplace_abn")
     helper = LayerHelper("inplace_abn", **locals())
     extra = {"activation": act or "", "alpha": act_alpha, "use_sync_bn": False}
@@ -170,13 +168,11 @@ def instance_norm(
         A variable shaped like input.
     """
     check_variable_and_dtype(input, "input", ["float32", "float64"], "instance_norm")
-    if param_attr is False or bias_attr is False:
-        raise ValueError("param_attr and bias_attr must not be False in instance_norm. Freeze the parameters instead.")
+    assert bias_attr is not False, "bias_attr should not be False in instance_norm. Freeze the bias instead."
+    assert param_attr is not False, "param_attr should not be False in instance_norm. Freeze the scale instead."
     helper = LayerHelper("instance_norm", **locals())
     shape, dtype = [input.shape[1]], input.dtype
-    scale = helper.create_parameter(
-        attr=helper.param_attr, shape=shape, dtype=dtype, default_initializer=Constant(1.0)
-    )
+    scale = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=dtype, default_initializer=Constant(1.0))
     bias = helper.create_parameter(
         attr=helper.bias_attr, shape=shape, dtype=dtype, is_bias=True, default_initializer=Constant(0.0)
     )
@@ -196,13 +192,11 @@ def _data_norm_sums(helper: LayerHelper, param_attr: Any, name: str | None, shap
     starts = {"batch_size": 1e4, "batch_sum": 0.0, "batch_square": 1e4}
     if isinstance(param_attr, dict):
         starts = {key: param_attr.get(key, value) for key, value in starts.items()}
-    prefix = f"{name}." if name else None
+    prefix = f"{name or 'dn'}."
     suffixes = {"batch_size": "batch_size", "batch_sum": "batch_sum", "batch_square": "batch_square_sum"}
     return [
         helper.create_parameter(
-            attr=ParamAttr(
-                name=prefix and prefix + suffixes[key], initializer=Constant(value=float(value)), trainable=True
-            ),
+            attr=ParamAttr(name=prefix + suffixes[key], initializer=Constant(value=float(value)), trainable=True),
             shape=shape,
             dtype=dtype,
         )
@@ -226,7 +220,7 @@ def data_norm(
     summary_decay_rate: float = 0.9999999,
     enable_scale_and_shift: bool = False,
 ) -> Variable:
-    """out = act((input - batch_sum / batch_size) sqrt(batch_size / batch_square_sum)), per column, over all of the past.
+    """out = act((input - batch_sum / batch_size) sqrt(batch_size / batch_square_sum)), per column, over the past.
 
     The sums are parameters [C] whose 'gradients' are what a batch adds to them.
 
@@ -251,7 +245,7 @@ def data_norm(
         }
         for slot in ("scale_w", "bias"):
             attr = ParamAttr(
-                name=f"{name}.{slot}" if name else None, initializer=Constant(value=float(starts[slot])), trainable=True
+                name=f"{name or 'dn'}.{slot}", initializer=Constant(value=float(starts[slot])), trainable=True
             )
             inputs[slot] = helper.create_parameter(attr=attr, shape=shape, dtype=dtype)
     means = helper.create_variable(dtype=dtype, stop_gradient=True)
@@ -326,7 +320,7 @@ def group_norm(
     Args:
         input: [N, C, ...] or (data_layout "NHWC") [N, ..., C].
         groups: number of groups, a divisor of C.
-        param_attr, bias_attr: of scale [C] and bias [C]; False leaves one out.
+        param_attr, bias_attr: of scale [C] and bias [C]; as in Fluid 1.8, each exists only where its attr is given.
 
     Returns:
         A variable shaped like input. ValueError for another layout.
@@ -335,11 +329,11 @@ def group_norm(
     check_variable_and_dtype(input, "input", ["float32", "float64"], "group_norm")
     dtype, inputs = input.dtype, {"X": input}
     shape = [_channels(input, data_layout, "group_norm")]
-    if param_attr is not False:
+    if param_attr:
         inputs["Scale"] = helper.create_parameter(
             attr=helper.param_attr, shape=shape, dtype=dtype, default_initializer=Constant(1.0)
         )
-    if bias_attr is not False:
+    if bias_attr:
         inputs["Bias"] = helper.create_parameter(attr=helper.bias_attr, shape=shape, dtype=dtype, is_bias=True)
     mean = helper.create_variable(dtype=dtype, stop_gradient=True)
     variance = helper.create_variable(dtype=dtype, stop_gradient=True)
@@ -431,7 +425,7 @@ def affine_channel(
     name: str | None = None,
     act: str | None = None,
 ) -> Variable:
-    """out = act(scale[c] x + bias[c]), scale and bias being Variables [C]: batch_norm with fixed statistics folded in."""
+    """out = act(scale[c] x + bias[c]), scale and bias being Variables [C]: batch_norm with fixed statistics."""
     helper = LayerHelper("affine_channel", **locals())
     check_variable_and_dtype(x, "x", ["float32", "float64"], "affine_channel")
     check_type(scale, "scale", (Variable, type(None)), "affine_channel")

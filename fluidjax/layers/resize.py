@@ -19,7 +19,7 @@ __all__ = [
     "resize_trilinear",
 ]
 
-_OPS = {"BILINEAR": "bilinear", "TRILINEAR": "trilinear", "NEAREST": "nearest", "BICUBIC": "bicubic"}
+_OPS = {"BILINEAR": "bilinear", "TRILINEAR": "trilinear", "NEAREST": "nearest"}
 _LAYOUTS = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 _SIZES = ("out_d", "out_h", "out_w")
 
@@ -27,11 +27,11 @@ _SIZES = ("out_d", "out_h", "out_w")
 def _check(input: Variable, resample: str, align_mode: int, data_format: str, out_shape: Any, scale: Any) -> None:
     if resample not in _OPS:
         raise ValueError(
-            "The 'resample' of image_resize can only be 'BILINEAR', 'TRILINEAR', 'BICUBIC' or 'NEAREST' currently,"
+            "The 'resample' of image_resize can only be 'BILINEAR', 'TRILINEAR' or 'NEAREST' currently,"
             f" received {resample!r}. Use one of them."
         )
     rank = len(input.shape)
-    expected = (5,) if resample == "TRILINEAR" else (4,) if resample in ("BILINEAR", "BICUBIC") else (4, 5)
+    expected = (5,) if resample == "TRILINEAR" else (4,)
     if rank not in expected:
         raise ValueError(f"{resample} resizes tensors of rank {expected}, received {rank}. Reshape the input.")
     if align_mode not in (0, 1):
@@ -48,7 +48,7 @@ def _plain(value: Any) -> bool:
     return not isinstance(value, Variable)
 
 
-def _shape_inputs(out_shape: Any, n: int, inputs: dict[str, Any], attrs: dict[str, Any]) -> None:
+def _shape_inputs(helper: LayerHelper, out_shape: Any, n: int, inputs: dict[str, Any], attrs: dict[str, Any]) -> None:
     """Bind out_shape: a Variable, or a list of n ints and Variables."""
     if isinstance(out_shape, Variable):
         out_shape.stop_gradient = True
@@ -73,7 +73,8 @@ def _shape_inputs(out_shape: Any, n: int, inputs: dict[str, Any], attrs: dict[st
             known.append(-1)
         else:
             assert isinstance(value, int), f"out_shape holds {value!r}; expected ints and Variables. Convert it."
-            tensors.append(fill_constant([1], "int32", value, force_cpu=True))
+            size = helper.create_variable_for_type_inference("int32")
+            tensors.append(fill_constant([1], "int32", value, force_cpu=True, out=size))
             known.append(value)
     inputs["SizeTensor"] = tensors
     attrs |= dict(zip(names, known, strict=True))
@@ -119,7 +120,7 @@ def image_resize(
     Args:
         input: [N, C, H, W] or [N, C, D, H, W] (or channels last, by data_format), float32, float64 or uint8.
         out_shape: the spatial sizes: ints, Variables [1], or one Variable int32; or else scale, a number or Variable.
-        resample: "BILINEAR", "NEAREST", "BICUBIC" (rank 4) or "TRILINEAR" (rank 5).
+        resample: "BILINEAR" or "NEAREST" (rank 4), or "TRILINEAR" (rank 5).
         actual_shape: a Variable that overrides out_shape when running; deprecated.
 
     Returns:
@@ -141,7 +142,7 @@ def image_resize(
         "data_layout": "NHWC" if data_format[-1] == "C" else "NCHW",
     }
     if out_shape is not None:
-        _shape_inputs(out_shape, len(input.shape) - 2, inputs, attrs)
+        _shape_inputs(helper, out_shape, len(input.shape) - 2, inputs, attrs)
     else:
         _scale_input(scale, inputs, attrs)
     _actual_shape(actual_shape, inputs)
@@ -164,9 +165,7 @@ def resize_bilinear(
     data_format: str = "NCHW",
 ) -> Variable:
     """``image_resize`` of rank 4 by the 2 x 2 neighbours."""
-    return image_resize(
-        input, out_shape, scale, name, "BILINEAR", actual_shape, align_corners, align_mode, data_format
-    )
+    return image_resize(input, out_shape, scale, name, "BILINEAR", actual_shape, align_corners, align_mode, data_format)
 
 
 def resize_trilinear(

@@ -41,11 +41,11 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
     Returns:
         [N, H, W, 2], for ``grid_sampler``.
     """
-    helper = LayerHelper("affine_grid", name=name)
+    helper = LayerHelper("affine_grid")
     check_variable_and_dtype(theta, "theta", _FLOATS, "affine_grid")
     if not isinstance(out_shape, (list, tuple, Variable)):
         raise ValueError(
-            f"The out_shape of affine_grid should be a list, tuple or Variable, received {out_shape!r}. Pass [N, C, H, W]."
+            f"The out_shape of affine_grid should be a list, tuple or Variable, received {out_shape!r}. Pass one."
         )
     out = helper.create_variable_for_type_inference(theta.dtype)
     inputs, attrs = {"Theta": theta}, {}
@@ -88,7 +88,7 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Vari
 
 
 def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None) -> Variable:
-    """x [N seg_num, C, H, W]: the first C shift_ratio channels from the frame before, as many more from the one after."""
+    """x [N seg_num, C, H, W]: the first C shift_ratio channels from the frame before, the next from the one after."""
     check_variable_and_dtype(x, "x", _FLOATS, "temporal_shift")
     check_type(seg_num, "seg_num", int, "temporal_shift")
     check_type(shift_ratio, "shift_ratio", float, "temporal_shift")
@@ -113,7 +113,7 @@ def unfold(
     if len(sides) == 2:
         sides = sides * 2
     if len(sides) != 4:
-        raise ValueError(f"paddings of unfold should be an int, or 2 or 4 of them, received {paddings!r}. Give as many.")
+        raise ValueError(f"paddings of unfold should be 1, 2 or 4 ints, received {paddings!r}. Give so many.")
     attrs = {
         "kernel_sizes": convert_to_list(kernel_sizes, 2, "kernel_sizes"),
         "strides": convert_to_list(strides, 2, "strides"),

@@ -57,7 +57,7 @@ def window_padding(padding: Any, n: int, last: bool, layer: str) -> tuple[list[i
         algorithm = padding.upper()
         if algorithm not in ("SAME", "VALID"):
             raise ValueError(
-                f"Unknown padding {padding!r} in {layer}. It can only be 'SAME' or 'VALID', or numbers. Use one of them."
+                f"Unknown padding {padding!r} in {layer}. It can only be 'SAME' or 'VALID', or numbers. Use one."
             )
         return [0] * n, algorithm
     if _is_pairs(padding):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.program import VarInfo
 from lowering.registry import Meta, concrete, op
 
 
@@ -113,6 +114,24 @@ def _target_sizes(spatial, out_size, size_tensor, scale_tensor, attrs):
     return sizes
 
 
+def _declared_sizes(op, spatial):
+    """What the sizes are when the program is built: -1 where a tensor gives them."""
+    known = [op.attrs.get(name, -1) for name in ("out_d", "out_h", "out_w")[-len(spatial) :]]
+    scale = op.attrs.get("scale", 0.0)
+    if scale > 0:
+        known = [int(s * np.float32(scale)) if s > 0 else -1 for s in spatial]
+    return [k if k > 0 else -1 for k in known]
+
+
+def _infer(op, var_of):
+    x = var_of(op.inputs["X"][0])
+    axes = _spatial_axes(x, op.attrs.get("data_layout", "NCHW"))
+    shape = list(x.shape)
+    for axis, size in zip(axes, _declared_sizes(op, [shape[a] for a in axes]), strict=True):
+        shape[axis] = size
+    return {op.outputs["Out"][0]: VarInfo(tuple(shape), x.dtype, 0)}
+
+
 def _spatial_axes(x, data_layout):
     return range(1, len(x.shape) - 1) if data_layout in ("NHWC", "NDHWC") else range(2, len(x.shape))
 
@@ -186,7 +205,7 @@ def _register(type_: str, make: Callable[..., Taps], doc: str) -> None:
         )  # fmt: skip
 
     forward.__doc__ = doc
-    op(type_, diff="x", lod=None, rows="wise x")(forward).grad(backward, rows="wise d_out")
+    op(type_, diff="x", lod=None, rows="wise x", infer=_infer)(forward).grad(backward, rows="wise d_out")
 
 
 _register("nearest_interp", nearest_taps, "Out = the nearest pixel of X at out_h x out_w.")

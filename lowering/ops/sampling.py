@@ -1,10 +1,11 @@
-"""Sampling images at real coordinates: grid_sampler, affine_grid, deformable_conv (v1, v2), deformable_psroi_pooling."""
+"""Reading images at real coordinates: grid_sampler, affine_grid, deformable_conv(_v1), deformable_psroi_pooling."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lowering.errors import NeedsExact
+from lowering.program import VarInfo
 from lowering.registry import LoDArray, concrete, op
 
 from .conv_kernels import conv_out_size, pad_pairs
@@ -51,7 +52,14 @@ def _base_grid(output_shape, output_shape_tensor, dtype):
     return jnp.stack([x, y, jnp.ones_like(x)], axis=-1)
 
 
-@op(out="Output", diff="theta", lod="theta", vendor={"use_cudnn": True}, rows="wise theta")
+def _infer_affine_grid(op, var_of):
+    """The batch of Theta, and the image's sides where they are attributes."""
+    theta = var_of(op.inputs["Theta"][0])
+    sides = tuple(op.attrs.get("output_shape") or (-1,) * 4)[2:]
+    return {op.outputs["Output"][0]: VarInfo((theta.shape[0], *sides, 2), theta.dtype, theta.lod_level)}
+
+
+@op(out="Output", diff="theta", lod="theta", vendor={"use_cudnn": True}, rows="wise theta", infer=_infer_affine_grid)
 def affine_grid(theta, output_shape=None, *, output_shape_: list[int] = ()):
     """Output[n, h, w] = Theta[n] (x, y, 1), x and y running from -1 to 1 over an image of output_shape [N, C, H, W]."""
     base = _base_grid(output_shape_, output_shape, theta.dtype)

@@ -1,4 +1,4 @@
-"""Rearrangements of image channels and pixels: pixel_shuffle, space_to_depth, shuffle_channel, temporal_shift, unfold."""
+"""Rearranged channels and pixels: pixel_shuffle, space_to_depth, shuffle_channel, temporal_shift, unfold."""
 
 import jax.numpy as jnp
 import numpy as np
