@@ -27,7 +27,7 @@ def enable_compilation_cache() -> None:
     """Keep compiled programs on disk, unless JAX was told where to keep them already."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir:
+    if jax.config.values.get("jax_compilation_cache_dir"):
         return
     jax.config.update("jax_compilation_cache_dir", cache_dir())
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

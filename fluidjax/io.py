@@ -288,4 +288,4 @@ def get_parameter_value(para: Parameter, executor: Any) -> np.ndarray:
 def get_parameter_value_by_name(name: str, executor: Any, program: Program | None = None) -> np.ndarray:
     """The value of the parameter of that name in the global scope."""
     program = default_main_program() if program is None else program
-    return get_parameter_value(program.global_block().var(name), executor)
+    return get_parameter_value(program.global_block().var(name), executor)  # type: ignore[arg-type]

@@ -444,7 +444,8 @@ class DataLoader:
             self._init_worker(started, ready)
             return self._batch(indices)
 
-        return xmap_readers(work, lambda: self.batch_sampler, self.num_workers, 2 * self.num_workers, order=True)()
+        mapped = xmap_readers(work, lambda: self.batch_sampler, self.num_workers, 2 * self.num_workers, order=True)
+        return iter(mapped())
 
     def _init_worker(self, started: Iterator[int], ready: set[int]) -> None:
         import threading

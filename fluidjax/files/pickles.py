@@ -204,8 +204,8 @@ class _Dtype:
         order = order.decode("latin-1") if isinstance(order, bytes) else order
         if order not in ("<", ">", "|", "="):
             raise pickle.UnpicklingError(f"{order!r} is no byte order")
-        if order in "<>":
-            self.dtype = self.dtype.newbyteorder(order)
+        if order == ">":
+            self.dtype = self.dtype.newbyteorder(">")
 
 
 class _Array:
@@ -303,7 +303,7 @@ def _check_words(data: bytes) -> None:
         count += 1
         if word.name not in _WORDS:
             raise pickle.UnpicklingError(f"it uses {word.name}, which no parameter file needs")
-        if word.name in _PUTS and not 0 <= int(argument) <= count:
+        if word.name in _PUTS and not 0 <= int(argument or 0) <= count:
             raise pickle.UnpicklingError(f"it numbers an object {argument} after {count} words")
 
 

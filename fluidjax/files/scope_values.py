@@ -10,7 +10,7 @@ from fluidjax.enums import VarType, to_numpy_dtype
 from fluidjax.files.errors import MismatchError, bad_file, explain
 from fluidjax.files.tensor import DenseValue, RowsValue, Value, encode
 from fluidjax.framework import Variable
-from fluidjax.scope import Scope
+from fluidjax.scope import Scope, ScopeVariable
 from fluidjax.values import LoDTensor, SelectedRows
 
 
@@ -49,6 +49,7 @@ def value_of(scope: Scope, name: str) -> Value:
     holder = _holder(scope, name)
     if isinstance(holder, SelectedRows):
         return RowsValue(np.array(holder.get_tensor()), holder.rows(), holder.height())
+    assert holder is not None
     return DenseValue(np.array(holder), holder.lod())
 
 
@@ -107,7 +108,7 @@ def put(scope: Scope, values: Mapping[str, Value]) -> None:
             variable.get_tensor()._set_value(value.array, value.lod)
 
 
-def _place(scope: Scope, name: str, value: Value):  # type: ignore[no-untyped-def]
+def _place(scope: Scope, name: str, value: Value) -> ScopeVariable:
     variable = scope.find_var(name) or scope.var(name)
     kind = SelectedRows if isinstance(value, RowsValue) else LoDTensor
     if variable._holder is not None and not isinstance(variable._holder, kind):

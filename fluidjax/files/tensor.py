@@ -64,9 +64,11 @@ def encode(value: Value) -> list[bytes | memoryview]:
 
 def _encode_tensor(array: np.ndarray) -> list[bytes | memoryview]:
     array = np.asarray(array)
-    desc = pb.VarType.TensorDesc(data_type=dtypes.from_numpy(array.dtype), dims=array.shape).SerializeToString()
+    message = pb.VarType.TensorDesc(dims=array.shape)
+    message.data_type = pb.VarType.Type.ValueType(dtypes.from_numpy(array.dtype))
+    desc = message.SerializeToString()
     flat = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).reshape(-1)
-    return [struct.pack("<Ii", 0, len(desc)) + desc, memoryview(flat.view(np.uint8))]
+    return [struct.pack("<Ii", 0, len(desc)) + desc, flat.view(np.uint8).data]
 
 
 # ---- reading ----

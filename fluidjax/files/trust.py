@@ -58,7 +58,7 @@ def host_ops(program: Any) -> list[tuple[int, int, str]]:
     """(block, index, type) of each op that acts on the host and is not allowed to, in a loaded program."""
     if not getattr(program, "_loaded_from", None):
         return []
-    allowed = getattr(program, "_allowed_host_ops", frozenset())
+    allowed: frozenset[str] = getattr(program, "_allowed_host_ops", frozenset())
     return [
         (block.idx, index, op.type)
         for block in program.blocks

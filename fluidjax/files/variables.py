@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from fluidjax.enums import VarType
 from fluidjax.files import atomic
@@ -142,7 +142,7 @@ def _read_one(var: Variable, dirname: str) -> Value:
     return value
 
 
-def open_file(dirname: str, name: str):  # type: ignore[no-untyped-def]
+def open_file(dirname: str, name: str) -> BinaryIO:
     """Open a file of a saved model; FileNotFoundError says what is there instead."""
     try:
         return atomic.open_newest(dirname, name)

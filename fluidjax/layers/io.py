@@ -9,7 +9,7 @@ from fluidjax import unique_name
 from fluidjax.data import input_variable
 from fluidjax.data_feeder import check_type
 from fluidjax.enums import VarType, to_var_type
-from fluidjax.framework import Variable, default_main_program, default_startup_program
+from fluidjax.framework import Program, Variable, default_main_program, default_startup_program
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.reader import GeneratorLoader
 from fluidjax.reader_ops import (
@@ -183,31 +183,17 @@ def _give_methods(reader: Variable, source: _QueueLoader) -> None:
 
 
 def _fields(reader: Variable) -> list[Variable]:
-    """Stand-ins for the variables of a batch, which the program may name only later, in ``read_file``."""
-    return [_Field(f"field_{i}", field) for i, field in enumerate(reader.proto.type.reader.lod_tensor)]
-
-
-class _Field(Variable):
-    """Name, shape, data type and LoD level of one value in a batch, outside any program."""
-
-    def __init__(self, name: str, field: Any) -> None:
-        self._name, self._field = name, field
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self._name
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self._field.tensor.dims)
-
-    @property
-    def dtype(self) -> VarType:
-        return VarType(self._field.tensor.data_type)
-
-    @property
-    def lod_level(self) -> int:
-        return self._field.lod_level
+    """Stand-ins, in a program of their own, for the variables that ``read_file`` may name only later."""
+    block = Program().global_block()
+    return [
+        block.create_var(
+            name=f"field_{index}",
+            shape=list(field.tensor.dims),
+            dtype=VarType(field.tensor.data_type),
+            lod_level=field.lod_level,
+        )
+        for index, field in enumerate(reader.proto.type.reader.lod_tensor)
+    ]
 
 
 def double_buffer(reader: Variable, place: Any = None, name: str | None = None) -> Variable:

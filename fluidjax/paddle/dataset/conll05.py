@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from fluidjax.paddle.dataset import common
 
@@ -45,19 +46,26 @@ def corpus_reader(data_path: str, words_name: str, props_name: str) -> Callable[
 
     def reader() -> Iterator[Sentence]:
         with tarfile.open(data_path) as archive:
-            files = [archive.extractfile(name) for name in (words_name, props_name)]
-            with gzip.open(files[0], "rt") as words_file, gzip.open(files[1], "rt") as props_file:
-                words: list[str] = []
-                columns: list[list[str]] = []
-                for word, props in zip(words_file, props_file, strict=False):
-                    if props.split():
-                        words.append(word.strip())
-                        columns.append(props.split())
-                    else:
-                        yield from _by_predicate(words, columns)
-                        words, columns = [], []
+            words: list[str] = []
+            columns: list[list[str]] = []
+            for word, props in zip(_lines(archive, words_name), _lines(archive, props_name), strict=False):
+                if props.split():
+                    words.append(word.strip())
+                    columns.append(props.split())
+                else:
+                    yield from _by_predicate(words, columns)
+                    words, columns = [], []
 
     return reader
+
+
+def _lines(archive: tarfile.TarFile, name: str) -> Iterator[str]:
+    file = archive.extractfile(name)
+    if file is None:
+        raise FileNotFoundError(f"{name} is no file of the archive; fetch the archive again")
+    with gzip.open(file) as lines:
+        for line in lines:
+            yield line.decode()
 
 
 def _by_predicate(words: list[str], columns: list[list[str]]) -> Iterator[Sentence]:
@@ -93,7 +101,7 @@ def reader_creator(
     word_dict: Mapping[str, int] | None = None,
     predicate_dict: Mapping[str, int] | None = None,
     label_dict: Mapping[str, int] | None = None,
-) -> Callable[[], Iterator[tuple[list[int | None], ...]]]:
+) -> Callable[[], Iterator[tuple[list[Any], ...]]]:
     """A reader of nine lists as long as the sentence.
 
     They are: words; the words two before, one before, at, one after and two after the predicate (repeated);
@@ -101,7 +109,7 @@ def reader_creator(
     """
     known, verbs, tags = word_dict or {}, predicate_dict or {}, label_dict or {}
 
-    def reader() -> Iterator[tuple[list[int | None], ...]]:
+    def reader() -> Iterator[tuple[list[Any], ...]]:
         for words, verb, labels in corpus_reader():
             size, at = len(words), labels.index("B-V")
             near = range(at - 2, at + 3)
@@ -131,7 +139,7 @@ def get_embedding() -> str:
     return common.download(EMB_URL, "conll05st", EMB_MD5)
 
 
-def test() -> Callable[[], Iterator[tuple[list[int | None], ...]]]:
+def test() -> Callable[[], Iterator[tuple[list[Any], ...]]]:
     """A reader over the test part; see ``reader_creator`` for its samples."""
     corpus = corpus_reader(
         common.download(DATA_URL, "conll05st", DATA_MD5),

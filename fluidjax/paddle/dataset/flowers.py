@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ TEST_FLAG = "trnid"
 VALID_FLAG = "valid"
 
 Mapper = Callable[[Any], Any]
-Reader = Callable[[], Iterator[Any]]
+Reader = Callable[[], Iterable[Any]]
 
 
 def default_mapper(is_train: bool, sample: tuple[bytes, int]) -> tuple[np.ndarray, int]:
@@ -88,11 +88,11 @@ def reader_creator(
 
 
 def _part(name: str, mapper: Mapper, buffered_size: int, use_xmap: bool, cycle: bool = False) -> Reader:
-    files = [
+    data, labels, sets = (
         download(url, "flowers", md5)
         for url, md5 in ((DATA_URL, DATA_MD5), (LABEL_URL, LABEL_MD5), (SETID_URL, SETID_MD5))
-    ]
-    return reader_creator(*files, name, mapper, buffered_size, use_xmap, cycle=cycle)
+    )
+    return reader_creator(data, labels, sets, name, mapper, buffered_size, use_xmap, cycle=cycle)
 
 
 def train(

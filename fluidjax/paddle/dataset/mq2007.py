@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,7 @@ def gen_list(querylist: QueryList | list[Query]) -> Iterator[tuple[np.ndarray, n
     yield np.array([[q.relevance_score] for q in ranked]), np.array([q.feature_vector for q in ranked])
 
 
-def query_filter(querylists: Iterable[Sequence[Query]]) -> list[Any]:
+def query_filter(querylists: Iterable[Iterable[Query]]) -> list[Any]:
     """The queries that have any relevant document."""
     return [querylist for querylist in querylists if sum(query.relevance_score for query in querylist) != 0]
 
