@@ -194,6 +194,8 @@ def run_forward(p: Packing, step: Step, carry: Any, reads: Any, *, overwrite: bo
             source = buffers[0] if overwrite else reads
             windows = jax.tree_util.tree_map(lambda b: _window(b, start, width), source)
             carry, rows = step(carry, windows, alive)
+            if overwrite:  # rows behind those of this step still hold what the next one reads
+                rows = (jnp.where(alive_rows(width, alive), rows[0], windows), *rows[1:])
             buffers = _write(buffers, rows, start)
             return (t + 1, start + alive, _alive(sizes, t + 1)), carry, buffers
 
