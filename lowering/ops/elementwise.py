@@ -146,7 +146,7 @@ def _(y, out, dx, ddx=None, ddy=None, *, axis):
     sx, sy = _placed_pair(dx.shape, y.shape, axis)
     b, da, db, g = y.reshape(sy), ddx.reshape(sx), ddy.reshape(sy), dx.reshape(sx)
     d_y = unbroadcast((out * db - da) * g / b, sy, y.shape)
-    return d_y, -g * db / b, (da - out * db) / b
+    return d_y, -g * db, (da - out * db) / b
 
 
 @op(vendor=VENDOR, rows="wise", fold=True)

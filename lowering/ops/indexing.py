@@ -29,7 +29,7 @@ def _overwritten(base: Any, index: Any, updates: Any) -> Any:
     if not index.shape[0]:
         return base
     writer = _last_writer(index, base.shape[0])
-    return jnp.where(_column(writer > 0, base.ndim), updates[jnp.maximum(writer - 1, 0)], base)
+    return jnp.where(_column(writer > 0, base.ndim), jnp.asarray(updates)[jnp.maximum(writer - 1, 0)], base)
 
 
 @op(lod=None, diff="x", rows="wise index")
@@ -39,7 +39,7 @@ def gather(x, index, *, overwrite: bool = True):
     The gradient of rows taken several times is the last one's with ``overwrite`` (Fluid's default), else their sum.
     """
     del overwrite
-    return x[index.reshape(-1)]
+    return jnp.asarray(x)[index.reshape(-1)]
 
 
 @gather.grad(rows=None)
@@ -58,7 +58,7 @@ def gather_nd(x, index):
     """Out = X[Index[..., 0], Index[..., 1], ...]; the last dim of Index addresses the first dims of X."""
     if index.shape[-1] == 0:
         return jnp.broadcast_to(x, (*index.shape[:-1], *x.shape))
-    return x[_split_index(index)]
+    return jnp.asarray(x)[_split_index(index)]
 
 
 @gather_nd.grad
@@ -81,7 +81,7 @@ def scatter(x, ids, updates, *, overwrite: bool = True):
 @scatter.grad
 def _(ids, updates: Meta, d_out):
     """As Fluid's kernel: X@GRAD is Out@GRAD itself, the replaced rows included."""
-    return d_out, d_out[ids.reshape(-1)]
+    return d_out, jnp.asarray(d_out)[ids.reshape(-1)]
 
 
 @op(diff="x updates", rows=None)
@@ -89,14 +89,14 @@ def scatter_nd_add(x, index, updates):
     """Out = X with Updates added at Index (see gather_nd); equal places add up."""
     if index.shape[-1] == 0:
         return x + jnp.sum(updates.reshape(-1, *x.shape), axis=0)
-    return x.at[_split_index(index)].add(updates)
+    return jnp.asarray(x).at[_split_index(index)].add(updates)
 
 
 @scatter_nd_add.grad
 def _(index, updates: Meta, d_out):
     if index.shape[-1] == 0:
         return d_out, jnp.broadcast_to(d_out, updates.shape)
-    return d_out, d_out[_split_index(index)]
+    return d_out, jnp.asarray(d_out)[_split_index(index)]
 
 
 @op(diff="x", rows=None)
@@ -118,7 +118,7 @@ def _row_index(index: Any) -> tuple[Any, Any]:
 @op(diff="x", lod="index", rows="wise")
 def index_sample(x, index):
     """Out[b, j] = X[b, Index[b, j]]."""
-    return x[_row_index(index)]
+    return jnp.asarray(x)[_row_index(index)]
 
 
 @index_sample.grad

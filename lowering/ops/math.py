@@ -106,7 +106,7 @@ def _sum_dense(dense: list[Any], sparse: list[SelectedRows]) -> Any:
     for array in arrays[1:]:
         total = total + array
     for part in sparse:
-        total = total.at[part.rows].add(part.values, mode="drop")
+        total = jnp.asarray(total).at[part.rows].add(part.values, mode="drop")
     return total if carrier is None else carrier.with_data(total)
 
 

@@ -153,18 +153,26 @@ def cross(x, y, *, dim: int = 9):
     return jnp.cross(x, y, axis=axis)
 
 
-@op(grad="vjp", reads="x y weight", diff="x y weight bias", rows=None)
+@op()
 def bilinear_tensor_product(x, y, weight, bias=None):
     """Out[b, i] = X[b] Weight[i] Y[b] + Bias[0, i]; X [B, M], Y [B, N], Weight [K, M, N]."""
     out = jnp.einsum("bm,kmn,bn->bk", x, weight, y)
     return out if bias is None else out + bias
 
 
+@bilinear_tensor_product.grad
+def _(x, y, weight, d_out):
+    d_x = jnp.einsum("bk,kmn,bn->bm", d_out, weight, y)
+    d_y = jnp.einsum("bk,kmn,bm->bn", d_out, weight, x)
+    d_weight = jnp.einsum("bk,bm,bn->kmn", d_out, x, y)
+    return d_x, d_y, d_weight, jnp.sum(d_out, axis=0, keepdims=True)
+
+
 def _circular(x, y):
     """Windows of X around each column: [B, M, N], N odd."""
     half = y.shape[1] // 2
     columns = (jnp.arange(x.shape[1])[:, None] + jnp.arange(y.shape[1])[None, :] - half) % x.shape[1]
-    return x[:, columns]
+    return jnp.asarray(x)[:, columns]
 
 
 @op(grad="vjp", reads="x y", rows=None)

@@ -198,7 +198,7 @@ def shuffle_batch(x, seed, *, startup_seed: int = 0):
     state = _state(seed, startup_seed)
     order = random_bits.permutation(jax.random.key(state), prod(x.shape[:-1]))
     rows = x.reshape(-1, x.shape[-1])
-    return rows[order].reshape(x.shape), order.astype(np.int64), _next_seed(state).reshape(1)
+    return jnp.asarray(rows)[order].reshape(x.shape), order.astype(np.int64), _next_seed(state).reshape(1)
 
 
 @shuffle_batch.grad

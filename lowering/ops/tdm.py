@@ -29,6 +29,7 @@ def tdm_child(x, tree_info, *, child_nums: int, dtype: int = 2):
     TreeInfo [nodes, 3 + child_nums]: item id, layer, parent, children.
     """
     kind = to_numpy(dtype)
+    tree_info = jnp.asarray(tree_info)
     children = tree_info[x, _CHILDREN : _CHILDREN + child_nums]
     inner = (x != 0) & (children[..., 0] != 0)
     children = jnp.where(inner[..., None], children, 0)
@@ -69,7 +70,7 @@ def tdm_sampler(
     layers, cut by ``layer_offset_lod``.
     """
     del seed
-    paths = travel[x.reshape(-1)]
+    paths = jnp.asarray(travel)[x.reshape(-1)]
     out, labels, mask = [], [], []
     spans = zip(neg_samples_num_list, layer_offset_lod[:-1], layer_offset_lod[1:], strict=True)
     for depth, (count, first, last) in enumerate(spans):
