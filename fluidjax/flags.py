@@ -100,7 +100,8 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     if not isinstance(flags, Mapping):
         raise TypeError(f"flags in set_flags should be a dict, got {flags!r}. Pass {{'FLAGS_check_nan_inf': 1}}.")
     for name, value in flags.items():
-        _flags[_known(name, "set")] = _converted(name, value, type(_flags[name]))
+        _known(name, "set")
+        _flags[name] = _converted(name, value, type(_flags[name]))
 
 
 def get_flags(flags: str | Iterable[str]) -> dict[str, Any]:
