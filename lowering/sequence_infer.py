@@ -276,7 +276,7 @@ def ctc_align(of: Inputs) -> Facts:
     x = of("Input")
     if of.has("InputLength"):
         return {"Output": (x.shape, 0, x.dtype), "OutputLength": ((x.shape[0], 1), 0, x.dtype)}
-    return {"Output": ((-1, 1), 1, x.dtype)}
+    return {"Output": ((-1, 1), 0, x.dtype)}
 
 
 @inferred
