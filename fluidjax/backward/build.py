@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fluidjax.backward.descs import append_op
-from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, grad_name
+from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, forward_name, grad_name
 from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, unused_outputs
 from fluidjax.backward.recompute import append_with_checkpoints
 from fluidjax.backward.variables import GradInfo, declare, rename_taken
@@ -56,7 +56,7 @@ def append_backward(
     target = _target_block(program, current)
     start = 0 if inside else len(target.ops)
 
-    walk = Walk(stopped, callbacks=list(callbacks or ()))
+    walk = Walk(stopped, callbacks=list(callbacks or ()), order=program._appending_grad_times)
     append_op(target, _loss_gradient(loss), ROLE_BACKWARD | ROLE_LOSS)
     starts = {grad_name(loss.name)} if program._appending_grad_times > 1 else None
     for block in _enclosing(program, current):
@@ -75,7 +75,7 @@ def _append_block(
     walk: Walk, block: Any, loss: Variable, target: Any, starts: set[str] | None, checkpoints: Any
 ) -> None:
     stopped = walk.stopped[block.idx]
-    no_grad = {name.partition("@GRAD")[0] for name in stopped}
+    no_grad = {forward_name(name) for name in stopped}
     paths = find_path(block, [loss.name], (), no_grad)
     no_grad |= unused_outputs(block, paths.ops, [loss.name], no_grad)
     stopped.update(grad_name(name) for name in no_grad)

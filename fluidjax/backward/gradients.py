@@ -53,7 +53,7 @@ def calc_gradient(
     no_grad |= unused_outputs(block, paths.ops, names, no_grad)
     stopped[0].update(grad_name(name) for name in no_grad)
 
-    walk = Walk(stopped, of_block=paths.of_block)
+    walk = Walk(stopped, of_block=paths.of_block, order=program._appending_grad_times, renamed=dict(renamed))
     walk.append(block, paths.ops, block, starts if program._appending_grad_times > 1 else None)
     rename_taken(block, start, walk.grad_to_var, renamed)
     info = declare(block, start, walk.grad_to_var)

@@ -8,6 +8,7 @@ from lowering.program import OpSpec
 
 GRAD = "@GRAD"
 EMPTY = "@EMPTY@"
+PASS = "grad/"  # one before the name per backward pass, where an earlier pass took the name
 
 ROLE_FORWARD, ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 0, 1, 2, 16, 256
 
@@ -23,7 +24,10 @@ def is_grad(name: str) -> bool:
 
 def forward_name(name: str) -> str:
     """The forward variable that a (renamed, or higher order) gradient belongs to."""
-    return name.partition(GRAD)[0]
+    name = name.partition(GRAD)[0]
+    while name.startswith(PASS):
+        name = name.removeprefix(PASS)
+    return name
 
 
 def args(slots: dict[str, list[str]]) -> Iterator[str]:

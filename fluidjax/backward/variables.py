@@ -60,16 +60,23 @@ def declare(block: Block, start: int, grad_to_var: dict[str, str], carried: froz
         if _is_idle(block, op, carried):
             dropped.append(index)
             continue
-        for slot in op.output_names:
-            for name in op.output(slot):
-                if name == EMPTY or block._find_var_recursive(name) is not None:
-                    continue
-                _create(block, op, slot, name)
-                if name in grad_to_var:
-                    info[grad_to_var[name]] = (name, block)
+        for name in declare_outputs(block, op):
+            if name in grad_to_var:
+                info[grad_to_var[name]] = (name, block)
     for index in reversed(dropped):
         block._remove_op(index)
     return info
+
+
+def declare_outputs(block: Block, op: Operator) -> list[str]:
+    """Declare the variables that ``op`` writes and no block declares yet; returns their names."""
+    fresh = []
+    for slot in op.output_names:
+        for name in op.output(slot):
+            if name != EMPTY and block._find_var_recursive(name) is None:
+                _create(block, op, slot, name)
+                fresh.append(name)
+    return fresh
 
 
 def _is_idle(block: Block, op: Operator, carried: frozenset[str]) -> bool:

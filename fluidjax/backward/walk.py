@@ -9,7 +9,7 @@ from typing import Any
 import lowering
 from fluidjax.backward.accumulate import sum_repeated_gradients
 from fluidjax.backward.descs import Pending, append_pending
-from fluidjax.backward.names import in_args, out_args
+from fluidjax.backward.names import PASS, in_args, is_grad, out_args, rename
 from fluidjax.backward.paths import sub_block_of
 from fluidjax.backward.prune import drop_disconnected, drop_stopped
 from fluidjax.framework.view import op_view
@@ -43,12 +43,16 @@ class Walk:
         of_block: sub-block index -> the ops of it to differentiate.
         callbacks: called after each appended op with ``block`` and ``context``.
         grad_to_var: filled in: gradient name -> forward variable name.
+        order: how many backward passes the program has seen, this one included.
+        renamed: filled in: gradients that bear another name in this pass, because an earlier one took theirs.
     """
 
     stopped: dict[int, set[str]]
     of_block: dict[int, list[Operator]] = field(default_factory=dict)
     callbacks: list[Callback] = field(default_factory=list)
     grad_to_var: dict[str, Any] = field(default_factory=dict)
+    order: int = 1
+    renamed: dict[str, str] = field(default_factory=dict)
 
     def append(self, block: Block, ops: Iterable[Operator], target: Block, starts: set[str] | None = None) -> None:
         """Append the grad ops of ``ops`` (of ``block``) to ``target``.
@@ -72,6 +76,8 @@ class Walk:
             specs, grad_to_var = lowering.grad_ops(
                 op_view(op), self.stopped[block.idx], grad_block=None if inner is None else inner.index, extra=inner
             )
+            if self.order > 1:
+                self._rename_taken(block, op, specs, grad_to_var)
             if starts is not None and specs:
                 specs = _hanging_on(starts, specs)
                 if not specs:
@@ -79,6 +85,20 @@ class Walk:
             self.grad_to_var.update(grad_to_var)
             pending += [Pending.of(spec, op) for spec in specs]
         return pending
+
+    def _rename_taken(self, block: Block, op: Operator, specs: list[OpSpec], grad_to_var: dict[str, str]) -> None:
+        """Call gradients whose name an earlier pass took ``grad/grad/x@GRAD``, with one ``grad/`` per pass."""
+        own = set(op.input_arg_names)
+        for spec in specs:
+            for name in in_args(spec):
+                if name in self.renamed and name not in own:
+                    rename(spec.inputs, name, self.renamed[name])
+            for name in out_args(spec):
+                if is_grad(name) and block.has_var(name):
+                    self.renamed[name] = PASS * self.order + name
+                    rename(spec.outputs, name, self.renamed[name])
+                    if name in grad_to_var:
+                        grad_to_var[self.renamed[name]] = grad_to_var.pop(name)
 
     def _grad_block(self, op: Operator, target: Block) -> GradBlock | None:
         index = sub_block_of(op)

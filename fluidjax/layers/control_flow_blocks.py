@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax import unique_name
+from fluidjax.backward.branch import append_branch_gradient
 from fluidjax.framework import Block, Operator, Program, Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.control_flow_checks import VarType, require_condition, require_variable
@@ -219,18 +220,14 @@ class ConditionalBlock:
     def append_conditional_block_grad(
         self, parent_block: Block, inside_block: Block, conditional_block_op: Operator
     ) -> None:
-        """Write conditional_block_grad over the gradient block of ``inside_block``."""
+        """Write conditional_block_grad over the gradient block of ``inside_block``.
+
+        That block was written by a backward pass inside the branch, so it may hold the updates of an optimizer too.
+        """
         grad_block = inside_block.program.block(inside_block.backward_block_idx)
-        reads, writes = block_reads_and_writes(grad_block)
-        params = [name for name in reads if inside_block._find_var_recursive(name) is not None]
-        outs = [name for name in writes if parent_block._find_var_recursive(name) is not None]
-        op = conditional_block_op
-        parent_block.append_op(
-            type="conditional_block_grad",
-            inputs={"Cond": op.input("Cond"), "Input": params, "Out": op.output("Out"), "Scope": op.output("Scope")},
-            outputs={"Input@GRAD": outs},
-            attrs={"sub_block": grad_block, "is_scalar_condition": self.is_scalar_condition},
-        )
+        reads, _ = block_reads_and_writes(grad_block)
+        names = [name for name in reads if parent_block._find_var_recursive(name) is not None]
+        append_branch_gradient(parent_block, conditional_block_op, grad_block, names)
 
 
 class Switch:

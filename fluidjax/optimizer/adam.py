@@ -157,7 +157,7 @@ class AdamaxOptimizer(Optimizer):
             param, grad = pair
             if grad is None or not param.trainable:
                 continue
-            with param.block.program._optimized_guard(pair), name_scope("adamax"):
+            with param.block.program._optimized_guard(pair), name_scope("adamx"):
                 power = self._get_accumulator(self._beta1_pow_acc_str, param)
                 block.append_op(
                     type="scale",

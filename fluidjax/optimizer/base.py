@@ -208,10 +208,10 @@ class Optimizer:
             return append_backward(loss, parameters, self._get_no_grad_set(loss, no_grad_set), callbacks)
 
     def _get_no_grad_set(self, loss: Variable, no_grad_set: Iterable[Variable | str] | None) -> set[str]:
-        """Names of the variables that no gradient passes: those given, and parameters that stop gradients."""
+        """Names of the variables that no gradient passes: those given, and parameters that are not trained."""
         names = {item if isinstance(item, str) else item.name for item in no_grad_set or ()}
         parameters = loss.block.program.global_block().all_parameters()
-        return names | {p.name for p in parameters if p.stop_gradient}
+        return names | {p.name for p in parameters if not p.trainable}
 
     def apply_gradients(self, params_grads: list[Pair]) -> list[Operator]:
         """The second half of ``minimize``: clip, decay weights, update; written to the default main program.
