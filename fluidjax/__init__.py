@@ -75,3 +75,6 @@ from fluidjax.backward import gradients
 
 # Optimizers.
 from fluidjax import optimizer
+
+# Proof of gradients.
+from fluidjax.gradcheck import GradientMismatch, GradientReport, check_grad

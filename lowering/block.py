@@ -224,7 +224,9 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
     if "ctx" in definition.special:
         declared = tuple((n, runner.program.find_var(op.block_idx, n)) for n in op.output_names())
     aliases = tuple(sorted(in_place(definition, op)))
-    function = _jitted(definition.type, static_attrs(op), outs, declared, aliases, op.is_backward, runner.platform)
+    function = _jitted(
+        definition.type, definition.fn, static_attrs(op), outs, declared, aliases, op.is_backward, runner.platform
+    )
     try:
         return function(values, key)
     except NeedsExact:
@@ -244,8 +246,13 @@ def _host(value: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _jitted(type: str, attrs: Any, outs: Any, declared: Any, aliases: Any, backward: bool, platform: str) -> Any:
-    """One compiled op, shared by all ops of equal content; jax.jit caches by shapes underneath."""
+def _jitted(
+    type: str, rule: Any, attrs: Any, outs: Any, declared: Any, aliases: Any, backward: bool, platform: str
+) -> Any:
+    """One compiled op, shared by all ops of equal content; jax.jit caches by shapes underneath.
+
+    The rule is part of the key, so that one replaced at run time is noticed.
+    """
     definition = get_op(type)
     names = _stand_in_names(outs, declared)
     inputs = {definition.inplace[slot]: names[slot] for slot in aliases}

@@ -17,7 +17,7 @@ from fluidjax.gradcheck.double import in_double, to_double
 from fluidjax.gradcheck.report import GradientMismatch, GradientReport, Row
 from fluidjax.scope import Scope, global_scope
 from lowering.block import Runner
-from lowering.plan import make_plan
+from lowering.plan import make_plan, sub_blocks
 from lowering.program import OpView, ProgramView
 from lowering.values import data_of
 
@@ -38,7 +38,7 @@ def check_grad(
     """Hold a program's Fluid gradients against ``jax.vjp`` and finite differences, all in float64.
 
     Each gradient op is checked by itself, at the values it meets in this program and for a random output gradient;
-    then the whole backward pass, parameter by parameter. With u a random direction the three numbers are
+    then the whole backward pass, parameter by parameter (loops and branches only there). With u a random direction the three numbers are
     <Fluid's gradient, u>, <jax's gradient, u> and (8 (f(x+eu) - f(x-eu)) - (f(x+2eu) - f(x-2eu))) / 12e, e small enough
     to stay on one side of the function's kinks.
 
@@ -124,6 +124,7 @@ class _Check:
         self.rtol = rtol
         self.rng = np.random.default_rng(seed)
         self.key = jax.random.key(seed)
+        self.frozen: dict[int, local.Env] = {}
         ops = [op for op in program.blocks[0].ops if not local.skipped(op)]
         self.forward = [op for op in ops if not op.is_backward]
         self.backward = [op for op in ops if op.is_backward]
@@ -144,8 +145,10 @@ class _Check:
         for op in self.forward:
             before.append((op, current))
             current = local.run_ops(self.program, [op], current, self.key)
+            self.frozen[op.index] = {n: current[n] for n in self._stopped(op) if n in current}
         for op, values in reversed(before):
-            probe = local.check_op(self.program, op, values, self.rng, self.key, self.rtol)
+            # The gradient of an op with a sub-block is a block of its own: the whole backward pass checks it.
+            probe = None if sub_blocks(op) else local.check_op(self.program, op, values, self.rng, self.key, self.rtol)
             if probe is None:
                 report.unchecked.append(op.type)
                 continue
@@ -167,9 +170,18 @@ class _Check:
             difference = self._difference(env, parameter, direction, fluid, scale)
             report.parameters.append(self._row(parameter, local.Probe(fluid, autodiff, difference, scale)))
 
+    def _stopped(self, op: OpView) -> list[str]:
+        """The outputs of an op that gradients do not pass."""
+        variables = self.program.blocks[0].vars
+        return [n for n in op.output_names() if n in variables and variables[n].stop_gradient]
+
     def _loss_at(self, env: local.Env) -> float:
-        value = local.run_ops(self.program, self.forward, env, self.key)[self.loss]
-        return float(np.asarray(data_of(value)).reshape(()))
+        """The loss, where variables that stop gradients keep the values they have at the unperturbed point."""
+        current = dict(env)
+        for op in self.forward:
+            current = local.run_ops(self.program, [op], current, self.key)
+            current.update(self.frozen[op.index])
+        return float(np.asarray(data_of(current[self.loss])).reshape(()))
 
     def _difference(self, env: local.Env, name: str, direction: np.ndarray, fluid: float, scale: float) -> float:
         def objective(values: dict[str, Any]) -> float:
@@ -179,8 +191,12 @@ class _Check:
 
     def _autodiff(self, env: local.Env, names: list[str]) -> dict[str, Any] | None:
         def objective(parameters: dict[str, Any]) -> Any:
-            out = Runner(self.program, key=self.key).run_ops(self.forward, {**env, **parameters})
-            return data_of(out[self.loss]).reshape(())
+            current: Any = {**env, **parameters}
+            runner = Runner(self.program, key=self.key)
+            for op in self.forward:
+                current = runner.run_ops([op], current)
+                current.update({n: jax.lax.stop_gradient(current[n]) for n in self._stopped(op) if n in current})
+            return data_of(current[self.loss]).reshape(())
 
         try:
             return jax.grad(objective)({n: jax.numpy.asarray(env[n]) for n in names})

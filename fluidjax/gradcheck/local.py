@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -76,11 +76,26 @@ def check_op(
     Where the op has a kink or a tie (relu at 0, equal maxima) its gradient is a convention; if the ways disagree at
     ``env``, they are compared again at a point close by, which is a generic one.
     """
+    op, env = _inputs_apart(op, env)
     probe = _probe_op(program, op, env, rng, key, rtol)
     if probe is None or probe.error <= rtol:
         return probe
     again = _probe_op(program, op, _generic(env, rng), rng, key, rtol)
     return again if again is not None and again.error < probe.error else probe
+
+
+def _inputs_apart(op: OpView, env: Env) -> tuple[OpView, Env]:
+    """The op with a variable of its own for each use of one that it reads twice, as its gradients are then apart."""
+    names = op.input_names()
+    repeated = {n for n in names if names.count(n) > 1}
+    if not repeated:
+        return op, env
+    env = dict(env)
+    inputs: dict[str, list[str]] = {}
+    for slot, bound in op.inputs.items():
+        inputs[slot] = [f"{n}@{slot}@{i}" if n in repeated else n for i, n in enumerate(bound)]
+        env.update({new: env[old] for new, old in zip(inputs[slot], bound, strict=True) if old in env})
+    return replace(op, inputs=inputs), env
 
 
 def _generic(env: Env, rng: np.random.Generator) -> Env:

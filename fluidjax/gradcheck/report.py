@@ -51,5 +51,5 @@ class GradientReport:
         head = f"{'':<40} {'Fluid':>15} {'jax.vjp':>15} {'differences':>15} {'error':>8}"
         parts = ["per gradient op", head, *map(str, self.ops), "per parameter", head, *map(str, self.parameters)]
         if self.unchecked:
-            parts.append("not differentiable, not checked: " + ", ".join(self.unchecked))
+            parts.append("not checked by themselves: " + ", ".join(self.unchecked))
         return "\n".join(parts)

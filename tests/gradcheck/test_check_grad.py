@@ -1,0 +1,102 @@
+"""check_grad: right programs pass, a planted fault is caught and named."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import fluidjax as fluid
+import lowering
+from fluidjax.testing.programs import programs
+
+RANDOM = settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def two_layers():
+    """(loss, feed, scope) of tanh(x W) V with a squared error."""
+    program = fluid.Program()
+    scope = fluid.Scope()
+    rng = np.random.default_rng(0)
+    with fluid.program_guard(program, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [-1, 4], "float32")
+        block = program.global_block()
+        for name in ("w", "v"):
+            block.create_parameter(name=name, shape=[4, 4], dtype="float32")
+            scope.var(name).get_tensor().set(rng.standard_normal((4, 4)).astype("float32"), fluid.CPUPlace())
+        hidden = fluid.layers.tanh(fluid.layers.mul(x, block.var("w")))
+        loss = fluid.layers.mean(fluid.layers.square(fluid.layers.mul(hidden, block.var("v"))))
+    return loss, {"x": rng.standard_normal((3, 4)).astype("float32")}, scope
+
+
+def test_a_right_program_passes_and_reports_every_op():
+    loss, feed, scope = two_layers()
+    report = fluid.check_grad(loss, feed, scope=scope)
+    assert report.ok and report.first_bad_op is None
+    assert [row.what.split()[0] for row in report.ops] == ["mean", "square", "mul", "tanh", "mul"]
+    assert {row.what for row in report.parameters} == {"w", "v"}
+    assert all(row.autodiff is not None for row in report.parameters)
+    assert "per parameter" in str(report)
+
+
+def test_a_planted_wrong_rule_is_caught_and_named(monkeypatch):
+    loss, feed, scope = two_layers()
+    rule = lowering.get_op("tanh").gradient
+    monkeypatch.setattr(rule, "fn", lambda out, d_out: d_out * (1 - out))
+    with pytest.raises(fluid.GradientMismatch, match=r"first gradient op that disagrees is tanh_grad") as caught:
+        fluid.check_grad(loss, feed, scope=scope)
+    report = caught.value.report
+    bad = [row.what.split()[0] for row in report.ops if not row.ok]
+    assert bad == ["tanh"]
+    assert {row.what: row.ok for row in report.parameters} == {"w": False, "v": True}
+
+
+def test_a_small_fault_is_caught_too(monkeypatch):
+    loss, feed, scope = two_layers()
+    rule = lowering.get_op("square").gradient
+    right = rule.fn
+    monkeypatch.setattr(rule, "fn", lambda *args, **attrs: right(*args, **attrs) * (1 + 1e-4))
+    assert not fluid.check_grad(loss, feed, scope=scope, raises=False).ok
+
+
+def test_program_and_scope_are_left_as_they_are():
+    loss, feed, scope = two_layers()
+    program = loss.block.program
+    before = program.desc.serialize_to_string(), np.array(scope.find_var("w").get_tensor())
+    fluid.check_grad(loss, feed, scope=scope)
+    assert program.desc.serialize_to_string() == before[0]
+    np.testing.assert_array_equal(np.array(scope.find_var("w").get_tensor()), before[1])
+
+
+def test_a_program_with_its_backward_pass_is_checked_by_its_forward_ops():
+    loss, feed, scope = two_layers()
+    with fluid.program_guard(loss.block.program, fluid.Program()):
+        fluid.backward.append_backward(loss)
+    assert fluid.check_grad(loss, feed, scope=scope).ok
+
+
+def test_a_loss_that_is_no_variable_of_the_program_is_refused():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        with pytest.raises(ValueError, match="'nope' is no variable of the program"):
+            fluid.check_grad("nope")
+
+
+@RANDOM
+@given(programs())
+def test_random_programs(sample):
+    sample.check_grad()
+
+
+@RANDOM
+@given(programs(ragged=True))
+def test_random_ragged_programs(sample):
+    sample.check_grad()
+
+
+@RANDOM
+@given(programs(max_ops=3, control_flow=True))
+def test_random_programs_with_loops_and_branches(sample):
+    sample.check_grad()
