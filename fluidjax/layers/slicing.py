@@ -92,7 +92,7 @@ def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: st
 
 def pad2d(
     input: Variable,
-    paddings: Any = (0, 0, 0, 0),
+    paddings: Any = [0, 0, 0, 0],  # noqa: B006  (Fluid's signature; never changed)
     mode: str = "constant",
     pad_value: float = 0.0,
     data_format: str = "NCHW",

@@ -380,11 +380,9 @@ def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
     return out
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
-    """As ``range``; one bound means from 0, and the element type defaults to float32."""
+def arange(start: Any, end: Any, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
+    """As ``range``; the element type defaults to float32."""
     del name
-    if end is None:
-        start, end = 0, start
     return range(start, end, step, "float32" if dtype is None else dtype)
 
 

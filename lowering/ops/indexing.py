@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.registry import op
-from lowering.values import Meta
+from lowering.values import LoDArray, Meta, row_mask
 
 
 def _column(rows: Any, ndim: int) -> Any:
@@ -21,7 +21,8 @@ def _column(rows: Any, ndim: int) -> Any:
 
 def _last_writer(index: Any, size: int) -> Any:
     """For each of ``size`` places, 1 + the position of its last occurrence in ``index``; 0 where there is none."""
-    return jnp.zeros((size,), np.int32).at[index].max(jnp.arange(1, index.shape[0] + 1, dtype=np.int32))
+    order = jnp.arange(1, index.shape[0] + 1, dtype=np.int32)
+    return jnp.zeros((size,), np.int32).at[index].max(order, mode="drop")
 
 
 def _overwritten(base: Any, index: Any, updates: Any) -> Any:
@@ -42,11 +43,14 @@ def gather(x, index, *, overwrite: bool = True):
     return jnp.asarray(x)[index.reshape(-1)]
 
 
-@gather.grad(rows=None)
-def _(x: Meta, index, d_out, *, overwrite):
+@gather.grad(rows="masked")
+def _(x: Meta, index: LoDArray, d_out: LoDArray, *, overwrite):
+    """Padding rows of Index (copies of a valid id) are sent outside, so that they overwrite nothing."""
     zeros = jnp.zeros(x.shape, d_out.dtype)
-    flat = index.reshape(-1)
-    return _overwritten(zeros, flat, d_out) if overwrite else zeros.at[flat].add(d_out)
+    flat = index.data.reshape(-1)
+    if index.padded:
+        flat = jnp.where(row_mask(index, 1), flat, x.shape[0])
+    return _overwritten(zeros, flat, d_out.data) if overwrite else zeros.at[flat].add(d_out.data, mode="drop")
 
 
 def _split_index(index: Any) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.errors import NeedsConcrete
+from lowering.errors import NeedsConcrete, NeedsExact
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
 from lowering.program import VarInfo
 from lowering.registry import Value, op
@@ -107,6 +107,8 @@ def slice_(
     last = _lists(ends, ends_tensor, ends_tensor_list, len(axes))
     if isinstance(input, TensorArray):
         return _array_part(input, first[0], last[0], bool(decrease_axis))
+    if isinstance(input, LoDArray) and input.padded and any(a % input.data.ndim == 0 for a in axes):
+        raise NeedsExact("slice cuts padded rows")
     data = input.data if isinstance(input, LoDArray) else input
     return _cut(data, axes, first, last, list(decrease_axis))
 

@@ -68,7 +68,7 @@ def compare(case, trial, rng):
         check_forward_padding(outs, where)
         got = {slot: valid_rows(v) for slot, v in outs.items()}
         wanted = wanted or got
-        for slot in got:
+        for slot in got.keys() - {"XShape"}:  # which holds the capacity
             close(got[slot], wanted[slot], f"{where} {slot}")
         if gradient is None:
             continue
