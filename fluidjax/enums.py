@@ -114,7 +114,7 @@ def to_var_type(dtype: object) -> VarType:
 def to_numpy_dtype(dtype: object) -> np.dtype:
     """The NumPy dtype of an element type (``VarType.FP32`` or 5 -> float32)."""
     try:
-        return _NUMPY[VarType(dtype)]
+        return _NUMPY[VarType(dtype)]  # type: ignore[arg-type]  # what is no number is told below
     except (KeyError, ValueError):
         raise ValueError(f"{dtype!r} is not an element type. Expected one of {', '.join(map(str, _NUMPY))}.") from None
 

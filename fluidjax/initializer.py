@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -207,9 +208,9 @@ class XavierInitializer(Initializer):
         """Write a ``uniform_random`` or ``gaussian_random`` op."""
         self._check_block(block)
         self._check_float(var)
-        fan_in, fan_out = self._compute_fans(var)
-        fan_in = fan_in if self._fan_in is None else self._fan_in
-        fan_out = fan_out if self._fan_out is None else self._fan_out
+        fans = self._compute_fans(var)
+        fan_in = fans[0] if self._fan_in is None else self._fan_in
+        fan_out = fans[1] if self._fan_out is None else self._fan_out
         if self._uniform:
             limit = math.sqrt(6.0 / float(fan_in + fan_out))
             return _uniform(self, var, block, (-limit, limit), self._seed, "xavier_init")
@@ -237,7 +238,10 @@ def _write_values(
     init: Initializer, var: Variable, block: Block, values: np.ndarray, prefix: str, **options: Any
 ) -> Operator:
     """Write an ``assign_value`` op. Raises ValueError for element types that it cannot hold, or too many elements."""
-    fields = {VarType.FP16: ("fp32_values", float), VarType.FP32: ("fp32_values", float)}
+    fields: dict[VarType, tuple[str, Callable[[Any], Any]]] = {
+        VarType.FP16: ("fp32_values", float),
+        VarType.FP32: ("fp32_values", float),
+    }
     fields[VarType.INT32] = ("int32_values", int)
     if var.dtype not in fields:
         raise ValueError(

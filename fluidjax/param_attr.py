@@ -94,7 +94,7 @@ class ParamAttr:
 
     def _to_kwargs(self, with_initializer: bool = False) -> dict[str, Any]:
         """The settings as ``Block.create_parameter`` takes them."""
-        kwargs = {
+        kwargs: dict[str, Any] = {
             "name": self.name,
             "optimize_attr": {"learning_rate": self.learning_rate},
             "regularizer": self.regularizer,

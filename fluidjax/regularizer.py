@@ -88,7 +88,7 @@ def append_regularization_ops(
             ", ".join(p.name for p in own),
             regularization,
         )
-    result = []
+    result: list[tuple[Any, Any]] = []
     with name_scope("regularization"):
         for param, grad in parameters_and_grads:
             if grad is None:

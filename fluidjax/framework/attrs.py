@@ -87,7 +87,7 @@ def write_attr(attr: OpDesc.Attr, kind: AttrType, value: Any) -> None:
     name = attr.name
     attr.Clear()
     attr.name = name
-    attr.type = int(kind)
+    attr.type = int(kind)  # type: ignore[assignment]  # the stubs have types of their own for enums
     if is_list:
         getattr(attr, field).extend(converted)
     else:

@@ -25,7 +25,7 @@ def _entry(filename: str, line: int, function: str) -> str:
 
 def record(skip: int = 1, limit: int = 64) -> list[str]:
     """The stack of the caller, innermost first, without the `skip` innermost frames; at most `limit` entries."""
-    entries = []
+    entries: list[str] = []
     frame: Any = sys._getframe(skip + 1)
     while frame is not None and len(entries) < limit:
         code = frame.f_code

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fluidjax import enums
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, VarType, to_var_type
 from fluidjax.errors import EnforceNotMet
@@ -42,6 +43,11 @@ def tensor_desc(var: pb.VarDesc) -> pb.VarType.TensorDesc | None:
     return None
 
 
+def set_kind(var: pb.VarDesc, kind: int) -> None:
+    """Write what the variable holds."""
+    var.type.type = int(kind)  # type: ignore[assignment]
+
+
 def need_tensor_desc(var: pb.VarDesc, what: str) -> pb.VarType.TensorDesc:
     """``tensor_desc``, or EnforceNotMet."""
     tensor = tensor_desc(var)
@@ -68,7 +74,7 @@ def set_tensor(var: pb.VarDesc, shape: Sequence[int] | None = None, dtype: int |
     if shape is not None:
         tensor.dims[:] = [int(n) for n in shape]
     if dtype is not None:
-        tensor.data_type = int(dtype)
+        tensor.data_type = int(dtype)  # type: ignore[assignment]  # the stubs have types of their own for enums
 
 
 def find_slot(slots: Any, name: str) -> list[str] | None:
@@ -276,12 +282,12 @@ class OpDescView:
 class VarDescView:
     """Fluid's VarDesc."""
 
-    VarType = VarType
+    VarType = enums.VarType
 
     def __init__(self, proto: pb.VarDesc | str, changed: Callable[[], None] = _nothing) -> None:
         if isinstance(proto, str):
             proto = pb.VarDesc(name=proto)
-            proto.type.type = int(VarType.LOD_TENSOR)
+            set_kind(proto, enums.VarType.LOD_TENSOR)
         self.proto = proto
         self._changed = changed
 
@@ -292,11 +298,11 @@ class VarDescView:
         self.proto.name = name
         self._changed()
 
-    def type(self) -> VarType:
-        return VarType(self.proto.type.type)
+    def type(self) -> enums.VarType:
+        return enums.VarType(self.proto.type.type)
 
-    def set_type(self, kind: VarType) -> None:
-        self.proto.type.type = int(kind)
+    def set_type(self, kind: enums.VarType) -> None:
+        set_kind(self.proto, kind)
         self._changed()
 
     def shape(self) -> list[int]:
@@ -308,8 +314,8 @@ class VarDescView:
         set_tensor(self.proto, shape=shape)
         self._changed()
 
-    def dtype(self) -> VarType:
-        return VarType(need_tensor_desc(self.proto, "dtype").data_type)
+    def dtype(self) -> enums.VarType:
+        return enums.VarType(need_tensor_desc(self.proto, "dtype").data_type)
 
     def set_dtype(self, dtype: Any) -> None:
         set_tensor(self.proto, dtype=to_var_type(dtype))
@@ -353,8 +359,8 @@ class VarDescView:
             tensor.tensor.dims[:] = shape
         self._changed()
 
-    def dtypes(self) -> list[VarType]:
-        return [VarType(t.tensor.data_type) for t in self.proto.type.reader.lod_tensor]
+    def dtypes(self) -> list[enums.VarType]:
+        return [enums.VarType(t.tensor.data_type) for t in self.proto.type.reader.lod_tensor]
 
     def set_dtypes(self, dtypes: Sequence[Any]) -> None:
         for tensor, dtype in zip(self._reader(len(dtypes)), dtypes, strict=True):
@@ -454,7 +460,7 @@ class BlockDescView:
         found = self.find_var(name)
         if found is None:
             var = self.proto.vars.add(name=_text(name))
-            var.type.type = int(VarType.LOD_TENSOR)
+            set_kind(var, VarType.LOD_TENSOR)
             self._changed()
             found = VarDescView(var, self._changed)
         return found

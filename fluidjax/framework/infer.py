@@ -51,7 +51,7 @@ def infer_outputs(op: Operator) -> None:
 def _write(var: Variable, info: lowering.VarInfo) -> None:
     proto = var.proto
     if info.type is not None and info.type != proto.type.type:
-        proto.type.type = int(info.type)
+        descs.set_kind(proto, info.type)
     if descs.tensor_desc(proto) is None:
         return
     descs.set_tensor(proto, info.shape, info.dtype)

@@ -153,7 +153,5 @@ def monkey_patch_variable() -> None:
     """Give Variable its operators."""
     for method, (op_type, reverse, scaled) in _METHODS.items():
         setattr(Variable, method, _binary(method, op_type, reverse, scaled))
-    Variable.__neg__ = _negated  # type: ignore[attr-defined]
-    Variable.astype = astype  # type: ignore[attr-defined]
-    # Assigning __eq__ to a class does not take its hash away, but a variable is a dict key all over Fluid.
-    Variable.__hash__ = object.__hash__  # type: ignore[method-assign]
+    for method, function in (("__neg__", _negated), ("astype", astype)):
+        setattr(Variable, method, function)
