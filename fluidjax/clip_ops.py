@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fluidjax import unique_name
 from fluidjax.enums import VarType
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
@@ -19,14 +20,23 @@ def _write(
     return out
 
 
+def _write_like(op_type: str, x: Variable, attrs: dict[str, Any]) -> Variable:
+    """As `_write`, with a result of the kind of `x`: sparse gradients stay sparse."""
+    helper = LayerHelper(op_type)
+    name = unique_name.generate_with_ignorable_key(f"{helper.name}.tmp")
+    out = helper.create_variable(type=x.type, name=name, dtype=x.dtype, persistable=False)
+    helper.append_op(type=op_type, inputs={"X": x}, outputs={"Out": out}, attrs=attrs)
+    return out
+
+
 def clip(x: Variable, low: float, high: float) -> Variable:
     """min(max(x, low), high)."""
-    return _write("clip", {"X": x}, {"min": low, "max": high}, x)
+    return _write_like("clip", x, {"min": low, "max": high})
 
 
 def clip_by_norm(x: Variable, max_norm: float) -> Variable:
     """x, scaled down to a norm of at most `max_norm`."""
-    return _write("clip_by_norm", {"X": x}, {"max_norm": max_norm}, x)
+    return _write_like("clip_by_norm", x, {"max_norm": max_norm})
 
 
 def square_sum(x: Variable) -> Variable:

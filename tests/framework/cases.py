@@ -168,7 +168,7 @@ def add_clips():
         for kind, need in (("all", None), ("some", lambda param: param.name != "emb")):
 
             def clip(fluid, main, startup, maker=maker, need=need):
-                clipped = maker(fluid.clip, need)(pairs(fluid, main))
+                clipped = maker(fluid.clip, need)(pairs(fluid, main, sparse=need is None))
                 fluid.regularizer.append_regularization_ops(clipped, fluid.regularizer.L2Decay(0.1))
 
             CASES["clip_%s_%s" % (name, kind)] = clip
@@ -182,11 +182,6 @@ def add_clips():
 
 
 add_clips()
-
-
-@case
-def sparse_global_norm(fluid, main, startup):
-    fluid.clip.GradientClipByGlobalNorm(2.0)(pairs(fluid, main, sparse=True))
 
 
 @case
