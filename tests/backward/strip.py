@@ -19,7 +19,7 @@ CREATORS = frozenset(
 )
 # What the networks' own code marked.
 MARKED = {
-    "misc_tensor_ops": ["argsort_0.tmp_0"],
+    "misc_tensor_ops": ["argsort_0.tmp_0", "top_k_0.tmp_0", "softmax_0.tmp_0"],
     "nlp_xlnet_last": ["cast_1.tmp_0", "dropout_1.tmp_0"],
     "cv_video_bsn_pem": ["tmp_20"],
     "nlp_ernie_base": ["stack_0.tmp_0"],
