@@ -52,7 +52,7 @@ from fluidjax.layers.math_op_patch import monkey_patch_variable
 
 monkey_patch_variable()
 
-from fluidjax import nets
+from fluidjax import average, evaluator, metrics, nets
 from fluidjax.input import embedding, one_hot
 
 # Values in and out: feeds, readers, files.

@@ -1,0 +1,199 @@
+"""Evaluators: metrics that accumulate in the program's own variables; ``fluid.metrics`` took their place."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fluidjax import layers, unique_name
+from fluidjax.framework import Program, Variable, program_guard
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.metrics import DetectionMAP as _DetectionMAP
+
+__all__ = ["ChunkEvaluator", "EditDistance", "DetectionMAP"]
+
+
+def _mirror(block: Any, var: Variable) -> Variable:
+    """The variable of the same name, declared in another program."""
+    return block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, lod_level=var.lod_level, persistable=True)
+
+
+def _require_root_block(helper: LayerHelper) -> None:
+    if helper.main_program.current_block().idx != 0:
+        raise ValueError("You can only invoke Evaluator in root block. Build it outside of while, cond and RNN blocks.")
+
+
+class Evaluator:
+    """What evaluators share.
+
+    Attributes:
+        states: variables that a run adds to.
+        metrics: variables of the last batch's results, to fetch.
+    """
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        warnings.warn(
+            f"The {type(self).__name__} is deprecated, because maintain a modified program inside evaluator cause bug"
+            f" easily, please use fluid.metrics.{type(self).__name__} instead.",
+            Warning,
+            stacklevel=3,
+        )
+        self.states: list[Variable] = []
+        self.metrics: list[Variable] = []
+        self.helper = LayerHelper(name, **kwargs)
+
+    def reset(self, executor: Any, reset_program: Program | None = None) -> None:
+        """Set the states to zero, by running a program."""
+        program = Program() if reset_program is None else reset_program
+        with program_guard(main_program=program):
+            for var in self.states:
+                state = _mirror(program.current_block(), var)
+                layers.fill_constant(shape=state.shape, value=0.0, dtype=state.dtype, out=state)
+        executor.run(program)
+
+    def eval(self, executor: Any, eval_program: Program | None = None) -> Any:
+        """The result of all batches since the reset; for subclasses to define."""
+        raise TypeError(f"{type(self).__name__} has no eval. Subclasses of Evaluator define it.")
+
+    def _create_state(self, suffix: str, dtype: str, shape: list[int]) -> Variable:
+        state = self.helper.create_variable(
+            name="_".join([unique_name.generate(self.helper.name), suffix]),
+            persistable=True,
+            dtype=dtype,
+            shape=shape,
+        )
+        self.states.append(state)
+        return state
+
+    def _accumulate(self, state: Variable, value: Variable) -> None:
+        layers.sums(input=[state, value], out=state)
+
+    def _fetch_states(self, executor: Any, program: Program, states: list[Variable]) -> list[Any]:
+        block = program.current_block()
+        return executor.run(program, fetch_list=[_mirror(block, state) for state in states])
+
+
+class ChunkEvaluator(Evaluator):
+    """Precision, recall and F1 of chunks over all batches.
+
+    Args:
+        input, label: tags int64 [T, 1] with LoD.
+        chunk_scheme: "IOB", "IOE", "IOBES" or "plain"; num_chunk_types: kinds of chunks.
+        excluded_chunk_types: kinds left out.
+    """
+
+    def __init__(
+        self,
+        input: Variable,
+        label: Variable,
+        chunk_scheme: str,
+        num_chunk_types: int,
+        excluded_chunk_types: Any = None,
+    ) -> None:
+        super().__init__("chunk_eval")
+        _require_root_block(self.helper)
+        self.num_infer_chunks = self._create_state(dtype="int64", shape=[1], suffix="num_infer_chunks")
+        self.num_label_chunks = self._create_state(dtype="int64", shape=[1], suffix="num_label_chunks")
+        self.num_correct_chunks = self._create_state(dtype="int64", shape=[1], suffix="num_correct_chunks")
+        precision, recall, f1, infer, truth, correct = layers.chunk_eval(
+            input=input,
+            label=label,
+            chunk_scheme=chunk_scheme,
+            num_chunk_types=num_chunk_types,
+            excluded_chunk_types=excluded_chunk_types,
+        )
+        self._accumulate(self.num_infer_chunks, infer)
+        self._accumulate(self.num_label_chunks, truth)
+        self._accumulate(self.num_correct_chunks, correct)
+        self.metrics.extend([precision, recall, f1])
+
+    def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(precision, recall, F1), float32 [1] each."""
+        program = Program() if eval_program is None else eval_program
+        states = [self.num_infer_chunks, self.num_label_chunks, self.num_correct_chunks]
+        infer, truth, correct = (v[0] for v in self._fetch_states(executor, program, states))
+        precision = float(correct) / infer if infer else 0
+        recall = float(correct) / truth if truth else 0
+        f1 = float(2 * precision * recall) / (precision + recall) if correct else 0
+        return tuple(np.array([v], dtype="float32") for v in (precision, recall, f1))  # type: ignore[return-value]
+
+
+class EditDistance(Evaluator):
+    """Mean edit distance, and the share of sequences that are not right, over all batches.
+
+    Args:
+        input, label: tokens int64 [T, 1] with LoD.
+        ignored_tokens: tokens removed first.
+    """
+
+    def __init__(self, input: Variable, label: Variable, ignored_tokens: Any = None, **kwargs: Any) -> None:
+        super().__init__("edit_distance", **kwargs)
+        _require_root_block(self.helper)
+        self.total_distance = self._create_state(dtype="float32", shape=[1], suffix="total_distance")
+        self.seq_num = self._create_state(dtype="int64", shape=[1], suffix="seq_num")
+        self.instance_error = self._create_state(dtype="int64", shape=[1], suffix="instance_error")
+        distances, seq_num = layers.edit_distance(input=input, label=label, ignored_tokens=ignored_tokens)
+        zero = layers.fill_constant(shape=[1], value=0.0, dtype="float32")
+        right = layers.reduce_sum(layers.cast(x=layers.equal(distances, zero), dtype="int64"))
+        wrong = layers.elementwise_sub(x=seq_num, y=right)
+        total = layers.reduce_sum(distances)
+        self._accumulate(self.total_distance, total)
+        self._accumulate(self.seq_num, seq_num)
+        self._accumulate(self.instance_error, wrong)
+        self.metrics.append(total)
+        self.metrics.append(wrong)
+
+    def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(mean distance, share of sequences with a distance), float32 [1] each."""
+        program = Program() if eval_program is None else eval_program
+        with program_guard(main_program=program):
+            block = program.current_block()
+            total, count, wrong = (_mirror(block, v) for v in (self.total_distance, self.seq_num, self.instance_error))
+            count = layers.cast(x=count, dtype="float32")
+            wrong = layers.cast(x=wrong, dtype="float32")
+            mean = layers.elementwise_div(x=total, y=count)
+            share = layers.elementwise_div(x=wrong, y=count)
+            results = executor.run(program, fetch_list=[mean, share])
+        return np.array(results[0]), np.array(results[1])
+
+
+class DetectionMAP(Evaluator):
+    """Mean average precision of detection; as ``fluid.metrics.DetectionMAP``, whose arguments it takes."""
+
+    def __init__(
+        self,
+        input: Variable,
+        gt_label: Variable,
+        gt_box: Variable,
+        gt_difficult: Variable | None = None,
+        class_num: int | None = None,
+        background_label: int = 0,
+        overlap_threshold: float = 0.5,
+        evaluate_difficult: bool = True,
+        ap_version: str = "integral",
+    ) -> None:
+        super().__init__("map_eval")
+        self._inner = _DetectionMAP(
+            input,
+            gt_label,
+            gt_box,
+            gt_difficult,
+            class_num,
+            background_label,
+            overlap_threshold,
+            evaluate_difficult,
+            ap_version,
+        )
+        self.cur_map, self.accum_map = self._inner.get_map_var()
+        self.metrics.append(self.cur_map)
+        self.states.append(self._inner.has_state)
+
+    def get_map_var(self) -> tuple[Variable, Variable]:
+        """(the variable of the batch's mAP, that of all batches)."""
+        return self.cur_map, self.accum_map
+
+    def reset(self, executor: Any, reset_program: Program | None = None) -> None:
+        """Forget earlier batches."""
+        self._inner.reset(executor, reset_program)

@@ -1,0 +1,363 @@
+"""Metrics kept in Python: fed with fetched values, batch by batch, and asked for the result of the pass."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NoReturn
+
+import numpy as np
+
+__all__ = [
+    "MetricBase",
+    "CompositeMetric",
+    "Precision",
+    "Recall",
+    "Accuracy",
+    "ChunkEvaluator",
+    "EditDistance",
+    "DetectionMAP",
+    "Auc",
+]
+
+
+def _array(value: Any, name: str) -> np.ndarray:
+    if not isinstance(value, np.ndarray):
+        raise ValueError(
+            f"The '{name}' must be a numpy ndarray, received {type(value).__name__}. Fetch it with return_numpy=True."
+        )
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (isinstance(value, np.ndarray) and value.shape == (1,))
+
+
+def _number_or_array(value: Any, name: str, kinds: str = "int, float") -> Any:
+    if not _is_number(value) and not isinstance(value, np.ndarray):
+        raise ValueError(
+            f"The '{name}' must be a number({kinds}) or a numpy ndarray, received {type(value).__name__}. Convert it."
+        )
+    return value
+
+
+def _zero(value: Any) -> Any:
+    if isinstance(value, bool | int | float):
+        return type(value)(0)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.zeros_like(value)
+    return None
+
+
+class MetricBase:
+    """What metrics share: states are the attributes whose names do not begin with ``_``."""
+
+    def __init__(self, name: str | None) -> None:
+        self._name = str(name) if name is not None else type(self).__name__
+
+    def __str__(self) -> str:
+        return self._name
+
+    def _states(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
+
+    def reset(self) -> None:
+        """Set numbers and arrays among the states to zero, others to None."""
+        for key, value in self._states().items():
+            setattr(self, key, _zero(value))
+
+    def get_config(self) -> dict[str, Any]:
+        """{"name": ..., "states": a copy of the states}."""
+        return {"name": self._name, "states": copy.deepcopy(self._states())}
+
+    def _abstract(self, method: str) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} has no {method}: Should not use it directly, please extend it. Subclasses of"
+            f" MetricBase define {method}."
+        )
+
+    def update(self, preds: Any, labels: Any) -> None:
+        """Take one batch; for subclasses to define."""
+        self._abstract("update")
+
+    def eval(self) -> Any:
+        """The result so far; for subclasses to define."""
+        self._abstract("eval")
+
+
+class CompositeMetric(MetricBase):
+    """Several metrics of the same predictions and labels."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self._metrics: list[MetricBase] = []
+
+    def add_metric(self, metric: MetricBase) -> None:
+        """Add one. Raises ValueError unless it is a MetricBase."""
+        if not isinstance(metric, MetricBase):
+            raise ValueError(f"SubMetric should be inherit from MetricBase, received {metric!r}. Pass a metric.")
+        self._metrics.append(metric)
+
+    def update(self, preds: Any, labels: Any) -> None:
+        """Hand the batch to every metric."""
+        for metric in self._metrics:
+            metric.update(preds, labels)
+
+    def eval(self) -> list[Any]:
+        """The metrics' results, in the order added."""
+        return [metric.eval() for metric in self._metrics]
+
+
+def _binary(preds: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(predictions rounded to int, labels), flat and equally long."""
+    preds, labels = _array(preds, "preds"), _array(labels, "labels")
+    count = labels.shape[0]
+    return np.rint(preds).astype(np.int32).reshape(len(preds), -1)[:count, 0], labels.reshape(count, -1)[:, 0]
+
+
+class Precision(MetricBase):
+    """tp / (tp + fp) of binary predictions: of those taken as positive, the share that is."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.tp = 0
+        self.fp = 0
+
+    def update(self, preds: np.ndarray, labels: np.ndarray) -> None:
+        """Probabilities [N, 1] and labels 0 or 1 [N, 1]. ValueError unless both are arrays."""
+        found, truth = _binary(preds, labels)
+        self.tp += int(np.sum((found == 1) & (truth == 1)))
+        self.fp += int(np.sum((found == 1) & (truth != 1)))
+
+    def eval(self) -> float:
+        """The precision, 0.0 without positive predictions."""
+        taken = self.tp + self.fp
+        return float(self.tp) / taken if taken else 0.0
+
+
+class Recall(MetricBase):
+    """tp / (tp + fn) of binary predictions: of the positives, the share found."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.tp = 0
+        self.fn = 0
+
+    def update(self, preds: np.ndarray, labels: np.ndarray) -> None:
+        """Probabilities [N, 1] and labels 0 or 1 [N, 1]. ValueError unless both are arrays."""
+        found, truth = _binary(preds, labels)
+        self.tp += int(np.sum((truth == 1) & (found == 1)))
+        self.fn += int(np.sum((truth == 1) & (found != 1)))
+
+    def eval(self) -> float:
+        """The recall, 0.0 without positives."""
+        positives = self.tp + self.fn
+        return float(self.tp) / positives if positives else 0.0
+
+
+class Accuracy(MetricBase):
+    """The weighted mean of batches' accuracies."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.value: Any = 0.0
+        self.weight: Any = 0.0
+
+    def update(self, value: Any, weight: Any) -> None:
+        """A batch's accuracy and its weight, usually its size. ValueError for other types or a negative weight."""
+        _number_or_array(value, "value")
+        if not _is_number(weight):
+            raise ValueError(f"The 'weight' must be a number(int, float), received {weight!r}. Convert it.")
+        if weight < 0:
+            raise ValueError(f"The 'weight' can not be negative, received {weight}. Pass the batch size.")
+        self.value += value * weight
+        self.weight += weight
+
+    def eval(self) -> Any:
+        """The mean. Raises ValueError before any update."""
+        if self.weight == 0:
+            raise ValueError(
+                "There is no data in Accuracy Metrics: its weights sum to 0. Please check layers.accuracy output has"
+                " added to Accuracy."
+            )
+        return self.value / self.weight
+
+
+class ChunkEvaluator(MetricBase):
+    """Precision, recall and F1 of chunks, from ``layers.chunk_eval``'s counts."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.num_infer_chunks: Any = 0
+        self.num_label_chunks: Any = 0
+        self.num_correct_chunks: Any = 0
+
+    def update(self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any) -> None:
+        """Counts of one batch, as numbers or arrays. ValueError for other types."""
+        self.num_infer_chunks += _number_or_array(num_infer_chunks, "num_infer_chunks", "int")
+        self.num_label_chunks += _number_or_array(num_label_chunks, "num_label_chunks", "int")
+        self.num_correct_chunks += _number_or_array(num_correct_chunks, "num_correct_chunks", "int")
+
+    def eval(self) -> tuple[Any, Any, Any]:
+        """(precision, recall, F1), 0 where nothing was counted."""
+        right = self.num_correct_chunks
+        precision = right / self.num_infer_chunks if self.num_infer_chunks else 0
+        recall = right / self.num_label_chunks if self.num_label_chunks else 0
+        f1 = 2 * precision * recall / (precision + recall) if right else 0
+        return precision, recall, f1
+
+
+class EditDistance(MetricBase):
+    """Mean edit distance, and the share of sequences that are not right, from ``layers.edit_distance``."""
+
+    def __init__(self, name: str | None) -> None:
+        super().__init__(name)
+        self.total_distance: Any = 0.0
+        self.seq_num: Any = 0
+        self.instance_error: Any = 0
+
+    def update(self, distances: np.ndarray, seq_num: Any) -> None:
+        """Distances [N, 1] of one batch and their number. ValueError for other types."""
+        _array(distances, "distances")
+        if not _is_number(seq_num):
+            raise ValueError(f"The 'seq_num' must be a number(int, float), received {seq_num!r}. Convert it.")
+        self.total_distance += float(np.sum(distances))
+        self.seq_num += seq_num
+        self.instance_error += seq_num - int(np.sum(distances == 0))
+
+    def eval(self) -> tuple[Any, Any]:
+        """(mean distance, share of sequences with a distance). Raises ValueError before any update."""
+        if self.seq_num == 0:
+            raise ValueError(
+                "There is no data in EditDistance Metric: no sequence was counted. Please check layers.edit_distance"
+                " output has been added to EditDistance."
+            )
+        return self.total_distance / self.seq_num, self.instance_error / float(self.seq_num)
+
+
+class Auc(MetricBase):
+    """Area under the ROC curve by histograms of the predictions."""
+
+    def __init__(self, name: str | None, curve: str = "ROC", num_thresholds: int = 4095) -> None:
+        super().__init__(name)
+        self._curve = curve
+        self._num_thresholds = num_thresholds
+        self.reset()
+
+    def reset(self) -> None:
+        """Empty the histograms (Paddle's reset leaves them)."""
+        self._stat_pos = np.zeros(self._num_thresholds + 1)
+        self._stat_neg = np.zeros(self._num_thresholds + 1)
+
+    def update(self, preds: np.ndarray, labels: np.ndarray) -> None:
+        """Predictions [N, 2], the last column being the positive class, and labels 0 or 1 [N, 1]."""
+        labels, preds = _array(labels, "labels"), _array(preds, "predictions")
+        scores = preds.reshape(len(preds), -1)[: len(labels), 1]
+        bins = (scores * self._num_thresholds).astype(np.int64)
+        if len(bins) and (bins.max() > self._num_thresholds or bins.min() < 0):
+            raise ValueError(
+                f"predictions of Auc must lie in [0, 1], received {scores.min()} to {scores.max()}. Take the softmax."
+            )
+        positive = labels.reshape(len(labels), -1)[:, 0].astype(bool)
+        self._stat_pos += np.bincount(bins[positive], minlength=self._num_thresholds + 1)
+        self._stat_neg += np.bincount(bins[~positive], minlength=self._num_thresholds + 1)
+
+    @staticmethod
+    def trapezoid_area(x1: float, x2: float, y1: float, y2: float) -> float:
+        """|x1 - x2| (y1 + y2) / 2."""
+        return abs(x1 - x2) * (y1 + y2) / 2.0
+
+    def eval(self) -> float:
+        """The area, 0.0 while a class is missing."""
+        pos, neg = np.cumsum(self._stat_pos[::-1]), np.cumsum(self._stat_neg[::-1])
+        if not pos[-1] or not neg[-1]:
+            return 0.0
+        before_pos, before_neg = np.concatenate([[0.0], pos[:-1]]), np.concatenate([[0.0], neg[:-1]])
+        area = np.sum(np.abs(neg - before_neg) * (pos + before_pos) / 2.0)
+        return float(area / pos[-1] / neg[-1])
+
+
+class DetectionMAP:
+    """Mean average precision of detection, kept in the program: the batch's and that of all batches.
+
+    Args:
+        input: detections [M, 6] (label, score, box) with LoD; gt_label, gt_box, gt_difficult: the truth, with LoD.
+        class_num: number of classes; background_label: the class left out.
+        overlap_threshold: least overlap of a hit; evaluate_difficult: whether difficult ones count.
+        ap_version: "integral" or "11point".
+    """
+
+    def __init__(
+        self,
+        input: Any,
+        gt_label: Any,
+        gt_box: Any,
+        gt_difficult: Any = None,
+        class_num: int | None = None,
+        background_label: int = 0,
+        overlap_threshold: float = 0.5,
+        evaluate_difficult: bool = True,
+        ap_version: str = "integral",
+    ) -> None:
+        from fluidjax import layers
+        from fluidjax.initializer import Constant
+        from fluidjax.layer_helper import LayerHelper
+        from fluidjax.layers.detection_map import detection_map
+
+        self.helper = LayerHelper("map_eval")
+        gt_label = layers.cast(x=gt_label, dtype=gt_box.dtype)
+        parts = [gt_label, gt_box]
+        if gt_difficult is not None:
+            parts = [gt_label, layers.cast(x=gt_difficult, dtype=gt_box.dtype), gt_box]
+        label = layers.concat(parts, axis=1)
+        options = {
+            "overlap_threshold": overlap_threshold,
+            "evaluate_difficult": evaluate_difficult,
+            "ap_version": ap_version,
+        }
+        batch = detection_map(input, label, class_num, background_label, **options)
+        states = [
+            self._state("int32", None, "accum_pos_count"),
+            self._state("float32", None, "accum_true_pos"),
+            self._state("float32", None, "accum_false_pos"),
+        ]
+        self.has_state = self._state("int32", [1], "has_state")
+        self.helper.set_variable_initializer(self.has_state, initializer=Constant(value=0))
+        total = detection_map(
+            input,
+            label,
+            class_num,
+            background_label,
+            has_state=self.has_state,
+            input_states=states,
+            out_states=states,
+            **options,
+        )
+        layers.fill_constant(shape=self.has_state.shape, value=1, dtype=self.has_state.dtype, out=self.has_state)
+        self.cur_map = batch
+        self.accum_map = total
+
+    def _state(self, dtype: str, shape: list[int] | None, suffix: str) -> Any:
+        from fluidjax import unique_name
+
+        name = "_".join([unique_name.generate(self.helper.name), suffix])
+        return self.helper.create_variable(name=name, persistable=True, dtype=dtype, shape=shape)
+
+    def get_map_var(self) -> tuple[Any, Any]:
+        """(the variable of the batch's mAP, that of all batches)."""
+        return self.cur_map, self.accum_map
+
+    def reset(self, executor: Any, reset_program: Any = None) -> None:
+        """Forget earlier batches, by running a program that clears the state."""
+        from fluidjax import layers
+        from fluidjax.framework import Program, program_guard
+
+        program = Program() if reset_program is None else reset_program
+        with program_guard(main_program=program):
+            state = program.current_block().create_var(
+                name=self.has_state.name,
+                shape=self.has_state.shape,
+                dtype=self.has_state.dtype,
+                persistable=True,
+            )
+            layers.fill_constant(shape=state.shape, value=0, dtype=state.dtype, out=state)
+        executor.run(program)
