@@ -249,3 +249,44 @@ def test_error_clip_is_written_after_the_gradient(block) -> None:
     block._append_op_desc("relu_grad", {}, {"X@GRAD": ["h@GRAD"]})
     with pytest.raises(TypeError, match="Expected an ErrorClipByValue"):
         fluid.clip.error_clip_callback(block, {"h@GRAD": "h"})
+
+
+def test_steps_without_ends(block) -> None:
+    x = block.create_var(name="x", shape=[6, 3], dtype="float32")
+    assert x[::2].shape == (3, 3)
+    assert x[1, ::-1].shape == (3,)
+    reverse = block.ops[-1]
+    assert reverse.type == "reverse" and reverse.attr("axis") == [0], "the axis as it is after the index dropped one"
+    assert x[::-2].shape == (3, 3)
+
+
+def test_indices_and_operators_compute_what_numpy_does(block, rng) -> None:
+    """One run of all of them; an index that Fluid drops to a scalar has shape [1]."""
+    value = rng.uniform(1, 2, (6, 3, 4)).astype("float32")
+    other = rng.uniform(1, 2, (3, 4)).astype("float32")
+    x = block.create_var(name="x", shape=[-1, 3, 4], dtype="float32", is_data=True)
+    y = block.create_var(name="y", shape=[3, 4], dtype="float32", is_data=True)
+    expressions = [
+        *(lambda a, b, i=index: a[i] for index in (0, -1, -2, slice(1, 4), slice(None, -1), slice(None, None, -1))),
+        *(lambda a, b, i=index: a[i] for index in (slice(None, None, 2), slice(None, None, -2), slice(4, 1, -1))),
+        *(
+            lambda a, b, i=index: a[i]
+            for index in ((slice(None), 1), (2, slice(None, None, -1), 3), (..., 0), (1, ..., 2))
+        ),
+        lambda a, b: a + b * 2.0 - 1.0,
+        lambda a, b: (3.0 - a) / b,
+        lambda a, b: 2.0 / a + 2.0**b,
+        lambda a, b: a**2.0 - (-b),
+    ]
+    results = [make(x, y) for make in expressions] + [
+        x < 1.5,
+        x == x,
+        (x * 10.0).astype("int64") % 3,
+        x.astype("float64"),
+    ]
+    expected = [make(value, other) for make in expressions]
+    expected += [value < 1.5, value == value, (value * np.float32(10)).astype("int64") % 3, value.astype("float64")]
+    got = fluid.Executor(fluid.CPUPlace()).run(block.program, feed={"x": value, "y": other}, fetch_list=results)
+    for made, wanted in zip(got, expected, strict=True):
+        assert made.dtype == wanted.dtype and made.shape == wanted.shape
+        np.testing.assert_allclose(made, wanted, rtol=1e-5)
