@@ -38,8 +38,8 @@ golden: $(VENV)/.with-test
 notebooks: $(VENV)/.with-notebooks
 	$(PY) -m pytest tests/notebooks $(PYTEST_ARGS)
 
-# The tests also execute the notebooks, so 'test' installs what they need.
-EXTRAS_test := test,notebooks
+# The tests also execute the notebooks and the demo, so 'test' installs what they need.
+EXTRAS_test := test,notebooks,demo
 EXTRAS_demo := demo
 EXTRAS_dev := dev
 EXTRAS_notebooks := test,notebooks

@@ -10,7 +10,7 @@ from tqdm import tqdm
 import fluidjax as fluid
 from demo.data import digits
 
-BATCH, EPOCHS = 64, 12
+BATCH, EPOCHS = 32, 25
 
 
 def network(image, label):
