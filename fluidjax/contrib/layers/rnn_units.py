@@ -1,0 +1,143 @@
+"""One step of a GRU or LSTM made of basic layers, with parameters made at the first call."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from fluidjax import unique_name
+from fluidjax.framework import Variable
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers import nn, tensor
+
+__all__ = ["BasicGRUUnit", "BasicLSTMUnit"]
+
+
+def _named(attr: Any, suffix: str) -> Any:
+    """A copy of a ParamAttr with ``suffix`` behind its name, when it has one."""
+    if attr is None or not getattr(attr, "name", None):
+        return attr
+    attr = copy.deepcopy(attr)
+    attr.name += suffix
+    return attr
+
+
+class _Unit:
+    """Names parameters ``<name_scope>/<class>_<n>.w_0`` and so on, and keeps those it has made."""
+
+    def __init__(self, name_scope: str, dtype: str):
+        self._full_name = unique_name.generate(f"{name_scope}/{type(self).__name__}")
+        self._dtype = dtype
+        self._parameters: dict[str, Variable] = {}
+
+    def full_name(self) -> str:
+        """The prefix of the parameters' names."""
+        return self._full_name
+
+    def parameters(self) -> list[Variable]:
+        """The parameters made so far."""
+        return list(self._parameters.values())
+
+    def _parameter(self, key: str, attr: Any, shape: list[int], is_bias: bool = False) -> None:
+        helper = LayerHelper("unit", name=self._full_name, param_attr=attr, bias_attr=attr)
+        given = helper.bias_attr if is_bias else helper.param_attr
+        self._parameters[key] = helper.create_parameter(
+            attr=given, shape=shape, dtype=self._dtype, is_bias=is_bias
+        )
+
+    def __call__(self, *inputs: Variable) -> Any:
+        if not self._parameters:
+            self._build_once(*inputs)
+        return self.forward(*inputs)
+
+
+class BasicGRUUnit(_Unit):
+    """r, u = act_gate(W [x, h] + b); c = act(W_c [x, r h] + b_c); h' = u h + (1 - u) c.
+
+    Args:
+        name_scope: prefix of the parameters' names.
+        hidden_size: width of h.
+        param_attr, bias_attr: ParamAttr; a name gets ``_gate`` and ``_candidate`` behind it.
+        gate_activation, activation: layer functions; default sigmoid and tanh.
+        dtype: of the parameters.
+    """
+
+    def __init__(
+        self,
+        name_scope: str,
+        hidden_size: int,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        gate_activation: Any = None,
+        activation: Any = None,
+        dtype: str = "float32",
+    ):
+        super().__init__(name_scope, dtype)
+        self._hidden_size = hidden_size
+        self._param_attr = param_attr
+        self._bias_attr = bias_attr
+        self._gate_activation = gate_activation or nn.sigmoid
+        self._activation = activation or nn.tanh
+
+    def _build_once(self, input: Variable, pre_hidden: Variable) -> None:
+        size, width = self._hidden_size, input.shape[-1]
+        self._parameter("gate_w", _named(self._param_attr, "_gate"), [width + size, 2 * size])
+        self._parameter("candidate_w", _named(self._param_attr, "_candidate"), [width + size, size])
+        self._parameter("gate_b", _named(self._bias_attr, "_gate"), [2 * size], is_bias=True)
+        self._parameter("candidate_b", _named(self._bias_attr, "_candidate"), [size], is_bias=True)
+
+    def forward(self, input: Variable, pre_hidden: Variable) -> Variable:
+        """The new hidden state [batch, hidden] from input [batch, width] and the state before."""
+        weights = self._parameters
+        gates = nn.matmul(x=tensor.concat([input, pre_hidden], 1), y=weights["gate_w"])
+        gates = self._gate_activation(nn.elementwise_add(gates, weights["gate_b"]))
+        r, u = nn.split(gates, num_or_sections=2, dim=1)
+        reset = r * pre_hidden
+        candidate = nn.matmul(tensor.concat([input, reset], 1), weights["candidate_w"])
+        c = self._activation(nn.elementwise_add(candidate, weights["candidate_b"]))
+        return u * pre_hidden + (1 - u) * c
+
+
+class BasicLSTMUnit(_Unit):
+    """i, j, f, o = W [x, h] + b; c' = c sigmoid(f + forget_bias) + sigmoid(i) tanh(j); h' = tanh(c') sigmoid(o).
+
+    Args:
+        name_scope: prefix of the parameters' names.
+        hidden_size: width of h and c.
+        param_attr, bias_attr: ParamAttr.
+        gate_activation, activation: without effect, as in Fluid: sigmoid and tanh are used.
+        forget_bias: added to the forget gate.
+        dtype: of the parameters.
+    """
+
+    def __init__(
+        self,
+        name_scope: str,
+        hidden_size: int,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        gate_activation: Any = None,
+        activation: Any = None,
+        forget_bias: float = 1.0,
+        dtype: str = "float32",
+    ):
+        super().__init__(name_scope, dtype)
+        self._hidden_size = hidden_size
+        self._param_attr = param_attr
+        self._bias_attr = bias_attr
+        self._forget_bias = tensor.fill_constant([1], dtype=dtype, value=forget_bias)
+        self._forget_bias.stop_gradient = False
+
+    def _build_once(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> None:
+        size, width = self._hidden_size, input.shape[-1]
+        self._parameter("w", self._param_attr, [width + size, 4 * size])
+        self._parameter("b", self._bias_attr, [4 * size], is_bias=True)
+
+    def forward(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> tuple[Variable, Variable]:
+        """(new hidden, new cell), [batch, hidden], from input [batch, width] and the states before."""
+        gates = nn.matmul(x=tensor.concat([input, pre_hidden], 1), y=self._parameters["w"])
+        gates = nn.elementwise_add(gates, self._parameters["b"])
+        i, j, f, o = nn.split(gates, num_or_sections=4, dim=-1)
+        kept = nn.elementwise_mul(pre_cell, nn.sigmoid(nn.elementwise_add(f, self._forget_bias)))
+        new_cell = nn.elementwise_add(kept, nn.elementwise_mul(nn.sigmoid(i), nn.tanh(j)))
+        return nn.tanh(new_cell) * nn.sigmoid(o), new_cell

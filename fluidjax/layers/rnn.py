@@ -1,0 +1,45 @@
+# ruff: noqa: F401  (the names of fluid.layers.rnn are gathered here)
+"""The names of ``fluid.layers.rnn``."""
+
+from fluidjax.layers.rnn_cells import GRUCell, LSTMCell, RNNCell, rnn
+from fluidjax.layers.rnn_decoders import BeamSearchDecoder, Decoder, dynamic_decode
+from fluidjax.layers.rnn_helpers import (
+    BasicDecoder,
+    DecodeHelper,
+    GreedyEmbeddingHelper,
+    SampleEmbeddingHelper,
+    TrainingHelper,
+)
+from fluidjax.layers.rnn_ops import (
+    beam_search,
+    beam_search_decode,
+    dynamic_gru,
+    dynamic_lstm,
+    dynamic_lstmp,
+    gru_unit,
+    lstm,
+    lstm_unit,
+)
+
+__all__ = [
+    "BasicDecoder",
+    "BeamSearchDecoder",
+    "DecodeHelper",
+    "Decoder",
+    "GRUCell",
+    "GreedyEmbeddingHelper",
+    "LSTMCell",
+    "RNNCell",
+    "SampleEmbeddingHelper",
+    "TrainingHelper",
+    "beam_search",
+    "beam_search_decode",
+    "dynamic_decode",
+    "dynamic_gru",
+    "dynamic_lstm",
+    "dynamic_lstmp",
+    "gru_unit",
+    "lstm",
+    "lstm_unit",
+    "rnn",
+]
