@@ -41,9 +41,7 @@ def getitem(var: Variable, item: Any) -> Variable:
 
     An index drops its axis. A variable may stand for an index or an end. Raises TypeError for what cannot index.
     """
-    from fluidjax.framework.guards import default_main_program
-
-    block = default_main_program().current_block()
+    block = var.block
     plan = _Plan()
     for axis, index in enumerate(_expanded(var, item)):
         _plan_axis(var, block, plan, axis, index)

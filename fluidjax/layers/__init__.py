@@ -1,7 +1,7 @@
 # ruff: noqa: F401, F403  (the names of fluid.layers are gathered here)
 """Layers: functions that write ops into the default programs."""
 
-from fluidjax.layers import control_flow, io, learning_rate_scheduler, loss, metric_op, nn, ops, tensor
+from fluidjax.layers import control_flow, io, learning_rate_scheduler, loss, metric_op, nn, ops, rnn, tensor
 from fluidjax.layers.control_flow import *
 from fluidjax.layers.io import *
 from fluidjax.layers.learning_rate_scheduler import *
@@ -9,5 +9,6 @@ from fluidjax.layers.loss import *
 from fluidjax.layers.metric_op import *
 from fluidjax.layers.nn import *
 from fluidjax.layers.ops import *
+from fluidjax.layers.rnn import *
 from fluidjax.layers.sequence_lod import *
 from fluidjax.layers.tensor import *

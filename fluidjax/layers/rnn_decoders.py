@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -41,11 +40,6 @@ class Decoder:
     def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> tuple[Any, Any]:
         """(outputs, states) made of those of all steps, [time, ...]; without it they are returned as they are."""
         raise NotImplementedError(f"{type(self).__name__} does not define finalize.")
-
-    @property
-    def tracks_own_finished(self) -> bool:
-        """Whether the decoder says itself which have ended, as one that reorders its beams must."""
-        return False
 
 
 class BeamSearchDecoder(Decoder):
@@ -180,10 +174,6 @@ class BeamSearchDecoder(Decoder):
         """(token numbers [time, batch, beam] traced back along the beams, states)."""
         return nn.gather_tree(outputs.predicted_ids, outputs.parent_ids), final_states
 
-    @property
-    def tracks_own_finished(self) -> bool:
-        return True
-
 
 def _keep_ended(state: Variable, new_state: Variable, ended: Variable) -> Variable:
     """state where the sequence has ended, new_state elsewhere."""
@@ -237,41 +227,29 @@ class _Decoding:
             inputs = map_structure(lambda array: array_read(array, self.step_idx), self.inputs_arrays)
             states = map_structure(lambda array: array_read(array, self.step_idx), self.states_arrays)
         outputs, next_states, next_inputs, finished = self.decoder.step(self.step_idx, inputs, states, **kwargs)
-        if self.decoder.tracks_own_finished:
-            lengths = self._own_lengths(next_states)
-        else:
-            finished = nn.logical_or(finished, self.finished)
-            alive = tensor.cast(nn.logical_not(self.finished), self.lengths.dtype)
-            lengths = nn.elementwise_add(self.lengths, alive)
-            if impute_finished:
-                next_states = map_structure(lambda x, y: _keep_ended(x, y, self.finished), states, next_states)
+        finished = nn.logical_or(finished, self.finished)
+        alive = tensor.cast(nn.logical_not(self.finished), self.lengths.dtype)
+        lengths = nn.elementwise_add(self.lengths, alive)
+        if impute_finished:
+            next_states = map_structure(lambda x, y: _keep_ended(x, y, self.finished), states, next_states)
         self.outputs_arrays = map_structure(lambda x: _array_outside(x.dtype), outputs)
         map_structure(self._write, outputs, self.outputs_arrays)
         increment(x=self.step_idx, value=1.0, in_place=True)
         self._carry(next_inputs, next_states, finished, lengths)
         self._go_on()
 
-    def _own_lengths(self, next_states: Any) -> Variable:
-        if not hasattr(next_states, "lengths"):
-            warnings.warn(
-                "`next_states` has no `lengths` attribute, the returned `sequence_lengths` would be all zeros.",
-                stacklevel=4,
-            )
-        return getattr(next_states, "lengths", self.lengths)
-
     def _write(self, x: Variable, array: Variable) -> None:
         array_write(x, i=self.step_idx, array=array)
 
     def _carry(self, next_inputs: Any, next_states: Any, finished: Variable, lengths: Variable) -> None:
-        # The flags go first: they may be among the states too, which must not carry the old ones on.
-        tensor.assign(finished, self.finished)
-        tensor.assign(lengths, self.lengths)
         if self.is_test:
             map_structure(tensor.assign, next_inputs, self.inputs)
             map_structure(tensor.assign, next_states, self.states)
         else:
             map_structure(self._write, next_inputs, self.inputs_arrays)
             map_structure(self._write, next_states, self.states_arrays)
+        tensor.assign(finished, self.finished)
+        tensor.assign(lengths, self.lengths)
 
     def _go_on(self) -> None:
         if self.max_step_num is None:

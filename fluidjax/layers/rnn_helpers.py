@@ -144,9 +144,7 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         super().__init__(embedding_fn, start_tokens, end_token)
         self.softmax_temperature = None
         if softmax_temperature is not None:
-            self.softmax_temperature = tensor.fill_constant(
-                shape=[1], dtype="float32", value=softmax_temperature
-            )
+            self.softmax_temperature = tensor.fill_constant(shape=[1], dtype="float32", value=softmax_temperature)
         self.seed = seed
 
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:

@@ -142,8 +142,16 @@ def elements(array: TensorArray) -> list[Any]:
 
 
 def _joined_shape(op: OpView, var_of: Any) -> dict[str, VarInfo]:
-    var = var_of(op.inputs["X"][0])
-    return {} if var is None else {n: VarInfo(tuple(var.shape), var.dtype) for n in op.outputs.get("Out") or ()}
+    """How many elements there are is not known: a new dim of unknown size, or one of the dims unknown."""
+    var, axis = var_of(op.inputs["X"][0]), int(op.attrs.get("axis", 0))
+    if var is None:
+        return {}
+    shape = list(var.shape)
+    if op.attrs.get("use_stack", False):
+        shape.insert(axis, -1)
+    elif axis < len(shape):
+        shape[axis] = -1
+    return {n: VarInfo(tuple(shape), var.dtype) for n in op.outputs.get("Out") or ()}
 
 
 @op(out="Out OutIndex", kind="block", infer=_joined_shape)

@@ -17,8 +17,7 @@ def _units(make: Callable[[str, Any, Any], Any], name: str, count: int, param: A
     """One unit for each layer; named attributes get the direction and the layer behind their names."""
     middle = "_layers_" if tag == "fw" else "_reverse_layers_"
     return [
-        make(f"{name}{middle}{i}", _named(param, f"_{tag}_w_{i}"), _named(bias, f"_{tag}_b_{i}"))
-        for i in range(count)
+        make(f"{name}{middle}{i}", _named(param, f"_{tag}_w_{i}"), _named(bias, f"_{tag}_b_{i}")) for i in range(count)
     ]
 
 
@@ -208,9 +207,7 @@ def basic_lstm(
     """
 
     def make(scope: str, param: Any, bias: Any) -> BasicLSTMUnit:
-        return BasicLSTMUnit(
-            scope, hidden_size, param, bias, gate_activation, activation, forget_bias, dtype
-        )
+        return BasicLSTMUnit(scope, hidden_size, param, bias, gate_activation, activation, forget_bias, dtype)
 
     return _run(
         make,

@@ -8,7 +8,7 @@ from typing import Any
 from fluidjax import unique_name
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers import nn, tensor
+from fluidjax.layers import nn, ops, tensor
 
 __all__ = ["BasicGRUUnit", "BasicLSTMUnit"]
 
@@ -41,9 +41,7 @@ class _Unit:
     def _parameter(self, key: str, attr: Any, shape: list[int], is_bias: bool = False) -> None:
         helper = LayerHelper("unit", name=self._full_name, param_attr=attr, bias_attr=attr)
         given = helper.bias_attr if is_bias else helper.param_attr
-        self._parameters[key] = helper.create_parameter(
-            attr=given, shape=shape, dtype=self._dtype, is_bias=is_bias
-        )
+        self._parameters[key] = helper.create_parameter(attr=given, shape=shape, dtype=self._dtype, is_bias=is_bias)
 
     def __call__(self, *inputs: Variable) -> Any:
         if not self._parameters:
@@ -76,8 +74,8 @@ class BasicGRUUnit(_Unit):
         self._hidden_size = hidden_size
         self._param_attr = param_attr
         self._bias_attr = bias_attr
-        self._gate_activation = gate_activation or nn.sigmoid
-        self._activation = activation or nn.tanh
+        self._gate_activation = gate_activation or ops.sigmoid
+        self._activation = activation or ops.tanh
 
     def _build_once(self, input: Variable, pre_hidden: Variable) -> None:
         size, width = self._hidden_size, input.shape[-1]
@@ -138,6 +136,6 @@ class BasicLSTMUnit(_Unit):
         gates = nn.matmul(x=tensor.concat([input, pre_hidden], 1), y=self._parameters["w"])
         gates = nn.elementwise_add(gates, self._parameters["b"])
         i, j, f, o = nn.split(gates, num_or_sections=4, dim=-1)
-        kept = nn.elementwise_mul(pre_cell, nn.sigmoid(nn.elementwise_add(f, self._forget_bias)))
-        new_cell = nn.elementwise_add(kept, nn.elementwise_mul(nn.sigmoid(i), nn.tanh(j)))
-        return nn.tanh(new_cell) * nn.sigmoid(o), new_cell
+        kept = nn.elementwise_mul(pre_cell, ops.sigmoid(nn.elementwise_add(f, self._forget_bias)))
+        new_cell = nn.elementwise_add(kept, nn.elementwise_mul(ops.sigmoid(i), ops.tanh(j)))
+        return ops.tanh(new_cell) * ops.sigmoid(o), new_cell
