@@ -76,5 +76,8 @@ from fluidjax.backward import gradients
 # Optimizers.
 from fluidjax import optimizer
 
+# Contributed parts.
+from fluidjax import contrib
+
 # Proof of gradients.
 from fluidjax.gradcheck import GradientMismatch, GradientReport, check_grad
