@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType
-from fluidjax.framework import callstack, descs
+from fluidjax.framework import callstack, messages
 from fluidjax.framework.attrs import attr_type
 from fluidjax.framework.names import BOOKKEEPING
 from fluidjax.framework.sparse_types import sparse_outputs
@@ -51,11 +51,11 @@ def infer_outputs(op: Operator) -> None:
 def _write(var: Variable, info: lowering.VarInfo) -> None:
     proto = var.proto
     if info.type is not None and info.type != proto.type.type:
-        descs.set_kind(proto, info.type)
-    if descs.tensor_desc(proto) is None:
+        messages.set_kind(proto, info.type)
+    if messages.tensor_desc(proto) is None:
         return
-    descs.set_tensor(proto, info.shape, info.dtype)
-    holder = descs.lod_holder(proto)
+    messages.set_tensor(proto, info.shape, info.dtype)
+    holder = messages.lod_holder(proto)
     if info.lod_level is not None and holder is not None and holder.lod_level != info.lod_level:
         holder.lod_level = info.lod_level
 
@@ -77,7 +77,7 @@ def raw_op(
             slots.add(parameter=name, arguments=given[name])
     known = {attr.name: AttrType(attr.type) for attr in like.proto.attrs} if like is not None else {}
     for name, value in attrs.items():
-        descs.add_attr(message, name, value, known.get(name) or _declared(op_type, name))
+        messages.add_attr(message, name, value, known.get(name) or _declared(op_type, name))
     return message
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, OpRole
-from fluidjax.framework import callstack, descs, names
+from fluidjax.framework import callstack, descs, messages, names
 from fluidjax.framework.attrs import attr_type, read_attr
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import Variable
@@ -199,7 +199,7 @@ class Operator:
     def _update_desc_attr(self, name: str, value: Any) -> None:
         if isinstance(value, (Variable, descs.BlockDescView)):
             value = value.name if isinstance(value, Variable) else value.id
-        descs.set_attr(self.proto, name, value, None if self.has_attr(name) else _declared_type(self.type, name))
+        messages.set_attr(self.proto, name, value, None if self.has_attr(name) else _declared_type(self.type, name))
         self._changed()
 
     def _remove_attr(self, name: str) -> None:
@@ -366,7 +366,7 @@ class _Builder:
 
 def _add_attr(proto: pb.OpDesc, name: str, value: Any, kind: AttrType | None) -> None:
     try:
-        descs.add_attr(proto, name, value, kind)
+        messages.add_attr(proto, name, value, kind)
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"op {proto.type}: attribute {name}: {error}.") from error
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, OpRole
-from fluidjax.framework import descs, names
+from fluidjax.framework import descs, messages, names
 from fluidjax.framework.block import Block
 from fluidjax.framework.check import check_structure, parse_message
 from fluidjax.framework.text import message_text
@@ -101,7 +101,7 @@ class Program:
             bare.CopyFrom(self.proto)
             for block in bare.blocks:
                 for op in block.ops:
-                    attr = descs.find_attr(op, names.OP_CALLSTACK)
+                    attr = messages.find_attr(op, names.OP_CALLSTACK)
                     if attr is not None:
                         attr.ClearField("strings")
             digest = hashlib.sha256(bare.SerializePartialToString(deterministic=True)).hexdigest()

@@ -11,7 +11,7 @@ from typing import Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, OpRole, VarType
-from fluidjax.framework import descs, names
+from fluidjax.framework import messages, names
 from fluidjax.framework.operator import Operator
 from fluidjax.framework.program import Program
 from fluidjax.framework.variable import Variable
@@ -173,7 +173,7 @@ def for_inference(program: Program, prune_read_op: bool) -> Program:
         _drop_readers(copy)
     for block in copy.blocks:
         for op in block.ops:
-            if descs.find_attr(op.proto, "is_test") is not None:
+            if messages.find_attr(op.proto, "is_test") is not None:
                 op._set_attr("is_test", True)
     return copy
 

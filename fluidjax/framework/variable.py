@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
 from fluidjax.enums import VarType, to_var_type
-from fluidjax.framework import descs
+from fluidjax.framework import descs, messages
 from fluidjax.framework.names import grad_var_name
 from fluidjax.framework.text import message_text
 
@@ -107,11 +107,11 @@ class Variable(metaclass=VariableMetaClass):
     def _describe(self, wanted: dict[str, Any], existing: Variable | None) -> None:
         """Write what is wanted into a new message, or hold it against the one there is."""
         if existing is None:
-            descs.set_kind(self.proto, wanted["type"])
+            messages.set_kind(self.proto, wanted["type"])
             if wanted["persistable"] is not None:
                 self.proto.persistable = bool(wanted["persistable"])
             if wanted["shape"] is not None or wanted["dtype"] is not None:
-                descs.set_tensor(self.proto, wanted["shape"], wanted["dtype"])
+                messages.set_tensor(self.proto, wanted["shape"], wanted["dtype"])
             if wanted["lod_level"] is not None:
                 self.desc.set_lod_level(wanted["lod_level"])
             return
@@ -143,12 +143,12 @@ class Variable(metaclass=VariableMetaClass):
     @property
     def shape(self) -> tuple[int, ...]:
         """The dimensions; -1 where unknown."""
-        return tuple(descs.need_tensor_desc(self.proto, "shape").dims)
+        return tuple(messages.need_tensor_desc(self.proto, "shape").dims)
 
     @property
     def dtype(self) -> VarType:
         """The element type."""
-        return VarType(descs.need_tensor_desc(self.proto, "dtype").data_type)
+        return VarType(messages.need_tensor_desc(self.proto, "dtype").data_type)
 
     @property
     def lod_level(self) -> int:

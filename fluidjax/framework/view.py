@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fluidjax.framework import descs
+from fluidjax.framework import messages
 from lowering.program import BlockView, OpView, ProgramView, VarView
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def op_view(op: Operator, index: int = -1) -> OpView:
 def var_view(var: Variable) -> VarView:
     """One variable as the lowering sees it."""
     proto = var.proto
-    tensor, holder = descs.tensor_desc(proto), descs.lod_holder(proto)
+    tensor, holder = messages.tensor_desc(proto), messages.lod_holder(proto)
     return VarView(
         name=proto.name,
         type=proto.type.type,

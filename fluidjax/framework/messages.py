@@ -1,0 +1,123 @@
+"""Reading and writing OpDesc and VarDesc messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluidjax import framework_pb2 as pb
+from fluidjax.enums import AttrType, VarType
+from fluidjax.errors import EnforceNotMet
+from fluidjax.framework.attrs import type_of_value, write_attr
+
+
+def tensor_desc(var: pb.VarDesc) -> pb.VarType.TensorDesc | None:
+    """The message with dtype and dims, by what the variable holds; None where it holds no tensor."""
+    kind = var.type.type
+    if kind == VarType.LOD_TENSOR:
+        return var.type.lod_tensor.tensor
+    if kind == VarType.SELECTED_ROWS:
+        return var.type.selected_rows
+    if kind == VarType.LOD_TENSOR_ARRAY:
+        return var.type.tensor_array.tensor
+    return None
+
+
+def set_kind(var: pb.VarDesc, kind: int) -> None:
+    """Write what the variable holds."""
+    var.type.type = int(kind)  # type: ignore[assignment]
+
+
+def need_tensor_desc(var: pb.VarDesc, what: str) -> pb.VarType.TensorDesc:
+    """``tensor_desc``, or EnforceNotMet."""
+    tensor = tensor_desc(var)
+    if tensor is None:
+        raise EnforceNotMet(
+            f"Getting '{what}' is not supported by the type of var {var.name}: it is {VarType(var.type.type)}. "
+            "Only LOD_TENSOR, SELECTED_ROWS and LOD_TENSOR_ARRAY variables have one."
+        )
+    return tensor
+
+
+def lod_holder(var: pb.VarDesc) -> Any:
+    """The message that has ``lod_level``, or None."""
+    if var.type.type == VarType.LOD_TENSOR:
+        return var.type.lod_tensor
+    if var.type.type == VarType.LOD_TENSOR_ARRAY:
+        return var.type.tensor_array
+    return None
+
+
+def set_tensor(var: pb.VarDesc, shape: Sequence[int] | None = None, dtype: int | None = None) -> None:
+    """Write the dims and element type that are given."""
+    tensor = need_tensor_desc(var, "tensor_desc")
+    if shape is not None:
+        tensor.dims[:] = [int(n) for n in shape]
+    if dtype is not None:
+        tensor.data_type = int(dtype)  # type: ignore[assignment]  # the stubs have types of their own for enums
+
+
+def find_slot(slots: Any, name: str) -> list[str] | None:
+    """The argument names of one slot, or None where the op has no such slot."""
+    for slot in slots:
+        if slot.parameter == name:
+            return list(slot.arguments)
+    return None
+
+
+def set_slot(slots: Any, name: str, arguments: Sequence[str]) -> None:
+    """Set the argument names of one slot; slots stay sorted by name."""
+    for slot in slots:
+        if slot.parameter == name:
+            slot.arguments[:] = arguments
+            return
+    slots.add(parameter=name, arguments=arguments)
+    if len(slots) > 1 and slots[-2].parameter > name:
+        slots.sort(key=lambda slot: slot.parameter)
+
+
+def find_attr(op: pb.OpDesc, name: str) -> pb.OpDesc.Attr | None:
+    """The message of one attribute, or None."""
+    for attr in op.attrs:
+        if attr.name == name:
+            return attr
+    return None
+
+
+def add_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None) -> None:
+    """Add an attribute that the op does not have yet; its type is `kind`, or the one its value stands for."""
+    kind = type_of_value(value) if kind is None else kind
+    attr = op.attrs.add(name=name)
+    write_attr(attr, kind, value)
+
+
+def set_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None) -> None:
+    """Set one attribute; its type is `kind`, or the one it has, or the one its value stands for."""
+    attr = find_attr(op, name)
+    if attr is None:
+        kind = type_of_value(value) if kind is None else kind
+        attr = op.attrs.add(name=name)
+    elif kind is None:
+        kind = _kept_type(AttrType(attr.type), value)
+    try:
+        write_attr(attr, kind, value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"op {op.type}: attribute {name} is of type {kind.name}, {error}. Give a value of that type."
+        ) from error
+
+
+def _kept_type(kind: AttrType, value: Any) -> AttrType:
+    """The type after a new value: the old one, unless the value is of another family (a list for a scalar)."""
+    given = type_of_value(value)
+    numbers = {AttrType.INT, AttrType.LONG, AttrType.FLOAT, AttrType.BOOL, AttrType.BLOCK}
+    is_list = isinstance(value, (list, tuple))
+    if (is_list and kind.name.endswith("S")) or (kind in numbers and given in numbers):
+        return kind
+    return given
+
+
+def read_col(op: pb.OpDesc) -> int:
+    """The column of a feed or fetch op."""
+    attr = find_attr(op, "col")
+    return 0 if attr is None else attr.i
