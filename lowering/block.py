@@ -147,7 +147,7 @@ class Runner:
         if definition.kind in ("block", "host"):
             return self._run_raw(definition, op, values, env)
         key = self.draw_key(op) if "key" in definition.special else None
-        if self.interpret and definition.inputs:
+        if self.interpret and any(op.inputs.values()):
             results = _call_jitted(definition, op, values, key, self)
         else:
             results = call(definition, values, op.attrs, special(definition, op, key, Context(op, self, env)))

@@ -1,9 +1,9 @@
 """Random numbers that compile a handful of kernels, whatever the shapes.
 
-A startup program initialises hundreds of parameters of different shapes. Each draw asks one of the shared kernels
-for a power-of-two number of values and takes the first ones, so a program run op by op compiles one kernel per
-(distribution, bucket) and not one per shape. Inside a trace the same code is fused by XLA. Both give the same
-values for the same key.
+A startup program initialises hundreds of parameters of different shapes, op by op. Each draw is made of chunks of one
+of three sizes, chunk ``i`` from the key folded with ``i``, and the first values are taken: so there are three kernels
+for each distribution, not one for each shape. Inside a trace all chunks are drawn at once. The values depend on the
+key and the number of values alone.
 """
 
 from __future__ import annotations
@@ -17,16 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-SMALLEST_BUCKET = 1 << 10
-COARSEST_POWER = 1 << 22
+CHUNKS = (1 << 12, 1 << 15, 1 << 18)
 
 
-def bucket(size: int) -> int:
-    """The number of values drawn for ``size``: a power of two, or three quarters of one when large."""
-    power = max(SMALLEST_BUCKET, 1 << max(size - 1, 0).bit_length())
-    if power > COARSEST_POWER and size <= power // 4 * 3:
-        return power // 4 * 3
-    return power
+def chunk_of(size: int) -> int:
+    """The size of the chunks that ``size`` values are drawn in."""
+    return next((c for c in CHUNKS if size <= c), CHUNKS[-1])
 
 
 _kernel = partial(jax.jit, static_argnames=("count", "dtype"))
@@ -56,11 +52,18 @@ def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any
     shape = tuple(int(n) for n in shape)
     dtype = np.dtype(dtype)
     size = prod(shape)
-    with jax.threefry_partitionable(True):
-        flat = kernel(key, *(np.asarray(p, dtype) for p in params), count=bucket(size), dtype=dtype)
-    if isinstance(flat, jax.core.Tracer):
+    count = chunk_of(size)
+    chunks = max(1, -(-size // count))
+    given = [np.asarray(p, dtype) for p in params]
+
+    def chunk(i: Any) -> Any:
+        return kernel(jax.random.fold_in(key, i), *given, count=count, dtype=dtype)
+
+    if isinstance(key, jax.core.Tracer):
+        flat = chunk(0) if chunks == 1 else jax.vmap(chunk)(jnp.arange(chunks)).reshape(-1)
         return flat[:size].reshape(shape)
-    return jnp.asarray(np.asarray(flat)[:size].reshape(shape))
+    flat = np.concatenate([np.asarray(chunk(i)) for i in range(chunks)])
+    return jax.device_put(flat[:size].reshape(shape))
 
 
 def uniform(key: Any, shape: Sequence[int], dtype: Any, low: float = 0.0, high: float = 1.0) -> Any:

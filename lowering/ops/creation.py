@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import FP32, to_numpy
-from lowering.ops.shared import concrete_scalar, declared_shape, into_declared, outputs_like, shape_from
+from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
 from lowering.registry import Long, Longs, op
 from lowering.values import LoDArray, Meta
@@ -47,7 +47,7 @@ def fill_constant(
     if value_tensor is not None:
         return into_declared(jnp.broadcast_to(value_tensor.reshape(()).astype(kind), dims), ctx, dims[0])
     fill = _scalar(str_value, kind) if str_value else np.asarray(value).astype(kind)[()]
-    return into_declared(jnp.full(dims, fill, kind), ctx, dims[0])
+    return into_declared(full(dims, fill, kind), ctx, dims[0])
 
 
 def _batch_dims(input: Meta, shape, input_dim_idx, output_dim_idx):

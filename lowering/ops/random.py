@@ -181,7 +181,7 @@ def seed(*, key, seed: int = 0):
 
 def _next_seed(given):
     """What a stateful seed tensor holds after a draw: a fixed scramble of it."""
-    return (given * 6364136223846793005 + 1442695040888963407).astype(np.int64)
+    return jnp.asarray(given) * 6364136223846793005 + 1442695040888963407
 
 
 def _state(seed, startup_seed: int):

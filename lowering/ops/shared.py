@@ -87,3 +87,10 @@ def into_declared(value: Any, ctx: Any, height: int) -> Any:
     if var is None or var.type != SELECTED_ROWS:
         return value
     return SelectedRows(np.zeros((0,), np.int64), value, height)
+
+
+def full(dims: Sequence[int], fill: Any, dtype: Any) -> Any:
+    """A tensor of one value; outside a trace NumPy makes it, since XLA would compile a kernel for each shape."""
+    if isinstance(jax.lax.full((), 0, np.int32), jax.core.Tracer):
+        return jnp.full(dims, fill, dtype)
+    return jax.device_put(np.full(dims, fill, dtype))

@@ -1,0 +1,123 @@
+"""Random ops: distributions, repeatability, and few compiled kernels."""
+
+import jax
+import numpy as np
+import pytest
+
+import lowering
+from lowering import random_bits
+from lowering.block import Runner
+from lowering.program import BlockView, OpView, ProgramView
+
+
+def run(op_type, attrs=None, inputs=None, key=0, outputs=("Out",), jitted=False):
+    """The outputs of one op, drawn with a key of that number."""
+    values = {name: np.asarray(v) for name, v in (inputs or {}).items()}
+    op = OpView(
+        op_type, {n: [n] for n in values}, {o: [o] for o in outputs}, lowering.check_attrs(op_type, attrs or {})
+    )
+    program = ProgramView((BlockView(0, -1, (op,), {}),))
+    with jax.enable_x64(True):
+
+        def body(key):
+            return Runner(program, key=key).run_op(op, dict(values))
+
+        return {n: np.asarray(v) for n, v in (jax.jit(body) if jitted else body)(jax.random.key(key)).items()}
+
+
+@pytest.mark.parametrize("dtype", [5, 6])
+def test_uniform_fills_its_range(dtype):
+    out = run("uniform_random", {"shape": [200, 50], "min": -2.0, "max": 3.0, "dtype": dtype})["Out"]
+    assert out.dtype == (np.float32 if dtype == 5 else np.float64)
+    assert out.min() >= -2 and out.max() < 3
+    assert abs(out.mean() - 0.5) < 0.1 and abs(out.std() - 5 / np.sqrt(12)) < 0.1
+
+
+def test_uniform_sets_a_diagonal():
+    out = run("uniform_random", {"shape": [4, 4], "diag_num": 4, "diag_step": 4, "diag_val": 9.0})["Out"]
+    np.testing.assert_array_equal(np.diag(out), np.full(4, 9.0))
+    assert (np.abs(out - np.diag(np.diag(out))) < 1).all()
+
+
+def test_gaussian_moments():
+    out = run("gaussian_random", {"shape": [20000], "mean": 1.0, "std": 2.0})["Out"]
+    assert abs(out.mean() - 1) < 0.1 and abs(out.std() - 2) < 0.1
+
+
+def test_truncated_gaussian_stays_within_two_deviations():
+    out = run("truncated_gaussian_random", {"shape": [20000], "mean": 1.0, "std": 0.5})["Out"]
+    assert out.min() >= 0 and out.max() <= 2
+    assert abs(out.std() - 0.5 * 0.8796) < 0.02
+
+
+def test_randint_and_randperm():
+    out = run("randint", {"shape": [500], "low": -3, "high": 4})["Out"]
+    assert out.dtype == np.int64 and set(out) == set(range(-3, 4))
+    np.testing.assert_array_equal(np.sort(run("randperm", {"n": 50})["Out"]), np.arange(50))
+
+
+def test_sampling_id_follows_the_probabilities():
+    rows = np.tile([0.1, 0.0, 0.6, 0.3], (20000, 1))
+    out = run("sampling_id", inputs={"X": rows})["Out"]
+    np.testing.assert_allclose(np.bincount(out, minlength=4) / len(out), [0.1, 0, 0.6, 0.3], atol=0.02)
+
+
+@pytest.mark.parametrize("shape", [[7], [5000], [300000]])
+def test_a_trace_draws_the_same_values(shape):
+    attrs = {"shape": shape}
+    np.testing.assert_array_equal(
+        run("gaussian_random", attrs)["Out"], run("gaussian_random", attrs, jitted=True)["Out"]
+    )
+
+
+def test_a_seed_repeats_and_keys_differ():
+    seeded = {"shape": [5], "seed": 7}
+    np.testing.assert_array_equal(run("uniform_random", seeded)["Out"], run("uniform_random", seeded, key=1)["Out"])
+    free = {"shape": [5]}
+    assert (run("uniform_random", free)["Out"] != run("uniform_random", free, key=1)["Out"]).all()
+
+
+def test_many_shapes_share_few_kernels():
+    """A startup program must not compile a kernel for each parameter."""
+    before = random_bits._uniform._cache_size()
+    for n in range(1, 40):
+        run("uniform_random", {"shape": [n, 3 * n]})
+    assert random_bits._uniform._cache_size() - before <= len(random_bits.CHUNKS)
+
+
+def test_shuffle_batch_permutes_rows_and_its_gradient_puts_them_back(rng):
+    x, seed = rng.standard_normal((6, 2)), np.array([3])
+    outs = run("shuffle_batch", inputs={"X": x, "Seed": seed}, outputs=("Out", "ShuffleIdx", "SeedOut"))
+    np.testing.assert_array_equal(outs["Out"], x[outs["ShuffleIdx"]])
+    assert outs["SeedOut"] != seed
+    back = run(
+        "shuffle_batch_grad", inputs={"ShuffleIdx": outs["ShuffleIdx"], "Out@GRAD": outs["Out"]}, outputs=["X@GRAD"]
+    )
+    np.testing.assert_array_equal(back["X@GRAD"], x)
+
+
+def test_random_crop_takes_windows(rng):
+    x = np.arange(2 * 5 * 6).reshape(2, 5, 6).astype(np.float64)
+    out = run("random_crop", {"shape": [2, 3]}, {"X": x, "Seed": np.array([1])}, outputs=("Out", "SeedOut"))["Out"]
+    assert out.shape == (2, 2, 3)
+    for sample, window in zip(x, out, strict=True):
+        i, j = np.argwhere(sample == window[0, 0])[0]
+        np.testing.assert_array_equal(window, sample[i : i + 2, j : j + 3])
+
+
+def test_random_crop_starts_from_its_attribute():
+    """The seed tensor holds nothing before the first run of a program."""
+    x = np.zeros((1, 4, 4))
+    out = run("random_crop", {"shape": [2, 2], "startup_seed": 3}, {"X": x}, outputs=("Out", "SeedOut"))
+    assert out["SeedOut"].shape == (1,)
+
+
+def test_tdm_sampler_never_draws_the_positive_node():
+    travel, layer = np.array([[1, 3], [2, 5]]), np.arange(1, 7).reshape(-1, 1)
+    attrs = {"neg_samples_num_list": [1, 3], "layer_offset_lod": [0, 2, 6]}
+    outs = run(
+        "tdm_sampler", attrs, {"X": [[0], [1]], "Travel": travel, "Layer": layer}, outputs=("Out", "Labels", "Mask")
+    )
+    np.testing.assert_array_equal(outs["Labels"], [[1, 0, 1, 0, 0, 0]] * 2)
+    np.testing.assert_array_equal(outs["Out"][:, :2], [[1, 2], [2, 1]])
+    assert set(outs["Out"][0, 2:]) == {3, 4, 5, 6} and outs["Out"][1, 2] == 5
