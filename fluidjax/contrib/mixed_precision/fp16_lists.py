@@ -49,8 +49,8 @@ class AutoMixedPrecisionLists:
         white, black = set(custom_white_list or ()), set(custom_black_list or ())
         if white & black:
             raise ValueError(
-                f"AutoMixedPrecisionLists: {', '.join(sorted(white & black))} in both custom lists; expected each op type "
-                "in one. Decide for 16 or 32 bits"
+                f"AutoMixedPrecisionLists: {', '.join(sorted(white & black))} in both custom lists; expected each op "
+                "type in one. Decide for 16 or 32 bits"
             )
         self._custom_white_list = custom_white_list
         self._custom_black_list = custom_black_list

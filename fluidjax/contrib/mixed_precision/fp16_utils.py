@@ -152,8 +152,8 @@ def update_role_var_grad(main_prog: Program, params_grads: Sequence[tuple[Variab
 def _move_cast(block: Block, op: Operator, param: Variable, grad: Variable) -> None:
     if not (op.attr("op_role") & _BACKWARD and op.has_attr("op_role_var")):
         raise ValueError(
-            f"the cast that makes {grad.name!r} has op_role {op.attr('op_role')}; expected one of the backward pass. Call "
-            "update_role_var_grad right after backward"
+            f"the cast that makes {grad.name!r} has op_role {op.attr('op_role')}; expected one of the backward pass. "
+            "Call update_role_var_grad right after backward"
         )
     op._remove_attr("op_role_var")
     low_grad = op.input(op.input_names[0])[0]
@@ -166,8 +166,8 @@ def _move_cast(block: Block, op: Operator, param: Variable, grad: Variable) -> N
     readers = find_true_post_op(block.ops, op, grad.name)
     if readers:
         raise ValueError(
-            f"{grad.name!r} is read by op {readers[0].type}; expected updates alone to read a parameter's gradient. Call "
-            "update_role_var_grad right after backward"
+            f"{grad.name!r} is read by op {readers[0].type}; expected updates alone to read a parameter's gradient. "
+            "Call update_role_var_grad right after backward"
         )
     place = next(index for index, other in enumerate(block.ops) if other is op)
     inputs = {slot: op.input(slot) for slot in op.input_names}
