@@ -44,16 +44,32 @@ def decayed_adagrad(param, grad: Value, moment, learning_rate, *, decay: float =
         "AvgSquaredUpdateOut": "avg_squared_update",
     },
 )
-def adadelta(param, grad: Value, avg_squared_grad, avg_squared_update, *, rho: float = 0.95, epsilon: float = 1e-6):
+def adadelta(
+    param,
+    grad: Value,
+    avg_squared_grad,
+    avg_squared_update,
+    *,
+    rho: float = 0.95,
+    epsilon: float = 1e-6,
+    in_place: frozenset[str] = frozenset(),
+):
     """G = rho * AvgSquaredGrad + (1-rho) Grad^2; update = -sqrt((AvgSquaredUpdate + eps) / (G + eps)) * Grad;
 
-    AvgSquaredUpdateOut = rho * AvgSquaredUpdate + (1-rho) update^2; ParamOut = Param + update. There is no learning
-    rate: the real op ignores the optimizer's.
+    U = rho * AvgSquaredUpdate + (1-rho) update^2; ParamOut = Param + update. There is no learning rate: the real op
+    ignores the optimizer's. Where AvgSquaredUpdate is updated in place, as every optimizer has it, the real kernel
+    adds -sqrt((U + eps) / (G + eps)) * Grad instead: it reads the variable again after writing it.
     """
     g = only_dense(grad, "adadelta")
     squared = rho * avg_squared_grad + (1 - rho) * g * g
-    update = -jnp.sqrt((avg_squared_update + epsilon) / (squared + epsilon)) * g
-    return param + update, squared, rho * avg_squared_update + (1 - rho) * update * update
+
+    def update(average):
+        return -jnp.sqrt((average + epsilon) / (squared + epsilon)) * g
+
+    step = update(avg_squared_update)
+    average = rho * avg_squared_update + (1 - rho) * step * step
+    step = update(average) if "AvgSquaredUpdateOut" in in_place else step
+    return param + step, squared, average
 
 
 @op(
