@@ -243,7 +243,9 @@ def matrix_nms(
     use_gaussian: bool = False,
     gaussian_sigma: float = 2.0,
 ):
-    """Suppression by decayed scores: s_i min_j f(iou_ij) / f(max_k iou_jk) over better j; f(x) = 1 - x or exp(-sigma x^2).
+    """Suppression by decayed scores: s_i min_j f(iou_ij) / f(max_k iou_jk) over better j.
+
+    f(x) = 1 - x, or exp(-sigma x^2) with ``use_gaussian``.
 
     Rows (label, decayed score, box) above ``post_threshold``, best first, one LoD level. Runs on the host.
     """
