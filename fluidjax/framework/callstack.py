@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-_OWN_FOLDERS = tuple(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep + part for part in ("", "framework" + os.sep)
-)
+_OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+# A loaded program's ops may have been made by Fluid itself.
+_FLUIDS_FOLDER = f"{os.sep}paddle{os.sep}fluid{os.sep}"
 _LINE = re.compile(r'^ {2}File "(?P<file>.*)", line (?P<line>\d+), in ')
 
 
@@ -34,12 +34,20 @@ def record(skip: int = 1, limit: int = 64) -> list[str]:
     return entries
 
 
+def depth_of_user() -> int:
+    """How many frames the caller is below the user's line, as ``warnings.warn(stacklevel=...)`` counts them."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _is_own(frame.f_code.co_filename):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
 def _is_own(filename: str) -> bool:
-    return filename.startswith(_OWN_FOLDERS[0]) and not filename.startswith("<")
+    return filename.startswith(_OWN_FOLDER) or _FLUIDS_FOLDER in filename
 
 
 def user_entry(callstack: Sequence[str]) -> str | None:
-    """The innermost entry of a recorded stack that is not ours: the line that the user wrote, or None."""
+    """The innermost entry of a recorded stack that is no framework code: the line that the user wrote, or None."""
     for entry in callstack:
         match = _LINE.match(entry)
         if match and not _is_own(match["file"]):

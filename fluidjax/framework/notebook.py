@@ -6,6 +6,8 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from fluidjax.framework import callstack
+
 if TYPE_CHECKING:
     from fluidjax.framework.program import Program
 
@@ -16,12 +18,10 @@ def _current_cell() -> tuple[Any, int] | None:
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None:
         return None
+    sources = shell.user_ns.get("In") or [""]
     parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
     cell = (parent or {}).get("metadata", {}).get("cellId")
-    if cell is None:
-        sources = shell.user_ns.get("In") or [""]
-        cell = sources[-1]
-    return cell, shell.execution_count
+    return sources[-1] if cell is None else cell, len(sources) - 1
 
 
 def note_op(program: Program) -> None:
@@ -39,5 +39,5 @@ def note_op(program: Program) -> None:
             f"this cell was run before, as [{before}], and its ops are still in the program; run again as [{run}] it "
             "adds them a second time. Put the network inside `with fluid.program_guard(fluid.Program(), "
             "fluid.Program()):`, so that each run of the cell begins with empty programs.",
-            stacklevel=4,
+            stacklevel=callstack.depth_of_user(),
         )

@@ -253,6 +253,9 @@ class Program:
 
     # Copies.
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+        return self.clone()
+
     def clone(self, for_test: bool = False) -> Program:
         """A copy; parameters keep their names, so it shares their values in the Scope.
 

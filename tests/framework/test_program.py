@@ -357,3 +357,15 @@ def test_feed_and_fetch_names_follow_their_columns() -> None:
         block._append_op_desc("fetch", {"X": [name]}, {"Out": ["fetch"]}, {"col": col})
     assert program.desc.get_feed_target_names() == ["a", "b"]
     assert program.desc.get_fetch_target_names() == ["a", "b"]
+
+
+def test_lines_of_programs_that_fluid_made(program: Program) -> None:
+    stack = [
+        '  File "/lib/paddle/fluid/framework.py", line 2610, in append_op\n    attrs=attrs)\n',
+        '  File "/lib/paddle/fluid/layers/nn.py", line 12, in fc\n    helper.append_op()\n',
+        '  File "/home/me/train.py", line 7, in <module>\n    y = fluid.layers.fc(x, 3)\n',
+    ]
+    op = program.global_block()._append_op_desc("mul", {}, {}, {"op_callstack": stack})
+    assert user_line(op) == "/home/me/train.py:7: y = fluid.layers.fc(x, 3)"
+    op._set_attr("op_callstack", stack[:2])
+    assert user_line(op) == "(line not recorded)"

@@ -167,7 +167,6 @@ class Shell:
     """As much of a notebook as is looked at."""
 
     def __init__(self) -> None:
-        self.execution_count = 0
         self.user_ns: dict[str, list[str]] = {"In": [""]}
         self.parent: dict = {}
 
@@ -175,7 +174,6 @@ class Shell:
         return self.parent
 
     def run(self, source: str, names: dict, cell: str | None = None) -> None:
-        self.execution_count += 1
         self.user_ns["In"].append(source)
         self.parent = {"metadata": {"cellId": cell}} if cell else {}
         exec(source, names)
@@ -200,6 +198,7 @@ def test_a_cell_that_builds_twice_warns_once(shell: Shell) -> None:
     with pytest.warns(UserWarning, match=r"run before, as \[1\].*run again as \[3\].*program_guard") as caught:
         shell.run(BUILD, names)
     assert len(caught) == 1
+    assert caught[0].filename == "<string>" and caught[0].lineno == 1, "the user's own line"
 
 
 def test_an_edited_cell_is_known_by_its_id(shell: Shell) -> None:
