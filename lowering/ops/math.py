@@ -53,7 +53,7 @@ def _(g):
     return [OpSpec("scale", inputs, {"Out": g.input_grad("X")}, attrs)]
 
 
-@op("sum", vendor="use_mkldnn", rows="masked", fold=True)
+@op("sum", vendor="use_mkldnn", rows="masked", fold=True, absent="x")
 def sum_(x: list[Value]):
     """Out = the sum of all X: dense tensors, SelectedRows (rows are joined), both (dense), or tensor arrays."""
     given = [v for v in x if v is not None]
