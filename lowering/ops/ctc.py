@@ -17,6 +17,7 @@ from .. import sequence_infer
 from ..registry import op
 from ..sequence import bounds, lengths, longest, offsets, row_gradient, row_numbers, segments, take
 from ..values import Array, LoDArray, is_concrete
+from .sequence_pad import padded_rows, unpadded_rows
 from .sequence_slice import compact
 
 # Stands for log 0: far below any log probability, and finite, so that differences stay defined.
@@ -189,12 +190,16 @@ def warpctc(
     """Loss[i] = -log of the probability that softmax(Logits) of sequence i, merged and without blanks, is label i.
 
     Ragged Logits [rows, classes] and Label [rows, 1], or padded ones [steps, n, classes] and [n, width] with their
-    lengths. WarpCTCGrad is the gradient with respect to Logits. Labels that do not fit the frames cost 0.
+    lengths. WarpCTCGrad is the gradient with respect to Logits
+    (by step, or by row where the LoD is not known while tracing). Labels that do not fit the frames cost 0.
     """
     if logits_length is None:
         lat = _ragged_lattice(logits, label, blank)
         valid = row_numbers(logits.capacity) < offsets(logits)[-1]
         loss, grad = _loss_and_gradient(lat, logits.data, valid)
+        off = offsets(logits)
+        if is_concrete(off):  # Fluid's layout [steps, n, classes], whose shape a traced LoD cannot give
+            return padded_rows(grad, off, lat.steps, jnp.zeros((), grad.dtype)).swapaxes(0, 1), loss[:, None]
         return logits.with_data(grad), loss[:, None]
     lat = _padded_lattice(logits.data, label.data, logits_length, label_length, blank)
     steps, n, classes = logits.shape
@@ -210,7 +215,10 @@ def _(logits: LoDArray, warpctc_grad, d_loss, logits_length=None, *, norm_by_tim
         seg, start, end = bounds(off, logits.capacity)
         scale = take(d_loss.reshape(-1), seg)
         scale = scale / jnp.maximum(end - start, 1) if norm_by_times else scale
-        return row_gradient(logits, warpctc_grad[: logits.capacity] * scale[:, None].astype(warpctc_grad.dtype))
+        rows = warpctc_grad
+        if rows.ndim == 3:
+            rows = unpadded_rows(rows.swapaxes(0, 1), off, logits.capacity)
+        return row_gradient(logits, rows * scale[:, None].astype(rows.dtype))
     scale = d_loss.reshape(1, -1, 1)
     if norm_by_times:
         scale = scale / jnp.maximum(logits_length.reshape(1, -1, 1), 1)
