@@ -32,6 +32,7 @@ from fluidjax.paddle.reader import (
     shuffle,
     xmap_readers,
 )
+from fluidjax.python_functions import bind_py_func
 from fluidjax.reader import DataLoader, PyReader, default_collate_fn
 from fluidjax.scope import global_scope
 
@@ -71,6 +72,7 @@ __all__ = [
     "UnsafeNameError",
     "UntrustedProgramError",
     "allow_host_ops",
+    "bind_py_func",
     "is_belong_to_optimizer",
     "is_parameter",
     "is_persistable",

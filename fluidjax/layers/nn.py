@@ -14,6 +14,7 @@ from fluidjax.layers.matmul import *
 from fluidjax.layers.metric_op import mean_iou as mean_iou
 from fluidjax.layers.norm import *
 from fluidjax.layers.pool import *
+from fluidjax.layers.python_function import *
 from fluidjax.layers.random import *
 from fluidjax.layers.reduction import *
 from fluidjax.layers.resize import *
