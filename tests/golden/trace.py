@@ -37,7 +37,9 @@ def compare_step(case: ZooCase, interpret: bool) -> dict[str, Verdict]:
     for name in names:
         lods = allowed_lods(name, recorded["vars"]) if name not in private else None
         digest = recorded["vars"][name]
-        verdicts[name] = compare(runs[0][name], runs[1][name], digest, lods, random=case.meta["random"])
+        # Gradient arrays are taken and cleared here, added to and left there (docs/deviations.md): shapes alone count.
+        shapes_only = case.meta["random"] or (digest["k"] == "arr" and GRAD in name)
+        verdicts[name] = compare(runs[0][name], runs[1][name], digest, lods, shapes_only)
     return verdicts
 
 
@@ -71,13 +73,13 @@ def allowed_lods(name: str, digests: dict[str, Any]) -> list[Any]:
 
 
 def compare(
-    got: Value | None, other: Value | None, want: dict[str, Any], lods: list[Any] | None, random: bool
+    got: Value | None, other: Value | None, want: dict[str, Any], lods: list[Any] | None, shapes_only: bool
 ) -> Verdict:
     """One temporary against its digest; ``other`` is its value under perturbed parameters."""
     if got is None or other is None:
         return Verdict("no value")
     if want["k"] == "arr":
-        return _compare_array(got, other, want)
+        return _compare_array(got, other, want, shapes_only)
     array = got.array if isinstance(got, (Tensor, Rows)) else None
     if array is None:
         return Verdict("no memory") if want["s"] and 0 not in want["s"] else Verdict()
@@ -87,7 +89,7 @@ def compare(
         return Verdict(f"rows {list(got.rows)}, recorded {want['rows']}")
     if isinstance(got, Tensor) and lods is not None and [list(x) for x in got.lod] not in lods:
         return Verdict(f"LoD {got.lod}, recorded {lods[0]}")
-    return Verdict() if random else _compare_numbers(array, other.array, want)  # type: ignore[union-attr]
+    return Verdict() if shapes_only else _compare_numbers(array, other.array, want)  # type: ignore[union-attr]
 
 
 def _compare_numbers(got: np.ndarray, other: np.ndarray, want: dict[str, Any]) -> Verdict:
@@ -108,7 +110,7 @@ def _compare_numbers(got: np.ndarray, other: np.ndarray, want: dict[str, Any]) -
     return Verdict("", float(np.abs(x[: len(want["v"])] - want["v"]).max(initial=0.0)) / scale)
 
 
-def _compare_array(got: Value, other: Value, want: dict[str, Any]) -> Verdict:
+def _compare_array(got: Value, other: Value, want: dict[str, Any], shapes_only: bool) -> Verdict:
     if not isinstance(got, TensorList) or not isinstance(other, TensorList):
         return Verdict(f"kind {type(got).__name__}, recorded a tensor array")
     if len(got.items) != want["n"]:
@@ -119,6 +121,6 @@ def _compare_array(got: Value, other: Value, want: dict[str, Any]) -> Verdict:
             return Verdict(f"element {i}: shape {list(array.shape)}, recorded {record['s']}")
         moved = float(np.abs(array - second.array).max(initial=0.0)) if second.array is not None else 0.0
         allowed = 1e-5 * np.abs(array).sum() + 30 * moved * np.sqrt(max(array.size, 1))
-        if not abs(array.sum() - record["sum"]) <= max(allowed, 1e-12):
+        if not shapes_only and not abs(array.sum() - record["sum"]) <= max(allowed, 1e-12):
             return Verdict(f"element {i}: sum {array.sum():.8g}, recorded {record['sum']:.8g}", np.inf)
     return Verdict()
