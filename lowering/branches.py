@@ -14,7 +14,7 @@ from .loop_plan import gradient_op, outer_writes, save_plan
 from .loop_saves import Recorder, restore
 from .loop_values import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
 from .loops import Env, as_arrays, collected, pass_on
-from .program import EMPTY, GRAD
+from .program import EMPTY, GRAD, BlockView
 from .values import LoDArray, SelectedRows, StepScopes, TensorArray
 
 _GRADS = ("conditional_block_grad",)
@@ -118,14 +118,15 @@ def run_conditional_grad(ctx: Context) -> None:
             value = inner.get(name + GRAD)
             value = value.to_dense() if isinstance(value, SelectedRows) else value
             found[outer] = zero_gradient(env[name]) if value is None else value
-        return found
+        return {**found, **{n: inner[n] for n in updates}}
 
+    updates = _updates(block, env)
+    blank = {**{o: zero_gradient(env[n]) for o, n in pairs}, **{n: env[n] for n in updates}}
     run = known(scopes.steps)
     if run is not None:
-        env.update(taken() if run.any() else {o: zero_gradient(env[n]) for o, n in pairs})
+        env.update(taken() if run.any() else blank)
         return
     shapes = jax.eval_shape(taken)
-    blank = {o: zero_gradient(env[n]) for o, n in pairs}
     template = {o: join(blank[o], t) if not same_structure(blank[o], t) else abstract(t) for o, t in shapes.items()}
     results = jax.lax.cond(
         scopes.steps > 0,
@@ -134,6 +135,12 @@ def run_conditional_grad(ctx: Context) -> None:
         None,
     )
     env.update(results)
+
+
+def _updates(block: BlockView, env: Env) -> list[str]:
+    """Outer variables that the block changes: an optimizer inside the branch writes parameters and its own state."""
+    written = dict.fromkeys(n for op in block.ops for n in op.output_names())
+    return [n for n in written if n not in block.vars and GRAD not in n and n in env]
 
 
 def _out_grads(ctx: Context) -> set[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.registry import op
-from lowering.values import Meta
+from lowering.registry import Value, op
+from lowering.values import Meta, SelectedRows, data_of
 
 VENDOR = "use_mkldnn x_data_format y_data_format"
 
@@ -98,9 +100,13 @@ def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
 
 
 @op(vendor=VENDOR, rows="wise", fold=True)
-def elementwise_mul(x, y, *, axis: int = -1):
-    """Out = X * Y."""
-    x, y = aligned(x, y, axis)
+def elementwise_mul(x: Value, y, *, axis: int = -1):
+    """Out = X * Y, Y's dims aligned with X's from ``axis``. X may be SelectedRows, and then Y is a scalar of shape [1]."""
+    if isinstance(x, SelectedRows):
+        if y.size != 1:
+            raise ValueError(f"SelectedRows times a tensor of shape {y.shape}: Y has to be a scalar of shape [1]")
+        return replace(x, values=x.values * y.reshape(()))
+    x, y = aligned(data_of(x), y, axis)
     return x * y
 
 
