@@ -1,0 +1,210 @@
+"""YOLOv3: yolo_box and yolov3_loss.
+
+A cell (row k, column l) of X predicts, for each anchor, (tx, ty, tw, th, objectness, class scores ...); its box is
+((l + a s(tx) + b) / H, (k + a s(ty) + b) / H, e^tw anchor_w / input, e^th anchor_h / input), a = scale_x_y,
+b = (1 - a) / 2, s the sigmoid, input = downsample_ratio * H. As in Fluid maps are taken to be square.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.registry import op
+
+
+def _boxes(x, anchors, input_size, scale):
+    """Centers and sizes relative to the image, four [N, A, H, W], from X [N, A, 5 + C, H, W]."""
+    height, width = x.shape[3:]
+    bias = -0.5 * (scale - 1)
+    cx = (jnp.arange(width, dtype=x.dtype) + jax.nn.sigmoid(x[:, :, 0]) * scale + bias) / height
+    cy = (jnp.arange(height, dtype=x.dtype)[:, None] + jax.nn.sigmoid(x[:, :, 1]) * scale + bias) / height
+    w, h = (jnp.exp(x[:, :, 2 + i]) * anchors[:, i, None, None] / input_size for i in (0, 1))
+    return cx, cy, w, h
+
+
+def _pairs(anchors, dtype):
+    return np.asarray(anchors, dtype).reshape(-1, 2)
+
+
+@op(out="Boxes Scores", diff="", lod=None)
+def yolo_box(
+    x,
+    img_size,
+    *,
+    class_num: int,
+    anchors: list[int] = [],  # noqa: B006
+    downsample_ratio: int = 32,
+    conf_thresh: float = 0.01,
+    clip_bbox: bool = True,
+    scale_x_y: float = 1.0,
+):
+    """Boxes [N, A H W, 4] in pixels of the image (ImgSize: height, width) and Scores [N, A H W, class_num].
+
+    Both are zero where the objectness s(t) is below ``conf_thresh``; a score is objectness times class probability.
+    """
+    n, _, height, width = x.shape
+    pairs = _pairs(anchors, x.dtype)
+    x = x.reshape(n, len(pairs), 5 + class_num, height, width)
+    cx, cy, w, h = _boxes(x, pairs, downsample_ratio * height, scale_x_y)
+    image_h, image_w = (img_size[:, i].astype(x.dtype).reshape(n, 1, 1, 1) for i in (0, 1))
+    x0, x1 = (cx - w / 2) * image_w, (cx + w / 2) * image_w
+    y0, y1 = (cy - h / 2) * image_h, (cy + h / 2) * image_h
+    if clip_bbox:
+        x0, y0 = jnp.maximum(x0, 0), jnp.maximum(y0, 0)
+        x1, y1 = jnp.minimum(x1, image_w - 1), jnp.minimum(y1, image_h - 1)
+    confidence = jax.nn.sigmoid(x[:, :, 4])
+    sure = confidence >= conf_thresh
+    boxes = jnp.where(sure[..., None], jnp.stack([x0, y0, x1, y1], axis=-1), 0)
+    scores = jnp.where(sure[:, :, None], confidence[:, :, None] * jax.nn.sigmoid(x[:, :, 5:]), 0)
+    return boxes.reshape(n, -1, 4), jnp.moveaxis(scores, 2, -1).reshape(n, -1, class_num)
+
+
+def _overlap(one, two):
+    """Intersection over union of (cx, cy, w, h) tuples that broadcast."""
+    sides = [
+        jnp.minimum(one[i] + one[i + 2] / 2, two[i] + two[i + 2] / 2)
+        - jnp.maximum(one[i] - one[i + 2] / 2, two[i] - two[i + 2] / 2)
+        for i in (0, 1)
+    ]
+    common = jnp.where((sides[0] < 0) | (sides[1] < 0), 0, sides[0] * sides[1])
+    return common / (one[2] * one[3] + two[2] * two[3] - common)
+
+
+def _entropy(x, label):
+    return jnp.maximum(x, 0) - x * label + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+def _best_overlap(x, pairs, gt, valid, input_size, scale):
+    """[N, A, H, W]: the largest overlap of each predicted box with a true one."""
+    predicted = [v[..., None] for v in _boxes(x, pairs, input_size, scale)]
+    true = [gt[:, None, None, None, :, i] for i in range(4)]
+    return jnp.where(valid[:, None, None, None], _overlap(predicted, true), 0).max(axis=-1, initial=0)
+
+
+def _matched_anchor(gt, valid, anchors, mask, input_size):
+    """int32 [N, B]: the place in ``anchor_mask`` of the anchor most like each true box; -1 for none."""
+    zero = jnp.zeros_like(gt[..., :1])
+    shapes = [zero, zero, *(jnp.asarray(anchors[:, i] / input_size) for i in (0, 1))]
+    best = _overlap([zero, zero, gt[..., 2:3], gt[..., 3:4]], shapes).argmax(axis=-1)
+    place = np.full(len(anchors), -1, np.int32)
+    place[np.asarray(mask)] = np.arange(len(mask))
+    return jnp.where(valid, jnp.asarray(place)[best], -1)
+
+
+def _cells(gt, shape):
+    """(row, column) [N, B] of the cell that holds each true box's center."""
+    row = jnp.clip((gt[..., 1] * shape[0]).astype(jnp.int32), 0, shape[0] - 1)
+    return row, jnp.clip((gt[..., 0] * shape[1]).astype(jnp.int32), 0, shape[1] - 1)
+
+
+def _objectness(x, gt, score, match, best, ignore):
+    """[N, A, H, W]: the score of the true box in a cell (the last one wins), -1 where ignored, else 0."""
+    mask = jnp.where(best > ignore, -1.0, 0.0).astype(x.dtype)
+    row, column = _cells(gt, x.shape[3:])
+    image = jnp.arange(x.shape[0])
+
+    def put(t, mask):
+        place = (image, jnp.maximum(match[:, t], 0), row[:, t], column[:, t])
+        return mask.at[place].set(jnp.where(match[:, t] >= 0, score[:, t], mask[place]))
+
+    return jax.lax.fori_loop(0, gt.shape[1], put, mask)
+
+
+def _loss(x, gt, label, score, match, objectness, pairs, input_size, smooth):
+    """[N]: location, class and objectness losses of X [N, A, 5 + C, H, W] for given matches."""
+    classes = x.shape[2] - 5
+    row, column = _cells(gt, x.shape[3:])
+    image = jnp.arange(x.shape[0])[:, None]
+    anchor = jnp.maximum(match, 0)
+    cell = x[image, anchor, :, row, column]  # [N, B, 5 + C]
+    weight = jnp.where(match >= 0, score, 0)
+    box = weight * (2 - gt[..., 2] * gt[..., 3])
+    side = x.shape[3]
+    tx, ty = gt[..., 0] * side - column, gt[..., 1] * side - row
+    sizes = jnp.asarray(pairs)[anchor]
+    safe = jnp.where((match >= 0)[..., None], gt[..., 2:], 1)
+    tw, th = (jnp.log(safe[..., i] * input_size / sizes[..., i]) for i in (0, 1))
+    location = _entropy(cell[..., 0], tx) + _entropy(cell[..., 1], ty)
+    location += jnp.abs(cell[..., 2] - tw) + jnp.abs(cell[..., 3] - th)
+    low = min(1.0 / classes, 1.0 / 40) if smooth else 0.0
+    target = jnp.where(jnp.arange(classes) == label[..., None], 1 - low, low).astype(x.dtype)
+    per_box = location * box + _entropy(cell[..., 5:], target).sum(axis=-1) * weight
+    seen = jnp.where(objectness > 1e-5, _entropy(x[:, :, 4], 1.0) * objectness, 0)
+    unseen = jnp.where((objectness <= 1e-5) & (objectness > -0.5), _entropy(x[:, :, 4], 0.0), 0)
+    return per_box.sum(axis=1) + (seen + unseen).sum(axis=(1, 2, 3))
+
+
+_SLOTS = {"gt_box": "GTBox", "gt_label": "GTLabel", "gt_score": "GTScore", "gt_match_mask": "GTMatchMask"}
+
+
+def _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num, downsample_ratio):
+    """(X as [N, A, 5 + C, H, W], scores, all anchors, those of the mask, input size)."""
+    n, _, height, width = x.shape
+    pairs = _pairs(anchors, x.dtype)
+    score = jnp.ones(gt_box.shape[:2], x.dtype) if gt_score is None else gt_score
+    shaped = x.reshape(n, len(anchor_mask), 5 + class_num, height, width)
+    return shaped, score, pairs, pairs[np.asarray(anchor_mask)], downsample_ratio * height
+
+
+@op(out="Loss ObjectnessMask GTMatchMask", slots=_SLOTS, diff="x", lod=None)
+def yolov3_loss(
+    x,
+    gt_box,
+    gt_label,
+    gt_score=None,
+    *,
+    class_num: int,
+    anchors: list[int] = [],  # noqa: B006
+    anchor_mask: list[int] = [],  # noqa: B006
+    downsample_ratio: int = 32,
+    ignore_thresh: float = 0.7,
+    use_label_smooth: bool = True,
+    scale_x_y: float = 1.0,
+):
+    """Loss [N] of YOLOv3 for true boxes GTBox [N, B, 4] (cx, cy, w, h relative), labels [N, B], scores [N, B].
+
+    A true box belongs to the anchor of most similar shape, if that is in ``anchor_mask`` (GTMatchMask: its place, -1
+    otherwise), and to the cell of its center (ObjectnessMask: its score). There the loss is score (2 - w h) times
+    cross entropies of tx, ty and absolute errors of tw, th, plus the classes' cross entropies; objectness counts
+    everywhere except where the predicted box overlaps a true one by more than ``ignore_thresh`` (mask -1).
+    """
+    shaped, score, pairs, own, size = _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num, downsample_ratio)
+    valid = (gt_box[..., 2] > 1e-6) & (gt_box[..., 3] > 1e-6)
+    best = _best_overlap(shaped, own, gt_box, valid, size, scale_x_y)
+    match = _matched_anchor(gt_box, valid, pairs, anchor_mask, size)
+    objectness = _objectness(shaped, gt_box, score, match, best, ignore_thresh)
+    loss = _loss(shaped, gt_box, gt_label, score, match, objectness, own, size, use_label_smooth)
+    return loss, objectness, match.astype(jnp.int32)
+
+
+@yolov3_loss.grad(slots=_SLOTS)
+def _(
+    x,
+    gt_box,
+    gt_label,
+    objectness_mask,
+    gt_match_mask,
+    d_loss,
+    gt_score=None,
+    *,
+    class_num,
+    anchors,
+    anchor_mask,
+    downsample_ratio,
+    use_label_smooth,
+):
+    shaped, score, _, own, size = _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num, downsample_ratio)
+
+    def loss(values):
+        return _loss(values, gt_box, gt_label, score, gt_match_mask, objectness_mask, own, size, use_label_smooth)
+
+    return jax.vjp(loss, shaped)[1](d_loss)[0].reshape(x.shape)
+
+
+@yolov3_loss.grad_maker
+def _(g):
+    spec = g.regular()
+    spec.outputs.update({"GTBox@GRAD": [], "GTLabel@GRAD": [], "GTScore@GRAD": []})
+    return [spec]
