@@ -5,42 +5,44 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.broadcast import infer_broadcast
+from lowering.dtypes import BOOL
 from lowering.ops.elementwise import aligned
 from lowering.registry import op
 from lowering.values import Meta
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def less_than(x, y, *, axis: int = -1):
     """Out = X < Y, broadcast as in elementwise_add."""
     return jnp.less(*aligned(x, y, axis))
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def less_equal(x, y, *, axis: int = -1):
     """Out = X <= Y."""
     return jnp.less_equal(*aligned(x, y, axis))
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def greater_than(x, y, *, axis: int = -1):
     """Out = X > Y."""
     return jnp.greater(*aligned(x, y, axis))
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def greater_equal(x, y, *, axis: int = -1):
     """Out = X >= Y."""
     return jnp.greater_equal(*aligned(x, y, axis))
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def equal(x, y, *, axis: int = -1):
     """Out = X == Y."""
     return jnp.equal(*aligned(x, y, axis))
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def not_equal(x, y, *, axis: int = -1):
     """Out = X != Y."""
     return jnp.not_equal(*aligned(x, y, axis))

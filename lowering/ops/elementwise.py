@@ -7,37 +7,18 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.broadcast import infer_broadcast, placed_pair
 from lowering.registry import Value, op
 from lowering.values import Meta, SelectedRows, data_of
 
 VENDOR = "use_mkldnn x_data_format y_data_format"
 
 
-def _placed(small: tuple[int, ...], rank: int, axis: int) -> tuple[int, ...]:
-    """The shape of the smaller operand as seen by the larger: its dims start at ``axis``, ones elsewhere."""
-    if axis == -1:
-        axis = rank - len(small)
-    if axis + len(small) > rank:
-        kept = len(small)
-        while kept and small[kept - 1] == 1:
-            kept -= 1
-        small = small[:kept]
-        axis = axis if small else rank
-    return (1,) * axis + tuple(small) + (1,) * (rank - axis - len(small))
-
-
-def _placed_pair(x: tuple[int, ...], y: tuple[int, ...], axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """X's and Y's shapes brought to one rank: the operand of smaller rank is aligned with ``axis`` of the other."""
-    if len(x) >= len(y):
-        return tuple(x), _placed(y, len(x), axis)
-    return _placed(x, len(y), axis), tuple(y)
-
-
 def aligned(x, y, axis: int):
     """X and Y reshaped so that NumPy broadcasting gives Fluid's result."""
     if x.shape == y.shape:
         return x, y
-    sx, sy = _placed_pair(x.shape, y.shape, axis)
+    sx, sy = placed_pair(x.shape, y.shape, axis)
     return x.reshape(sx), y.reshape(sy)
 
 
@@ -51,11 +32,11 @@ def unbroadcast(grad, view: tuple[int, ...], shape: tuple[int, ...]):
 
 def _both(x, y, axis, gx, gy):
     """(gx, gy) summed to the shapes of X and Y."""
-    sx, sy = _placed_pair(x.shape, y.shape, axis)
+    sx, sy = placed_pair(x.shape, y.shape, axis)
     return unbroadcast(gx, sx, x.shape), unbroadcast(gy, sy, y.shape)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True)
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
 def elementwise_add(x, y, *, axis: int = -1):
     """Out = X + Y, Y's dims aligned with X's from ``axis`` (-1: from the end)."""
     x, y = aligned(x, y, axis)
@@ -82,7 +63,7 @@ def _plus(ddx, ddy, dout, axis, sign):
     return jnp.broadcast_to(a + sign * b, dout.shape)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True)
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
 def elementwise_sub(x, y, *, axis: int = -1):
     """Out = X - Y."""
     x, y = aligned(x, y, axis)
@@ -99,7 +80,7 @@ def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
     return _plus(ddx, ddy, dout, axis, -1)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True)
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
 def elementwise_mul(x: Value, y, *, axis: int = -1):
     """Out = X * Y, Y's dims aligned with X's from ``axis``. X may be SelectedRows, and then Y is a scalar of shape [1]."""
     if isinstance(x, SelectedRows):
@@ -132,7 +113,7 @@ def _quotient(x, y):
     return jnp.sign(x) * jnp.sign(y) * (jnp.abs(x) // jnp.abs(y))
 
 
-@op(vendor=VENDOR, rows="wise", fold=True)
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
 def elementwise_div(x, y, *, axis: int = -1):
     """Out = X / Y; integers truncate towards zero."""
     return _quotient(*aligned(x, y, axis))
@@ -149,13 +130,13 @@ def _(x, y, out, d_out, *, axis):
 def _(y, out, dx, ddx=None, ddy=None, *, axis):
     ddx = jnp.zeros_like(dx) if ddx is None else ddx
     ddy = jnp.zeros_like(y) if ddy is None else ddy
-    sx, sy = _placed_pair(dx.shape, y.shape, axis)
+    sx, sy = placed_pair(dx.shape, y.shape, axis)
     b, da, db, g = y.reshape(sy), ddx.reshape(sx), ddy.reshape(sy), dx.reshape(sx)
     d_y = unbroadcast((out * db - da) * g / b, sy, y.shape)
     return d_y, -g * db, (da - out * db) / b
 
 
-@op(vendor=VENDOR, rows="wise", fold=True)
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
 def elementwise_max(x, y, *, axis: int = -1):
     """Out = max(X, Y)."""
     return jnp.maximum(*aligned(x, y, axis))
@@ -168,7 +149,7 @@ def _(x, y, d_out, *, axis):
     return _both(x, y, axis, jnp.where(a > b, d_out, 0), jnp.where(a > b, 0, d_out))
 
 
-@op(vendor=VENDOR, rows="wise", fold=True)
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
 def elementwise_min(x, y, *, axis: int = -1):
     """Out = min(X, Y)."""
     return jnp.minimum(*aligned(x, y, axis))
@@ -181,7 +162,7 @@ def _(x, y, d_out, *, axis):
     return _both(x, y, axis, jnp.where(a < b, d_out, 0), jnp.where(a < b, 0, d_out))
 
 
-@op(vendor=VENDOR, rows="wise", fold=True)
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
 def elementwise_pow(x, y, *, axis: int = -1):
     """Out = X ** Y; integers are computed in float64 and truncated."""
     x, y = aligned(x, y, axis)
@@ -196,14 +177,14 @@ def _(x, y, d_out, *, axis):
     return _both(x, y, axis, d_out * b * jnp.power(a, b - 1), d_out * jnp.log(a) * jnp.power(a, b))
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, diff="")
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), diff="")
 def elementwise_mod(x, y, *, axis: int = -1):
     """Out = X mod Y: the remainder of truncated division for integers, of floored division for floats."""
     x, y = aligned(x, y, axis)
     return x - _quotient(x, y) * y if np.issubdtype(x.dtype, np.integer) else jnp.mod(x, y)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, diff="")
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), diff="")
 def elementwise_floordiv(x, y, *, axis: int = -1):
     """Out = X / Y of integers, truncated towards zero (Fluid's kernel, despite the name)."""
     return _quotient(*aligned(x, y, axis))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+import lowering
 from fluidjax.core import EnforceNotMet, VarDesc
 from fluidjax.framework import Program
 
@@ -290,3 +291,33 @@ def test_indices_and_operators_compute_what_numpy_does(block, rng) -> None:
     for made, wanted in zip(got, expected, strict=True):
         assert made.dtype == wanted.dtype and made.shape == wanted.shape
         np.testing.assert_allclose(made, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "axis", "out"),
+    [
+        ((-1, 4, 5), (-1, 4, 5), -1, (-1, 4, 5)),
+        ((4, -1, 12), (-1, 4, 12), -1, (4, 4, 12)),
+        ((-1, 1), (-1, 3), -1, (-1, 3)),
+        ((3,), (-1, 4, 5), 0, (3, 4, 5)),
+        ((2, 3, 4, 5), (3, 4), 1, (2, 3, 4, 5)),
+        ((2, 3, 4, 5), (3, 1, 1), 1, (2, 3, 4, 5)),
+        ((2, 3), (1,), -1, (2, 3)),
+        ((2, 3), (4,), -1, None),
+        ((2, 3), (-1, 4), -1, None),
+    ],
+)
+def test_broadcast_shapes(block, x, y, axis, out) -> None:
+    """An unknown dim beside a known one above 1 is that one."""
+    for name, shape in (("x", x), ("y", y)):
+        block.create_var(name=name, shape=shape, dtype="float32", lod_level=0)
+    result = block.create_var(name="out", dtype="float32")
+    settings = {"inputs": {"X": "x", "Y": "y"}, "outputs": {"Out": result}, "attrs": {"axis": axis}}
+    if out is None:
+        with pytest.raises(lowering.OpError, match=r"do not broadcast(.|\n)*received: X \[2, 3\](.|\n)*to do"):
+            block.append_op(type="elementwise_add", **settings)
+        return
+    block.append_op(type="elementwise_add", **settings)
+    assert result.shape == out and result.dtype == VarType.FP32
+    block.append_op(type="less_than", **settings)
+    assert result.dtype == VarType.BOOL

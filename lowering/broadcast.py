@@ -1,0 +1,69 @@
+"""Fluid's broadcasting of two operands: the smaller one's dims begin at ``axis`` of the larger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .dtypes import LOD_TENSOR
+from .errors import OpError
+from .program import EMPTY, OpView, VarInfo, VarView
+
+Shape = tuple[int, ...]
+VarOf = Callable[[str], VarView | None]
+
+
+def _placed(small: Shape, rank: int, axis: int) -> Shape:
+    """The shape of the smaller operand as seen by the larger: its dims start at ``axis``, ones elsewhere."""
+    if axis == -1:
+        axis = rank - len(small)
+    if axis + len(small) > rank:
+        kept = len(small)
+        while kept and small[kept - 1] == 1:
+            kept -= 1
+        small = small[:kept]
+        axis = axis if small else rank
+    return (1,) * axis + tuple(small) + (1,) * (rank - axis - len(small))
+
+
+def placed_pair(x: Shape, y: Shape, axis: int) -> tuple[Shape, Shape]:
+    """X's and Y's shapes brought to one rank: the operand of smaller rank is aligned with ``axis`` of the other."""
+    if len(x) >= len(y):
+        return tuple(x), _placed(y, len(x), axis)
+    return _placed(x, len(y), axis), tuple(y)
+
+
+def infer_broadcast(dtype: int | None = None) -> Callable[[OpView, VarOf], dict[str, VarInfo]]:
+    """Shape inference of ops on two broadcast operands; the result has ``dtype``, or X's.
+
+    An unknown dim beside a known one above 1 must be that one; beside 1, or another unknown, it stays unknown.
+    """
+
+    def infer(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
+        operands = [var_of(name) for slot in ("X", "Y") for name in op.inputs.get(slot, ())]
+        if len(operands) != 2 or any(v is None or v.type != LOD_TENSOR for v in operands):
+            return {}
+        x, y = operands
+        info = VarInfo(_joined(op, x.shape, y.shape), x.dtype if dtype is None else dtype, x.lod_level)
+        return {name: info for name in op.outputs.get("Out", ()) if name != EMPTY}
+
+    return infer
+
+
+def _joined(op: OpView, x: Shape, y: Shape) -> Shape:
+    axis = int(op.attrs.get("axis", -1))
+    a, b = placed_pair(x, y, axis)
+    fits = len(a) == len(b) and all(p == q or p < 0 or q < 0 or 1 in (p, q) for p, q in zip(a, b, strict=True))
+    if not fits:
+        raise OpError(
+            f"op {op.type}: its operands do not broadcast.\n  expected: equal dims, or one of them 1, where Y begins at"
+            f" axis {axis} of X (-1: at the end)\n  received: X {list(x)}, Y {list(y)}\n  to do: reshape one of them,"
+            " or set axis"
+        )
+    return tuple(_dim(p, q) for p, q in zip(a, b, strict=True))
+
+
+def _dim(p: int, q: int) -> int:
+    if p >= 0 and q >= 0:
+        return q if p == 1 else p
+    known = max(p, q)
+    return known if known > 1 else -1
