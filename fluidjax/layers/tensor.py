@@ -88,7 +88,9 @@ def create_parameter(
     helper = LayerHelper("create_parameter")
     if attr is None:
         attr = ParamAttr(name=name)
-    return helper.create_parameter(attr, list(shape), convert_dtype(dtype), is_bias, default_initializer)
+    parameter = helper.create_parameter(attr, list(shape), convert_dtype(dtype), is_bias, default_initializer)
+    assert parameter is not None
+    return parameter
 
 
 def create_global_var(

@@ -58,12 +58,12 @@ def _drawn(draw: Any, rng: np.random.Generator) -> Any:
 
 def case(
     op: str,
-    draws: Mapping[str, Any] | Draw,
+    draws: Mapping[str, Any] | Draw | np.ndarray,
     attrs: Mapping[str, Any] | None = None,
     label: str = "",
     **options: Any,
 ) -> Case:
-    """A Case; a single generator is for slot X."""
+    """A Case; a single generator or array is for slot X."""
     return Case(op, draws if isinstance(draws, Mapping) else {"X": draws}, attrs or {}, label, **options)
 
 

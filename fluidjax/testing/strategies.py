@@ -44,7 +44,7 @@ _BINARY = {
     "elementwise_div": (cases.positive, np.divide),
     "elementwise_pow": (cases.positive, np.power),
 }
-_REDUCING = {
+_REDUCING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "reduce_sum": (cases.normal, np.sum),
     "reduce_mean": (cases.normal, np.mean),
     "reduce_max": (cases.distinct, np.max),
@@ -193,7 +193,7 @@ def _matmul_case(draw: Any, op: str) -> Case:
     return case(op, {"X": cases.normal(*x), "Y": cases.normal(*y)}, attrs, reference=reference)
 
 
-_SHAPED: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
+_SHAPED: dict[str, Callable[..., st.SearchStrategy[Case]]] = {
     **dict.fromkeys(_UNARY, _unary_case),
     **dict.fromkeys(_BINARY, _binary_case),
     **dict.fromkeys(_REDUCING, _reducing_case),

@@ -114,12 +114,13 @@ def _sum_arrays(arrays: list[TensorArray]) -> TensorArray:
     """Elements are added position by position; an array may lack the last ones."""
     if any(a.stacked for a in arrays):
         return _sum_stacked(arrays)
-    longest = max(len(a.items or ()) for a in arrays)
-    items = []
+    lists = [a.items or () for a in arrays]
+    longest = max(len(items) for items in lists)
+    total = []
     for i in range(longest):
-        present = [a.items[i] for a in arrays if i < len(a.items or ()) and a.items[i] is not None]
-        items.append(sum_.fn(present) if present else None)
-    return TensorArray(tuple(items))
+        present = [items[i] for items in lists if i < len(items) and items[i] is not None]
+        total.append(sum_.fn(present) if present else None)
+    return TensorArray(tuple(total))
 
 
 def _sum_stacked(arrays: list[TensorArray]) -> TensorArray:

@@ -153,9 +153,9 @@ def _stride(n: int, start: int, end: int, step: int) -> slice:
     return slice(min(start, n - 1), end if end >= 0 else None, step)
 
 
-def _strided(x, axes, starts, ends, strides, decrease_axis):
+def _strided(x, axes, bounds, decrease_axis):
     index = [slice(None)] * x.ndim
-    for axis, start, end, step in zip(axes, starts, ends, strides, strict=True):
+    for axis, start, end, step in zip(axes, *bounds, strict=True):
         index[axis] = _stride(x.shape[axis], start, end, step)
     out = x[tuple(index)]
     if decrease_axis:
@@ -207,7 +207,7 @@ def strided_slice(
     tensors = (starts_tensor, ends_tensor, strides_tensor)
     lists = (starts_tensor_list, ends_tensor_list, strides_tensor_list)
     bounds = _strided_bounds(starts, ends, strides, tensors, lists)
-    return _strided(input, axes, *bounds, list(decrease_axis))
+    return _strided(input, axes, bounds, list(decrease_axis))
 
 
 @strided_slice.grad
@@ -230,7 +230,7 @@ def _(
     tensors = (starts_tensor, ends_tensor, strides_tensor)
     lists = (starts_tensor_list, ends_tensor_list, strides_tensor_list)
     bounds = _strided_bounds(starts, ends, strides, tensors, lists)
-    return transpose_of(lambda x: _strided(x, axes, *bounds, list(decrease_axis)), input, d_out)
+    return transpose_of(lambda x: _strided(x, axes, bounds, list(decrease_axis)), input, d_out)
 
 
 # --- crop --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,80 @@
+"""Tensor, elementwise, reduction, shape, indexing and random layers write the programs of Paddle 1.8.5."""
+
+import pytest
+
+import fluidjax as fluid
+from tests.layers.programs import data, recorded, written
+
+RECORDED = recorded("tensor_layers")
+L = fluid.layers
+
+
+@pytest.mark.parametrize("call", sorted(RECORDED))
+def test_written_program(call):
+    assert written(call) == RECORDED[call]
+
+
+@pytest.fixture
+def program():
+    with fluid.unique_name.guard(), fluid.program_guard(fluid.Program(), fluid.Program()):
+        yield
+
+
+REJECTED = [
+    ("elementwise_add of numbers", TypeError, lambda: L.elementwise_add(1, 2), "'x' in elementwise_add"),
+    ("int8", TypeError, lambda: L.elementwise_add(data("x", [2], "int8"), data("y", [2], "int8")), "int8"),
+    ("bool sum", TypeError, lambda: L.reduce_sum(data("x", [2], "bool")), "bool"),
+    ("int relu", TypeError, lambda: L.relu(data("x", [2], "int32")), "int32"),
+    ("axis text", TypeError, lambda: L.concat([data("x", [2])], axis="a"), "axis"),
+    ("two unknowns", AssertionError, lambda: L.reshape(data("x", [2, 3]), [-1, -1]), "Only one"),
+    ("matmul", ValueError, lambda: L.matmul(data("x", [2, 3]), data("y", [2, 3])), r"\(2, 3\)"),
+    ("short perm", ValueError, lambda: L.transpose(data("x", [2, 3]), [0]), "perm"),
+    ("slice text", ValueError, lambda: L.slice(data("x", [2, 3]), [0], "a", [1]), "starts"),
+    ("unknown dtype", ValueError, lambda: L.cast(data("x", [2, 3]), "foo"), "foo"),
+    ("shape text", TypeError, lambda: L.fill_constant("a", "float32", 1.0), "shape"),
+    ("negative shape", ValueError, lambda: L.fill_constant([-1, 2], "float32", 1.0), "no less than 0"),
+    ("uneven split", AssertionError, lambda: L.split(data("x", [2, 3]), 4), "4 pieces"),
+    ("mean of a list", TypeError, lambda: L.mean([1]), "mean"),
+    ("maxout axis", ValueError, lambda: L.maxout(data("x", [2, 4, 2, 2]), 2, axis=2), "axis"),
+    ("prelu mode", ValueError, lambda: L.prelu(data("x", [2, 4]), "some"), "mode"),
+    ("shard", ValueError, lambda: L.shard_index(data("x", [2, 1], "int64"), 20, 2, 2), "shard_id"),
+    ("unknown unstack", ValueError, lambda: L.unstack(data("x", [-1, 3])), "num"),
+    ("empty randint", ValueError, lambda: L.randint(5, 5), "low"),
+    ("big array", TypeError, lambda: L.assign([1, 2]), "assign"),
+]
+
+
+@pytest.mark.parametrize(("error", "call", "text"), [r[1:] for r in REJECTED], ids=[r[0] for r in REJECTED])
+def test_bad_arguments_are_named(program, error, call, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_clamp_without_a_lower_bound_keeps_negative_values(program):
+    """Fluid 1.8.5 clips them to the smallest positive float: a listed deviation."""
+    x = L.fill_constant([3], "float32", -2.0)
+    out = L.clamp(x, max=1.0)
+    (got,) = fluid.Executor(fluid.CPUPlace()).run(fluid.default_main_program(), fetch_list=[out])
+    assert got.tolist() == [-2.0, -2.0, -2.0]
+
+
+def test_uniform_random_keeps_its_dtype(program):
+    """Fluid 1.8.5 writes float32 whatever is asked for: a listed deviation."""
+    assert L.uniform_random([2], "float64").dtype == fluid.core.VarDesc.VarType.FP64
+
+
+def test_shapes_from_tensors_run(program):
+    two = L.fill_constant([1], "int32", 2)
+    x = L.fill_constant([4, 6], "float32", 1.0)
+    outs = [
+        L.fill_constant([two, 3], "float32", 5.0),
+        L.reshape(x, [two, -1]),
+        L.expand(x, [1, two]),
+        L.slice(x, [0], [1], [two]),
+        L.split(x, [two, 4], dim=1)[0],
+        L.topk(x, two)[0],
+        L.unsqueeze(x, [two]),
+        L.crop_tensor(x, [two, 3], [0, two]),
+    ]
+    got = fluid.Executor(fluid.CPUPlace()).run(fluid.default_main_program(), fetch_list=outs)
+    assert [g.shape for g in got] == [(2, 3), (2, 12), (4, 12), (1, 6), (4, 2), (4, 2), (4, 6, 1), (2, 3)]
