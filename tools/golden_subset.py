@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.golden import known
+
 DATA = Path(__file__).parent.parent / "tests" / "golden" / "data"
 CASES_PER_KIND = 2
 CASE_BYTES = 24_000
@@ -96,12 +98,16 @@ def array_keys(node: Any) -> set[str]:
 
 
 def choose(cases: list[dict[str, Any]], sizes: dict[str, int]) -> list[dict[str, Any]]:
-    """The smallest cases of each kind; where all are large, the smallest, and none above ONLY_CASE_BYTES."""
+    """The smallest cases of each kind, and those of ``known``; where all are large, the smallest.
+
+    None is larger than ONLY_CASE_BYTES.
+    """
     cost = {c["id"]: sum(sizes[k] for k in array_keys(c)) for c in cases}
     kept: list[dict[str, Any]] = []
     for kind in ("output", "grad"):
         ranked = sorted((c for c in cases if c["kind"] == kind), key=lambda c: cost[c["id"]])
         kept += [c for c in ranked[:CASES_PER_KIND] if cost[c["id"]] <= CASE_BYTES]
+    kept += [c for c in cases if c["id"] in known.OPS and c not in kept and cost[c["id"]] <= ONLY_CASE_BYTES]
     smallest = min(cases, key=lambda c: cost[c["id"]])
     return kept or ([smallest] if cost[smallest["id"]] <= ONLY_CASE_BYTES else [])
 
