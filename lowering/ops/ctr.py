@@ -20,7 +20,7 @@ def _(x: LoDArray, cvm_, d_y, *, use_cvm):
     rows = jnp.arange(x.shape[0])
     if x.lod:
         rows = (rows[:, None] >= x.lod[0][1:]).sum(axis=1)
-    return jnp.concatenate([cvm_[rows].astype(d_y.dtype), d_y[:, 2:] if use_cvm else d_y], axis=1)
+    return jnp.concatenate([jnp.asarray(cvm_)[rows].astype(d_y.dtype), d_y[:, 2:] if use_cvm else d_y], axis=1)
 
 
 def _rank_blocks(rank_offset, max_rank, x, param):
@@ -28,7 +28,7 @@ def _rank_blocks(rank_offset, max_rank, x, param):
     own = rank_offset[:, :1] - 1
     peer, index = rank_offset[:, 1::2] - 1, rank_offset[:, 2::2]
     valid = (own >= 0) & (peer >= 0)
-    rows = jnp.where(valid[..., None], x[jnp.where(valid, index, 0)], 0)
+    rows = jnp.where(valid[..., None], jnp.asarray(x)[jnp.where(valid, index, 0)], 0)
     return rows, jnp.where(valid, own * max_rank + peer, 0), valid
 
 
@@ -39,7 +39,7 @@ def rank_attention(x, rank_offset, rank_param, *, MaxRank: int = 3):
     RankOffset [N, 1 + 2 MaxRank] holds the row's rank (from 1), then (rank, row) of each peer; 0 marks none.
     """
     rows, block, _ = _rank_blocks(rank_offset, MaxRank, x, rank_param)
-    blocks = rank_param.reshape(MaxRank * MaxRank, x.shape[1], -1)
+    blocks = jnp.asarray(rank_param).reshape(MaxRank * MaxRank, x.shape[1], -1)
     return jnp.einsum("nkd,nkdc->nc", rows, blocks[block])
 
 

@@ -6,6 +6,8 @@ import numpy as np
 from lowering.registry import op
 from lowering.values import SelectedRows
 
+from .embedding import gather_rows
+
 CLIP = 40.0
 
 
@@ -42,8 +44,8 @@ def hierarchical_sigmoid(
     Fluid. PathTable and PathCode [N, depth] give a custom tree, ended by -1. W_Out is not written.
     """
     nodes, bits, valid = _paths(label, path_table, path_code, num_classes)
-    z = jnp.einsum("nd,nkd->nk", x, w[nodes])
-    z = z if bias is None else z + bias.reshape(-1)[nodes]
+    z = jnp.einsum("nd,nkd->nk", x, gather_rows(w, nodes))
+    z = z if bias is None else z + gather_rows(bias.reshape(-1), nodes)
     z = jnp.clip(jnp.where(valid, z, 0), -CLIP, CLIP)
     pre_out = jnp.log1p(jnp.exp(z))
     taken = jnp.where(valid, bits * z, 0)
@@ -55,7 +57,7 @@ def _(x, w, label, pre_out, d_out, path_table=None, path_code=None, bias=None, *
     """dz = (1 - exp(-PreOut) - bit) * dOut on the steps of the path."""
     nodes, bits, valid = _paths(label, path_table, path_code, num_classes)
     dz = jnp.where(valid, 1 - jnp.exp(-pre_out) - bits, 0).astype(x.dtype) * d_out.reshape(-1, 1)
-    dx = jnp.einsum("nk,nkd->nd", dz, w[nodes])
+    dx = jnp.einsum("nk,nkd->nd", dz, gather_rows(w, nodes))
     rows = (dz[:, :, None] * x[:, None]).reshape(-1, w.shape[1])
     flat = nodes.reshape(-1).astype(jnp.int64)
     d_bias = None if bias is None else jnp.zeros_like(bias).at[flat].add(dz.reshape(-1, *[1] * (bias.ndim - 1)))

@@ -259,7 +259,7 @@ def center_loss(x, label, centers, center_update_rate, *, cluster_num: int, need
     CentersOut[c] = Centers[c] + rate * sum of its differences / (1 + number of its samples).
     """
     label = label.reshape(-1)
-    diff = x.reshape(x.shape[0], -1) - centers[label]
+    diff = x.reshape(x.shape[0], -1) - jnp.asarray(centers)[label]
     loss = 0.5 * jnp.square(diff).sum(axis=1, keepdims=True)
     if not need_update:
         return centers, diff.reshape(x.shape), loss
@@ -313,7 +313,7 @@ def _class_weights(label, weight, ignore_index, dtype):
     """(weight of each label, 0 where ignored; the label, 0 where ignored)."""
     counted = label != ignore_index
     index = jnp.where(counted, label, 0)
-    ones = jnp.ones(label.shape, dtype) if weight is None else weight[index]
+    ones = jnp.ones(label.shape, dtype) if weight is None else jnp.asarray(weight)[index]
     return jnp.where(counted, ones, 0), index
 
 

@@ -4,6 +4,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from lowering.registry import op
@@ -181,7 +182,7 @@ def _(weight, u, v, d_out, *, dim, power_iters, eps):
 def _channel_window_sum(v, n, low):
     """Sum over channels c - low ... c - low + n - 1 of axis 1."""
     return lax.reduce_window(
-        v, jnp.zeros((), v.dtype), lax.add, (1, n, 1, 1), (1, 1, 1, 1), ((0, 0), (low, n - 1 - low), (0, 0), (0, 0))
+        v, np.zeros((), v.dtype), lax.add, (1, n, 1, 1), (1, 1, 1, 1), ((0, 0), (low, n - 1 - low), (0, 0), (0, 0))
     )
 
 

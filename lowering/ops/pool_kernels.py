@@ -104,7 +104,7 @@ def _untile(x, dim):
 
 def max_axis(x: jax.Array, dim: int, axis) -> jax.Array:
     """The largest row of each window."""
-    lowest = jnp.array(-jnp.inf, x.dtype)
+    lowest = np.array(-np.inf, x.dtype)
     if isinstance(axis, Axis) and axis.k > UNROLL:
         if axis.tiled:
             return _tile_view(x, dim, axis).max(axis=dim + 1)
@@ -123,7 +123,7 @@ def sum_axis(x: jax.Array, dim: int, axis) -> jax.Array:
     if axis.k > UNROLL:
         if axis.tiled:
             return _tile_view(x, dim, axis).sum(axis=dim + 1)
-        return _reduce_window(x, dim, axis, jnp.zeros((), x.dtype), lax.add)
+        return _reduce_window(x, dim, axis, np.zeros((), x.dtype), lax.add)
     rows = taps(x, dim, axis, 0)
     return sum(rows[1:], rows[0])
 

@@ -11,6 +11,8 @@ import numpy as np
 from lowering.registry import Meta, op
 from lowering.values import SelectedRows
 
+from .embedding import gather_rows
+
 UNIFORM, LOG_UNIFORM, CUSTOM = 0, 1, 2
 VENDOR = "remote_prefetch trainer_id height_sections epmap table_names"
 
@@ -30,8 +32,8 @@ def log_uniform_probability(c, classes, dtype):
 def _alias_sample(key, shape, classes, alias, alias_probs):
     pick_key, keep_key = jax.random.split(key)
     column = jax.random.randint(pick_key, shape, 0, classes, jnp.int64)
-    keep = jax.random.uniform(keep_key, shape, jnp.float32) < alias_probs.reshape(-1)[column]
-    return jnp.where(keep, column, alias.reshape(-1)[column].astype(jnp.int64))
+    keep = jax.random.uniform(keep_key, shape, jnp.float32) < jnp.asarray(alias_probs).reshape(-1)[column]
+    return jnp.where(keep, column, jnp.asarray(alias).reshape(-1)[column].astype(jnp.int64))
 
 
 def _draw(key, shape, classes, sampler, alias, alias_probs):
@@ -44,7 +46,7 @@ def _draw(key, shape, classes, sampler, alias, alias_probs):
 
 def _probability(labels, classes, sampler, probs, dtype):
     if sampler == CUSTOM:
-        return probs.reshape(-1)[labels].astype(dtype)
+        return jnp.asarray(probs).reshape(-1)[labels].astype(dtype)
     if sampler == LOG_UNIFORM:
         return log_uniform_probability(labels, classes, dtype)
     return jnp.full(labels.shape, 1 / classes, dtype)
@@ -85,8 +87,8 @@ def nce(
     else:
         drawn = _draw(key, (n, num_neg_samples), num_total_classes, sampler, custom_dist_alias, custom_dist_alias_probs)
     classes = jnp.concatenate([label, drawn], axis=1)
-    logits = jnp.einsum("nd,nkd->nk", input, weight[classes])
-    logits = logits if bias is None else logits + bias.reshape(-1)[classes]
+    logits = jnp.einsum("nd,nkd->nk", input, gather_rows(weight, classes))
+    logits = logits if bias is None else logits + gather_rows(bias.reshape(-1), classes)
     o = jax.nn.sigmoid(logits)
     noise = num_neg_samples * _probability(classes, num_total_classes, sampler, custom_dist_probs, o.dtype)
     true = jnp.arange(classes.shape[1]) < label.shape[1]
@@ -120,7 +122,7 @@ def _(
     true = jnp.arange(classes.shape[1]) < int(np.prod(label.shape[1:], dtype=int))
     slope = jnp.where(true, noise * (o - 1), o * (1 - o)) / (o + noise) * d_cost.reshape(-1, 1)
     slope = slope if sample_weight is None else slope * sample_weight.reshape(-1, 1)
-    d_input = jnp.einsum("nk,nkd->nd", slope, weight[classes])
+    d_input = jnp.einsum("nk,nkd->nd", slope, gather_rows(weight, classes))
     d_rows = (slope[:, :, None] * input[:, None]).reshape(-1, weight.shape[1])
     flat = classes.reshape(-1)
     d_bias = None if bias is None else _table_grad(bias, flat, slope.reshape(-1, 1), is_sparse)

@@ -14,7 +14,7 @@ from .conv_kernels import conv_out_size, pad_pairs
 def corner(image, row, col, inside):
     """image[c, row, col] for integer positions [...]: [c, ...], 0 where not `inside`."""
     rows, cols = jnp.clip(row, 0, image.shape[1] - 1), jnp.clip(col, 0, image.shape[2] - 1)
-    return jnp.where(inside, image[:, rows, cols], 0)
+    return jnp.where(inside, jnp.asarray(image)[:, rows, cols], 0)
 
 
 def bilinear(image, y, x):
@@ -218,7 +218,7 @@ def deformable_psroi_pooling(
     channels = jnp.asarray(top + gh[:, None] * group_size[1] + gw)
     height, width = input.shape[2:]
     inside = (w >= -0.5) & (w <= width - 0.5) & (h >= -0.5) & (h <= height - 0.5)
-    samples = jax.vmap(_sampled, in_axes=(0, None, 0, 0))(input[_roi_images(rois)], channels, h, w)
+    samples = jax.vmap(_sampled, in_axes=(0, None, 0, 0))(jnp.asarray(input)[_roi_images(rois)], channels, h, w)
     count = inside.sum(axis=(-2, -1))
     total = jnp.where(inside, samples, 0).sum(axis=(-2, -1))
     return count.astype(input.dtype), total / jnp.maximum(count, 1)

@@ -8,7 +8,7 @@ from tests.spec import op_families
 
 CASES = testing.table()
 # Families whose every differentiable op has to have a case here.
-COVERED = ("math", "elementwise", "activation", "reduction", "tensor", "compare_logical")
+COVERED = ("math", "elementwise", "activation", "reduction", "tensor", "compare_logical", "nn", "loss", "embedding")
 # Random, or without numbers to differentiate: shuffle_batch permutes by a seed (its own test).
 ELSEWHERE = {"shuffle_batch"}
 
