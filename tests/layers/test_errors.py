@@ -1,0 +1,74 @@
+"""Wrong arguments of layers say what is wrong and what to do."""
+
+import pytest
+
+import fluidjax as fluid
+
+L = fluid.layers
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        yield
+
+
+def image(*shape):
+    return fluid.data("image", shape or (None, 3, 8, 8))
+
+
+def ids():
+    return fluid.data("ids", (None, 1), "int64")
+
+
+WRONG = {
+    "groups do not divide": (lambda: L.conv2d(image(), 6, 3, groups=2), ValueError, "divisible by groups"),
+    "unknown padding": (lambda: L.conv2d(image(), 6, 3, padding="FOO"), ValueError, "'SAME' or 'VALID'"),
+    "padding on batch": (
+        lambda: L.conv2d(image(), 6, 3, padding=[[1, 1], [0, 0], [1, 1], [1, 1]]),
+        ValueError,
+        "batch or channel",
+    ),
+    "unknown format": (lambda: L.conv2d(image(), 6, 3, data_format="NCWH"), ValueError, "'NCHW' or 'NHWC'"),
+    "unknown channels": (lambda: L.conv2d(image(None, None, 8, 8), 6, 3), ValueError, "should be defined"),
+    "no filter size": (lambda: L.conv2d_transpose(image(), 6), ValueError, "output_size must be set"),
+    "no pool size": (lambda: L.pool2d(image()), ValueError, "pool_size"),
+    "pool type": (lambda: L.pool2d(image(), 2, "median"), ValueError, "'max' or 'avg'"),
+    "ceil with valid": (
+        lambda: L.pool2d(image(), 2, pool_padding="VALID", ceil_mode=True),
+        ValueError,
+        "ceil_mode",
+    ),
+    "index of averages": (
+        lambda: L.adaptive_pool2d(image(), 2, "avg", require_index=True),
+        ValueError,
+        "require_index",
+    ),
+    "no bias": (lambda: L.batch_norm(image(), bias_attr=False), ValueError, "bias_attr"),
+    "abn activation": (lambda: L.inplace_abn(image(), act="relu"), ValueError, "leaky_relu"),
+    "no size": (lambda: L.image_resize(image()), ValueError, "out_shape and scale"),
+    "resample": (lambda: L.image_resize(image(), [4, 4], resample="CUBIC"), ValueError, "resample"),
+    "ids of floats": (lambda: L.embedding(image(), [4, 4]), TypeError, "int64"),
+    "dropout of ints": (lambda: L.dropout(ids(), 0.5), TypeError, "float32"),
+    "few classes": (lambda: L.hsigmoid(image(None, 3), ids(), 1), ValueError, "must not be less than 2"),
+    "sampler": (lambda: L.nce(image(None, 3), ids(), 9, sampler="zipf"), ValueError, "sampler"),
+    "distribution": (
+        lambda: L.nce(image(None, 3), ids(), 9, sampler="custom_dist", custom_dist=[1.0]),
+        ValueError,
+        "custom_dist",
+    ),
+    "smoothing": (lambda: L.label_smooth(image(None, 3), epsilon=2.0), ValueError, "between 0 and 1"),
+    "no variable": (lambda: L.fc(3, 4), TypeError, "Variable"),
+    "heads": (
+        lambda: fluid.nets.scaled_dot_product_attention(image(2, 5, 6), image(2, 5, 6), image(2, 5, 6), 4),
+        ValueError,
+        "divisible",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_message(name):
+    build, kind, text = WRONG[name]
+    with pytest.raises(kind, match=text):
+        build()

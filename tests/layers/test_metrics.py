@@ -1,0 +1,110 @@
+"""fluid.metrics, average and evaluator: results, states, and complaints."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+
+M = fluid.metrics
+PREDS = np.array([[0.9], [0.6], [0.2], [0.7]])
+TRUTH = np.array([[1], [0], [1], [1]])
+
+
+def test_precision_and_recall():
+    both = M.CompositeMetric()
+    both.add_metric(M.Precision())
+    both.add_metric(M.Recall())
+    both.update(PREDS, TRUTH)
+    assert both.eval() == [2 / 3, 2 / 3]
+
+
+def test_reset_zeroes_states():
+    metric = M.Precision()
+    metric.update(PREDS, TRUTH)
+    assert metric.get_config() == {"name": "Precision", "states": {"tp": 2, "fp": 1}}
+    metric.reset()
+    assert metric.get_config()["states"] == {"tp": 0, "fp": 0}
+    assert metric.eval() == 0.0
+
+
+def test_accuracy_is_weighted():
+    metric = M.Accuracy()
+    metric.update(0.5, 2)
+    metric.update(np.array([1.0]), 6)
+    assert metric.eval() == pytest.approx(0.875)
+
+
+def test_chunks():
+    metric = M.ChunkEvaluator()
+    metric.update(10, 9, 8)
+    precision, recall, f1 = metric.eval()
+    assert (precision, recall) == (0.8, 8 / 9)
+    assert f1 == pytest.approx(2 * 0.8 * (8 / 9) / (0.8 + 8 / 9))
+
+
+def test_edit_distance():
+    metric = M.EditDistance("edits")
+    metric.update(np.array([[0.0], [2.0], [4.0]]), 3)
+    assert metric.eval() == (2.0, pytest.approx(2 / 3))
+
+
+def test_auc_matches_pair_counting(rng):
+    scores, labels = rng.random(200), rng.integers(0, 2, 200)
+    metric = M.Auc("auc", num_thresholds=2**14)
+    metric.update(np.stack([1 - scores, scores], 1), labels[:, None])
+    pos, neg = scores[labels == 1], scores[labels == 0]
+    assert metric.eval() == pytest.approx(np.mean(pos[:, None] > neg[None]), abs=1e-3)
+    metric.reset()
+    assert metric.eval() == 0.0
+
+
+WRONG = {
+    "no data": (lambda: M.Accuracy().eval(), ValueError, "no data"),
+    "no sequences": (lambda: M.EditDistance("x").eval(), ValueError, "no data"),
+    "list": (lambda: M.Precision().update([1], TRUTH), ValueError, "numpy ndarray"),
+    "negative": (lambda: M.Accuracy().update(1.0, -1), ValueError, "negative"),
+    "base": (lambda: M.MetricBase("x").update(1, 2), TypeError, "extend it"),
+    "no metric": (lambda: M.CompositeMetric().add_metric(3), ValueError, "MetricBase"),
+    "range": (lambda: M.Auc("x").update(np.array([[0.0, 1.5]]), np.array([[1]])), ValueError, r"\[0, 1\]"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_message(name):
+    act, kind, text = WRONG[name]
+    with pytest.raises(kind, match=text):
+        act()
+
+
+def test_weighted_average():
+    with pytest.warns(Warning, match="deprecated"):
+        average = fluid.average.WeightedAverage()
+    with pytest.raises(ValueError, match="no data"):
+        average.eval()
+    average.add(np.array([1.0, 2.0]), 2)
+    average.add(np.array([4.0, 5.0]), 1)
+    np.testing.assert_allclose(average.eval(), [2.0, 3.0])
+
+
+def lod_ids(values, lengths):
+    return fluid.create_lod_tensor(np.array(values, np.int64).reshape(-1, 1), [lengths], fluid.CPUPlace())
+
+
+def test_edit_distance_evaluator_accumulates():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = fluid.data("x", [None, 1], "int64", lod_level=1)
+        y = fluid.data("y", [None, 1], "int64", lod_level=1)
+        evaluator = fluid.evaluator.EditDistance(x, y)
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        evaluator.reset(exe)
+        for truth in ([1, 2, 3, 4], [1, 2, 9, 9]):
+            exe.run(main, feed={"x": lod_ids([1, 2, 3, 4], [2, 2]), "y": lod_ids(truth, [2, 2])})
+        mean, share = evaluator.eval(exe)
+    # Normalised by the reference's length: one sequence of four is wrong, wholly.
+    assert (mean.item(), share.item()) == (pytest.approx(0.25), pytest.approx(0.25))

@@ -1,0 +1,56 @@
+"""All ways to compute a convolution's parts are equal."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lowering.ops import conv_kernels as kernels
+from lowering.ops.conv_kernels import Geometry
+
+SHAPES = {
+    "plain": ((2, 3, 7, 6), (4, 3, 3, 3), Geometry((1, 1), ((1, 1), (1, 1)), (1, 1), 1)),
+    "strided": ((2, 3, 8, 7), (4, 3, 3, 2), Geometry((2, 3), ((1, 0), (0, 2)), (1, 1), 1)),
+    "dilated": ((2, 2, 9, 9), (3, 2, 3, 3), Geometry((2, 1), ((2, 2), (0, 1)), (2, 3), 1)),
+    "crop": ((1, 2, 6, 6), (3, 2, 2, 2), Geometry((3, 3), ((0, 0), (0, 0)), (1, 1), 1)),
+    "pointwise": ((2, 3, 5, 6), (4, 3, 1, 1), Geometry((2, 2), ((0, 0), (0, 0)), (1, 1), 1)),
+    "volume": ((1, 2, 4, 5, 4), (3, 2, 2, 3, 2), Geometry((1, 2, 1), ((1, 1), (0, 0), (1, 0)), (1, 1, 1), 1)),
+}
+
+
+@pytest.fixture
+def drawn(request, rng):
+    x_shape, w_shape, geo = SHAPES[request.param]
+    x, w = rng.standard_normal(x_shape), rng.standard_normal(w_shape)
+    with jax.enable_x64(True):
+        x, w = jnp.asarray(x), jnp.asarray(w)
+        dy = jnp.asarray(rng.standard_normal(kernels._general(x, w, geo).shape))
+        yield x, w, dy, geo
+
+
+@pytest.mark.parametrize("drawn", SHAPES, indirect=True)
+def test_input_gradients_agree(drawn):
+    x, w, dy, geo = drawn
+    direct = kernels.input_grad_direct(dy, w, x.shape, geo)
+    np.testing.assert_allclose(kernels.input_grad_columns(dy, w, x.shape, geo), direct, atol=1e-12)
+    np.testing.assert_allclose(kernels.input_grad(dy, w, x.shape, geo), direct, atol=1e-12)
+
+
+@pytest.mark.parametrize("drawn", SHAPES, indirect=True)
+def test_filter_gradients_agree(drawn):
+    x, w, dy, geo = drawn
+    direct = kernels.filter_grad_direct(x, dy, w.shape, geo)
+    np.testing.assert_allclose(kernels.filter_grad(x, dy, w.shape, geo), direct, atol=1e-12)
+
+
+@pytest.mark.parametrize("drawn", ["pointwise"], indirect=True)
+def test_pointwise_is_the_convolution(drawn):
+    x, w, _, geo = drawn
+    np.testing.assert_allclose(kernels.pointwise(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+
+
+def test_output_size_out_of_reach():
+    geo = Geometry((2, 2), ((0, 0), (0, 0)), (1, 1), 1)
+    assert kernels.transpose_sizes((3, 3), (3, 3), geo, [8, 7]) == (8, 7)
+    with pytest.raises(ValueError, match="not reachable"):
+        kernels.transpose_sizes((3, 3), (3, 3), geo, [9, 7])

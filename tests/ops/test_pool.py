@@ -1,0 +1,56 @@
+"""Pooling: windows against NumPy, ties, adaptive maxima, and a deviation from Paddle."""
+
+import jax
+import numpy as np
+import pytest
+
+import lowering
+from lowering.ops import pool_kernels as kernels
+from lowering.ops.pool_kernels import AdaptiveAxis, Axis
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with jax.enable_x64(True):
+        yield
+
+
+def run(op_type, x, **attrs):
+    with jax.enable_x64(True):
+        return lowering.get_op(op_type)(x, **attrs)
+
+
+def test_ties_go_to_the_first():
+    x = np.zeros((1, 1, 4, 4))
+    op = lowering.get_op("pool2d").gradient
+    attrs = {"pooling_type": "max", "ksize": [3, 3], "strides": [1, 1], "paddings": [0, 0], "exclusive": True}
+    attrs |= {"global_pooling": False, "adaptive": False, "ceil_mode": False, "data_format": "NCHW"}
+    grad = op.fn(x, np.zeros((1, 1, 2, 2)), np.ones((1, 1, 2, 2)), padding_algorithm="EXPLICIT", **attrs)
+    expected = np.zeros((4, 4))
+    expected[:2, :2] = 1
+    np.testing.assert_array_equal(grad[0, 0], expected)
+
+
+def test_adaptive_maxima(rng):
+    """Paddle's pool2d takes plain windows here; its max_pool2d_with_index, used by the layer, takes adaptive ones."""
+    x = rng.standard_normal((2, 3, 7, 5))
+    pooled = run("pool2d", x, pooling_type="max", ksize=[3, 2], adaptive=True)
+    indexed, mask = run("max_pool2d_with_index", x, ksize=[3, 2], adaptive=True)
+    np.testing.assert_array_equal(pooled, indexed)
+    np.testing.assert_array_equal(np.take_along_axis(x.reshape(2, 3, -1), np.asarray(mask).reshape(2, 3, -1), 2),
+                                  np.asarray(indexed).reshape(2, 3, -1))  # fmt: skip
+
+
+@pytest.mark.parametrize("axis", [Axis(7, 3, 3, 2, 1), Axis(6, 3, 2, 2, 0), Axis(20, 2, 18, 2, 0), AdaptiveAxis(7, 3)])
+def test_sums_and_their_adjoint(rng, axis):
+    x, dy = rng.standard_normal((2, axis.size)), rng.standard_normal((2, axis.out))
+    with jax.enable_x64(True):
+        y, pull = jax.vjp(lambda v: kernels.sum_axis(v, 1, axis), x)
+        np.testing.assert_allclose(kernels.sum_axis_grad(jax.numpy.asarray(dy), 1, axis), pull(dy)[0], atol=1e-12)
+    counts = kernels.sum_axis(np.ones((1, axis.size)), 1, axis)
+    np.testing.assert_allclose(counts[0], axis.counts(), rtol=1e-6)
+
+
+def test_window_that_does_not_fit():
+    with pytest.raises(ValueError, match="does not fit"):
+        run("pool2d", np.zeros((1, 1, 2, 2)), pooling_type="max", ksize=[3, 3])
