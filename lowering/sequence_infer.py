@@ -188,7 +188,7 @@ def match_matrix_tensor(of: Inputs) -> Facts:
 @inferred
 def var_conv_2d(of: Inputs) -> Facts:
     x = of("X")
-    return {"Out": ((-1, 1), 1, x.dtype), "Col": ((-1, 1), 1, x.dtype)}
+    return {"Out": ((-1, 1), 0, x.dtype), "Col": ((-1, 1), 0, x.dtype)}
 
 
 @inferred

@@ -6,5 +6,10 @@ from fluidjax.contrib.layers import BasicGRUUnit as BasicGRUUnit
 from fluidjax.contrib.layers import BasicLSTMUnit as BasicLSTMUnit
 from fluidjax.contrib.layers import basic_gru as basic_gru
 from fluidjax.contrib.layers import basic_lstm as basic_lstm
+from fluidjax.contrib.layers import fused_embedding_seq_pool as fused_embedding_seq_pool
+from fluidjax.contrib.layers import match_matrix_tensor as match_matrix_tensor
+from fluidjax.contrib.layers import sequence_topk_avg_pooling as sequence_topk_avg_pooling
+from fluidjax.contrib.layers import tree_conv as tree_conv
+from fluidjax.contrib.layers import var_conv_2d as var_conv_2d
 from fluidjax.contrib.mixed_precision import AutoMixedPrecisionLists as AutoMixedPrecisionLists
 from fluidjax.contrib.mixed_precision import decorate as decorate

@@ -1,6 +1,7 @@
 """The names of ``fluid.contrib.layers``."""
 
-from fluidjax.contrib.layers import rnn_impl
+from fluidjax.contrib.layers import nn, rnn_impl
+from fluidjax.contrib.layers.nn import *  # noqa: F403
 from fluidjax.contrib.layers.rnn_impl import *  # noqa: F403
 
-__all__ = [*rnn_impl.__all__]
+__all__ = [*nn.__all__, *rnn_impl.__all__]

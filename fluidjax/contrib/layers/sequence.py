@@ -1,0 +1,199 @@
+"""Contrib layers over ragged pairs and trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.framework import Variable
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers.sequence_checks import FLOATS, INTS, pair, variable
+
+__all__ = [
+    "fused_embedding_seq_pool",
+    "match_matrix_tensor",
+    "sequence_topk_avg_pooling",
+    "tree_conv",
+    "var_conv_2d",
+]
+
+
+def fused_embedding_seq_pool(
+    input: Variable,
+    size: list[int],
+    is_sparse: bool = False,
+    padding_idx: int | None = None,
+    combiner: str = "sum",
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """The sum over each sequence of the embeddings of its ids.
+
+    Args:
+        input: int64 ids [rows, 1] with LoD.
+        size: [rows of the table, width].
+        is_sparse: give the table a sparse gradient.
+        padding_idx: an id that counts as zero; negative ones count from the table's end.
+        combiner: sum, the only one.
+
+    Returns:
+        [sequences, width].
+    """
+    helper = LayerHelper("fused_embedding_seq_pool", **_given(locals()))
+    table = helper.create_parameter(attr=helper.param_attr, shape=size, dtype=dtype, is_bias=False)
+    out = helper.create_variable_for_type_inference(dtype)
+    if padding_idx is None:
+        padding_idx = -1
+    elif padding_idx < 0:
+        padding_idx += size[0]
+    helper.append_op(
+        type="fused_embedding_seq_pool",
+        inputs={"Ids": input, "W": table},
+        outputs={"Out": out},
+        attrs={"is_sparse": is_sparse, "combiner": combiner, "padding_idx": padding_idx},
+    )
+    return out
+
+
+def match_matrix_tensor(
+    x: Variable,
+    y: Variable,
+    channel_num: int,
+    act: str | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """act(x_r W_t y_c) for all rows r of x and c of y in a pair of sequences, t below ``channel_num``; flat.
+
+    Args:
+        x, y: [rows, width] with LoD of as many sequences.
+        channel_num: number of matrices.
+
+    Returns:
+        ([sum of channel_num * rows of x * rows of y, 1] with LoD, the product x W).
+    """
+    variable(x, "x", "match_matrix_tensor", FLOATS)
+    variable(y, "y", "match_matrix_tensor", FLOATS)
+    helper = LayerHelper("match_matrix_tensor", **_given(locals()))
+    shape = [x.shape[-1], channel_num, y.shape[-1]]
+    weight = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=dtype, is_bias=False)
+    out = helper.create_variable_for_type_inference(dtype)
+    product = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
+    helper.append_op(
+        type="match_matrix_tensor",
+        inputs={"X": x, "Y": y, "W": weight},
+        outputs={"Out": out, "Tmp": product},
+        attrs={"dim_t": channel_num},
+    )
+    return helper.append_activation(out), product
+
+
+def sequence_topk_avg_pooling(
+    input: Variable, row: Variable, col: Variable, topks: list[int], channel_num: int
+) -> Variable:
+    """For each row and channel of the flat matrices in ``input``, the means of the k largest numbers, k in ``topks``.
+
+    Args:
+        input: what ``match_matrix_tensor`` or ``var_conv_2d`` returned.
+        row, col: give the sizes of the matrices by their LoD.
+
+    Returns:
+        [rows, channel_num * len(topks)] with the LoD of ``row``.
+    """
+    helper = LayerHelper("sequence_topk_avg_pooling", **_given(locals()))
+    out = helper.create_variable_for_type_inference(dtype=helper.input_dtype())
+    pos = helper.create_variable_for_type_inference(dtype=helper.input_dtype(), stop_gradient=True)
+    helper.append_op(
+        type="sequence_topk_avg_pooling",
+        inputs={"X": input, "ROW": row, "COLUMN": col},
+        outputs={"Out": out, "pos": pos},
+        attrs={"topks": topks, "channel_num": channel_num},
+    )
+    return out
+
+
+def tree_conv(
+    nodes_vector: Variable,
+    edge_set: Variable,
+    output_size: int,
+    num_filters: int = 1,
+    max_depth: int = 2,
+    act: str | None = "tanh",
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """Tree-based convolution: each node sees the nodes less than ``max_depth`` below it.
+
+    Args:
+        nodes_vector: [trees, nodes, width].
+        edge_set: int32 [trees, edges, 2], (parent, child) counted from 1; zeros end the list.
+        output_size: width of the result.
+
+    Returns:
+        [trees, nodes, output_size, num_filters].
+    """
+    variable(nodes_vector, "nodes_vector", "tree_conv", FLOATS)
+    variable(edge_set, "edge_set", "tree_conv", INTS)
+    helper = LayerHelper("tree_conv", **_given(locals()))
+    dtype = helper.input_dtype("nodes_vector")
+    shape = [nodes_vector.shape[2], 3, output_size, num_filters]
+    weight = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=dtype, is_bias=False)
+    out = helper.create_variable_for_type_inference(dtype=dtype)
+    helper.append_op(
+        type="tree_conv",
+        inputs={"NodesVector": nodes_vector, "EdgeSet": edge_set, "Filter": weight},
+        outputs={"Out": out},
+        attrs={"max_depth": max_depth},
+    )
+    return helper.append_activation(helper.append_bias_op(out) if helper.bias_attr else out)
+
+
+def var_conv_2d(
+    input: Variable,
+    row: Variable,
+    col: Variable,
+    input_channel: int,
+    output_channel: int,
+    filter_size: Any,
+    stride: Any = 1,
+    param_attr: Any = None,
+    act: str | None = None,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """Centred convolution of flat images [input_channel, rows, cols] that differ in size.
+
+    Args:
+        input: flat images with LoD.
+        row, col: give the sizes of the images by their LoD.
+        filter_size, stride: an int, or [height, width].
+
+    Returns:
+        Flat images [output_channel, ...] with LoD.
+    """
+    helper = LayerHelper("var_conv_2d", **_given(locals()))
+    kernel, step = pair(filter_size), pair(stride)
+    shape = [output_channel, input_channel * kernel[0] * kernel[1]]
+    weight = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=dtype)
+    out = helper.create_variable_for_type_inference(dtype)
+    patches = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
+    helper.append_op(
+        type="var_conv_2d",
+        inputs={"X": input, "ROW": row, "COLUMN": col, "W": weight},
+        outputs={"Out": out, "Col": patches},
+        attrs={
+            "InputChannel": input_channel,
+            "OutputChannel": output_channel,
+            "StrideH": step[0],
+            "StrideW": step[1],
+            "KernelH": kernel[0],
+            "KernelW": kernel[1],
+        },
+    )
+    return helper.append_activation(out)
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """A layer's arguments, for its helper."""
+    return dict(arguments)
