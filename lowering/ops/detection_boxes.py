@@ -106,9 +106,27 @@ def box_clip(input: LoDArray, im_info):
     """
     image = jnp.clip(seq.segments(seq.offsets(input), input.rows()), 0, im_info.shape[0] - 1)
     height, width = (jnp.round(im_info[:, i] / im_info[:, 2])[image] - 1 for i in (0, 1))
-    limit = jnp.stack([width, height, width, height], axis=-1)
-    limit = limit.reshape(limit.shape[0], *(1,) * (input.data.ndim - 2), 4)
-    return seq.per_row(
-        input,
-        jnp.clip(input.data.reshape(*input.data.shape[:-1], -1, 4), 0, limit[..., None, :]).reshape(input.data.shape),
-    )
+    limit = jnp.stack([width, height, width, height], axis=-1)[:, None]
+    boxes = input.data.reshape(input.capacity, -1, 4)
+    return seq.per_row(input, jnp.clip(boxes, 0, limit).reshape(input.data.shape))
+
+
+@op(
+    out="DecodeBox OutputAssignBox",
+    diff="",
+    lod={"DecodeBox": "target_box", "OutputAssignBox": "prior_box"},
+)
+def box_decoder_and_assign(prior_box, target_box, box_score, prior_box_var=None, *, box_clip: float = 4.135):
+    """DecodeBox [N, 4 C]: TargetBox's offsets of each class against PriorBox [N, 4], pixel boxes, sizes clipped to
+    exp(box_clip); OutputAssignBox [N, 4]: the box of the best class but the first (background), or the prior.
+    """
+    classes = box_score.shape[1]
+    offsets = target_box.reshape(-1, classes, 4)
+    spread = jnp.ones(4, target_box.dtype) if prior_box_var is None else prior_box_var.reshape(-1)
+    offsets = offsets * spread
+    offsets = jnp.concatenate([offsets[..., :2], jnp.minimum(offsets[..., 2:], box_clip)], axis=-1)
+    decoded = decode(prior_box[:, None], offsets, 1)
+    best = jnp.argmax(box_score[:, 1:], axis=1) + 1 if classes > 1 else jnp.zeros(box_score.shape[0], jnp.int32)
+    chosen = jnp.take_along_axis(decoded, best[:, None, None].astype(jnp.int32), axis=1)[:, 0]
+    assigned = chosen if classes > 1 else prior_box
+    return decoded.reshape(target_box.shape), assigned

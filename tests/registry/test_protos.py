@@ -61,6 +61,8 @@ def test_lod_sharing(op_type):
     aware = {s.name for s in ours.inputs if s.wants in ("lod", "raw")}
     sources: dict[str, set[str]] = {}
     for source, target in op_protos()[op_type]["share_lod"]:
+        if target == "?":
+            continue  # depends on the shapes, which operand is the larger
         sources.setdefault(target, set()).add(source)
     for target, allowed in sources.items():
         assert allowed & aware or ours.lod.get(target) in allowed, f"{target} takes its LoD from {sorted(allowed)}"

@@ -1,0 +1,89 @@
+"""Collectives: what devices exchange when a program runs over a mesh; on one device each is the identity.
+
+Inside ``shard_map`` over the mesh axis named ``AXIS`` they become lax collectives. The ring is always that axis.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import lax
+
+from lowering.program import OpSpec
+from lowering.registry import op
+
+AXIS = "devices"
+_COMMON = {"vendor": "ring_id use_calc_stream", "diff": "x"}
+
+
+def over_mesh() -> bool:
+    """Whether this trace runs inside a mesh axis."""
+    try:
+        lax.axis_index(AXIS)
+    except NameError:
+        return False
+    return True
+
+
+def _reduced(reduce):
+    return lambda x: reduce(x, AXIS) if over_mesh() else x
+
+
+_sum, _max, _min = _reduced(lax.psum), _reduced(lax.pmax), _reduced(lax.pmin)
+
+
+@op(**_COMMON)
+def c_allreduce_sum(x):
+    """Out = the sum of X over all devices."""
+    return _sum(x)
+
+
+@c_allreduce_sum.grad_maker
+def _(g):
+    return [OpSpec("c_allreduce_sum", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, g.attrs)]
+
+
+@op(**_COMMON)
+def c_allreduce_max(x):
+    """Out = the elementwise maximum of X over all devices."""
+    return _max(x)
+
+
+@op(**_COMMON)
+def c_allreduce_min(x):
+    """Out = the elementwise minimum of X over all devices."""
+    return _min(x)
+
+
+@op(**_COMMON)
+def c_allreduce_prod(x):
+    """Out = the elementwise product of X over all devices."""
+    return jnp.prod(lax.all_gather(x, AXIS), axis=0) if over_mesh() else x
+
+
+@op(lod=None, **_COMMON)
+def c_allgather(x, *, nranks: int):
+    """Out = X of all devices behind each other along axis 0."""
+    return lax.all_gather(x, AXIS, tiled=True) if over_mesh() else x
+
+
+@c_allgather.grad_maker
+def _(g):
+    return [OpSpec("c_reducescatter", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, g.attrs)]
+
+
+@op(lod=None, **_COMMON)
+def c_reducescatter(x, *, nranks: int = 1):
+    """Out = this device's share along axis 0 of the sum of X over all devices."""
+    return lax.psum_scatter(x, AXIS, tiled=True) if over_mesh() else x
+
+
+@op(**_COMMON)
+def c_broadcast(x, *, root: int = 0):
+    """Out = X of device ``root``."""
+    return lax.all_gather(x, AXIS)[root] if over_mesh() else x
+
+
+@op(diff="")
+def c_sync_calc_stream(x):
+    """Out = X: XLA orders computation and communication itself."""
+    return x
