@@ -47,11 +47,12 @@ def pick(x: LoDArray, order: Array, count: Any, *, backward: bool) -> LoDArray:
     alive: Any = row_numbers(total) < total if count is None else row_numbers(total) < count
     for k, off in enumerate(x.lod):
         starts = off[:-1][chosen]
-        counts = (off[1:] - off[:-1])[chosen] * (alive if k == 0 else 1)
+        counts = (off[1:] - off[:-1])[chosen] * alive
         inner = x.lod[k + 1].shape[0] - 1 if k + 1 < len(x.lod) else x.capacity
         if is_concrete(counts) and exact:
             inner = int(counts.sum())
         new, chosen = sources(starts, counts, inner)
+        alive = row_numbers(inner) < new[-1]
         lod.append(new)
     data = take(x.data, chosen)
     if exact and is_concrete(lod[-1]):

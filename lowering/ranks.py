@@ -128,9 +128,8 @@ def _nested_steps(x: LoDArray, table: RankTable, off: Array, level: int, backwar
             below = jnp.asarray(x.lod[k])
             item = jnp.clip(item, 0, below.shape[0] - 2)
             counts = (below[1:] - below[:-1])[item]
-            counts = counts * live if k == level + 1 else counts
-            room = x.lod[k + 1].shape[0] - 1 if k + 1 < len(x.lod) else x.capacity
-            new, item = sources(below[:-1][item], counts, room)
+            new, item = sources(below[:-1][item], counts * live, _room(x, k))
+            live = row_numbers(_room(x, k)) < new[-1]
             lod.append(new)
         nrows = lod[-1][-1]
         data = fill_padding(take(x.data, item), nrows, backward=backward)
@@ -140,8 +139,19 @@ def _nested_steps(x: LoDArray, table: RankTable, off: Array, level: int, backwar
     return TensorArray(None, buffer, jnp.asarray(_longest_now(table), jnp.int32))
 
 
-def sequences_of(array: TensorArray, table: RankTable, *, backward: bool) -> Any:
-    """The inverse of ``steps_of``: the items of each sequence one after another, sequences in their first order."""
+def rows_of(array: TensorArray, table: RankTable) -> int:
+    """Room for the rows of all steps, to begin with: those of the ranked value, or of one step when items are ragged."""
+    if array.stacked and _has_lod(array.buffer):
+        return max(table.capacity, array.buffer.data.shape[1])
+    return table.capacity
+
+
+def sequences_of(array: TensorArray, table: RankTable, room: int, *, backward: bool) -> Any:
+    """The inverse of ``steps_of``: the items of each sequence one after another, sequences in their first order.
+
+    Args:
+        room: the row capacity of the result, where it is not known from the elements; rows behind it are lost.
+    """
     if not array.stacked and is_known(table):
         return _known_sequences(array, table)
     if not array.stacked:
@@ -151,7 +161,7 @@ def sequences_of(array: TensorArray, table: RankTable, *, backward: bool) -> Any
     level = len(table.lod) - 1
     buffer = array.buffer
     position = jnp.zeros(table.index.shape[0], jnp.int32).at[table.index].set(row_numbers(table.index.shape[0]))
-    items = table.capacity if not _has_lod(buffer) else _item_room(table, array)
+    items = room if not _has_lod(buffer) else table.longest * table.index.shape[0]
     off = jnp.asarray(table.offsets)
     row = row_numbers(items)
     seq = jnp.minimum(segments(off, row), table.index.shape[0] - 1)
@@ -159,50 +169,51 @@ def sequences_of(array: TensorArray, table: RankTable, *, backward: bool) -> Any
     step = jnp.clip(jnp.where(inside, row - off[seq], 0), 0, array.capacity - 1)
     place = jnp.where(inside, position[seq], 0)
     if _has_lod(buffer):
-        return _nested_sequences(buffer, table, step, place, inside, backward)
+        return _nested_sequences(buffer, table, (step, place, inside), room, backward)
     data = (buffer.data if isinstance(buffer, LoDArray) else buffer)[step, place]
-    exact = table.nseq is None and _covers(table)
+    exact = table.nseq is None and _covers(table, room)
     nrows = None if exact else off[-1]
     return LoDArray(fill_padding(data, nrows, backward=backward), table.lod[: level + 1], nrows, table.nseq)
 
 
-def _covers(table: RankTable) -> bool:
+def _covers(table: RankTable, room: int) -> bool:
     """Whether the offsets are known to end at the capacity: no padding rows."""
     host = known(table.offsets)
-    return host is not None and int(host[-1]) == table.capacity
+    return host is not None and int(host[-1]) == room
 
 
 def _has_lod(buffer: Any) -> bool:
     return isinstance(buffer, LoDArray) and bool(buffer.lod)
 
 
-def _item_room(table: RankTable, array: TensorArray) -> int:
-    """Room for all items of the ranked level."""
-    return table.longest * table.index.shape[0]
-
-
 def _nested_sequences(
-    buffer: LoDArray, table: RankTable, step: Array, place: Array, inside: Array, backward: bool
+    buffer: LoDArray, table: RankTable, items: tuple[Array, Array, Array], room: int, backward: bool
 ) -> LoDArray:
     """Items are sequences themselves: gather their runs of rows out of the flattened buffer."""
+    step, place, inside = items
     steps, rows = buffer.data.shape[:2]
     below = buffer.lod[0]
     counts = (below[step, place + 1] - below[step, place]) * inside
     lod = [*table.lod]
     start, base = below[step, place], step
     for k in range(len(buffer.lod)):
-        room = steps * _width(buffer, k, rows) if k + 1 < len(buffer.lod) else table.capacity
-        off, flat = sources(start + base * _width(buffer, k, rows), counts, room)
+        width = _width(buffer, k, rows)
+        off, flat = sources(start + base * width, counts, steps * width if k + 1 < len(buffer.lod) else room)
         lod.append(off)
         if k + 1 == len(buffer.lod):
             data = take(buffer.data.reshape(steps * rows, *buffer.data.shape[2:]), flat)
             nrows = off[-1]
             return LoDArray(fill_padding(data, nrows, backward=backward), tuple(lod), nrows, table.nseq)
-        width = _width(buffer, k, rows)
         base, item = flat // width, flat % width
         nxt = buffer.lod[k + 1]
-        start, counts = nxt[base, item], nxt[base, item + 1] - nxt[base, item]
+        valid = row_numbers(flat.shape[0]) < off[-1]
+        start, counts = nxt[base, item], (nxt[base, item + 1] - nxt[base, item]) * valid
     raise AssertionError("a nested element has at least one LoD level")
+
+
+def _room(x: LoDArray, k: int) -> int:
+    """How many items there is room for below LoD level k."""
+    return x.lod[k + 1].shape[0] - 1 if k + 1 < len(x.lod) else x.capacity
 
 
 def _width(buffer: LoDArray, k: int, rows: int) -> int:

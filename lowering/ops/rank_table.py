@@ -76,12 +76,31 @@ def _(g: GradMaker):
 @op(kind="block", infer=shape_like("Out", "X", 1))
 def array_to_lod_tensor(x: Value, rank_table: RankTable, *, ctx):
     """Out = the items of each sequence one after another, sequences in their first order, with the table's LoD."""
-    base = forward_array(ctx.op.inputs["X"][0], ctx)
-    if ctx.is_backward and base is not None:
-        x = gradient_like(x, base)
+    name = ctx.op.outputs["Out"][0]
+    if ctx.is_backward and GRAD in name:
+        return _gradient_of_steps(x, rank_table, ctx.env.get(name.split(GRAD)[0]), ctx)
     if not isinstance(x, TensorArray):
         raise SlotError(f"op array_to_lod_tensor got no array in {ctx.op.inputs['X']}; write its elements before")
-    return ranks.sequences_of(x, rank_table, backward=ctx.is_backward)
+    if not x.stacked:
+        return ranks.sequences_of(x, rank_table, ranks.rows_of(x, rank_table), backward=False)
+    key = f"rows/{name}"
+    room = ctx.runner.capacity(key, ranks.rows_of(x, rank_table))
+    whole = ranks.sequences_of(x, rank_table, room, backward=False)
+    if len(whole.lod) > len(rank_table.lod):
+        ctx.runner.overflow(key, whole.lod[-1][-1] > room)
+    return whole
+
+
+def _gradient_of_steps(x: Any, table: RankTable, forward: Any, ctx: Context) -> Any:
+    """The gradient of lod_tensor_to_array has the rows and the LoD of what was taken apart."""
+    base = forward_array(ctx.op.inputs["X"][0], ctx)
+    if base is not None:
+        x = gradient_like(x, base)
+    if not isinstance(x, TensorArray):
+        raise SlotError(f"op array_to_lod_tensor got no array in {ctx.op.inputs['X']}; run its forward op before")
+    room = forward.capacity if isinstance(forward, LoDArray) else ranks.rows_of(x, table)
+    whole = ranks.sequences_of(x, table, room, backward=True)
+    return forward.with_data(whole.data) if isinstance(forward, LoDArray) else whole
 
 
 @array_to_lod_tensor.grad_maker
