@@ -5,7 +5,7 @@ case against its reference, ``jax.vjp``, finite differences, and jit against int
 inputs and cases with hypothesis. Another implementation of Fluid's ops can run the same cases.
 """
 
-from fluidjax.testing.cases import Case, Inputs, case
+from fluidjax.testing.case import Case, Inputs, case
 from fluidjax.testing.checks import (
     Mismatch,
     check_double_gradient,

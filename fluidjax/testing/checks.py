@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lowering
-from fluidjax.testing.cases import Case
+from fluidjax.testing.case import Case
 from fluidjax.testing.run import Bound, bind, no_grad, random_like, read_gradients, run_forward, run_gradient, run_op
 from lowering.dtypes import is_float
 from lowering.program import GRAD, OpView

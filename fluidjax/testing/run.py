@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lowering
-from fluidjax.testing.cases import Case
+from fluidjax.testing.case import Case
 from lowering.block import Runner
 from lowering.dtypes import from_numpy, is_float
 from lowering.program import GRAD, BlockView, OpView, ProgramView, VarView

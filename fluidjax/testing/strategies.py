@@ -20,36 +20,35 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fluidjax.testing import cases
-from fluidjax.testing.cases import Case, case
+from fluidjax.testing.case import Case, away, case, distinct, normal, positive
 from fluidjax.testing.table import cases_of, table
 
 FLOATS = ("float32", "float64")
 DTYPES = (*FLOATS, "int32", "int64", "bool")
 
 _UNARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "relu": (lambda *s: cases.away((0,), *s), lambda X: np.maximum(X, 0)),
-    "tanh": (cases.normal, np.tanh),
-    "sigmoid": (cases.normal, lambda X: 1 / (1 + np.exp(-X))),
-    "exp": (cases.normal, np.exp),
-    "log": (cases.positive, np.log),
-    "sqrt": (cases.positive, np.sqrt),
-    "square": (cases.normal, np.square),
-    "abs": (lambda *s: cases.away((0,), *s), np.abs),
+    "relu": (lambda *s: away((0,), *s), lambda X: np.maximum(X, 0)),
+    "tanh": (normal, np.tanh),
+    "sigmoid": (normal, lambda X: 1 / (1 + np.exp(-X))),
+    "exp": (normal, np.exp),
+    "log": (positive, np.log),
+    "sqrt": (positive, np.sqrt),
+    "square": (normal, np.square),
+    "abs": (lambda *s: away((0,), *s), np.abs),
 }
 _BINARY = {
-    "elementwise_add": (cases.normal, np.add),
-    "elementwise_sub": (cases.normal, np.subtract),
-    "elementwise_mul": (cases.normal, np.multiply),
-    "elementwise_div": (cases.positive, np.divide),
-    "elementwise_pow": (cases.positive, np.power),
+    "elementwise_add": (normal, np.add),
+    "elementwise_sub": (normal, np.subtract),
+    "elementwise_mul": (normal, np.multiply),
+    "elementwise_div": (positive, np.divide),
+    "elementwise_pow": (positive, np.power),
 }
 _REDUCING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "reduce_sum": (cases.normal, np.sum),
-    "reduce_mean": (cases.normal, np.mean),
-    "reduce_max": (cases.distinct, np.max),
-    "reduce_min": (cases.distinct, np.min),
-    "reduce_prod": (cases.positive, np.prod),
+    "reduce_sum": (normal, np.sum),
+    "reduce_mean": (normal, np.mean),
+    "reduce_max": (distinct, np.max),
+    "reduce_min": (distinct, np.min),
+    "reduce_prod": (positive, np.prod),
 }
 
 
@@ -141,14 +140,14 @@ def _reshape_case(draw: Any, op: str) -> Case:
     wanted = list(target)
     if draw(st.booleans()):
         wanted[draw(st.integers(0, len(wanted) - 1))] = -1
-    return case(op, cases.normal(*shape), {"shape": wanted}, reference=lambda X, shape: X.reshape(target))
+    return case(op, normal(*shape), {"shape": wanted}, reference=lambda X, shape: X.reshape(target))
 
 
 @st.composite
 def _transpose_case(draw: Any, op: str) -> Case:
     shape = draw(shapes())
     axis = list(draw(st.permutations(range(len(shape)))))
-    return case(op, cases.normal(*shape), {"axis": axis}, reference=lambda X, axis: X.transpose(axis))
+    return case(op, normal(*shape), {"axis": axis}, reference=lambda X, axis: X.transpose(axis))
 
 
 @st.composite
@@ -156,7 +155,7 @@ def _concat_case(draw: Any, op: str) -> Case:
     shape = list(draw(shapes()))
     axis = draw(st.integers(-len(shape), len(shape) - 1))
     sides = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
-    parts = [cases.normal(*(side if i == axis % len(shape) else n for i, n in enumerate(shape))) for side in sides]
+    parts = [normal(*(side if i == axis % len(shape) else n for i, n in enumerate(shape))) for side in sides]
     return case(op, {"X": parts}, {"axis": axis}, reference=lambda X, axis: np.concatenate(X, axis))
 
 
@@ -174,7 +173,7 @@ def _slice_case(draw: Any, op: str) -> Case:
             index[a] = slice(s, e)
         return Input[tuple(index)]
 
-    return case(op, {"Input": cases.normal(*shape)}, attrs, reference=reference)
+    return case(op, {"Input": normal(*shape)}, attrs, reference=reference)
 
 
 @st.composite
@@ -190,7 +189,7 @@ def _matmul_case(draw: Any, op: str) -> Case:
         left = np.swapaxes(X, -1, -2) if transpose_X else X
         return alpha * left @ (np.swapaxes(Y, -1, -2) if transpose_Y else Y)
 
-    return case(op, {"X": cases.normal(*x), "Y": cases.normal(*y)}, attrs, reference=reference)
+    return case(op, {"X": normal(*x), "Y": normal(*y)}, attrs, reference=reference)
 
 
 _SHAPED: dict[str, Callable[..., st.SearchStrategy[Case]]] = {

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-from fluidjax.testing.cases import Case
+from fluidjax.testing.case import Case
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fluidjax.testing.cases import away, case, distinct, normal
+from fluidjax.testing.case import away, case, distinct, normal
 
 
 def _sigmoid(v):

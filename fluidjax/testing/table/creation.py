@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fluidjax.testing.cases import case, integers, normal
+from fluidjax.testing.case import case, integers, normal
 
 
 def _hot(ids, depth):

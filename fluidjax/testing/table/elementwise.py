@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fluidjax.testing.cases import away, case, distinct, flags, integers, normal, positive
+from fluidjax.testing.case import away, case, distinct, flags, integers, normal, positive
 
 ADD = "elementwise_add"
 

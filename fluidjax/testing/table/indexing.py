@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fluidjax.testing.cases import case, distinct, flags, integers, normal
+from fluidjax.testing.case import case, distinct, flags, integers, normal
 
 
 def _gather_nd(X, Index):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fluidjax.testing.cases import away, case, flags, normal
+from fluidjax.testing.case import away, case, flags, normal
 
 CASES = [
     case("scale", normal(4, 3), {"scale": 2.0, "bias": 0.5}, reference=lambda X, scale, bias: scale * X + bias),

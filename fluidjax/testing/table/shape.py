@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fluidjax.testing.cases import case, normal
+from fluidjax.testing.case import case, normal
 
 
 def _both(X, out):

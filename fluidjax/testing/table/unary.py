@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fluidjax.testing.cases import away, between, case, normal, positive
+from fluidjax.testing.case import away, between, case, normal, positive
 
 HALVES = tuple(i / 2 for i in range(-7, 8))
 
