@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from google.protobuf.message import DecodeError
@@ -23,7 +24,7 @@ def parse_message(data: bytes) -> pb.ProgramDesc:
 
 
 def check_structure(program: pb.ProgramDesc) -> None:
-    """Raise ValueError unless the blocks form a tree and all indices of blocks exist."""
+    """Raise ValueError unless the blocks form a tree, all indices of blocks exist, and strings are text."""
     count = len(program.blocks)
     if not count:
         _fault("it has no blocks, a program has at least one")
@@ -46,6 +47,7 @@ def _check_vars(position: int, block: pb.BlockDesc) -> None:
             _fault(f"variable {var.name!r} of block {position} has no type")
         if var.name in seen:
             _fault(f"block {position} has two variables named {var.name!r}")
+        _check_text((var.name,), f"variable {len(seen)} of block {position}")
         seen.add(var.name)
 
 
@@ -53,7 +55,14 @@ def _check_ops(position: int, block: pb.BlockDesc, count: int) -> None:
     for index, op in enumerate(block.ops):
         if not op.type:
             _fault(f"op {index} of block {position} has no type")
+        where = f"op {index} of block {position}"
+        _check_text((op.type,), where)
+        for slot in (*op.inputs, *op.outputs):
+            _check_text((slot.parameter, *slot.arguments), where)
         for attr in op.attrs:
+            _check_text((attr.name, attr.s, *attr.strings), where)
+            if not attr.name:
+                _fault(f"an attribute of op {index} ({op.type}) of block {position} has no name")
             if attr.type == AttrType.BLOCK:
                 indices: Any = (attr.block_idx,)
             elif attr.type == AttrType.BLOCKS:
@@ -67,6 +76,13 @@ def _check_ops(position: int, block: pb.BlockDesc, count: int) -> None:
                         f"op {index} ({op.type}) of block {position} names block {block_idx} in {attr.name}, and only "
                         f"blocks {position + 1} to {count - 1} may be there"
                     )
+
+
+def _check_text(strings: Iterable[Any], where: str) -> None:
+    """protobuf hands out a string that is no UTF-8 as bytes."""
+    for string in strings:
+        if isinstance(string, bytes):
+            _fault(f"a string of {where} is not UTF-8: {string[:40]!r}")
 
 
 def _fault(text: str) -> NoReturn:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from google.protobuf import descriptor_pb2
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fluidjax as fluid
 from fluidjax import framework_pb2 as pb
@@ -152,3 +154,39 @@ def test_damaged_programs_are_told(damage, told: str) -> None:
 def test_garbage_is_no_program() -> None:
     with pytest.raises(ValueError, match="are not a program"):
         fluid.Program.parse_from_string(b"\xff\xfe garbage")
+
+
+def a_program() -> bytes:
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()), fluid.unique_name.guard():
+        x = program.global_block().create_var(name="x", shape=[-1, 4], dtype="float32")
+        inner = program._create_block()
+        program._rollback()
+        program.global_block()._append_op_desc("while", {"X": ["x"]}, {"Out": ["x"]}, {"sub_block": inner})
+        (x * 2.0).op._set_attr("op_callstack", [])
+    return program.desc.serialize_to_string()
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_mutated_bytes_are_a_program_or_a_value_error(data) -> None:
+    """Whatever the bytes: a program whose every part can be read, or ValueError."""
+    content = bytearray(a_program())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        kind = data.draw(st.sampled_from(["flip", "cut", "insert"]))
+        if kind == "flip":
+            content[at] = data.draw(st.integers(0, 255))
+        elif kind == "cut":
+            del content[at : at + data.draw(st.integers(1, 8))]
+        else:
+            content[at:at] = data.draw(st.binary(min_size=1, max_size=8))
+    try:
+        program = fluid.Program.parse_from_string(bytes(content))
+    except ValueError as error:
+        assert "program is damaged" in str(error) or "are not a program" in str(error)
+        return
+    assert program.desc.serialize_to_string() and program.to_string(False) and program._repr_html_()
+    fluid.framework.program_view(program)
+    program.clone(for_test=True)
+    program._prune([op for op in program.global_block().ops])
