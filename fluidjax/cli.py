@@ -14,6 +14,22 @@ import traceback
 from collections.abc import Sequence
 from types import TracebackType
 
+# What `pip install paddlepaddle` brought along: module -> package.
+PADDLE_NEEDS = {
+    "six": "six",
+    "requests": "requests",
+    "scipy": "scipy",
+    "nltk": "nltk",
+    "PIL": "pillow",
+    "cv2": "opencv-python-headless",
+    "matplotlib": "matplotlib",
+    "graphviz": "graphviz",
+    "rarfile": "rarfile",
+    "yaml": "pyyaml",
+    "prettytable": "prettytable",
+    "decorator": "decorator",
+}
+
 USAGE = "fluidjax run [-m] SCRIPT [ARGUMENTS ...]"
 
 
@@ -85,8 +101,23 @@ def _run(script: str, arguments: list[str], module: bool) -> int:
             runpy.run_path(script, run_name="__main__")
     except Exception as error:
         traceback.print_exception(type(error), error, _from_script(error.__traceback__))
+        hint = _hint(error)
+        if hint:
+            print(hint, file=sys.stderr)
         return 1
     return 0
+
+
+def _hint(error: BaseException) -> str:
+    """What to do about a module that scripts find where Paddle is installed, because Paddle needs it itself."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if name not in PADDLE_NEEDS:
+        return ""
+    return (
+        f"fluidjax: the script uses {name!r}, which was installed together with Paddle\n"
+        f"  expected: the module {name}\n  received: it is not installed here\n"
+        f"  what to do: pip install {PADDLE_NEEDS[name]}"
+    )
 
 
 def _from_script(trace: TracebackType | None) -> TracebackType | None:

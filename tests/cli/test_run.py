@@ -85,6 +85,14 @@ def test_exit_status_and_tracebacks(tmp_path):
     assert lines[-1] == "KeyError: 'mistake'" and "runpy" not in done.stderr and "cli.py" not in done.stderr
 
 
+def test_a_module_that_came_with_paddle(tmp_path):
+    (tmp_path / "old.py").write_text("import rarfile\n")
+    done = run(tmp_path, "run", "old.py")
+    assert done.returncode == 1 and "pip install rarfile" in done.stderr
+    (tmp_path / "typo.py").write_text("import numpi\n")
+    assert "what to do" not in run(tmp_path, "run", "typo.py").stderr
+
+
 def test_a_script_that_is_not_there(tmp_path):
     done = run(tmp_path, "run", "none.py")
     assert done.returncode == 2 and "no such file" in done.stderr and "what to do" in done.stderr
