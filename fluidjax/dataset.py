@@ -1,0 +1,264 @@
+"""``fluid.dataset``: training data in many text files, read file after file or held in memory.
+
+Files are in the MultiSlot format (see ``fluidjax.multi_slot``). ``Executor.train_from_dataset`` trains on one;
+``DataLoader.from_dataset`` makes feeds of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fluidjax.files.errors import explain
+from fluidjax.framework import Variable
+from fluidjax.multi_slot import Sample, desc_text, read_file, to_feed
+from fluidjax.prefetch import Prefetcher, prefetched
+
+__all__ = ["DatasetFactory", "InMemoryDataset", "QueueDataset"]
+
+READ_AHEAD = 8  # batches
+
+
+class DatasetBase:
+    """What all data sets share: which files, which variables, how large a batch."""
+
+    _feed_class = "MultiSlotDataFeed"
+
+    def __init__(self) -> None:
+        self.thread_num = 1
+        self.filelist: list[str] = []
+        self.use_var: list[Variable] = []
+        self.batch_size = 1
+        self.pipe_command = "cat"
+        self.fea_eval = False
+        self._settings: dict[str, Any] = {}
+
+    def set_pipe_command(self, pipe_command: str) -> None:
+        """Send each file through a shell command that writes MultiSlot text; ``cat`` is the default."""
+        self.pipe_command = pipe_command
+
+    def set_batch_size(self, batch_size: int) -> None:
+        """The number of samples in a batch."""
+        if batch_size < 1:
+            raise ValueError(f"set_batch_size expected 1 or more, received {batch_size}; pass a positive number")
+        self.batch_size = batch_size
+
+    def set_thread(self, thread_num: int) -> None:
+        """How many threads read in Fluid; here one reads ahead, and the order of samples does not depend on it."""
+        self.thread_num = thread_num
+
+    def set_filelist(self, filelist: Sequence[str]) -> None:
+        """The files, read in this order."""
+        self.filelist = list(filelist)
+
+    def set_use_var(self, var_list: Sequence[Variable]) -> None:
+        """The variables of a line, in its order; float32 or int64. Those without LoD need as many values as a row has."""
+        for var in var_list:
+            if var.dtype.name not in ("FP32", "INT64"):
+                raise ValueError(
+                    f"Currently, fluid.dataset only supports dtype=float32 and dtype=int64, but {var.name!r} is "
+                    f"{var.dtype}; declare it with one of them"
+                )
+        self.use_var = list(var_list)
+
+    def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
+        """Kept and not used: files are local. Fetch them first, or with the pipe command."""
+        self._settings["hdfs"] = (fs_name, fs_ugi)
+
+    def set_download_cmd(self, download_cmd: str) -> None:
+        """Kept and not used: files are local."""
+        self._settings["download_cmd"] = download_cmd
+
+    def set_rank_offset(self, rank_offset: str) -> None:
+        """Kept and not used: it belongs to page-view batches."""
+        self._settings["rank_offset"] = rank_offset
+
+    def set_pv_batch_size(self, pv_batch_size: int) -> None:
+        """Kept and not used: it belongs to page-view batches."""
+        self._settings["pv_batch_size"] = pv_batch_size
+
+    def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
+        """Allow ``slots_shuffle``."""
+        self._settings["record_candidate_size"] = record_candidate_size
+        self.fea_eval = fea_eval
+
+    def slots_shuffle(self, slots: Sequence[str]) -> None:
+        """Only an InMemoryDataset has samples to change."""
+        raise NotImplementedError(f"{type(self).__name__} does not support slots_shuffle, please use InMemoryDataset")
+
+    def desc(self) -> str:
+        """The data feed's description, as text."""
+        return desc_text(self._feed_class, self.batch_size, self.pipe_command, self.use_var)
+
+    def _samples(self) -> Iterator[Sample]:
+        for path in self.filelist:
+            yield from read_file(path, self.pipe_command, self.use_var)
+
+    def _feeds(self, drop_last: bool = False) -> Iterator[dict[str, Any]]:
+        """The feeds of one pass."""
+        if not self.use_var:
+            raise RuntimeError("the data set has no variables; call set_use_var with those of a line, in its order")
+        return prefetched(lambda: self._make_feeds(drop_last), READ_AHEAD)
+
+    def _make_feeds(self, drop_last: bool) -> Iterator[dict[str, Any]]:
+        samples = self._samples()
+        while group := list(itertools.islice(samples, self.batch_size)):
+            if len(group) == self.batch_size or not drop_last:
+                yield to_feed(group, self.use_var)
+
+
+class QueueDataset(DatasetBase):
+    """Reads its files anew in each pass."""
+
+    def local_shuffle(self) -> None:
+        """Not for a stream."""
+        raise NotImplementedError(
+            "QueueDataset does not support local shuffle, please use InMemoryDataset for local_shuffle"
+        )
+
+    def global_shuffle(self, fleet: Any = None) -> None:
+        """Not for a stream."""
+        raise NotImplementedError(
+            "QueueDataset does not support global shuffle, please use InMemoryDataset for global_shuffle"
+        )
+
+
+class FileInstantDataset(QueueDataset):
+    """Reads its files anew in each pass."""
+
+
+class InMemoryDataset(DatasetBase):
+    """Holds all samples, between ``load_into_memory`` and ``release_memory``."""
+
+    _feed_class = "MultiSlotInMemoryDataFeed"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._memory: list[Sample] | None = None
+        self._preload: Prefetcher | None = None
+
+    def load_into_memory(self) -> None:
+        """Read all files."""
+        self._memory = list(super()._samples())
+
+    def preload_into_memory(self, thread_num: int | None = None) -> None:
+        """Begin to read all files in a thread; ``wait_preload_done`` waits for its end."""
+        self._preload = Prefetcher(lambda: [list(super(InMemoryDataset, self)._samples())], 1)
+
+    def wait_preload_done(self) -> None:
+        """Wait for what ``preload_into_memory`` began."""
+        if self._preload is None:
+            raise RuntimeError("nothing is being loaded; call preload_into_memory() first")
+        self._memory, self._preload = next(self._preload), None
+
+    def release_memory(self) -> None:
+        """Drop all samples."""
+        self._memory = None
+
+    def local_shuffle(self) -> None:
+        """Shuffle the samples, with Python's global ``random``."""
+        random.shuffle(self._held())
+
+    def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
+        """Shuffle the samples of all workers; one process is all of them."""
+        self.local_shuffle()
+
+    def slots_shuffle(self, slots: Sequence[str]) -> None:
+        """Deal the values of some variables out to other samples, to see how much a model depends on them."""
+        if not self.fea_eval:
+            raise RuntimeError("slots_shuffle needs set_fea_eval(record_candidate_size, True) before; call it")
+        samples = self._held()
+        for index, var in enumerate(self.use_var):
+            if var.name in set(slots):
+                values = [sample[index] for sample in samples]
+                random.shuffle(values)
+                for sample, value in zip(samples, values, strict=True):
+                    sample[index] = value
+
+    def get_memory_data_size(self, fleet: Any = None) -> int:
+        """The number of samples."""
+        return len(self._memory or ())
+
+    def get_shuffle_data_size(self, fleet: Any = None) -> int:
+        """The number of samples after a shuffle, which is the same."""
+        return self.get_memory_data_size(fleet)
+
+    def set_feed_type(self, data_feed_type: str) -> None:
+        """The name that ``desc`` gives the feed."""
+        self._feed_class = data_feed_type
+
+    def set_queue_num(self, queue_num: int) -> None:
+        """Kept and not used: there is one queue."""
+        self._settings["queue_num"] = queue_num
+
+    def set_parse_ins_id(self, parse_ins_id: bool) -> None:
+        """Kept and not used: lines have no ids here."""
+        self._settings["parse_ins_id"] = parse_ins_id
+
+    def set_parse_content(self, parse_content: bool) -> None:
+        """Kept and not used: lines have no content field here."""
+        self._settings["parse_content"] = parse_content
+
+    def _held(self) -> list[Sample]:
+        if self._memory is None:
+            raise RuntimeError(
+                explain(
+                    "the data set's samples are not in memory",
+                    "load_into_memory() before they are used or shuffled",
+                    "no samples",
+                    "call dataset.load_into_memory() once its files and variables are set",
+                )
+            )
+        return self._memory
+
+    def _samples(self) -> Iterator[Sample]:
+        return iter(self._held())
+
+
+class DatasetFactory:
+    """Makes data sets by the name of their class."""
+
+    def create_dataset(self, datafeed_class: str = "QueueDataset") -> Any:
+        """A QueueDataset, InMemoryDataset or FileInstantDataset. Raises ValueError for another name."""
+        known = {kind.__name__: kind for kind in (QueueDataset, InMemoryDataset, FileInstantDataset)}
+        if datafeed_class not in known:
+            raise ValueError(
+                f"datafeed class {datafeed_class} does not exist; expected one of {', '.join(known)}; pass its name"
+            )
+        return known[datafeed_class]()
+
+
+def run_from_dataset(
+    executor: Any,
+    program: Any,
+    dataset: Any,
+    scope: Any,
+    fetch_list: Sequence[Any] | None,
+    fetch_info: Sequence[str] | None,
+    print_period: int,
+    fetch_handler: Any,
+    drop_last: bool,
+) -> None:
+    """Run a program once for each batch of a data set, and print fetches every ``print_period`` batches."""
+    if dataset is None:
+        raise RuntimeError("dataset is need and should be initialized: received None; pass dataset=")
+    if not isinstance(dataset, DatasetBase):
+        raise TypeError(f"dataset must be a fluid data set, received {type(dataset).__name__}; use DatasetFactory")
+    fetches = list(fetch_list or ())
+    names = list(fetch_info or [getattr(f, "name", f) for f in fetches])
+    if len(names) != len(fetches):
+        raise AssertionError(f"fetch_info has {len(names)} texts for {len(fetches)} fetches; give one for each")
+    for step, feed in enumerate(dataset._feeds(drop_last), 1):
+        values = executor.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
+        if fetch_handler is not None and step % print_period == 0:
+            fetch_handler.handler(dict(zip(names, values, strict=True)))
+        elif fetches and step % print_period == 0:
+            print(f"step {step}:", ", ".join(f"{n} = {_short(v)}" for n, v in zip(names, values, strict=True)))
+
+
+def _short(value: Any) -> str:
+    import numpy as np
+
+    return np.array2string(np.asarray(value), threshold=8)

@@ -1,0 +1,115 @@
+"""The MultiSlot text format: a sample a line, and for each variable a count and as many numbers.
+
+    2 11 12 1 0.5      ->  ids = [11, 12], price = [0.5]
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluidjax.enums import to_numpy_dtype
+from fluidjax.files.errors import bad_file, explain
+from fluidjax.framework import Variable
+from fluidjax.places import CPUPlace
+from fluidjax.values import LoDTensor, lengths_to_offsets
+
+Sample = list[np.ndarray]  # one flat array for each variable
+
+
+def read_file(path: str, command: str, variables: Sequence[Variable]) -> Iterator[Sample]:
+    """The samples in a file, its content sent through a shell command first (``cat`` and '' leave it as it is)."""
+    if command.strip() in ("", "cat"):
+        with open(path, "rb") as file:
+            yield from _samples(file, path, variables)
+        return
+    with open(path, "rb") as file, subprocess.Popen(command, shell=True, stdin=file, stdout=subprocess.PIPE) as pipe:
+        assert pipe.stdout is not None
+        yield from _samples(pipe.stdout, f"{path} through {command!r}", variables)
+        if pipe.wait():
+            raise RuntimeError(
+                explain(
+                    f"the pipe command {command!r} failed on {path}",
+                    "exit status 0",
+                    str(pipe.returncode),
+                    f"try it in a shell: {command} < {path}",
+                )
+            )
+
+
+def _samples(lines: Iterable[bytes], label: str, variables: Sequence[Variable]) -> Iterator[Sample]:
+    dtypes = [to_numpy_dtype(var.dtype) for var in variables]
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield _sample(line.split(), f"{label}, line {number}", variables, dtypes)
+
+
+def _sample(words: list[bytes], label: str, variables: Sequence[Variable], dtypes: Sequence[np.dtype]) -> Sample:
+    sample, at = [], 0
+    for var, dtype in zip(variables, dtypes, strict=True):
+        values = words[at + 1 : at + 1 + _count(words, at, label, var)]
+        try:
+            sample.append(np.array([float(v) if dtype.kind == "f" else int(v) for v in values], dtype))
+        except (ValueError, OverflowError) as error:
+            received = " ".join(v.decode("utf-8", "replace") for v in values[:8])
+            raise bad_file(f"{label}: the values of {var.name!r} are no {dtype}", f"{dtype} numbers", received) from error
+        at += 1 + len(values)
+    if at != len(words):
+        raise bad_file(
+            f"{label}: numbers are left over",
+            f"values for {[var.name for var in variables]} only",
+            f"{len(words) - at} more words",
+            "name the variables of the file, in its order, with set_use_var",
+        )
+    return sample
+
+
+def _count(words: list[bytes], at: int, label: str, var: Variable) -> int:
+    """How many values follow for a variable, held against how many words are left."""
+    left = len(words) - at - 1
+    word = words[at] if left >= 0 else b"the end of the line"
+    if left < 0 or not word.isdigit() or int(word) > left:
+        raise bad_file(
+            f"{label}: the count of {var.name!r} is wrong",
+            f"a number of at most {max(left, 0)}, and as many values",
+            word.decode("utf-8", "replace"),
+            "write a count and the values for each variable, in the order of set_use_var",
+        )
+    return int(word)
+
+
+def to_feed(samples: Sequence[Sample], variables: Sequence[Variable]) -> dict[str, Any]:
+    """The feed of a batch: LoDTensors for variables with LoD, arrays [batch, ...] for the others."""
+    feed: dict[str, Any] = {}
+    for index, var in enumerate(variables):
+        parts = [sample[index] for sample in samples]
+        if var.lod_level:
+            tensor = LoDTensor()
+            tensor.set(np.concatenate(parts).reshape(-1, *_trailing(var)), CPUPlace())
+            tensor.set_lod(lengths_to_offsets([[len(part) for part in parts]]))
+            feed[var.name] = tensor
+        else:
+            feed[var.name] = np.stack(parts).reshape(len(parts), *_trailing(var))
+    return feed
+
+
+def _trailing(var: Variable) -> tuple[int, ...]:
+    return tuple(var.shape[1:])
+
+
+def desc_text(feed_class: str, batch_size: int, command: str, variables: Sequence[Variable]) -> str:
+    """The description of a data feed, as text in the format of Paddle's DataFeedDesc message."""
+    lines = [f'name: "{feed_class}"', f"batch_size: {batch_size}", "multi_slot_desc {"]
+    for var in variables:
+        kind = "float" if to_numpy_dtype(var.dtype).kind == "f" else "uint64"
+        lines += ["  slots {", f'    name: "{var.name}"', f'    type: "{kind}"']
+        if not var.lod_level:
+            lines += ["    is_dense: true"]
+        lines += ["    is_used: true"]
+        if not var.lod_level:
+            lines += [f"    shape: {dim}" for dim in var.shape]
+        lines += ["  }"]
+    return "\n".join([*lines, "}", f'pipe_command: "{command}"', ""])
