@@ -56,9 +56,10 @@ from fluidjax import average, evaluator, metrics, nets
 from fluidjax.input import embedding, one_hot
 
 # Values in and out: feeds, readers, files.
-from fluidjax import data_feeder, dataloader, reader
+from fluidjax import data_feeder, dataloader, dataset, reader
 from fluidjax.data import data
 from fluidjax.data_feeder import DataFeeder
+from fluidjax.dataset import DatasetFactory, InMemoryDataset, QueueDataset
 from fluidjax import io
 from fluidjax.io import load, load_program_state, save, set_program_state
 

@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from fluidjax.files.errors import explain
 from fluidjax.framework import Variable
 from fluidjax.multi_slot import Sample, desc_text, read_file, to_feed
@@ -54,7 +56,7 @@ class DatasetBase:
         self.filelist = list(filelist)
 
     def set_use_var(self, var_list: Sequence[Variable]) -> None:
-        """The variables of a line, in its order; float32 or int64. Those without LoD need as many values as a row has."""
+        """The variables of a line, in its order; float32 or int64. Those without LoD need a row's number of values."""
         for var in var_list:
             if var.dtype.name not in ("FP32", "INT64"):
                 raise ValueError(
@@ -86,7 +88,7 @@ class DatasetBase:
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
         """Only an InMemoryDataset has samples to change."""
-        raise NotImplementedError(f"{type(self).__name__} does not support slots_shuffle, please use InMemoryDataset")
+        raise TypeError(f"{type(self).__name__} does not support slots_shuffle, please use InMemoryDataset")
 
     def desc(self) -> str:
         """The data feed's description, as text."""
@@ -114,15 +116,11 @@ class QueueDataset(DatasetBase):
 
     def local_shuffle(self) -> None:
         """Not for a stream."""
-        raise NotImplementedError(
-            "QueueDataset does not support local shuffle, please use InMemoryDataset for local_shuffle"
-        )
+        raise TypeError("QueueDataset does not support local shuffle, please use InMemoryDataset for local_shuffle")
 
     def global_shuffle(self, fleet: Any = None) -> None:
         """Not for a stream."""
-        raise NotImplementedError(
-            "QueueDataset does not support global shuffle, please use InMemoryDataset for global_shuffle"
-        )
+        raise TypeError("QueueDataset does not support global shuffle, please use InMemoryDataset for global_shuffle")
 
 
 class FileInstantDataset(QueueDataset):
@@ -239,7 +237,6 @@ def run_from_dataset(
     fetch_info: Sequence[str] | None,
     print_period: int,
     fetch_handler: Any,
-    drop_last: bool,
 ) -> None:
     """Run a program once for each batch of a data set, and print fetches every ``print_period`` batches."""
     if dataset is None:
@@ -250,7 +247,7 @@ def run_from_dataset(
     names = list(fetch_info or [getattr(f, "name", f) for f in fetches])
     if len(names) != len(fetches):
         raise AssertionError(f"fetch_info has {len(names)} texts for {len(fetches)} fetches; give one for each")
-    for step, feed in enumerate(dataset._feeds(drop_last), 1):
+    for step, feed in enumerate(dataset._feeds(), 1):
         values = executor.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
         if fetch_handler is not None and step % print_period == 0:
             fetch_handler.handler(dict(zip(names, values, strict=True)))
@@ -259,6 +256,4 @@ def run_from_dataset(
 
 
 def _short(value: Any) -> str:
-    import numpy as np
-
     return np.array2string(np.asarray(value), threshold=8)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fluidjax.compiler import CompiledProgram
+from fluidjax.dataset import DatasetBase, run_from_dataset
 from fluidjax.execution import mode
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.feed import merge_rows
@@ -93,6 +94,46 @@ class Executor:
         with self._on_device():
             values = self._values(program, prepared, scope, feed)
         return _results(fetches, values, scope, return_numpy)
+
+    def train_from_dataset(
+        self,
+        program: Program | CompiledProgram | None = None,
+        dataset: DatasetBase | None = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: Any = None,
+    ) -> None:
+        """Run a program once for each batch of a data set.
+
+        Args:
+            program, scope: as for ``run``.
+            dataset: made by ``fluid.DatasetFactory``.
+            thread, debug: accepted as in Fluid; batches are read ahead by one thread.
+            fetch_list, fetch_info: what to print, and under which names, every ``print_period`` batches.
+            fetch_handler: its ``handler`` gets the fetches by name instead.
+        """
+        run_from_dataset(self, program, dataset, scope, fetch_list, fetch_info, print_period, fetch_handler)
+
+    def infer_from_dataset(
+        self,
+        program: Program | CompiledProgram | None = None,
+        dataset: DatasetBase | None = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: Any = None,
+    ) -> None:
+        """``train_from_dataset`` for a program that only computes: no parameter changes unless its ops change it."""
+        self.train_from_dataset(
+            program, dataset, scope, thread, debug, fetch_list, fetch_info, print_period, fetch_handler
+        )
 
     def _values(self, program: Program, prepared: Prepared, scope: Scope, feed: dict[str, Any]) -> list[Any]:
         seed = next_seed(program) if prepared.random else None

@@ -1,6 +1,6 @@
 """The MultiSlot text format: a sample a line, and for each variable a count and as many numbers.
 
-    2 11 12 1 0.5      ->  ids = [11, 12], price = [0.5]
+2 11 12 1 0.5      ->  ids = [11, 12], price = [0.5]
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def _sample(words: list[bytes], label: str, variables: Sequence[Variable], dtype
             sample.append(np.array([float(v) if dtype.kind == "f" else int(v) for v in values], dtype))
         except (ValueError, OverflowError) as error:
             received = " ".join(v.decode("utf-8", "replace") for v in values[:8])
-            raise bad_file(f"{label}: the values of {var.name!r} are no {dtype}", f"{dtype} numbers", received) from error
+            raise bad_file(
+                f"{label}: the values of {var.name!r} are no {dtype}", f"{dtype} numbers", received
+            ) from error
         at += 1 + len(values)
     if at != len(words):
         raise bad_file(

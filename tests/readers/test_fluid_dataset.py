@@ -1,0 +1,173 @@
+"""fluid.dataset: MultiSlot files as Paddle 1.8.5 reads them, and training on them."""
+
+import random
+import sys
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax.files.errors import FileFormatError
+
+EXE = fluid.Executor()
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "a.txt").write_text("1 1 2 3 4 1 0.5\n1 0 1 7 1 1.5\n1 1 3 1 2 3 1 2.5\n")
+    (tmp_path / "b.txt").write_text("1 0 1 9 1 3.5\n\n1 1 2 8 8 1 4.5\n")
+    return [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
+
+
+@pytest.fixture
+def net():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        main.slots = [
+            fluid.data("label", [None, 1], "int64"),
+            fluid.data("ids", [None, 1], "int64", lod_level=1),
+            fluid.data("price", [None, 1], "float32"),
+        ]
+        yield main
+
+
+def make(kind, net, files):
+    dataset = fluid.DatasetFactory().create_dataset(kind)
+    dataset.set_batch_size(2)
+    dataset.set_thread(2)
+    dataset.set_filelist(files)
+    dataset.set_use_var(net.slots)
+    if kind == "InMemoryDataset":
+        dataset.load_into_memory()
+    return dataset
+
+
+def contents(feeds):
+    found = []
+    for feed in feeds:
+        ids = feed["ids"]
+        found.append(
+            (feed["label"].ravel().tolist(), np.array(ids).ravel().tolist(), ids.lod(), feed["price"].tolist())
+        )
+    return found
+
+
+BATCHES = [
+    ([1, 0], [3, 4, 7], [[0, 2, 3]], [[0.5], [1.5]]),
+    ([1, 0], [1, 2, 3, 9], [[0, 3, 4]], [[2.5], [3.5]]),
+    ([1], [8, 8], [[0, 2]], [[4.5]]),
+]
+
+
+@pytest.mark.parametrize("kind", ["QueueDataset", "InMemoryDataset", "FileInstantDataset"])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_batches(kind, drop_last, net, files):
+    loader = fluid.io.DataLoader.from_dataset(make(kind, net, files), fluid.cpu_places(1), drop_last=drop_last)
+    for _ in range(2):
+        assert contents(feed for (feed,) in loader) == (BATCHES[:2] if drop_last else BATCHES)
+
+
+def test_a_pipe_command(net, files):
+    dataset = make("QueueDataset", net, files)
+    swap = f"{sys.executable} -c \"import sys; [print('1 5', l[4:-1]) for l in sys.stdin if l.strip()]\""
+    dataset.set_pipe_command(swap)
+    assert [label for feed in dataset._feeds() for label in feed["label"].ravel()] == [5] * 5
+    dataset.set_pipe_command("exit 3")
+    with pytest.raises(RuntimeError, match="failed on"):
+        list(dataset._feeds())
+
+
+def test_training(net, files, capsys):
+    words = fluid.layers.sequence_pool(fluid.embedding(net.slots[1], size=[10, 4]), "sum")
+    guess = fluid.layers.fc(fluid.layers.reshape(words, [-1, 4]), size=1)
+    loss = fluid.layers.mean(fluid.layers.square(guess - net.slots[2]))
+    fluid.optimizer.SGD(0.02).minimize(loss)
+    EXE.run(fluid.default_startup_program())
+    dataset = make("InMemoryDataset", net, files)
+    for _ in range(12):
+        EXE.train_from_dataset(net, dataset, fetch_list=[loss], fetch_info=["loss"], print_period=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 12 and lines[0].startswith("step 2: loss = [")
+    first, last = (float(line.partition("[")[2].rstrip("]")) for line in (lines[0], lines[-1]))
+    assert last < first / 2
+    seen = []
+
+    class Handler:
+        def handler(self, values):
+            seen.append(np.array(values["loss"]).item())
+
+    EXE.infer_from_dataset(
+        net, dataset, fetch_list=[loss], fetch_info=["loss"], print_period=1, fetch_handler=Handler()
+    )
+    assert len(seen) == 3
+
+
+def test_memory(net, files):
+    dataset = make("InMemoryDataset", net, files)
+    assert dataset.get_memory_data_size() == dataset.get_shuffle_data_size() == 5
+    random.seed(1)
+    dataset.local_shuffle()
+    prices = [p for feed in dataset._feeds() for p in feed["price"].ravel()]
+    assert sorted(prices) == [0.5, 1.5, 2.5, 3.5, 4.5] != prices
+    with pytest.raises(RuntimeError, match="set_fea_eval"):
+        dataset.slots_shuffle(["price"])
+    dataset.set_fea_eval(100)
+    dataset.slots_shuffle(["price"])
+    pairs = {(tuple(s[1]), s[2][0]) for s in dataset._samples()}
+    assert len(pairs) == 5
+    dataset.release_memory()
+    with pytest.raises(RuntimeError, match="load_into_memory"):
+        dataset.global_shuffle()
+    dataset.preload_into_memory()
+    dataset.wait_preload_done()
+    assert dataset.get_memory_data_size() == 5
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("1 1 2 3\n", "count of 'ids' is wrong"),
+        ("1 1 1 3\n", "count of 'price' is wrong"),
+        ("1 1 1 3 1 0.5 7\n", "numbers are left over"),
+        ("1 x 1 3 1 0.5\n", "values of 'label' are no int64"),
+        ("-1 1 1 3 1 0.5\n", "count of 'label' is wrong"),
+        ("99999999999 1\n", "count of 'label' is wrong"),
+        ("1 99999999999999999999 1 1 1 1\n", "values of 'label' are no int64"),
+    ],
+)
+def test_damaged_lines(line, message, net, files):
+    with open(files[1], "w") as file:
+        file.write("1 1 1 3 1 0.5\n" + line)
+    with pytest.raises(FileFormatError, match="b.txt, line 2: .*" + message) as error:
+        list(make("QueueDataset", net, files)._feeds())
+    assert all(part in str(error.value) for part in ("expected:", "received:", "what to do:"))
+
+
+def test_description(net, files):
+    text = make("InMemoryDataset", net, files).desc()
+    assert text.startswith('name: "MultiSlotInMemoryDataFeed"\nbatch_size: 2\nmulti_slot_desc {\n  slots {\n')
+    assert 'name: "ids"\n    type: "uint64"\n    is_used: true\n  }' in text
+    assert (
+        'name: "price"\n    type: "float"\n    is_dense: true\n    is_used: true\n    shape: -1\n    shape: 1\n' in text
+    )
+    assert text.endswith('}\npipe_command: "cat"\n')
+
+
+def test_wrong_use(net, files):
+    with pytest.raises(ValueError, match="class Other does not exist"):
+        fluid.DatasetFactory().create_dataset("Other")
+    queue = make("QueueDataset", net, files)
+    for shuffle in (queue.local_shuffle, queue.global_shuffle):
+        with pytest.raises(TypeError, match="please use InMemoryDataset"):
+            shuffle()
+    with pytest.raises(ValueError, match="only supports dtype"):
+        queue.set_use_var([fluid.data("q", [None, 1], "float64")])
+    with pytest.raises(ValueError, match="set_batch_size"):
+        queue.set_batch_size(0)
+    with pytest.raises(RuntimeError, match="dataset is need"):
+        EXE.train_from_dataset(net)
+    with pytest.raises(TypeError, match="fluid data set"):
+        EXE.train_from_dataset(net, [1])
+    queue.set_use_var([])
+    with pytest.raises(RuntimeError, match="set_use_var"):
+        queue._feeds()
