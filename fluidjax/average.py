@@ -32,8 +32,8 @@ class WeightedAverage:
         """Take one value. ValueError unless it is a number or array, and the weight a number."""
         if not _is_number(value) and not isinstance(value, np.ndarray):
             raise ValueError(
-                f"The 'value' must be a number(int, float) or a numpy ndarray, received {type(value).__name__}. Fetch it"
-                " with return_numpy=True."
+                f"The 'value' must be a number(int, float) or a numpy ndarray, received {type(value).__name__}."
+                " Fetch it with return_numpy=True."
             )
         if not _is_number(weight):
             raise ValueError(f"The 'weight' must be a number(int, float), received {weight!r}. Convert it.")

@@ -8,6 +8,7 @@ import math
 import jax.numpy as jnp
 
 from lowering.registry import op
+from lowering.values import LoDArray, row_mask
 
 
 def channel_axis(x, data_layout):
@@ -23,11 +24,23 @@ def _other_axes(x, axis):
     return tuple(d for d in range(x.ndim) if d != axis)
 
 
-def statistics(x, axis):
-    """(mean, biased variance) of each channel, two passes."""
-    over = _other_axes(x, axis)
-    mean = x.mean(axis=over)
-    return mean, jnp.square(x - _per_channel(mean, x, axis)).mean(axis=over)
+def _count(x: LoDArray, axis):
+    """Number of values of a channel; a traced one when rows are padded."""
+    n = math.prod(x.shape[d] for d in range(x.data.ndim) if d not in (0, axis))
+    return n * jnp.maximum(x.rows(), 1).astype(x.dtype) if x.padded else n * x.shape[0]
+
+
+def _valid(x: LoDArray, values):
+    """`values`, zero in padding rows."""
+    return jnp.where(row_mask(x), values, 0) if x.padded else values
+
+
+def statistics(x: LoDArray, axis):
+    """(mean, biased variance) of each channel over the valid rows, two passes."""
+    over, n = _other_axes(x.data, axis), _count(x, axis)
+    mean = _valid(x, x.data).sum(axis=over) / n
+    centred = x.data - _per_channel(mean, x.data, axis)
+    return mean, _valid(x, jnp.square(centred)).sum(axis=over) / n
 
 
 def uses_running(is_test, use_global_stats, trainable_statistics):
@@ -41,40 +54,46 @@ def _normalise(x, scale, bias, mean, inv_std, axis):
     return x * _per_channel(gain, x, axis) + _per_channel(shift, x, axis)
 
 
-def batch_norm_forward(x, scale, bias, mean, variance, momentum, *, epsilon, running, axis):
+def batch_norm_forward(rows: LoDArray, scale, bias, mean, variance, momentum, *, epsilon, running, axis):
     """(Y, MeanOut, VarianceOut, SavedMean, SavedVariance); Fluid leaves the saved ones unset when running."""
+    x = rows.data
     if running:
         inv_std = 1 / jnp.sqrt(variance + epsilon)
         unused = jnp.zeros_like(mean)
         return _normalise(x, scale, bias, mean, inv_std, axis), mean, variance, unused, unused
-    m, v = statistics(x, axis)
+    m, v = statistics(rows, axis)
     inv_std = 1 / jnp.sqrt(v + epsilon)
     y = _per_channel(scale * inv_std, x, axis) * (x - _per_channel(m, x, axis)) + _per_channel(bias, x, axis)
     momentum = jnp.asarray(momentum, x.dtype)
     return y, mean * momentum + m * (1 - momentum), variance * momentum + v * (1 - momentum), m, inv_std
 
 
-def batch_norm_backward(x, scale, d_y, mean, inv_std, *, running, axis):
+def batch_norm_backward(rows: LoDArray, scale, d_y, mean, inv_std, *, running, axis):
     """(X@GRAD, Scale@GRAD, Bias@GRAD)."""
+    x = rows.data
     over = _other_axes(x, axis)
     x_hat = (x - _per_channel(mean, x, axis)) * _per_channel(inv_std, x, axis)
     d_bias = d_y.sum(axis=over)
     d_scale = (d_y * x_hat).sum(axis=over)
     gain = _per_channel(scale * inv_std, x, axis)
     if running:
-        return d_y * gain, d_scale, d_bias
-    n = math.prod(x.shape[d] for d in over)
+        return _rows_like(rows, d_y * gain), d_scale, d_bias
+    n = _count(rows, axis)
     mean_part = _per_channel(d_bias / n, x, axis) + x_hat * _per_channel(d_scale / n, x, axis)
-    return gain * (d_y - mean_part), d_scale, d_bias
+    return _rows_like(rows, _valid(rows, gain * (d_y - mean_part))), d_scale, d_bias
+
+
+def _rows_like(rows: LoDArray, data):
+    return rows.with_data(data) if rows.padded else data
 
 
 OUTPUTS = "Y MeanOut VarianceOut SavedMean SavedVariance ReserveSpace?"
 
 
-@op(out=OUTPUTS, diff="x scale bias", vendor="use_mkldnn fuse_with_relu", lod={"Y": "x"},
+@op(out=OUTPUTS, diff="x scale bias", vendor="use_mkldnn fuse_with_relu", lod={"Y": "x"}, rows="masked",
     inplace={"MeanOut": "mean", "VarianceOut": "variance"})  # fmt: skip
 def batch_norm(
-    x,
+    x: LoDArray,
     scale,
     bias,
     mean,
@@ -92,11 +111,11 @@ def batch_norm(
     if momentum_tensor is not None:
         momentum = momentum_tensor.reshape(())
     running = uses_running(is_test, use_global_stats, trainable_statistics)
-    results = batch_norm_forward(
+    y, *rest = batch_norm_forward(
         x, scale, bias, mean, variance, momentum,
-        epsilon=epsilon, running=running, axis=channel_axis(x, data_layout),
+        epsilon=epsilon, running=running, axis=channel_axis(x.data, data_layout),
     )  # fmt: skip
-    return (*results, None)
+    return (_rows_like(x, y), *rest, None)
 
 
 def _make_grad(g):
@@ -113,13 +132,13 @@ def _make_grad(g):
 batch_norm.grad_maker(_make_grad)
 
 
-@batch_norm.grad(rows=None)
-def _(x, scale, bias, saved_mean, saved_variance, d_y, mean=None, variance=None, reserve_space=None, *, epsilon,
-      data_layout, use_global_stats):  # fmt: skip
+@batch_norm.grad(rows="masked")
+def _(x: LoDArray, scale, bias, saved_mean, saved_variance, d_y, mean=None, variance=None, reserve_space=None, *,
+      epsilon, data_layout, use_global_stats):  # fmt: skip
     if use_global_stats:
         saved_mean, saved_variance = mean, 1 / jnp.sqrt(variance + epsilon)
     return batch_norm_backward(
-        x, scale, d_y, saved_mean, saved_variance, running=use_global_stats, axis=channel_axis(x, data_layout)
+        x, scale, d_y, saved_mean, saved_variance, running=use_global_stats, axis=channel_axis(x.data, data_layout)
     )
 
 
@@ -169,7 +188,7 @@ def inplace_abn(
         momentum = momentum_tensor.reshape(())
     running = uses_running(is_test, use_global_stats, trainable_statistics)
     y, *rest = batch_norm_forward(
-        x, scale, bias, mean, variance, momentum,
+        LoDArray(x), scale, bias, mean, variance, momentum,
         epsilon=epsilon, running=running, axis=channel_axis(x, data_layout),
     )  # fmt: skip
     return (_activate(y, activation, alpha), *rest, None)
@@ -187,4 +206,4 @@ def _(y, scale, bias, saved_mean, saved_variance, d_y, mean=None, variance=None,
     y, d_y = _undo_activation(y, d_y, activation, alpha)
     x_hat = (y - _per_channel(bias, y, axis)) / _per_channel(scale, y, axis)
     x = x_hat / _per_channel(saved_variance, y, axis) + _per_channel(saved_mean, y, axis)
-    return batch_norm_backward(x, scale, d_y, saved_mean, saved_variance, running=use_global_stats, axis=axis)
+    return batch_norm_backward(LoDArray(x), scale, d_y, saved_mean, saved_variance, running=use_global_stats, axis=axis)

@@ -106,8 +106,8 @@ depthwise_conv2d = op(
     lod="input",
     rows="wise input",
 )(conv2d_rule)
-conv2d.grad(conv2d_grad, rows=None)
-depthwise_conv2d.grad(conv2d_grad, rows=None)
+conv2d.grad(conv2d_grad)
+depthwise_conv2d.grad(conv2d_grad)
 
 
 @conv2d.grad_grad(out="DDOutput DInput DFilter", rows=None)
@@ -148,7 +148,7 @@ def conv3d(
     return channel_back(kernels.forward(x, filter, geo), data_format)
 
 
-@conv3d.grad(rows=None)
+@conv3d.grad
 def _(
     input,
     filter,

@@ -74,7 +74,7 @@ for _type in ("conv2d_transpose", "depthwise_conv2d_transpose"):
     _op = op(_type, out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows="wise input")(
         conv2d_transpose_rule
     )
-    _op.grad(conv2d_transpose_grad, rows=None)
+    _op.grad(conv2d_transpose_grad)
 
 
 @op(out="Output", vendor=VENDOR, lod="input", rows="wise input")
@@ -95,7 +95,7 @@ def conv3d_transpose(
     return _forward(x, filter, geo, output_size, data_format)
 
 
-@conv3d_transpose.grad(rows=None)
+@conv3d_transpose.grad
 def _(input, filter, d_output, *, strides, paddings, padding_algorithm, groups, dilations, data_format):
     x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
     return _backward(x, filter, d_output, geo, data_format)

@@ -10,6 +10,8 @@ from jax import lax
 
 from lowering.registry import Meta, op
 
+from .shared import off_rows
+
 CLIP = -64.0
 HUGE = 1e20
 
@@ -83,7 +85,7 @@ def _(x_shape: Meta, label, match_x, d_y, *, ignore_index):
     return jnp.where(hit, -d_y.reshape(label.shape) / match_x.reshape(label.shape), 0)
 
 
-@op(out="Softmax Loss", diff="logits", lod="logits", rows="wise")
+@op(out="Softmax Loss", diff="logits", lod="logits", rows=off_rows)
 def softmax_with_cross_entropy(
     logits,
     label,

@@ -9,6 +9,7 @@ from lowering.values import SelectedRows
 from .embedding import gather_rows
 
 CLIP = 40.0
+VENDOR = "remote_prefetch trainer_id height_sections epmap table_names"
 
 
 def _complete_tree(label, num_classes):
@@ -34,7 +35,7 @@ def _paths(label, path_table, path_code, num_classes):
 
 
 @op(out="Out PreOut W_Out", slots={"w_out": "W_Out"}, diff="x w bias", lod={"Out": "x"},
-    inplace={"W_Out": "w"}, vendor="remote_prefetch trainer_id height_sections epmap table_names")  # fmt: skip
+    rows="wise x label path_table path_code", inplace={"W_Out": "w"}, vendor=VENDOR)  # fmt: skip
 def hierarchical_sigmoid(
     x, w, label, path_table=None, path_code=None, bias=None, *, num_classes: int = 2, is_sparse: bool = False
 ):

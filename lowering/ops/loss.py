@@ -29,7 +29,11 @@ def _normalizer(counted, dtype):
     return jnp.maximum(counted.sum(dtype=dtype), 1e-5)
 
 
-@op(diff="x", rows=None)
+def _unless_normalized(attrs, ndim):
+    return None if attrs["normalize"] else "wise"
+
+
+@op(diff="x", rows=_unless_normalized)
 def sigmoid_cross_entropy_with_logits(x, label, *, normalize: bool = False, ignore_index: int = -100):
     """Out = max(X, 0) - X * Label + log(1 + exp(-|X|)); 0 at ignore_index; / number of counted ones to normalize."""
     counted = _counted(label, ignore_index)
@@ -124,7 +128,7 @@ def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma: floa
     return diff, _rows_sum(value)
 
 
-@smooth_l1_loss.grad(rows=None)
+@smooth_l1_loss.grad
 def _(diff, d_out, inside_weight=None, outside_weight=None, *, sigma):
     s2 = sigma * sigma
     slope = jnp.where(jnp.abs(diff) < 1 / s2, s2 * diff, jnp.sign(diff))
@@ -134,7 +138,11 @@ def _(diff, d_out, inside_weight=None, outside_weight=None, *, sigma):
     return dx, -dx
 
 
-@op(out="Loss", diff="x", lod=None)
+def _unless_reduced(attrs, ndim):
+    return "wise" if attrs["reduction"] == "none" else None
+
+
+@op(out="Loss", diff="x", lod=None, rows=_unless_reduced)
 def kldiv_loss(x, target, *, reduction: str = "mean"):
     """Loss = Target * (log(Target) - X), 0 where Target <= 0; reduction none, batchmean, mean or sum (shape [1])."""
     positive = target > 0
@@ -214,7 +222,7 @@ def _(x, label, d_y):
     return jnp.where(others, slope, -slope.sum(axis=1, keepdims=True))
 
 
-@op(out="sub_result Out", slots={"sub_result": "sub_result"}, lod={"Out": "x"})
+@op(out="sub_result Out", slots={"sub_result": "sub_result"}, lod={"Out": "x"}, rows="wise")
 def squared_l2_distance(x, y):
     """Out[n, 1] = sum((X[n] - Y[n])^2), Y having one row for all or as many as X; sub_result = X - Y."""
     diff = x.reshape(x.shape[0], -1) - y.reshape(y.shape[0], -1)

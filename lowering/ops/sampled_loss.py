@@ -57,6 +57,7 @@ def _probability(labels, classes, sampler, probs, dtype):
     diff="input weight bias",
     lod=None,
     vendor=VENDOR,
+    rows="wise input label sample_weight",
 )
 def nce(
     input,
