@@ -38,9 +38,10 @@ def check_grad(
     """Hold a program's Fluid gradients against ``jax.vjp`` and finite differences, all in float64.
 
     Each gradient op is checked by itself, at the values it meets in this program and for a random output gradient;
-    then the whole backward pass, parameter by parameter (loops and branches only there). With u a random direction the three numbers are
-    <Fluid's gradient, u>, <jax's gradient, u> and (8 (f(x+eu) - f(x-eu)) - (f(x+2eu) - f(x-2eu))) / 12e, e small enough
-    to stay on one side of the function's kinks.
+    then the whole backward pass, parameter by parameter (loops and branches only there). With u a random direction
+    the three numbers are <Fluid's gradient, u>, <jax's gradient, u> and
+    (8 (f(x+eu) - f(x-eu)) - (f(x+2eu) - f(x-2eu))) / 12e, e small enough to stay on one side of kinks. Variables that
+    stop gradients are held constant in all three.
 
     The program and the scope are left as they are: a copy is run, its backward pass appended anew.
 
