@@ -64,7 +64,7 @@ from fluidjax import io
 from fluidjax.io import load, load_program_state, save, set_program_state
 
 # Running programs.
-from fluidjax import compiler, executor, parallel_executor
+from fluidjax import compiler, executor, parallel_executor, profiler
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluidjax.execution.mode import interpret_mode
 from fluidjax.executor import Executor

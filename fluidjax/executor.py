@@ -138,6 +138,8 @@ class Executor:
     def _values(self, program: Program, prepared: Prepared, scope: Scope, feed: dict[str, Any]) -> list[Any]:
         seed = next_seed(program) if prepared.random else None
         if mode.current.interpret:
+            if mode.current.before_run is not None:
+                mode.current.before_run()
             return prepared.interpret(scope, feed, seed, mode.current.after_op)
         if flag("FLAGS_check_nan_inf"):
             return prepared.interpret(scope, feed, seed, mode.check_finite)

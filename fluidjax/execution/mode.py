@@ -17,10 +17,11 @@ AfterOp = Callable[[OpView, dict[str, Any]], None]
 
 @dataclass
 class Mode:
-    """Whether to interpret, and what to call behind each op."""
+    """Whether to interpret, and what to call behind each op and before each run."""
 
     interpret: bool = False
     after_op: AfterOp | None = None
+    before_run: Callable[[], None] | None = None
 
 
 current = Mode()
