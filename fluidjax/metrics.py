@@ -191,7 +191,9 @@ class ChunkEvaluator(MetricBase):
         self.num_label_chunks: Any = 0
         self.num_correct_chunks: Any = 0
 
-    def update(self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any) -> None:
+    def update(  # type: ignore[override]
+        self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any
+    ) -> None:
         """Counts of one batch, as numbers or arrays. ValueError for other types."""
         self.num_infer_chunks += _number_or_array(num_infer_chunks, "num_infer_chunks", "int")
         self.num_label_chunks += _number_or_array(num_label_chunks, "num_label_chunks", "int")
@@ -309,7 +311,7 @@ class DetectionMAP:
         if gt_difficult is not None:
             parts = [gt_label, layers.cast(x=gt_difficult, dtype=gt_box.dtype), gt_box]
         label = layers.concat(parts, axis=1)
-        options = {
+        options: dict[str, Any] = {
             "overlap_threshold": overlap_threshold,
             "evaluate_difficult": evaluate_difficult,
             "ap_version": ap_version,

@@ -14,7 +14,7 @@ __all__ = ["detection_map"]
 def detection_map(
     detect_res: Variable,
     label: Variable,
-    class_num: int,
+    class_num: int | None,
     background_label: int = 0,
     overlap_threshold: float = 0.3,
     evaluate_difficult: bool = True,

@@ -174,6 +174,7 @@ def center_loss(
     check_variable_and_dtype(input, "input", _FLOATS, "center_loss")
     check_variable_and_dtype(label, "label", ["int32", "int64"], "center_loss")
     centers = helper.create_parameter(attr=param_attr, shape=[num_classes, input.shape[1]], dtype=dtype)
+    assert centers is not None, "param_attr of center_loss must not be False: the centers are its state. Leave it out."
     centers.stop_gradient = True
     if isinstance(alpha, Variable):
         rate = alpha

@@ -39,6 +39,7 @@ def _running(helper: LayerHelper, name: str | None, start: float, shape: list[in
     """A statistic that the op updates: a parameter without a gradient."""
     attr = ParamAttr(name=name, initializer=Constant(start), trainable=False, do_model_average=averaged)
     var = helper.create_parameter(attr=attr, shape=shape, dtype=dtype)
+    assert var is not None  # only attr=False makes none
     var.stop_gradient = True
     return var
 
@@ -283,7 +284,7 @@ def layer_norm(
     """
     check_variable_and_dtype(input, "input", ["float32", "float64"], "layer_norm")
     helper = LayerHelper("layer_norm", **locals())
-    dtype, inputs = input.dtype, {"X": input}
+    dtype, inputs = input.dtype, dict[str, Any](X=input)
     shape = [math.prod(input.shape[begin_norm_axis:])]
     if scale:
         assert param_attr is not False, "param_attr should not be False when using scale. Pass scale=False instead."
@@ -327,7 +328,7 @@ def group_norm(
     """
     helper = LayerHelper("group_norm", **locals())
     check_variable_and_dtype(input, "input", ["float32", "float64"], "group_norm")
-    dtype, inputs = input.dtype, {"X": input}
+    dtype, inputs = input.dtype, dict[str, Any](X=input)
     shape = [_channels(input, data_layout, "group_norm")]
     if param_attr:
         inputs["Scale"] = helper.create_parameter(
@@ -370,6 +371,7 @@ def spectral_norm(
         vector = helper.create_parameter(
             attr=ParamAttr(), shape=[size], dtype=weight.dtype, default_initializer=Normal(0.0, 1.0)
         )
+        assert vector is not None
         vector.stop_gradient = True
         vectors.append(vector)
     out = helper.create_variable(dtype=weight.dtype)

@@ -57,6 +57,7 @@ def _custom_inputs(helper: LayerHelper, custom_dist: Any, num_total_classes: int
             dtype=value.dtype,
             default_initializer=NumpyArrayInitializer(value),
         )
+        assert found is not None  # only attr=False makes none
         found.stop_gradient = True
         return found
 
