@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from .dtypes import is_float
 from .errors import NeedsExact, SlotError, UninitializedError
 from .program import EMPTY, GRAD, OpView
 from .registry import OpDef, Slot
@@ -180,7 +182,10 @@ def _single(slot: Slot, value: Any, definition: OpDef) -> Any:
         )
     if slot.wants == "lod":
         return value if isinstance(value, LoDArray) else LoDArray(value)
-    return data_of(value)
+    data = data_of(value)
+    if isinstance(data, np.ndarray) and is_float(data.dtype) and not definition.fold:
+        return jnp.asarray(data)  # rules index and update what they read; known floats are no shapes or counts
+    return data
 
 
 def _evaluate(definition: OpDef, args: list[Any], keywords: dict[str, Any]) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from lowering.values import LoDArray
+
 Draw = Callable[[np.random.Generator], np.ndarray]
 Inputs = Mapping[str, Any]  # slot -> array, or list of arrays
 
@@ -53,6 +55,8 @@ class Case:
 def _drawn(draw: Any, rng: np.random.Generator) -> Any:
     if isinstance(draw, (list, tuple)):
         return [_drawn(d, rng) for d in draw]
+    if isinstance(draw, LoDArray):
+        return draw
     return draw(rng) if callable(draw) else np.asarray(draw)
 
 

@@ -13,6 +13,7 @@ from fluidjax.testing.case import Case
 from fluidjax.testing.run import Bound, bind, no_grad, random_like, read_gradients, run_forward, run_gradient, run_op
 from lowering.dtypes import is_float
 from lowering.program import GRAD, OpView
+from lowering.values import LoDArray
 
 STEP = 1e-6
 GRADIENT_RTOL = 1e-6
@@ -66,7 +67,7 @@ def check_float32(case: Case, rng: np.random.Generator) -> None:
     """float32 in, float32 out, near the float64 results."""
     with jax.enable_x64(True):
         wide = bind(case, rng)
-        narrow = {n: v.astype(np.float32) if v.dtype == np.float64 else v for n, v in wide.values.items()}
+        narrow = {n: _narrow(v) for n, v in wide.values.items()}
         if all(v.dtype == wide.values[n].dtype for n, v in narrow.items()):
             return
         both = jax.jit(lambda: (run_forward(wide), run_forward(wide, narrow)))()
@@ -77,6 +78,12 @@ def check_float32(case: Case, rng: np.random.Generator) -> None:
             raise Mismatch(f"{case.name} {name}: float32 inputs give float64; keep the input's dtype in the rule")
         if is_float(out.dtype):
             _compare(f"{case.name} {name} in float32", got, out, 1e-4)
+
+
+def _narrow(value: Any) -> Any:
+    if isinstance(value, LoDArray):
+        return value.with_data(_narrow(value.data))
+    return value.astype(np.float32) if value.dtype == np.float64 else value
 
 
 def check_modes(case: Case, rng: np.random.Generator) -> None:

@@ -14,6 +14,7 @@ from fluidjax.testing.case import Case
 from lowering.block import Runner
 from lowering.dtypes import from_numpy, is_float
 from lowering.program import GRAD, BlockView, OpView, ProgramView, VarView
+from lowering.values import data_of
 
 
 @dataclass
@@ -47,7 +48,8 @@ def bind(case: Case, rng: np.random.Generator, dtype: Any = np.float64) -> Bound
         arrays = drawn if isinstance(drawn, list) else [drawn]
         inputs[slot] = [f"{slot}.{i}" for i in range(len(arrays))]
         for name, array in zip(inputs[slot], arrays, strict=True):
-            values[name] = np.asarray(array, dtype) if array.dtype.kind == "f" else array
+            floating = isinstance(array, np.ndarray) and array.dtype.kind == "f"
+            values[name] = array.astype(dtype) if floating else array
     outputs = {s.name: [f"{s.name}.{i}.out" for i in range(case.counts.get(s.name, 1))] for s in definition.outputs}
     attrs = lowering.check_attrs(case.op, dict(case.attrs))
     op = OpView(case.op, inputs, outputs, attrs)
@@ -58,7 +60,7 @@ def bind(case: Case, rng: np.random.Generator, dtype: Any = np.float64) -> Bound
 def run_op(bound: Bound, op: OpView, values: dict[str, Any], *, interpret: bool = False) -> dict[str, Any]:
     """The outputs of one op by variable name."""
     runner = Runner(bound.program, key=jax.random.key(0), interpret=interpret)
-    return runner.run_op(op, dict(values))
+    return {n: data_of(v) for n, v in runner.run_op(op, dict(values)).items()}
 
 
 def run_forward(bound: Bound, values: dict[str, Any] | None = None, *, interpret: bool = False) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def _vector_of_start(op, var_of):
     return outputs_like(op, "Out", VarInfo((-1,), start.dtype, 0))
 
 
-@op("range", infer=_vector_of_start, diff="")
+@op("range", infer=_vector_of_start, diff="", fold=True)
 def range_(start, end, step):
     """Out = Start, Start + Step, ... before End; all [1], needed as host values since they set the length."""
     kind = start.dtype
