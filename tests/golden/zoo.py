@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from pathlib import Path
 
 import lowering
 from tests.golden.recordings import folder
@@ -22,7 +23,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--parts", default=",".join(PARTS), help=f"comma separated, of {', '.join(PARTS)}")
     parser.add_argument("--interpret", action="store_true", help="op by op instead of one jitted program")
     parser.add_argument("--verbose", "-v", action="store_true", help="all problems and tracebacks")
-    parser.add_argument("--json", metavar="FILE", help="write {case: [problems]} to FILE")
+    parser.add_argument("--json", metavar="FILE", help="enter {case: [problems]} into FILE, case by case")
     return parser.parse_args()
 
 
@@ -32,6 +33,15 @@ def missing_ops(name: str) -> list[str]:
     types = set(meta["op_types"]) | {t for p in meta["programs"].values() for t in p["op_types"]}
     types |= {t for e in meta["extra"].values() for t in e["op_types"]}
     return sorted(t for t in types if not lowering.has_op(t))
+
+
+def enter(path: str | None, name: str, problems: list[str]) -> None:
+    """Add a case to the JSON file of results, if one is asked for: a long replay may be stopped and taken up again."""
+    if path is None:
+        return
+    file = Path(path)
+    known = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(known | {name: problems}, indent=1, sort_keys=True))
 
 
 def main() -> int:
@@ -46,6 +56,7 @@ def main() -> int:
         if missing:
             print(f"----  {name:42s} needs {', '.join(missing)}", flush=True)
             results[name] = [f"operators not registered: {', '.join(missing)}"]
+            enter(args.json, name, results[name])
             continue
         start = time.perf_counter()
         report = replay(zoo_case(name), args.parts.split(","), args.interpret)
@@ -57,10 +68,8 @@ def main() -> int:
         if args.verbose and report.trace:
             print(report.trace)
         results[name] = report.problems if report.checks else ["nothing was checked"]
+        enter(args.json, name, results[name])
     print(f"{len(results)} networks, {sum(not p for p in results.values())} pass")
-    if args.json:
-        with open(args.json, "w") as f:
-            json.dump(results, f, indent=1, sort_keys=True)
     return 1 if any(results.values()) or not results else 0
 
 
