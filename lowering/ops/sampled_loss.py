@@ -40,7 +40,7 @@ def _draw(key, shape, classes, sampler, alias, alias_probs):
     if sampler == CUSTOM:
         return _alias_sample(key, shape, classes, alias, alias_probs)
     if sampler == LOG_UNIFORM:
-        return _log_uniform_sample(key, shape, classes)
+        return _log_uniform_sample(key, shape, classes - 1)  # nce's sampler never draws the last class
     return jax.random.randint(key, shape, 0, classes, jnp.int64)
 
 
@@ -48,7 +48,7 @@ def _probability(labels, classes, sampler, probs, dtype):
     if sampler == CUSTOM:
         return jnp.asarray(probs).reshape(-1)[labels].astype(dtype)
     if sampler == LOG_UNIFORM:
-        return log_uniform_probability(labels, classes, dtype)
+        return log_uniform_probability(labels, classes - 1, dtype)
     return jnp.full(labels.shape, 1 / classes, dtype)
 
 
@@ -126,7 +126,7 @@ def _(
     d_input = jnp.einsum("nk,nkd->nd", slope, gather_rows(weight, classes))
     d_rows = (slope[:, :, None] * input[:, None]).reshape(-1, weight.shape[1])
     flat = classes.reshape(-1)
-    d_bias = None if bias is None else _table_grad(bias, flat, slope.reshape(-1, 1), is_sparse)
+    d_bias = None if bias is None else _table_grad(bias, flat, slope.reshape(-1, 1), False)
     return d_input, _table_grad(weight, flat, d_rows, is_sparse), d_bias
 
 
