@@ -20,5 +20,5 @@ def check_lowering(module: ModuleType) -> None:
         return
     raise ImportError(
         f"`import lowering` found {found}, which is not the back end of fluidjax. Expected {expected}. A folder or "
-        "file named `lowering` beside your script (or earlier on sys.path) hides it: rename that, or move it off the path."
+        "file named `lowering` beside your script (or earlier on sys.path) hides it: rename or move that one."
     )

@@ -211,9 +211,7 @@ def _all_fetchable(items: Sequence[Any]) -> bool:
 
 
 def _prepared(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str) -> Prepared:
-    cache = program.__dict__.get("_prepared_cache")
-    if cache is None:
-        cache = program._prepared_cache = {}
+    cache = program.__dict__.setdefault("_prepared_cache", {})
     key = (program._version_token(), feeds, fetches, platform)
     found = cache.get(key)
     if found is None:

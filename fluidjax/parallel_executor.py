@@ -47,7 +47,7 @@ class ParallelExecutor:
                 f" {trainer_id}; run one process"
             )
         shared = share_vars_from._scope if share_vars_from is not None else None
-        self._scope = scope or shared or global_scope()
+        self._scope: Scope = scope or shared or global_scope()
         self._executor = Executor(CUDAPlace(0) if use_cuda else CPUPlace())
         program = main_program if main_program is not None else default_main_program()
         self._compiled = CompiledProgram(program, build_strategy).with_data_parallel(

@@ -247,9 +247,10 @@ def _wrap(result: Any, source: LoDArray | None, padded: LoDArray | None) -> Any:
     if isinstance(result, LoDArray):
         return result if result.lod or result.padded else result.data
     lod, nseq, longest = (source.lod, source.nseq, source.longest) if source is not None else ((), None, ())
-    if padded is not None and getattr(result, "ndim", 0) and result.shape[0] == padded.capacity:
+    rows = result.shape[0] if np.ndim(result) else None
+    if padded is not None and rows == padded.capacity:
         return LoDArray(result, lod, padded.nrows, nseq, longest)
     # Rows that are all there keep their LoD only if they are still one row each.
-    if source is not None and not source.padded and getattr(result, "ndim", 0) and result.shape[0] == source.capacity:
+    if source is not None and not source.padded and rows == source.capacity:
         return LoDArray(result, lod, None, nseq, longest)
     return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -38,7 +40,7 @@ def to_numpy(number: int) -> np.dtype:
         ) from None
 
 
-def from_numpy(dtype: object) -> int:
+def from_numpy(dtype: Any) -> int:
     """Fluid's number for a NumPy dtype (or anything ``np.dtype`` accepts)."""
     try:
         return _FLUID[np.dtype(dtype)]
@@ -48,6 +50,6 @@ def from_numpy(dtype: object) -> int:
         ) from None
 
 
-def is_float(dtype: object) -> bool:
+def is_float(dtype: Any) -> bool:
     """Whether values of this dtype have gradients (float16, bfloat16, float32, float64)."""
     return np.dtype(dtype) in (_NUMPY[FP16], _NUMPY[FP32], _NUMPY[FP64], _NUMPY[BF16])

@@ -8,7 +8,6 @@ from .errors import LoweringError
 from .program import EMPTY, GRAD, OpSpec, OpView
 from .registry import OpDef, double_gradient, get_op
 
-
 # Products of two factors: the second derivative by one exists only where a tangent of the other flows in.
 _CROSSED = {
     "mul_grad": {"DX": "DDY", "DY": "DDX"},
@@ -99,7 +98,7 @@ def grad_ops(
 
 def _regular(definition: OpDef, gradient: OpDef, maker: GradMaker) -> OpSpec:
     inputs = {s.name: _read(definition, gradient, s.name, maker) for s in gradient.inputs}
-    outputs = {}
+    outputs: dict[str, list[str]] = {}
     crossed = _CROSSED.get(definition.type, {})
     for slot in gradient.outputs:
         if slot.name in crossed and not inputs.get(crossed[slot.name]):

@@ -140,7 +140,7 @@ def _nested_steps(x: LoDArray, table: RankTable, off: Array, level: int, backwar
 
 
 def rows_of(array: TensorArray, table: RankTable) -> int:
-    """Room for the rows of all steps, to begin with: those of the ranked value, or of one step when items are ragged."""
+    """Room for the rows of all steps, to begin with: those of the ranked value, or of one step for ragged items."""
     if array.stacked and _has_lod(array.buffer):
         return max(table.capacity, array.buffer.data.shape[1])
     return table.capacity

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -570,7 +571,7 @@ def check_attrs(type: str, attrs: Mapping[str, Any], *, where: str = "") -> dict
     for name, value in attrs.items():
         spec = definition.attrs.get(name)
         if spec is not None:
-            checked[name] = _convert(spec.type, value, lambda got, s=spec: _attr_type_error(place, s, got))
+            checked[name] = _convert(spec.type, value, partial(_attr_type_error, place, spec))
         elif name in COMMON or definition.forward is not None:
             checked[name] = value
         else:

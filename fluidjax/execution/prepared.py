@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.exchange import lod_array, trim
@@ -259,7 +259,7 @@ class Prepared:
         return self._finish(scope, env)
 
     def _interpreter(self, seed: Any, after_op: Callable[..., None] | None) -> Runner:
-        key = None if seed is None else jax.random.wrap_key_data(np.asarray(seed), impl="threefry2x32")
+        key = None if seed is None else jax.random.wrap_key_data(jnp.asarray(seed), impl="threefry2x32")
         return Runner(
             self._program,
             key=key,

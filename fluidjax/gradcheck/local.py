@@ -54,7 +54,7 @@ def inner(gradient: Any, direction: np.ndarray) -> float:
     if gradient is None:
         return 0.0
     if isinstance(gradient, SelectedRows):
-        gradient = gradient.todense()
+        gradient = gradient.to_dense()
     return float(np.sum(np.asarray(data_of(gradient)).reshape(direction.shape) * direction))
 
 
@@ -160,7 +160,7 @@ def _size(found: Env, directions: Mapping[str, np.ndarray]) -> float:
 
 
 def dense(value: Any) -> np.ndarray:
-    return np.asarray(value.todense() if isinstance(value, SelectedRows) else data_of(value))
+    return np.asarray(value.to_dense() if isinstance(value, SelectedRows) else data_of(value))
 
 
 def central(

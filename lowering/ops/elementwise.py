@@ -82,7 +82,7 @@ def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
 
 @op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
 def elementwise_mul(x: Value, y, *, axis: int = -1):
-    """Out = X * Y, Y's dims aligned with X's from ``axis``. X may be SelectedRows, and then Y is a scalar of shape [1]."""
+    """Out = X * Y, Y's dims aligned with X's from ``axis``. X may be SelectedRows, Y then being a scalar [1]."""
     if isinstance(x, SelectedRows):
         if y.size != 1:
             raise ValueError(f"SelectedRows times a tensor of shape {y.shape}: Y has to be a scalar of shape [1]")
