@@ -80,6 +80,7 @@ class Packing:
 def _ranks(sizes: Array) -> tuple[Array, Array]:
     """(order, rank) of falling lengths, stable."""
     n = sizes.shape[0]
+    order: Array
     if is_concrete(sizes):
         order = np.argsort(-sizes, kind="stable").astype(np.int32)
         return order, np.argsort(order, kind="stable").astype(np.int32)
@@ -95,6 +96,7 @@ def _ranks(sizes: Array) -> tuple[Array, Array]:
 
 def _step_starts(steps: Array, sizes: Array) -> Array:
     """The packed position where each of these steps begins: the sum over sequences of min(step, length)."""
+    table: Array
     if is_concrete(steps) and is_concrete(sizes):
         counts = np.sum(sizes[None, :] > np.arange(int(sizes.max(initial=0)))[:, None], axis=1)
         table = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

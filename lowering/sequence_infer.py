@@ -83,7 +83,7 @@ def columns(shape: Any, width: int) -> tuple[int, ...]:
 @inferred
 def sequence_pool(of: Inputs) -> Facts:
     x = of.ragged("X")
-    facts = {"Out": (x.shape, x.lod_level - 1, x.dtype)}
+    facts: dict[str, tuple[Any, ...]] = {"Out": (x.shape, x.lod_level - 1, x.dtype)}
     if str(of.attrs.get("pooltype", "AVERAGE")).upper() == "MAX":
         facts["MaxIndex"] = (x.shape, 0, None)
     return facts

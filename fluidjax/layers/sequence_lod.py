@@ -29,7 +29,7 @@ __all__ = [
 
 
 def _one_output(
-    helper: LayerHelper, dtype: Any, inputs: dict[str, list[Variable]], attrs: dict[str, Any], slot: str = "Out"
+    helper: LayerHelper, dtype: Any, inputs: dict[str, Any], attrs: dict[str, Any], slot: str = "Out"
 ) -> Variable:
     """Append the helper's op with one output of ``dtype`` and return that."""
     out = helper.create_variable_for_type_inference(dtype)

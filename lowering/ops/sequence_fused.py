@@ -123,5 +123,5 @@ def _(w, ids: LoDArray, d_out, *, padding_idx: Long = -1, is_sparse=False):
     values, flat = values.reshape(-1, w.shape[1]), flat.reshape(-1)
     if not is_sparse:
         return jnp.zeros_like(w).at[flat].add(values)
-    count = None if not ids.padded else ids.nrows * np.int32(flat.size // ids.capacity)
+    count = ids.rows() * np.int32(flat.size // ids.capacity) if ids.padded else None
     return SelectedRows(flat.astype(jnp.int64), values, w.shape[0], count)
