@@ -82,3 +82,8 @@ from fluidjax import contrib
 
 # Proof of gradients.
 from fluidjax.gradcheck import GradientMismatch, GradientReport, check_grad
+
+# Looking on: programs as code and graphs, the installation.
+from fluidjax import debugger, default_scope_funcs
+from fluidjax import install_check
+from fluidjax.memory import memory_optimize, release_memory

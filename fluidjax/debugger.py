@@ -1,0 +1,156 @@
+"""Looking at programs: as code, and as a graph for Graphviz."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from fluidjax import framework_pb2 as pb
+from fluidjax.enums import OpRole, VarType, to_numpy_dtype
+from fluidjax.framework import Block, Parameter, Variable
+from fluidjax.framework.attrs import read_attr
+from fluidjax.framework.names import BOOKKEEPING, OP_ROLE
+
+__all__ = ["pprint_program_codes", "pprint_block_codes", "draw_block_graphviz"]
+
+reprtpl = "{ttype} {name} ({reprs})"
+
+
+def _message(thing: Any) -> Any:
+    return getattr(thing, "proto", thing)
+
+
+def repr_data_type(type: int) -> str:
+    """The NumPy name of an element type."""
+    return to_numpy_dtype(type).name
+
+
+def repr_tensor(proto: pb.VarType.TensorDesc) -> str:
+    """Element type and shape."""
+    return f"tensor(type={repr_data_type(proto.data_type)}, shape={list(proto.dims)})"
+
+
+def repr_lodtensor(proto: pb.VarType.LoDTensorDesc) -> tuple[str, str]:
+    """("LoDTensor" or "Tensor", what it holds)."""
+    if not proto.lod_level:
+        return "Tensor", repr_tensor(proto.tensor)
+    return "LoDTensor", f"{repr_tensor(proto.tensor)}, lod_level={proto.lod_level}"
+
+
+def repr_selected_rows(proto: pb.VarType.TensorDesc) -> tuple[str, str]:
+    """("SelectedRows", what it holds)."""
+    return "SelectedRows", repr_tensor(proto)
+
+
+def repr_tensor_array(proto: pb.VarType.LoDTensorArrayDesc) -> tuple[str, str]:
+    """("TensorArray", what its elements hold)."""
+    return "TensorArray", f"{repr_tensor(proto.tensor)}, lod_level={proto.lod_level}"
+
+
+def repr_var(vardesc: Any) -> str:
+    """A variable as a line of code: ``Tensor x (tensor(type=float32, shape=[-1, 4]))``."""
+    var = _message(vardesc)
+    kind = VarType(var.type.type)
+    if kind == VarType.LOD_TENSOR:
+        ttype, reprs = repr_lodtensor(var.type.lod_tensor)
+    elif kind == VarType.SELECTED_ROWS:
+        ttype, reprs = repr_selected_rows(var.type.selected_rows)
+    elif kind == VarType.LOD_TENSOR_ARRAY:
+        ttype, reprs = repr_tensor_array(var.type.tensor_array)
+    else:
+        ttype, reprs = kind.name, ""
+    return reprtpl.format(ttype=ttype, name=var.name, reprs=reprs)
+
+
+def repr_attr(desc: Any) -> tuple[str, tuple[str, Any]]:
+    """(``name=value``, (name, value))."""
+    attr = _message(desc)
+    value = read_attr(attr)
+    return f"{attr.name}={value}", (attr.name, value)
+
+
+def repr_op(opdesc: Any) -> str:
+    """An op as a line of code: ``y = scale(X=x) [{scale=2.0}]``, without what every op carries."""
+    op = _message(opdesc)
+    outputs = ", ".join(name for slot in op.outputs for name in slot.arguments)
+    inputs = ", ".join(
+        f"{slot.parameter}={slot.arguments[0] if len(slot.arguments) == 1 else list(slot.arguments)}"
+        for slot in op.inputs
+        if slot.arguments
+    )
+    attrs = ", ".join(repr_attr(attr)[0] for attr in op.attrs if attr.name not in BOOKKEEPING)
+    return f"{outputs} = {op.type}({inputs})" + (f" [{{{attrs}}}]" if attrs else "")
+
+
+def _is_backward(op: pb.OpDesc) -> bool:
+    return any(attr.name == OP_ROLE and attr.i & OpRole.Backward for attr in op.attrs)
+
+
+def pprint_block_codes(block_desc: Any, show_backward: bool = False) -> str:
+    """A block as code: its variables, then its ops; with `show_backward`, those of the backward pass too."""
+    block = _message(block_desc)
+    ops = [op for op in block.ops if show_backward or not _is_backward(op)]
+    named = {name for op in ops for slot in (*op.inputs, *op.outputs) for name in slot.arguments}
+    variables = [repr_var(var) for var in block.vars if show_backward or var.name in named]
+    lines = [f"// block-{block.idx}  parent-{block.parent_idx}", "// variables", *variables]
+    return "\n".join([*lines, "", "// operators", *map(repr_op, ops)]) + "\n"
+
+
+def pprint_program_codes(program_desc: Any) -> str:
+    """A program as code, without its backward pass."""
+    return "\n".join(pprint_block_codes(block) for block in _message(program_desc).blocks)
+
+
+_OP = 'shape="box",style="rounded,filled,bold",color="#303A3A",fontname="Arial",fontcolor="#ffffff"'
+_VARIABLE = 'shape="box",style="rounded,filled",fontname="Arial",fontcolor="#555555",color="{color}"'
+_COLORS = {"plain": "#dddddd", "parameter": "#8fd3d9", "highlight": "orange"}
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _variable_node(name: str, var: Variable | None, highlights: Sequence[str]) -> str:
+    kind = "highlight" if name in highlights else "parameter" if isinstance(var, Parameter) else "plain"
+    label = escape(name) if var is None else escape(name) + "<br/>" + escape(repr_var(var).split(" (", 1)[1][:-1])
+    return f"{_quoted('var ' + name)} [label=<{label}>,{_VARIABLE.format(color=_COLORS[kind])}];"
+
+
+def _edges(names: Iterable[str], op: str, into: bool, highlights: Sequence[str]) -> list[str]:
+    found = []
+    for name in names:
+        ends = (_quoted("var " + name), op) if into else (op, _quoted("var " + name))
+        color = _COLORS["highlight"] if name in highlights else "#000000"
+        found.append(f'{ends[0]} -> {ends[1]} [color="{color}"];')
+    return found
+
+
+def draw_block_graphviz(block: Block, highlights: Sequence[str] | None = None, path: str = "./temp.dot") -> str:
+    """Write a block as a graph of ops and variables, in Graphviz's language, to `path`.
+
+    Args:
+        block: the block.
+        highlights: names of variables to colour.
+        path: the file; where the program ``dot`` is installed, a PDF is drawn beside it.
+
+    Returns the path of what was drawn: the PDF, or the file itself where there is no ``dot``.
+    """
+    marked = list(highlights or [])
+    lines = ["digraph G {", 'rankdir="TB";', 'concentrate="true";']
+    names = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)}
+    lines += [_variable_node(name, block._find_var_recursive(name), marked) for name in sorted(names)]
+    for index, op in enumerate(block.ops):
+        node = f"op_{index}"
+        lines.append(f"{node} [label=<<b>{escape(op.type)}</b>>,{_OP}];")
+        lines += _edges(op.input_arg_names, node, True, marked) + _edges(op.output_arg_names, node, False, marked)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join([*lines, "}"]) + "\n")
+    dot = shutil.which("dot")
+    if dot is None:
+        return path
+    drawn = path.removesuffix(".dot") + ".pdf"
+    subprocess.run([dot, "-Tpdf", path, "-o", drawn], check=True)
+    return drawn
