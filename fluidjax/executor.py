@@ -93,6 +93,8 @@ class Executor:
         prepared = _prepared(program, tuple(feed), fetches, self._device.platform)
         with self._on_device():
             values = self._values(program, prepared, scope, feed)
+        for name in prepared.fed_state:
+            scope.var(name).get_tensor().set(np.asarray(feed[name]), self.place)
         return _results(fetches, values, scope, return_numpy)
 
     def train_from_dataset(

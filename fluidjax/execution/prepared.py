@@ -58,6 +58,13 @@ class Prepared:
         self._plan = self._make_plan(())
         self._undeclared = self._undeclared_writes()
         self._feeder = Feeder(program.blocks[0].vars, self._plan.ranks)
+        state = {v.name for v in program.blocks[0].vars.values() if v.persistable} - set(self._plan.keeps)
+        self._fed_state = tuple(n for n in self._feeds if n in state)
+
+    @property
+    def fed_state(self) -> tuple[str, ...]:
+        """Fed persistable variables that the program does not write: as in Fluid, the scope holds them from then on."""
+        return self._fed_state
 
     @property
     def compilations(self) -> int:

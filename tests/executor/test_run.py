@@ -221,3 +221,14 @@ def test_an_op_that_cannot_take_padding_runs_on_exact_rows(net: Net, rng: np.ran
         rows = rng.standard_normal((sum(lengths), 2)).astype(np.float32)
         (got,) = net.run({"x": ragged(rows, lengths)}, ["c"], return_numpy=False)
         np.testing.assert_allclose(np.array(got), np.cumsum(rows, axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_a_fed_persistable_stays_in_the_scope():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        w = main.global_block().create_var(name="fed_w", shape=[2], dtype="float32", persistable=True)
+        out = fluid.layers.scale(w, scale=2.0)
+    scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+    first = exe.run(main, feed={"fed_w": np.array([1, 2], np.float32)}, fetch_list=[out], scope=scope)[0]
+    again = exe.run(main, fetch_list=[out], scope=scope)[0]
+    assert first.tolist() == again.tolist() == [2, 4]
