@@ -20,5 +20,6 @@ from fluidjax.layers.reduction import *
 from fluidjax.layers.resize import *
 from fluidjax.layers.sequence_nn import *
 from fluidjax.layers.slicing import *
+from fluidjax.layers.sparse import *
 from fluidjax.layers.step_counter import *
 from fluidjax.layers.vision import *

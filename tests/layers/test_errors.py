@@ -72,3 +72,8 @@ def test_message(name):
     build, kind, text = WRONG[name]
     with pytest.raises(kind, match=text):
         build()
+
+
+def test_dense_where_sparse_is_expected():
+    with pytest.raises(TypeError, match="SELECTED_ROWS"):
+        L.get_tensor_from_selected_rows(image())
