@@ -39,8 +39,9 @@ def infer_broadcast(dtype: int | None = None) -> Callable[[OpView, VarOf], dict[
     """
 
     def infer(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
-        operands = [var_of(name) for slot in ("X", "Y") for name in op.inputs.get(slot, ())]
-        if len(operands) != 2 or any(v is None or v.type != LOD_TENSOR for v in operands):
+        found = (var_of(name) for slot in ("X", "Y") for name in op.inputs.get(slot, ()))
+        operands = [var for var in found if var is not None and var.type == LOD_TENSOR]
+        if len(operands) != 2:
             return {}
         x, y = operands
         info = VarInfo(_joined(op, x.shape, y.shape), x.dtype if dtype is None else dtype, x.lod_level)

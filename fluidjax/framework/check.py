@@ -41,7 +41,7 @@ def check_structure(program: pb.ProgramDesc) -> None:
 
 
 def _check_vars(position: int, block: pb.BlockDesc) -> None:
-    seen = set()
+    seen: set[str] = set()
     for var in block.vars:
         if not var.HasField("type") or not var.type.HasField("type"):
             _fault(f"variable {var.name!r} of block {position} has no type")
