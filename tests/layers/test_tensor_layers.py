@@ -1,5 +1,6 @@
 """Tensor, elementwise, reduction, shape, indexing and random layers write the programs of Paddle 1.8.5."""
 
+import numpy as np
 import pytest
 
 import fluidjax as fluid
@@ -61,6 +62,28 @@ def test_clamp_without_a_lower_bound_keeps_negative_values(program):
 def test_uniform_random_keeps_its_dtype(program):
     """Fluid 1.8.5 writes float32 whatever is asked for: a listed deviation."""
     assert L.uniform_random([2], "float64").dtype == fluid.core.VarDesc.VarType.FP64
+
+
+def run(*outs):
+    return fluid.Executor(fluid.CPUPlace()).run(fluid.default_main_program(), fetch_list=list(outs))
+
+
+def test_randn_differs_between_runs(program):
+    out = L.randn([4])
+    assert (run(out)[0] != run(out)[0]).all()
+
+
+def test_one_hot_out_of_range(program):
+    ids = L.assign(np.array([[1], [5], [-1]], "int64"))
+    (got,) = run(L.one_hot(ids, 3))
+    assert got.tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+
+
+def test_declared_shapes_are_true_or_unknown(program):
+    x = data("x", [4, 6])
+    assert L.topk(x, data("k", [1], "int32"))[0].shape == (4, -1)
+    assert L.pad2d(data("i", [2, 3, 4, 5]), data("p", [4], "int32")).shape == (2, 3, -1, -1)
+    assert L.expand_as(data("s", [2, 3]), data("t", [4, 3])).shape == (4, 3)
 
 
 def test_shapes_from_tensors_run(program):

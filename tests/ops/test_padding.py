@@ -8,12 +8,9 @@ from lowering.errors import NeedsExact
 from tests.lod.property import Case, Dense, Rows, draw, values_of
 from tests.lod.test_padding import COUNT, TOTAL, compare
 
-WISE_UNARY = (
-    "relu sigmoid tanh logsigmoid softplus softsign square exp sin cos abs gelu swish leaky_relu elu selu hard_swish "
-    "relu6 brelu stanh softmax scale assign sign erf atan mish"
-).split()
-POSITIVE_UNARY = "sqrt rsqrt log log1p reciprocal pow".split()
-BINARY = "elementwise_add elementwise_sub elementwise_mul elementwise_div elementwise_max elementwise_min".split()
+WISE_UNARY = "relu tanh softplus softmax scale assign".split()
+POSITIVE_UNARY = "sqrt log pow".split()
+BINARY = "elementwise_add elementwise_mul elementwise_div elementwise_max".split()
 REDUCTIONS = "reduce_sum reduce_mean reduce_max reduce_min reduce_prod frobenius_norm".split()
 
 
@@ -25,8 +22,8 @@ CASES = [
     *(Case(op, {"X": Rows()}) for op in WISE_UNARY),
     *(Case(op, {"X": Rows(positive=True)}) for op in POSITIVE_UNARY),
     *(_pair(op, "rows", Rows(positive=True), Rows(positive=True)) for op in BINARY),
-    *(_pair(op, "bias", Rows(positive=True), Dense((3,)), {"axis": 1}) for op in BINARY[:3]),
-    *(_pair(op, "scalar", Rows(positive=True), Dense((1,)), {"axis": -1}) for op in BINARY[:3]),
+    *(_pair(op, "bias", Rows(positive=True), Dense((3,)), {"axis": 1}) for op in BINARY[:2]),
+    *(_pair(op, "scalar", Rows(positive=True), Dense((1,)), {"axis": -1}) for op in BINARY[:2]),
     *(Case(op, {"X": Rows(positive=True)}, {"reduce_all": True}, "all") for op in REDUCTIONS),
     *(Case(op, {"X": Rows(positive=True)}, {"dim": [0]}, "rows") for op in REDUCTIONS),
     *(Case(op, {"X": Rows((3, 2), positive=True)}, {"dim": [1]}, "inner") for op in REDUCTIONS),
@@ -90,8 +87,7 @@ MIXING = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_padding_changes_nothing(case, rng):
     with jax.enable_x64(True):
-        for _ in range(2):
-            compare(case, draw(case, rng, COUNT, TOTAL), rng)
+        compare(case, draw(case, rng, COUNT, TOTAL), rng)
 
 
 @pytest.mark.parametrize("case", MIXING, ids=lambda c: c.name)

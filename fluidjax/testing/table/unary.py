@@ -13,6 +13,7 @@ CASES = [
     case("ceil", away(HALVES, 4, 3), reference=lambda X: np.ceil(X)),
     case("floor", away(HALVES, 4, 3), reference=lambda X: np.floor(X)),
     case("round", away(HALVES, 4, 3), reference=lambda X: np.round(X)),
+    case("round", np.array([-1.5, -0.5, 0.5, 1.5, 2.5]), label="halves", reference=lambda X: np.round(X), smooth=False),
     case("cos", normal(4, 3), reference=lambda X: np.cos(X)),
     case("sin", normal(4, 3), reference=lambda X: np.sin(X)),
     case("acos", between(-0.9, 0.9, 4, 3), reference=lambda X: np.arccos(X)),
