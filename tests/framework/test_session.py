@@ -160,7 +160,7 @@ def test_a_script_beside_a_folder_named_lowering(tmp_path: Path) -> None:
         text=True,
     )
     assert result.returncode != 0
-    assert "hides it: rename that" in result.stderr and str(tmp_path / "lowering") in result.stderr
+    assert "hides it: rename" in result.stderr and str(tmp_path / "lowering") in result.stderr
 
 
 class Shell:
