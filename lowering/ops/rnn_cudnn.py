@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..program import OpView, VarInfo
 from ..registry import op
 from ..values import Array
 
@@ -64,8 +65,23 @@ def _dropped(x: Array, key: Array, rate: float) -> Array:
     return jnp.where(kept, x / jnp.asarray(1 - rate, x.dtype), 0)
 
 
+def _shapes(op: OpView, var_of: Any) -> dict[str, VarInfo]:
+    """From Input and the initial states; Cache, which has no shape, keeps the general inference away."""
+    found = {}
+    for slot, source in (("Out", "Input"), ("last_h", "InitH"), ("last_c", "InitC")):
+        var = var_of(op.inputs[source][0])
+        if var is None or not op.outputs.get(slot):
+            continue
+        shape = tuple(var.shape)
+        if slot == "Out":
+            shape = (*shape[:2], int(op.attrs["hidden_size"]) * (2 if op.attrs.get("is_bidirec") else 1))
+        found[op.outputs[slot][0]] = VarInfo(shape, var.dtype)
+    return found
+
+
 @op(
     slots={"last_h": "last_h", "last_c": "last_c"},
+    infer=_shapes,
     out="Out last_h last_c",
     diff="input init_h init_c w",
     grad="vjp",
