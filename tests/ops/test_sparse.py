@@ -1,0 +1,87 @@
+"""Sparse values in sums, scalings and clips; repeated indices; ops with sizes that values decide."""
+
+import jax
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+import lowering
+from lowering.errors import SlotError
+from lowering.ops.indexing import gather
+from lowering.ops.math import clip, scale, sum_
+from lowering.values import Meta, SelectedRows
+
+L = fluid.layers
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with jax.enable_x64(True):
+        yield
+
+
+def rows(indices, *values, count=None):
+    """SelectedRows of height 6, the k-th row holding the k-th number twice."""
+    stacked = np.repeat(np.array(values, np.float64)[:, None], 2, axis=1)
+    return SelectedRows(np.array(indices), stacked, 6, None if count is None else np.int32(count))
+
+
+def entries(sparse):
+    """[(row, number)] of the true entries."""
+    count = int(sparse.nrows) if sparse.nrows is not None else len(sparse.rows)
+    return [(int(r), float(v[0])) for r, v in zip(sparse.rows[:count], sparse.values[:count], strict=True)]
+
+
+def test_sparse_sum_merges_rows_in_rising_order():
+    out = sum_.fn([rows([4, 1], 1.0, 2.0), rows([1, 0], 3.0, 4.0)])
+    assert entries(out) == [(0, 4.0), (1, 5.0), (4, 1.0)]
+    np.testing.assert_array_equal(np.asarray(out.values)[3:], 0)
+
+
+def test_sparse_sum_leaves_padding_out():
+    """Padding entries carry a valid row and zeros: they make no row of their own."""
+    out = sum_.fn([rows([2, 5, 5], 1.0, 0.0, 0.0, count=1), rows([3, 3], 0.0, 0.0, count=0)])
+    assert entries(out) == [(2, 1.0)]
+
+
+def test_sparse_and_dense_sum_is_dense():
+    out = sum_.fn([np.ones((6, 2)), rows([4, 4], 1.0, 2.0)])
+    np.testing.assert_array_equal(out, np.array([1, 1, 1, 1, 4, 1.0])[:, None] * np.ones(2))
+
+
+def test_dense_sum_refuses_unequal_shapes():
+    with pytest.raises(SlotError, match="one shape"):
+        sum_.fn([np.ones((2, 2)), np.ones((3, 2))])
+
+
+def test_sparse_scale_and_clip():
+    assert entries(scale.fn(rows([4, 1], 1.0, 2.0), scale=3.0)) == [(4, 3.0), (1, 6.0)]
+    clipped = clip.fn(rows([4, 1, 4], 1.0, 2.0, 3.0), min_=0.5, max_=2.5)
+    np.testing.assert_array_equal(np.asarray(clipped.to_dense())[:, 0], [0, 2, 0, 0, 2.5, 0])
+
+
+@pytest.mark.parametrize(("overwrite", "expected"), [(True, [0, 3, 2]), (False, [0, 4, 2])])
+def test_gather_gradient_of_repeated_rows(overwrite, expected):
+    """Fluid's default: the last of the gradients of one row stays."""
+    gradient = lowering.get_op("gather_grad")
+    index, d_out = lowering.LoDArray(np.array([1, 2, 1])), lowering.LoDArray(np.array([[1.0], [2.0], [3.0]]))
+    out = gradient.fn(Meta((3, 1), np.dtype(np.float64)), index, d_out, overwrite=overwrite)
+    np.testing.assert_array_equal(np.asarray(out)[:, 0], expected)
+    assert gather.gradient is gradient
+
+
+def test_data_dependent_sizes_are_exact_within_a_program():
+    with fluid.unique_name.guard(), fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [-1])
+        doubled = L.scale(x, 2.0)
+        places = L.where(L.greater_than(doubled, L.zeros([1], "float32")))
+        values, index, count = L.unique_with_counts(doubled)
+        outs = [L.reduce_sum(L.cast(places, "float32")), values, index, L.scale(count, 10.0)]
+        exe = fluid.Executor(fluid.CPUPlace())
+        for feed, wanted in (
+            ([1, -1, 1, 3], [5, [2, -2, 6], [0, 1, 0, 2], [20, 10, 10]]),
+            ([-1, -1], [0, [-2], [0, 0], [20]]),
+        ):
+            got = exe.run(fluid.default_main_program(), feed={"x": np.array(feed, "float32")}, fetch_list=outs)
+            for g, w in zip(got, wanted, strict=True):
+                np.testing.assert_array_equal(g.reshape(-1), np.atleast_1d(w))
