@@ -1,0 +1,103 @@
+"""cond, case, Switch and IfElse: values and gradients of the branch taken, zeros for the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from tests.control_flow.running import build, run
+
+layers = fluid.layers
+
+
+def branching():
+    def network():
+        x = fluid.data("x", [3], "float64")
+        x.stop_gradient = False
+        a = layers.create_parameter([3], "float64", name="a")
+        b = layers.create_parameter([3], "float64", name="b")
+        small = layers.less_than(layers.reduce_sum(x), layers.fill_constant([1], "float64", 1.0))
+        out = layers.cond(
+            small,
+            lambda: layers.elementwise_mul(x, a),
+            lambda: layers.elementwise_mul(layers.elementwise_mul(x, b), x),
+        )
+        loss = layers.reduce_sum(out)
+        return [loss, *fluid.gradients([loss], [x, a, b])]
+
+    return build(network)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.parametrize("small", [False, True])
+def test_cond_differentiates_the_branch_taken(rng, small: bool, interpret: bool) -> None:
+    main, startup, fetch = branching()
+    x = rng.normal(size=3) - (9.0 if small else -9.0)
+    a, b = rng.normal(size=3), rng.normal(size=3)
+    got = run(main, startup, {"x": x}, fetch, {"a": a, "b": b}, interpret)
+    want = [x * a, a, x, 0 * x] if small else [x * b * x, 2 * x * b, 0 * x, x * x]
+    np.testing.assert_allclose(got[0], [want[0].sum()], rtol=1e-12)
+    for mine, theirs in zip(got[1:], want[1:], strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+
+
+def test_switch_runs_the_first_case_that_holds() -> None:
+    def network():
+        step = fluid.data("step", [1], "float32")
+        out = layers.create_global_var([1], 0.0, "float32", persistable=True, name="out")
+        limits = [layers.fill_constant([1], "float32", v) for v in (1.0, 2.0)]
+        with layers.Switch() as cases:
+            for value, limit in zip((10.0, 20.0), limits, strict=True):
+                with cases.case(layers.less_than(step, limit)):
+                    layers.assign(layers.fill_constant([1], "float32", value), out)
+            with cases.default():
+                layers.assign(layers.fill_constant([1], "float32", 30.0), out)
+        return [out]
+
+    main, startup, fetch = build(network)
+    for step, want in ((0.5, 10.0), (1.5, 20.0), (2.5, 30.0)):
+        assert run(main, startup, {"step": np.array([step], "f")}, fetch)[0].tolist() == [want]
+
+
+def test_switch_case_by_index_and_default() -> None:
+    def network():
+        index = fluid.data("i", [1], "int64")
+        fns = {k: lambda v=float(k): layers.fill_constant([2], "float32", v) for k in (1, 4)}
+        return [layers.switch_case(index, fns, lambda: layers.fill_constant([2], "float32", -1.0))]
+
+    main, startup, fetch = build(network)
+    for index, want in ((1, 1.0), (4, 4.0), (2, -1.0)):
+        assert run(main, startup, {"i": np.array([index])}, fetch)[0].tolist() == [want, want]
+
+
+@pytest.mark.parametrize("signs", [[1, -1, 1, -1, -1], [1, 1, 1, 1, 1], [-1, -1, -1, -1, -1]])
+def test_ifelse_treats_each_row_by_its_condition(rng, signs: list[int]) -> None:
+    """Also when one side has no rows at all: its parameter then has a zero gradient."""
+
+    def network():
+        x = fluid.data("x", [None, 2], "float64")
+        x.stop_gradient = False
+        a = layers.create_parameter([2], "float64", name="a")
+        b = layers.create_parameter([2], "float64", name="b")
+        first = layers.slice(x, axes=[1], starts=[0], ends=[1])
+        zero = layers.fill_constant_batch_size_like(first, [-1, 1], "float64", 0.0)
+        branches = layers.IfElse(layers.less_than(first, zero))
+        with branches.true_block():
+            branches.output(layers.elementwise_mul(branches.input(x), a))
+        with branches.false_block():
+            part = branches.input(x)
+            branches.output(layers.elementwise_mul(layers.elementwise_mul(part, part), b))
+        out = branches()[0]
+        loss = layers.reduce_sum(out)
+        return [out, *fluid.gradients([loss], [x, a, b])]
+
+    x = np.abs(rng.normal(size=(5, 2))) * np.array(signs)[:, None]
+    a, b = rng.normal(size=2), rng.normal(size=2)
+    main, startup, fetch = build(network)
+    out, d_x, d_a, d_b = run(main, startup, {"x": x}, fetch, {"a": a, "b": b})
+    negative = x[:, :1] < 0
+    np.testing.assert_allclose(out, np.where(negative, x * a, x * x * b), rtol=1e-12)
+    np.testing.assert_allclose(d_x, np.where(negative, a, 2 * x * b), rtol=1e-12)
+    np.testing.assert_allclose(d_a, np.where(negative, x, 0).sum(0), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(d_b, np.where(negative, 0, x * x).sum(0), rtol=1e-12, atol=1e-12)
