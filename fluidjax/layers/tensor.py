@@ -14,6 +14,9 @@ from fluidjax.layers.checks import check_dtype, check_type, check_variable_and_d
 from fluidjax.layers.emit import emit, emit_many
 from fluidjax.layers.filled import full, full_like, kron, trace, tril, triu
 from fluidjax.layers.shapes import shape_argument
+from fluidjax.layers.tensor_files import load_combine as load_combine
+from fluidjax.layers.tensor_files import save as save
+from fluidjax.layers.tensor_files import save_combine as save_combine
 from fluidjax.param_attr import ParamAttr
 
 __all__ = [

@@ -37,11 +37,14 @@ def scale(x: Value, scale_tensor=None, *, scale: float = 1.0, bias: float = 0.0,
     factor = _number(scale, x.dtype) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
     shift = _number(bias, x.dtype)
 
+    same = scale_tensor is None and factor == 1
+    factor = jnp.asarray(factor, x.dtype)  # a Python number would widen a known bfloat16
+
     def apply(data):
         if bias_after_scale or not shift:
-            data = data if scale_tensor is None and factor == 1 else data * factor
-            return data + shift if shift else data
-        return (data + shift) * factor
+            data = data if same else data * factor
+            return data + jnp.asarray(shift, x.dtype) if shift else data
+        return (data + jnp.asarray(shift, x.dtype)) * factor
 
     return on_values(x, apply)
 
