@@ -12,6 +12,7 @@ from fluidjax.testing.checks import (
     check_float32,
     check_forward,
     check_gradient,
+    check_half,
     check_modes,
 )
 from fluidjax.testing.run import Bound, bind, run_forward, run_gradient
@@ -28,6 +29,7 @@ __all__ = [
     "check_float32",
     "check_forward",
     "check_gradient",
+    "check_half",
     "check_modes",
     "run_forward",
     "run_gradient",

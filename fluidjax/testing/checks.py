@@ -80,10 +80,34 @@ def check_float32(case: Case, rng: np.random.Generator) -> None:
             _compare(f"{case.name} {name} in float32", got, out, 1e-4)
 
 
-def _narrow(value: Any) -> Any:
+def _narrow(value: Any, dtype: Any = np.float32) -> Any:
     if isinstance(value, LoDArray):
-        return value.with_data(_narrow(value.data))
-    return value.astype(np.float32) if value.dtype == np.float64 else value
+        return value.with_data(_narrow(value.data, dtype))
+    return value.astype(dtype) if value.dtype == np.float64 else value
+
+
+def check_half(case: Case, rng: np.random.Generator, dtype: Any) -> None:
+    """float16 or bfloat16 in, the same out, of the op and of its gradient ops; nothing is computed."""
+    if {"dtype", "out_dtype"} & set(case.attrs):
+        return
+    with jax.enable_x64(True):
+        bound = bind(case, rng)
+        bound.values = {n: _narrow(v, dtype) for n, v in bound.values.items()}
+        results = jax.eval_shape(lambda: _with_unit_gradients(bound))
+    for name, out in results.items():
+        wide = is_float(out.dtype) and out.dtype != dtype
+        if wide and any(v.dtype == dtype for v in bound.values.values()):
+            raise Mismatch(f"{case.name} {name}: {np.dtype(dtype)} inputs give {out.dtype}; keep the input's dtype")
+
+
+def _with_unit_gradients(bound: Bound) -> dict[str, Any]:
+    """Outputs, and the gradients for output gradients of one."""
+    outs = run_forward(bound)
+    if not bound.wrt() or not lowering.grad_ops(bound.op, no_grad(bound))[0]:
+        return outs
+    cots = {n: jnp.ones_like(outs[n]) for n in read_gradients(bound) if is_float(outs[n].dtype)}
+    grads = run_gradient(bound, {**bound.values, **outs}, cots) if cots else {}
+    return outs | {n + GRAD: g for n, g in grads.items()}
 
 
 def check_modes(case: Case, rng: np.random.Generator) -> None:

@@ -22,8 +22,8 @@ def shifted(x, axis):
 
 
 def finite_log(p):
-    """log(p), where infinities count as 1e20 (Fluid's TolerableValue)."""
-    huge = jnp.asarray(HUGE, p.dtype)
+    """log(p), where infinities count as 1e20 (Fluid's TolerableValue), in float16 as its largest number."""
+    huge = jnp.asarray(min(HUGE, float(jnp.finfo(p.dtype).max)), p.dtype)
     return jnp.clip(jnp.log(p), -huge, huge)
 
 

@@ -1,5 +1,7 @@
 """Every case of the corpus, held against its reference, ``jax.vjp``, finite differences, and interpret mode."""
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import lowering
@@ -48,6 +50,16 @@ def test_double_gradient(case, rng):
 @pytest.mark.parametrize("case", [c for c in CASES if not c.label], ids=lambda c: c.name)
 def test_float32(case, rng):
     testing.check_float32(case, rng)
+
+
+# Regions and boxes are computed in float32 at least.
+WIDE = {"roi_align", "prroi_pool", "psroi_pool", "yolov3_loss"}
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_half_precision_stays(dtype, rng):
+    for case in (c for c in CASES if not c.label and c.op not in WIDE):
+        testing.check_half(case, rng, dtype)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if not c.label], ids=lambda c: c.name)
