@@ -1,7 +1,11 @@
 """Fluid's contributed parts."""
 
+from fluidjax.contrib import extend_optimizer as extend_optimizer
 from fluidjax.contrib import layers as layers
 from fluidjax.contrib import mixed_precision as mixed_precision
+from fluidjax.contrib.extend_optimizer import (
+    extend_with_decoupled_weight_decay as extend_with_decoupled_weight_decay,
+)
 from fluidjax.contrib.layers import BasicGRUUnit as BasicGRUUnit
 from fluidjax.contrib.layers import BasicLSTMUnit as BasicLSTMUnit
 from fluidjax.contrib.layers import basic_gru as basic_gru

@@ -25,6 +25,7 @@ from fluidjax.framework import (
 )
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
+from fluidjax.places import CPUPlace
 from fluidjax.regularizer import WeightDecayRegularizer, append_regularization_ops
 from fluidjax.scope import global_scope
 
@@ -72,7 +73,7 @@ class Optimizer:
         # Learning-rate Variable of each program the optimizer was used in.
         self._learning_rate_map: dict[Program, Variable] = {}
         if isinstance(learning_rate, Variable):
-            self._learning_rate_map[default_main_program()] = learning_rate
+            self._learning_rate_map[learning_rate.block.program] = learning_rate
         # accumulator name -> parameter name -> Variable
         self._accumulators: dict[str, dict[str, Variable]] = defaultdict(dict)
         self.helper: LayerHelper | None = None
@@ -300,7 +301,7 @@ class Optimizer:
                 "state_dict of an optimizer of the same kind and program"
             )
         for name in self._opti_name_list:
-            global_scope().var(name).get_tensor().set(np.asarray(state_dict[name]))
+            global_scope().var(name).get_tensor().set(np.asarray(state_dict[name]), CPUPlace())
 
     def current_step_lr(self) -> float:
         """The learning rate that the next (or, scheduled, the last) step uses."""

@@ -21,7 +21,7 @@ def adagrad(param, grad: Value, moment, learning_rate, *, epsilon: float = 1e-6)
         g = merged.values
         m = take_rows(moment, merged) + g * g
         step = lr * g / (jnp.sqrt(m) + epsilon)
-        return param.at[merged.rows].add(-step, mode="drop"), put_rows(moment, merged, m)
+        return jnp.asarray(param).at[merged.rows].add(-step, mode="drop"), put_rows(moment, merged, m)
     g = data_of(grad)
     m = moment + g * g
     return param - lr * g / (jnp.sqrt(m) + epsilon), m

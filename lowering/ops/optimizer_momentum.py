@@ -21,7 +21,7 @@ def sgd(param, learning_rate, grad: Value):
         if grad.nrows is not None:
             real = jnp.arange(grad.rows.shape[0]) < grad.nrows
             step = jnp.where(real.reshape((-1,) + (1,) * (step.ndim - 1)), step, 0)
-        return param.at[grad.rows].add(-step, mode="drop")
+        return jnp.asarray(param).at[grad.rows].add(-step, mode="drop")
     return param - lr * data_of(grad).reshape(param.shape)
 
 

@@ -53,9 +53,9 @@ def only_dense(grad: Any, op_type: str) -> Array:
 
 def take_rows(x: Array, grad: SelectedRows) -> Array:
     """The rows of ``x`` that a merged gradient touches; zeros for its padding entries."""
-    return x.at[grad.rows].get(mode="fill", fill_value=0)
+    return jnp.asarray(x).at[grad.rows].get(mode="fill", fill_value=0)
 
 
 def put_rows(x: Array, grad: SelectedRows, rows: Array) -> Array:
     """``x`` with the rows that a merged gradient touches replaced."""
-    return x.at[grad.rows].set(rows.astype(x.dtype), mode="drop")
+    return jnp.asarray(x).at[grad.rows].set(rows.astype(x.dtype), mode="drop")

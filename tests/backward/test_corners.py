@@ -1,0 +1,229 @@
+"""Corner cases of the backward pass: the ops and names that Paddle 1.8.5 writes, and right values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax.backward import append_backward, calc_gradient, gradients
+from tests.backward.build import Builder, run
+
+
+def grad_ops(net: Builder) -> list[str]:
+    return [op.type for op in net.block.ops if op.attr("op_role") & 1]
+
+
+def numeric(net: Builder, feed: dict[str, np.ndarray], name: str, loss: str = "loss") -> np.ndarray:
+    """d(loss)/d(name) by central differences."""
+    base, result, step = feed[name], np.zeros_like(feed[name]), 1e-2
+    for index in np.ndindex(base.shape):
+        values = []
+        for sign in (1, -1):
+            moved = base.copy()
+            moved[index] += sign * step
+            values.append(float(run(net.program, {**feed, name: moved}, [loss])[0].reshape(-1)[0]))
+        result[index] = (values[0] - values[1]) / (2 * step)
+    return result
+
+
+def floats(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.normal(size=shape).astype(np.float32)
+
+
+def test_a_variable_used_three_times(rng: np.random.Generator) -> None:
+    net = Builder()
+    w = net.parameter("w", [2, 2])
+    a = net.op("exp", {"X": w}, "a")
+    b = net.op("elementwise_mul", {"X": a, "Y": w}, "b")
+    net.op("mean", {"X": net.op("elementwise_add", {"X": b, "Y": w}, "c")}, "loss")
+    append_backward(net.block.var("loss"))
+    total = next(op for op in net.block.ops if op.type == "sum")
+    assert total.input("X") == [f"w@GRAD@RENAME@block0@{i}" for i in range(3)]
+    assert total.output("Out") == ["w@GRAD"]
+    assert total.attr("op_role_var") == ["w", "w@GRAD"]
+    feed = {"w": floats(rng, 2, 2)}
+    (grad,) = run(net.program, feed, ["w@GRAD"])
+    np.testing.assert_allclose(grad, numeric(net, feed, "w"), rtol=1e-2, atol=1e-3)
+
+
+def test_a_missing_gradient_is_zero(rng: np.random.Generator) -> None:
+    """split's second half is not used: its gradient is filled with zeros, under Paddle's op."""
+    net = Builder()
+    w = net.parameter("w", [2, 4])
+    net.block.append_op(
+        type="split", inputs={"X": w}, outputs={"Out": [net._var("left"), net._var("right")]},
+        attrs={"axis": 1, "num": 2, "sections": []},
+    )  # fmt: skip
+    net.op("mean", {"X": net.op("square", {"X": net.block.var("left")}, "sq")}, "loss")
+    append_backward(net.block.var("loss"))
+    zeros = next(op for op in net.block.ops if op.type == "fill_zeros_like")
+    assert (zeros.input("X"), zeros.output("Out")) == (["right"], ["right@GRAD"])
+    feed = {"w": floats(rng, 2, 4)}
+    (grad,) = run(net.program, feed, ["w@GRAD"])
+    np.testing.assert_allclose(grad[:, :2], feed["w"][:, :2] / 2, rtol=1e-6)
+    assert (grad[:, 2:] == 0).all()
+
+
+def test_stop_gradient_cuts_the_path() -> None:
+    net = Builder()
+    w, v = net.parameter("w", [2, 2]), net.parameter("v", [2, 2])
+    h = net.op("exp", {"X": w}, "h")
+    h.stop_gradient = True
+    net.op("mean", {"X": net.op("elementwise_mul", {"X": h, "Y": v}, "m")}, "loss")
+    pairs = append_backward(net.block.var("loss"))
+    assert [p.name for p, _ in pairs] == ["v"]
+    assert grad_ops(net) == ["fill_constant", "mean_grad", "elementwise_mul_grad"]
+    assert not net.block.has_var("w@GRAD")
+
+
+def test_no_grad_set_and_parameter_list() -> None:
+    def build() -> Builder:
+        net = Builder()
+        w, v = net.parameter("w", [2, 2]), net.parameter("v", [2, 2])
+        net.op("mean", {"X": net.op("elementwise_mul", {"X": w, "Y": v}, "m")}, "loss")
+        return net
+
+    net = build()
+    assert [p.name for p, _ in append_backward(net.block.var("loss"), no_grad_set={"w"})] == ["v"]
+    net = build()
+    pairs = append_backward(net.block.var("loss"), parameter_list=[net.block.var("w")])
+    assert [(p.name, g.name) for p, g in pairs] == [("w", "w@GRAD")]
+
+
+def test_callbacks_see_each_op() -> None:
+    net = Builder()
+    net.op("mean", {"X": net.op("exp", {"X": net.parameter("w", [2, 2])}, "a")}, "loss")
+    seen: list[Any] = []
+
+    def callback(block: Any, context: dict[str, Any]) -> None:
+        desc = context["__current_op_desc__"]
+        seen.append((desc.type(), block.ops[-1].type, context.get("w@GRAD")))
+
+    append_backward(net.block.var("loss"), callbacks=[callback])
+    assert seen == [("mean_grad", "mean_grad", "w"), ("exp_grad", "exp_grad", "w")]
+
+
+def test_gradients_with_target_gradients(rng: np.random.Generator) -> None:
+    net = Builder()
+    x, t = net.data("x", [2, 3], stop_gradient=False), net.data("t", [2, 3])
+    y = net.op("square", {"X": x}, "y")
+    z = net.op("exp", {"X": x}, "z")
+    grads = gradients([y, z], [x], target_gradients=[None, t])
+    feed = {"x": floats(rng, 2, 3), "t": floats(rng, 2, 3)}
+    (got,) = run(net.program, feed, [grads[0].name])
+    np.testing.assert_allclose(got, 2 * feed["x"] + feed["t"] * np.exp(feed["x"]), rtol=1e-5)
+
+
+def test_an_input_without_gradient_gives_none() -> None:
+    net = Builder()
+    x, other = net.data("x", [2], stop_gradient=False), net.data("other", [2], stop_gradient=False)
+    grads = calc_gradient(net.op("square", {"X": x}, "y"), [x, other])
+    assert grads[0].name == "x@GRAD"
+    assert grads[1] is None
+
+
+def test_gradients_of_gradients(rng: np.random.Generator) -> None:
+    net = Builder()
+    x = net.data("x", [2, 3], stop_gradient=False)
+    w = net.parameter("w", [3, 2])
+    y = net.op("square", {"X": net.op("mul", {"X": x, "Y": w}, "m")}, "y")
+    (first,) = gradients(y, x)
+    net.op("mean", {"X": net.op("square", {"X": first}, "penalty")}, "loss")
+    ((_, grad),) = append_backward(net.block.var("loss"))
+    assert "square_grad_grad" in grad_ops(net)
+    assert "mul_grad_grad" in grad_ops(net)
+    feed = {"x": floats(rng, 2, 3), "w": floats(rng, 3, 2)}
+    (got,) = run(net.program, feed, [grad.name])
+    np.testing.assert_allclose(got, numeric(net, feed, "w"), rtol=2e-2, atol=2e-2)
+
+
+def test_a_later_pass_has_names_of_its_own() -> None:
+    net = Builder()
+    x, w = net.data("x", [2, 3], stop_gradient=False), net.parameter("w", [3, 2])
+    y = net.op("square", {"X": net.op("mul", {"X": x, "Y": w}, "m")}, "y")
+    first, second = gradients(y, x), gradients(y, w)
+    assert [first[0].name, second[0].name] == ["x@GRAD", "grad/grad/w@GRAD"]
+
+
+def test_an_op_that_needs_nothing_is_not_differentiated() -> None:
+    net = Builder()
+    w = net.parameter("w", [2, 2])
+    net.op("exp", {"X": w}, "unused")
+    net.op("mean", {"X": net.op("square", {"X": w}, "sq")}, "loss")
+    append_backward(net.block.var("loss"))
+    assert grad_ops(net) == ["fill_constant", "mean_grad", "square_grad"]
+
+
+def test_a_branch_with_an_optimizer_trains_its_own_parameters(rng: np.random.Generator) -> None:
+    layers, start = fluid.layers, floats(rng, 2, 2)
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        flag = fluid.data("flag", [1], "bool")
+        value = fluid.initializer.NumpyArrayInitializer(start)
+        w = layers.create_parameter([2, 2], "float32", attr=fluid.ParamAttr(name="w", initializer=value))
+
+        def branch(rate: float) -> Any:
+            loss = layers.mean(layers.square(w))
+            fluid.optimizer.SGD(rate).minimize(loss)
+            return loss
+
+        layers.cond(flag, lambda: branch(1.0), lambda: branch(2.0))
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        exe.run(main, feed={"flag": np.array([True])})
+        after = start - 1.0 * start / 2
+        np.testing.assert_allclose(np.array(scope.find_var("w").get_tensor()), after, rtol=1e-6)
+        exe.run(main, feed={"flag": np.array([False])})
+        np.testing.assert_allclose(np.array(scope.find_var("w").get_tensor()), after - 2.0 * after / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda net: append_backward("loss"), TypeError, "loss is 'loss' of type str; expected a Variable"),
+        (lambda net: append_backward(net.block.var("w")), ValueError, "no op of block 0 computes the loss 'w'"),
+        (
+            lambda net: append_backward(net.block.var("loss"), parameter_list=[3]),
+            TypeError,
+            "parameter_list holds 3",
+        ),
+        (
+            lambda net: append_backward(net.block.var("loss"), callbacks=print),
+            TypeError,
+            "expected a list of functions",
+        ),
+        (
+            lambda net: append_backward(net.block.var("loss"), no_grad_set={3}),
+            TypeError,
+            "no_grad_set holds 3",
+        ),
+        (lambda net: gradients([], []), ValueError, "targets is empty"),
+        (lambda net: gradients(net.block.var("loss"), ["w"]), TypeError, "inputs holds 'w' of type str"),
+        (
+            lambda net: gradients(net.block.var("loss"), net.block.var("w"), [None, None]),
+            ValueError,
+            "1 targets but 2 target_gradients",
+        ),
+        (
+            lambda net: gradients(net.block.var("loss"), net.block.var("w"), net.block.var("w")),
+            ValueError,
+            r"target 'loss' has shape \(1,\) but its target gradient 'w' has shape \(2, 2\)",
+        ),
+    ],
+)
+def test_errors(call: Any, error: type[Exception], text: str) -> None:
+    net = Builder()
+    net.op("mean", {"X": net.op("exp", {"X": net.parameter("w", [2, 2])}, "a")}, "loss")
+    with pytest.raises(error, match=text):
+        call(net)
+
+
+def test_inputs_of_another_program() -> None:
+    net, other = Builder(), Builder()
+    net.op("mean", {"X": net.op("exp", {"X": net.parameter("w", [2, 2])}, "a")}, "loss")
+    with pytest.raises(ValueError, match="belongs to another program"):
+        gradients(net.block.var("loss"), other.data("x", [2], stop_gradient=False))

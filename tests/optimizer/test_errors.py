@@ -1,0 +1,90 @@
+"""Optimizers say what is wrong with their arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+import fluidjax as fluid
+from fluidjax import optimizer
+
+
+def test_learning_rate_must_be_a_float() -> None:
+    with pytest.raises(TypeError, match="learning_rate is 1 of type int; expected a float or a Variable"):
+        optimizer.SGD(learning_rate=1)
+
+
+def test_grad_clip_must_be_a_clip() -> None:
+    with pytest.raises(TypeError, match="grad_clip is 5.0 .* expected a GradientClipByValue"):
+        optimizer.SGD(0.1, grad_clip=5.0)
+
+
+def test_the_base_class_updates_nothing() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        w = fluid.layers.create_parameter([2], "float32", name="w")
+        loss = fluid.layers.mean(w)
+        with pytest.raises(TypeError, match="Optimizer updates nothing"):
+            optimizer.Optimizer(0.1).minimize(loss)
+
+
+def test_a_loss_of_many_elements() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        w = fluid.layers.create_parameter([2], "float32", name="w")
+        with pytest.raises(ValueError, match=r"the loss .* has shape \(2,\); expected \(1,\)"):
+            optimizer.SGD(0.1).minimize(fluid.layers.square(w))
+
+
+def test_a_rate_of_another_program() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        rate = fluid.layers.exponential_decay(0.1, 10, 0.5)
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        loss = fluid.layers.mean(fluid.layers.create_parameter([2], "float32", name="w"))
+        with pytest.raises(TypeError, match="belongs to another program"):
+            optimizer.SGD(rate).minimize(loss)
+
+
+@pytest.mark.parametrize(("alpha", "k", "text"), [(2.0, 5, "alpha is 2.0"), (0.5, 0, "k is 0")])
+def test_lookahead_arguments(alpha: float, k: int, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        optimizer.LookaheadOptimizer(optimizer.SGD(0.1), alpha, k)
+
+
+def test_recompute_without_checkpoints() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        loss = fluid.layers.mean(fluid.layers.create_parameter([2], "float32", name="w"))
+        wrapped = optimizer.RecomputeOptimizer(optimizer.SGD(0.1))
+        with pytest.raises(ValueError, match="has no checkpoints"):
+            wrapped.minimize(loss)
+        with pytest.raises(TypeError, match="expected a list of Variables or names"):
+            wrapped._set_checkpoints(loss)
+
+
+def test_dgc_is_not_available() -> None:
+    with pytest.raises(RuntimeError, match="DGCMomentumOptimizer needs Fluid's CUDA build"):
+        optimizer.DGCMomentumOptimizer(0.1, 0.9, rampup_begin_step=0)
+
+
+def test_piecewise_decay_counts() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        with pytest.raises(ValueError, match="2 boundaries and 2 values"):
+            fluid.layers.piecewise_decay([1, 2], [0.1, 0.2])
+
+
+def test_weight_decay_arguments() -> None:
+    decayed = fluid.contrib.extend_with_decoupled_weight_decay(optimizer.SGD)
+    with pytest.raises(TypeError, match="coeff is 1 of type int"):
+        decayed(weight_decay=1, learning_rate=0.1)
+    with pytest.raises(TypeError, match="expected a class of fluid.optimizer"):
+        fluid.contrib.extend_with_decoupled_weight_decay(optimizer.SGD(0.1))
+
+
+def test_pipeline_notes_its_sections() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        w = fluid.layers.create_parameter([2], "float32", name="w")
+        h = fluid.layers.square(w)
+        pipeline = optimizer.PipelineOptimizer(optimizer.SGD(0.1), cut_list=[[h]], queue_size=3)
+        ops, pairs = pipeline.minimize(fluid.layers.mean(h))
+    assert [op.type for op in ops] == ["sgd"]
+    assert [p.name for p, _ in pairs] == ["w"]
+    assert main._pipeline_opt["cut_list"] == [[h.name]]
+    assert main._pipeline_opt["queue_size"] == 3

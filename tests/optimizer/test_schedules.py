@@ -1,0 +1,74 @@
+"""Learning-rate schedules: the values of the first steps against their formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+
+STEPS = 7
+layers = fluid.layers
+
+
+def warm(step: int) -> float:
+    return 0.01 + (0.1 - 0.01) * step / 3 if step < 3 else 0.1 * 0.5 ** (step / 2)
+
+
+SCHEDULES: dict[str, tuple[Callable[[], Any], Callable[[int], float]]] = {
+    "noam": (
+        lambda: layers.noam_decay(16, 3, 2.0),
+        lambda s: 2.0 * 16**-0.5 * min((s + 1) ** -0.5, 3**-1.5 * (s + 1)),
+    ),
+    "exponential": (lambda: layers.exponential_decay(0.1, 2, 0.5), lambda s: 0.1 * 0.5 ** (s / 2)),
+    "staircase": (lambda: layers.exponential_decay(0.1, 2, 0.5, True), lambda s: 0.1 * 0.5 ** (s // 2)),
+    "natural": (lambda: layers.natural_exp_decay(0.1, 2, 0.5), lambda s: 0.1 * math.exp(-0.5 * s / 2)),
+    "inverse": (lambda: layers.inverse_time_decay(0.1, 2, 0.5, True), lambda s: 0.1 / (1 + 0.5 * (s // 2))),
+    "polynomial": (
+        lambda: layers.polynomial_decay(0.1, 4, 0.01, 2.0),
+        lambda s: 0.09 * (1 - min(s, 4) / 4) ** 2 + 0.01,
+    ),
+    "cycle": (
+        lambda: layers.polynomial_decay(0.1, 2, 0.01, 1.0, cycle=True),
+        lambda s: 0.09 * (1 - s / (2 * max(1, math.ceil(s / 2)))) + 0.01,
+    ),
+    "piecewise": (
+        lambda: layers.piecewise_decay([2, 4], [0.3, 0.2, 0.1]),
+        lambda s: [0.3, 0.2, 0.1][(s >= 2) + (s >= 4)],
+    ),
+    "cosine": (
+        lambda: layers.cosine_decay(0.1, 2, 4),
+        lambda s: 0.05 * (math.cos((s // 2) * math.pi / 4) + 1),
+    ),
+    "warmup": (lambda: layers.linear_lr_warmup(layers.exponential_decay(0.1, 2, 0.5), 3, 0.01, 0.1), warm),
+    "warmup_constant": (
+        lambda: layers.linear_lr_warmup(0.5, 3, 0.0, 0.3),
+        lambda s: 0.1 * s if s < 3 else 0.5,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_values(name: str) -> None:
+    make, formula = SCHEDULES[name]
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        rate = make()
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        seen = [float(np.asarray(exe.run(main, fetch_list=[rate])[0]).reshape(-1)[0]) for _ in range(STEPS)]
+    np.testing.assert_allclose(seen, [formula(step) for step in range(STEPS)], rtol=1e-5)
+
+
+def test_the_counter_is_shared() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        layers.exponential_decay(0.1, 2, 0.5)
+        layers.inverse_time_decay(0.1, 2, 0.5)
+    assert [op.type for op in main.global_block().ops].count("increment") == 1
+    assert main.global_block().ops[0].type == "increment"
