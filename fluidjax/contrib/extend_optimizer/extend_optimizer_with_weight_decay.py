@@ -32,8 +32,8 @@ class DecoupledWeightDecay:
     ) -> None:
         if not isinstance(coeff, (float, Variable)):
             raise TypeError(
-                f"weight decay: coeff is {coeff!r} of type {type(coeff).__name__}; expected a float or a Variable. Write "
-                "1.0 instead of 1"
+                f"weight decay: coeff is {coeff!r} of type {type(coeff).__name__}; expected a float or a Variable. "
+                "Write 1.0 instead of 1"
             )
         self._params_name: set[str] = set()
         self._apply_decay_param_fun = apply_decay_param_fun
@@ -87,8 +87,8 @@ def extend_with_decoupled_weight_decay(base_optimizer: type[Optimizer]) -> type[
     """
     if not (isinstance(base_optimizer, type) and issubclass(base_optimizer, Optimizer)):
         raise TypeError(
-            f"extend_with_decoupled_weight_decay: got {base_optimizer!r}; expected a class of fluid.optimizer. Pass the "
-            "class, not an instance"
+            f"extend_with_decoupled_weight_decay: got {base_optimizer!r}; expected a class of fluid.optimizer. Pass "
+            "the class, not an instance"
         )
 
     class OptimizerWithDecoupledWeightDecay(DecoupledWeightDecay, base_optimizer):
