@@ -63,11 +63,15 @@ def sub_blocks(op: OpView) -> list[int]:
 
 
 def reads_of(program: ProgramView, op: OpView) -> list[str]:
-    """Names that an op reads, those that its sub-blocks read from outside included."""
+    """Names that an op reads, those that its sub-blocks read from outside included.
+
+    What a sub-block writes outside counts as read: where the block does not run, the old value stays.
+    """
     names = [n for names in op.inputs.values() for n in names if n != EMPTY]
-    for idx in sub_blocks(op):
+    inner = sub_blocks(op)
+    for idx in inner:
         names += _outer_reads(program, idx)
-    return names
+    return names + writes_of(program, op) if inner else names
 
 
 def writes_of(program: ProgramView, op: OpView) -> list[str]:
