@@ -18,7 +18,7 @@ NETWORKS = sorted(p.parent.name for p in (DATA / "zoo").glob("*/meta.json"))
 INTERPRETED = (
     "book_fit_a_line",
     "book_t_word2vec_sparse",
-    "lod_pool_average",
+    "lod_pool_sum",
     "book_understand_sentiment_dyn_rnn",
     "opt_adam_sparse",
 )
