@@ -155,9 +155,9 @@ def _stacked_items(array: TensorArray) -> TensorArray:
 def take(array: TensorArray, i: Any) -> tuple[Any, TensorArray]:
     """(the gradient in element i, or None when there is none; the array with that element flagged as used)."""
     index = known_int(i)
-    if not array.stacked and index is None:
+    if index is None and not array.stacked:
         array = _stacked_items(array)
-    if not array.stacked:
+    if index is not None and not array.stacked:
         items = array.items or ()
         if index >= len(items):
             return None, array

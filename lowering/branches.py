@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import jax
@@ -91,7 +92,7 @@ def _fits(value: Any) -> bool:
     return value is not None and not (isinstance(value, TensorArray) and not value.stacked)
 
 
-def _save(env: Env, scope: str | None, kept: Env, run: Any, constants: Env | None = None) -> None:
+def _save(env: MutableMapping[str, Any], scope: str | None, kept: Env, run: Any, constants: Env | None = None) -> None:
     if scope is not None:
         ran = np.int32(run) if isinstance(run, bool) else run.astype(jnp.int32)
         env[scope] = StepScopes(kept, ran, constants or {})
@@ -129,7 +130,7 @@ def run_conditional_grad(ctx: Context) -> None:
     shapes = jax.eval_shape(taken)
     template = {o: join(blank[o], t) if not same_structure(blank[o], t) else abstract(t) for o, t in shapes.items()}
     results = jax.lax.cond(
-        scopes.steps > 0,
+        jnp.asarray(scopes.steps) > 0,
         lambda _: as_arrays({o: fit(v, template[o], backward=True) for o, v in taken().items()}),
         lambda _: as_arrays({o: fit(v, template[o], backward=True) for o, v in blank.items()}),
         None,
@@ -137,7 +138,7 @@ def run_conditional_grad(ctx: Context) -> None:
     env.update(results)
 
 
-def _updates(block: BlockView, env: Env) -> list[str]:
+def _updates(block: BlockView, env: MutableMapping[str, Any]) -> list[str]:
     """Outer variables that the block changes: an optimizer inside the branch writes parameters and its own state."""
     written = dict.fromkeys(n for op in block.ops for n in op.output_names())
     return [n for n in written if n not in block.vars and GRAD not in n and n in env]

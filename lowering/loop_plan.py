@@ -50,7 +50,9 @@ def outside_reads(program: ProgramView, idx: int) -> dict[str, bool]:
 
     A gradient block inside finds its own forward block's names in its step scopes, so those are left out.
     """
-    block, reads, written = program.blocks[idx], {}, set()
+    block = program.blocks[idx]
+    reads: dict[str, bool] = {}
+    written: set[str] = set()
     for op in block.ops:
         for name, data in _op_reads(program, op).items():
             if name not in written:

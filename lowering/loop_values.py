@@ -74,7 +74,7 @@ def join(a: Any, b: Any) -> Any:
         return _join_arrays(a, b)
     if isinstance(a, LoDArray) or isinstance(b, LoDArray):
         return _join_lod(_as_lod(a), _as_lod(b))
-    if jax.tree_util.tree_structure(a) != jax.tree_util.tree_structure(b):
+    if not _same_tree(a, b):
         raise NeedsExact(f"a loop carries a {type(a).__name__} that becomes a {type(b).__name__}")
     if hasattr(a, "shape") and hasattr(b, "shape") and not isinstance(a, SelectedRows):
         if a.shape == b.shape and _dtype(a) == _dtype(b):
@@ -145,10 +145,15 @@ def element(buffer: Any, i: Any) -> Any:
     return jax.tree_util.tree_map(lambda leaf: leaf[i], buffer)
 
 
+def _same_tree(a: Any, b: Any) -> bool:
+    one: Any = jax.tree_util.tree_structure(a)
+    return bool(one == jax.tree_util.tree_structure(b))
+
+
 def same_structure(a: Any, b: Any) -> bool:
     """Whether two values agree in structure, shapes and dtypes."""
     a, b = abstract(a), abstract(b)
-    return jax.tree_util.tree_structure(a) == jax.tree_util.tree_structure(b) and all(
+    return _same_tree(a, b) and all(
         x.shape == y.shape and x.dtype == y.dtype
         for x, y in zip(jax.tree_util.tree_leaves(a), jax.tree_util.tree_leaves(b), strict=True)
     )

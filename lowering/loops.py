@@ -151,7 +151,8 @@ def run_steps(loop: Loop) -> None:
 
 def _run_lax(loop: Loop, found: Walk) -> None:
     ctx, runner = loop.ctx, loop.runner
-    if found.exact and found.trips == 0:
+    exact = found.trips if found.exact else None
+    if exact == 0:
         if loop.scopes is not None:
             ctx.env[loop.scopes] = StepScopes({}, np.int32(0), ())
         return
@@ -168,7 +169,7 @@ def _run_lax(loop: Loop, found: Walk) -> None:
         runner.overflow(loop.key, scalar(final[loop.cond], jnp.bool_))
     _finish(loop, found, final)
     if loop.scopes is not None:
-        ctx.env[loop.scopes] = replace(scopes, steps=np.int32(found.trips)) if found.exact else scopes
+        ctx.env[loop.scopes] = scopes if exact is None else replace(scopes, steps=np.int32(exact))
 
 
 def _writes_arrays(loop: Loop) -> bool:
@@ -233,8 +234,8 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
         saved = {n: write_at(saved[n], kept[n], t) for n in saved}
         return t + 1, state, saved, {n: flags[n] | raised[n] for n in flags}
 
-    start = (jnp.int32(0), as_arrays(state), saved, zeros(flags))
-    t, state, saved, flags = jax.lax.while_loop(more, body, start)
+    first = (jnp.int32(0), as_arrays(state), saved, zeros(flags))
+    t, state, saved, flags = jax.lax.while_loop(more, body, first)
     return state, flags, StepScopes(saved, t, dict(recorder.constants))
 
 

@@ -81,7 +81,7 @@ class DynamicRNN:
             inputs={"X": x, "RankTable": self.lod_rank_table},
             outputs={"Out": array},
         )
-        return array_read(array=array, i=self.step_idx)
+        return array_read(array=array, i=self._step())
 
     def _rank(self, parent: Block, x: Variable, level: int) -> None:
         """Rank the sequences of x and compare the step with the longest of them."""
@@ -123,7 +123,7 @@ class DynamicRNN:
         if self.lod_rank_table is None:
             raise RuntimeError("DynamicRNN.static_input() must be called after step_input(), which ranks sequences.")
         reordered = self._reordered(x, "dynamic_rnn_static_input_reordered")
-        return shrink_memory(reordered, self.step_idx, self.lod_rank_table)
+        return shrink_memory(reordered, self._step(), self._table())
 
     def _reordered(self, x: Variable, name: str) -> Variable:
         parent = self._parent_block()
@@ -154,10 +154,12 @@ class DynamicRNN:
             increment(x=self.step_idx, value=1.0, in_place=True)
             for new_mem, array in self.mem_link:
                 array_write(x=new_mem, i=self.step_idx, array=array)
+            self._table()
+            assert self.max_seq_len is not None
             less_than(x=self.step_idx, y=self.max_seq_len, force_cpu=True, cond=self.cond)
         self.status = DynamicRNN.AFTER_RNN
         for array in self.output_array:
-            self.outputs.append(array_to_lod_tensor(x=array, table=self.lod_rank_table))
+            self.outputs.append(array_to_lod_tensor(x=array, table=self._table()))
 
     def __call__(self, *args, **kwargs) -> Variable | list[Variable]:
         """The outputs with the LoD of the first step input; one alone is returned bare.
@@ -213,8 +215,8 @@ class DynamicRNN:
             name=unique_name.generate("dynamic_rnn_mem_array"), type=VarType.LOD_TENSOR_ARRAY, dtype=init.dtype
         )
         parent.append_op(type="write_to_array", inputs={"X": init, "I": self.zero_idx}, outputs={"Out": array})
-        before = array_read(array=array, i=self.step_idx)
-        before = shrink_memory(x=before, i=self.step_idx, table=self.lod_rank_table)
+        before = array_read(array=array, i=self._step())
+        before = shrink_memory(x=before, i=self._step(), table=self._table())
         self.mem_dict[before.name] = array
         return before
 
@@ -270,7 +272,7 @@ class DynamicRNN:
             require_variable(each, "outputs", "DynamicRNN.output")
             name = unique_name.generate_with_ignorable_key("_".join([self.helper.name, "output_array", each.name]))
             array = parent.create_var(name=name, type=VarType.LOD_TENSOR_ARRAY, dtype=each.dtype)
-            array_write(x=each, i=self.step_idx, array=array)
+            array_write(x=each, i=self._step(), array=array)
             self.output_array.append(array)
 
     def _init_zero_idx(self) -> None:
@@ -284,6 +286,17 @@ class DynamicRNN:
             outputs={"Out": [self.zero_idx]},
             attrs={"shape": [1], "dtype": self.zero_idx.dtype, "value": float(0), "force_cpu": True},
         )
+
+    def _step(self) -> Variable:
+        assert self.step_idx is not None, "the block sets the step"
+        return self.step_idx
+
+    def _table(self) -> Variable:
+        if self.lod_rank_table is None:
+            raise ValueError(
+                "DynamicRNN: no sequences are known yet. step_input should be invoked before memory, and at least once."
+            )
+        return self.lod_rank_table
 
     def _parent_block(self) -> Block:
         program = self.helper.main_program

@@ -153,7 +153,7 @@ def select_output(input: Variable, outputs: Sequence[Variable], mask: Variable) 
 def select_input(inputs: Sequence[Variable] | Variable, mask: Variable) -> Variable:
     """``out = inputs[mask]``; mask is int32 of shape [1]."""
     helper = LayerHelper("select_input")
-    inputs = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
-    out = helper.create_variable(dtype=inputs[0].dtype, shape=inputs[0].shape)
-    helper.append_op(type="select_input", inputs={"X": inputs, "Mask": [mask]}, outputs={"Out": [out]})
+    given: list[Variable] = [inputs] if isinstance(inputs, Variable) else list(inputs)
+    out = helper.create_variable(dtype=given[0].dtype, shape=given[0].shape)
+    helper.append_op(type="select_input", inputs={"X": given, "Mask": [mask]}, outputs={"Out": [out]})
     return out

@@ -8,7 +8,7 @@ from fluidjax import unique_name
 from fluidjax.enums import VarType
 from fluidjax.framework import Block, Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.control_flow_blocks import BlockGuardWithCompletion
+from fluidjax.layers.control_flow_blocks import BlockGuardWithCompletion, known_to
 from fluidjax.layers.control_flow_checks import require_variable
 
 __all__ = ["StaticRNN"]
@@ -183,7 +183,7 @@ class StaticRNN:
         own = {name for op in block.ops for name in op.output_arg_names}
         own |= set(self.memories) | {var.name for var in self.inputs}
         reads = dict.fromkeys(name for op in block.ops for name in op.input_arg_names if name not in own)
-        return [parent._find_var_recursive(name) for name in reads]
+        return known_to(parent, list(reads))
 
     def _links(self, block: Block) -> tuple[list[Variable], list[str], list[str]]:
         """(initial values, names of the step before, names of this step) of the memories."""

@@ -25,7 +25,7 @@ class Distribution:
         """Its entropy."""
         raise NotImplementedError(f"{type(self).__name__} has no entropy().")
 
-    def kl_divergence(self, other: Distribution) -> Variable:
+    def kl_divergence(self, other: Any) -> Variable:
         """KL(self || other)."""
         raise NotImplementedError(f"{type(self).__name__} has no kl_divergence(other).")
 
@@ -82,7 +82,7 @@ class Uniform(Distribution):
     def __init__(self, low: Any, high: Any):
         (self.low, self.high), self.all_arg_is_float, self.batch_size_unknown = self._parameters(low, high)
 
-    def sample(self, shape: list[int], seed: int = 0) -> Variable:
+    def sample(self, shape: list[int], seed: int = 0) -> Variable:  # type: ignore[override]  # as Fluid has it
         """Values [*shape, *batch], low + u (high - low) with u in [0, 1).
 
         The reference draws u from [-1, 1) when the batch size is known, and so values below ``low``; here it does not.
@@ -91,7 +91,7 @@ class Uniform(Distribution):
         output_shape = [*shape, *batch_shape]
         if self.batch_size_unknown:
             zeros = _zeros_of(self.low + self.high, batch_shape + list(shape), self.low.dtype)
-            drawn = nn.uniform_random_batch_size_like(zeros, zeros.shape, min=0.0, max=1.0, seed=seed)
+            drawn = nn.uniform_random_batch_size_like(zeros, list(zeros.shape), min=0.0, max=1.0, seed=seed)
             return nn.reshape(drawn * (zeros + self.high - self.low) + self.low, output_shape)
         drawn = nn.uniform_random(output_shape, min=0.0, max=1.0, seed=seed)
         output = drawn * (tensor.zeros(output_shape, dtype=self.low.dtype) + (self.high - self.low)) + self.low
@@ -119,7 +119,7 @@ class Normal(Distribution):
     def __init__(self, loc: Any, scale: Any):
         (self.loc, self.scale), self.all_arg_is_float, self.batch_size_unknown = self._parameters(loc, scale)
 
-    def sample(self, shape: list[int], seed: int = 0) -> Variable:
+    def sample(self, shape: list[int], seed: int = 0) -> Variable:  # type: ignore[override]  # as Fluid has it
         """Values [*shape, *batch]."""
         batch_shape = list((self.loc + self.scale).shape)
         output_shape = [*shape, *batch_shape]
@@ -144,7 +144,7 @@ class Normal(Distribution):
         square = (value - self.loc) * (value - self.loc)
         return -1.0 * square / (2.0 * var) - log_scale - math.log(math.sqrt(2.0 * math.pi))
 
-    def kl_divergence(self, other: Normal) -> Variable:
+    def kl_divergence(self, other: Any) -> Variable:
         """0.5 (r^2 + t^2 - 1 - log r^2) with r = scale / other.scale, t = (loc - other.loc) / other.scale."""
         ratio = self.scale / other.scale
         ratio = ratio * ratio
@@ -167,7 +167,7 @@ class Categorical(Distribution):
     def _shifted(logits: Variable) -> Variable:
         return logits - nn.reduce_max(logits, dim=-1, keep_dim=True)
 
-    def kl_divergence(self, other: Categorical) -> Variable:
+    def kl_divergence(self, other: Any) -> Variable:
         """sum of p (log p - log q) over the last axis, which is kept as 1."""
         logits, other_logits = self._shifted(self.logits), self._shifted(other.logits)
         weights, other_weights = ops.exp(logits), ops.exp(other_logits)
@@ -217,7 +217,7 @@ class MultivariateNormalDiag(Distribution):
         size = self.scale.shape[0]
         return 0.5 * (size * (1.0 + math.log(2 * math.pi)) + nn.log(self._det(self.scale)))
 
-    def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
+    def kl_divergence(self, other: Any) -> Variable:
         """0.5 (tr(S' S) + d S' d - k + log det(other.scale) - log det(scale)), S' = inverse of other.scale."""
         trace = nn.reduce_sum(self._inv(other.scale) * self.scale)
         scaled = nn.matmul((other.loc - self.loc), self._inv(other.scale))

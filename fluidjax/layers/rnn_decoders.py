@@ -209,7 +209,7 @@ class _Decoding:
         self.finished.stop_gradient = True
         self.step_idx = tensor.fill_constant(shape=[1], dtype="int64", value=0)
         self.cond = nn.logical_not(nn.reduce_all(self.finished))
-        self.max_step_num = max_step_num
+        self.max_step_num: Variable | None = None
         if max_step_num is not None:
             self.max_step_num = tensor.fill_constant(shape=[1], dtype="int64", value=max_step_num)
         self.loop = While(self.cond, is_test=is_test)

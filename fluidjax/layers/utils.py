@@ -58,7 +58,8 @@ def _children(nest: Any) -> Iterator[Any]:
 def _rebuild(like: Any, children: list[Any]) -> Any:
     if isinstance(like, Mapping):
         by_key = dict(zip(sorted(like), children, strict=True))
-        return type(like)((key, by_key[key]) for key in like)
+        made: Any = type(like)
+        return made((key, by_key[key]) for key in like)
     if _is_namedtuple(like):
         return type(like)(*children)
     return type(like)(children)

@@ -160,7 +160,7 @@ def basic_gru(
     def make(scope: str, param: Any, bias: Any) -> BasicGRUUnit:
         return BasicGRUUnit(scope, hidden_size, param, bias, gate_activation, activation, dtype)
 
-    return _run(
+    out, last_hidden = _run(
         make,
         input,
         [init_hidden],
@@ -174,6 +174,7 @@ def basic_gru(
         bias_attr,
         name,
     )
+    return out, last_hidden
 
 
 def basic_lstm(
@@ -209,7 +210,7 @@ def basic_lstm(
     def make(scope: str, param: Any, bias: Any) -> BasicLSTMUnit:
         return BasicLSTMUnit(scope, hidden_size, param, bias, gate_activation, activation, forget_bias, dtype)
 
-    return _run(
+    out, last_hidden, last_cell = _run(
         make,
         input,
         [init_hidden, init_cell],
@@ -223,3 +224,4 @@ def basic_lstm(
         bias_attr,
         name,
     )
+    return out, last_hidden, last_cell

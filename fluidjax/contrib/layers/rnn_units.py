@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from fluidjax import unique_name
@@ -25,6 +26,10 @@ def _named(attr: Any, suffix: str) -> Any:
 class _Unit:
     """Names parameters ``<name_scope>/<class>_<n>.w_0`` and so on, and keeps those it has made."""
 
+    # What a subclass defines: the parameters for inputs of some width, and one step.
+    _build_once: Callable[..., None]
+    forward: Callable[..., Any]
+
     def __init__(self, name_scope: str, dtype: str):
         self._full_name = unique_name.generate(f"{name_scope}/{type(self).__name__}")
         self._dtype = dtype
@@ -41,7 +46,9 @@ class _Unit:
     def _parameter(self, key: str, attr: Any, shape: list[int], is_bias: bool = False) -> None:
         helper = LayerHelper("unit", name=self._full_name, param_attr=attr, bias_attr=attr)
         given = helper.bias_attr if is_bias else helper.param_attr
-        self._parameters[key] = helper.create_parameter(attr=given, shape=shape, dtype=self._dtype, is_bias=is_bias)
+        made = helper.create_parameter(attr=given, shape=shape, dtype=self._dtype, is_bias=is_bias)
+        assert made is not None, "a ParamAttr was given, so a parameter is made"
+        self._parameters[key] = made
 
     def __call__(self, *inputs: Variable) -> Any:
         if not self._parameters:
