@@ -79,8 +79,9 @@ def _walk_back(
     for index in range(len(block.ops) - 1, -1, -1):
         op = block.ops[index]
         hit = wanted.intersection(op.output_arg_names)
-        if sub_block_of(op) is not None:
-            paths.of_block.update(_sub_paths(block.program, op, hit))
+        inner = sub_block_of(op)
+        if inner is not None:
+            paths.of_block.update(_sub_paths(block.program, op, inner, hit))
         if hit and _has_gradient(op.type):
             wanted.update(name for name in names_in(op) if name not in no_grad)
             if reachable[index]:
@@ -113,9 +114,8 @@ def _stop_other_inputs(block: Block, ops: list[Operator], sources: set[str], no_
                 no_grad.add(name)
 
 
-def _sub_paths(program: Any, op: Operator, hit: set[str]) -> dict[int, list[Operator]]:
-    """The ops to differentiate in the sub-block of ``op``, and in the blocks below it."""
-    index = sub_block_of(op)
+def _sub_paths(program: Any, op: Operator, index: int, hit: set[str]) -> dict[int, list[Operator]]:
+    """The ops to differentiate in sub-block ``index`` of ``op``, and in the blocks below it."""
     block = program.block(index)
     if op.type not in _GUARDED:
         return {index: list(block.ops)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import lowering
@@ -193,7 +193,7 @@ class _Recompute:
         self.pending += again
         self._gradients(ops)
 
-    def _rename(self, ops: list[OpSpec]) -> None:
+    def _rename(self, ops: Sequence[OpSpec]) -> None:
         for op in ops:
             for name in {*in_args(op), *out_args(op)}:
                 if name in self.renamed:

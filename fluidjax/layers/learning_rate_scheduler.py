@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from fluidjax.framework import Variable, default_main_program
 from fluidjax.layers import control_flow, nn, ops, tensor
@@ -115,8 +116,9 @@ def polynomial_decay(
             periods = ops.ceil(step / decay_steps)
             zero = tensor.fill_constant(shape=[1], dtype="float32", value=0.0)
             one = tensor.fill_constant(shape=[1], dtype="float32", value=1.0)
+            is_first: Any = step == zero
             with control_flow.Switch() as switch:
-                with switch.case(step == zero):
+                with switch.case(is_first):
                     tensor.assign(input=one, output=periods)
             length = decay_steps * periods
         else:

@@ -185,7 +185,7 @@ class ExponentialMovingAverage:
 
         return layers.create_global_var(
             name=unique_name.generate(f"{self._name}{param.name}_ema"),
-            shape=param.shape,
+            shape=list(param.shape),
             value=0.0,
             dtype=param.dtype,
             persistable=True,

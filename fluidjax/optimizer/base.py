@@ -29,7 +29,7 @@ from fluidjax.places import CPUPlace
 from fluidjax.regularizer import WeightDecayRegularizer, append_regularization_ops
 from fluidjax.scope import global_scope
 
-Pair = tuple[Variable, Variable | None]
+Pair = tuple[Any, Any]  # (Parameter, its gradient Variable or None)
 
 
 class Optimizer:
@@ -76,7 +76,7 @@ class Optimizer:
             self._learning_rate_map[learning_rate.block.program] = learning_rate
         # accumulator name -> parameter name -> Variable
         self._accumulators: dict[str, dict[str, Variable]] = defaultdict(dict)
-        self.helper: LayerHelper | None = None
+        self.helper: Any = None  # a LayerHelper while ops are written
         self._opti_name_list: list[str] = []
         self._param_device_map: dict[str, str | None] = {}
         self.type = ""
@@ -115,7 +115,7 @@ class Optimizer:
         """The learning rate's Variable in a program, or None before it is made."""
         return self._learning_rate_map.get(default_main_program() if program is None else program)
 
-    def _create_param_lr(self, param_and_grad: Pair) -> Variable:
+    def _create_param_lr(self, param_and_grad: Pair) -> Any:
         """The learning rate of one parameter: the global one times its own factor."""
         factor = param_and_grad[0].optimize_attr["learning_rate"]
         if isinstance(factor, Variable):
@@ -287,7 +287,7 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """Copies of the accumulators' values in the current scope, by name."""
-        return {name: np.array(global_scope().find_var(name).get_tensor()) for name in self._opti_name_list}
+        return {name: np.array(global_scope().var(name).get_tensor()) for name in self._opti_name_list}
 
     def set_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Write accumulators' values into the current scope.

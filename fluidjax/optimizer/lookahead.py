@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fluidjax.framework import (
     Block,
     Operator,
@@ -70,9 +72,9 @@ class LookaheadOptimizer:
         layers.increment(x=step, value=1.0, in_place=True)
         zero = layers.fill_constant(shape=[1], dtype="float32", value=0.0)
         one = layers.fill_constant(shape=[1], dtype="float32", value=1.0)
-        remainder = layers.elementwise_mod(step, k)
+        is_turn: Any = layers.elementwise_mod(step, k) == zero
         with layers.Switch() as switch:
-            with switch.case(remainder == zero):
+            with switch.case(is_turn):
                 for name, slow_var in slow.items():
                     fast_var = block.var(name)
                     near = layers.elementwise_mul(fast_var, alpha)

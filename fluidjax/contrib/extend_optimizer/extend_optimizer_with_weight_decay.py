@@ -12,8 +12,8 @@ from fluidjax.optimizer.base import Optimizer, Pair
 __all__ = ["extend_with_decoupled_weight_decay"]
 
 
-class DecoupledWeightDecay:
-    """The mixin: before its update a parameter loses ``coeff`` times its value of before the step.
+class DecoupledWeightDecay(Optimizer):
+    """Goes before an optimizer's class: ahead of its update a parameter loses ``coeff`` times its old value.
 
     Args:
         coeff: a float, or a Variable of shape [1].
@@ -91,15 +91,13 @@ def extend_with_decoupled_weight_decay(base_optimizer: type[Optimizer]) -> type[
             "the class, not an instance"
         )
 
-    class OptimizerWithDecoupledWeightDecay(DecoupledWeightDecay, base_optimizer):
-        """``base_optimizer`` with decoupled weight decay."""
+    def __init__(
+        self: Any,
+        weight_decay: float | Variable,
+        apply_decay_param_fun: Callable[[str], bool] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        DecoupledWeightDecay.__init__(self, weight_decay, apply_decay_param_fun, **kwargs)
 
-        def __init__(
-            self,
-            weight_decay: float | Variable,
-            apply_decay_param_fun: Callable[[str], bool] | None = None,
-            **kwargs: Any,
-        ) -> None:
-            super().__init__(weight_decay, apply_decay_param_fun, **kwargs)
-
-    return OptimizerWithDecoupledWeightDecay
+    name = "OptimizerWithDecoupledWeightDecay"
+    return type(name, (DecoupledWeightDecay, base_optimizer), {"__init__": __init__, "__doc__": base_optimizer.__doc__})

@@ -144,7 +144,7 @@ def update_role_var_grad(main_prog: Program, params_grads: Sequence[tuple[Variab
     """
     block = main_prog.global_block()
     for param, grad in params_grads:
-        op = find_true_prev_op([*block.ops, None], None, grad.name)
+        op = next((op for op in reversed(block.ops) if grad.name in op.output_arg_names), None)
         if op is not None and grad.dtype == VarType.FP32 and op.type == "cast":
             _move_cast(block, op, param, grad)
 
@@ -157,7 +157,7 @@ def _move_cast(block: Block, op: Operator, param: Variable, grad: Variable) -> N
         )
     op._remove_attr("op_role_var")
     low_grad = op.input(op.input_names[0])[0]
-    writer = find_true_prev_op(block.ops, op, low_grad)
+    writer = next(other for other in reversed(block.ops) if low_grad in other.output_arg_names)
     pair = [param.name, low_grad]
     writer._set_attr("op_role_var", pair + (writer.attr("op_role_var") if writer.has_attr("op_role_var") else []))
     op._set_attr("op_role", _OPTIMIZE)
