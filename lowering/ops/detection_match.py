@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lowering.dtypes import FP32, INT32
 from lowering.program import VarInfo
 from lowering.registry import Value, op
 from lowering.values import LoDArray, data_of, exact
@@ -45,7 +46,23 @@ def _per_prediction(dist: np.ndarray, rows: np.ndarray, found: np.ndarray, thres
             rows[column], found[column] = best, value
 
 
-@op("bipartite_match", out="ColToRowMatchIndices ColToRowMatchDist", diff="", lod=None, kind="host")
+def _infer_matched(op_view, var_of):
+    dist = var_of(op_view.inputs["DistMat"][0])
+    shape = (-1, dist.shape[-1]) if dist is not None and dist.shape else None
+    return {
+        op_view.outputs["ColToRowMatchIndices"][0]: VarInfo(shape, INT32, 0),
+        op_view.outputs["ColToRowMatchDist"][0]: VarInfo(shape, dist.dtype if dist is not None else None, 0),
+    }
+
+
+@op(
+    "bipartite_match",
+    out="ColToRowMatchIndices ColToRowMatchDist",
+    diff="",
+    lod=None,
+    kind="host",
+    infer=_infer_matched,
+)
 def bipartite_match(dist_mat: Value, *, match_type: str = "bipartite", dist_threshold: float = 0.5):
     """For each image (a sequence of rows of DistMat [rows, M]) the row matched to each of M columns, -1 for none.
 
@@ -65,7 +82,16 @@ def bipartite_match(dist_mat: Value, *, match_type: str = "bipartite", dist_thre
     return rows, found
 
 
-@op(out="Out OutWeight", diff="", lod=None, kind="host")
+def _infer_assigned(op_view, var_of):
+    x, match = (var_of(op_view.inputs[slot][0]) for slot in ("X", "MatchIndices"))
+    out, weight = (op_view.outputs[slot][0] for slot in ("Out", "OutWeight"))
+    if x is None or match is None or not x.shape or not match.shape:
+        return {weight: VarInfo(None, FP32, 0)}
+    found = tuple(match.shape)
+    return {out: VarInfo((*found, x.shape[-1]), x.dtype, 0), weight: VarInfo((*found, 1), FP32, 0)}
+
+
+@op(out="Out OutWeight", diff="", lod=None, kind="host", infer=_infer_assigned)
 def target_assign(x: Value, match_indices: Value, neg_indices: Value = None, *, mismatch_value: int = 0):
     """Out[i, j] = row MatchIndices[i, j] of the i-th sequence of X and OutWeight 1, where it is matched.
 
