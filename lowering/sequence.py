@@ -114,7 +114,7 @@ def per_sequence(x: LoDArray, data: Array, *, backward: bool = False) -> LoDArra
     """A value with one row for each sequence of the finest level of ``x``, which is gone from its LoD."""
     count = sequence_count(x)
     nseq = x.nseq if len(x.lod) > 1 else None
-    return LoDArray(fill_padding(data, count, backward=backward), tuple(x.lod[:-1]), count, nseq)
+    return LoDArray(fill_padding(data, count, backward=backward), tuple(x.lod[:-1]), count, nseq, x.longest[:-1])
 
 
 def per_row(x: LoDArray, data: Array, *, backward: bool = False) -> LoDArray:
@@ -128,16 +128,23 @@ def row_gradient(x: Any, data: Array) -> Any:
 
 
 def new_rows(
-    data: Array, lod: Sequence[Array], like: LoDArray, *, exact: bool = False, backward: bool = False
+    data: Array,
+    lod: Sequence[Array],
+    like: LoDArray,
+    *,
+    exact: bool = False,
+    backward: bool = False,
+    longest: tuple[int, ...] = (),
 ) -> LoDArray:
     """Rows under a new LoD, with as many top-level sequences as ``like``.
 
     ``exact`` says that every row is valid; else the last offset says how many are, and the rest become padding.
+    ``longest`` are bounds of the longest sequences, where they are known.
     """
     last = lod[-1][-1]
     exact = exact or (is_concrete(last) and int(last) == data.shape[0])
     nrows = None if exact else jnp.asarray(last, jnp.int32)
-    return LoDArray(fill_padding(data, nrows, backward=backward), tuple(lod), nrows, like.nseq)
+    return LoDArray(fill_padding(data, nrows, backward=backward), tuple(lod), nrows, like.nseq, longest)
 
 
 def shifted(x: Array, by: int) -> Array:

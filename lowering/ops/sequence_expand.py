@@ -86,7 +86,7 @@ def _(x: LoDArray, y: LoDArray, d_out, *, ref_level=-1):
 def sequence_expand_as(x, y: LoDArray):
     """Row i of X, repeated as often as sequence i of Y has rows; Out has Y's LoD."""
     repeated = _repeat_rows(x, y, 0)
-    return LoDArray(repeated.data, y.lod, repeated.nrows, y.nseq)
+    return LoDArray(repeated.data, y.lod, repeated.nrows, y.nseq, y.longest)
 
 
 @sequence_expand_as.grad
@@ -121,7 +121,10 @@ def sequence_concat(x: list[LoDArray]):
     out = jnp.zeros((capacity,) + x[0].shape[1:], x[0].dtype)
     for value, target in zip(x, targets, strict=True):
         out = out.at[target].set(value.data, mode="drop", unique_indices=True)
-    return new_rows(out, (*x[0].lod[:-1], total), x[0], exact=not any(v.padded for v in x))
+    bounds_known = all(v.longest for v in x)
+    longest = (*x[0].longest[:-1], sum(v.longest[-1] for v in x)) if bounds_known else ()
+    exact = not any(v.padded for v in x)
+    return new_rows(out, (*x[0].lod[:-1], total), x[0], exact=exact, longest=longest)
 
 
 @sequence_concat.grad

@@ -66,7 +66,7 @@ def sequence_unpad(x: LoDArray, length):
     batch, width = x.shape[:2]
     data = x.data if x.data.ndim > 2 else x.data[:, :, None]
     out = unpadded_rows(data, off, batch * width)
-    return new_rows(out, (off,), LoDArray(out, nseq=x.nrows))
+    return new_rows(out, (off,), LoDArray(out, nseq=x.nrows), longest=(width,))
 
 
 @sequence_unpad.grad

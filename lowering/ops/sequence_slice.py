@@ -30,7 +30,7 @@ def sequence_slice(x: LoDArray, offset, length):
     seg, start, _ = bounds(cut, x.capacity)
     first = off[:-1] + offset.reshape(-1).astype(np.int32)
     out = take(x.data, take(first, seg) + row_numbers(x.capacity) - start)
-    return new_rows(out, (*x.lod[:-1], cut), x)
+    return new_rows(out, (*x.lod[:-1], cut), x, longest=x.longest)
 
 
 @sequence_slice.grad
@@ -50,7 +50,7 @@ def compact(x: LoDArray, keep: Array) -> LoDArray:
     kept = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(keep, dtype=jnp.int32)])
     target = jnp.where(keep, kept[:-1], np.int32(x.capacity))
     out = jnp.zeros(x.shape, x.dtype).at[target].set(x.data, mode="drop")
-    return new_rows(out, (*x.lod[:-1], take(kept, off)), x)
+    return new_rows(out, (*x.lod[:-1], take(kept, off)), x, longest=x.longest)
 
 
 @op(rows="masked", lod=None, diff="", infer=sequence_infer.like("X"))
@@ -83,7 +83,7 @@ def lod_reset(x: LoDArray, y: LoDArray = None, *, target_lod: list[int] = [], ap
     ``append`` adds the offsets as a new finest level instead of replacing the LoD.
     """
     if y is not None and y.lod:
-        return LoDArray(x.data, y.lod, x.nrows, y.nseq)
+        return LoDArray(x.data, y.lod, x.nrows, y.nseq, y.longest)
     level = np.asarray(target_lod, np.int32) if y is None else y.data.reshape(-1).astype(np.int32)
     if level.shape[0] == 0:
         raise ValueError("lod_reset needs Y or a target_lod that is not empty; received neither")
