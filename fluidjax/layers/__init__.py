@@ -3,6 +3,7 @@
 
 from fluidjax.layers import control_flow, distributions, io, learning_rate_scheduler, loss, metric_op, nn, ops, tensor
 from fluidjax.layers.control_flow import *
+from fluidjax.layers.detection import *
 from fluidjax.layers.distributions import *
 from fluidjax.layers.io import *
 from fluidjax.layers.learning_rate_scheduler import *

@@ -3,6 +3,7 @@
 
 from fluidjax.layers import detection_boxes, detection_match, detection_ssd, detection_targets
 from fluidjax.layers.detection_boxes import *
+from fluidjax.layers.detection_map import *
 from fluidjax.layers.detection_match import *
 from fluidjax.layers.detection_regions import roi_perspective_transform
 from fluidjax.layers.detection_ssd import *
@@ -12,6 +13,6 @@ __all__ = [
     *detection_boxes.__all__,
     *detection_match.__all__,
     *detection_ssd.__all__,
-    *(name for name in detection_targets.__all__ if name != "detection_map"),
+    *detection_targets.__all__,
     "roi_perspective_transform",
 ]

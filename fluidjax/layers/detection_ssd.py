@@ -12,9 +12,10 @@ from fluidjax.layers.conv import conv2d
 from fluidjax.layers.detection_boxes import box_coder, iou_similarity, prior_box
 from fluidjax.layers.detection_match import bipartite_match, target_assign
 from fluidjax.layers.emit import emit, emit_many
-from fluidjax.layers.loss import smooth_l1, softmax_with_cross_entropy
+from fluidjax.layers.loss import softmax_with_cross_entropy
+from fluidjax.layers.loss_terms import smooth_l1
+from fluidjax.layers.manipulation import flatten, reshape, transpose
 from fluidjax.layers.reduction import reduce_sum
-from fluidjax.layers.shapes import flatten, reshape, transpose
 from fluidjax.layers.slicing import slice as slice_
 from fluidjax.layers.tensor import cast, concat
 
@@ -45,8 +46,6 @@ def detection_output(
         Rows (label, score, x0, y0, x1, y1), one LoD level; [[-1]] when there is nothing.
     """
     decoded = box_coder(prior_box, prior_box_var, loc, code_type="decode_center_size")
-    helper = LayerHelper("detection_output")
-    probabilities = helper.create_variable_for_type_inference(scores.dtype)
     probabilities = emit("softmax", {"X": scores}, scores.dtype)
     turned = transpose(probabilities, perm=[0, 2, 1])
     turned.stop_gradient = True
@@ -60,9 +59,7 @@ def detection_output(
     }
     inputs = {"Scores": turned, "BBoxes": decoded}
     if not return_index:
-        return emit(
-            "multiclass_nms", inputs, decoded.dtype, attrs, layer="detection_output", stop_gradient=True
-        )
+        return emit("multiclass_nms", inputs, decoded.dtype, attrs, layer="detection_output", stop_gradient=True)
     outputs = [("Out", decoded.dtype, True), ("Index", "int32", True)]
     out, index = emit_many("multiclass_nms2", inputs, outputs, attrs, layer="detection_output")
     return out, index
@@ -107,7 +104,6 @@ def ssd_loss(
         raise ValueError(f"Only support mining_type == max_negative now, received {mining_type!r}. Pass that.")
     helper = LayerHelper("ssd_loss")
     confidence_shape = emit("shape", {"Input": confidence}, "int32")
-    row_shape = None
     # 1. Match priors to ground truth by overlap.
     overlap = iou_similarity(x=gt_box, y=prior_box)
     matched, distance = bipartite_match(overlap, match_type, overlap_threshold)
@@ -222,7 +218,10 @@ def multi_box_head(
     _check_lengths(count, aspect_ratios=aspect_ratios, step_w=step_w, step_h=step_h, steps=steps)
     if steps is not None:
         step_w = step_h = steps
-    boxes, spreads, offsets, scores = [], [], [], []
+    boxes: list[Variable] = []
+    spreads: list[Variable] = []
+    offsets: list[Variable] = []
+    scores: list[Variable] = []
     for i, map_ in enumerate(inputs):
         sizes = _listed(min_sizes[i])
         largest = _listed(max_sizes[i]) if max_sizes else []

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax.framework import Variable
-from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.checks import check_type, check_variable_and_dtype
 from fluidjax.layers.emit import emit, emit_many
 from fluidjax.layers.indexing import gather
-from fluidjax.layers.shapes import reshape
+from fluidjax.layers.manipulation import reshape
 
 __all__ = [
-    "detection_map",
     "generate_mask_labels",
     "generate_proposal_labels",
     "generate_proposals",
@@ -60,7 +58,7 @@ def rpn_target_assign(
         gt_boxes: [G, 4] and is_crowd: int32 [G, 1], one LoD level; im_info: [N, 3] (height, width, scale).
         rpn_batch_size_per_im, rpn_fg_fraction: how many anchors per image, and what part of them positive at most.
         rpn_straddle_thresh: how far an anchor may reach out of the image (negative: any).
-        rpn_positive_overlap, rpn_negative_overlap: overlaps from which, and below which, an anchor is positive, negative.
+        rpn_positive_overlap, rpn_negative_overlap: overlap from which an anchor is positive, below which negative.
         use_random: sample at random, not the first ones.
 
     Returns:
@@ -166,7 +164,11 @@ def generate_proposals(
         "min_size": min_size,
         "eta": eta,
     }
-    outputs = [("RpnRois", bbox_deltas.dtype, True), ("RpnRoiProbs", scores.dtype, True), ("RpnRoisLod", "int32", False)]
+    outputs = [
+        ("RpnRois", bbox_deltas.dtype, True),
+        ("RpnRoiProbs", scores.dtype, True),
+        ("RpnRoisLod", "int32", False),
+    ]
     rois, probabilities, lod = emit_many("generate_proposals", inputs, outputs, attrs, name=name)
     return (rois, probabilities, lod) if return_rois_num else (rois, probabilities)
 
@@ -299,7 +301,7 @@ def retinanet_detection_output(
 def sigmoid_focal_loss(
     x: Variable, label: Variable, fg_num: Variable, gamma: float = 2.0, alpha: float = 0.25
 ) -> Variable:
-    """-alpha (1 - p)^gamma log p / fg_num where class c is the label, -(1 - alpha) p^gamma log(1 - p) / fg_num elsewhere.
+    """-alpha (1 - p)^gamma log p where class c is the label, else -(1 - alpha) p^gamma log(1 - p); over fg_num.
 
     Args:
         x: logits [N, C]; label: int32 [N, 1] from 0 (background) to C; fg_num: int32 [1].
@@ -402,54 +404,3 @@ def yolov3_loss(
     }
     outputs = [("Loss", x.dtype, False), ("ObjectnessMask", "int32", False), ("GTMatchMask", "int32", False)]
     return emit_many("yolov3_loss", inputs, outputs, attrs, name=name)[0]
-
-
-def detection_map(
-    detect_res: Variable,
-    label: Variable,
-    class_num: int,
-    background_label: int = 0,
-    overlap_threshold: float = 0.3,
-    evaluate_difficult: bool = True,
-    has_state: Variable | None = None,
-    input_states: Sequence[Variable] | None = None,
-    out_states: Sequence[Variable] | None = None,
-    ap_version: str = "integral",
-) -> Variable:
-    """Mean average precision of detections (label, score, box) against labels (label, [difficult,] box).
-
-    Args:
-        detect_res, label: rows with one LoD level.
-        overlap_threshold: overlap from which a detection is true.
-        has_state, input_states, out_states: counts carried from batch to batch (see ``fluid.metrics.DetectionMAP``).
-        ap_version: ``integral`` or ``11point``.
-
-    Returns:
-        [1], float32.
-    """
-    helper = LayerHelper("detection_map")
-    result = helper.create_variable_for_type_inference("float32")
-    states = list(out_states) if out_states is not None else [
-        helper.create_variable_for_type_inference(dtype) for dtype in ("int32", "float32", "float32")
-    ]
-    carried = list(input_states) if input_states is not None else [None, None, None]
-    inputs = {"Label": label, "DetectRes": detect_res, "HasState": has_state}
-    inputs.update(zip(("PosCount", "TruePos", "FalsePos"), carried, strict=True))
-    helper.append_op(
-        type="detection_map",
-        inputs={slot: var for slot, var in inputs.items() if var is not None},
-        outputs={
-            "MAP": result,
-            "AccumPosCount": states[0],
-            "AccumTruePos": states[1],
-            "AccumFalsePos": states[2],
-        },
-        attrs={
-            "overlap_threshold": overlap_threshold,
-            "evaluate_difficult": evaluate_difficult,
-            "ap_type": ap_version,
-            "class_num": class_num,
-            "background_label": background_label,
-        },
-    )
-    return result

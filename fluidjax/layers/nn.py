@@ -6,6 +6,10 @@ from fluidjax.layers.common import *
 from fluidjax.layers.conv import *
 from fluidjax.layers.crf import *
 from fluidjax.layers.ctc import ctc_greedy_decoder as ctc_greedy_decoder
+from fluidjax.layers.detection_regions import prroi_pool as prroi_pool
+from fluidjax.layers.detection_regions import psroi_pool as psroi_pool
+from fluidjax.layers.detection_regions import roi_align as roi_align
+from fluidjax.layers.detection_regions import roi_pool as roi_pool
 from fluidjax.layers.elementwise import *
 from fluidjax.layers.indexing import *
 from fluidjax.layers.loss_terms import *

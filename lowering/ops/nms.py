@@ -147,7 +147,9 @@ def detections(found: list[tuple[np.ndarray, np.ndarray, Kept]], dtype: np.dtype
 def _infer(op_view, var_of):
     boxes = var_of(op_view.inputs["BBoxes"][0])
     width = boxes.shape[-1] + 2 if boxes is not None and boxes.shape else -1
-    found = {op_view.outputs["Out"][0]: VarInfo((-1, width), boxes.dtype if boxes is not None else 5, 1)}
+    # Fluid declares as many rows as there are boxes, whatever will be left of them.
+    rows = boxes.shape[1] if boxes is not None and len(boxes.shape) == 3 else -1
+    found = {op_view.outputs["Out"][0]: VarInfo((rows, width), boxes.dtype if boxes is not None else 5, 1)}
     for name in op_view.outputs.get("Index") or ():
         found[name] = VarInfo((-1, 1), 2, 1)
     return found
