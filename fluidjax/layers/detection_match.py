@@ -34,7 +34,7 @@ def bipartite_match(
         The row matched to each column, -1 for none (int32 [N, M]), and the similarity ([N, M]).
     """
     check_variable_and_dtype(dist_matrix, "dist_matrix", ["float32", "float64"], "bipartite_match")
-    outputs = [("ColToRowMatchIndices", "int32", True), ("ColToRowMatchDist", dist_matrix.dtype, True)]
+    outputs = [("ColToRowMatchIndices", "int32", False), ("ColToRowMatchDist", dist_matrix.dtype, False)]
     attrs: dict[str, Any] = {}
     if match_type is not None:
         attrs["match_type"] = match_type

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.program import VarInfo
 from lowering.registry import Meta, op
 
 from .shared import off_rows
@@ -85,7 +86,18 @@ def _(x_shape: Meta, label, match_x, d_y, *, ignore_index):
     return jnp.where(hit, -d_y.reshape(label.shape) / match_x.reshape(label.shape), 0)
 
 
-@op(out="Softmax Loss", diff="logits", lod="logits", rows=off_rows)
+def _infer_softmax_loss(op_view, var_of):
+    """From Logits alone, as in Fluid: the label may be declared with an unknown number of rows."""
+    logits = var_of(op_view.inputs["Logits"][0])
+    if logits is None:
+        return {}
+    shape = list(logits.shape)
+    shape[op_view.attrs.get("axis", -1)] = 1
+    found = {n: VarInfo(tuple(logits.shape), logits.dtype, logits.lod_level) for n in op_view.outputs["Softmax"]}
+    return found | {n: VarInfo(tuple(shape), logits.dtype, logits.lod_level) for n in op_view.outputs["Loss"]}
+
+
+@op(out="Softmax Loss", diff="logits", lod="logits", rows=off_rows, infer=_infer_softmax_loss)
 def softmax_with_cross_entropy(
     logits,
     label,

@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from lowering.program import VarInfo
 from lowering.registry import Long, Meta, op
 
 from .shared import transpose_of
@@ -114,7 +115,16 @@ def _rows_sum(v):
     return v.reshape(v.shape[0], -1).sum(axis=1, keepdims=True)
 
 
-@op(out="Diff Out", diff="x y", lod=None, rows="wise")
+def _infer_smooth_l1(op_view, var_of):
+    """From X alone, as in Fluid: Y may be declared with an unknown number of rows."""
+    x = var_of(op_view.inputs["X"][0])
+    if x is None:
+        return {}
+    found = {n: VarInfo(tuple(x.shape), x.dtype, 0) for n in op_view.outputs["Diff"]}
+    return found | {n: VarInfo((x.shape[0], 1), x.dtype, x.lod_level) for n in op_view.outputs["Out"]}
+
+
+@op(out="Diff Out", diff="x y", lod=None, rows="wise", infer=_infer_smooth_l1)
 def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma: float = 1.0):
     """Out[n] = sum over a row of OutsideWeight * s(InsideWeight * (X - Y)).
 
