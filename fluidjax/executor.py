@@ -42,6 +42,7 @@ class Executor:
     def __init__(self, place: Place | None = None):
         self.place = place if place is not None else CPUPlace()
         self._device = self.place._jax_device()
+        _use_compilation_cache(flag("FLAGS_compilation_cache_dir"))
         self._is_default = self._device == jax.local_devices()[0]
         self._closed = False
 
@@ -156,6 +157,13 @@ class Executor:
         stack.enter_context(jax.default_device(self._device))
         stack.enter_context(jax.enable_x64(True))
         return stack
+
+
+def _use_compilation_cache(folder: str) -> None:
+    """Keep XLA's executables in ``folder``, so that a later process need not compile them again; '' leaves jax alone."""
+    if folder:
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def _unwrap(program: Any, feed: Any) -> tuple[Program, dict[str, Any]]:

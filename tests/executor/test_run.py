@@ -1,5 +1,7 @@
 """Executor.run: feeds in, fetches out, state in the scope."""
 
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -232,3 +234,15 @@ def test_a_fed_persistable_stays_in_the_scope():
     first = exe.run(main, feed={"fed_w": np.array([1, 2], np.float32)}, fetch_list=[out], scope=scope)[0]
     again = exe.run(main, fetch_list=[out], scope=scope)[0]
     assert first.tolist() == again.tolist() == [2, 4]
+
+
+def test_the_compilation_cache_is_a_flag(net: Net, tmp_path: Path) -> None:
+    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
+    fluid.set_flags({"FLAGS_compilation_cache_dir": str(tmp_path)})
+    try:
+        fluid.Executor(fluid.CPUPlace())
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path)
+    finally:
+        fluid.set_flags({"FLAGS_compilation_cache_dir": ""})
+        jax.config.update("jax_compilation_cache_dir", before[0])
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
