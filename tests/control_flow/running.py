@@ -32,9 +32,14 @@ def run(
         for name, value in (values or {}).items():
             scope.var(name).get_tensor().set(value, fluid.CPUPlace())
         if not interpret:
-            return executor.run(main, feed=feed, fetch_list=fetch)
+            return rows(executor.run(main, feed=feed, fetch_list=fetch, return_numpy=False))
         with fluid.interpret_mode():
-            return executor.run(main, feed=feed, fetch_list=fetch)
+            return rows(executor.run(main, feed=feed, fetch_list=fetch, return_numpy=False))
+
+
+def rows(values: list[Any]) -> list[np.ndarray]:
+    """Fetched tensors without their LoD."""
+    return [np.array(value) for value in values]
 
 
 def ragged(rows: np.ndarray, lengths: list[int]) -> Any:

@@ -1,0 +1,86 @@
+"""Tensor arrays and rank tables: known and traced, exact and padded, give the same."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowering import LoDArray, TensorArray, arrays, ranks
+from lowering.loop_values import fit, join
+
+ROOM = 12
+
+
+def padded(rows: np.ndarray, offsets: np.ndarray) -> LoDArray:
+    data = np.concatenate([rows, np.repeat(rows[:1], ROOM - len(rows), axis=0)])
+    return LoDArray(jnp.asarray(data), (jnp.asarray(offsets),), jnp.int32(len(rows)), None, (6,))
+
+
+@jax.jit
+def there_and_back(x: LoDArray):
+    table = ranks.rank_table(x, 0)
+    steps = ranks.steps_of(x, table, backward=False)
+    return steps, ranks.sequences_of(steps, table, ROOM, backward=False)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=3, max_size=3).filter(lambda n: 0 < sum(n)))
+def test_steps_of_sequences_and_back(lengths: list[int]) -> None:
+    """Step t holds row t of each sequence longer than t, longest sequences first; joining the steps undoes it."""
+    rows = np.arange(1.0, sum(lengths) + 1).reshape(-1, 1)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    order = np.argsort([-n for n in lengths], kind="stable")
+    exact = LoDArray(rows, (offsets,))
+    table = ranks.rank_table(exact, 0)
+    known_steps = ranks.steps_of(exact, table, backward=False)
+    steps, back = there_and_back(padded(rows, offsets))
+    for t in range(max(lengths)):
+        want = [rows[offsets[k] + t, 0] for k in order if lengths[k] > t]
+        assert np.asarray(known_steps.items[t]).ravel().tolist() == want
+        count = int(steps.buffer.nrows[t])
+        assert np.asarray(steps.buffer.data[t, :count]).ravel().tolist() == want
+    assert int(steps.length) == max(lengths)
+    assert int(back.nrows) == len(rows)
+    np.testing.assert_array_equal(back.data[: len(rows)], rows)
+    np.testing.assert_array_equal(
+        np.asarray(ranks.sequences_of(known_steps, table, len(rows), backward=False).data), rows
+    )
+
+
+def test_gradients_of_reads_add_up_and_are_taken_once() -> None:
+    forward = TensorArray((np.zeros(2, np.float32), np.zeros(2, np.float32)))
+    for array in (
+        arrays.gradient_like(None, forward),
+        arrays.gradient_like(None, arrays.as_stacked(forward, np.zeros(2, np.float32), 4)),
+    ):
+        array = arrays.put(array, np.array([1]), jnp.ones(2), 4, add=True)
+        array = arrays.put(array, np.array([1]), jnp.ones(2), 4, add=True)
+        value, array = arrays.take(array, np.array([1]))
+        np.testing.assert_array_equal(value, [2.0, 2.0])
+        again, array = arrays.take(array, np.array([1]))
+        assert again is None or not np.asarray(again).any()
+        array = arrays.put(array, np.array([1]), jnp.ones(2), 4, add=True)
+        np.testing.assert_array_equal(arrays.take(array, np.array([1]))[0], [1.0, 1.0])
+
+
+def test_values_that_grow_are_padded_to_the_larger() -> None:
+    small, large = LoDArray(jnp.ones((2, 3))), LoDArray(jnp.ones((5, 3)), (), jnp.int32(4))
+    template = join(small, large)
+    grown = fit(small, template)
+    assert grown.capacity == 5 and int(grown.nrows) == 2
+    assert fit(large, template).capacity == 5
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_known_and_traced_indices_agree(index: int) -> None:
+    def write_and_read(i):
+        array = arrays.put(None, i, jnp.arange(3.0), 4)
+        return arrays.get(array, i)
+
+    known = write_and_read(np.array([index]))
+    traced = jax.jit(write_and_read)(jnp.array([index]))
+    np.testing.assert_array_equal(known, traced)

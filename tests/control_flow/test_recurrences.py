@@ -1,0 +1,137 @@
+"""StaticRNN, DynamicRNN and layers.rnn against NumPy and jax.grad."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from tests.control_flow.running import build, ragged, rows, run
+
+layers = fluid.layers
+WIDTH = 3
+
+
+def test_static_rnn_equals_a_scan(rng) -> None:
+    def network():
+        x = fluid.data("x", [4, 2, WIDTH], "float64")
+        h0 = fluid.data("h0", [2, WIDTH], "float64")
+        x.stop_gradient = h0.stop_gradient = False
+        w = layers.create_parameter([WIDTH, WIDTH], "float64", name="w")
+        rnn = layers.StaticRNN()
+        with rnn.step():
+            row, before = rnn.step_input(x), rnn.memory(init=h0)
+            after = layers.tanh(layers.elementwise_add(layers.matmul(before, w), row))
+            rnn.update_memory(before, after)
+            rnn.step_output(after)
+        loss = layers.reduce_sum(layers.elementwise_mul(rnn(), rnn()))
+        return [loss, *fluid.gradients([loss], [x, h0, w])]
+
+    def plain(x, h, w):
+        def step(h, row):
+            h = jnp.tanh(h @ w + row)
+            return h, h
+
+        return jnp.sum(jax.lax.scan(step, h, x)[1] ** 2)
+
+    x, h0 = rng.normal(size=(4, 2, WIDTH)), rng.normal(size=(2, WIDTH))
+    w = rng.normal(size=(WIDTH, WIDTH))
+    main, startup, fetch = build(network)
+    got = run(main, startup, {"x": x, "h0": h0}, fetch, {"w": w})
+    with jax.enable_x64(True):
+        want = jax.value_and_grad(plain, (0, 1, 2))(x, h0, w)
+    np.testing.assert_allclose(got[0], [want[0]], rtol=1e-12)
+    for mine, theirs in zip(got[1:], want[1], strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-10)
+
+
+def dynamic():
+    """Over ragged x, with a memory that starts from rows in batch order and a ragged input seen whole in each step."""
+
+    def network():
+        x = fluid.data("x", [None, WIDTH], "float64", lod_level=1)
+        start = fluid.data("start", [None, WIDTH], "float64")
+        whole = fluid.data("whole", [None, WIDTH], "float64", lod_level=1)
+        for var in (x, start, whole):
+            var.stop_gradient = False
+        w = layers.create_parameter([WIDTH, WIDTH], "float64", name="w")
+        rnn = layers.DynamicRNN()
+        with rnn.block():
+            row = rnn.step_input(x)
+            before = rnn.memory(init=start, need_reorder=True)
+            seen = layers.sequence_pool(rnn.static_input(whole), "sum")
+            after = layers.tanh(layers.elementwise_add(layers.matmul(before, w), row))
+            after = layers.elementwise_add(after, seen)
+            rnn.update_memory(before, after)
+            rnn.output(after)
+        out = rnn()
+        loss = layers.reduce_sum(layers.elementwise_mul(out, out))
+        return [out, *fluid.gradients([loss], [x, start, whole, w])]
+
+    return build(network)
+
+
+def plain(x, start, whole, w, lengths, others):
+    """The same, sequence by sequence."""
+    outs, at, other = [], 0, 0
+    for k, length in enumerate(lengths):
+        h, seen = start[k], whole[other : other + others[k]].sum(0)
+        other += others[k]
+        for _ in range(length):
+            h = jnp.tanh(h @ w + x[at]) + seen
+            outs.append(h)
+            at += 1
+    return jnp.stack(outs)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.parametrize("lengths", [[2, 5, 1, 3], [0, 3, 0, 2], [3, 1, 4, 0]])
+def test_dynamic_rnn_equals_each_sequence_on_its_own(rng, lengths: list[int], interpret: bool) -> None:
+    """Empty sequences first, in the middle and last; memories and static inputs follow the ranking and back."""
+    others = [2, 1, 3, 1]
+    x, start = rng.normal(size=(sum(lengths), WIDTH)), rng.normal(size=(4, WIDTH))
+    whole, w = rng.normal(size=(sum(others), WIDTH)), rng.normal(size=(WIDTH, WIDTH))
+    main, startup, fetch = dynamic()
+    feed = {"x": ragged(x, lengths), "start": start, "whole": ragged(whole, others)}
+    got = run(main, startup, feed, fetch, {"w": w}, interpret)
+    with jax.enable_x64(True):
+        out = plain(x, start, whole, w, lengths, others)
+        grads = jax.grad(lambda *a: jnp.sum(plain(*a, lengths, others) ** 2), (0, 1, 2, 3))(x, start, whole, w)
+    np.testing.assert_allclose(got[0], out, rtol=1e-10)
+    for mine, theirs in zip(got[1:], grads, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-8, atol=1e-12)
+
+
+def test_batches_of_other_lengths_one_after_another(rng) -> None:
+    main, startup, fetch = dynamic()
+    executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    others = [1, 1, 1, 1]
+    start, whole = rng.normal(size=(4, WIDTH)), rng.normal(size=(4, WIDTH))
+    w = rng.normal(size=(WIDTH, WIDTH))
+    with fluid.scope_guard(scope):
+        executor.run(startup)
+        scope.var("w").get_tensor().set(w, fluid.CPUPlace())
+        for lengths in ([4, 2, 3, 1], [1, 3, 3, 3], [3, 4, 1, 2]):
+            x = rng.normal(size=(10, WIDTH))
+            feed = {"x": ragged(x, lengths), "start": start, "whole": ragged(whole, others)}
+            out = rows(executor.run(main, feed=feed, fetch_list=fetch[:1], return_numpy=False))[0]
+            with jax.enable_x64(True):
+                want = plain(x, start, whole, w, lengths, others)
+            np.testing.assert_allclose(out, want, rtol=1e-10)
+
+
+def test_rnn_keeps_the_state_of_ended_sequences(rng) -> None:
+    def network():
+        x = fluid.data("x", [2, 4, WIDTH], "float32")
+        length = fluid.data("length", [2], "int64")
+        cell = layers.GRUCell(WIDTH, name="cell")
+        outputs, state = layers.rnn(cell, x, sequence_length=length)
+        return [outputs, state]
+
+    main, startup, fetch = build(network)
+    x = rng.normal(size=(2, 4, WIDTH)).astype("float32")
+    outputs, state = run(main, startup, {"x": x, "length": np.array([2, 4])}, fetch)
+    np.testing.assert_allclose(state[0], outputs[0, 1], rtol=1e-6)
+    np.testing.assert_allclose(state[1], outputs[1, 3], rtol=1e-6)
