@@ -143,7 +143,7 @@ class GRUCell(RNNCell):
         self.hidden_size = hidden_size
         self.gru_unit = BasicGRUUnit(name, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
 
-    def call(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Variable, Variable]:
+    def call(self, inputs: Any, states: Any) -> tuple[Variable, Variable]:  # type: ignore[override]
         """(new hidden, new hidden) from inputs [batch, width] and the hidden state [batch, hidden_size]."""
         new_hidden = self.gru_unit(inputs, states)
         return new_hidden, new_hidden
@@ -183,7 +183,7 @@ class LSTMCell(RNNCell):
             name, hidden_size, param_attr, bias_attr, gate_activation, activation, forget_bias, dtype
         )
 
-    def call(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Variable, list[Variable]]:
+    def call(self, inputs: Any, states: Any) -> tuple[Variable, list[Variable]]:  # type: ignore[override]
         """(new hidden, [new hidden, new cell]) from inputs [batch, width] and [hidden, cell] [batch, hidden_size]."""
         pre_hidden, pre_cell = states
         new_hidden, new_cell = self.lstm_unit(inputs, pre_hidden, pre_cell)
