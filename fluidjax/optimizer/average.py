@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax import unique_name
+from fluidjax import layers, unique_name
 from fluidjax.framework import Block, Program, Variable, default_main_program, name_scope, program_guard
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.optimizer.base import Optimizer
@@ -94,8 +94,6 @@ class ModelAverage(Optimizer):
 
     def _add_average_apply_op(self, block: Block, pair: tuple[Variable, Variable]) -> None:
         """backup = param; param = (sum_1 + sum_2 + sum_3) / (num_accumulates + old_num_accumulates)."""
-        from fluidjax import layers
-
         param, backup = (block._clone_variable(var) for var in pair)
         state = {name: block._clone_variable(self._get_accumulator(name, param)) for name in (*_SUMS, *_COUNTS)}
         layers.assign(input=param, output=backup)
@@ -106,8 +104,6 @@ class ModelAverage(Optimizer):
         block.append_op(type="elementwise_div", inputs={"X": total, "Y": count}, outputs={"Out": param})
 
     def _add_average_restore_op(self, block: Block, pair: tuple[Variable, Variable]) -> None:
-        from fluidjax import layers
-
         param, backup = (block._clone_variable(var) for var in pair)
         layers.assign(input=backup, output=param)
 
@@ -165,8 +161,6 @@ class ExponentialMovingAverage:
         )
 
     def _get_ema_decay(self) -> Variable:
-        from fluidjax import layers
-
         with default_main_program()._lr_schedule_guard():
             decay = layers.create_global_var(
                 shape=[1], value=self._decay, dtype="float32", persistable=True, name="scheduled_ema_decay_rate"
@@ -181,8 +175,6 @@ class ExponentialMovingAverage:
         return decay
 
     def _create_ema_vars(self, param: Variable) -> Variable:
-        from fluidjax import layers
-
         return layers.create_global_var(
             name=unique_name.generate(f"{self._name}{param.name}_ema"),
             shape=list(param.shape),
@@ -193,8 +185,6 @@ class ExponentialMovingAverage:
 
     def _write_apply(self, block: Block) -> None:
         """backup = param; param = ema, corrected for its start at 0 once a step has been made."""
-        from fluidjax import layers
-
         steps, power = self._steps_and_power(block)
         for pair in self._params_tmps:
             param, backup = (block._clone_variable(var) for var in pair)
@@ -206,8 +196,6 @@ class ExponentialMovingAverage:
             layers.assign(input=ema, output=param)
 
     def _steps_and_power(self, block: Block) -> tuple[Variable, Variable]:
-        from fluidjax import layers
-
         steps = layers.create_global_var(
             name=self._step_counter_name, shape=[1], value=0, dtype="int64", persistable=True
         )
@@ -215,16 +203,12 @@ class ExponentialMovingAverage:
         return steps, layers.elementwise_pow(block._clone_variable(self._decay_var), steps)
 
     def _write_restore(self, block: Block) -> None:
-        from fluidjax import layers
-
         for pair in self._params_tmps:
             param, backup = (block._clone_variable(var) for var in pair)
             layers.assign(input=backup, output=param)
 
     def update(self) -> None:
         """Append the ops that update the averages to the main program. Call it once, in the training program."""
-        from fluidjax import layers
-
         layers.autoincreased_step_counter(counter_name=self._step_counter_name)
         for pair in self._params_tmps:
             param = pair[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax import layers
 from fluidjax.framework import (
     Block,
     Operator,
@@ -61,8 +62,6 @@ class LookaheadOptimizer:
         return result
 
     def _append_step(self, block: Block, slow: dict[str, Variable]) -> None:
-        from fluidjax import layers
-
         def constant(name: str, value: float, dtype: str) -> Variable:
             return layers.create_global_var(name=name, shape=[1], value=value, dtype=dtype, persistable=True)
 
