@@ -201,13 +201,22 @@ def _padded_flags(taken: Any, capacity: int) -> Any:
 def _item_gradients(gradient: TensorArray | None, forward: TensorArray) -> TensorArray:
     """One gradient for each element of an array held element by element."""
     if gradient is not None and gradient.stacked:
-        raise NeedsConcrete("the length of a tensor array's gradient")
+        gradient = _unstacked(gradient, len(forward.items or ()))
     items = [None if v is None else zero_gradient(v) for v in forward.items or ()]
     given = (gradient.items or ())[: len(items)] if gradient is not None else ()
     for k, value in enumerate(given):
         if value is not None:
             items[k] = value
     return TensorArray(tuple(items), taken=None if gradient is None else gradient.taken)
+
+
+def _unstacked(gradient: TensorArray, count: int) -> TensorArray:
+    """The first ``count`` elements of a stacked gradient, one by one; behind its length the buffer holds zeros."""
+    count = min(count, gradient.capacity)
+    if isinstance(gradient.buffer, LoDArray) and gradient.buffer.padded:
+        raise NeedsConcrete("the row counts of a tensor array's gradient")
+    items = tuple(element_at(gradient.buffer, jnp.int32(k)) for k in range(count))
+    return TensorArray(items, taken=None if gradient.taken is None else gradient.taken[:count])
 
 
 def _cut(array: TensorArray, capacity: int) -> TensorArray:
