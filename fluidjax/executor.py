@@ -160,7 +160,7 @@ class Executor:
 
 
 def _use_compilation_cache(folder: str) -> None:
-    """Keep XLA's executables in ``folder``, so that a later process need not compile them again; none: as jax is set."""
+    """Keep XLA's executables in ``folder``, so that a later process can reuse them; '' is as jax is set."""
     if folder:
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -104,47 +104,35 @@ def ssd_loss(
         raise ValueError(f"Only support mining_type == max_negative now, received {mining_type!r}. Pass that.")
     helper = LayerHelper("ssd_loss")
     confidence_shape = emit("shape", {"Input": confidence}, "int32")
-    # 1. Match priors to ground truth by overlap.
     overlap = iou_similarity(x=gt_box, y=prior_box)
     matched, distance = bipartite_match(overlap, match_type, overlap_threshold)
-    # 2. The confidence loss of every prior decides which negatives count.
     gt_label = reshape(x=gt_label, shape=(len(gt_label.shape) - 1) * (0,) + (-1, 1))
     gt_label.stop_gradient = True
-    target_label, _ = target_assign(gt_label, matched, mismatch_value=background_label)
+    label, _ = target_assign(gt_label, matched, mismatch_value=background_label)
     confidence = _flat(confidence)
-    target_label = cast(x=target_label, dtype="int64")
-    target_label = _flat(target_label)
-    target_label.stop_gradient = True
-    cost = softmax_with_cross_entropy(confidence, target_label)
-    row_shape = slice_(confidence_shape, axes=[0], starts=[0], ends=[2])
-    row_shape.stop_gradient = True
-    cost = reshape(x=cost, shape=(-1, 0), actual_shape=row_shape)
-    cost.stop_gradient = True
+    # The confidence loss of every prior decides which negatives count.
+    cost = softmax_with_cross_entropy(confidence, _constant(_flat(cast(x=label, dtype="int64"))))
+    row_shape = _constant(slice_(confidence_shape, axes=[0], starts=[0], ends=[2]))
+    cost = _constant(reshape(x=cost, shape=(-1, 0), actual_shape=row_shape))
     negatives, updated = _mined(helper, cost, matched, distance, neg_pos_ratio, neg_overlap, mining_type, sample_size)
-    # 3. Targets of the matched priors and the chosen negatives.
     encoded = box_coder(prior_box, prior_box_var, gt_box, code_type="encode_center_size")
     target_box, location_weight = target_assign(encoded, updated, mismatch_value=background_label)
-    target_label, confidence_weight = target_assign(
+    label, confidence_weight = target_assign(
         gt_label, updated, negative_indices=negatives, mismatch_value=background_label
     )
-    # 4. The losses.
-    target_label = _flat(target_label)
-    target_label = cast(x=target_label, dtype="int64")
-    target_label.stop_gradient = True
-    confidence_loss = softmax_with_cross_entropy(confidence, target_label)
-    confidence_weight = _flat(confidence_weight)
-    confidence_weight.stop_gradient = True
-    confidence_loss = confidence_loss * confidence_weight
-    location, target_box = _flat(location), _flat(target_box)
-    location_loss = smooth_l1(location, target_box)
-    target_box.stop_gradient = True
-    location_weight = _flat(location_weight)
-    location_weight.stop_gradient = True
+    label = _constant(cast(x=_flat(label), dtype="int64"))
+    confidence_loss = softmax_with_cross_entropy(confidence, label) * _constant(_flat(confidence_weight))
+    location_loss = smooth_l1(_flat(location), _constant(_flat(target_box)))
+    location_weight = _constant(_flat(location_weight))
     location_loss = location_loss * location_weight
     loss = conf_loss_weight * confidence_loss + loc_loss_weight * location_loss
-    loss = reshape(x=loss, shape=(-1, 0), actual_shape=row_shape)
-    loss = reduce_sum(loss, dim=1, keep_dim=True)
+    loss = reduce_sum(reshape(x=loss, shape=(-1, 0), actual_shape=row_shape), dim=1, keep_dim=True)
     return loss / reduce_sum(location_weight) if normalize else loss
+
+
+def _constant(x: Variable) -> Variable:
+    x.stop_gradient = True
+    return x
 
 
 def _mined(
@@ -223,21 +211,24 @@ def multi_box_head(
     offsets: list[Variable] = []
     scores: list[Variable] = []
     for i, map_ in enumerate(inputs):
-        sizes = _listed(min_sizes[i])
-        largest = _listed(max_sizes[i]) if max_sizes else []
+        sizes = _listed(min_sizes[i]), _listed(max_sizes[i]) if max_sizes else None
         step = [step_w[i] if step_w else 0.0, step_h[i] if step_h else 0.0]
         ratios = _listed(aspect_ratios[i]) if aspect_ratios is not None else []
         box, spread = prior_box(
-            map_, image, sizes, largest or None, ratios, variance, flip, clip, step, offset, None,
+            map_, image, *sizes, ratios, variance, flip, clip, step, offset, None,
             min_max_aspect_ratios_order,
         )  # fmt: skip
         boxes.append(box)
         spreads.append(spread)
-        per_cell = box.shape[2]
         for found, width in ((offsets, 4), (scores, num_classes)):
-            out = conv2d(map_, per_cell * width, kernel_size, stride=stride, padding=pad)
-            found.append(flatten(transpose(out, perm=[0, 2, 3, 1]), axis=1))
+            found.append(_predicted(map_, box.shape[2] * width, kernel_size, stride, pad))
     return _joined(boxes, spreads, offsets, scores, num_classes)
+
+
+def _predicted(map_: Variable, width: int, kernel_size: int, stride: int, pad: int) -> Variable:
+    """[N, cells * width]: what a convolution predicts for the cells of a feature map."""
+    out = conv2d(map_, width, kernel_size, stride=stride, padding=pad)
+    return flatten(transpose(out, perm=[0, 2, 3, 1]), axis=1)
 
 
 def _joined(
