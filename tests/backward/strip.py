@@ -19,6 +19,7 @@ CREATORS = frozenset(
 )
 # What the networks' own code marked.
 MARKED = {
+    "det_ssd": [f"flatten_{i}.tmp_0" for i in (14, 15, 17, 18)],
     "misc_tensor_ops": ["argsort_0.tmp_0", "top_k_0.tmp_0", "softmax_0.tmp_0"],
     "nlp_xlnet_last": ["cast_1.tmp_0", "dropout_1.tmp_0"],
     "cv_video_bsn_pem": ["tmp_20"],
