@@ -117,3 +117,20 @@ def test_a_sub_block_is_refused() -> None:
     loss = net.op("mean", {"X": out}, "loss")
     with pytest.raises(ValueError, match="recompute: op conditional_block has a sub-block"):
         append_backward(loss, checkpoints=[x])
+
+
+def test_other_platforms_get_a_barrier_per_segment(rng: np.random.Generator) -> None:
+    net, grads = deep(True)
+    feed = values(net, rng)
+    view = program_view(net.program)
+
+    def step(env: dict[str, Any]) -> list[Any]:
+        done = Runner(view, platform="gpu").run_block(0, dict(env))
+        return [done[name] for name in grads]
+
+    with jax.enable_x64(True):
+        text = str(jax.make_jaxpr(step)(feed))
+        got = jax.jit(step)(feed)
+    assert text.count("optimization_barrier") == 3  # before, between and up to the last of three checkpoints
+    for a, b in zip(run(net.program, feed, grads), got, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-9)
