@@ -217,7 +217,7 @@ def run_backward(p: Packing, step: Step, carry: Any, reads: Any) -> tuple[Any, A
     sizes = jnp.asarray(p.sizes)
     buffers = _buffers(p, step, carry, reads)
     total = jnp.sum(sizes, dtype=jnp.int32)
-    last = sizes.max() - 1
+    last = jnp.max(sizes, initial=0) - 1
     alive = _alive(sizes, last)
     state = (last, total - alive, alive)
     for width in reversed(_widths(p.n)):

@@ -172,6 +172,8 @@ def _occupancy(lat: Lattice, logp: Array, table: Array, like: Array) -> Array:
 
 def _loss_and_gradient(lat: Lattice, logits: Array, valid: Array) -> tuple[Array, Array]:
     """(loss [n], its gradient [rows, classes]); both 0 where the labels do not fit into the frames."""
+    if not logits.shape[0]:  # no frames at all, hence no labels that fit
+        return jnp.zeros(lat.frames.shape, logits.dtype), logits
     logp = jax.nn.log_softmax(logits, axis=1)
     table = _forward(lat, logp)
     like = _log_likelihood(lat, table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -101,18 +103,18 @@ def fused_embedding_seq_pool(
     w, ids: LoDArray, *, combiner: str = "sum", padding_idx: Long = -1, is_sparse: bool = False
 ):
     """Out[i] = sum over the rows of sequence i of the embeddings W[Ids], side by side; ``padding_idx`` counts as 0."""
-    flat = ids.data.reshape(ids.capacity, -1).astype(jnp.int32)
+    flat = ids.data.reshape(ids.capacity, math.prod(ids.shape[1:])).astype(jnp.int32)
     rows = take(w, flat)
     if padding_idx >= 0:
         rows = jnp.where(expand_dims(flat == padding_idx, rows.ndim), 0, rows)
     off = offsets(ids)
     seg = segments(off, row_numbers(ids.capacity))
-    return per_sequence(ids, segment_sum(rows.reshape(ids.capacity, -1), seg, off.shape[0] - 1))
+    return per_sequence(ids, segment_sum(rows.reshape(ids.capacity, flat.shape[1] * w.shape[1]), seg, off.shape[0] - 1))
 
 
 @fused_embedding_seq_pool.grad
 def _(w, ids: LoDArray, d_out, *, padding_idx: Long = -1, is_sparse=False):
-    flat = ids.data.reshape(ids.capacity, -1).astype(jnp.int32)
+    flat = ids.data.reshape(ids.capacity, math.prod(ids.shape[1:])).astype(jnp.int32)
     off = offsets(ids)
     seg = segments(off, row_numbers(ids.capacity))
     values = take(d_out, seg).reshape(*flat.shape, w.shape[1])
@@ -123,5 +125,5 @@ def _(w, ids: LoDArray, d_out, *, padding_idx: Long = -1, is_sparse=False):
     values, flat = values.reshape(-1, w.shape[1]), flat.reshape(-1)
     if not is_sparse:
         return jnp.zeros_like(w).at[flat].add(values)
-    count = ids.rows() * np.int32(flat.size // ids.capacity) if ids.padded else None
+    count = ids.rows() * np.int32(math.prod(ids.shape[1:])) if ids.padded else None
     return SelectedRows(flat.astype(jnp.int64), values, w.shape[0], count)

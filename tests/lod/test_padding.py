@@ -22,7 +22,8 @@ from tests.lod.property import (
 
 COUNT, TOTAL = 5, 11
 PADDINGS = [(None, "first"), (16, "first"), (16, "last"), (24, "last")]
-TRIALS = 3
+TRIALS = 2
+ROWLESS = {"sequence_pool", "sequence_softmax", "lstm", "linear_chain_crf", "warpctc", "fused_embedding_seq_pool"}
 
 
 def close(ours, theirs, where):
@@ -108,6 +109,20 @@ def test_an_empty_batch_is_finite_and_moves_nothing(case, rng):
             for one in value if isinstance(value, list) else [value]:
                 if isinstance(one, LoDArray):
                     assert not np.asarray(one.data).any(), f"{case.name} {spec.name}"
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.op in ROWLESS], ids=lambda c: c.name)
+def test_no_rows_at_all(case, rng):
+    """Exact rows, and none of them: as many results as sequences, all finite."""
+    with jax.enable_x64(True):
+        trial = draw(case, rng, 3, 0)
+        ins = values_of(case, trial, None, "first")
+        outs = run(case.op, case.attrs, ins)
+        gradient = lowering.get_op(case.op).gradient
+        grads = run(gradient.type, case.attrs, gradient_values(case, ins, outs, cotangents(outs, {}, rng)))
+        for slot, value in {**outs, **grads}.items():
+            rows = valid_rows(value)
+            assert rows is None or np.all(np.isfinite(rows)), f"{case.name} {slot}"
 
 
 def _emptied(value):
