@@ -135,3 +135,22 @@ def test_rnn_keeps_the_state_of_ended_sequences(rng) -> None:
     outputs, state = run(main, startup, {"x": x, "length": np.array([2, 4])}, fetch)
     np.testing.assert_allclose(state[0], outputs[0, 1], rtol=1e-6)
     np.testing.assert_allclose(state[1], outputs[1, 3], rtol=1e-6)
+
+
+def test_each_step_of_a_recurrence_draws_its_own_dropout_mask() -> None:
+    def network():
+        x = fluid.data("x", [6, 2, 40], "float32")
+        rnn = layers.StaticRNN()
+        with rnn.step():
+            row = rnn.step_input(x)
+            before = rnn.memory(shape=[-1, 40], batch_ref=x)
+            rnn.update_memory(before, row)
+            rnn.step_output(layers.dropout(row, 0.5, dropout_implementation="upscale_in_train"))
+        return [rnn()]
+
+    main, startup, fetch = build(network)
+    main.random_seed = 7
+    out = run(main, startup, {"x": np.ones((6, 2, 40), "float32")}, fetch)[0]
+    assert set(np.unique(out)) == {0.0, 2.0}
+    masks = {row.tobytes() for row in out}
+    assert len(masks) == len(out)
