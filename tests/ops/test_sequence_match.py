@@ -1,0 +1,88 @@
+"""Gradients of the ops whose sizes follow from known LoDs, by central differences in float64."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import lowering
+from lowering.call import call
+from lowering.program import GRAD
+from lowering.values import LoDArray
+from tests.lod.property import valid_rows
+
+STEP = 1e-6
+
+
+def ragged(rng, lengths, *width):
+    off = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return LoDArray(rng.standard_normal((int(off[-1]), *width)), (off,))
+
+
+def flat(rng, sizes):
+    return ragged(rng, sizes, 1)
+
+
+def match_matrix(rng):
+    ins = {"X": ragged(rng, [2, 0, 3], 4), "Y": ragged(rng, [3, 2, 1], 4), "W": rng.standard_normal((4, 2, 4))}
+    return "match_matrix_tensor", ins, {"dim_t": 2}, ("X", "Y", "W")
+
+
+def topk_pooling(rng):
+    rows, cols = [2, 1, 3], [3, 2, 1]
+    ins = {"ROW": ragged(rng, rows, 1), "COLUMN": ragged(rng, cols, 1)}
+    ins["X"] = flat(rng, [2 * r * c for r, c in zip(rows, cols, strict=True)])
+    return "sequence_topk_avg_pooling", ins, {"topks": [1, 2], "channel_num": 2}, ("X",)
+
+
+def variable_conv(rng):
+    rows, cols = [3, 1, 2], [2, 3, 4]
+    ins = {"ROW": ragged(rng, rows, 1), "COLUMN": ragged(rng, cols, 1), "W": rng.standard_normal((2, 12))}
+    ins["X"] = flat(rng, [2 * r * c for r, c in zip(rows, cols, strict=True)])
+    attrs = {"InputChannel": 2, "OutputChannel": 2, "KernelH": 2, "KernelW": 3, "StrideW": 2}
+    return "var_conv_2d", ins, attrs, ("X", "W")
+
+
+def unpad(rng):
+    ins = {"X": rng.standard_normal((3, 4, 2)), "Length": np.array([2, 0, 4])}
+    return "sequence_unpad", ins, {}, ("X",)
+
+
+def chosen_instances(rng):
+    tags = LoDArray(np.array([[1], [2], [3], [2]]), (np.array([0, 1, 2, 4], np.int32),))
+    ins = {"Ins": ragged(rng, [2, 1, 3], 2), "Ins_tag": tags, "Filter_tag": np.array([2])}
+    return "filter_by_instag", ins, {"is_lod": True}, ("Ins",)
+
+
+def run(op_type, ins, attrs):
+    definition = lowering.get_op(op_type)
+    values = {slot.name: ins.get(slot.name) for slot in definition.inputs}
+    return call(definition, values, attrs, {"key": None, "ctx": None})
+
+
+def moved(value, by):
+    return value.with_data(value.data + by) if isinstance(value, LoDArray) else value + by
+
+
+@pytest.mark.parametrize("make", [match_matrix, topk_pooling, variable_conv, unpad, chosen_instances])
+def test_gradient_is_the_derivative(make, rng):
+    op_type, ins, attrs, wrt = make(rng)
+    with jax.enable_x64(True):
+        outs = run(op_type, ins, attrs)
+        weights = rng.standard_normal(valid_rows(outs["Out"]).shape)
+        padding = np.zeros((outs["Out"].shape[0] - len(weights), *weights.shape[1:]))
+        d_out = outs["Out"].with_data(np.concatenate([weights, padding]))
+        grads = run(op_type + "_grad", {**ins, **outs, "Out" + GRAD: d_out}, attrs)
+        for slot in wrt:
+            got = valid_rows(grads[slot + GRAD])
+            direction = rng.standard_normal(got.shape)
+            ends = [
+                float(
+                    np.sum(
+                        valid_rows(run(op_type, {**ins, slot: moved(ins[slot], s * direction)}, attrs)["Out"]) * weights
+                    )
+                )
+                for s in (STEP, -STEP)
+            ]
+            assert float(np.sum(got * direction)) == pytest.approx((ends[0] - ends[1]) / (2 * STEP), rel=1e-6), slot
