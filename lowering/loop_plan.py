@@ -194,6 +194,7 @@ class _Host:
         self.known: dict[str, np.ndarray] = {}
         self.env = env
         self.result = Walk()
+        self.lost: set[str] = set()  # names whose value was known once and is not any more
         self.relevant = [op for op in block.ops if _followed(op)]
         self.clobbered = {n for op in block.ops if not _followed(op) for n in op.output_names()}
 
@@ -204,8 +205,6 @@ class _Host:
             return None
         found = known(self.env.get(name)) if not isinstance(self.env.get(name), TensorArray) else None
         return found if found is not None and found.size <= 4 else None
-
-    lost: set[str] = set()
 
     def step(self) -> None:
         for op in self.relevant:
@@ -272,7 +271,6 @@ def _constant(op: OpView) -> np.ndarray | None:
 def walk(block: BlockView, cond: str, env: Mapping[str, Any], bounds: Mapping[str, int]) -> Walk:
     """Follow the counters of a while loop's body on the host; see ``Walk``."""
     host = _Host(block, env, bounds)
-    host.lost = set()
     start = known_int(env.get(cond))
     result, exact = host.result, start is not None
     running, trips = start is None or bool(start), 0

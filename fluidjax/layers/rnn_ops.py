@@ -46,6 +46,12 @@ def _initial(inputs: dict, h_0: Variable | None, c_0: Variable | None, size: int
         inputs[slot] = state
 
 
+def _lstm_bias(helper: LayerHelper, size: int, use_peepholes: bool, dtype: str) -> Variable | None:
+    """[1, 4 * size], and three more vectors of peephole weights behind it."""
+    width = 7 * size if use_peepholes else 4 * size
+    return helper.create_parameter(attr=helper.bias_attr, shape=[1, width], dtype=dtype, is_bias=True)
+
+
 def dynamic_lstm(
     input: Variable,
     size: int,
@@ -85,8 +91,7 @@ def dynamic_lstm(
     helper = LayerHelper("lstm", param_attr=param_attr, bias_attr=bias_attr, name=name)
     size = size // 4
     weight = helper.create_parameter(attr=helper.param_attr, shape=[size, 4 * size], dtype=dtype)
-    width = 7 * size if use_peepholes else 4 * size
-    bias = helper.create_parameter(attr=helper.bias_attr, shape=[1, width], dtype=dtype, is_bias=True)
+    bias = _lstm_bias(helper, size, use_peepholes, dtype)
     hidden, cell, gate, pre_act = (helper.create_variable_for_type_inference(dtype) for _ in range(4))
     inputs = {"Input": input, "Weight": weight, "Bias": bias}
     _initial(inputs, h_0, c_0, size, "dynamic_lstm")
@@ -143,8 +148,7 @@ def dynamic_lstmp(
     size = size // 4
     weight = helper.create_parameter(attr=helper.param_attr, shape=[proj_size, 4 * size], dtype=dtype)
     proj_weight = helper.create_parameter(attr=helper.param_attr, shape=[size, proj_size], dtype=dtype)
-    width = 7 * size if use_peepholes else 4 * size
-    bias = helper.create_parameter(attr=helper.bias_attr, shape=[1, width], dtype=dtype, is_bias=True)
+    bias = _lstm_bias(helper, size, use_peepholes, dtype)
     made = [helper.create_variable_for_type_inference(dtype) for _ in range(6)]
     # The third is a variable that Fluid makes and never uses.
     projection, cell, _, batch_hidden, gate, pre_act = made
@@ -160,18 +164,9 @@ def dynamic_lstmp(
         "proj_activation": proj_activation,
     }
     attrs |= {key: value for key, value in (("cell_clip", cell_clip), ("proj_clip", proj_clip)) if value}
-    helper.append_op(
-        type="lstmp",
-        inputs=inputs,
-        outputs={
-            "Projection": projection,
-            "Cell": cell,
-            "BatchHidden": batch_hidden,
-            "BatchGate": gate,
-            "BatchCellPreAct": pre_act,
-        },
-        attrs=attrs,
-    )
+    outputs = {"Projection": projection, "Cell": cell, "BatchHidden": batch_hidden}
+    outputs |= {"BatchGate": gate, "BatchCellPreAct": pre_act}
+    helper.append_op(type="lstmp", inputs=inputs, outputs=outputs, attrs=attrs)
     return projection, cell
 
 
