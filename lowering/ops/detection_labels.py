@@ -23,25 +23,25 @@ def _infer(op_view, var_of):
     return {op_view.outputs[slot][0]: info for slot, info in zip(_OUTPUTS.split(), infos, strict=True)}
 
 
-def _candidates(rois: np.ndarray, truths: np.ndarray, scale: float, cascade: bool) -> np.ndarray:
-    """Boxes in the image before scaling, ground truths first.
+def _candidates(rois: np.ndarray, truths: np.ndarray, crowd: np.ndarray, scale: float, cascade: bool):
+    """(boxes in the image before scaling, ground truths first; which of them are crowds).
 
-    In a cascade the regions come from the stage before, which put as many ground truths first: they are replaced, and
-    regions that were refined to nothing are dropped.
+    In a cascade the regions come from the stage before, and their first ones are the ground truths it added, which are
+    not scaled; regions that were refined to nothing are dropped.
     """
-    rois = rois / scale
-    if cascade:
-        rois = rois[len(truths) :]
-        w, h = sides(rois)
-        rois = rois[(w > 0) & (h > 0)]
-    return np.concatenate([truths, rois])
+    head = len(truths)
+    boxes = np.concatenate([rois[:head], rois[head:] / scale] if cascade else [truths, rois / scale])
+    crowds = np.concatenate([crowd != 0, np.zeros(len(boxes), bool)])[: len(boxes)]
+    if not cascade:
+        return boxes, crowds
+    w, h = sides(boxes)
+    solid = (w > 0) & (h > 0)
+    return boxes[solid], crowds[solid]
 
 
-def _split(overlap: np.ndarray, crowd: np.ndarray, fg_thresh: float, bg_low: float, bg_high: float):
+def _split(overlap: np.ndarray, crowds: np.ndarray, fg_thresh: float, bg_low: float, bg_high: float):
     """Positions of foreground boxes, the ground truth of each, and positions of background boxes."""
-    best = overlap.max(axis=1, initial=0)
-    head = min(len(crowd), len(best))
-    best[:head] = np.where(crowd[:head] != 0, -1, best[:head])
+    best = np.where(crowds, -1, overlap.max(axis=1, initial=0))
     foreground = np.flatnonzero(best >= fg_thresh)
     background = np.flatnonzero((best < fg_thresh) & (best >= bg_low) & (best < bg_high))
     near = np.abs(overlap[foreground] - best[foreground, None]) < _EPSILON
@@ -90,9 +90,9 @@ def generate_proposal_labels(
     info = np.asarray(data_of(exact(im_info)))
     each = (images(v) for v in (rpn_rois, gt_classes, is_crowd, gt_boxes))
     for rois, classes, crowd, truths, row in zip(*each, info, strict=True):
-        boxes = _candidates(rois, truths, row[2], is_cascade_rcnn)
+        boxes, crowds = _candidates(rois, truths, crowd.reshape(-1), row[2], is_cascade_rcnn)
         overlap = pairwise(boxes, truths)
-        foreground, truth, background = _split(overlap, crowd.reshape(-1), fg_thresh, bg_thresh_lo, bg_thresh_hi)
+        foreground, truth, background = _split(overlap, crowds, fg_thresh, bg_thresh_lo, bg_thresh_hi)
         if not is_cascade_rcnn:
             some = sample(foreground, int(np.floor(batch_size_per_im * fg_fraction)), rng)
             foreground, truth = foreground[some], truth[some]
