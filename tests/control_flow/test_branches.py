@@ -101,3 +101,31 @@ def test_ifelse_treats_each_row_by_its_condition(rng, signs: list[int]) -> None:
     np.testing.assert_allclose(d_x, np.where(negative, a, 2 * x * b), rtol=1e-12)
     np.testing.assert_allclose(d_a, np.where(negative, x, 0).sum(0), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(d_b, np.where(negative, 0, x * x).sum(0), rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_of_a_cond_inside_a_while(rng) -> None:
+    """h w in the first step, h h w in the two behind it: ((x w)^2 w)^2 w."""
+
+    def network():
+        x = fluid.data("x", [3], "float64")
+        x.stop_gradient = False
+        w = layers.create_parameter([3], "float64", name="w")
+        i, one, n = (layers.fill_constant([1], "int64", k) for k in (0, 1, 3))
+        values = layers.array_write(x, i)
+        again = layers.less_than(i, n)
+        with layers.While(again).block():
+            h = layers.array_read(values, i)
+            linear = layers.elementwise_mul
+            after = layers.cond(layers.less_than(i, one), lambda: linear(h, w), lambda: linear(linear(h, h), w))
+            layers.increment(i, in_place=True)
+            layers.array_write(after, i, values)
+            layers.less_than(i, n, cond=again)
+        loss = layers.reduce_sum(layers.array_read(values, n))
+        return [loss, *fluid.gradients([loss], [x, w])]
+
+    x, w = rng.normal(size=3), rng.normal(size=3)
+    main, startup, fetch = build(network)
+    loss, d_x, d_w = run(main, startup, {"x": x}, fetch, {"w": w})
+    np.testing.assert_allclose(loss, [np.sum(x**4 * w**7)], rtol=1e-10)
+    np.testing.assert_allclose(d_x, 4 * x**3 * w**7, rtol=1e-10)
+    np.testing.assert_allclose(d_w, 7 * x**4 * w**6, rtol=1e-10)
