@@ -64,6 +64,13 @@ def _custom_inputs(helper: LayerHelper, custom_dist: Any, num_total_classes: int
     return {slot: constant(value) for slot, value in tables.items()}
 
 
+def _check_sampler(sampler: str, custom_dist: Any) -> None:
+    if sampler not in _SAMPLERS:
+        raise ValueError(f"Unsupported sampler type {sampler!r} of nce; expected one of {sorted(_SAMPLERS)}. Use one.")
+    if sampler == "custom_dist":
+        assert custom_dist is not None, "sampler 'custom_dist' of nce needs custom_dist. Pass a list of probabilities."
+
+
 def nce(
     input: Variable,
     label: Variable,
@@ -93,8 +100,7 @@ def nce(
     helper = LayerHelper("nce", **locals())
     check_variable_and_dtype(input, "input", _FLOATS, "nce")
     check_variable_and_dtype(label, "label", ["int64"], "nce")
-    if sampler not in _SAMPLERS:
-        raise ValueError(f"Unsupported sampler type {sampler!r} of nce; expected one of {sorted(_SAMPLERS)}. Use one.")
+    _check_sampler(sampler, custom_dist)
     weight = helper.create_parameter(
         attr=helper.param_attr, shape=[num_total_classes, input.shape[1]], is_bias=False, dtype=input.dtype
     )
@@ -109,7 +115,6 @@ def nce(
     inputs |= {"Input": input, "Label": label, "Weight": weight}
     inputs["SampleWeight"] = sample_weight if sample_weight is not None else []
     if sampler == "custom_dist":
-        assert custom_dist is not None, "sampler 'custom_dist' of nce needs custom_dist. Pass a list of probabilities."
         inputs |= _custom_inputs(helper, custom_dist, num_total_classes)
     count = 10 if num_neg_samples is None else int(num_neg_samples)
     helper.append_op(
@@ -235,13 +240,16 @@ def sampled_softmax_with_cross_entropy(
             "seed": seed,
         },
     )
-    loss = helper.create_variable_for_type_inference(dtype=logits.dtype)
-    softmax = helper.create_variable_for_type_inference(dtype=logits.dtype)
+    return _soft_cross_entropy(helper, made, target, num_samples + 1) / num_true
+
+
+def _soft_cross_entropy(helper: LayerHelper, made: dict[str, Any], target: Variable, depth: int) -> Variable:
+    """Softmax cross entropy of the sampled logits against one-hot labels."""
+    dtype = made["SampledLogits"].dtype
+    loss = helper.create_variable_for_type_inference(dtype=dtype)
+    softmax = helper.create_variable_for_type_inference(dtype=dtype)
     helper.append_op(
-        type="one_hot",
-        inputs={"X": made["SampledLabels"]},
-        attrs={"depth": num_samples + 1},
-        outputs={"Out": target},
+        type="one_hot", inputs={"X": made["SampledLabels"]}, attrs={"depth": depth}, outputs={"Out": target}
     )
     helper.append_op(
         type="softmax_with_cross_entropy",
@@ -249,4 +257,4 @@ def sampled_softmax_with_cross_entropy(
         outputs={"Softmax": softmax, "Loss": loss},
         attrs={"soft_label": True, "ignore_index": False, "numeric_stable_mode": False},
     )
-    return loss / num_true
+    return loss
