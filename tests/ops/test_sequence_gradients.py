@@ -13,7 +13,6 @@ from tests.lod.cases import CASES
 from tests.lod.property import Case, Dense, Rows, cotangents, draw, gradient_values, run, valid_rows, values_of
 
 STEP = 1e-5
-# Fluid's gradient of these is not the derivative on purpose: it ignores the clipped part, or a second output.
 DIFFERENTIABLE = [c for c in CASES if lowering.get_op(c.op).gradient is not None]
 WIDE = [
     # A hidden size divisible by 8, where Paddle 1.8.5's own float32 gradient is wrong.
