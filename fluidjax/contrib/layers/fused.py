@@ -162,6 +162,7 @@ def search_pyramid_hash(
 def _fixed(helper: LayerHelper, attr: Any, length: int, dtype: Any) -> Variable:
     """A column of parameters that the backward pass leaves alone: the op's own gradient updates it."""
     param = helper.create_parameter(attr=attr, shape=[length, 1], dtype=dtype, is_bias=False)
+    assert param is not None
     param.stop_gradient = True
     return param
 

@@ -38,6 +38,7 @@ def tdm_child(
     tree = helper.create_parameter(
         attr=helper.param_attr, shape=[node_nums, 3 + child_nums], dtype=dtype, default_initializer=Constant(0)
     )
+    assert tree is not None
     tree.stop_gradient = True
     child = helper.create_variable_for_type_inference(dtype=dtype)
     leaf = helper.create_variable_for_type_inference(dtype=dtype)
