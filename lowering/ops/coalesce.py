@@ -35,7 +35,7 @@ def coalesce_tensor(
 ):
     """FusedOutput [K] = all of Input one after another, each from the next multiple of 4096 bytes on, zeros between.
 
-    Output_i = Input_i, or ``constant`` everywhere (FusedOutput too) with ``set_constant``. In Fluid the outputs are views
+    Output_i = Input_i, or ``constant`` everywhere (FusedOutput too) with ``set_constant``. In Fluid outputs are views
     of the buffer; here they are values, so what a later op writes into the buffer does not show in them. OpError where
     an input is not of ``dtype``.
     """

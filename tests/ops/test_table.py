@@ -53,7 +53,7 @@ def test_float32(case, rng):
 
 
 # Regions and boxes are computed in float32 at least.
-WIDE = {"roi_align", "prroi_pool", "psroi_pool", "yolov3_loss"}
+WIDE = {"roi_align", "prroi_pool", "psroi_pool", "roi_perspective_transform", "yolov3_loss"}
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
