@@ -112,7 +112,7 @@ def network_recordings(results: dict[str, list[str]]) -> str:
     rows = [[f"`{name}`", "no" if problems else "yes", clean(problems[0]) if problems else ""] for name, problems in
             sorted(results.items())]  # fmt: skip
     passed = sum(not p for p in results.values())
-    head = f"### Networks\n\n{passed} of {len(results)} replay within their sensitivity.\n\n"
+    head = f"### Networks\n\n{passed} of {len(results)} that were replayed stay within their sensitivity.\n\n"
     return head + table(["network", "passes", "first problem"], rows)
 
 
