@@ -42,8 +42,8 @@ _SLOTS = {"pre_ids": "pre_ids", "pre_scores": "pre_scores", "ids": "ids", "score
 def beam_search(
     pre_ids: Value,
     pre_scores: Value,
+    scores: Value,
     ids: Value = None,
-    scores: Value = None,
     *,
     level: int,
     beam_size: int,

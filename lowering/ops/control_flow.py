@@ -149,7 +149,7 @@ def rnn_memory_helper(x: Value, *, dtype: int = 5, ctx):
 
 
 @rnn_memory_helper.grad
-def _(x: Value, out: Value = None, d_out: Value = None, *, ctx):
+def _(x: Value, out: Value, d_out: Value, *, ctx):
     """X@GRAD = Out@GRAD; zeros when nothing wants Out."""
     return zero_gradient(x) if d_out is None else d_out
 
