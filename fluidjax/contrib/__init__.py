@@ -2,7 +2,11 @@
 
 from fluidjax.contrib import extend_optimizer as extend_optimizer
 from fluidjax.contrib import layers as layers
+from fluidjax.contrib import memory_usage_calc as memory_usage_calc
 from fluidjax.contrib import mixed_precision as mixed_precision
+from fluidjax.contrib import op_frequence as op_frequence
+from fluidjax.contrib import quantize as quantize
+from fluidjax.contrib import reader as reader
 from fluidjax.contrib.extend_optimizer import (
     extend_with_decoupled_weight_decay as extend_with_decoupled_weight_decay,
 )
@@ -25,5 +29,9 @@ from fluidjax.contrib.layers import tdm_child as tdm_child
 from fluidjax.contrib.layers import tdm_sampler as tdm_sampler
 from fluidjax.contrib.layers import tree_conv as tree_conv
 from fluidjax.contrib.layers import var_conv_2d as var_conv_2d
+from fluidjax.contrib.memory_usage_calc import memory_usage as memory_usage
 from fluidjax.contrib.mixed_precision import AutoMixedPrecisionLists as AutoMixedPrecisionLists
 from fluidjax.contrib.mixed_precision import decorate as decorate
+from fluidjax.contrib.op_frequence import op_freq_statistic as op_freq_statistic
+from fluidjax.contrib.quantize import QuantizeTranspiler as QuantizeTranspiler
+from fluidjax.contrib.reader import distributed_batch_reader as distributed_batch_reader

@@ -1,0 +1,46 @@
+"""How often a Program has each op, and each pair of ops."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from fluidjax.framework import Program
+
+__all__ = ["op_freq_statistic"]
+
+Counts = list[tuple[str, int]]
+
+
+def op_freq_statistic(program: Program) -> tuple[Counts, Counts]:
+    """Counts of the op types in the first block, and of the pairs "producer->reader"; parameters count for neither.
+
+    Paddle 1.8.5 has this function too, but there it works under Python 2 only.
+
+    Args:
+        program: a Program.
+
+    Returns:
+        ([(op type, count)], [("a->b", count)]), each with the largest counts first. An op counts where it writes
+        something else than a parameter; the producer is the last op before that wrote the variable.
+
+    Raises:
+        TypeError: not a Program.
+    """
+    if not isinstance(program, Program):
+        raise TypeError(
+            f"op_freq_statistic takes a Program, received {type(program)}. Pass fluid.default_main_program()."
+        )
+    block = program.global_block()
+    parameters = {param.name for param in block.all_parameters()}
+    single: Counter[str] = Counter()
+    pairs: dict[str, list[str]] = {}
+    producer: dict[str, str] = {}
+    for op in block.ops:
+        for name in op.input_arg_names:
+            if name in producer and name not in parameters:
+                pairs.setdefault(op.type, []).append(f"{producer[name]}->{op.type}")
+        if any(name not in parameters for name in op.output_arg_names):
+            single[op.type] += 1
+        producer.update(dict.fromkeys(op.output_arg_names, op.type))
+    adjacent = Counter(pair for group in pairs.values() for pair in group)
+    return single.most_common(), adjacent.most_common()

@@ -1,0 +1,54 @@
+"""What quantized programs call their variables, and which ops are quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fluidjax.framework import Block, Operator, Program
+
+QUANTIZABLE = ("conv2d", "depthwise_conv2d", "mul")
+KINDS = ("abs_max", "range_abs_max", "moving_average_abs_max")
+QUANTIZE_OPS = tuple(f"fake_quantize_{kind}" for kind in KINDS)
+DEQUANTIZE_OP = "fake_dequantize_max_abs"
+
+
+def quantized(name: str) -> str:
+    """The name of a variable's quantized values."""
+    return f"{name}.quantized"
+
+
+def dequantized(name: str) -> str:
+    """The name of the values that are scaled back."""
+    return f"{name}.dequantized"
+
+
+def scale(name: str) -> str:
+    """The name of a variable's scale."""
+    return f"{name}.scale"
+
+
+def largest(bits: int) -> int:
+    """The largest signed number of that many bits."""
+    return (1 << (bits - 1)) - 1
+
+
+def inputs_of(op: Operator) -> Iterator[str]:
+    """An op's inputs, slots in alphabetical order: the order in which Fluid rewrites them."""
+    for slot in sorted(op.input_names):
+        yield from op.input(slot)
+
+
+def position(block: Block, op: Operator) -> int:
+    """Where an op stands in its block."""
+    return next(index for index, other in enumerate(block.ops) if other is op)
+
+
+def drop_unused(program: Program) -> None:
+    """Remove the variables that no op of the program reads or writes."""
+    used: set[str] = set()
+    for block in program.blocks:
+        for op in block.ops:
+            used.update(op.input_arg_names, op.output_arg_names)
+    for block in program.blocks:
+        for name in [name for name in block.vars if name not in used]:
+            block._remove_var(name)
