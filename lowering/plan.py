@@ -11,6 +11,9 @@ from .registry import get_op
 # Ops that only mark where values enter and leave; the executor does their work.
 _MARKERS = frozenset({"feed", "fetch", "read", "create_py_reader", "create_double_buffer_reader"})
 
+# Ops that go on from what the variable of an output slot holds: op type -> slot.
+_CONTINUED = {"fake_quantize_range_abs_max": "OutScales"}
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -68,6 +71,8 @@ def reads_of(program: ProgramView, op: OpView) -> list[str]:
     What a sub-block writes outside counts as read: where the block does not run, the old value stays.
     """
     names = [n for names in op.inputs.values() for n in names if n != EMPTY]
+    if op.type in _CONTINUED:
+        names += [n for n in op.outputs.get(_CONTINUED[op.type]) or () if n != EMPTY]
     inner = sub_blocks(op)
     for idx in inner:
         names += _outer_reads(program, idx)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from lowering.registry import op
+from lowering.program import VarInfo
+from lowering.registry import Value, op
+from lowering.values import LoDArray, data_of
 
 
 def steps(bits: int) -> int:
@@ -41,23 +43,49 @@ def fake_channel_wise_quantize_abs_max(x, *, bit_length: int = 8):
     return quantized(x, scale.reshape((-1,) + (1,) * (x.ndim - 1)), bit_length), scale
 
 
-@op("fake_quantize_range_abs_max", out="Out OutScale OutScales?", diff="", lod={"Out": "x"})
+def _infer_range(op_view, var_of):
+    x = var_of(op_view.inputs["X"][0])
+    if x is None:
+        return {}
+    found = {op_view.outputs["Out"][0]: VarInfo(x.shape, x.dtype, x.lod_level)}
+    found[op_view.outputs["OutScale"][0]] = VarInfo((1,), x.dtype, 0)
+    window = (op_view.attrs["window_size"],)
+    return found | {name: VarInfo(window, x.dtype, 0) for name in op_view.outputs.get("OutScales") or ()}
+
+
+def windowed_scale(now, scale, window, slot):
+    """(scale, window) of a step that brings ``now`` in place of entry ``slot``: see fake_quantize_range_abs_max."""
+    removed, window = window[slot], window.at[slot].set(now)
+    anew = jnp.where(jnp.abs(removed - scale) < 1e-6, window.max(), scale)
+    return jnp.where(scale < now, now, anew), window
+
+
+@op("fake_quantize_range_abs_max", out="Out OutScale OutScales?", diff="", lod=None, kind="block", infer=_infer_range)
 def fake_quantize_range_abs_max(
-    x, in_scale, iter=None, *, window_size: int = 10000, bit_length: int = 8, is_test: bool = False
+    x: Value,
+    in_scale: Value,
+    iter: Value = None,
+    *,
+    window_size: int = 10000,
+    bit_length: int = 8,
+    is_test: bool = False,
+    ctx,
 ):
     """Quantise with the largest |X| of the last ``window_size`` steps.
 
     OutScales[Iter % window_size] = max|X|; OutScale is InScale unless max|X| exceeds it; when the entry that falls out
     of the window was the maximum, the maximum of the window is taken anew. In a test InScale is used as it is.
-    The window itself is state that only the op's output holds, so a first step starts it with zeros.
+    The window is what the variable of OutScales holds, zeros before the first step.
     """
-    if is_test:
-        return quantized(x, in_scale.reshape(()), bit_length), in_scale.reshape(1), None
-    now = abs_max(x)
-    slot = jnp.zeros((), jnp.int32) if iter is None else (iter.reshape(()) % window_size).astype(jnp.int32)
-    window = jnp.zeros((window_size,), x.dtype).at[slot].set(now)
-    scale = jnp.maximum(now, in_scale.reshape(()))
-    return quantized(x, scale, bit_length), scale.reshape(1), window
+    data, scale = jnp.asarray(data_of(x)), jnp.asarray(data_of(in_scale)).reshape(())
+    window = None
+    if not is_test:
+        held = next((ctx.env.get(name) for name in ctx.op.outputs.get("OutScales") or ()), None)
+        held = jnp.zeros((window_size,), data.dtype) if held is None else jnp.asarray(data_of(held))
+        slot = 0 if iter is None else jnp.asarray(data_of(iter)).reshape(()) % window_size
+        scale, window = windowed_scale(abs_max(data), scale, held, slot)
+    out = quantized(data, scale, bit_length)
+    return (x.with_data(out) if isinstance(x, LoDArray) else out), scale.reshape(1), window
 
 
 def moving_scale(x, accum, state, rate):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fluidjax as fluid
 import lowering
 
 
@@ -65,13 +66,28 @@ def test_statistics_alone(rng):
     np.testing.assert_allclose(scale, accum / state)
 
 
-def test_range_takes_the_larger_scale(rng):
-    x = rng.uniform(-1, 1, (3, 4))
-    for given in (0.25, 3.0):
-        out, scale, _ = run("fake_quantize_range_abs_max", x, np.array([given]), np.array([0]), window_size=4)
-        wanted = max(given, np.abs(x).max())
-        np.testing.assert_allclose(scale, [wanted])
-        np.testing.assert_array_equal(out, quantize(x, wanted))
+def test_range_is_the_maximum_of_a_window():
+    main = fluid.Program()
+    block, scope, executor = main.global_block(), fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+    state = {"scale": np.array([0.001], np.float32), "iter": np.array([0]), "window": np.zeros(3, np.float32)}
+    for name, value in state.items():
+        block.create_var(name=name, shape=value.shape, dtype=str(value.dtype), persistable=True)
+        scope.var(name).get_tensor().set(value, fluid.CPUPlace())
+    x, out = block.create_var(name="x", shape=(2,), dtype="float32"), block.create_var(name="out")
+    block.append_op(
+        type="fake_quantize_range_abs_max",
+        inputs={"X": [x], "InScale": ["scale"], "Iter": ["iter"]},
+        outputs={"Out": [out], "OutScale": ["scale"], "OutScales": ["window"]},
+        attrs={"window_size": 3},
+    )
+    block.append_op(type="increment", inputs={"X": ["iter"]}, outputs={"Out": ["iter"]}, attrs={"step": 1.0})
+    largest = np.array([1, 3, 2, 0.5, 0.4, 0.3, 0.9], np.float32)
+    for i, now in enumerate(largest):
+        feed = {"x": np.array([now, -now / 2], np.float32)}
+        found, scale = executor.run(main, feed=feed, fetch_list=["out", "scale"], scope=scope)
+        wanted = largest[max(0, i - 2) : i + 1].max()
+        np.testing.assert_array_equal(scale, [wanted])
+        np.testing.assert_array_equal(found, quantize(feed["x"], wanted))
 
 
 def test_dequantize_inverts(rng):
