@@ -39,8 +39,8 @@ class _Unit:
         """The prefix of the parameters' names."""
         return self._full_name
 
-    def parameters(self) -> list[Variable]:
-        """The parameters made so far."""
+    def parameters(self, include_sublayers: bool = True) -> list[Variable]:
+        """The parameters made so far; a unit has no sublayers."""
         return list(self._parameters.values())
 
     def _parameter(self, key: str, attr: Any, shape: list[int], is_bias: bool = False) -> None:
@@ -50,10 +50,10 @@ class _Unit:
         assert made is not None, "a ParamAttr was given, so a parameter is made"
         self._parameters[key] = made
 
-    def __call__(self, *inputs: Variable) -> Any:
+    def __call__(self, *inputs: Variable, **kwargs: Variable) -> Any:
         if not self._parameters:
-            self._build_once(*inputs)
-        return self.forward(*inputs)
+            self._build_once(*inputs, **kwargs)
+        return self.forward(*inputs, **kwargs)
 
 
 class BasicGRUUnit(_Unit):
