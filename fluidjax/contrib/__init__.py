@@ -1,5 +1,6 @@
 """Fluid's contributed parts."""
 
+from fluidjax.contrib import decoder as decoder
 from fluidjax.contrib import extend_optimizer as extend_optimizer
 from fluidjax.contrib import layers as layers
 from fluidjax.contrib import memory_usage_calc as memory_usage_calc
@@ -7,6 +8,10 @@ from fluidjax.contrib import mixed_precision as mixed_precision
 from fluidjax.contrib import op_frequence as op_frequence
 from fluidjax.contrib import quantize as quantize
 from fluidjax.contrib import reader as reader
+from fluidjax.contrib.decoder import BeamSearchDecoder as BeamSearchDecoder
+from fluidjax.contrib.decoder import InitState as InitState
+from fluidjax.contrib.decoder import StateCell as StateCell
+from fluidjax.contrib.decoder import TrainingDecoder as TrainingDecoder
 from fluidjax.contrib.extend_optimizer import (
     extend_with_decoupled_weight_decay as extend_with_decoupled_weight_decay,
 )
