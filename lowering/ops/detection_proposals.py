@@ -41,8 +41,8 @@ def _one_image(scores, deltas, info, anchors, variances, *, before, after, thres
     large = _large_enough(boxes, info, min_size)
     boxes, scores = boxes[large], scores[order][large]
     if threshold > 0:
-        kept = suppress(boxes, scores, threshold, eta=eta, normalized=False)
-        kept = kept[:after] if after > 0 else kept
+        most = after if after > 0 else -1
+        kept = suppress(boxes, scores, threshold, eta=eta, normalized=False, most=most)
         boxes, scores = boxes[kept], scores[kept]
     return boxes, scores[:, None]
 

@@ -79,22 +79,25 @@ def suppress(
     top: int = -1,
     eta: float = 1.0,
     normalized: bool = True,
+    most: int = -1,
 ) -> list[int]:
     """Indices of the boxes kept, best first: those that overlap no better one by more than ``threshold``.
 
     Only scores above ``limit`` and of them the ``top`` best take part; with eta < 1 a threshold above 0.5 shrinks by
-    that factor at every box kept.
+    that factor at every box kept. It ends when ``most`` are kept.
     """
-    order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] > limit]
-    order = order[:top] if top > -1 else order
+    rest = np.argsort(-scores, kind="stable")
+    rest = rest[scores[rest] > limit]
+    rest = rest[:top] if top > -1 else rest
+    worst = np.full(len(rest), -np.inf)  # the largest overlap of each candidate with a box kept
     kept: list[int] = []
-    for index in order:
-        if kept and (overlaps(boxes[index], boxes[kept], normalized) > threshold).any():
-            continue
-        kept.append(int(index))
+    while len(rest) and len(kept) != most:
+        kept.append(int(rest[0]))
         if eta < 1 and threshold > 0.5:
             threshold *= eta
+        worst = np.fmax(worst[1:], overlaps(boxes[rest[0]], boxes[rest[1:]], normalized))
+        free = ~(worst > threshold)
+        rest, worst = rest[1:][free], worst[free]
     return kept
 
 
