@@ -112,6 +112,19 @@ def test_init_state_boots_from_a_batch():
             InitState(shape=[1])
 
 
+def test_a_cell_serves_several_decoders():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        cell = make_cell(fluid.data("ctx", [-1, HIDDEN]))
+        embedded = fluid.data("emb", [-1, WIDTH], lod_level=1)
+        for _ in range(2):
+            decoder = TrainingDecoder(cell)
+            with decoder.block():
+                cell.compute_state(inputs={"x": decoder.step_input(embedded)})
+                decoder.output(cell.out_state())
+                cell.update_states()
+            assert decoder().shape[-1] == HIDDEN
+
+
 def test_state_cell_complains():
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         context = fluid.data("ctx", [-1, HIDDEN])

@@ -109,3 +109,22 @@ def test_freezing_needs_one_weight_in_each_op():
 def test_unknown_kind(argument):
     with pytest.raises(ValueError, match=f"{argument} 'channel' is unknown"):
         QuantizeTranspiler(**{argument: "channel"})
+
+
+def test_weights_with_running_scales_are_frozen_by_them():
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    transpiler = QuantizeTranspiler(weight_quantize_type="moving_average_abs_max", weight_bits=7)
+    with fluid.program_guard(main, startup):
+        out = fluid.layers.fc(fluid.data("x", [4, 4]), 2, param_attr=fluid.ParamAttr("w"), bias_attr=False)
+        transpiler.training_transpile(main, startup)
+    weight, scale = np.array([[0.5, -0.2]] * 4, "float32"), np.array([0.8], "float32")
+    exe = fluid.Executor(CPU)
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        scope.find_var("w").get_tensor().set(weight, CPU)
+        scope.find_var("w.scale").get_tensor().set(scale, CPU)
+        test = main.clone(for_test=True)
+        transpiler.freeze_program(test, CPU, scope)
+        (found,) = exe.run(test, feed={"x": np.ones((4, 4), "float32")}, fetch_list=[out.name + ".dequantized"])
+    np.testing.assert_array_equal(np.array(scope.find_var("w").get_tensor()), [[39, -16]] * 4)
+    np.testing.assert_allclose(found, [[4 * 39 / 63 * 0.8, -4 * 16 / 63 * 0.8]] * 4, rtol=1e-6)
