@@ -18,7 +18,7 @@ from fluidjax.gradcheck.report import GradientMismatch, GradientReport, Row
 from fluidjax.scope import Scope, global_scope
 from lowering.block import Runner
 from lowering.plan import make_plan, sub_blocks
-from lowering.program import OpView, ProgramView
+from lowering.program import GRAD, OpView, ProgramView
 from lowering.values import data_of
 
 __all__ = ["check_grad"]
@@ -95,12 +95,22 @@ def _is_backward(op: Any) -> bool:
 
 
 def _forward_copy(program: Program) -> Program:
-    """The program without its backward and optimizer ops."""
+    """The program without its backward and optimizer ops, their variables and their blocks."""
     copy = program.clone()
     block = copy.global_block()
     for index in reversed(range(len(block.ops))):
         if _is_backward(block.ops[index]):
             block._remove_op(index)
+    # Gradient blocks stand behind the blocks that they are the gradients of.
+    while copy.blocks[-1].forward_block_idx >= 0:
+        copy.blocks.pop()
+        del copy.proto.blocks[-1]
+    for block in copy.blocks:
+        used = {n for op in block.ops for n in (*op.input_arg_names, *op.output_arg_names)}
+        for name in [n for n in block.vars if GRAD in n and n not in used]:
+            block._remove_var(name)
+    copy._appending_grad_times = 0
+    copy._descs_changed()
     return copy
 
 

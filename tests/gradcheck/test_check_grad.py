@@ -100,3 +100,27 @@ def test_random_ragged_programs(sample):
 @given(programs(max_ops=3, control_flow=True))
 def test_random_programs_with_loops_and_branches(sample):
     sample.check_grad()
+
+
+def test_a_loop_that_trains_is_checked_without_its_backward_blocks():
+    layers = fluid.layers
+    program, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(program, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
+        x = fluid.data("x", [3, 4], "float32")
+        i = layers.fill_constant([1], "int64", 0)
+        i.stop_gradient = True
+        trips = layers.fill_constant([1], "int64", 2)
+        states = layers.array_write(layers.fc(x, 4), i)
+        more = layers.less_than(i, trips)
+        loop = layers.While(more)
+        with loop.block():
+            new = layers.fc(layers.array_read(states, i), 4, act="tanh")
+            layers.increment(i)
+            layers.array_write(new, i, array=states)
+            layers.less_than(i, trips, cond=more)
+        loss = layers.mean(layers.square(layers.array_read(states, i)))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        fluid.Executor(fluid.CPUPlace()).run(startup)
+    report = fluid.check_grad(loss, {"x": np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)}, scope=scope)
+    assert {row.what for row in report.parameters} == {"fc_0.w_0", "fc_0.b_0", "fc_1.w_0", "fc_1.b_0"}
+    assert all(abs(row.fluid) > 1e-4 for row in report.parameters)
