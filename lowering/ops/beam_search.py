@@ -157,7 +157,7 @@ def _host_item(value: Any) -> tuple[np.ndarray, list[np.ndarray]]:
         lod.append(np.asarray(level) if count is None else np.asarray(level)[: count + 1])
         count = int(lod[-1][-1])
     rows = value.capacity if value.nrows is None else int(value.nrows)
-    return np.asarray(value.data).reshape(value.capacity, -1)[:rows].reshape(-1), lod
+    return np.asarray(value.data)[:rows].reshape(-1), lod
 
 
 def _follow(steps: list, scores: list, source: int, end_id: int) -> list[tuple[list, list]]:
