@@ -96,6 +96,31 @@ def test_shuffle_batch_permutes_rows_and_its_gradient_puts_them_back(rng):
     np.testing.assert_array_equal(back["X@GRAD"], x)
 
 
+PROVEN = {"shuffle_batch"}
+
+
+def test_gradient_of_shuffle_batch(rng):
+    """Against ``jax.vjp`` with the same key, and differences of a fixed linear form."""
+    x, weights, direction = (rng.standard_normal((6, 2)) for _ in range(3))
+    seed = np.array([3])
+
+    def shuffled(x):
+        op = OpView(
+            "shuffle_batch", {"X": ["x"], "Seed": ["s"]}, {n: [n] for n in ("Out", "ShuffleIdx", "SeedOut")}, {}
+        )
+        program = ProgramView((BlockView(0, -1, (op,), {}),))
+        return Runner(program, key=jax.random.key(0)).run_op(op, {"x": x, "s": seed})
+
+    with jax.enable_x64(True):
+        index = shuffled(x)["ShuffleIdx"]
+        inputs = {"ShuffleIdx": index, "Out@GRAD": weights}
+        ours = run("shuffle_batch_grad", inputs=inputs, outputs=["X@GRAD"])["X@GRAD"]
+        theirs = jax.vjp(lambda v: shuffled(v)["Out"], x)[1](weights)[0]
+        ends = [float(np.sum(np.asarray(shuffled(x + s * direction)["Out"]) * weights)) for s in (1e-4, -1e-4)]
+    np.testing.assert_array_equal(ours, theirs)
+    assert float(np.sum(ours * direction)) == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-6)
+
+
 def test_random_crop_takes_windows(rng):
     x = np.arange(2 * 5 * 6).reshape(2, 5, 6).astype(np.float64)
     out = run("random_crop", {"shape": [2, 3]}, {"X": x, "Seed": np.array([1])}, outputs=("Out", "SeedOut"))["Out"]
