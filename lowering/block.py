@@ -12,7 +12,9 @@ import numpy as np
 
 from .call import SlotValues, call, gather, scatter
 from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
+from .host_bits import is_host_key
 from .program import EMPTY, OpView, ProgramView, VarView
+from .random_bits import fold_in, seed_key
 from .recompute import find_segments, separate
 from .registry import OpDef, get_op
 from .values import LoDArray, TensorArray, data_of, exact
@@ -76,7 +78,7 @@ class Runner:
 
     Args:
         program: the program's view.
-        key: PRNG key of this run; None when the program draws nothing.
+        key: PRNG key of this run, or a host key (see ``host_bits``); None when the program draws nothing.
         interpret: run each op through a jit of its own (cached by op content) instead of one surrounding trace.
         platform: 'cpu', 'gpu' or 'tpu', for rules that choose by platform.
         capacities: loop bounds and buffer capacities that the executor has settled, by name.
@@ -191,10 +193,10 @@ class Runner:
         self._draws[name] = count + 1
         seed = int(op.attrs.get("seed", 0) or 0)
         if seed:
-            return self._in_turn(jax.random.fold_in(jax.random.key(seed), count))
+            return self._in_turn(fold_in(seed_key(seed, host=is_host_key(self.key)), count))
         if self.key is None:
             raise OpError(f"op {op.type} (#{op.index}) draws random numbers, but the run was given no key; pass key=")
-        return self._in_turn(jax.random.fold_in(self.key, (zlib.crc32(name.encode()) + count) & 0x7FFFFFFF))
+        return self._in_turn(fold_in(self.key, (zlib.crc32(name.encode()) + count) & 0x7FFFFFFF))
 
     def _in_turn(self, key: Any) -> Any:
         return key if self.turn is None else jax.random.fold_in(key, self.turn)

@@ -4,6 +4,8 @@ A startup program initialises hundreds of parameters of different shapes, op by 
 of three sizes, chunk ``i`` from the key folded with ``i``, and the first values are taken: so there are three kernels
 for each distribution, not one for each shape. Inside a trace all chunks are drawn at once. The values depend on the
 key and the number of values alone.
+
+From a host key (see ``host_bits``) float32 values are drawn by NumPy, without any kernel, unless they are very many.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from . import host_bits
+
 CHUNKS = (1 << 12, 1 << 15, 1 << 18)
+HOST_LIMIT = 1 << 22  # the host draws this many values about as fast as a kernel compiles
 
 
 def chunk_of(size: int) -> int:
@@ -48,6 +53,30 @@ def _integers(key: Any, low: Any, high: Any, *, count: int, dtype: Any) -> Any:
     return jax.random.randint(key, (count,), low, high, dtype)
 
 
+def seed_key(seed: int, *, host: bool) -> Any:
+    """The key of an op's own seed."""
+    return host_bits.key_of(seed) if host else jax.random.key(seed)
+
+
+def fold_in(key: Any, data: int) -> Any:
+    """``key`` folded with a number, on the host where the key is there."""
+    return host_bits.fold_in(key, data) if host_bits.is_host_key(key) else jax.random.fold_in(key, data)
+
+
+_ON_HOST = {_uniform: "uniform", _normal: "normal", _truncated_normal: "truncated_normal"}
+
+
+def _draw_on_host(name: str, key: np.ndarray, size: int, params: Sequence[Any]) -> np.ndarray:
+    first, second = params
+    scale, offset = (second - first, first) if name == "uniform" else (second, first)
+    most = CHUNKS[-1]
+    parts = [
+        host_bits.draw(name, host_bits.fold_in(key, i), min(most, size - i * most), scale, offset)
+        for i in range(max(1, -(-size // most)))
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any, *params: Any) -> Any:
     shape = tuple(int(n) for n in shape)
     dtype = np.dtype(dtype)
@@ -55,6 +84,10 @@ def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any
     count = chunk_of(size)
     chunks = max(1, -(-size // count))
     given = [np.asarray(p, dtype) for p in params]
+    if host_bits.is_host_key(key):
+        if size <= HOST_LIMIT and dtype == np.float32 and kernel in _ON_HOST:
+            return jax.device_put(_draw_on_host(_ON_HOST[kernel], key, size, given).reshape(shape))
+        key = jax.random.wrap_key_data(jax.device_put(key), impl="threefry2x32")
 
     def chunk(i: Any) -> Any:
         return kernel(jax.random.fold_in(key, i), *given, count=count, dtype=dtype)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.exchange import lod_array, trim
@@ -23,6 +22,7 @@ from lowering.values import LoDArray, exact
 
 # A loop that overflows this many doublings is not going to end.
 _MAX_DOUBLINGS = 30
+_IMPL = "threefry2x32"
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,8 @@ class Prepared:
         return self._finish(scope, env)
 
     def _interpreter(self, seed: Any, after_op: Callable[..., None] | None) -> Runner:
-        key = None if seed is None else jax.random.wrap_key_data(jnp.asarray(seed), impl="threefry2x32")
+        # A startup program runs once: nothing of it is worth compiling, its random numbers neither.
+        key = seed if seed is None or self.constant else jax.random.wrap_key_data(jax.device_put(seed), impl=_IMPL)
         return Runner(
             self._program,
             key=key,

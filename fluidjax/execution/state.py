@@ -31,7 +31,7 @@ def gather_plain(scope: Scope, names: Iterable[str]) -> list[Any] | None:
         if type(array) is not ArrayImpl:
             if array is None:
                 return None
-            array = holder._array = jnp.array(array, copy=True)
+            array = holder._array = jax.device_put(array, may_alias=False)
         arrays.append(array)
     return arrays
 

@@ -91,6 +91,6 @@ def into_declared(value: Any, ctx: Any, height: int) -> Any:
 
 def full(dims: Sequence[int], fill: Any, dtype: Any) -> Any:
     """A tensor of one value; outside a trace NumPy makes it, since XLA would compile a kernel for each shape."""
-    if isinstance(jax.lax.full((), 0, np.int32), jax.core.Tracer):
+    if isinstance(jax.device_put(np.int32(0)), jax.core.Tracer):
         return jnp.full(dims, fill, dtype)
     return jax.device_put(np.full(dims, fill, dtype))

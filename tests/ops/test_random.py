@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering import random_bits
+from lowering import host_bits, random_bits
 from lowering.block import Runner
 from lowering.program import BlockView, OpView, ProgramView
 
@@ -83,6 +83,52 @@ def test_many_shapes_share_few_kernels():
     for n in range(1, 40):
         run("uniform_random", {"shape": [n, 3 * n]})
     assert random_bits._uniform._cache_size() - before <= len(random_bits.CHUNKS)
+
+
+SEEDS = (0, 7, -3, 2**40 + 5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_host_key_folds_and_draws_the_bits_of_jax(seed):
+    with jax.enable_x64(True):
+        key = jax.random.key(seed)
+        host = host_bits.key_of(seed)
+        np.testing.assert_array_equal(host, jax.random.key_data(key))
+        for data in (0, 1, 2**31 - 1):
+            folded = jax.random.key_data(jax.random.fold_in(key, data))
+            np.testing.assert_array_equal(host_bits.fold_in(host, data), folded)
+        bits = np.asarray(jax.random.bits(key, (3000,), np.uint32))
+        np.testing.assert_array_equal(host_bits.bits(host, 0, 3000), bits)
+        np.testing.assert_array_equal(host_bits.bits(host, 1000, 2000), bits[1000:])
+
+
+@pytest.mark.parametrize("size", [1, 5000, 300000])
+@pytest.mark.parametrize("name", ["uniform", "normal", "truncated_normal"])
+def test_a_host_key_draws_what_the_kernels_draw(name, size):
+    """XLA fuses multiplication and addition: the last bit may differ."""
+    draw = getattr(random_bits, name)
+    on_host = np.asarray(draw(host_bits.key_of(3), (size,), np.float32, -0.25, 0.75))
+    assert on_host.shape == (size,) and on_host.dtype == np.float32
+    np.testing.assert_allclose(on_host, draw(jax.random.key(3), (size,), np.float32, -0.25, 0.75), rtol=1e-6, atol=1e-6)
+
+
+def test_a_host_key_serves_what_the_host_does_not_draw(monkeypatch):
+    key, host = jax.random.key(4), host_bits.key_of(4)
+    with jax.enable_x64(True):
+        for draw in (
+            lambda k: random_bits.normal(k, (9,), np.float64),
+            lambda k: random_bits.integers(k, (9,), np.int64, 0, 100),
+        ):
+            np.testing.assert_array_equal(draw(host), draw(key))
+        monkeypatch.setattr(random_bits, "HOST_LIMIT", 8)
+        np.testing.assert_array_equal(
+            random_bits.normal(host, (9,), np.float32), random_bits.normal(key, (9,), np.float32)
+        )
+
+
+def test_erf_inv_inverts_erf():
+    x = np.concatenate([np.linspace(-0.99999, 0.99999, 1001), [0.9999999, -0.9999999]]).astype(np.float32)
+    np.testing.assert_allclose(host_bits.erf_inv(x), jax.scipy.special.erfinv(x), rtol=1e-6, atol=1e-7)
 
 
 def test_shuffle_batch_permutes_rows_and_its_gradient_puts_them_back(rng):

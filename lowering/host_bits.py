@@ -1,0 +1,131 @@
+"""Threefry 2x32 and the distributions drawn from it, in NumPy: nothing is compiled.
+
+A startup program draws each parameter once, and compiling even one kernel takes XLA longer than drawing millions of
+values on the host. The bits are those of ``jax.random`` for the same key. Values are those of the kernels in
+``random_bits`` up to rounding, because XLA fuses multiplication and addition and has a logarithm of its own.
+
+A host key is a uint32 array [2], which ``jax.random`` takes as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import erf
+from typing import Any
+
+import numpy as np
+
+_WORD = 0xFFFFFFFF
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+# Values hashed at a time: few enough for the cache, enough to hide the cost of NumPy's calls.
+_BLOCK = 1 << 15
+
+# M. Giles, "Approximating the erfinv function", single precision; highest power first.
+_CENTRE = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
+    0.246640727, 1.50140941,
+)  # fmt: skip
+_TAIL = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
+    1.00167406, 2.83297682,
+)  # fmt: skip
+
+
+def is_host_key(key: Any) -> bool:
+    """Whether ``key`` is drawn from on the host."""
+    return type(key) is np.ndarray
+
+
+def key_of(seed: int) -> np.ndarray:
+    """The host key of a seed: what ``jax.random.key(seed)`` holds."""
+    return np.array([seed >> 32 & _WORD, seed & _WORD], np.uint32)
+
+
+def _hash(key: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both words of threefry2x32(key, (0, count)) for each count."""
+    first, second = (int(word) for word in key)
+    words = (first, second, first ^ second ^ _PARITY)
+    x, y = np.full(counts.shape, first, np.uint32), counts + np.uint32(second)
+    high = np.empty_like(y)
+    for turn in range(5):
+        for by in _ROTATIONS[turn % 2]:
+            x += y
+            np.right_shift(y, 32 - by, out=high)
+            y <<= by
+            y |= high
+            y ^= x
+        x += np.uint32(words[(turn + 1) % 3])
+        y += np.uint32((words[(turn + 2) % 3] + turn + 1) & _WORD)
+    return x, y
+
+
+def fold_in(key: np.ndarray, data: int) -> np.ndarray:
+    """``jax.random.fold_in`` of a host key."""
+    return np.concatenate(_hash(key, np.array([data & _WORD], np.uint32)))
+
+
+def bits(key: np.ndarray, begin: int, count: int) -> np.ndarray:
+    """Values ``begin`` to ``begin + count`` of ``jax.random.bits(key)``, uint32."""
+    x, y = _hash(key, np.arange(begin, begin + count, dtype=np.uint32))
+    return x ^ y
+
+
+def _unit(words: np.ndarray) -> np.ndarray:
+    """float32 in [0, 1): the words' upper 23 bits."""
+    return ((words >> 9) | np.uint32(0x3F800000)).view(np.float32) - np.float32(1)
+
+
+def _between(words: np.ndarray, low: float, high: float) -> np.ndarray:
+    low32, high32 = np.float32(low), np.float32(high)
+    return np.maximum(_unit(words) * (high32 - low32) + low32, low32)
+
+
+def _polynomial(coefficients: tuple[float, ...], w: np.ndarray) -> np.ndarray:
+    p = np.full_like(w, coefficients[0])
+    for c in coefficients[1:]:
+        p *= w
+        p += np.float32(c)
+    return p
+
+
+def erf_inv(x: np.ndarray) -> np.ndarray:
+    """The inverse error function of float32 values in (-1, 1)."""
+    w = -np.log1p(-x * x)
+    p = _polynomial(_CENTRE, w - np.float32(2.5))
+    far = w >= 5
+    p[far] = _polynomial(_TAIL, np.sqrt(w[far]) - np.float32(3))
+    return p * x
+
+
+_SQRT2 = np.float32(np.sqrt(2))
+
+
+def _uniform(words: np.ndarray) -> np.ndarray:
+    return _between(words, 0, 1)
+
+
+def _normal(words: np.ndarray) -> np.ndarray:
+    return _SQRT2 * erf_inv(_between(words, np.nextafter(np.float32(-1), np.float32(0)), 1))
+
+
+def _truncated_normal(words: np.ndarray) -> np.ndarray:
+    edge, inner = erf(2 / np.sqrt(2)), np.nextafter(np.float32(2), np.float32(0))
+    return np.clip(_SQRT2 * erf_inv(_between(words, -edge, edge)), -inner, inner)
+
+
+DISTRIBUTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "uniform": _uniform,
+    "normal": _normal,
+    "truncated_normal": _truncated_normal,
+}
+
+
+def draw(name: str, key: np.ndarray, size: int, scale: np.float32, offset: np.float32) -> np.ndarray:
+    """``size`` float32 values of a standard distribution by its name, times ``scale`` plus ``offset``."""
+    out = np.empty(size, np.float32)
+    for begin in range(0, size, _BLOCK):
+        part = out[begin : begin + _BLOCK]
+        np.multiply(DISTRIBUTIONS[name](bits(key, begin, part.size)), scale, out=part)
+        part += offset
+    return out

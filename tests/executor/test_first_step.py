@@ -1,0 +1,90 @@
+"""Time to first step: what a new program compiles."""
+
+from collections.abc import Callable, Iterator
+
+import jax
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax.execution.mode import interpret_mode
+
+BACKEND_COMPILE = "/jax/core/compile/backend_compile_duration"
+PARAMETERS = ("w0", "b0", "w1", "b1", "w2", "b2")
+
+
+@pytest.fixture
+def compiled() -> Iterator[Callable[[], list[str]]]:
+    """Returns the names of what XLA compiled since the last call."""
+    names: list[str] = []
+
+    def listen(event: str, duration: float, **about: object) -> None:
+        if event == BACKEND_COMPILE:
+            names.append(str(about.get("fun_name")))
+
+    def since() -> list[str]:
+        found = list(names)
+        names.clear()
+        return found
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield since
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def layer(x: fluid.framework.Variable, i: int, size: int, initializer: object) -> fluid.framework.Variable:
+    weight, bias = fluid.ParamAttr(name=f"w{i}", initializer=initializer), fluid.ParamAttr(name=f"b{i}")
+    return fluid.layers.fc(x, size, act="tanh", param_attr=weight, bias_attr=bias)
+
+
+def build() -> tuple[fluid.Program, fluid.Program, fluid.framework.Variable]:
+    """(main, startup, loss) of a net whose three weights are drawn from three distributions, each of its own shape."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 11
+    kinds = fluid.initializer.Xavier(), fluid.initializer.Normal(0, 0.1), fluid.initializer.TruncatedNormal(0, 0.1)
+    with fluid.unique_name.guard(), fluid.program_guard(main, startup):
+        x = fluid.data("x", [None, 7], "float32")
+        for i, kind in enumerate(kinds):
+            x = layer(x, i, 5 + i, kind)
+        loss = fluid.layers.mean(x)
+        fluid.optimizer.Adam(0.01).minimize(loss)
+    return main, startup, loss
+
+
+def values(scope: fluid.Scope) -> dict[str, np.ndarray]:
+    return {name: np.array(scope.find_var(name).get_tensor()) for name in PARAMETERS}
+
+
+def test_a_startup_program_compiles_nothing_and_a_first_step_once(compiled: Callable[[], list[str]]) -> None:
+    main, startup, loss = build()
+    exe, scope = fluid.Executor(), fluid.Scope()
+    compiled()
+    exe.run(startup, scope=scope)
+    assert compiled() == []
+    feed = {"x": np.ones((3, 7), np.float32)}
+    exe.run(main, feed=feed, fetch_list=[loss], scope=scope)
+    assert compiled() == ["jit(run)"]
+    exe.run(main, feed=feed, fetch_list=[loss], scope=scope)
+    assert compiled() == []
+
+
+def test_values_that_a_user_sets_are_copied_without_a_kernel(compiled: Callable[[], list[str]]) -> None:
+    main, startup, loss = build()
+    exe, scope = fluid.Executor(), fluid.Scope()
+    exe.run(startup, scope=scope)
+    mine = np.full((7, 5), 0.5, np.float32)
+    scope.find_var("w0").get_tensor().set(mine, fluid.CPUPlace())
+    compiled()
+    exe.run(main, feed={"x": np.ones((3, 7), np.float32)}, fetch_list=[loss], scope=scope)
+    assert compiled() == ["jit(run)"]
+    np.testing.assert_array_equal(mine, 0.5)
+
+
+def test_startup_draws_the_same_values_in_both_modes() -> None:
+    jitted, interpreted = fluid.Scope(), fluid.Scope()
+    fluid.Executor().run(build()[1], scope=jitted)
+    with interpret_mode():
+        fluid.Executor().run(build()[1], scope=interpreted)
+    for name, value in values(jitted).items():
+        np.testing.assert_array_equal(value, values(interpreted)[name])
+    assert len({value.flat[0] for value in values(jitted).values()} - {0}) == 3
