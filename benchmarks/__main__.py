@@ -49,9 +49,10 @@ def run(command: list[str]) -> dict[str, float] | str:
     return said[-1] if said else f"exit status {done.returncode}"
 
 
-def peers(model: str, paddle: str | None) -> dict[str, list[str]]:
+def peers(model: str, paddle: str | None, limit: int | None) -> dict[str, list[str]]:
     """The command of each peer."""
-    steps = str(STEPS.get(model, fluid_sequences.STREAM))
+    count = STEPS.get(model, fluid_sequences.STREAM)
+    steps = str(count if limit is None else min(limit, count))
     found = {"fluidjax": [sys.executable, "-m", "benchmarks.fluid_worker", "fluidjax", model, steps]}
     if model != BUILD:
         found["jax"] = [sys.executable, "-m", "benchmarks.jax_worker", model, steps]
@@ -65,9 +66,9 @@ def best(results: list[dict[str, float]]) -> dict[str, float]:
     return {key: min(r[key] for r in results) for key in results[0]}
 
 
-def compare(model: str, paddle: str | None, repeat: int) -> dict[str, dict[str, float]]:
+def compare(model: str, paddle: str | None, repeat: int, limit: int | None) -> dict[str, dict[str, float]]:
     """Run all peers of a model in turn and print the numbers and the ratios to fluidjax's peers."""
-    commands = peers(model, paddle)
+    commands = peers(model, paddle, limit)
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in commands}
     for _ in range(repeat):
         for name, command in commands.items():
@@ -102,11 +103,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("models", nargs="*", help=f"of {', '.join(known)}; default all")
     parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--steps", type=int, help="at most so many timed steps of each model")
     parser.add_argument("--json", metavar="FILE", help="write the numbers to FILE")
     args = parser.parse_args()
     paddle = paddle_python()
     print(f"peers: fluidjax, hand-written JAX{', Paddle ' + paddle if paddle else ' (no Python with Paddle found)'}")
-    results = {model: compare(model, paddle, args.repeat) for model in args.models or known}
+    results = {model: compare(model, paddle, args.repeat, args.steps) for model in args.models or known}
     if args.json:
         Path(args.json).write_text(json.dumps(results, indent=1))
 

@@ -27,11 +27,16 @@ _IMPL = "threefry2x32"
 
 @dataclass(frozen=True)
 class Layout:
-    """How a run's names are passed: ``donated`` plain arrays, ``kept`` plain arrays only read, ``others``."""
+    """How a run's names are passed: ``donated`` plain arrays, ``kept`` plain arrays only read, ``others``.
+
+    ``written`` are the results that go back into the scope. They come first and in the order of ``donated``: jax hands
+    a donated buffer to the first result of its shape, and XLA copies every buffer that goes to another variable.
+    """
 
     donated: tuple[str, ...]
     kept: tuple[str, ...]
     others: tuple[str, ...]
+    written: tuple[str, ...]
 
 
 class Prepared:
@@ -157,9 +162,9 @@ class Prepared:
         results, overflows = compiled(donated, [*kept, *others.values(), *feeds], seed)
         if overflows and self._grew(compiled, overflows):
             return None
-        count = len(self._fetches)
-        write_back(scope, dict(zip(self._plan.keeps, results[count:], strict=True)))
-        return self._checked_fetches(results[:count])
+        count = len(layout.written)
+        write_back(scope, dict(zip(layout.written, results, strict=False)))
+        return self._checked_fetches(results[count:])
 
     def _gather(self, scope: Scope) -> tuple[Layout, list[Any], list[Any]]:
         layout = self._layout
@@ -177,15 +182,17 @@ class Prepared:
         plain = [n for n in state if is_plain(scope, n)]
         # A run that may have to be repeated must find its inputs intact.
         replaced = set() if self._plan.loops else set(self._plan.keeps)
+        donated = tuple(n for n in plain if n in replaced)
         return Layout(
-            tuple(n for n in plain if n in replaced),
+            donated,
             tuple(n for n in plain if n not in replaced),
             tuple(n for n in state if n not in plain),
+            (*donated, *(n for n in self._plan.keeps if n not in donated)),
         )
 
     def _whole(self, layout: Layout, others: tuple[str, ...]) -> CompiledOps:
         inputs = (*layout.kept, *others, *self._feeds)
-        return self._compile(self._plan.segments[0], layout.donated, inputs, (*self._fetches, *self._plan.keeps))
+        return self._compile(self._plan.segments[0], layout.donated, inputs, (*layout.written, *self._fetches))
 
     def _compile(
         self, segment: Segment, donated: tuple[str, ...], inputs: tuple[str, ...], outputs: tuple[str, ...]

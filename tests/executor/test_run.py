@@ -100,6 +100,21 @@ def test_one_array_under_two_names_survives_donation(net: Net) -> None:
     np.testing.assert_array_equal(net.get("b"), 6 * W)
 
 
+def test_state_is_replaced_in_its_own_buffer(net: Net) -> None:
+    def pointers() -> list[int]:
+        return [net.scope.find_var(n).get_tensor()._value.unsafe_buffer_pointer() for n in "abc"]
+
+    for name in "abc":
+        net.parameter(name, W)
+    for name in "cab":  # the order of writing is not that of reading
+        net.op("scale", {"X": [name]}, name, scale=2.0)
+    net.op("scale", {"X": ["a"]}, "out", scale=1.0)
+    net.run(fetch=["out"])
+    before = pointers()
+    net.run(fetch=["out"])
+    assert pointers() == before
+
+
 def test_a_variable_written_twice_is_fetched_with_its_last_value(net: Net) -> None:
     net.data("x", [-1, 2])
     net.op("scale", {"X": ["x"]}, "y", scale=2.0)
