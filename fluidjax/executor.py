@@ -12,6 +12,7 @@ import numpy as np
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, run_from_dataset
 from fluidjax.execution import mode
+from fluidjax.execution.allocator import keep_freed_memory
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.feed import merge_rows
 from fluidjax.execution.prepared import Prepared
@@ -43,6 +44,8 @@ class Executor:
         self.place = place if place is not None else CPUPlace()
         self._device = self.place._jax_device()
         _use_compilation_cache(flag("FLAGS_compilation_cache_dir"))
+        if not flag("FLAGS_use_system_allocator"):
+            keep_freed_memory()
         self._is_default = self._device == jax.local_devices()[0]
         self._closed = False
 

@@ -13,6 +13,7 @@ _EFFECTIVE: dict[str, Any] = {
     "FLAGS_cpu_deterministic": False,
     "FLAGS_selected_gpus": "",
     "FLAGS_paddle_num_threads": 1,
+    "FLAGS_use_system_allocator": False,
 }
 # Flags that steer Fluid's own memory, streams and kernels; XLA decides these itself. Kept so that scripts run.
 _KEPT: dict[str, Any] = {
@@ -52,7 +53,6 @@ _KEPT: dict[str, Any] = {
     "FLAGS_sync_nccl_allreduce": True,
     "FLAGS_use_mkldnn": False,
     "FLAGS_use_pinned_memory": True,
-    "FLAGS_use_system_allocator": False,
     "FLAGS_tracer_profile_fname": "xxgperf",
     "FLAGS_print_sub_graph_dir": "",
     "FLAGS_pe_profile_fname": "",

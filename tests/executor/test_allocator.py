@@ -1,0 +1,41 @@
+"""Freed memory is kept, so that a step's scratch space need not be mapped anew."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+FAULTS = """
+import resource
+import numpy as np
+import fluidjax as fluid
+
+fluid.Executor(fluid.CPUPlace())
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = np.empty(80_000_000, np.uint8)
+    block[::4096] = 1
+    del block
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def page_faults(**environment: str) -> int:
+    """Page faults of writing to 80 MB that were allocated and freed twice before."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    done = subprocess.run([sys.executable, "-c", FAULTS], env=kept | environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tunes glibc's malloc")
+def test_freed_memory_is_kept() -> None:
+    assert page_faults() < 10
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tunes glibc's malloc")
+@pytest.mark.parametrize("environment", [{"FLAGS_use_system_allocator": "1"}, {"MALLOC_TOP_PAD_": "0"}])
+def test_the_user_has_the_last_word(environment: dict[str, str]) -> None:
+    assert page_faults(**environment) > 10
