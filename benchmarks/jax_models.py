@@ -1,4 +1,8 @@
-"""The same steps as hand-written JAX: one jitted step with donated state."""
+"""The same steps as hand-written JAX: one jitted step with donated state.
+
+Time to first step is JAX's best here: parameters are drawn by NumPy and put on the device, so that the step is the only
+thing that is compiled (``jax.random`` and ``jnp.asarray`` would compile a kernel for each shape).
+"""
 
 from __future__ import annotations
 
@@ -85,7 +89,7 @@ def trainer(params: Params, loss: Loss, optimizer: tuple[Callable, Callable], ba
 def stepper(one: Callable, params: Params, state: Params, batches: list[Params]) -> Callable:
     """Drive a jitted step ``one(params, state, batch)``."""
     jitted = jax.jit(one, donate_argnums=(0, 1))
-    held = [jax.tree.map(jnp.asarray, params), jax.tree.map(jnp.asarray, state)]
+    held = [jax.device_put(params), jax.device_put(state)]
 
     def step(i: int) -> np.ndarray:
         held[0], held[1], value = jitted(held[0], held[1], batches[i % len(batches)])

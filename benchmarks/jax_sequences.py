@@ -174,7 +174,7 @@ def beam_search() -> Callable:
         start = jnp.tile(jnp.arange(data.BEAM), (data.DECODED, 1))
         return jax.lax.scan(back, start, (words, parents), reverse=True)[1]
 
-    jitted, held = jax.jit(decode), jax.tree.map(jnp.asarray, params)
+    jitted, held = jax.jit(decode), jax.device_put(params)
     return lambda i: np.asarray(jitted(held, feeds[i % len(feeds)]))
 
 

@@ -127,7 +127,12 @@ def _evaluate(definition: OpDef, attrs: Any, signature: _Signature, outs: Any, d
             slot.name: _abstract(slot, entries, probe)
             for slot, (_, entries) in zip(definition.inputs, signature, strict=True)
         }
-        return jax.eval_shape(run, values, jax.eval_shape(lambda: jax.random.key(0)))
+        return jax.eval_shape(run, values, _abstract_key() if "key" in definition.special else None)
+
+
+@lru_cache(maxsize=1)
+def _abstract_key() -> Any:
+    return jax.eval_shape(lambda: jax.random.key(0))
 
 
 def _abstract(slot: Slot, entries: Any, probe: int) -> Any:
