@@ -3,8 +3,8 @@
 Each peer runs in a process of its own, one after the other, ``--repeat`` times in turn; the best of each counts.
 
 Time to first step runs from the start of building the model to the end of its first step. In Fluid that is building the
-programs, shape inference and backward pass included, running the startup program, compiling and one step; in JAX drawing
-the parameters, making the data, tracing, compiling and one step. Imports are in neither.
+programs, shape inference and backward pass included, running the startup program, compiling and one step; in JAX
+drawing the parameters, compiling and one step. Making the data counts for both, imports for neither.
 
 Paddle 1.8.5 takes part where a Python 3.7 that has it is found: the environment variable FLUIDJAX_PADDLE_PYTHON, or
 ``python3.7`` on the path.
