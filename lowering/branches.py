@@ -11,14 +11,12 @@ import numpy as np
 
 from .block import Context
 from .errors import LoweringError, NeedsConcrete
-from .loop_plan import gradient_op, outer_writes, save_plan
+from .loop_plan import all_writes, gradient_blocks, outer_writes, save_plan, seen_from_outside
 from .loop_saves import Recorder, restore
 from .loop_values import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
 from .loops import Env, as_arrays, collected, pass_on
 from .program import EMPTY, GRAD, BlockView
 from .values import LoDArray, SelectedRows, StepScopes, TensorArray
-
-_GRADS = ("conditional_block_grad",)
 
 
 def condition(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar: bool) -> Any:
@@ -49,8 +47,7 @@ def run_conditional(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar:
     body = program.blocks[int(op.attrs["sub_block"])]
     scope = (op.outputs.get("Scope") or (None,))[0]
     written = list(dict.fromkeys([*outer_writes(body), *(n for n in op.outputs.get("Out") or () if n != EMPTY)]))
-    grad = gradient_op(program, op, "Scope", _GRADS)
-    plan = save_plan(program, body, int(grad.attrs["sub_block"]), written) if grad is not None else None
+    plan = save_plan(program, body, gradient_blocks(program, op, "Scope", "conditional_block_grad"), written)
     run = condition(ctx, cond, inputs, is_scalar)
     recorder = Recorder(plan)
 
@@ -111,8 +108,9 @@ def run_conditional_grad(ctx: Context) -> None:
         )
 
     def taken(_: None = None) -> Env:
-        inner = {n: v for n, v in env.items() if n not in block.vars or n in _out_grads(ctx)}
-        inner.update(restore({**scopes.saved, **scopes.extra}, inner))
+        inner = {n: v for n, v in seen_from_outside(op, env).items() if n not in block.vars}
+        inner.update({n: env[g] for n, g in _out_grads(ctx) if g in env})
+        inner.update(restore({**scopes.saved, **scopes.extra}, inner, all_writes(ctx.runner.program, block.idx)))
         ctx.runner.run_ops(block.ops, inner)
         found = {}
         for outer, name in pairs:
@@ -144,10 +142,10 @@ def _updates(block: BlockView, env: MutableMapping[str, Any]) -> list[str]:
     return [n for n in written if n not in block.vars and GRAD not in n and n in env]
 
 
-def _out_grads(ctx: Context) -> set[str]:
-    """Output gradients come from outside although the gradient block lists them among its variables."""
-    given = set(ctx.op.inputs.get("Out" + GRAD) or ())
-    return given | {n + GRAD for n in ctx.op.inputs.get("Out") or ()}
+def _out_grads(ctx: Context) -> list[tuple[str, str]]:
+    """(name inside, name outside) of the output gradients, which come from outside."""
+    names, given = ctx.op.inputs.get("Out") or (), ctx.op.inputs.get("Out" + GRAD) or ()
+    return [(n + GRAD, g) for n, g in zip(names, given, strict=False)]
 
 
 def _targets(ctx: Context) -> list[tuple[str, str]]:

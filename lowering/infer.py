@@ -13,7 +13,7 @@ from .block import Context, OpView, Runner, _SingleOp, doc_line, special, static
 from .call import call
 from .dtypes import LOD_TENSOR, from_numpy, to_numpy
 from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
-from .program import EMPTY, GRAD, VarInfo, VarView
+from .program import EMPTY, GRAD, VarInfo, VarView, forward_name
 from .registry import OpDef, Slot, get_op
 from .values import LoDArray
 
@@ -69,7 +69,7 @@ def _like_forward(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
     """A gradient has the shape, dtype and LoD level of what it is the gradient of."""
     found = {}
     for name in op.output_names():
-        base = var_of(name.split(GRAD)[0]) if GRAD in name else None
+        base = var_of(forward_name(name)) if GRAD in name else None
         if base is not None and base.type == LOD_TENSOR:
             found[name] = VarInfo(tuple(base.shape), base.dtype, base.lod_level)
     return found

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from . import arrays
 from .block import Context
 from .errors import LoweringError
-from .loop_plan import all_writes
+from .loop_plan import all_writes, seen_from_outside
 from .loop_saves import at_step, restore
 from .loop_values import fit, known_int, zero_gradient, zeros
 from .loops import Env, as_arrays, collected, pass_on, settle, stacked
-from .program import EMPTY, GRAD, BlockView
+from .program import EMPTY, GRAD, PASS, BlockView, forward_name
 from .values import SelectedRows, StepScopes, TensorArray
 
 
@@ -29,6 +29,7 @@ class Backward:
         summed: inside name -> (outer name, forward name) of gradients that add up over the steps.
         counters: outer names, not gradients, that the gradient block writes (``increment`` rewinds them).
         ended: shared gradients that no gradient op of the block passes on to the step before.
+        writes: every name that the gradient block writes.
     """
 
     ctx: Context
@@ -38,6 +39,7 @@ class Backward:
     summed: dict[str, tuple[str, str]] = field(default_factory=dict)
     counters: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
+    writes: set[str] = field(default_factory=set)
 
 
 def run_while_grad(ctx: Context) -> None:
@@ -85,14 +87,45 @@ def _make(ctx: Context) -> Backward:
         else:
             back.summed[name + GRAD] = (outer, name)
     forward = program.blocks[block.forward_idx].vars if block.forward_idx >= 0 else {}
-    writes = all_writes(program, block.idx)
-    back.counters = [n for n in writes if GRAD not in n and n not in block.vars and n not in forward and n in ctx.env]
+    back.writes = writes = all_writes(program, block.idx)
+    back.counters = [
+        n for n in sorted(writes) if GRAD not in n and n not in block.vars and n not in forward and n in ctx.env
+    ]
     back.ended = [n for n in back.shared if n not in writes and not _is_array(ctx, n)]
     return back
 
 
 def _is_array(ctx: Context, gradient: str) -> bool:
-    return isinstance(ctx.env.get(gradient.split(GRAD)[0]), TensorArray)
+    return isinstance(ctx.env.get(_base(gradient)), TensorArray)
+
+
+def _base(gradient: str) -> str:
+    """The forward variable of a gradient inside the block, which may be a gradient of an earlier pass itself."""
+    return gradient.rpartition(GRAD)[0]
+
+
+def _check_absent(ctx: Context, inside: str, outer: str) -> None:
+    """A gradient that flows into the loop from behind it may be absent, and is then zero, if nothing computes it.
+
+    So it is with arrays and variables that only the loop itself reads. Where some op before has computed a gradient
+    of the same variable in the same pass and nobody has read it, names do not fit and zeros would be wrong.
+
+    Raises:
+        LoweringError: an op in front of this one computes the gradient, under this or another name.
+    """
+    op = ctx.op
+    before = [o for o in ctx.runner.program.blocks[op.block_idx].ops[: max(op.index, 0)] if o.is_backward]
+    passes = outer.count(PASS)
+    made = {n for o in before for n in o.output_names() if GRAD in n and n.count(PASS) == passes}
+    read = {n for o in before for n in o.input_names()}
+    lost = sorted(n for n in made if n == outer or (forward_name(n) == _base(inside) and n not in read))
+    if lost:
+        raise LoweringError(
+            f"op while_grad (#{op.index} of block {op.block_idx}) has no value for {outer!r}, the gradient of"
+            f" {_base(inside)!r} behind the loop.\n  expected: a value, or no op that computes this gradient;"
+            f" received: none, although {', '.join(lost)} is computed before and read by nobody.\n  to do: append"
+            " the backward pass again with fluidjax, or correct the names in the loaded program"
+        )
 
 
 def _start(back: Backward) -> Env:
@@ -105,13 +138,15 @@ def _start(back: Backward) -> Env:
         )
     )
     for inside in back.shared:
-        base, held = env.get(inside.split(GRAD)[0]), env.get(incoming.get(inside, ""))
+        base, held = env.get(_base(inside)), env.get(incoming.get(inside, ""))
         if isinstance(base, TensorArray):
             start[inside] = arrays.gradient_like(held, base)
         elif held is not None:
             start[inside] = held
         elif base is not None:
             start[inside] = zero_gradient(base)
+        if held is None and inside in incoming:
+            _check_absent(back.ctx, inside, incoming[inside])
     for inside, (_, name) in back.summed.items():
         if name not in env:
             raise LoweringError(f"op while_grad needs the forward value of {name!r}, which is not there; keep it alive")
@@ -122,9 +157,9 @@ def _start(back: Backward) -> Env:
 
 def _step(back: Backward, state: Env, saved: Env) -> Env:
     """The state after (that is, before in time) one step."""
-    outer = {n: v for n, v in back.ctx.env.items() if n not in back.block.vars}
+    outer = {n: v for n, v in seen_from_outside(back.ctx.op, back.ctx.env).items() if n not in back.block.vars}
     env = {**outer, **{n: v for n, v in state.items() if not n.endswith("@TOTAL")}}
-    env.update(restore(saved, env))
+    env.update(restore(saved, env, back.writes))
     back.ctx.runner.run_ops(back.block.ops, env)
     after = {n: env[n] for n in [*back.shared, *back.counters] if n in state}
     after.update({n: zero_gradient(after[n]) for n in back.ended if n in after})

@@ -28,16 +28,22 @@ def outer_writes(block: BlockView) -> list[str]:
     return [n for n in written if n not in block.vars]
 
 
-def gradient_op(program: ProgramView, op: OpView, slot: str, types: tuple[str, ...]) -> OpView | None:
-    """The op that differentiates ``op``: the one that reads its step scopes (output ``slot``)."""
+def gradient_blocks(program: ProgramView, op: OpView, slot: str, type: str) -> list[int]:
+    """The gradient blocks of ``op``, one per backward pass: of ops ``type`` that read its step scopes (``slot``)."""
     scopes = list(op.outputs.get(slot) or ())
     if not scopes:
-        return None
-    for block in program.blocks:
-        for other in block.ops:
-            if other.type in types and scopes[0] in other.input_names():
-                return other
-    return None
+        return []
+    readers = (o for b in program.blocks for o in b.ops if o.type == type and scopes[0] in o.input_names())
+    return [int(o.attrs["sub_block"]) for o in readers]
+
+
+def seen_from_outside(op: OpView, env: Mapping[str, Any]) -> dict[str, Any]:
+    """What the block of gradient op ``op`` sees around it: no gradients but those that the op hands in by slots.
+
+    Inside, ``x@GRAD`` is the gradient of this backward pass; outside the name may belong to another pass.
+    """
+    forward = {n for slot, names in op.inputs.items() if GRAD not in slot for n in names}
+    return {n: v for n, v in env.items() if GRAD not in n or n in forward}
 
 
 def sub_block(op: OpView) -> int | None:
@@ -94,6 +100,10 @@ def all_writes(program: ProgramView, idx: int) -> set[str]:
     return found
 
 
+# Marks what is saved as it was at the start of a step, where another gradient block wants the end's.
+BEFORE = "@BEFORE@"
+
+
 @dataclass
 class SavePlan:
     """What one step keeps for the gradient.
@@ -107,13 +117,25 @@ class SavePlan:
     shapes: set[str] = field(default_factory=set)
 
 
-def save_plan(program: ProgramView, forward: BlockView, grad_idx: int, written: Iterable[str]) -> SavePlan:
-    """What the gradient block ``grad_idx`` reads of a step of ``forward``.
+def save_plan(
+    program: ProgramView, forward: BlockView, grads: Iterable[int], written: Iterable[str]
+) -> SavePlan | None:
+    """What the gradient blocks ``grads`` read of a step of ``forward``; None when there are none.
 
     Args:
         written: names of outer tensors (no arrays) that the step writes.
     """
-    plan, written = SavePlan(), set(written)
+    plans = [_plan_of(program, forward, idx, set(written)) for idx in grads]
+    if not plans:
+        return None
+    final = list(dict.fromkeys(n for p in plans for n in p.final))
+    before = list(dict.fromkeys(n for p in plans for n in p.before))
+    whole = {n for p in plans for n in p.final if n not in p.shapes}
+    return SavePlan(final, before, set(final) - whole)
+
+
+def _plan_of(program: ProgramView, forward: BlockView, grad_idx: int, written: set[str]) -> SavePlan:
+    plan = SavePlan()
     rewound = all_writes(program, grad_idx)
     for name, data in outside_reads(program, grad_idx).items():
         if name in forward.vars:

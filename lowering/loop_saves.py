@@ -12,7 +12,7 @@ import numpy as np
 
 from . import arrays
 from .block import Runner
-from .loop_plan import SavePlan
+from .loop_plan import BEFORE, SavePlan
 from .loop_values import element, known, scalar
 from .program import OpView
 from .values import LoDArray, TensorArray
@@ -73,7 +73,7 @@ class Recorder:
     def run(self, runner: Runner, ops: Iterable[OpView], env: dict[str, Any]) -> dict[str, Any]:
         """Run the ops over ``env`` and return what is to be saved."""
         plan = self.plan
-        before = {n: env[n] for n in plan.before if n in env} if plan else {}
+        before = {BEFORE + n: env[n] for n in plan.before if n in env} if plan else {}
         rereads: dict[str, Reread] = {}
         for op in ops:
             if plan is not None and op.type == "read_from_array" and op.inputs["X"][0] in self.fixed:
@@ -100,13 +100,20 @@ class Recorder:
         return {n: v for n, v in saves.items() if n not in constant}
 
 
-def restore(saved: dict[str, Any], env: dict[str, Any]) -> dict[str, Any]:
-    """The names and values that a gradient step sees of its forward step."""
+def restore(saved: dict[str, Any], env: dict[str, Any], rewound: set[str]) -> dict[str, Any]:
+    """The names and values that a gradient step sees of its forward step.
+
+    Args:
+        rewound: what the gradient block writes: it wants such a variable as it was at the end of the step.
+    """
     found = {}
     for name, value in saved.items():
+        bare = name.removeprefix(BEFORE)
+        if bare in rewound if bare != name else BEFORE + name in saved and name not in rewound:
+            continue
         if isinstance(value, Reread):
             value = arrays.get(env[value.array], value.index)
-        found[name] = _filled(value)
+        found[bare] = _filled(value)
     return found
 
 

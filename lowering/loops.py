@@ -13,7 +13,7 @@ import numpy as np
 from . import arrays
 from .block import Context, Runner
 from .errors import LoweringError, NeedsConcrete, NeedsExact
-from .loop_plan import SavePlan, Walk, gradient_op, outer_writes, save_plan, walk
+from .loop_plan import SavePlan, Walk, gradient_blocks, outer_writes, save_plan, walk
 from .loop_saves import Recorder
 from .loop_values import (
     abstract,
@@ -81,11 +81,8 @@ def make_loop(ctx: Context) -> Loop:
             f"op while (#{op.index} of block {op.block_idx}): block {body.idx} never writes the condition {cond!r}, so"
             f" the loop cannot end; compare again inside the block, with cond={cond}"
         )
-    grad = gradient_op(program, op, "StepScopes", ("while_grad",))
-    plan = None
-    if grad is not None:
-        declared = {n for n in written if _is_array(ctx, n)}
-        plan = save_plan(program, body, int(grad.attrs["sub_block"]), [n for n in written if n not in declared])
+    tensors = [n for n in written if not _is_array(ctx, n)]
+    plan = save_plan(program, body, gradient_blocks(program, op, "StepScopes", "while_grad"), tensors)
     return Loop(ctx, body, cond, written, plan)
 
 

@@ -13,7 +13,18 @@ from typing import Any
 EMPTY = "@EMPTY@"
 GRAD = "@GRAD"
 
+# Stands before the names of gradients in a second backward pass, where the first one took theirs.
+PASS = "grad/"
+
 ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 1, 2, 16, 256
+
+
+def forward_name(name: str) -> str:
+    """The forward variable that a (renamed, or higher order) gradient belongs to."""
+    name = name.partition(GRAD)[0]
+    while name.startswith(PASS):
+        name = name.removeprefix(PASS)
+    return name
 
 
 @dataclass(frozen=True)

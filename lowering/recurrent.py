@@ -12,7 +12,7 @@ import numpy as np
 from . import arrays
 from .block import Context
 from .errors import LoweringError, NeedsExact
-from .loop_plan import gradient_op, save_plan
+from .loop_plan import all_writes, gradient_blocks, save_plan, seen_from_outside
 from .loop_saves import Recorder, restore
 from .loop_values import zero_gradient
 from .loops import Env, as_arrays, collected, pass_on
@@ -65,10 +65,9 @@ def _plain(value: Any, name: str, ctx: Context) -> Any:
 def run_recurrent(ctx: Context) -> None:
     """Run op recurrent: changes ``ctx.env``."""
     rec, env = make_recurrence(ctx), ctx.env
-    grad = gradient_op(ctx.runner.program, ctx.op, "step_scopes", ("recurrent_grad",))
-    plan = None
-    if grad is not None:
-        plan = save_plan(ctx.runner.program, rec.block, int(grad.attrs["sub_block"]), ())
+    grads = gradient_blocks(ctx.runner.program, ctx.op, "step_scopes", "recurrent_grad")
+    plan = save_plan(ctx.runner.program, rec.block, grads, ())
+    if plan is not None:
         plan.final = [n for n in plan.final if n not in rec.inputs]
     recorder = Recorder(plan)
     outputs = [n for n in ctx.op.outputs.get("outputs") or () if n != EMPTY]
@@ -122,13 +121,14 @@ def run_recurrent_grad(ctx: Context) -> None:
     memory = {ex: zero_gradient(_plain(env[first], first, ctx)) for first, ex, _ in rec.links}
     wanted = [n for n, _ in _pairs(op, "inputs")]
     hidden = set(rec.block.vars) | set(forward.vars)
-    outer = {n: v for n, v in env.items() if n not in hidden or n in xs}
+    outer = {n: v for n, v in seen_from_outside(op, env).items() if n not in hidden or n in xs}
+    rewound = all_writes(ctx.runner.program, rec.block.idx)
 
     def step(carry: tuple[Env, Env], row: tuple[Env, Env, Env]) -> tuple[tuple[Env, Env], Env]:
         memory, totals = carry
         rows, grads, saved = row
         inner = {**outer, **rows, **grads}
-        inner.update(restore({**saved, **scopes.extra}, inner))
+        inner.update(restore({**saved, **scopes.extra}, inner, rewound))
         for _, ex, state in rec.links:
             # What the next step wants of its previous state comes on top of what else wants this state.
             inner[state + GRAD] = memory[ex]

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fluidjax.backward.descs import append_op
-from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, forward_name, grad_name
-from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, unused_outputs
+from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, grad_name
+from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, stopped_names, unused_outputs
 from fluidjax.backward.recompute import append_with_checkpoints
+from fluidjax.backward.rewind import restore_counters
 from fluidjax.backward.variables import GradInfo, declare, rename_taken
 from fluidjax.backward.walk import Walk
 from fluidjax.framework import Parameter, Program, Variable
@@ -63,6 +64,8 @@ def append_backward(
         _append_block(walk, block, loss, target, starts, [] if inside else checkpoints)
     rename_taken(target, start, walk.grad_to_var, {})
     info = declare(target, start, walk.grad_to_var)
+    if starts is not None and not inside:
+        restore_counters(target, start, walk.written)
     program.current_block_idx = current
 
     names = _parameter_names(program, parameter_list)
@@ -75,7 +78,7 @@ def _append_block(
     walk: Walk, block: Any, loss: Variable, target: Any, starts: set[str] | None, checkpoints: Any
 ) -> None:
     stopped = walk.stopped[block.idx]
-    no_grad = {forward_name(name) for name in stopped}
+    no_grad = stopped_names(stopped)
     paths = find_path(block, [loss.name], (), no_grad)
     no_grad |= unused_outputs(block, paths.ops, [loss.name], no_grad)
     stopped.update(grad_name(name) for name in no_grad)

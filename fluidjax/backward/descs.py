@@ -38,20 +38,22 @@ class Pending(OpSpec):
 
 def append_pending(
     block: Block, ops: Iterable[OpSpec], callbacks: Iterable[Callable[..., None]], grad_to_var: dict[str, Any]
-) -> None:
-    """Append ``ops`` to ``block`` with op_role Backward.
+) -> list[tuple[Operator, Operator | None]]:
+    """Append ``ops`` to ``block`` with op_role Backward; returns each with its origin.
 
     Each callback runs after each op, with ``block`` and ``context`` (``grad_to_var`` plus the op's OpDesc under
     ``__current_op_desc__``).
     """
-    callbacks = list(callbacks)
+    callbacks, appended = list(callbacks), []
     for op in ops:
         written = append_op(block, op)
+        appended.append((written, getattr(op, "origin", None)))
         if callbacks:
             grad_to_var["__current_op_desc__"] = written.desc
             for callback in callbacks:
                 callback(block=block, context=grad_to_var)
     grad_to_var.pop("__current_op_desc__", None)
+    return appended
 
 
 def append_op(block: Block, op: OpSpec, role: int = ROLE_BACKWARD) -> Operator:

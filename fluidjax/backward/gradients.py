@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from fluidjax.backward.descs import append_op
-from fluidjax.backward.names import forward_name, grad_name
-from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, unused_outputs
+from fluidjax.backward.names import grad_name
+from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, stopped_names, unused_outputs
+from fluidjax.backward.rewind import restore_counters
 from fluidjax.backward.variables import declare, rename_taken
 from fluidjax.backward.walk import Walk
 from fluidjax.framework import Variable
@@ -47,7 +48,7 @@ def calc_gradient(
     stopped[0].update(grad_name(name) for name in no_grad_names(no_grad_set))
     start = len(block.ops)
     starts, renamed = _seed(block, targets, given)
-    no_grad = {forward_name(name) for name in stopped[0]}
+    no_grad = stopped_names(stopped[0])
     names = [target.name for target in targets]
     paths = find_path(block, names, [v.name for v in inputs], no_grad)
     no_grad |= unused_outputs(block, paths.ops, names, no_grad)
@@ -57,6 +58,8 @@ def calc_gradient(
     walk.append(block, paths.ops, block, starts if program._appending_grad_times > 1 else None)
     rename_taken(block, start, walk.grad_to_var, renamed)
     info = declare(block, start, walk.grad_to_var)
+    if walk.order > 1:
+        restore_counters(block, start, walk.written)
     return [info[v.name][1].var(info[v.name][0]) if v.name in info else None for v in inputs]
 
 

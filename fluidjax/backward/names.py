@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from lowering.program import EMPTY as EMPTY
+from lowering.program import GRAD as GRAD
+from lowering.program import PASS as PASS
 from lowering.program import OpSpec
-
-GRAD = "@GRAD"
-EMPTY = "@EMPTY@"
-PASS = "grad/"  # one before the name per backward pass, where an earlier pass took the name
+from lowering.program import forward_name as forward_name
 
 ROLE_FORWARD, ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 0, 1, 2, 16, 256
 
@@ -20,14 +20,6 @@ def grad_name(name: str) -> str:
 
 def is_grad(name: str) -> bool:
     return GRAD in name
-
-
-def forward_name(name: str) -> str:
-    """The forward variable that a (renamed, or higher order) gradient belongs to."""
-    name = name.partition(GRAD)[0]
-    while name.startswith(PASS):
-        name = name.removeprefix(PASS)
-    return name
 
 
 def args(slots: dict[str, list[str]]) -> Iterator[str]:

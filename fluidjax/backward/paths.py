@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import lowering
-from fluidjax.backward.names import EMPTY, grad_name
+from fluidjax.backward.names import EMPTY, GRAD, grad_name
+from fluidjax.framework import user_line
 
 Block = Any
 Operator = Any
 
 _GUARDED = ("while", "conditional_block")  # their sub-blocks are searched from the outputs that matter
+_ONLY_ONCE = ("while_grad", "recurrent_grad", "conditional_block_grad")
 
 
 @dataclass
@@ -44,6 +46,11 @@ def stopped_gradients(program: Any) -> dict[int, set[str]]:
     }
 
 
+def stopped_names(stopped: set[str]) -> set[str]:
+    """The variables whose gradients are ``stopped``; a stopped gradient of a gradient stops the gradient alone."""
+    return {name.removesuffix(GRAD) for name in stopped}
+
+
 def find_path(
     block: Block, targets: Iterable[str], sources: Iterable[str], no_grad: set[str], *, loop: bool = False
 ) -> OpPaths:
@@ -56,6 +63,9 @@ def find_path(
         no_grad: variables that no gradient passes; extended by the inputs of the path that do not come from
             ``sources`` and have ``stop_gradient``.
         loop: the block is the body of a loop, so a target may also be written in the previous iteration.
+
+    Raises:
+        ValueError: the way leads through the gradient of a loop or branch.
     """
     sources = set(sources)
     wanted = set(targets)
@@ -86,6 +96,19 @@ def _walk_back(
             wanted.update(name for name in names_in(op) if name not in no_grad)
             if reachable[index]:
                 on_path.add(index)
+        elif hit and op.type in _ONLY_ONCE and reachable[index]:
+            raise ValueError(_no_second_derivative(op, hit))
+
+
+def _no_second_derivative(op: Operator, hit: set[str]) -> str:
+    names = ", ".join(sorted(hit))
+    return (
+        f"the target depends on {names}, which op {op.type} computes: a gradient through a loop or branch"
+        f" ({user_line(op)}).\n"
+        "  expected: first derivatives through loops and branches only; received: a gradient of a gradient.\n"
+        f"  to do: set stop_gradient = True on {names} if it is meant as a constant, or write the part to be"
+        " differentiated twice without While, StaticRNN, DynamicRNN or cond (a loop of fixed length can be unrolled)"
+    )
 
 
 def _has_gradient(op_type: str) -> bool:

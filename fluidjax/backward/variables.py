@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fluidjax import unique_name
-from fluidjax.backward.names import EMPTY, forward_name, is_grad
+from fluidjax.backward.names import EMPTY, forward_name, grad_name, is_grad
 from fluidjax.backward.paths import sub_block_of
 from fluidjax.enums import VarType
 
@@ -39,12 +41,14 @@ def rename_taken(block: Block, start: int, grad_to_var: dict[str, str], renamed:
             grad_to_var[new] = grad_to_var.pop(old)
 
 
-def declare(block: Block, start: int, grad_to_var: dict[str, str], carried: frozenset[str] = frozenset()) -> GradInfo:
+def declare(
+    block: Block, start: int, grad_to_var: dict[str, str], carried: Mapping[str, str] = MappingProxyType({})
+) -> GradInfo:
     """Declare what the ops from ``start`` on write; drop ops that write nothing or read no existing gradient.
 
     Args:
-        carried: gradients that exist although no block declares them: those that the op of this sub-block both
-            reads and writes (the memory arrays of a loop).
+        carried: for a gradient block, what it gets from outside: name inside -> name outside. Besides gradients that
+            exist there, those that the op of the block both reads and writes (the memory arrays of a loop).
 
     Returns:
         forward variable name -> (its gradient's name, the block that declares it).
@@ -55,12 +59,11 @@ def declare(block: Block, start: int, grad_to_var: dict[str, str], carried: froz
         op = block.ops[index]
         inner = sub_block_of(op)
         if inner is not None:
-            both = frozenset(op.input_arg_names) & frozenset(op.output_arg_names)
-            info.update(declare(block.program.block(inner), 0, grad_to_var, both))
+            info.update(declare(block.program.block(inner), 0, grad_to_var, _handed_in(block, op, carried)))
         if _is_idle(block, op, carried):
             dropped.append(index)
             continue
-        for name in declare_outputs(block, op):
+        for name in declare_outputs(block, op, carried):
             if name in grad_to_var:
                 info[grad_to_var[name]] = (name, block)
     for index in reversed(dropped):
@@ -68,24 +71,55 @@ def declare(block: Block, start: int, grad_to_var: dict[str, str], carried: froz
     return info
 
 
-def declare_outputs(block: Block, op: Operator) -> list[str]:
-    """Declare the variables that ``op`` writes and no block declares yet; returns their names."""
+def _handed_in(block: Block, op: Operator, carried: Mapping[str, str]) -> dict[str, str]:
+    """The gradients that the sub-block of grad op ``op`` gets from outside, by the names they have inside."""
+    outer = list(op.input("Out@GRAD")) if "Out@GRAD" in op.input_names else []
+    if op.has_attr("original_output_grad"):
+        inside = list(op.attr("original_output_grad"))
+    else:
+        inside = [grad_name(name) for name in op.input("Out")] if outer else []
+    written = frozenset(op.output_arg_names)
+    pairs = zip(inside, outer, strict=True)
+    return {i: o for i, o in pairs if o in written or _exists(block, o, carried)}
+
+
+def _exists(block: Block, name: str, carried: Mapping[str, str]) -> bool:
+    """Whether gradient ``name`` is made by this pass before its reader.
+
+    A gradient block sees no gradients of the blocks around it but those ``carried`` in.
+    """
+    if name in carried:
+        return True
+    return block.has_var(name) if block.forward_block_idx >= 0 else block._find_var_recursive(name) is not None
+
+
+def declare_outputs(block: Block, op: Operator, carried: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """Declare the variables that ``op`` writes and no block declares yet; returns their names.
+
+    A gradient block has gradients of its own, also where an earlier pass has declared the name around it.
+    """
     fresh = []
     for slot in op.output_names:
         for name in op.output(slot):
-            if name != EMPTY and block._find_var_recursive(name) is None:
+            if name != EMPTY and not _declared(block, name, carried):
                 _create(block, op, slot, name)
                 fresh.append(name)
     return fresh
 
 
-def _is_idle(block: Block, op: Operator, carried: frozenset[str]) -> bool:
+def _declared(block: Block, name: str, carried: Mapping[str, str]) -> bool:
+    if is_grad(name) and block.forward_block_idx >= 0 and carried.get(name) != name:
+        return bool(block.has_var(name))
+    return block._find_var_recursive(name) is not None
+
+
+def _is_idle(block: Block, op: Operator, carried: Mapping[str, str]) -> bool:
     if all(name == EMPTY for name in op.output_arg_names):
         return True
     gradients = [name for name in op.input_arg_names if is_grad(name)]
     if not gradients or op.type in _READS_UNDECLARED:
         return False
-    return all(name not in carried and block._find_var_recursive(name) is None for name in gradients)
+    return not any(_exists(block, name, carried) for name in gradients)
 
 
 def _create(block: Block, op: Operator, slot: str, name: str) -> None:

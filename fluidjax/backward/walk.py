@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import lowering
@@ -30,7 +30,13 @@ class GradBlock:
     parent_block: Block
 
     def declared_outside(self, name: str) -> bool:
-        """Whether ``name`` is a variable of the forward sub-block, of the parent block, or above them."""
+        """Whether ``name`` is a variable of the forward sub-block, of the parent block, or above them.
+
+        A gradient that an earlier pass has declared there is not meant: inside a gradient block ``x@GRAD`` is the
+        gradient of this pass, whatever its name outside.
+        """
+        if is_grad(name):
+            return bool(self.forward_block.has_var(name))
         return any(b._find_var_recursive(name) is not None for b in (self.forward_block, self.parent_block))
 
 
@@ -45,6 +51,7 @@ class Walk:
         grad_to_var: filled in: gradient name -> forward variable name.
         order: how many backward passes the program has seen, this one included.
         renamed: filled in: gradients that bear another name in this pass, because an earlier one took theirs.
+        written: filled in: the appended ops, each with the forward op that it belongs to.
     """
 
     stopped: dict[int, set[str]]
@@ -53,6 +60,7 @@ class Walk:
     grad_to_var: dict[str, Any] = field(default_factory=dict)
     order: int = 1
     renamed: dict[str, str] = field(default_factory=dict)
+    written: list[tuple[Operator, Operator | None]] = field(default_factory=list)
 
     def append(self, block: Block, ops: Iterable[Operator], target: Block, starts: set[str] | None = None) -> None:
         """Append the grad ops of ``ops`` (of ``block``) to ``target``.
@@ -66,7 +74,7 @@ class Walk:
         pending = sum_repeated_gradients(pending, block.idx)
         pending = drop_stopped(pending, self.stopped[block.idx])
         pending = drop_disconnected(pending, _known_names(ops, starts))
-        append_pending(target, pending, self.callbacks, self.grad_to_var)
+        self.written += append_pending(target, pending, self.callbacks, self.grad_to_var)
 
     def grad_ops(self, block: Block, ops: list[Operator], target: Block, starts: set[str] | None) -> list[OpSpec]:
         """The grad ops of ``ops`` in the order they run, before gradients are summed and pruned."""
@@ -78,6 +86,8 @@ class Walk:
             )
             if self.order > 1:
                 self._rename_taken(block, op, specs, grad_to_var)
+            if starts is not None and inner is not None:
+                self._leave_alone(block, specs, starts)
             if starts is not None and specs:
                 specs = _hanging_on(starts, specs)
                 if not specs:
@@ -100,6 +110,14 @@ class Walk:
                     if name in grad_to_var:
                         grad_to_var[self.renamed[name]] = grad_to_var.pop(name)
 
+    def _leave_alone(self, block: Block, specs: list[OpSpec], starts: set[str]) -> None:
+        """A block op reads no gradient that an earlier pass left behind: what this pass does not make is absent."""
+        for spec in specs:
+            for slot in (s for s in spec.inputs if is_grad(s)):
+                for name in spec.inputs[slot]:
+                    if is_grad(name) and name not in starts and block.has_var(name):
+                        rename(spec.inputs, name, PASS * self.order + name)
+
     def _grad_block(self, op: Operator, target: Block) -> GradBlock | None:
         index = sub_block_of(op)
         if index is None or not lowering.get_op(op.type).differentiable:
@@ -109,7 +127,9 @@ class Walk:
         block = program._create_block(target.idx)
         block._set_forward_block_idx(index)
         path = self.of_block.get(index)
-        self.append(forward_block, forward_block.ops if path is None else path, block)
+        # Inside, gradients bear their plain names in every pass: the op around the block maps them to those outside.
+        within = replace(self, order=1, renamed={}, written=[])
+        within.append(forward_block, forward_block.ops if path is None else path, block)
         program._rollback()
         return GradBlock(block.idx, [op_view(op) for op in block.ops], forward_block, target)
 

@@ -15,7 +15,7 @@ from lowering.errors import NeedsConcrete, SlotError
 from lowering.grad_maker import GradMaker
 from lowering.loop_values import known_int, zero_gradient
 from lowering.loops import array_room
-from lowering.program import EMPTY, GRAD, OpSpec, OpView, VarInfo
+from lowering.program import EMPTY, GRAD, OpSpec, OpView, VarInfo, forward_name
 from lowering.registry import TensorArray, Value, op
 from lowering.values import LoDArray
 
@@ -53,7 +53,7 @@ def _array(value: Any, slot: str, ctx: Context) -> TensorArray:
 
 def forward_array(name: str, ctx: Context) -> TensorArray | None:
     """The array that gradient array ``name`` belongs to, when the block still holds it."""
-    base = ctx.env.get(name.split(GRAD)[0]) if GRAD in name else None
+    base = ctx.env.get(forward_name(name)) if GRAD in name else None
     return base if isinstance(base, TensorArray) else None
 
 
