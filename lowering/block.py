@@ -148,6 +148,11 @@ class Runner:
         values = gather(definition, op, env)
         if definition.kind in ("block", "host"):
             return self._run_raw(definition, op, values, env)
+        if definition.updates and op.block_idx != 0:
+            raise OpError(
+                f"op {op.type} (#{op.index} of block {op.block_idx}) changes its inputs {list(definition.updates)}:"
+                " expected it in the outermost block, where the change is kept; move it out of the loop or branch"
+            )
         key = self.draw_key(op) if "key" in definition.special else None
         if self.interpret and any(op.inputs.values()):
             results = _call_jitted(definition, op, values, key, self)

@@ -77,6 +77,8 @@ def scatter(definition: OpDef, op: OpView, results: SlotValues) -> dict[str, Any
         for name, single in zip(names, values, strict=False):
             if name != EMPTY and single is not None:
                 named[name] = single
+    for updated in definition.updates:
+        named[op.inputs[updated][0]] = results[updated]
     return named
 
 
@@ -87,12 +89,13 @@ def call(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any], specia
     keywords = _attributes(definition, attrs)
     keywords.update({name: special[name] for name in definition.special})
     result = _evaluate(definition, args, keywords)
-    if len(definition.outputs) == 1:
+    slots = [*(s.name for s in definition.outputs), *definition.updates]
+    if len(slots) == 1:
         result = (result,)
     elif not isinstance(result, tuple):
         result = tuple(result)
-    named = {s.name: r for s, r in zip(definition.outputs, result, strict=True)}
-    return _with_lod(definition, values, named, padded)
+    named = dict(zip(slots, result, strict=True))
+    return _with_lod(definition, values, named, padded) | {slot: named[slot] for slot in definition.updates}
 
 
 def _attributes(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,8 +80,8 @@ def reads_of(program: ProgramView, op: OpView) -> list[str]:
 
 
 def writes_of(program: ProgramView, op: OpView) -> list[str]:
-    """Names that an op writes, outer variables written inside its sub-blocks included."""
-    names = op.output_names()
+    """Names that an op writes, updated inputs and outer variables written inside its sub-blocks included."""
+    names = op.output_names() + [op.inputs[slot][0] for slot in get_op(op.type).updates]
     for idx in sub_blocks(op):
         own = program.blocks[idx].vars
         for inner in program.blocks[idx].ops:

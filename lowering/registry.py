@@ -100,6 +100,7 @@ class OpDef:
     fold: bool = False
     inplace: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
     absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may hold no value yet
+    updates: tuple[str, ...] = ()  # input slots whose variables the op changes; new values follow its outputs
     forward: OpDef | None = None  # for a gradient op, what it is the gradient of
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -135,6 +136,8 @@ class OpDef:
             type: the grad op's type, default ``<type>_grad``.
             wrt: parameters of the inputs that get gradients, default the op's ``diff``.
             rows, lod, kind, slots: as for ``op``.
+            updates: parameters of inputs whose variables the grad op changes, though no output names them; the rule
+                returns their new values after the gradients. In the outermost block only.
         """
         if fn is None:
             return lambda f: self.grad(f, **options)
@@ -462,6 +465,7 @@ def _grad_def(
     lod: Mapping[str, str] | None = None,
     kind: str | None = None,
     slots: Mapping[str, str] | None = None,
+    updates: str = "",
 ) -> OpDef:
     positional, keyword, special = _signature(fn)
     targets = _names(wrt) if wrt else forward.diff
@@ -478,6 +482,7 @@ def _grad_def(
         forward=forward,
     )
     definition.lod = dict(lod) if lod is not None else grad_lod_map(definition)
+    definition.updates = tuple(s.name for s in definition.inputs if s.param in _names(updates))
     return definition
 
 

@@ -202,16 +202,6 @@ def filter_by_instag(of: Inputs) -> Facts:
 
 
 @inferred
-def pyramid_hash(of: Inputs) -> Facts:
-    x, w = of("X"), of("W")
-    return {
-        "Out": ((-1, int(of.attrs["num_emb"])), x.lod_level, w.dtype),
-        "X_Temp_Out": (x.shape, 0, x.dtype),
-        "DropPos": ((-1, 1), 0, None),
-    }
-
-
-@inferred
 def lstm(of: Inputs) -> Facts:
     x, w = of("Input"), of("Weight")
     hidden = (x.shape[0], w.shape[0])

@@ -139,6 +139,58 @@ def test_tdm_sampler_samples_each_layer():
     assert top_mask.all() and bottom_mask.all()
 
 
+PYRAMID_TABLE = [
+    0, 1, 0, 1, 2, 3, 6, 5, 6, 5, 4, 7, 8, 11, 14, 15, 14, 15, 16, 15, 18, 19, 20, 23,
+]  # fmt: skip
+
+
+def _pyramid(ids_need_gradient, is_training=1):
+    """A program that sums the embeddings of n-grams, weighted; its startup program."""
+    main, startup = fluid.Program(), fluid.Program()
+    table = fluid.initializer.NumpyArrayInitializer(np.arange(24, dtype=np.float32).reshape(24, 1))
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        ids = fluid.data("ids", [-1, 1], "int32", lod_level=1)
+        ids.stop_gradient = not ids_need_gradient
+        attr = fluid.ParamAttr("table", initializer=table)
+        found = layers.search_pyramid_hash(ids, 8, 20, 3, 4, 0.5, is_training, False, 10, 10, 3, 0.5, attr)
+        pooled = fluid.layers.sequence_pool(found, "sum")
+        loss = fluid.layers.reduce_sum(fluid.layers.scale(pooled, 2.0))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    return main, startup, [found, pooled, loss]
+
+
+def _train(main, startup, fetches, steps):
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    ids = fluid.create_lod_tensor(np.arange(7, dtype=np.int32).reshape(-1, 1), [[3, 1, 0, 3]], fluid.CPUPlace())
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for _ in range(steps):
+            results = exe.run(main, feed={"ids": ids}, fetch_list=fetches, return_numpy=False)
+        return results, np.array(scope.find_var("table").get_tensor()).ravel()
+
+
+def test_search_pyramid_hash_trains_its_own_table():
+    """Each kept block moves by -lr * 2; numbers of two steps recorded from Paddle 1.8.5, with seed 3."""
+    (found, pooled, loss), table = _train(*_pyramid(True), steps=2)
+    assert found.lod() == [[0, 1, 2, 3, 5]]
+    assert np.array(found)[:, 0].tolist() == [7, 0, 0, 15, 1]
+    np.testing.assert_allclose(np.array(pooled)[:, 0], [7, 0, 0, 16])
+    np.testing.assert_allclose(np.array(loss), [500])
+    assert table.tolist() == PYRAMID_TABLE
+
+
+def test_search_pyramid_hash_keeps_its_table_when_ids_stop_gradients():
+    _, table = _train(*_pyramid(False), steps=1)
+    np.testing.assert_array_equal(table, np.arange(24))
+
+
+def test_search_pyramid_hash_for_inference():
+    (found, *_), table = _train(*_pyramid(False, is_training=0), steps=1)
+    assert found.lod() == [[0, 3, 4, 5, 8]]
+    rows = np.array(found)
+    assert not rows[3:5].any() and set(rows[[0, 1, 2, 5, 6, 7], 0] / 0.5) <= set(table[:20])
+
+
 def test_arguments_that_do_not_fit():
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         x = fluid.data("x", [-1, 2])

@@ -5,6 +5,7 @@ from tests.lod.property import Case, Dense, Rows
 _POOLS = ("SUM", "AVERAGE", "SQRT", "MAX", "FIRST", "LAST")
 _RNN = {"Weight": Dense((4, 16)), "Input": Rows((16,))}
 _GRU = {"Weight": Dense((4, 12)), "Input": Rows((12,))}
+_PYRAMID = {"num_emb": 8, "space_len": 20, "rand_len": 4, "pyramid_layer": 3, "drop_out_percent": 0.5, "lr": 0.1}
 
 CASES = [
     *(Case("sequence_pool", {"X": Rows()}, {"pooltype": p, "pad_value": 0.5}, p) for p in _POOLS),
@@ -69,6 +70,8 @@ CASES = [
     Case("ctc_align", {"Input": Rows((1,), below=3)}, {"blank": 0}),
     Case("edit_distance", {"Hyps": Rows((1,), below=3), "Refs": Rows((1,), lod="b", below=3)}),
     Case("chunk_eval", {"Inference": Rows((1,), below=5), "Label": Rows((1,), below=5)}, {"num_chunk_types": 2}),
+    Case("pyramid_hash", {"X": Rows((1,), below=9), "W": Dense((24, 1))}, _PYRAMID),
+    Case("pyramid_hash", {"X": Rows((1,), below=9), "W": Dense((24, 1))}, _PYRAMID | {"is_training": 1}, "training"),
     Case("fused_embedding_seq_pool", {"W": Dense((7, 3)), "Ids": Rows((2, 1), below=7)}, {"padding_idx": 2}),
     Case(
         "fusion_seqconv_eltadd_relu",

@@ -110,21 +110,24 @@ def search_pyramid_hash(
 ) -> Variable:
     """Embeddings of all n-grams of each sequence, n = 2 .. ``pyramid_layer``, cut by hash from one flat table.
 
+    The table is trained by the op's own gradient, with ``lr``, and not by an optimizer: for that ``input`` must have
+    ``stop_gradient`` False, as in Fluid.
+
     Args:
         input: int32 ids [rows, 1] with LoD.
         num_emb: width of an embedding; ``rand_len`` numbers of it come from one hash.
         space_len: size of the space that hashes fall in.
-        drop_out_percent: share of the n-grams that training drops, with ``seed``.
+        drop_out_percent: share of the n-grams that training drops, with ``seed``; outside training the embeddings
+            are multiplied by it.
         is_training: 1 for training.
         use_filter: look n-grams up in the white and black lists.
-        white_list_len: size of the white list, absent where 0.
-        black_list_len: size of the black list, absent where negative.
+        white_list_len, black_list_len: sizes of the lists, absent where 0 and where negative.
         lr: learning rate of the table.
-        param_attr, param_attr_wl, param_attr_bl: attributes of the table and the two lists.
+        param_attr, param_attr_wl, param_attr_bl: attributes of the table and the two lists, which are Bloom filters.
         distribute_update_vars: names of those that are updated remotely.
 
     Returns:
-        [n-grams, num_emb] with LoD.
+        [n-grams, num_emb] with LoD; a row of zeros for a sequence without n-grams.
 
     Raises:
         ValueError: ``distribute_update_vars`` names none of the three.
@@ -135,26 +138,16 @@ def search_pyramid_hash(
         inputs["WhiteList"] = _fixed(helper, param_attr_wl, white_list_len, dtype)
     if black_list_len >= 0:
         inputs["BlackList"] = _fixed(helper, param_attr_bl, black_list_len, dtype)
+    sizes = {"num_emb": num_emb, "space_len": space_len, "pyramid_layer": pyramid_layer, "rand_len": rand_len}
+    lists = {"use_filter": use_filter, "white_list_len": white_list_len, "black_list_len": black_list_len}
+    training = {"drop_out_percent": drop_out_percent, "is_training": is_training, "seed": seed, "lr": lr}
     remote = _remote(distribute_update_vars, [param_attr, param_attr_wl, param_attr_bl])
     out, dropped, ids = (helper.create_variable_for_type_inference(dtype) for _ in range(3))
     helper.append_op(
         type="pyramid_hash",
         inputs=inputs,
         outputs={"Out": out, "X_Temp_Out": ids, "DropPos": dropped},
-        attrs={
-            "num_emb": num_emb,
-            "space_len": space_len,
-            "pyramid_layer": pyramid_layer,
-            "rand_len": rand_len,
-            "drop_out_percent": drop_out_percent,
-            "is_training": is_training,
-            "use_filter": use_filter,
-            "white_list_len": white_list_len,
-            "black_list_len": black_list_len,
-            "seed": seed,
-            "lr": lr,
-            "distribute_update_vars": remote,
-        },
+        attrs=sizes | lists | training | {"distribute_update_vars": remote},
     )
     return out
 
