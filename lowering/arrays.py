@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import jax
@@ -173,6 +174,17 @@ def take(array: TensorArray, i: Any) -> tuple[Any, TensorArray]:
     return value, replace(array, taken=taken.at[where].set(True))
 
 
+def covers(gradient: Any, forward: TensorArray) -> bool:
+    """Whether a stacked gradient has an element, of its own rows, for each that ``forward`` holds one by one."""
+    return (
+        isinstance(gradient, TensorArray)
+        and gradient.stacked
+        and not forward.stacked
+        and not isinstance(gradient.buffer, LoDArray)
+        and gradient.capacity >= len(forward.items or ())
+    )
+
+
 def gradient_like(gradient: TensorArray | None, forward: TensorArray) -> TensorArray:
     """The gradient array of ``forward`` with its elements, capacity and row counts; zeros where none was written."""
     if not forward.stacked:
@@ -202,12 +214,14 @@ def _item_gradients(gradient: TensorArray | None, forward: TensorArray) -> Tenso
     """One gradient for each element of an array held element by element."""
     if gradient is not None and gradient.stacked:
         gradient = _unstacked(gradient, len(forward.items or ()))
-    items = [None if v is None else zero_gradient(v) for v in forward.items or ()]
-    given = (gradient.items or ())[: len(items)] if gradient is not None else ()
-    for k, value in enumerate(given):
-        if value is not None:
-            items[k] = value
-    return TensorArray(tuple(items), taken=None if gradient is None else gradient.taken)
+    held = forward.items or ()
+    given = (gradient.items or ())[: len(held)] if gradient is not None else ()
+    items = tuple(_zero_item(v) if g is None else g for v, g in zip_longest(held, given))
+    return TensorArray(items, taken=None if gradient is None else gradient.taken)
+
+
+def _zero_item(value: Any) -> Any:
+    return None if value is None else zero_gradient(value)
 
 
 def _unstacked(gradient: TensorArray, count: int) -> TensorArray:
@@ -215,7 +229,7 @@ def _unstacked(gradient: TensorArray, count: int) -> TensorArray:
     count = min(count, gradient.capacity)
     if isinstance(gradient.buffer, LoDArray) and gradient.buffer.padded:
         raise NeedsConcrete("the row counts of a tensor array's gradient")
-    items = tuple(element_at(gradient.buffer, jnp.int32(k)) for k in range(count))
+    items = tuple(element(gradient.buffer, k) for k in range(count))
     return TensorArray(items, taken=None if gradient.taken is None else gradient.taken[:count])
 
 

@@ -57,10 +57,15 @@ def forward_array(name: str, ctx: Context) -> TensorArray | None:
     return base if isinstance(base, TensorArray) else None
 
 
-def gradient_array(name: str, ctx: Context) -> TensorArray | None:
-    """What gradient array ``name`` holds, in the structure of its forward array; None when nothing is known."""
+def gradient_array(name: str, i: Any, ctx: Context) -> TensorArray | None:
+    """What gradient array ``name`` holds, in the structure of its forward array; None when nothing is known.
+
+    An element that is known only at run time is found in a stacked array, which then stays one.
+    """
     base, held = forward_array(name, ctx), ctx.env.get(name)
     if base is None or (held is None and not base.stacked):
+        return held
+    if known_int(i) is None and arrays.covers(held, base):
         return held
     return arrays.gradient_like(held, base)
 
@@ -72,7 +77,7 @@ def write_to_array(x: Value, i: Value, *, ctx):
     if x is None or i is None:
         raise SlotError(f"op write_to_array (#{ctx.op.index}) lacks a value for {ctx.op.inputs}; compute it before")
     backward = ctx.is_backward and GRAD in name
-    held = gradient_array(name, ctx) if backward else ctx.env.get(name)
+    held = gradient_array(name, i, ctx) if backward else ctx.env.get(name)
     return arrays.put(held, i, x, array_room(ctx.runner, name), add=backward)
 
 
@@ -98,7 +103,7 @@ def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
     name = ctx.op.inputs["X"][0]
     out = ctx.op.outputs["Out"][0]
     if ctx.is_backward and GRAD in name:
-        value, x = None, gradient_array(name, ctx)
+        value, x = None, gradient_array(name, i, ctx)
         if x is not None:
             value, ctx.env[name] = arrays.take(x, i)
         if x_w is not None:
