@@ -5,9 +5,11 @@ from fluidjax.contrib import extend_optimizer as extend_optimizer
 from fluidjax.contrib import layers as layers
 from fluidjax.contrib import memory_usage_calc as memory_usage_calc
 from fluidjax.contrib import mixed_precision as mixed_precision
+from fluidjax.contrib import model_stat as model_stat
 from fluidjax.contrib import op_frequence as op_frequence
 from fluidjax.contrib import quantize as quantize
 from fluidjax.contrib import reader as reader
+from fluidjax.contrib import utils as utils
 from fluidjax.contrib.decoder import BeamSearchDecoder as BeamSearchDecoder
 from fluidjax.contrib.decoder import InitState as InitState
 from fluidjax.contrib.decoder import StateCell as StateCell
@@ -37,6 +39,10 @@ from fluidjax.contrib.layers import var_conv_2d as var_conv_2d
 from fluidjax.contrib.memory_usage_calc import memory_usage as memory_usage
 from fluidjax.contrib.mixed_precision import AutoMixedPrecisionLists as AutoMixedPrecisionLists
 from fluidjax.contrib.mixed_precision import decorate as decorate
+from fluidjax.contrib.model_stat import summary as summary
 from fluidjax.contrib.op_frequence import op_freq_statistic as op_freq_statistic
 from fluidjax.contrib.quantize import QuantizeTranspiler as QuantizeTranspiler
 from fluidjax.contrib.reader import distributed_batch_reader as distributed_batch_reader
+from fluidjax.contrib.utils import HDFSClient as HDFSClient
+from fluidjax.contrib.utils import multi_download as multi_download
+from fluidjax.contrib.utils import multi_upload as multi_upload

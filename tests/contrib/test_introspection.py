@@ -58,3 +58,47 @@ def test_distributed_batch_reader(monkeypatch):
     monkeypatch.setenv("PADDLE_TRAINER_ID", "2")
     with pytest.raises(ValueError, match="PADDLE_TRAINER_ID is 2"):
         fluid.contrib.distributed_batch_reader(batches)
+
+
+def test_summary_counts_parameters_and_operations(capsys):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [-1, 3, 32, 32])
+        hidden = fluid.layers.conv2d(x, 8, 3, padding=1, bias_attr=False)
+        hidden = fluid.layers.batch_norm(hidden, act="relu")
+        hidden = fluid.layers.conv2d(hidden, 8, 3, groups=4, use_cudnn=False)
+        hidden = fluid.layers.pool2d(hidden, 2, "max", 2)
+        fluid.layers.pool2d(hidden, global_pooling=True)
+        fluid.layers.prelu(hidden, "channel")
+        fluid.layers.fc(hidden, 10)
+        steps = fluid.data("steps", [-1, 5, 6])
+        for _ in range(2):
+            fluid.layers.fc(steps, 4, num_flatten_dims=2, param_attr="shared", bias_attr=False)
+    assert fluid.contrib.summary(main) is None
+    lines = capsys.readouterr().out.splitlines()
+    assert [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[3:-4]] == [
+        ["0", "conv2d", "(3, 32, 32)", "(8, 32, 32)", "216", "442368"],
+        ["1", "batch_norm", "(8, 32, 32)", "(8, 32, 32)", "16", "16384"],
+        ["2", "relu", "(8, 32, 32)", "(8, 32, 32)", "0", "8192"],
+        ["3", "conv2d", "(8, 32, 32)", "(8, 30, 30)", "144", str(2 * 30 * 30 * 144)],
+        ["4", "pool2d", "(8, 30, 30)", "(8, 15, 15)", "0", str(8 * 15 * 15 * 4)],
+        ["5", "pool2d", "(8, 15, 15)", "(8, 1, 1)", "0", str(8 * 15 * 15)],
+        ["6", "prelu", "(8, 15, 15)", "(8, 15, 15)", "8", str(8 * 15 * 15)],
+        ["7", "mul", "(8, 15, 15)", "(10,)", "18000", "18000"],
+        ["8", "mul", "(5, 6)", "(5, 4)", "24", str(5 * 24)],
+        ["9", "mul", "(5, 6)", "(5, 4)", "24", str(5 * 24)],
+    ]
+    assert {len(line) for line in lines[:-3]} == {len(lines[0])}
+    assert lines[-3] == "Total PARAMs: 18408(0.0184M)"
+    assert lines[-2] == "Total FLOPs: 755184(0.00G)"
+
+
+def test_summary_of_open_shapes(capsys):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        fluid.layers.relu(fluid.data("x", [-1, 3, -1, -1]))
+    fluid.contrib.summary(main)
+    out = capsys.readouterr().out
+    assert "(3, -1, -1) |      0 |     - |" in out and "Without 1 ops" in out and "Total FLOPs: 0(0.00G)" in out
+    with pytest.raises(TypeError, match="takes a Program"):
+        fluid.contrib.summary("main")

@@ -1,0 +1,172 @@
+"""HDFSClient, multi_upload and multi_download against a ``hadoop`` command that works on a local folder."""
+
+import os
+import stat
+import sys
+import zipfile
+
+import pytest
+
+from fluidjax.contrib import HDFSClient, multi_download, multi_upload
+
+# What of ``hadoop fs`` the client uses, with HDFS paths under a folder; every call is noted in a log.
+FAKE = """#!{python} -S
+import os, shutil, sys
+root, log = {root!r}, {log!r}
+here = lambda path: root + path
+words = [w for w in sys.argv[1:] if not w.startswith("-D")]
+with open(log, "a") as out:
+    out.write(repr(sys.argv[1:]) + "\\n")
+command, options, paths = words[1], [w for w in words[2:] if w.startswith("-")], [w for w in words[2:] if w[0] != "-"]
+if os.path.exists(root + "/broken") and command in ("-put", "-get"):
+    sys.exit("put: connection refused")
+if command == "-test":
+    sys.exit(not (os.path.isdir if "-d" in options else os.path.exists)(here(paths[0])))
+if command == "-mkdir":
+    os.makedirs(here(paths[0]), exist_ok=True)
+elif command == "-put":
+    shutil.copy(paths[0], here(paths[1]))
+elif command == "-get":
+    shutil.copytree(here(paths[0]), paths[1] + "/" + os.path.basename(paths[0])) if os.path.isdir(here(paths[0])) \\
+        else shutil.copy(here(paths[0]), paths[1])
+elif command == "-rm":
+    shutil.rmtree(here(paths[0])) if "-r" in options else os.remove(here(paths[0]))
+elif command == "-mv":
+    os.rename(here(paths[0]), here(paths[1]))
+elif command == "-ls":
+    def show(path):
+        for name in sorted(os.listdir(here(path))):
+            inner = path.rstrip("/") + "/" + name
+            is_dir = os.path.isdir(here(inner))
+            minute = int(os.path.getmtime(here(inner))) % 60
+            print("d" * is_dir + "rw-r--r--   3 me us  7 2020-01-02 03:%02d %s" % (minute, inner))
+            if is_dir and "-R" in options:
+                show(inner)
+    print("Found items")
+    show(paths[0])
+"""
+
+
+@pytest.fixture
+def remote(tmp_path):
+    """A folder that stands for HDFS."""
+    folder = tmp_path / "remote"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def client(tmp_path, remote):
+    hadoop = tmp_path / "hadoop" / "bin" / "hadoop"
+    hadoop.parent.mkdir(parents=True)
+    hadoop.write_text(FAKE.format(python=sys.executable, root=str(remote), log=str(tmp_path / "log")))
+    hadoop.chmod(hadoop.stat().st_mode | stat.S_IXUSR)
+    return HDFSClient(str(tmp_path / "hadoop"), {"fs.default.name": "hdfs://x:1", "hadoop.job.ugi": "me,secret"})
+
+
+def test_arguments_reach_the_command_unchanged(client, tmp_path):
+    odd = "/a b; touch x 'q' $HOME"
+    assert client.makedirs(odd) and client.is_dir(odd) and client.is_exist(odd)
+    calls = (tmp_path / "log").read_text().splitlines()
+    properties = ["-Dfs.default.name=hdfs://x:1", "-Dhadoop.job.ugi=me,secret"]
+    assert calls[0] == repr(["fs", *properties, "-mkdir", "-p", odd])
+
+
+def test_upload_and_download(client, remote, tmp_path):
+    file = tmp_path / "numbers.txt"
+    file.write_text("1")
+    assert client.upload("/data/new", str(file))
+    assert not client.upload("/data/new", str(file))
+    (remote / "data/new/other").write_text("stays")
+    file.write_text("2")
+    assert client.upload("/data/new", str(file), overwrite=True)
+    assert (remote / "data/new/numbers.txt").read_text() == "2" and (remote / "data/new/other").exists()
+    target = tmp_path / "local"
+    assert client.download("/data/new/numbers.txt", str(target))
+    assert not client.download("/data/new/numbers.txt", str(target))
+    (target / "numbers.txt").write_text("old")
+    assert client.download("/data/new/numbers.txt", str(target), overwrite=True)
+    assert (target / "numbers.txt").read_text() == "2"
+    assert client.download("/data/new", str(target)) and (target / "new" / "other").exists()
+    assert not client.download("/missing", str(target))
+    assert not client.upload("/data", str(tmp_path))
+    with pytest.raises(ValueError, match="there is no"):
+        client.upload("/data", str(tmp_path / "missing"))
+
+
+def test_download_unpacks(client, remote, tmp_path):
+    with zipfile.ZipFile(remote / "packed.zip", "w") as packed:
+        packed.writestr("inside/file", "x")
+    assert client.download("/packed.zip", str(tmp_path / "out"), unzip=True)
+    assert (tmp_path / "out" / "inside" / "file").read_text() == "x"
+
+
+def test_delete_and_rename(client, remote):
+    (remote / "a" / "b").mkdir(parents=True)
+    (remote / "a" / "file").write_text("x")
+    assert client.rename("/a/file", "/a/moved") and not client.is_exist("/a/file")
+    (remote / "a" / "file").write_text("y")
+    assert not client.rename("/a/file", "/a/moved")
+    assert client.rename("/a/file", "/a/moved", overwrite=True)
+    assert (remote / "a" / "moved").read_text() == "y"
+    assert not client.rename("/a/none", "/a/other")
+    assert client.delete("/a/moved") and client.delete("/a") and client.delete("/a")
+    assert list(remote.iterdir()) == []
+
+
+def fill(folder, names):
+    """Files whose ages fall in the order of their names."""
+    for minute, name in enumerate(names):
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+        os.utime(file, (60 * 60 + 10 - minute,) * 2)
+
+
+def test_listings(client, remote):
+    fill(remote / "data", ["a file", "sub/b", "c"])
+    assert client.ls("/data") == ["/data/a file", "/data/c", "/data/sub"]
+    assert client.lsr("/data", sort=False) == ["/data/a file", "/data/c", "/data/sub/b"]
+    assert client.lsr("/data") == ["/data/c", "/data/sub/b", "/data/a file"]
+    assert "/data/sub" in client.lsr("/data", only_file=False)
+    assert client.ls("/missing") == client.lsr("/missing") == []
+
+
+def test_many_files_at_once(client, remote, tmp_path):
+    names = [f"{'sub/' * (i % 2)}part-{i}" for i in range(5)]
+    fill(tmp_path / "local", names)
+    multi_upload(client, "/up", str(tmp_path / "local"), multi_processes=2)
+    assert sorted(client.lsr("/up")) == sorted(f"/up/{name}" for name in names)
+    shares = [multi_download(client, "/up", str(tmp_path / f"trainer{i}"), i, 2) for i in range(2)]
+    assert [len(share) for share in shares] == [3, 2]
+    for i, share in enumerate(shares):
+        for path in share:
+            with open(path) as file:
+                assert file.read() == os.path.relpath(path, tmp_path / f"trainer{i}")
+    with pytest.raises(RuntimeError, match="5 did not go through"):
+        multi_upload(client, "/up", str(tmp_path / "local"))
+    multi_upload(client, "/up", str(tmp_path / "local"), overwrite=True)
+
+
+def test_failures(client, remote, tmp_path, caplog):
+    (tmp_path / "file").write_text("x")
+    (remote / "broken").write_text("")
+    assert not client.upload("/data", str(tmp_path / "file"), retry_times=2)
+    calls = (tmp_path / "log").read_text().splitlines()
+    assert sum("'-put'" in call for call in calls) == 3
+    assert "connection refused" in caplog.text and "secret" not in caplog.text
+    with pytest.raises(RuntimeError, match="1 did not go through"):
+        multi_download(client, "/data/../", str(tmp_path / "out"), 0, 1)
+
+
+def test_errors(tmp_path, client):
+    missing = HDFSClient(str(tmp_path / "nowhere"), {})
+    with pytest.raises(FileNotFoundError, match="nowhere/bin/hadoop.*Pass HDFSClient"):
+        missing.ls("/")
+    for path in ("", None, "-rm"):
+        with pytest.raises(ValueError, match="expected a path on HDFS"):
+            client.is_exist(path)
+    with pytest.raises(TypeError, match="takes an HDFSClient"):
+        multi_upload(None, "/a", "b")
+    with pytest.raises(ValueError, match="trainer_id from 0 to 1"):
+        multi_download(client, "/a", "b", 2, 2)
