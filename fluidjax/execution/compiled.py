@@ -7,12 +7,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxlib._jax import ArrayImpl
 
 from lowering.block import Runner
 from lowering.program import OpView, ProgramView
 from lowering.values import LoDArray, RankTable, TensorArray
 
 Rebuild = Callable[[Any], Any]
+_PLAIN = (np.ndarray, ArrayImpl)
 
 
 def split_static(value: Any) -> tuple[Any, Hashable, Rebuild | None]:
@@ -77,20 +79,17 @@ class CompiledOps:
         self.traces = 0
 
     def __call__(self, donated: Sequence[Any], values: Sequence[Any], seed: Any) -> tuple[tuple[Any, ...], Any]:
+        if all(type(v) in _PLAIN for v in values):
+            function = self._jitted.get(()) or self._compiled((), [None] * len(values))
+            return function(tuple(donated), tuple(values), seed)
         parts = [split_static(v) for v in values]
         key = tuple(p[1] for p in parts)
-        function = self._jitted.get(key)
-        if function is None:
-            rebuilds = [p[2] for p in parts]
-            function = self._jitted[key] = jax.jit(self._traceable(rebuilds), donate_argnums=(0,))
+        function = self._jitted.get(key) or self._compiled(key, [p[2] for p in parts])
         return function(tuple(donated), tuple(p[0] for p in parts), seed)
 
-    def fast(self) -> Any:
-        """The jitted function for values that need no splitting (no exact LoD among them)."""
-        key = (None,) * len(self._inputs)
-        if key not in self._jitted:
-            self._jitted[key] = jax.jit(self._traceable([None] * len(self._inputs)), donate_argnums=(0,))
-        return self._jitted[key]
+    def _compiled(self, key: Hashable, rebuilds: Sequence[Rebuild | None]) -> Any:
+        function = self._jitted[key] = jax.jit(self._traceable(rebuilds), donate_argnums=(0,))
+        return function
 
     def _traceable(self, rebuilds: Sequence[Rebuild | None]) -> Callable[..., Any]:
         def run(donated: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -90,6 +90,8 @@ def array_items(array: low.TensorArray) -> list[Any]:
 
 def to_numpy(value: Any, name: str) -> Any:
     """A fetched value as NumPy (a list for arrays); RuntimeError when that would lose a LoD."""
+    if isinstance(value, jax.Array):
+        return np.asarray(value)
     if isinstance(value, low.TensorArray):
         return [to_numpy(item, name) for item in array_items(value)]
     if isinstance(value, low.SelectedRows):
