@@ -26,10 +26,10 @@ ROOT = Path(__file__).parent.parent
 STEPS = {
     "beam_search": 40,
     "while_rnn": 40,
-    "fit_a_line": 3000,
-    "mlp": 500,
-    "lenet": 60,
-    "resnet20": 20,
+    "fit_a_line": 10000,
+    "mlp": 1000,
+    "lenet": 90,
+    "resnet20": 30,
     "word2vec_dense": 300,
     "word2vec_sparse": 300,
 }

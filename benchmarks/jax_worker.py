@@ -10,8 +10,9 @@ from benchmarks.measure import measure, report
 
 def main() -> None:
     """Measure and report."""
+    model, steps = sys.argv[1], int(sys.argv[2])
     models = jax_models.MODELS | jax_sequences.MODELS
-    report(measure(models[sys.argv[1]], int(sys.argv[2])))
+    report(measure(models[model], steps, windows=9 if model in jax_models.MODELS else 1))
 
 
 if __name__ == "__main__":
