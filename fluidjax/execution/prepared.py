@@ -89,6 +89,12 @@ class Prepared:
     def _make_plan(self, held: Sequence[str]) -> Plan:
         return make_plan(self._program, self._fetches, held=held, outside=self._outside)
 
+    def _plan_anew(self, held: Sequence[str]) -> None:
+        plan = self._make_plan(held)
+        if (plan.reads, plan.keeps) != (self._plan.reads, self._plan.keeps):
+            self._layout = None
+        self._plan = plan
+
     def _undeclared_writes(self) -> tuple[str, ...]:
         written = (n for op in self._program.blocks[0].ops for n in op.output_names())
         return tuple(dict.fromkeys(n for n in written if self._program.find_var(0, n) is None))
@@ -98,7 +104,7 @@ class Prepared:
     def run(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
         """Run once: the fetched values, in order. The scope's state is replaced only when the run succeeds."""
         if self._undeclared:
-            self._plan = self._make_plan([n for n in self._undeclared if scope.find_var(n) is not None])
+            self._plan_anew([n for n in self._undeclared if scope.find_var(n) is not None])
         for _ in range(_MAX_DOUBLINGS):
             try:
                 results = self._attempt(scope, feed, seed)
@@ -141,7 +147,7 @@ class Prepared:
                 f"a value is needed on the host and cannot be had there: {needed}; make it an attribute or a feed"
             ) from needed
         self._outside.add(needed.op_index)
-        self._plan = self._make_plan(())
+        self._plan_anew(())
         self._start_over(exact=self._exact)
 
     def _grew(self, compiled: CompiledOps, overflows: Mapping[str, Any]) -> bool:

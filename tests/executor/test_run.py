@@ -115,6 +115,17 @@ def test_state_is_replaced_in_its_own_buffer(net: Net) -> None:
     assert pointers() == before
 
 
+def test_an_undeclared_variable_is_kept_from_when_the_scope_holds_it(net: Net) -> None:
+    net.parameter("a", W)
+    net.op("scale", {"X": ["a"]}, "out", scale=2.0)
+    net.block._remove_var("out")
+    net.run()
+    assert net.scope.find_var("out") is None
+    net.set("out", np.zeros_like(W))
+    net.run()
+    np.testing.assert_array_equal(net.get("out"), 2 * W)
+
+
 def test_a_variable_written_twice_is_fetched_with_its_last_value(net: Net) -> None:
     net.data("x", [-1, 2])
     net.op("scale", {"X": ["x"]}, "y", scale=2.0)
