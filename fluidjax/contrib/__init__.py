@@ -44,5 +44,8 @@ from fluidjax.contrib.op_frequence import op_freq_statistic as op_freq_statistic
 from fluidjax.contrib.quantize import QuantizeTranspiler as QuantizeTranspiler
 from fluidjax.contrib.reader import distributed_batch_reader as distributed_batch_reader
 from fluidjax.contrib.utils import HDFSClient as HDFSClient
+from fluidjax.contrib.utils import convert_dist_to_sparse_program as convert_dist_to_sparse_program
+from fluidjax.contrib.utils import load_persistables_for_increment as load_persistables_for_increment
+from fluidjax.contrib.utils import load_persistables_for_inference as load_persistables_for_inference
 from fluidjax.contrib.utils import multi_download as multi_download
 from fluidjax.contrib.utils import multi_upload as multi_upload
