@@ -10,8 +10,8 @@ def _feeds(fluid, names=("words",)):
     place = fluid.CPUPlace()
     feeds = []
     for batch in data.sentences(STREAM):
-        flat = [[w] for words in batch["words"] for w in words]
-        ragged = fluid.create_lod_tensor(data.np.array(flat), [[len(w) for w in batch["words"]]], place)
+        flat = data.np.concatenate(batch["words"])[:, None]
+        ragged = fluid.create_lod_tensor(flat, [[len(w) for w in batch["words"]]], place)
         feeds.append(dict({name: ragged for name in names}, label=batch["label"]))
     return feeds
 

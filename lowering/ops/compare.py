@@ -9,43 +9,51 @@ from lowering.broadcast import infer_broadcast
 from lowering.dtypes import BOOL
 from lowering.ops.elementwise import aligned
 from lowering.registry import op
-from lowering.values import Meta
+from lowering.values import Meta, is_concrete
+
+
+def _compared(name: str, x, y, axis: int):
+    """The comparison NumPy and JAX know as ``name``; known values, as a loop's first condition, need no kernel."""
+    x, y = aligned(x, y, axis)
+    if is_concrete(x) and is_concrete(y) and x.dtype == y.dtype:
+        return np.asarray(getattr(np, name)(x, y))
+    return getattr(jnp, name)(x, y)
 
 
 @op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def less_than(x, y, *, axis: int = -1):
     """Out = X < Y, broadcast as in elementwise_add."""
-    return jnp.less(*aligned(x, y, axis))
+    return _compared("less", x, y, axis)
 
 
 @op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def less_equal(x, y, *, axis: int = -1):
     """Out = X <= Y."""
-    return jnp.less_equal(*aligned(x, y, axis))
+    return _compared("less_equal", x, y, axis)
 
 
 @op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def greater_than(x, y, *, axis: int = -1):
     """Out = X > Y."""
-    return jnp.greater(*aligned(x, y, axis))
+    return _compared("greater", x, y, axis)
 
 
 @op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def greater_equal(x, y, *, axis: int = -1):
     """Out = X >= Y."""
-    return jnp.greater_equal(*aligned(x, y, axis))
+    return _compared("greater_equal", x, y, axis)
 
 
 @op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def equal(x, y, *, axis: int = -1):
     """Out = X == Y."""
-    return jnp.equal(*aligned(x, y, axis))
+    return _compared("equal", x, y, axis)
 
 
 @op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
 def not_equal(x, y, *, axis: int = -1):
     """Out = X != Y."""
-    return jnp.not_equal(*aligned(x, y, axis))
+    return _compared("not_equal", x, y, axis)
 
 
 @op(lod=None, diff="")

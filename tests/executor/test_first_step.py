@@ -88,3 +88,20 @@ def test_startup_draws_the_same_values_in_both_modes() -> None:
     for name, value in values(jitted).items():
         np.testing.assert_array_equal(value, values(interpreted)[name])
     assert len({value.flat[0] for value in values(jitted).values()} - {0}) == 3
+
+
+def test_what_is_known_while_a_loop_is_traced_needs_no_kernel(compiled: Callable[[], list[str]]) -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        step, limit = fluid.layers.fill_constant([1], "int64", 0), fluid.layers.fill_constant([1], "int64", 4)
+        total = fluid.layers.fill_constant([2], "float32", 0.0)
+        running = fluid.layers.less_than(step, limit)
+        loop = fluid.layers.While(running)
+        with loop.block():
+            fluid.layers.assign(fluid.layers.elementwise_add(total, fluid.data("x", [2], "float32")), total)
+            fluid.layers.increment(step)
+            fluid.layers.less_than(step, limit, cond=running)
+    compiled()
+    (got,) = fluid.Executor().run(main, feed={"x": np.array([1, 2], np.float32)}, fetch_list=[total])
+    assert compiled() == ["jit(run)"]
+    np.testing.assert_array_equal(got, [4, 8])
