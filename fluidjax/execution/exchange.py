@@ -81,11 +81,12 @@ def _selected_rows(value: low.SelectedRows) -> SelectedRows:
 
 
 def array_items(array: low.TensorArray) -> list[Any]:
-    """The elements of a tensor array, one value each."""
+    """The elements of a tensor array, one value each; those of a stacked one on the host."""
     if not array.stacked:
         return list(array.items or ())
     length = array.capacity if array.length is None else int(array.length)
-    return [jax.tree_util.tree_map(lambda leaf, i=i: leaf[i], array.buffer) for i in range(length)]
+    whole = jax.tree_util.tree_map(np.asarray, array.buffer)
+    return [jax.tree_util.tree_map(lambda leaf, i=i: leaf[i], whole) for i in range(length)]
 
 
 def to_numpy(value: Any, name: str) -> Any:

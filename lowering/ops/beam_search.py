@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -143,7 +144,8 @@ def _selected(ctx: Context, scores: LoDArray, high: Any, chosen: tuple[Any, ...]
 def host_items(array: TensorArray) -> list[tuple[np.ndarray, list[np.ndarray]]]:
     """The written elements of an array as (flat data, LoD), padding cut off."""
     if array.stacked:
-        items = [element(array.buffer, k) for k in range(int(np.asarray(array.length)))]
+        whole = jax.tree_util.tree_map(np.asarray, array.buffer)
+        items = [element(whole, k) for k in range(int(np.asarray(array.length)))]
     else:
         items = [v for v in array.items or () if v is not None]
     return [_host_item(v) for v in items]
@@ -160,23 +162,30 @@ def _host_item(value: Any) -> tuple[np.ndarray, list[np.ndarray]]:
     return np.asarray(value.data)[:rows].reshape(-1), lod
 
 
-def _follow(steps: list, scores: list, source: int, end_id: int) -> list[tuple[list, list]]:
+def _chosen(items: list, others: list) -> list[tuple[list, ...]]:
+    """What each step selected, as lists: (offsets of the sources' beams, of the beams' words, ids, scores, beam)."""
+    found = []
+    for (ids, lod), (values, _) in zip(items, others, strict=True):
+        beam = np.searchsorted(lod[1], np.arange(len(ids)), side="right") - 1
+        found.append((lod[0].tolist(), lod[1].tolist(), ids.tolist(), values.tolist(), beam.tolist()))
+    return found
+
+
+def _follow(steps: list[tuple[list, ...]], source: int, end_id: int) -> list[tuple[list, list]]:
     """(ids, scores) of each sentence of a source, last word first, followed from the step it ended in."""
     sentences: list[tuple[list, list]] = []
     at: list[int] = []
-    for (ids, lod), (values, _) in zip(reversed(steps), reversed(scores), strict=True):
-        beams, words = lod[0], lod[1]
+    for beams, words, ids, values, beam_of in reversed(steps):
         if not at:
-            for beam in range(int(beams[source]), int(beams[source + 1])):
-                for k in range(int(words[beam]), int(words[beam + 1])):
-                    at.append(beam)
-                    sentences.append(([ids[k]], [values[k]]))
+            at = [beam for beam in range(beams[source], beams[source + 1]) for _ in range(words[beam], words[beam + 1])]
+            mine = range(words[beams[source]], words[beams[source + 1]])
+            sentences = [([ids[k]], [values[k]]) for k in mine]
             continue
         for n, k in enumerate(at):
             if ids[k] != end_id or not sentences[n][0]:
                 sentences[n][0].append(ids[k])
                 sentences[n][1].append(values[k])
-            at[n] = int(np.searchsorted(words, k, side="right")) - 1
+            at[n] = beam_of[k]
     return sentences
 
 
@@ -187,11 +196,12 @@ def beam_search_decode(ids: Value, scores: Value, *, beam_size: int, end_id: int
     Ids and Scores are the arrays of what beam_search selected in each step. Results have two LoD levels: sources to
     sentences, sentences to words; SentenceScores holds the score of each word. Repeated ends are left out.
     """
-    steps, values = host_items(ids), host_items(scores)
-    sources = len(steps[0][1][0]) - 1
+    items, others = host_items(ids), host_items(scores)
+    steps = _chosen(items, others)
+    sources = len(steps[0][0]) - 1
     top, low, words, marks = [0], [0], [], []
     for source in range(sources):
-        found = _follow(steps, values, source, end_id)
+        found = _follow(steps, source, end_id)
         found.sort(key=lambda s: -float(s[1][0]))
         for sentence, score in found + [([], [])] * (beam_size - len(found)):
             words.extend(reversed(sentence))
@@ -199,5 +209,5 @@ def beam_search_decode(ids: Value, scores: Value, *, beam_size: int, end_id: int
             low.append(len(words))
         top.append(len(low) - 1)
     lod = (np.asarray(top, np.int32), np.asarray(low, np.int32))
-    dtypes = steps[0][0].dtype, values[0][0].dtype
+    dtypes = items[0][0].dtype, others[0][0].dtype
     return tuple(LoDArray(np.asarray(v, t), lod) for v, t in zip((words, marks), dtypes, strict=True))

@@ -28,7 +28,9 @@ def mul(x, y, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1):
 def _mul_grads(x, y, dout, nx, ny):
     xm, ym = _flat2(x, nx), _flat2(y, ny)
     d = dout.reshape(xm.shape[0], ym.shape[1])
-    return (d @ ym.T).reshape(x.shape), (xm.T @ d).reshape(y.shape)
+    # One column: XLA:CPU would transpose all of X for it, and take three times as long.
+    dy = xm.T @ d if d.shape[1] > 1 else (d.T @ xm).T
+    return (d @ ym.T).reshape(x.shape), dy.reshape(y.shape)
 
 
 @mul.grad
