@@ -2,9 +2,10 @@
 
 Each peer runs in a process of its own, one after the other, ``--repeat`` times in turn; the best of each counts.
 
-Time to first step runs from the start of building the model to the end of its first step. In Fluid that is building the
-programs, shape inference and backward pass included, running the startup program, compiling and one step; in JAX
-drawing the parameters, compiling and one step. Making the data counts for both, imports for neither.
+Time to first step runs from the start of building the model to the end of its first step. In Fluid that is building
+the programs, shape inference and backward pass included, running the startup program, compiling and one step; in JAX
+drawing the parameters, compiling and one step. Making the data counts for both, imports for neither. The models named
+``stream_...`` are whole runs instead: see ``benchmarks/stream.py``.
 
 Paddle 1.8.5 takes part where a Python 3.7 that has it is found: the environment variable FLUIDJAX_PADDLE_PYTHON, or
 ``python3.7`` on the path.
@@ -20,7 +21,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import fluid_models, fluid_sequences
+from benchmarks import fluid_models, fluid_sequences, stream
 
 ROOT = Path(__file__).parent.parent
 STEPS = {
@@ -44,9 +45,9 @@ def paddle_python() -> str | None:
     return None
 
 
-def run(command: list[str]) -> dict[str, float] | str:
+def run(command: list[str], environment: dict[str, str] | None = None) -> dict[str, float] | str:
     """The measurement that a worker reports, or the last line of what it said instead."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     for line in done.stdout.splitlines():
         if line.startswith("RESULT "):
             return json.loads(line[len("RESULT ") :])
@@ -73,6 +74,8 @@ def best(results: list[dict[str, float]]) -> dict[str, float]:
 
 def compare(model: str, paddle: str | None, repeat: int, limit: int | None) -> dict[str, dict[str, float]]:
     """Run all peers of a model in turn and print the numbers and the ratios to fluidjax's peers."""
+    if model in stream.MODELS:
+        return stream.compare(model, paddle, repeat, run)
     commands = peers(model, paddle, limit)
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in commands}
     for _ in range(repeat):
@@ -104,7 +107,7 @@ def show(model: str, found: dict[str, dict[str, float]]) -> None:
 
 def main() -> None:
     """The command line."""
-    known = [*fluid_models.MODELS, *fluid_sequences.MODELS, BUILD]
+    known = [*fluid_models.MODELS, *fluid_sequences.MODELS, *stream.MODELS, BUILD]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("models", nargs="*", help=f"of {', '.join(known)}; default all")
     parser.add_argument("--repeat", type=int, default=2)

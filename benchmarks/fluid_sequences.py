@@ -84,6 +84,19 @@ def dynamic_rnn_attention(fluid):
     return _finish(fluid, fluid.layers.sequence_last_step(rnn()), label)
 
 
+def dynamic_rnn(fluid):
+    """A DynamicRNN classifier, hidden size 128."""
+    embedded, label = _words(fluid)
+    rnn = fluid.layers.DynamicRNN()
+    with rnn.block():
+        word = rnn.step_input(fluid.layers.reshape(embedded, [-1, 128]))
+        memory = rnn.memory(shape=[128], value=0.0)
+        hidden = fluid.layers.fc([word, memory], 128, act="tanh")
+        rnn.update_memory(memory, hidden)
+        rnn.output(hidden)
+    return _finish(fluid, fluid.layers.sequence_last_step(rnn()), label)
+
+
 def beam_search(fluid):
     """Decoding at most 16 words with a beam of 4 over 2,000 words from 8 encoded sentences; nothing is trained."""
     beam, end, longest, size = data.BEAM, 1, data.LONGEST_OUTPUT, 128
@@ -157,5 +170,15 @@ def while_rnn(fluid):
 
 
 MODELS = {
-    f.__name__: f for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn_attention, beam_search, while_rnn)
+    f.__name__: f
+    for f in (
+        lstm_127,
+        lstm_256,
+        gru_256,
+        sequence_pool,
+        dynamic_rnn,
+        dynamic_rnn_attention,
+        beam_search,
+        while_rnn,
+    )
 }

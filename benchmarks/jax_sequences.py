@@ -110,6 +110,24 @@ def sequence_pool() -> Callable:
     return trainer(params, loss, adam(0.001), batches())
 
 
+def dynamic_rnn() -> Callable:
+    """A tanh RNN classifier, hidden size 128."""
+    rng = np.random.default_rng(0)
+    params = _table(rng) | dense(rng, "x", 128, 128) | dense(rng, "h", 128, 128) | dense(rng, "out", 128, 2)
+
+    def loss(p: Params, b: Params) -> jax.Array:
+        rows, mask = apply(p, "x", p["table"][b["words"]]).swapaxes(0, 1), mask_of(b)
+
+        def cell(h: jax.Array, inputs: tuple) -> tuple:
+            x, keep = inputs
+            return jnp.where(keep[:, None], jnp.tanh(x + h @ p["h.w"]), h), None
+
+        last, _ = jax.lax.scan(cell, jnp.zeros((rows.shape[1], 128)), (rows, mask.T))
+        return cross_entropy(apply(p, "out", last), b["label"])
+
+    return trainer(params, loss, adam(0.001), batches())
+
+
 def dynamic_rnn_attention() -> Callable:
     """A decoder that attends to the encoded words at each step, hidden size 64."""
     rng = np.random.default_rng(0)
@@ -193,5 +211,6 @@ def while_rnn() -> Callable:
 
 
 MODELS = {
-    f.__name__: f for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn_attention, beam_search, while_rnn)
+    f.__name__: f
+    for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn, dynamic_rnn_attention, beam_search, while_rnn)
 }
