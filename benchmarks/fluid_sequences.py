@@ -87,9 +87,10 @@ def dynamic_rnn_attention(fluid):
 def dynamic_rnn(fluid):
     """A DynamicRNN classifier, hidden size 128."""
     embedded, label = _words(fluid)
+    embedded = fluid.layers.reshape(embedded, [-1, 128])
     rnn = fluid.layers.DynamicRNN()
     with rnn.block():
-        word = rnn.step_input(fluid.layers.reshape(embedded, [-1, 128]))
+        word = rnn.step_input(embedded)
         memory = rnn.memory(shape=[128], value=0.0)
         hidden = fluid.layers.fc([word, memory], 128, act="tanh")
         rnn.update_memory(memory, hidden)
