@@ -43,11 +43,18 @@ def _out_size(size, k, stride, pad, ceil_mode):
     return out
 
 
+def _at_least_lowest(x, axes):
+    """A box that lies in the padding as a whole has the maximum -FLT_MAX, whatever the dtype."""
+    if all((axis.counts() > 0).all() for axis in axes):
+        return x
+    return jnp.maximum(x, jnp.asarray(-np.finfo(np.float32).max, x.dtype))
+
+
 def max_pool(x, axes):
     """Maxima over boxes; the innermost axis first, as the gradient's row-major order wants."""
     for dim in reversed(range(len(axes))):
         x = kernels.max_axis(x, dim + 2, axes[dim])
-    return x
+    return _at_least_lowest(x, axes)
 
 
 def max_pool_grad(x, out, d_out, axes):
@@ -181,12 +188,13 @@ def _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive):
     value, index = x, jnp.broadcast_to(index, x.shape)
     for dim in reversed(range(len(axes))):
         value, index = kernels.argmax_axis(value, index, dim + 2, axes[dim])
-    return value, index
+    return _at_least_lowest(value, axes), index
 
 
 def scatter_planes(values, index, shape):
-    """Zeros[shape] with `values` added at flat spatial position `index` of their own [n, c] plane."""
+    """Zeros[shape] with `values` added at flat spatial position `index` of their own [n, c] plane; -1 is no position."""
     n, c = shape[:2]
+    index = jnp.where(index < 0, math.prod(shape[2:]), index)
     planes = jnp.zeros((n * c, math.prod(shape[2:])), values.dtype)
     rows = jnp.arange(n * c)[:, None]
     out = planes.at[rows, index.reshape(n * c, -1)].add(values.reshape(n * c, -1), mode="drop")

@@ -1,5 +1,7 @@
 """Pooling: windows against NumPy, ties, adaptive maxima, and a deviation from Paddle."""
 
+import inspect
+
 import jax
 import numpy as np
 import pytest
@@ -54,3 +56,29 @@ def test_sums_and_their_adjoint(rng, axis):
 def test_window_that_does_not_fit():
     with pytest.raises(ValueError, match="does not fit"):
         run("pool2d", np.zeros((1, 1, 2, 2)), pooling_type="max", ksize=[3, 3])
+
+
+@pytest.mark.parametrize("op_type", ["pool2d", "max_pool2d_with_index"])
+def test_a_window_of_nothing_but_padding_is_the_lowest_float(rng, op_type):
+    """-FLT_MAX, also in float64, and no position: its gradient goes nowhere."""
+    x = rng.standard_normal((1, 1, 4, 3))
+    kind = {"pooling_type": "max"} if op_type == "pool2d" else {}
+    attrs = {"ksize": [1, 1], "strides": [3, 2], "paddings": [1, 1], **kind}
+    found = run(op_type, x, **attrs)
+    out = found if op_type == "pool2d" else found[0]
+    want = np.full((2, 3), -float(np.finfo(np.float32).max))
+    want[1, 1] = x[0, 0, 2, 1]
+    np.testing.assert_array_equal(out[0, 0], want)
+    if op_type == "max_pool2d_with_index":
+        assert np.asarray(found[1])[0, 0].tolist() == [[-1, -1, -1], [-1, 7, -1]]
+    gradient = lowering.get_op(op_type).gradient
+    d_out = np.full((1, 1, 2, 3), 5.0)
+    if op_type == "pool2d":
+        every = lowering.check_attrs(op_type, attrs)
+        read = {n: every[n] for n in inspect.signature(gradient.fn).parameters if n in every}
+        d_x = gradient.fn(x, out, d_out, **read)
+    else:
+        d_x = gradient.fn(x, found[1], d_out)
+    expected = np.zeros((4, 3))
+    expected[2, 1] = 5.0
+    np.testing.assert_array_equal(d_x[0, 0], expected)
