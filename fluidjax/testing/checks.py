@@ -28,13 +28,16 @@ def _compare(what: str, got: Any, want: Any, rtol: float) -> None:
     if got.shape != want.shape:
         raise Mismatch(f"{what}: shape {got.shape}, expected {want.shape}; check the rule's shapes")
     if not is_float(want.dtype):
+        if got.dtype != want.dtype:
+            raise Mismatch(f"{what}: {got.dtype}, expected {want.dtype}; check the rule's dtypes")
         equal = np.array_equal(got, want)
         error = 0.0 if equal else 1.0
     else:
         g, w = got.astype(np.float64), want.astype(np.float64)
         scale = max(float(np.max(np.abs(w), initial=0.0, where=np.isfinite(w))), 1.0)
         same = (g == w) | (np.isnan(g) & np.isnan(w))
-        error = float(np.max(np.where(same, 0.0, np.abs(g - w)), initial=0.0)) / scale
+        with np.errstate(invalid="ignore"):  # inf - inf
+            error = float(np.max(np.where(same, 0.0, np.abs(g - w)), initial=0.0)) / scale
     if not error <= rtol:
         raise Mismatch(f"{what}: differs by {error:.3g} (allowed {rtol:.3g})\n  received {got}\n  expected {want}")
 

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from lowering.dtypes import to_numpy
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.dtypes import is_float, to_numpy
 from lowering.program import OpSpec
 from lowering.registry import Value, op
 
 
 @op(rows="wise", fold=True)
 def cast(x, *, out_dtype: int, in_dtype: int):
-    """Out = X as data type ``out_dtype``."""
+    """Out = X as data type ``out_dtype``.
+
+    A float that an integer type cannot hold is undefined in C++. As x86 does it, it becomes the lowest int32 (int64 for
+    int64); narrower types take the low bits of the int32. XLA alone would saturate.
+    """
     del in_dtype
-    return x.astype(to_numpy(out_dtype))
+    dtype = to_numpy(out_dtype)
+    if is_float(x.dtype) and np.issubdtype(dtype, np.integer):
+        return _truncated(x, dtype)
+    return x.astype(dtype)
+
+
+def _truncated(x: Any, dtype: np.dtype) -> Any:
+    """Floats as integers, rounded towards zero."""
+    wide = np.int64 if dtype == np.int64 else np.int32
+    lowest = np.iinfo(wide).min
+    bound = -float(lowest)
+    held = (x < bound) & (x >= -bound)
+    xp: Any = np if isinstance(x, np.ndarray) else jnp
+    return xp.where(held, xp.where(held, x, 0).astype(wide), xp.asarray(lowest, wide)).astype(dtype)
 
 
 @cast.grad_maker

@@ -138,28 +138,30 @@ def _(y, out, dx, ddx=None, ddy=None, *, axis):
 
 @op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
 def elementwise_max(x, y, *, axis: int = -1):
-    """Out = max(X, Y)."""
-    return jnp.maximum(*aligned(x, y, axis))
+    """Out = X > Y ? X : Y, so that a NaN of X gives way and one of Y stays."""
+    a, b = aligned(x, y, axis)
+    return jnp.where(a > b, a, b)
 
 
 @elementwise_max.grad
 def _(x, y, d_out, *, axis):
-    """Y takes the gradient where both are equal."""
+    """Y takes the gradient where both are equal, none where one is NaN."""
     a, b = aligned(x, y, axis)
-    return _both(x, y, axis, jnp.where(a > b, d_out, 0), jnp.where(a > b, 0, d_out))
+    return _both(x, y, axis, jnp.where(a > b, d_out, 0), jnp.where(a <= b, d_out, 0))
 
 
 @op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
 def elementwise_min(x, y, *, axis: int = -1):
-    """Out = min(X, Y)."""
-    return jnp.minimum(*aligned(x, y, axis))
+    """Out = X < Y ? X : Y, so that a NaN of X gives way and one of Y stays."""
+    a, b = aligned(x, y, axis)
+    return jnp.where(a < b, a, b)
 
 
 @elementwise_min.grad
 def _(x, y, d_out, *, axis):
-    """Y takes the gradient where both are equal."""
+    """Y takes the gradient where both are equal, none where one is NaN."""
     a, b = aligned(x, y, axis)
-    return _both(x, y, axis, jnp.where(a < b, d_out, 0), jnp.where(a < b, 0, d_out))
+    return _both(x, y, axis, jnp.where(a < b, d_out, 0), jnp.where(a >= b, d_out, 0))
 
 
 @op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())

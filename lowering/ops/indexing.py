@@ -92,7 +92,7 @@ def _(ids, updates: Meta, d_out):
 def scatter_nd_add(x, index, updates):
     """Out = X with Updates added at Index (see gather_nd); equal places add up."""
     if index.shape[-1] == 0:
-        return x + jnp.sum(updates.reshape(-1, *x.shape), axis=0)
+        return x + jnp.sum(updates.reshape(-1, *x.shape), axis=0, dtype=x.dtype)
     return jnp.asarray(x).at[_split_index(index)].add(updates)
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.dtypes import is_float
 from lowering.errors import NeedsExact, SlotError
 from lowering.ops.elementwise import aligned, unbroadcast
 from lowering.ops.shared import merge_rows, off_rows, outputs_like
@@ -180,7 +181,9 @@ def _(g):
 
 
 def _bound(attr: float, tensor: Any, dtype: Any) -> Any:
-    return attr if tensor is None else tensor.reshape(()).astype(dtype)
+    if tensor is not None:
+        return tensor.reshape(()).astype(dtype)
+    return attr if is_float(dtype) else int(attr)
 
 
 @op(rows="wise x", diff="x")

@@ -134,7 +134,7 @@ def addmm(input, x, y, *, Alpha: float = 1.0, Beta: float = 1.0):
 @op(rows="wise")
 def dot(x, y):
     """Out = sum of X * Y over the last dim, which stays as 1."""
-    return jnp.sum(x * y, axis=-1, keepdims=True)
+    return jnp.sum(x * y, axis=-1, keepdims=True, dtype=x.dtype)
 
 
 @dot.grad
@@ -213,7 +213,7 @@ def trace(input, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
 
 
 def _trace(x, offset, dim1, dim2):
-    out = jnp.trace(x, offset=offset, axis1=dim1, axis2=dim2)
+    out = jnp.trace(x, offset=offset, axis1=dim1, axis2=dim2, dtype=x.dtype)
     return out.reshape(1) if out.ndim == 0 else out
 
 

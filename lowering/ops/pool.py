@@ -192,7 +192,7 @@ def _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive):
 
 
 def scatter_planes(values, index, shape):
-    """Zeros[shape] with `values` added at flat spatial position `index` of their own [n, c] plane; -1 is no position."""
+    """Zeros[shape] with `values` added at flat spatial position `index` of their own [n, c] plane; -1 is nowhere."""
     n, c = shape[:2]
     index = jnp.where(index < 0, math.prod(shape[2:]), index)
     planes = jnp.zeros((n * c, math.prod(shape[2:])), values.dtype)

@@ -159,6 +159,16 @@ def _highest(dtype: np.dtype) -> Any:
     return np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).max
 
 
+def _extremum(fn: Callable[..., Any], neutral: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The extremum of no elements is the neutral number, as in Eigen; NumPy raises."""
+
+    def reduce(data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+        initial = None if data.size else jnp.asarray(neutral(data.dtype), data.dtype)
+        return fn(data, axis=axis, keepdims=keepdims, initial=initial)
+
+    return reduce
+
+
 @op(**OPTIONS)
 def reduce_max(
     x: LoDArray,
@@ -171,7 +181,7 @@ def reduce_max(
 ):
     """Out = maximum of X over ``dim``."""
     del in_dtype
-    return _reduce(x, jnp.max, _lowest(x.dtype), dim, keep_dim, reduce_all, out_dtype)
+    return _reduce(x, _extremum(jnp.max, _lowest), _lowest(x.dtype), dim, keep_dim, reduce_all, out_dtype)
 
 
 def _extremum_grad(x, out, d_out, dim, reduce_all):
@@ -198,7 +208,7 @@ def reduce_min(
 ):
     """Out = minimum of X over ``dim``."""
     del in_dtype
-    return _reduce(x, jnp.min, _highest(x.dtype), dim, keep_dim, reduce_all, out_dtype)
+    return _reduce(x, _extremum(jnp.min, _highest), _highest(x.dtype), dim, keep_dim, reduce_all, out_dtype)
 
 
 @reduce_min.grad

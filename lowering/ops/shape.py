@@ -18,7 +18,7 @@ X_SHAPE = {"Out": "x", "XShape": "x"}
 
 def _keep_rows(x: LoDArray, out: Any) -> Any:
     """``out`` with the rows of X where dim 0 still is the rows; padded rows may not change their number."""
-    if out.ndim and out.shape[0] == x.capacity:
+    if out.ndim and x.data.ndim and out.shape[0] == x.capacity:
         return x.with_data(out)
     if x.padded:
         raise NeedsExact("a change of shape would mix padded rows")

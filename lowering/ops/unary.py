@@ -240,8 +240,8 @@ def _(x, d_out, factor_tensor=None, *, factor: float = 1.0):
 
 @op(rows=WISE)
 def sign(x):
-    """Out = -1, 0 or 1; the gradient is ``scale`` by 0, as Fluid writes it."""
-    return jnp.sign(x)
+    """Out = -1, 0 or 1, and 0 for NaN; the gradient is ``scale`` by 0, as Fluid writes it."""
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
 @sign.grad_maker

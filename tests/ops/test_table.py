@@ -8,6 +8,16 @@ import pytest
 
 import lowering
 from fluidjax import testing
+from fluidjax.testing.edges import (
+    BROADCAST,
+    EMPTY_LIST,
+    INTEGERS,
+    LIST_OF_ONE,
+    NEGATIVE,
+    SIZE_0,
+    SIZE_1,
+    coverage,
+)
 
 CASES = testing.table()
 # Differentiable ops whose gradients are proven elsewhere, also against jax's derivative and finite differences: by
@@ -115,6 +125,38 @@ def test_the_proof_elsewhere_exists_and_is_needed(op):
     assert op in importlib.import_module(ELSEWHERE[op]).PROVEN
     assert lowering.get_op(op).differentiable
     assert op not in {c.op for c in CASES}
+
+
+# What the table must hold of the most used ops (those of Fluid's own counts that take any shape).
+_ANY_SHAPE = (
+    "sum elementwise_add elementwise_sub elementwise_mul elementwise_div elementwise_max elementwise_min"
+    " elementwise_pow scale mul cast concat softmax reduce_sum reduce_max reduce_min relu sigmoid tanh square sqrt log"
+    " exp cos floor ceil"
+    " leaky_relu assign top_k lookup_table logical_not logical_and logical_or less_than equal matmul transpose2 slice"
+    " squeeze2 unsqueeze2 expand split stack gather clip flatten2 reverse argsort cumsum shape is_empty fill_zeros_like"
+    " one_hot"
+).split()
+NEEDED = {
+    SIZE_0: _ANY_SHAPE,
+    SIZE_1: [*(set(_ANY_SHAPE) - {"gather", "lookup_table"}), "reshape2", "reduce_mean", "reduce_prod", "mean",
+             "increment", "arg_max", "arg_min"],
+    NEGATIVE: "concat stack split squeeze2 unsqueeze2 softmax reduce_sum reduce_mean reduce_max reduce_min reduce_prod"
+    " cumsum argsort arg_max arg_min reverse unstack".split(),
+    BROADCAST: "elementwise_add elementwise_sub elementwise_mul elementwise_div elementwise_max elementwise_min"
+    " elementwise_pow elementwise_mod elementwise_floordiv less_than less_equal greater_than greater_equal equal"
+    " not_equal matmul cos_sim".split(),
+    INTEGERS: "sum scale clip increment assign elementwise_add elementwise_sub elementwise_mul elementwise_div"
+    " elementwise_mod elementwise_floordiv elementwise_max elementwise_min elementwise_pow reduce_sum reduce_mean"
+    " reduce_max reduce_min reduce_prod concat reshape2 slice expand gather cumsum top_k square dot trace".split(),
+    LIST_OF_ONE: "concat stack sum".split(),
+    EMPTY_LIST: "squeeze squeeze2".split(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edge", NEEDED)
+def test_much_used_ops_have_their_edge_cases(edge):
+    held = coverage()
+    assert [op for op in NEEDED[edge] if not held[op][edge]] == []
 
 
 def test_names_are_unique():

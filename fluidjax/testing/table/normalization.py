@@ -75,6 +75,7 @@ CASES = [
     case("group_norm", {"X": normal(2, 4, 3, 3), **AFFINE}, {"groups": 2}, reference=_group_norm),
     case("group_norm", {"X": normal(2, 3, 3, 4), **AFFINE}, {"groups": 2, "data_layout": "NHWC"}, "last"),
     case("group_norm", {"X": normal(2, 4, 3, 3)}, {"groups": 2}, "bare"),
+    case("group_norm", {"X": normal(2, 3, 3, 4)}, {"groups": 2, "data_layout": "NHWC"}, "last-plain"),
     case("data_norm", {"X": normal(4, 3), **SUMS}, wrt=("X",), reference=_data_norm),
     case(
         "data_norm",
