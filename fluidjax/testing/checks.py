@@ -185,9 +185,13 @@ def _twice(bound: Bound, grad_op: OpView, env: dict[str, Any], seconds: dict[str
     found: dict[str, Any] = {}
     for spec in specs:
         found.update(run_op(bound, OpView(spec.type, spec.inputs, spec.outputs, {**spec.attrs, "op_role": 1}), full))
-    _, pull = jax.vjp(
-        lambda given: {n: run_op(bound, grad_op, {**env, **given})[n] for n in seconds},
-        {n: jnp.asarray(env[n]) for n in sources},
-    )
-    theirs = pull(seconds)[0]
-    return {n: found[n + GRAD] for n in sources if n + GRAD in found}, theirs
+    wrt = {n: jnp.asarray(env[n]) for n in sources if n + GRAD in found}
+
+    def gradients(given: dict[str, Any]) -> dict[str, Any]:
+        # Saved statistics that the grad op reads follow from the inputs, and have no gradients of their own.
+        outs = run_forward(bound, {**bound.values, **given})
+        again = run_op(bound, grad_op, {**env, **outs, **given})
+        return {n: again[n] for n in seconds}
+
+    _, pull = jax.vjp(gradients, wrt)
+    return {n: found[n + GRAD] for n in wrt}, pull(seconds)[0]

@@ -15,6 +15,7 @@ from lowering.program import OpView
 from lowering.values import LoDArray
 from tests.lod.property import pad_rows, valid_rows
 
+PROVEN = {"pyramid_hash"}
 IDS, OFFSETS = [3, 1, 4, 1, 5, 9, 2, 6], [0, 3, 4, 4, 8]
 TABLE = (np.arange(24) * 0.5 - 3).astype(np.float32).reshape(-1, 1)
 ATTRS = {
@@ -181,6 +182,9 @@ def test_the_step_is_that_of_gradient_descent(rng):
     after = run("pyramid_hash_grad", {"X": x, "W": table, **outs, "Out@GRAD": d_out}, ATTRS)
     expected = np.asarray(table - ATTRS["lr"] * jax.jit(jax.grad(loss))(table))
     np.testing.assert_allclose(after["W"], expected, rtol=1e-12, atol=1e-12)
+    way = rng.standard_normal(table.shape)
+    slope = float(jax.jit(loss)(table + way) - jax.jit(loss)(table - way)) / 2
+    assert float(np.sum((table - np.asarray(after["W"])) * way)) == pytest.approx(ATTRS["lr"] * slope, rel=1e-9)
 
 
 def test_int8_tables_are_not_scaled(rng):

@@ -71,7 +71,7 @@ CASES = [
         reference=_layer_norm,
     ),
     case("layer_norm", {"X": normal(4, 3)}, label="bare"),
-    case("instance_norm", {"X": normal(2, 4, 3, 3), **AFFINE}, reference=_instance_norm, twice=False),
+    case("instance_norm", {"X": normal(2, 4, 3, 3), **AFFINE}, reference=_instance_norm, twice=True),
     case("group_norm", {"X": normal(2, 4, 3, 3), **AFFINE}, {"groups": 2}, reference=_group_norm),
     case("group_norm", {"X": normal(2, 3, 3, 4), **AFFINE}, {"groups": 2, "data_layout": "NHWC"}, "last"),
     case("group_norm", {"X": normal(2, 4, 3, 3)}, {"groups": 2}, "bare"),
