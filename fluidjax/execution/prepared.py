@@ -132,9 +132,15 @@ class Prepared:
             return self._run_segments(scope, feeds, seed)
         except LoweringError:
             # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
-            if self._exact or not any(isinstance(v, LoDArray) for v in feeds):
+            if self._exact or not self._ragged(scope, feeds):
                 raise
             raise NeedsExact("an op failed on padded rows") from None
+
+    def _ragged(self, scope: Scope, feeds: list[Any]) -> bool:
+        """Whether something that was fed, or is read from the scope, has rows that may have been padded."""
+        names = [n for n in self._plan.reads if n not in self._feeds]
+        held = gather_values(scope, names, exact=False).values()
+        return any(isinstance(v, LoDArray) for v in (*feeds, *held))
 
     def _start_over(self, *, exact: bool) -> None:
         self._exact = exact

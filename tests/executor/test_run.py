@@ -251,6 +251,28 @@ def test_an_op_that_cannot_take_padding_runs_on_exact_rows(net: Net, rng: np.ran
         np.testing.assert_allclose(np.array(got), np.cumsum(rows, axis=0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("fed", [True, False])
+def test_a_dense_gradient_of_ragged_rows_runs_on_exact_rows(net: Net, rng: np.random.Generator, fed: bool) -> None:
+    """The rows of a target gradient without a LoD are not padded; the ragged ones may be fed, or lie in the scope."""
+    net.data("x", [-1, 1], lod_level=1)
+    net.block.var("x").stop_gradient = False
+    net.op("sequence_softmax", {"X": ["x"]}, "y")
+    net.data("d", [-1, 1])
+    with fluid.program_guard(net.program, fluid.Program()):
+        (grad,) = fluid.gradients([net.block.var("y")], [net.block.var("x")], [net.block.var("d")])
+    rows, d = rng.standard_normal((2, 5, 1)).astype(np.float32)
+    feed = {"x": ragged(rows, [2, 3]), "d": d}
+    if not fed:
+        tensor = net.scope.var("x").get_tensor()
+        tensor.set(rows, fluid.CPUPlace())
+        tensor.set_recursive_sequence_lengths([[2, 3]])
+        del feed["x"]
+    got = np.array(net.run(feed, [grad], return_numpy=False)[0])
+    for a, b in ((0, 2), (2, 5)):
+        e = np.exp(rows[a:b]) / np.exp(rows[a:b]).sum()
+        np.testing.assert_allclose(got[a:b], e * (d[a:b] - (e * d[a:b]).sum()), rtol=1e-4, atol=1e-6)
+
+
 def test_a_fed_persistable_stays_in_the_scope():
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
