@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .block import Context, OpView, Runner, _SingleOp, doc_line, special, static_attrs
+from .block import Context, OpView, Runner, _SingleOp, doc_line, in_place, special, static_attrs
 from .call import call
 from .dtypes import LOD_TENSOR, from_numpy, to_numpy
 from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
@@ -43,7 +43,7 @@ def infer_outputs(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
     if definition.kind != "plain":
         return {}
     signature = _signature(definition, op, var_of)
-    if signature is None:
+    if signature is None or _only_updates(definition, op, signature):
         return {}
     outs = tuple(sorted((slot, len(names)) for slot, names in op.outputs.items()))
     declared = _declared(op, var_of) if "ctx" in definition.special else None
@@ -92,6 +92,20 @@ def _signature(definition: OpDef, op: OpView, var_of: VarOf) -> _Signature | Non
             )
         parts.append((slot.name, tuple(entries)))
     return tuple(parts)
+
+
+def _only_updates(definition: OpDef, op: OpView, signature: _Signature) -> bool:
+    """Whether an optimizer op writes only what it reads, all of Param's dtype and of its shape or one number.
+
+    Nothing follows from such an op, and tracing it for each parameter of a net would be a third of building it.
+    """
+    entries = dict(signature)
+    param = (entries.get("Param") or (None,))[0]
+    if param is None or entries.get("Grad") != (param,) or any(d < 0 for d in param[0]):
+        return False
+    one = ((1,), *param[1:])
+    alike = all(e in (param, one) for listed in entries.values() for e in listed)
+    return alike and in_place(definition, op) == {slot for slot, names in op.outputs.items() if names}
 
 
 @lru_cache(maxsize=8192)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fluidjax as fluid
+import lowering
 from fluidjax import optimizer
 
 
@@ -88,3 +89,30 @@ def test_pipeline_notes_its_sections() -> None:
     assert [p.name for p, _ in pairs] == ["w"]
     assert main._pipeline_opt["cut_list"] == [[h.name]]
     assert main._pipeline_opt["queue_size"] == 3
+
+
+def _append_sgd(gradient_shape: list[int]) -> fluid.framework.Operator:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        block = main.global_block()
+        w = block.create_parameter(name="w", shape=[3, 2], dtype="float32")
+        gradient = block.create_var(name="g", shape=gradient_shape, dtype="float32")
+        rate = block.create_var(name="rate", shape=[1], dtype="float32")
+        return block.append_op(
+            "sgd", inputs={"Param": w, "Grad": gradient, "LearningRate": rate}, outputs={"ParamOut": w}
+        )
+
+
+def test_an_update_by_a_gradient_of_another_shape_is_refused_where_it_is_appended() -> None:
+    with pytest.raises(lowering.OpError, match=r"op sgd: its inputs do not fit(.|\n)*Grad \[4, 2\]"):
+        _append_sgd([4, 2])
+
+
+def test_an_update_is_appended_without_tracing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def traced(*args: object) -> None:
+        raise AssertionError("traced")
+
+    monkeypatch.setattr(lowering.infer, "_evaluate", traced)
+    assert _append_sgd([3, 2]).block.var("w").shape == (3, 2)
+    with pytest.raises(lowering.OpError, match="traced"):
+        _append_sgd([3, 1])
