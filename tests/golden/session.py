@@ -33,12 +33,13 @@ def value_of(fetched: Any) -> Value | None:
 
 
 class Session:
-    """One Scope and one Executor; ``interpret`` runs op by op instead of one jitted program."""
+    """One Scope and one Executor; ``interpret`` runs op by op instead of one jitted program, with a hook behind each."""
 
-    def __init__(self, interpret: bool = False) -> None:
+    def __init__(self, interpret: bool = False, after_op: Any = None) -> None:
         self.scope = fluid.Scope()
         self.executor = fluid.Executor(fluid.CPUPlace())
         self.interpret = interpret
+        self.after_op = after_op
         self.programs: dict[bytes, Any] = {}
 
     def set(self, values: Mapping[str, Value]) -> None:
@@ -69,6 +70,6 @@ class Session:
             program = self.programs.setdefault(program, fluid.Program.parse_from_string(program))
         feeds = {name: lod_tensor(value) for name, value in feed.items() if isinstance(value, Tensor)}
         options = {"scope": self.scope, "return_numpy": False}
-        with fluid.interpret_mode() if self.interpret else contextlib.nullcontext():
+        with fluid.interpret_mode(self.after_op) if self.interpret else contextlib.nullcontext():
             fetched = self.executor.run(program, feed=feeds, fetch_list=list(fetch), **options)
         return {name: value_of(value) for name, value in zip(fetch, fetched, strict=True)}
