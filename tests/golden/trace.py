@@ -62,7 +62,10 @@ def _run(
 
 
 def random_rounding() -> Callable[[Any, dict[str, Any]], None]:
-    """A hook that moves each float that an op writes by at most half a unit in the last place, at random."""
+    """A hook that moves each float that an op writes by at most half a unit in the last place, at random.
+
+    Whole numbers stay: they are exact, and may be counts or sizes.
+    """
     rng = np.random.RandomState(0)
 
     def rounded(leaf: Any) -> Any:
@@ -70,7 +73,8 @@ def random_rounding() -> Callable[[Any, dict[str, Any]], None]:
         if array.dtype.kind != "f":
             return leaf
         half_unit = np.finfo(array.dtype).eps / 2
-        return (array * (1 + half_unit * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
+        moved = array * (1 + half_unit * rng.uniform(-1, 1, array.shape))
+        return np.where(array == np.rint(array), array, moved).astype(array.dtype)
 
     def after_op(op: Any, values: dict[str, Any]) -> None:
         values.update({name: jax.tree_util.tree_map(rounded, value) for name, value in values.items()})
