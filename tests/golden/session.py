@@ -33,7 +33,7 @@ def value_of(fetched: Any) -> Value | None:
 
 
 class Session:
-    """One Scope and one Executor; ``interpret`` runs op by op instead of one jitted program, with a hook behind each."""
+    """One Scope and one Executor; ``interpret`` runs op by op, with ``after_op`` called behind each."""
 
     def __init__(self, interpret: bool = False, after_op: Any = None) -> None:
         self.scope = fluid.Scope()
