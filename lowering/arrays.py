@@ -78,7 +78,7 @@ def put(array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bo
     taken = array.taken
     if add:
         value = add_values(_untaken(array, element_at(array.buffer, where), where), value)
-        taken = None if taken is None else taken.at[where].set(False)
+        taken = None if taken is None else _flagged(taken, where, False)
     buffer = jax.tree_util.tree_map(
         lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, jnp.asarray(new, leaf.dtype), where, 0),
         array.buffer,
@@ -109,9 +109,10 @@ def _flags(array: TensorArray, size: int) -> np.ndarray:
 
 def _untaken(array: TensorArray, value: Any, where: Any) -> Any:
     """An element of a gradient array: zero when the gradient of its write has used it."""
-    if array.taken is None:
+    host = known(array.taken)
+    if array.taken is None or (host is not None and not host.any()):
         return value
-    used = array.taken[where]
+    used = jnp.asarray(array.taken)[where]
     if isinstance(value, LoDArray):
         return value.with_data(jnp.where(used, jnp.zeros((), value.dtype), value.data))
     return jax.tree_util.tree_map(lambda v: jnp.where(used, jnp.zeros((), v.dtype), v), value)
@@ -129,6 +130,17 @@ def element_at(buffer: Any, where: Any) -> Any:
 
     template = jax.eval_shape(lambda b: element(b, 0), abstract(buffer))
     return jax.lax.cond(where >= 0, read, lambda _: zeros(template), None)
+
+
+def fixed_element(buffer: Any, where: Any) -> Any:
+    """Element ``where`` of a stacked buffer that the loop around does not write: may be fused into what uses it."""
+    return jax.tree_util.tree_map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, where, 0, keepdims=False), buffer)
+
+
+def get_fixed(array: TensorArray, where: Any) -> Any:
+    """``array[where]`` of an array that the loop around does not write."""
+    array = array if array.stacked else _stacked_items(array)
+    return fixed_element(array.buffer, where)
 
 
 def get(array: TensorArray, i: Any) -> Any:
@@ -153,9 +165,15 @@ def _stacked_items(array: TensorArray) -> TensorArray:
     return as_stacked(array, present[0], len(array.items or ()))
 
 
-def take(array: TensorArray, i: Any) -> tuple[Any, TensorArray]:
-    """(the gradient in element i, or None when there is none; the array with that element flagged as used)."""
+def take(array: TensorArray, i: Any, *, flag: bool = True) -> tuple[Any, TensorArray]:
+    """(the gradient in element i, or None when there is none; the array with that element flagged as used).
+
+    Args:
+        flag: False where it is known that nothing adds to the element or takes it again.
+    """
     index = known_int(i)
+    if not flag and array.stacked and array.taken is None:
+        return element_at(array.buffer, scalar(i) if index is None else jnp.int32(index)), array
     if index is None and not array.stacked:
         array = _stacked_items(array)
     if index is not None and not array.stacked:
@@ -170,8 +188,20 @@ def take(array: TensorArray, i: Any) -> tuple[Any, TensorArray]:
         return None, array
     where = scalar(i) if index is None else jnp.int32(index)
     value = _untaken(array, element_at(array.buffer, where), where)
-    taken = jnp.zeros(array.capacity, bool) if array.taken is None else array.taken
-    return value, replace(array, taken=taken.at[where].set(True))
+    taken = np.zeros(array.capacity, bool) if array.taken is None else array.taken
+    return value, replace(array, taken=_flagged(taken, where, True))
+
+
+def _flagged(taken: Any, where: Any, flag: bool) -> Any:
+    """The flags with that of element ``where`` set; on the host as long as they are known there."""
+    host, index = known(taken), known_int(where)
+    if host is not None and not host.any() and not flag:
+        return host
+    if host is None or index is None:
+        return jnp.asarray(taken).at[where].set(flag)
+    host = host.copy()
+    host[index] = flag
+    return host
 
 
 def covers(gradient: Any, forward: TensorArray) -> bool:
@@ -185,16 +215,22 @@ def covers(gradient: Any, forward: TensorArray) -> bool:
     )
 
 
-def gradient_like(gradient: TensorArray | None, forward: TensorArray) -> TensorArray:
-    """The gradient array of ``forward`` with its elements, capacity and row counts; zeros where none was written."""
+def gradient_like(gradient: TensorArray | None, forward: TensorArray, *, flags: bool = True) -> TensorArray:
+    """The gradient array of ``forward`` with its elements, capacity and row counts; zeros where none was written.
+
+    Args:
+        flags: whether it needs flags that tell which elements were taken.
+    """
     if not forward.stacked:
         return _item_gradients(gradient, forward)
-    blank = replace(zero_gradient(forward), length=jnp.int32(0), taken=jnp.zeros(forward.capacity, bool))
+    taken = np.zeros(forward.capacity, bool) if flags else None
+    blank = replace(zero_gradient(forward), length=jnp.int32(0), taken=taken)
     if gradient is None or (not gradient.stacked and not gradient.items):
         return blank
     held = item_of(blank)
     if gradient.stacked:
-        fitted = fit(_cut(gradient, forward.capacity), array_template(held, forward.capacity, True), backward=True)
+        flags = flags or gradient.taken is not None
+        fitted = fit(_cut(gradient, forward.capacity), array_template(held, forward.capacity, flags), backward=True)
     else:
         fitted = stack((gradient.items or ())[: forward.capacity], forward.capacity, held, backward=True)
         if gradient.taken is not None:
@@ -203,6 +239,14 @@ def gradient_like(gradient: TensorArray | None, forward: TensorArray) -> TensorA
         # Counts and offsets are the forward array's: an element without a gradient has its rows all the same.
         fitted = replace(fitted, buffer=blank.buffer.with_data(fitted.buffer.data))
     return fitted if fitted.taken is not None else replace(fitted, taken=blank.taken)
+
+
+def untouched(array: TensorArray | None) -> bool:
+    """Whether no element of a gradient array was taken yet, as far as this is known."""
+    if array is None or array.taken is None:
+        return True
+    host = known(array.taken)
+    return host is not None and not host.any()
 
 
 def _padded_flags(taken: Any, capacity: int) -> Any:

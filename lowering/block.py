@@ -105,6 +105,8 @@ class Runner:
         self.after_op = after_op
         self.bounds: dict[str, int] = {}  # upper bounds of integer variables that are only known at run time
         self.array_capacity = 16  # room of a tensor array whose indices are not known while tracing
+        self.fixed: frozenset[str] = frozenset()  # arrays that the loop being traced does not write
+        self.unflagged: frozenset[str] = frozenset()  # gradient arrays whose elements are taken at most once
         self.turn: Any = None  # the step of the loop being traced, for random ops inside it
         self._draws: dict[str, int] = {}
 

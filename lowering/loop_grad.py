@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -11,11 +11,12 @@ import jax.numpy as jnp
 from . import arrays
 from .block import Context
 from .errors import LoweringError
-from .loop_plan import all_writes, seen_from_outside
-from .loop_saves import at_step, restore
-from .loop_values import fit, known_int, zero_gradient, zeros
-from .loops import Env, as_arrays, collected, pass_on, settle, stacked
-from .program import EMPTY, GRAD, PASS, BlockView, forward_name
+from .loop_hoist import Hoist, find_hoists, stacks_of
+from .loop_plan import all_writes, seen_from_outside, sub_block
+from .loop_saves import Reread, at_step, restore
+from .loop_values import fit, known_int, stacked_template, zero_gradient, zeros
+from .loops import Env, as_arrays, collected, pass_on, settle, stacked, stacked_reads, write_at
+from .program import EMPTY, GRAD, PASS, BlockView, ProgramView, forward_name
 from .values import SelectedRows, StepScopes, TensorArray
 
 
@@ -30,6 +31,9 @@ class Backward:
         counters: outer names, not gradients, that the gradient block writes (``increment`` rewinds them).
         ended: shared gradients that no gradient op of the block passes on to the step before.
         writes: every name that the gradient block writes.
+        unflagged: gradients of arrays whose elements are taken at most once.
+        outside: what the block sees around it.
+        hoist: the block's ops without the products that are computed after the loop.
     """
 
     ctx: Context
@@ -40,22 +44,34 @@ class Backward:
     counters: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     writes: set[str] = field(default_factory=set)
+    unflagged: set[str] = field(default_factory=set)
+    outside: Env = field(default_factory=dict)
+    hoist: Hoist = field(default_factory=lambda: Hoist([]))
 
 
 def run_while_grad(ctx: Context) -> None:
     """Run op while_grad: changes ``ctx.env``."""
     back = _make(ctx)
-    start = _start(back)
     if isinstance(back.scopes.extra, tuple):
-        final = _run_steps(back, start)
+        final = _run_steps(back, _start(back))
     else:
-        final = _run_lax(back, start)
+        _stack_arrays(back)
+        final = _run_lax(back, _start(back))
     for inside, outer in back.shared.items():
         if inside in final and outer != EMPTY:
-            ctx.env[outer] = final[inside]
+            base = ctx.env.get(_base(inside))
+            apart = isinstance(base, TensorArray) and not base.stacked and final[inside].stacked
+            ctx.env[outer] = arrays.gradient_like(final[inside], base) if apart else final[inside]
     for inside, (outer, _) in back.summed.items():
         ctx.env[outer] = final[_total(inside)]
     ctx.env.update({n: final[n] for n in back.counters if n in final})
+
+
+def _stack_arrays(back: Backward) -> None:
+    """Stack the arrays that steps read or have gradients of once, around the loop."""
+    scopes = back.scopes
+    used = {v.array for v in (*scopes.saved.values(), *scopes.extra.values()) if isinstance(v, Reread)}
+    back.outside = {**back.outside, **stacked_reads(back.outside, used | {_base(n) for n in back.shared})}
 
 
 def _total(inside: str) -> str:
@@ -72,7 +88,7 @@ def _make(ctx: Context) -> Backward:
             f"op while_grad (#{op.index} of block {op.block_idx}) found no step scopes in"
             f" {op.inputs['StepScopes']}; the while op that writes them has to run first, in the same program"
         )
-    back = Backward(ctx, block, scopes)
+    back = Backward(ctx, block, scopes, outside=seen_from_outside(op, ctx.env))
     outside = list(op.inputs.get("Out" + GRAD) or ())
     inside = list(op.attrs.get("original_output_grad") or outside)
     back.shared = {i: o for i, o in zip(inside, outside, strict=True) if o != EMPTY}
@@ -130,6 +146,7 @@ def _check_absent(ctx: Context, inside: str, outer: str) -> None:
 
 def _start(back: Backward) -> Env:
     env, start = back.ctx.env, {}
+    taken = _taken(back.ctx.runner.program, back.block)
     incoming = dict(
         zip(
             back.ctx.op.attrs.get("original_output_grad") or back.ctx.op.inputs.get("Out" + GRAD) or (),
@@ -138,9 +155,13 @@ def _start(back: Backward) -> Env:
         )
     )
     for inside in back.shared:
-        base, held = env.get(_base(inside)), env.get(incoming.get(inside, ""))
+        base, held = back.outside.get(_base(inside)), env.get(incoming.get(inside, ""))
         if isinstance(base, TensorArray):
-            start[inside] = arrays.gradient_like(held, base)
+            once = _base(inside) in back.scopes.once or inside not in taken
+            once = once and base.stacked and arrays.untouched(held)
+            held = replace(held, taken=None) if once and held is not None else held
+            start[inside] = arrays.gradient_like(held, base, flags=not once)
+            back.unflagged.update([inside] if once else [])
         elif held is not None:
             start[inside] = held
         elif base is not None:
@@ -155,24 +176,38 @@ def _start(back: Backward) -> Env:
     return start
 
 
-def _step(back: Backward, state: Env, saved: Env) -> Env:
-    """The state after (that is, before in time) one step."""
-    outer = {n: v for n, v in seen_from_outside(back.ctx.op, back.ctx.env).items() if n not in back.block.vars}
+def _taken(program: ProgramView, block: BlockView) -> set[str]:
+    """The gradient arrays from which the block, or one inside it, takes elements."""
+    found = {op.inputs["X"][0] for op in block.ops if op.type == "read_from_array"}
+    for op in block.ops:
+        inner = sub_block(op)
+        if inner is not None:
+            found |= _taken(program, program.blocks[inner])
+    return found
+
+
+def _step(back: Backward, state: Env, saved: Env, t: Any = None) -> tuple[Env, Env]:
+    """(the state after (that is, before in time) one step, what is kept of it for products after the loop)."""
+    outer = {n: v for n, v in back.outside.items() if n not in back.block.vars}
     env = {**outer, **{n: v for n, v in state.items() if not n.endswith("@TOTAL")}}
-    env.update(restore(saved, env, back.writes))
-    back.ctx.runner.run_ops(back.block.ops, env)
+    found = restore(saved, env, back.writes, t)
+    env.update(found)
+    stacks = stacks_of(back.scopes, found, env) if back.hoist.taken else {}
+    back.ctx.runner.run_ops(back.hoist.ops, env)
+    kept = back.hoist.collect(back.ctx.runner, env, stacks)
     after = {n: env[n] for n in [*back.shared, *back.counters] if n in state}
     after.update({n: zero_gradient(after[n]) for n in back.ended if n in after})
     for inside in back.summed:
         part = env.get(inside)
         part = part.to_dense() if isinstance(part, SelectedRows) else part
         after[_total(inside)] = arrays.add_values(state[_total(inside)], part)
-    return after
+    return after, kept
 
 
 def _run_steps(back: Backward, state: Env) -> Env:
+    back.hoist = Hoist(list(back.block.ops))
     for saved in reversed(back.scopes.extra):
-        state = _step(back, state, saved)
+        state, _ = _step(back, state, saved)
     return state
 
 
@@ -182,21 +217,27 @@ def _run_lax(back: Backward, start: Env) -> Env:
     if known_int(scopes.steps) == 0:
         return start
 
-    def step(state: Env, t: Any) -> tuple[Env, Env, Env]:
-        with collected(runner, t) as flags:
-            after = _step(back, state, {**at_step(scopes.saved, t), **scopes.extra})
-        return {n: stacked(n, v, runner) for n, v in after.items()}, {}, as_arrays(flags)
+    back.hoist = find_hoists(back.block, back.summed)
 
-    template, _, flags = settle(step, start)
+    def step(state: Env, t: Any) -> tuple[Env, Env, Env]:
+        with collected(runner, t, unflagged=back.unflagged) as flags:
+            after, kept = _step(back, state, {**at_step(scopes.saved, t), **scopes.extra}, t)
+        return {n: stacked(n, v, runner) for n, v in after.items()}, kept, as_arrays(flags)
+
+    template, kept, flags = settle(step, start)
     state = {n: fit(start[n], t, backward=True) if n in start else zeros(t) for n, t in template.items()}
+    rows = {n: zeros(stacked_template(v, scopes.capacity)) for n, v in kept.items()}
 
     def body(carry: Any) -> Any:
-        t, state, flags = carry
-        after, _, raised = step(state, t)
+        t, state, rows, flags = carry
+        after, kept, raised = step(state, t)
         state = {n: fit(after[n], template[n], backward=True) if n in after else state[n] for n in state}
-        return t - 1, state, {n: flags[n] | raised[n] for n in flags}
+        rows = {n: write_at(rows[n], kept[n], t) for n in rows}
+        return t - 1, state, rows, {n: flags[n] | raised[n] for n in flags}
 
     last = jnp.asarray(scopes.steps, jnp.int32) - 1
-    _, state, flags = jax.lax.while_loop(lambda c: c[0] >= 0, body, (last, as_arrays(state), zeros(flags)))
+    begin = (last, as_arrays(state), rows, zeros(flags))
+    _, state, rows, flags = jax.lax.while_loop(lambda c: c[0] >= 0, body, begin)
     pass_on(runner, flags)
-    return state
+    products = back.hoist.results(rows, scopes.steps, back.outside)
+    return {**state, **{_total(n): v for n, v in products.items()}}

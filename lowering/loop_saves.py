@@ -12,8 +12,9 @@ import numpy as np
 
 from . import arrays
 from .block import Runner
+from .loop_facts import Affine, Facts
 from .loop_plan import BEFORE, SavePlan
-from .loop_values import element, known, scalar
+from .loop_values import element, same_structure, scalar
 from .program import OpView
 from .values import LoDArray, TensorArray
 
@@ -36,7 +37,7 @@ class Hollow:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Reread:
-    """A value that was read from an array which the loop never writes: the index will do."""
+    """A value that lies in an array, where no later step overwrites it: the index will do."""
 
     index: Any
     array: str = field(metadata={"static": True}, default="")
@@ -65,9 +66,9 @@ class Recorder:
         constants: values that are the same in each step and known while tracing; they are not stacked.
     """
 
-    def __init__(self, plan: SavePlan | None, fixed_arrays: Iterable[str] = ()):
+    def __init__(self, plan: SavePlan | None, facts: Facts | None = None):
         self.plan = plan
-        self.fixed = set(fixed_arrays)
+        self.facts = facts or Facts()
         self.constants: dict[str, Any] = {}
 
     def run(self, runner: Runner, ops: Iterable[OpView], env: dict[str, Any]) -> dict[str, Any]:
@@ -76,19 +77,30 @@ class Recorder:
         before = {BEFORE + n: env[n] for n in plan.before if n in env} if plan else {}
         rereads: dict[str, Reread] = {}
         for op in ops:
-            if plan is not None and op.type == "read_from_array" and op.inputs["X"][0] in self.fixed:
-                self._note(op, env, rereads)
+            if plan is not None and op.type == "read_from_array":
+                self._note_read(op, env, rereads)
             env.update(runner.run_op(op, env))
+            if plan is not None and op.type == "write_to_array":
+                self._note_write(op, env, rereads)
         if plan is None:
             return {}
-        kept = {n: self._keep(n, env[n]) for n in plan.final if n in env}
-        return self._apart({**kept, **{n: r for n, r in rereads.items() if n in kept}, **before})
+        ends = {n: v for n, v in self.facts.ends.items() if n in plan.final}
+        kept = {n: self._keep(n, env[n]) for n in plan.final if n in env and n not in ends}
+        return self._apart({**kept, **{n: r for n, r in rereads.items() if n in kept}, **ends, **before})
 
-    def _note(self, op: OpView, env: dict[str, Any], rereads: dict[str, Reread]) -> None:
-        index = env.get(op.inputs["I"][0])
-        array = op.inputs["X"][0]
-        if index is not None and known(index) is None and isinstance(env.get(array), TensorArray):
-            rereads[op.outputs["Out"][0]] = Reread(scalar(index), array)
+    def _note_read(self, op: OpView, env: dict[str, Any], rereads: dict[str, Reread]) -> None:
+        name = op.outputs["Out"][0]
+        array, index = self.facts.reads.get(name, ("", None))
+        at = env.get(op.inputs["I"][0])
+        if array and at is not None and isinstance(env.get(array), TensorArray):
+            rereads[name] = Reread(scalar(at) if index is None else index, array)
+
+    def _note_write(self, op: OpView, env: dict[str, Any], rereads: dict[str, Reread]) -> None:
+        name = op.inputs["X"][0]
+        array, index = self.facts.writes.get(name, ("", None))
+        held = env.get(array)
+        if isinstance(held, TensorArray) and held.stacked and same_structure(arrays.item_of(held), env[name]):
+            rereads[name] = Reread(index, array)
 
     def _keep(self, name: str, value: Any) -> Any:
         return _hollow(value) if self.plan is not None and name in self.plan.shapes else value
@@ -100,19 +112,23 @@ class Recorder:
         return {n: v for n, v in saves.items() if n not in constant}
 
 
-def restore(saved: dict[str, Any], env: dict[str, Any], rewound: set[str]) -> dict[str, Any]:
+def restore(saved: dict[str, Any], env: dict[str, Any], rewound: set[str], t: Any = None) -> dict[str, Any]:
     """The names and values that a gradient step sees of its forward step.
 
     Args:
         rewound: what the gradient block writes: it wants such a variable as it was at the end of the step.
+        t: the step.
     """
     found = {}
     for name, value in saved.items():
         bare = name.removeprefix(BEFORE)
         if bare in rewound if bare != name else BEFORE + name in saved and name not in rewound:
             continue
-        if isinstance(value, Reread):
-            value = arrays.get(env[value.array], value.index)
+        if isinstance(value, Affine):
+            value = value.at(t)
+        elif isinstance(value, Reread):
+            index = value.index.index(t) if isinstance(value.index, Affine) else value.index
+            value = arrays.get_fixed(env[value.array], index)
         found[bare] = _filled(value)
     return found
 
@@ -125,5 +141,5 @@ def at_step(saved: dict[str, Any], t: Any) -> dict[str, Any]:
         if leaves and leaves[0].shape[0] == 1:
             found[name] = element(value, 0)
         else:
-            found[name] = arrays.element_at(value, t) if leaves else value
+            found[name] = arrays.fixed_element(value, t) if leaves else value
     return found

@@ -226,12 +226,15 @@ def _fit_array(value: Any, template: TensorArray, backward: bool) -> TensorArray
     return TensorArray(None, grown, jnp.asarray(value.length, jnp.int32), _fit_flags(value, template))
 
 
-def _fit_flags(value: Any, template: TensorArray) -> Array | None:
+def _fit_flags(value: Any, template: TensorArray) -> Any:
     if template.taken is None:
         return None
     if value is None or value.taken is None:
-        return jnp.zeros(template.capacity, bool)
-    return _grow(jnp.asarray(value.taken), template.capacity)
+        return np.zeros(template.capacity, bool)
+    host = known(value.taken)
+    if host is not None:
+        return np.concatenate([host, np.zeros(template.capacity - host.shape[0], bool)])
+    return _grow(value.taken, template.capacity)
 
 
 def _grow(leaf: Array, capacity: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from . import arrays
 from .block import Context, Runner
 from .errors import LoweringError, NeedsConcrete, NeedsExact
+from .loop_facts import find_facts
 from .loop_plan import SavePlan, Walk, gradient_blocks, outer_writes, save_plan, walk
 from .loop_saves import Recorder
 from .loop_values import (
@@ -64,10 +65,6 @@ class Loop:
     def key(self) -> str:
         """The name under which the executor keeps the capacity of this loop."""
         return f"loop/{self.scopes or self.cond}"
-
-    def recorder(self) -> Recorder:
-        fixed = [n for n, v in self.ctx.env.items() if isinstance(v, TensorArray) and n not in self.written]
-        return Recorder(self.plan, fixed)
 
 
 def make_loop(ctx: Context) -> Loop:
@@ -135,7 +132,7 @@ def run_steps(loop: Loop) -> None:
             raise NeedsConcrete(f"the condition {loop.cond} of a while loop")
         if not go.any():
             break
-        step, recorder = dict(env), loop.recorder()
+        step, recorder = dict(env), Recorder(loop.plan)
         kept = recorder.run(loop.runner, loop.body.ops, step)
         saved.append({**kept, **recorder.constants})
         env.update({n: step[n] for n in loop.written if n in step})
@@ -204,11 +201,13 @@ def _length_before(loop: Loop, name: str) -> int | None:
 def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes]:
     runner = loop.runner
     loop.initial = {n: loop.ctx.env[n] for n in loop.written if n in loop.ctx.env}
-    recorder = loop.recorder()
+    facts = find_facts(runner.program, loop.ctx.op, loop.body, loop.ctx.env)
+    recorder = Recorder(loop.plan, facts)
+    outside = {**loop.ctx.env, **stacked_reads(loop.ctx.env, facts.fixed)}
 
     def step(carry: Env, t: Any) -> tuple[Env, Env, Env]:
-        env = {**loop.ctx.env, **carry}
-        with collected(runner, t) as flags:
+        env = {**outside, **carry}
+        with collected(runner, t, fixed=facts.fixed) as flags:
             kept = recorder.run(runner, loop.body.ops, env)
         after = {n: stacked(n, env[n], runner) for n in loop.written if n in env}
         return after, kept, as_arrays(flags)
@@ -233,25 +232,33 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 
     first = (jnp.int32(0), as_arrays(state), saved, zeros(flags))
     t, state, saved, flags = jax.lax.while_loop(more, body, first)
-    return state, flags, StepScopes(saved, t, dict(recorder.constants))
+    return state, flags, StepScopes(saved, t, dict(recorder.constants), capacity, facts.once)
 
 
 class collected:
-    """Inside a step random ops depend on the step, and overflow flags are outputs of the step."""
+    """Inside a step random ops depend on the step, and overflow flags are outputs of the step.
 
-    def __init__(self, runner: Runner, turn: Any = None):
+    Args:
+        fixed: arrays that the loop does not write.
+        unflagged: gradient arrays whose elements are taken at most once.
+    """
+
+    def __init__(self, runner: Runner, turn: Any = None, fixed: Iterable[str] = (), unflagged: Iterable[str] = ()):
         self.runner, self.turn = runner, turn
+        self.arrays = frozenset(fixed), frozenset(unflagged)
 
     def __enter__(self) -> Env:
         runner = self.runner
-        self.outside = runner.overflows, runner.turn
+        self.outside = runner.overflows, runner.turn, runner.fixed, runner.unflagged
         runner.overflows = {}
+        runner.fixed, runner.unflagged = self.arrays
         if self.turn is not None:
             runner.turn = self.turn if runner.turn is None else runner.turn * 65_537 + self.turn
         return runner.overflows
 
     def __exit__(self, *_: Any) -> None:
-        self.runner.overflows, self.runner.turn = self.outside
+        runner = self.runner
+        runner.overflows, runner.turn, runner.fixed, runner.unflagged = self.outside
 
 
 def pass_on(runner: Runner, flags: Env) -> None:
@@ -279,6 +286,18 @@ def write_at(buffer: Any, value: Any, t: Any) -> Any:
     return jax.tree_util.tree_map(
         lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, jnp.asarray(new, leaf.dtype), t, 0), buffer, value
     )
+
+
+def stacked_reads(env: Mapping[str, Any], names: Iterable[str]) -> Env:
+    """Arrays that steps read by an index not known, stacked once around the loop instead of in each step."""
+    found = {}
+    for name in names:
+        array = env.get(name)
+        if isinstance(array, TensorArray) and not array.stacked and array.items:
+            first = array.items[0]
+            if all(v is not None and same_structure(v, first) for v in array.items):
+                found[name] = arrays.as_stacked(array, first, len(array.items))
+    return found
 
 
 def stacked(name: str, value: Any, runner: Runner) -> Any:

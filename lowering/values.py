@@ -136,11 +136,17 @@ class RankTable:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class StepScopes:
-    """The residuals that a loop saves for its gradient: name -> stacked value, and the number of steps taken."""
+    """The residuals that a loop saves for its gradient: name -> stacked value, and the number of steps taken.
+
+    ``capacity`` is how many steps there is room for; ``once`` names arrays of which the loop writes each element at
+    most once, before anything reads it.
+    """
 
     saved: dict[str, Any] = field(default_factory=dict)
     steps: Array | None = None
     extra: Any = None
+    capacity: int = field(metadata={"static": True}, default=0)
+    once: tuple[str, ...] = field(metadata={"static": True}, default=())
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from lowering.block import Context
 from lowering.dtypes import INT64
 from lowering.errors import NeedsConcrete, SlotError
 from lowering.grad_maker import GradMaker
-from lowering.loop_values import known_int, zero_gradient
+from lowering.loop_values import known_int, scalar, zero_gradient
 from lowering.loops import array_room
 from lowering.program import EMPTY, GRAD, OpSpec, OpView, VarInfo, forward_name
 from lowering.registry import TensorArray, Value, op
@@ -67,7 +67,7 @@ def gradient_array(name: str, i: Any, ctx: Context) -> TensorArray | None:
         return held
     if known_int(i) is None and arrays.covers(held, base):
         return held
-    return arrays.gradient_like(held, base)
+    return arrays.gradient_like(held, base, flags=name not in ctx.runner.unflagged)
 
 
 @op(kind="block", infer=shape_like("Out", "X"))
@@ -105,14 +105,19 @@ def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
     if ctx.is_backward and GRAD in name:
         value, x = None, gradient_array(name, i, ctx)
         if x is not None:
-            value, ctx.env[name] = arrays.take(x, i)
+            value, ctx.env[name] = arrays.take(x, i, flag=name not in ctx.runner.unflagged)
         if x_w is not None:
             value = zero_gradient(x_w) if value is None else _rows_like(value, x_w)
     else:
-        value = arrays.get(_array(x, "X", ctx), i)
+        value = _element(_array(x, "X", ctx), i, name in ctx.runner.fixed)
     if value is not None:
         ctx.env[out] = value
     return None
+
+
+def _element(array: TensorArray, i: Any, fixed: bool) -> Any:
+    plain = fixed and array.stacked and known_int(i) is None
+    return arrays.get_fixed(array, scalar(i)) if plain else arrays.get(array, i)
 
 
 @read_from_array.grad_maker

@@ -6,6 +6,7 @@ from math import prod
 
 import jax.numpy as jnp
 
+from lowering.contractions import contraction
 from lowering.ops.shared import transpose_of
 from lowering.registry import op
 from lowering.values import Meta
@@ -36,6 +37,13 @@ def _mul_grads(x, y, dout, nx, ny):
 @mul.grad
 def _(x, y, d_out, *, x_num_col_dims, y_num_col_dims):
     return _mul_grads(x, y, d_out, x_num_col_dims, y_num_col_dims)
+
+
+@contraction("mul_grad", "Y@GRAD", ("X", "Out@GRAD"))
+def _(x, d_out, y, attrs):
+    rows = _flat2(x, int(attrs.get("x_num_col_dims", 1)))
+    columns = prod(y.shape[int(attrs.get("y_num_col_dims", 1)) :])
+    return rows, d_out if d_out.shape == (rows.shape[0], columns) else d_out.reshape(rows.shape[0], columns)
 
 
 @mul.grad_grad(out="DX DY DDOut", rows=None)
@@ -112,6 +120,15 @@ def matmul(
     if fused_transpose_Out:
         out = jnp.transpose(out, fused_transpose_Out).reshape(fused_reshape_Out)
     return out
+
+
+@contraction("matmul_grad", "Y@GRAD", ("X", "Out@GRAD"))
+def _(x, d_out, y, attrs):
+    plain = attrs.get("alpha", 1.0) == 1.0 and attrs.get("head_number", 1) == 1 and not attrs.get("fused_reshape_Out")
+    if not plain or attrs.get("transpose_X", False) or x.ndim < 2 or y.ndim != 2 or d_out.ndim != x.ndim:
+        return None
+    rows, columns = (v if v.ndim == 2 else v.reshape(-1, v.shape[-1]) for v in (x, d_out))
+    return (columns, rows) if attrs.get("transpose_Y", False) else (rows, columns)
 
 
 @op()

@@ -1,0 +1,216 @@
+"""What a loop's body says about its counters and arrays, read off its ops before it is traced.
+
+A counter that is only incremented has the value ``first + stride * t`` in step t, so it need not be saved for the
+gradient. Neither need a value that lies in a tensor array: where indices are such counters it can be told that no later
+step overwrites it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import arrays
+from .loop_plan import all_writes, outer_writes, sub_block
+from .loop_values import known
+from .program import BlockView, OpView, ProgramView
+from .values import TensorArray
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Affine:
+    """The integer ``first + stride * t`` in step t: a pytree without leaves."""
+
+    first: int = field(metadata={"static": True}, default=0)
+    stride: int = field(metadata={"static": True}, default=0)
+    dtype: str = field(metadata={"static": True}, default="int64")
+    shape: tuple[int, ...] = field(metadata={"static": True}, default=(1,))
+
+    def at(self, t: Any) -> Any:
+        """The value in step ``t``, with its dtype and shape."""
+        value = jnp.asarray(t, self.dtype) * self.stride + self.first
+        return value.reshape(self.shape).astype(self.dtype)
+
+    def index(self, t: Any) -> Any:
+        """The value in step ``t`` as an int32 scalar."""
+        return jnp.asarray(t, jnp.int32) * self.stride + self.first
+
+    def meets(self, other: Affine, earliest: int) -> bool:
+        """Whether ``other`` comes to the value of this step ``earliest`` or more steps later."""
+        distance = self.first - other.first
+        if self.stride != other.stride or self.stride == 0:
+            return True  # not known to be apart
+        return distance % self.stride == 0 and distance // self.stride >= earliest
+
+
+@dataclass
+class Facts:
+    """Facts about the steps of one loop.
+
+    Attributes:
+        ends: name -> its value at the end of a step.
+        reads: name read from an array that keeps the element -> (array, index; None: at run time).
+        writes: name written to an array that keeps it -> (array, index).
+        fixed: arrays that the loop does not write.
+        once: arrays whose elements are written at most once, and not read before.
+    """
+
+    ends: dict[str, Affine] = field(default_factory=dict)
+    reads: dict[str, tuple[str, Affine | None]] = field(default_factory=dict)
+    writes: dict[str, tuple[str, Affine]] = field(default_factory=dict)
+    fixed: set[str] = field(default_factory=set)
+    once: tuple[str, ...] = ()
+
+
+@dataclass
+class _Access:
+    """One op that reads or writes an array: its position, the tensor, and the index where it is known."""
+
+    position: int
+    name: str
+    index: Affine | None
+    write: bool
+
+
+def find_facts(program: ProgramView, op: OpView, body: BlockView, env: Mapping[str, Any]) -> Facts:
+    """The facts about loop ``op``, which runs ``body`` over ``env``."""
+    facts, accesses = Facts(), _accesses(program, body, env)
+    facts.ends = accesses.pop("")
+    written = {n for o in body.ops for n in o.output_names()}
+    counts = {n: sum(n in o.output_names() for o in body.ops) for n in written}
+    inside = {n for o in body.ops if sub_block(o) is not None for n in all_writes(program, int(sub_block(o) or 0))}
+    once = []
+    for array, uses in accesses.items():
+        if array in inside or not _stays(program, op.block_idx, op.index, array):
+            continue
+        writes = [u for u in uses if u.write]
+        if not writes:
+            facts.fixed.add(array)
+        for use in uses:
+            kept = all(_spares(use, w) for w in writes)
+            if use.write and use.index is not None and kept and counts.get(use.name) == 1:
+                facts.writes[use.name] = (array, use.index)
+            elif not use.write and counts.get(use.name) == 1 and (not writes or (kept and use.index is not None)):
+                facts.reads[use.name] = (array, use.index)
+        if writes and _written_once(uses, env.get(array)) and not _read_inside(program, body, array):
+            once.append(array)
+    facts.once = tuple(sorted(once))
+    return facts
+
+
+def _spares(use: _Access, write: _Access) -> bool:
+    """Whether ``write`` leaves the element of ``use`` alone from then on."""
+    if use.index is None or write.index is None:
+        return False
+    if use is write:
+        return use.index.stride != 0
+    return not use.index.meets(write.index, 0 if write.position > use.position else 1)
+
+
+def _written_once(uses: list[_Access], before: Any) -> bool:
+    """Whether the single write is of new elements, none of which has been read before."""
+    writes = [u for u in uses if u.write]
+    held = arrays.length(before) if before is None or isinstance(before, TensorArray) else None
+    if len(writes) != 1 or not isinstance(held, int):
+        return False
+    index = writes[0].index
+    if index is None or index.stride <= 0 or index.first < held:
+        return False
+    return all(_spares(u, writes[0]) for u in uses)
+
+
+def _read_inside(program: ProgramView, body: BlockView, array: str) -> bool:
+    blocks = [program.blocks[int(sub_block(o) or 0)] for o in body.ops if sub_block(o) is not None]
+    return any(array in o.input_names() or _read_inside(program, b, array) for b in blocks for o in b.ops)
+
+
+def _stays(program: ProgramView, block_idx: int, index: int, array: str) -> bool:
+    """Whether no forward op that runs behind op ``index`` of a block writes the array."""
+    block = program.blocks[block_idx]
+    again = block_idx != 0 and array not in block.vars  # the block may run again
+    for op in block.ops:
+        if op.index == index or op.is_backward or (op.index < index and not again):
+            continue
+        inner = sub_block(op)
+        if array in op.output_names() or (inner is not None and array in all_writes(program, inner)):
+            return False
+    if not again:
+        return True
+    runs = [(b.idx, o.index) for b in program.blocks for o in b.ops if sub_block(o) == block_idx]
+    return all(_stays(program, idx, position, array) for idx, position in runs)
+
+
+# --- indices ------------------------------------------------------------------------------------------------------
+
+
+def _accesses(program: ProgramView, body: BlockView, env: Mapping[str, Any]) -> dict[str, Any]:
+    """array -> its accesses; under '' the names whose value at the end of a step is known."""
+    follow = _Follow(program, body, env, _counters(program, body, env))
+    found: dict[str, Any] = {}
+    for position, op in enumerate(body.ops):
+        if op.type in ("read_from_array", "write_to_array"):
+            write = op.type == "write_to_array"
+            array = op.outputs["Out"][0] if write else op.inputs["X"][0]
+            name = op.inputs["X"][0] if write else op.outputs["Out"][0]
+            use = _Access(position, name, follow.value(op.inputs["I"][0]), write)
+            found.setdefault(array, []).append(use)
+        follow.run(op)
+    found[""] = {n: v for n, v in follow.now.items() if v is not None}
+    return found
+
+
+def _counters(program: ProgramView, body: BlockView, env: Mapping[str, Any]) -> dict[str, Affine]:
+    """Integers around the loop that each step moves by the same amount."""
+    found = {}
+    for name in outer_writes(body):
+        start = _constant(env, name)
+        if start is None:
+            continue
+        follow = _Follow(program, body, {}, {name: start})
+        for op in body.ops:
+            follow.run(op)
+        end = follow.now.get(name)
+        if end is not None:
+            found[name] = Affine(start.first, end.first - start.first, start.dtype, start.shape)
+    return found
+
+
+def _constant(env: Mapping[str, Any], name: str) -> Affine | None:
+    value = env.get(name)
+    host = None if isinstance(value, TensorArray) else known(value)
+    if host is None or host.size != 1 or host.dtype not in (np.int32, np.int64):
+        return None
+    return Affine(int(host.reshape(())), 0, str(host.dtype), host.shape)
+
+
+class _Follow:
+    """Follows integers through the ops of one step."""
+
+    def __init__(self, program: ProgramView, body: BlockView, env: Mapping[str, Any], start: Mapping[str, Affine]):
+        self.program, self.env = program, env
+        self.now: dict[str, Affine | None] = dict(start)
+        self.written = {n for op in body.ops for n in op.output_names()}
+
+    def value(self, name: str) -> Affine | None:
+        if name in self.now:
+            return self.now[name]
+        return None if name in self.written else _constant(self.env, name)
+
+    def run(self, op: OpView) -> None:
+        """Take op into account."""
+        if op.type in ("increment", "assign"):
+            x, step = self.value(op.inputs["X"][0]), op.attrs.get("step", 1.0) if op.type == "increment" else 0
+            moved = None
+            if x is not None and int(step) == step:
+                moved = Affine(x.first + int(step), x.stride, x.dtype, x.shape)
+            self.now[op.outputs["Out"][0]] = moved
+            return
+        inner = sub_block(op)
+        for name in [*op.output_names(), *(all_writes(self.program, inner) if inner is not None else ())]:
+            self.now[name] = None

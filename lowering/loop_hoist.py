@@ -1,0 +1,173 @@
+"""Parameter gradients taken out of a backward loop: one product of all rows after it instead of one in each step.
+
+Where a step would add leftT right to a parameter's gradient (see ``contractions``), the loop keeps left and right, and
+the sum over the steps is one product of [steps * R, K] and [steps * R, N]. What lies in a buffer already (saved values,
+elements of arrays) is not kept again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .block import Runner
+from .contractions import Contraction, contractions
+from .loop_facts import Affine
+from .loop_saves import Reread
+from .loop_values import known_int
+from .program import EMPTY, BlockView, OpView
+from .values import LoDArray, SelectedRows, StepScopes, TensorArray, data_of
+
+# Rows of one product when the number of steps is only known at run time.
+_ROWS = 512
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Values of all steps: that of step t is ``buffer[first + t]``."""
+
+    buffer: Any
+    first: int = 0
+
+
+@dataclass
+class Hoisted:
+    """One gradient that is computed after the loop.
+
+    Attributes:
+        name: the gradient inside the block.
+        op: the op that computes it, and only it.
+        rule: its declaration.
+        operands: once a step is traced, left and right: names of kept values, or stacks that exist; None when the step
+            computes the gradient itself after all.
+    """
+
+    name: str
+    op: OpView
+    rule: Contraction
+    operands: tuple[str | Stack, str | Stack] | None = None
+
+
+@dataclass
+class Hoist:
+    """The ops that remain in the loop, and what is computed after it."""
+
+    ops: list[OpView]
+    taken: list[Hoisted] = field(default_factory=list)
+
+    def collect(self, runner: Runner, env: dict[str, Any], stacks: Mapping[int, Stack]) -> dict[str, Any]:
+        """After a step's ops: what to keep of it. Gradients that do not fit the rule are computed into ``env``.
+
+        Args:
+            stacks: id of a value of this step -> where the values of all steps are.
+        """
+        kept: dict[str, Any] = {}
+        names: dict[int, str] = {}
+        for k, one in enumerate(self.taken):
+            pair = _rows(one, env)
+            if pair is None or not _pays(pair, stacks):
+                one.operands = None
+                env.update(runner.run_op(one.op, env))
+                continue
+            operands: list[str | Stack] = []
+            for side, value in zip("ab", pair, strict=True):
+                if id(value) in stacks:
+                    operands.append(stacks[id(value)])
+                    continue
+                name = names.setdefault(id(value), f"{k}{side}")
+                kept[name] = value
+                operands.append(name)
+            one.operands = (operands[0], operands[1])
+        return kept
+
+    def results(self, kept: Mapping[str, Any], steps: Any, env: Mapping[str, Any]) -> dict[str, Any]:
+        """The gradients by name inside, from what was kept of all steps."""
+        found = {}
+        for one in self.taken:
+            if one.operands is not None:
+                left, right = (o if isinstance(o, Stack) else Stack(kept[o]) for o in one.operands)
+                like = data_of(env[one.op.inputs[one.rule.source][0]])
+                found[one.name] = contract(left, right, steps).reshape(like.shape).astype(like.dtype)
+        return found
+
+
+def find_hoists(block: BlockView, summed: Iterable[str]) -> Hoist:
+    """Take out of a gradient block the products that make a gradient in ``summed``."""
+    summed = set(summed)
+    written = [n for op in block.ops for n in op.output_names()]
+    read = {n for op in block.ops for n in op.input_names()}
+    found = Hoist([])
+    for op in block.ops:
+        rule = contractions().get(op.type)
+        names = op.outputs.get(rule.output) or [EMPTY] if rule is not None else [EMPTY]
+        alone = names[0] in summed and written.count(names[0]) == 1 and names[0] not in read
+        if rule is None or not alone or any(written.count(n) > 1 for n in op.input_names()):
+            found.ops.append(op)
+            continue
+        rest = {slot: list(n) for slot, n in op.outputs.items() if slot != rule.output}
+        found.taken.append(Hoisted(names[0], replace(op, outputs={rule.output: [names[0]]}), rule))
+        if any(n != EMPTY for bound in rest.values() for n in bound):
+            found.ops.append(replace(op, outputs=rest))
+    return found
+
+
+def stacks_of(scopes: StepScopes, found: Mapping[str, Any], env: Mapping[str, Any]) -> dict[int, Stack]:
+    """id of a value that step's record restored -> the stack it was taken from."""
+    stacks = {}
+    for name, value in found.items():
+        saved = scopes.saved.get(name)
+        if saved is not None and hasattr(data_of(saved), "shape"):
+            stacks[id(data_of(value))] = Stack(data_of(saved))
+        again = scopes.extra.get(name)
+        if isinstance(again, Reread) and isinstance(again.index, Affine) and again.index.stride == 1:
+            array = env[again.array]
+            if isinstance(array, TensorArray) and array.stacked and hasattr(data_of(array.buffer), "shape"):
+                stacks[id(data_of(value))] = Stack(data_of(array.buffer), again.index.first)
+    return stacks
+
+
+def _rows(one: Hoisted, env: Mapping[str, Any]) -> tuple[Any, Any] | None:
+    values = [env.get(one.op.inputs[slot][0]) for slot in (*one.rule.reads, one.rule.source)]
+    if any(v is None or isinstance(v, SelectedRows | TensorArray) for v in values):
+        return None
+    capacities = {v.capacity for v in values[:-1] if isinstance(v, LoDArray)}
+    if len(capacities) > 1:
+        return None
+    return one.rule.rows(*map(data_of, values), one.op.attrs)
+
+
+def _pays(pair: tuple[Any, Any], stacks: Mapping[int, Stack]) -> bool:
+    """Whether keeping the rows moves less than adding to the gradient (a read and a write of it) would."""
+    kept = sum(v.size for v in pair if id(v) not in stacks)
+    return bool(kept <= 2 * pair[0].shape[1] * pair[1].shape[1])
+
+
+def contract(left: Stack, right: Stack, steps: Any) -> Any:
+    """The sum over the steps of leftT right."""
+    count = known_int(steps)
+    if count is not None:
+        a, b = (jax.lax.slice_in_dim(s.buffer, s.first, s.first + count) for s in (left, right))
+        return _product(a, b)
+    room = min(left.buffer.shape[0] - left.first, right.buffer.shape[0] - right.first)
+    size = min(room, max(1, _ROWS // left.buffer.shape[1]))
+    steps = jnp.asarray(steps, jnp.int32)
+
+    def add(carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        begin, total = carry
+        at = jnp.minimum(begin, room - size)
+        turn = at + jnp.arange(size, dtype=jnp.int32)
+        fresh = ((turn >= begin) & (turn < steps))[:, None, None]
+        a, b = (jax.lax.dynamic_slice_in_dim(s.buffer, s.first + at, size) for s in (left, right))
+        zero = jnp.zeros((), a.dtype)
+        return begin + size, total + _product(jnp.where(fresh, a, zero), jnp.where(fresh, b, zero))
+
+    start = jnp.zeros((left.buffer.shape[2], right.buffer.shape[2]), right.buffer.dtype)
+    return jax.lax.while_loop(lambda c: c[0] < steps, add, (jnp.int32(0), start))[1]
+
+
+def _product(a: Any, b: Any) -> Any:
+    return a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1])
