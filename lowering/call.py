@@ -249,11 +249,12 @@ def _wrap(result: Any, source: LoDArray | None, padded: LoDArray | None) -> Any:
         return result
     if isinstance(result, LoDArray):
         return result if result.lod or result.padded else result.data
-    lod, nseq, longest = (source.lod, source.nseq, source.longest) if source is not None else ((), None, ())
+    about = (source.nseq, source.longest, source.tight) if source is not None else (None, (), False)
+    lod = source.lod if source is not None else ()
     rows = result.shape[0] if np.ndim(result) else None
     if padded is not None and rows == padded.capacity:
-        return LoDArray(result, lod, padded.nrows, nseq, longest)
+        return LoDArray(result, lod, padded.nrows, *about)
     # Rows that are all there keep their LoD only if they are still one row each.
     if source is not None and not source.padded and rows == source.capacity:
-        return LoDArray(result, lod, None, nseq, longest)
+        return LoDArray(result, lod, None, *about)
     return result

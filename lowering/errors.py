@@ -45,7 +45,9 @@ class NeedsConcrete(Exception):
     """Not an error: a rule needs host values of ``what`` (a shape, say) that this trace does not know.
 
     The executor then runs the op outside jit, where every value is known; ``op_index`` is the op of the outermost
-    block that asked, or that runs the block of the op that asked.
+    block that asked, or that runs the block of the op that asked. ``longest``: knowing how long the longest sequence of
+    each feed is may be enough.
     """
 
     op_index: int = -1
+    longest: bool = False

@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from .errors import NeedsConcrete
 from .grad_maker import GradMaker
 from .program import GRAD, OpSpec
 from .registry import concrete
@@ -69,9 +70,15 @@ def longest(off: Array) -> Array:
     return lengths(off).max()
 
 
-def static_longest(off: Array, what: str) -> int:
-    """The longest length as a Python int; the executor provides host values where a trace does not know it."""
-    return int(longest(concrete(off, what)))
+def static_longest(x: LoDArray, what: str) -> int:
+    """The longest length as a Python int; NeedsConcrete where a trace does not know it."""
+    if x.tight:
+        return x.longest[-1]
+    try:
+        return int(longest(concrete(offsets(x), what)))
+    except NeedsConcrete as needed:
+        needed.longest = True
+        raise
 
 
 def take(x: Array, index: Array) -> Array:

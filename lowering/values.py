@@ -25,6 +25,7 @@ class LoDArray:
         nrows: number of valid rows, a traced int32 scalar; None when all rows are valid (exact).
         nseq: number of valid top-level sequences, a traced int32 scalar; None when all are.
         longest: static upper bounds of the longest sequence, one per level; () when nobody asked for them.
+        tight: whether ``longest`` are the very lengths of the longest sequences.
     """
 
     data: Array
@@ -32,6 +33,7 @@ class LoDArray:
     nrows: Array | None = None
     nseq: Array | None = None
     longest: tuple[int, ...] = field(metadata={"static": True}, default=())
+    tight: bool = field(metadata={"static": True}, default=False)
 
     @property
     def capacity(self) -> int:

@@ -12,19 +12,21 @@ from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
 from lowering import values as low
 
 
-def lod_array(data: Any, lod: Any, *, exact: bool, longest: tuple[int, ...] = ()) -> low.LoDArray:
+def lod_array(
+    data: Any, lod: Any, *, exact: bool, longest: tuple[int, ...] = (), tight: bool = False, room: int = 0
+) -> low.LoDArray:
     """The LoDArray of ``data`` with LoD offsets ``lod``.
 
     Bucketed (the default): rows padded to a bucket and inner levels to a bucketed count, with traced counts.
-    Exact: as it is, for ops that cannot take padding.
+    Exact: as it is, for ops that cannot take padding. ``room`` is the least capacity of a bucketed value.
     """
     levels = [np.asarray(level, np.int32) for level in lod]
     if exact:
-        return low.LoDArray(data, tuple(levels), longest=longest)
+        return low.LoDArray(data, tuple(levels), longest=longest, tight=tight)
     rows = data.shape[0]
     inner = [pad_offsets(level, bucket(len(level) - 1)) for level in levels[1:]]
-    padded = pad_rows(np.asarray(data), bucket(rows))
-    return low.LoDArray(padded, (levels[0], *inner), np.asarray(rows, np.int32), None, longest)
+    padded = pad_rows(np.asarray(data), max(bucket(rows), room))
+    return low.LoDArray(padded, (levels[0], *inner), np.asarray(rows, np.int32), None, longest, tight)
 
 
 def to_lowering(holder: Any, *, exact: bool = True) -> Any:

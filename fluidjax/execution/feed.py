@@ -17,12 +17,19 @@ from lowering.program import VarView
 
 
 class Feeder:
-    """Turns a run's feed dict into values; remembers the longest sequence seen for each ranked feed."""
+    """Turns a run's feed dict into values; remembers the longest sequence seen for each ranked feed.
+
+    Attributes:
+        tight: whether ops need the very length of the longest sequence, which then is part of what a program is
+            compiled for. The row capacity only grows then: otherwise each length would be compiled for each bucket.
+    """
 
     def __init__(self, variables: Mapping[str, VarView], ranks: bool):
         self._variables = variables
         self._ranks = ranks
+        self.tight = False
         self._longest: dict[str, tuple[int, ...]] = {}
+        self._room: dict[str, int] = {}
         self._accepted: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
 
     def value(self, name: str, fed: Any, *, exact: bool) -> Any:
@@ -62,7 +69,12 @@ class Feeder:
                 f"feed {var.name!r}: its LoD does not fit its {data.shape[0]} rows: {fault}; set lengths that add up"
                 " to the number of rows"
             )
-        return lod_array(_checked(var, data), fed._lod, exact=exact, longest=self._bounds(var.name, fed))
+        checked = _checked(var, data)
+        if not self.tight:
+            return lod_array(checked, fed._lod, exact=exact, longest=self._bounds(var.name, fed))
+        room = self._room[var.name] = max(bucket(data.shape[0]), self._room.get(var.name, 0))
+        longest = tuple(int(np.diff(level).max(initial=0)) for level in fed._lod)
+        return lod_array(checked, fed._lod, exact=exact, longest=longest, tight=True, room=room)
 
     def _bounds(self, name: str, fed: LoDTensor) -> tuple[int, ...]:
         if not self._ranks:

@@ -114,7 +114,7 @@ class Prepared:
                 self._start_over(exact=True)
                 continue
             except NeedsConcrete as needed:
-                self._cut_at(needed)
+                self._provide(needed)
                 continue
             if results is not None:
                 return results
@@ -146,6 +146,14 @@ class Prepared:
         self._exact = exact
         self._retired = self.compilations
         self._compiled.clear()
+
+    def _provide(self, needed: NeedsConcrete) -> None:
+        """See to it that the next attempt has what this one lacked."""
+        if needed.longest and not self._feeder.tight:
+            self._feeder.tight = True
+            self._start_over(exact=self._exact)
+        else:
+            self._cut_at(needed)
 
     def _cut_at(self, needed: NeedsConcrete) -> None:
         if needed.op_index < 0 or needed.op_index in self._outside:

@@ -47,7 +47,7 @@ def sequence_pad(x: LoDArray, pad_value, *, padded_length: int = -1):
     ``padded_length`` -1 pads to the longest sequence, which changes the shape from batch to batch.
     """
     off = offsets(x)
-    width = padded_length if padded_length >= 0 else static_longest(off, "the longest sequence")
+    width = padded_length if padded_length >= 0 else static_longest(x, "the longest sequence")
     fill = pad_value.reshape(()) if pad_value.size == 1 else pad_value
     out = padded_rows(x.data, off, width, fill.astype(x.dtype))
     count = lengths(off).astype(np.int64)

@@ -78,6 +78,23 @@ def test_two_levels(rng: np.random.Generator) -> None:
     assert train(two_levels, batches, lod_level=2) <= 12
 
 
+def padded(x: Any) -> Any:
+    rows, lengths = fluid.layers.sequence_pad(x, fluid.layers.fill_constant([1], "float32", 0.0))
+    encoded = fluid.layers.fc(rows, WIDTH, num_flatten_dims=2, act="tanh")
+    return fluid.layers.sequence_pool(fluid.layers.sequence_unpad(encoded, lengths), "max")
+
+
+def test_padding_to_the_longest(rng: np.random.Generator) -> None:
+    """The longest length is the shape of what sequence_pad makes, so each one compiles; row totals do not."""
+    batches = []
+    for longest in (20, 30) * 10:
+        sizes = [longest, *rng.integers(1, 20, 7).tolist()]
+        batches.append(tensor(sum(sizes), [sizes]))
+    assert len({b.shape()[0] for b in batches}) > 10
+    # The first attempt finds out that the length matters; the capacity may grow once.
+    assert train(padded, batches) <= 1 + 2 * 2
+
+
 def test_padding_is_at_most_a_fifth_of_the_rows(rng: np.random.Generator) -> None:
     totals = np.array([int(s.sum()) for s in stream(rng)])
     capacities = np.array([bucket(int(t)) for t in totals])
