@@ -27,6 +27,8 @@ def _cosine(X, Y):
 
 CASES = [
     case("mul", _xy(normal(4, 3), normal(3, 2)), reference=lambda X, Y: X @ Y, twice=True),
+    case("mul", _xy(normal(2, 1024), normal(1024, 256)), label="wide", reference=lambda X, Y: X @ Y),
+    case("mul", _xy(normal(4, 3), normal(3, 1)), label="one-column", reference=lambda X, Y: X @ Y),
     case(
         "mul",
         _xy(normal(2, 3, 2), normal(3, 2, 4)),
