@@ -41,11 +41,11 @@ class Executor:
     """
 
     def __init__(self, place: Place | None = None):
-        if not flag("FLAGS_use_system_allocator"):
-            keep_freed_memory()
         self.place = place if place is not None else CPUPlace()
         self._device = self.place._jax_device()
         _use_compilation_cache(flag("FLAGS_compilation_cache_dir"))
+        if not flag("FLAGS_use_system_allocator"):
+            keep_freed_memory()
         self._is_default = self._device == jax.local_devices()[0]
         self._closed = False
 
