@@ -104,7 +104,7 @@ def box_clip(input: LoDArray, im_info):
 
     The boxes of image i are the i-th sequence of Input.
     """
-    image = jnp.clip(seq.segments(seq.offsets(input), input.rows()), 0, im_info.shape[0] - 1)
+    image = jnp.clip(seq.segments(seq.offsets(input), seq.row_numbers(input.capacity)), 0, im_info.shape[0] - 1)
     height, width = (jnp.round(im_info[:, i] / im_info[:, 2])[image] - 1 for i in (0, 1))
     limit = jnp.stack([width, height, width, height], axis=-1)[:, None]
     boxes = input.data.reshape(input.capacity, -1, 4)

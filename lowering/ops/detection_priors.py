@@ -51,6 +51,11 @@ def _with_variances(boxes: np.ndarray, variances: list[float], dtype: np.dtype) 
     return boxes.astype(dtype), spread.astype(dtype)
 
 
+def _steps(step_w: float, step_h: float, width: float, height: float) -> tuple[float, float]:
+    """The distances of centres; where one of the two is not given, neither counts."""
+    return (step_w, step_h) if step_w and step_h else (width, height)
+
+
 @op(out="Boxes Variances", diff="", lod=None, vendor="use_mkldnn use_quantizer")
 def prior_box(
     input: Meta,
@@ -72,7 +77,7 @@ def prior_box(
     A step of 0 is the image's size over the feature map's.
     """
     (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
-    step_w, step_h = (step_w or image_w / width), (step_h or image_h / height)
+    step_w, step_h = _steps(step_w, step_h, image_w / width, image_h / height)
     halves = _prior_sizes(min_sizes, max_sizes, _ratios(aspect_ratios, flip), min_max_aspect_ratios_order)
     centers = _centers(width, step_w, offset), _centers(height, step_h, offset)
     boxes = _boxes(*centers, np.asarray(halves), image_w, image_h)
@@ -116,7 +121,7 @@ def density_prior_box(
     [H, W, P, 4], or [H * W * P, 4] with ``flatten_to_2d``.
     """
     (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
-    step_w, step_h = (step_w or image_w / width), (step_h or image_h / height)
+    step_w, step_h = _steps(step_w, step_h, image_w / width, image_h / height)
     shifts, halves = _density_offsets(fixed_sizes, fixed_ratios, densities, int((step_w + step_h) * 0.5))
     x = _centers(width, step_w, offset)[None, :, None] + shifts[None, None, :, 0]
     y = _centers(height, step_h, offset)[:, None, None] + shifts[None, None, :, 1]

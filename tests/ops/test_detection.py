@@ -64,6 +64,31 @@ def test_prior_box_centres():
     np.testing.assert_allclose(variances[0, 0, 0], [0.1, 0.1, 0.2, 0.2])
 
 
+@pytest.mark.parametrize("op", ["prior_box", "density_prior_box"])
+def test_one_step_alone_does_not_count(op):
+    """Where step_w or step_h is missing, both follow from the sizes of image and feature map."""
+    feature, image = jnp.zeros((1, 2, 2, 3), jnp.float32), jnp.zeros((1, 3, 40, 60), jnp.float32)
+    attrs = (
+        {"min_sizes": [10.0], "aspect_ratios": [1.0]}
+        if op == "prior_box"
+        else {"fixed_sizes": [4.0], "fixed_ratios": [1.0]}
+    )
+    attrs |= {"densities": [2]} if op == "density_prior_box" else {}
+    attrs["variances"] = [0.1, 0.1, 0.2, 0.2]
+    free = run(op, feature, image, **attrs)[0]
+    np.testing.assert_array_equal(run(op, feature, image, step_w=7.0, **attrs)[0], free)
+    np.testing.assert_array_equal(run(op, feature, image, step_h=7.0, **attrs)[0], free)
+    assert not np.array_equal(run(op, feature, image, step_w=7.0, step_h=7.0, **attrs)[0], free)
+
+
+def test_boxes_are_clipped_to_their_own_image():
+    rows = [[-2.0, -1.0, 50.0, 50.0], [1.0, 2.0, 3.0, 4.0], [-2.0, -1.0, 50.0, 50.0]]
+    info = jnp.asarray([[30.0, 25.0, 1.5], [20.0, 21.0, 1.0]])
+    found = run("box_clip", ragged(np.array(rows), [0, 1, 3]), info)
+    want = [[0.0, 0.0, 16.0, 19.0], [1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 20.0, 19.0]]
+    np.testing.assert_array_equal(found.data, want)
+
+
 # --- matching -----------------------------------------------------------------------------------------------------
 
 DIST = np.array([[0.9, 0.2, 0.0, 0.6], [0.8, 0.7, 0.1, 0.0]], np.float32)

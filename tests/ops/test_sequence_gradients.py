@@ -44,6 +44,27 @@ WIDE = [
         {"Emission": Rows((3,)), "Transition": Dense((5, 3)), "Label": Rows((1,), below=3)},
         ids="phases",
     ),  # fmt: skip
+    # Activations whose derivatives the kernels take from the output, gates other than sigmoid, bare recurrences.
+    Case(
+        "lstm",
+        {"Input": Rows((8,)), "Weight": Dense((2, 8)), "Bias": Dense((1, 14))},
+        {"gate_activation": "tanh", "cell_activation": "identity", "candidate_activation": "sigmoid"},
+        "activations",
+    ),
+    Case(
+        "gru",
+        {"Input": Rows((6,)), "Weight": Dense((2, 6))},
+        {"gate_activation": "tanh", "activation": "sigmoid", "is_reverse": True},
+        "activations",
+    ),
+    Case(
+        "lstmp",
+        {"Input": Rows((8,)), "Weight": Dense((3, 8)), "ProjWeight": Dense((2, 3)), "Bias": Dense((1, 8))},
+        {"use_peepholes": False, "is_reverse": True, "proj_activation": "identity"},
+        "bare",
+    ),
+    Case("sequence_conv", {"X": Rows(), "Filter": Dense((6, 2))}, {"contextLength": 2, "contextStart": 1}, "ahead"),
+    Case("fused_embedding_seq_pool", {"W": Dense((7, 3)), "Ids": Rows((1, 1), below=7)}, {}, "plain"),
 ]
 COUNTS = {"phases": (19, 40)}
 PROVEN = {case.op for case in DIFFERENTIABLE}

@@ -19,6 +19,19 @@ def _lstm_unit(X, C_prev, forget_bias):
     return c, o * np.tanh(c)
 
 
+def _one_lstm(Input, InitH, InitC, W, **attrs):
+    """One layer with cuDNN's weights: input and recurrent matrices [4H, in], then two biases; gates i, f, c, o."""
+    wx, wh, bias = W[:32].reshape(8, 4), W[32:48].reshape(8, 2), W[48:56] + W[56:64]
+    h, c, outs = InitH[0], InitC[0], []
+    for x in Input:
+        i, f, g, o = np.split(x @ wx.T + h @ wh.T + bias, 4, 1)
+        i, f, o = (1 / (1 + np.exp(-v)) for v in (i, f, o))
+        c = f * c + i * np.tanh(g)
+        h = o * np.tanh(c)
+        outs.append(h)
+    return np.stack(outs), h[None], c[None]
+
+
 def _pair(*functors):
     return {"functor_list": list(functors), "axis": -1}
 
@@ -28,6 +41,13 @@ _YOLO = {"anchors": [10, 13, 16, 30], "anchor_mask": [0, 1], "class_num": 2}
 
 CASES = [
     case("cudnn_lstm", _LSTM, {"input_size": 4, "hidden_size": 2, "max_len": 3}),
+    case(
+        "cudnn_lstm",
+        {"Input": normal(3, 2, 4), "InitH": normal(4, 2, 2), "InitC": normal(4, 2, 2), "W": normal(256)},
+        {"input_size": 4, "hidden_size": 2, "max_len": 3, "num_layers": 2, "is_bidirec": True},
+        "stacked-both-ways",
+    ),
+    case("cudnn_lstm", _LSTM, {"input_size": 4, "hidden_size": 2, "max_len": 3}, "cell", reference=_one_lstm),
     case(
         "psroi_pool",
         {"X": normal(2, 8, 6, 6), "ROIs": LoDArray(_ROIS, (_SPLIT.astype(np.int32),))},
@@ -43,8 +63,26 @@ CASES = [
         _YOLO,
         wrt=("X",),
     ),
+    case(
+        "yolov3_loss",
+        {
+            "X": normal(1, 14, 3, 3),
+            "GTBox": np.array([[[0.3, 0.4, 0.03, 0.04], [0.32, 0.45, 0.035, 0.04]]]),
+            "GTLabel": np.array([[0, 1]], np.int32),
+        },
+        {**_YOLO, "ignore_thresh": 0.5, "downsample_ratio": 32},
+        "shared-cell",
+        wrt=("X",),
+    ),
     case("gru_unit", _GRU, wrt=("Input", "HiddenPrev", "Weight", "Bias")),
     case("gru_unit", _GRU, {"origin_mode": True}, "origin", wrt=("Input", "HiddenPrev", "Weight", "Bias")),
+    case(
+        "gru_unit",
+        {"Input": away((0,), 4, 6), "HiddenPrev": normal(4, 2), "Weight": normal(2, 6)},
+        {"activation": 0, "gate_activation": 2},
+        "identity-and-tanh",
+        wrt=("Input", "HiddenPrev", "Weight"),
+    ),
     case("lstm_unit", {"X": normal(4, 8), "C_prev": normal(4, 2)}, {"forget_bias": 0.5}, reference=_lstm_unit),
     case(
         "fused_elemwise_activation",
