@@ -65,13 +65,12 @@ def xxh64(words, half, seed: int):
 def hash_(x, *, num_hash: int = 1, mod_by: Long = 100000):
     """Out [N, num_hash, 1] = XXH64 of each row of X [N, K] with seeds 0 .. num_hash - 1, modulo ``mod_by``.
 
-    As in Fluid's kernel the hash runs over 4 K bytes, so of int64 ids only the first half of the row is read.
+    The hash runs over the row's bytes: 4 K of int32 ids, 8 K of int64 ones.
     """
     size = x.shape[-1]
     rows = x.reshape(-1, size)
     if x.dtype == np.int64:
-        columns = [rows[:, i].astype(np.uint64) for i in range((size + 1) // 2)]
-        words, half = (columns, None) if size % 2 == 0 else (columns[:-1], columns[-1] & np.uint64(0xFFFFFFFF))
+        words, half = [rows[:, i].astype(np.uint64) for i in range(size)], None
     else:
         columns = [rows[:, i].astype(np.uint32).astype(np.uint64) for i in range(size)]
         words = [columns[i] | (columns[i + 1] << np.uint64(32)) for i in range(0, size - 1, 2)]
