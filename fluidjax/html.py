@@ -69,8 +69,6 @@ def _kind(var: Variable) -> str:
 
 def _role(op: Operator) -> str:
     role = op._attr_map.get(names.OP_ROLE, 0)
-    if not isinstance(role, int):  # a file may give the attribute any type
-        return str(role)
     return "|".join(r.name for r in OpRole if r and role & r) or OpRole.Forward.name
 
 

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType
+from fluidjax.framework.names import OP_ROLE
 
 
 def parse_message(data: bytes) -> pb.ProgramDesc:
@@ -63,6 +64,8 @@ def _check_ops(position: int, block: pb.BlockDesc, count: int) -> None:
             _check_text((attr.name, attr.s, *attr.strings), where)
             if not attr.name:
                 _fault(f"an attribute of op {index} ({op.type}) of block {position} has no name")
+            if attr.name == OP_ROLE and attr.type != AttrType.INT:
+                _fault(f"the {OP_ROLE} of {where} ({op.type}) is no INT")
             if attr.type == AttrType.BLOCK:
                 indices: Any = (attr.block_idx,)
             elif attr.type == AttrType.BLOCKS:

@@ -15,6 +15,8 @@ from .shared import off_rows
 
 CLIP = -64.0
 HUGE = 1e20
+# jnp.take_along_axis, less its care for indices outside, which takes long to trace and to compile
+_ONE_OF_EACH_ROW = lax.GatherDimensionNumbers((), (1,), (1,), (0,), (0,))
 
 
 def shifted(x, axis):
@@ -31,8 +33,10 @@ def finite_log(p):
 def pick(x, label):
     """(x[..., label], mask of labels inside) for labels [..., 1] along the last axis."""
     inside = (label >= 0) & (label < x.shape[-1])
-    picked = jnp.take_along_axis(x, jnp.where(inside, label, 0), axis=-1)
-    return picked, inside
+    rows = x.reshape(-1, x.shape[-1])
+    index = jnp.where(inside, label, 0).reshape(-1, 1)
+    picked = lax.gather(rows, index, _ONE_OF_EACH_ROW, (1, 1), mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+    return picked.reshape(label.shape), inside
 
 
 def one_hot_rows(label, width, dtype):

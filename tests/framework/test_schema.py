@@ -167,6 +167,14 @@ def a_program() -> bytes:
     return program.desc.serialize_to_string()
 
 
+def test_an_op_role_of_another_type_is_refused() -> None:
+    message = pb.ProgramDesc.FromString(a_program())
+    (role,) = (attr for attr in message.blocks[0].ops[-1].attrs if attr.name == "op_role")
+    role.type = 1
+    with pytest.raises(ValueError, match=r"op_role of op \d of block 0 \(\w+\) is no INT"):
+        fluid.Program.parse_from_string(message.SerializeToString())
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_mutated_bytes_are_a_program_or_a_value_error(data) -> None:
