@@ -301,8 +301,29 @@ def add_values(a: Any, b: Any) -> Any:
     return a + b
 
 
+def cleared(array: TensorArray) -> TensorArray:
+    """A gradient array without flags: zeros (or nothing) in place of elements that were taken."""
+    if untouched(array):
+        return replace(array, taken=None)
+    if not array.stacked:
+        flags = _flags(array, len(array.items or ()))
+        return TensorArray(tuple(None if used else v for v, used in zip(array.items or (), flags, strict=True)))
+    flags = jnp.asarray(array.taken)
+
+    def clear(leaf: Any) -> Any:
+        return jnp.where(flags.reshape(-1, *(1,) * (leaf.ndim - 1)), jnp.zeros((), leaf.dtype), leaf)
+
+    buffer = array.buffer
+    cleared = buffer.with_data(clear(buffer.data)) if isinstance(buffer, LoDArray) else clear(buffer)
+    return replace(array, buffer=cleared, taken=None)
+
+
 def add_arrays(a: TensorArray, b: TensorArray) -> TensorArray:
-    """Element by element sum of two gradient arrays; the shorter one counts as zero behind its end."""
+    """Element by element sum of two gradient arrays; the shorter one counts as zero behind its end.
+
+    Elements that were taken count as zero.
+    """
+    a, b = cleared(a), cleared(b)
     if a.stacked != b.stacked:
         a, b = (gradient_like(b, a), a) if a.stacked else (gradient_like(a, b), b)
     if not a.stacked:

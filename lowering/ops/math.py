@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.arrays import cleared
 from lowering.dtypes import is_float
 from lowering.errors import NeedsExact, SlotError
 from lowering.ops.elementwise import aligned, unbroadcast
@@ -115,7 +116,8 @@ def _sum_dense(dense: list[Any], sparse: list[SelectedRows]) -> Any:
 
 
 def _sum_arrays(arrays: list[TensorArray]) -> TensorArray:
-    """Elements are added position by position; an array may lack the last ones."""
+    """Elements are added position by position; an array may lack the last ones. What a gradient took is zero."""
+    arrays = [cleared(a) for a in arrays]
     if any(a.stacked for a in arrays):
         return _sum_stacked(arrays)
     lists = [a.items or () for a in arrays]
