@@ -21,12 +21,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import fluid_models, fluid_sequences, stream
+from benchmarks import data, fluid_models, fluid_sequences, stream
 
 ROOT = Path(__file__).parent.parent
 STEPS = {
     "beam_search": 40,
     "while_rnn": 40,
+    "while_rnn_64": 200,
+    "while_rnn_short": 200,
+    "while_rnn_long": 40,
     "fit_a_line": 10000,
     "mlp": 1000,
     "lenet": 90,
@@ -105,6 +108,17 @@ def show(model: str, found: dict[str, dict[str, float]]) -> None:
         print(f"  {name:9s} {text}", flush=True)
 
 
+def show_flatness(results: dict[str, dict[str, dict[str, float]]]) -> None:
+    """Print what a step of a long While RNN costs beside one of a short one, peer by peer."""
+    short, long = (results.get(name, {}) for name in ("while_rnn_short", "while_rnn_long"))
+    for peer in short.keys() & long.keys():
+        cost = [
+            r[peer]["step"] / data.RNNS[name][0] for r, name in ((short, "while_rnn_short"), (long, "while_rnn_long"))
+        ]
+        text = "cost of one of 50 loop steps {:.1f} us, of 800 {:.1f} us".format(*(1e6 * c for c in cost))
+        print(f"  {peer:9s} {text}, ratio {cost[1] / cost[0]:.2f}", flush=True)
+
+
 def main() -> None:
     """The command line."""
     known = [*fluid_models.MODELS, *fluid_sequences.MODELS, *stream.MODELS, BUILD]
@@ -117,6 +131,7 @@ def main() -> None:
     paddle = paddle_python()
     print(f"peers: fluidjax, hand-written JAX{', Paddle ' + paddle if paddle else ' (no Python with Paddle found)'}")
     results = {model: compare(model, paddle, args.repeat, args.steps) for model in args.models or known}
+    show_flatness(results)
     if args.json:
         Path(args.json).write_text(json.dumps(results, indent=1))
 

@@ -5,7 +5,9 @@ import numpy as np
 BATCHES = 8  # dense batches are cycled through
 VOCABULARY, CONTEXT, TARGETS = 20000, 4, 2000
 BEAM, LONGEST_OUTPUT, DECODED = 4, 16, 8
-RNN_STEPS, RNN_BATCH, RNN_SIZE = 100, 32, 256
+RNN_BATCH = 32
+# Of the While RNNs: steps and hidden size. The last two differ in the room for steps alone.
+RNNS = {"while_rnn": (100, 256), "while_rnn_64": (100, 64), "while_rnn_short": (50, 64), "while_rnn_long": (800, 64)}
 WORDS = 5000  # vocabulary of the text models
 
 
@@ -68,7 +70,7 @@ def sentences(batches, batch=32, low=5, high=100, seed=3):
     return found
 
 
-def rnn():
-    """Time-major input of the While RNN."""
+def rnn(steps, size):
+    """Time-major input of a While RNN."""
     r = _random(4)
-    return [{"x": r.randn(RNN_STEPS, RNN_BATCH, RNN_SIZE).astype("float32")} for _ in range(2)]
+    return [{"x": r.randn(steps, RNN_BATCH, size).astype("float32")} for _ in range(2)]

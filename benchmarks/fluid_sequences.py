@@ -145,9 +145,8 @@ def _decoder_feeds(fluid):
     return feeds
 
 
-def while_rnn(fluid):
-    """A plain tanh RNN over 100 steps of 32 rows written with While and arrays; loss and gradients, no update."""
-    steps, size = data.RNN_STEPS, data.RNN_SIZE
+def _while_rnn(fluid, steps, size):
+    """A plain tanh RNN over 32 rows written with While and arrays, trained by SGD."""
     x = fluid.data("x", [steps, data.RNN_BATCH, size], "float32")
     step, limit = fluid.layers.fill_constant([1], "int64", 0), fluid.layers.fill_constant([1], "int64", steps)
     step.stop_gradient = limit.stop_gradient = True
@@ -167,19 +166,17 @@ def while_rnn(fluid):
         fluid.layers.less_than(step, limit, cond=running)
     loss = fluid.layers.mean(fluid.layers.array_read(memory, limit))
     fluid.optimizer.SGD(0.01).minimize(loss)
-    return loss, data.rnn()
+    return loss, data.rnn(steps, size)
 
 
-MODELS = {
-    f.__name__: f
-    for f in (
-        lstm_127,
-        lstm_256,
-        gru_256,
-        sequence_pool,
-        dynamic_rnn,
-        dynamic_rnn_attention,
-        beam_search,
-        while_rnn,
-    )
-}
+def _rnn_model(name):
+    def model(fluid):
+        return _while_rnn(fluid, *data.RNNS[name])
+
+    model.__name__ = name
+    model.__doc__ = "While RNN of {} steps, hidden size {}.".format(*data.RNNS[name])
+    return model
+
+
+MODELS = {f.__name__: f for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn_attention, beam_search)}
+MODELS.update((name, _rnn_model(name)) for name in data.RNNS)

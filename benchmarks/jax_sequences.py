@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -196,21 +197,19 @@ def beam_search() -> Callable:
     return lambda i: np.asarray(jitted(held, feeds[i % len(feeds)]))
 
 
-def while_rnn() -> Callable:
+def _while_rnn(steps: int, size: int) -> Callable:
     """The While RNN as a scan, differentiated by jax.grad."""
-    params = dense(np.random.default_rng(0), "x", data.RNN_SIZE, data.RNN_SIZE)
-    params |= {"h.w": dense(np.random.default_rng(1), "h", data.RNN_SIZE, data.RNN_SIZE)["h.w"]}
+    params = dense(np.random.default_rng(0), "x", size, size)
+    params |= {"h.w": dense(np.random.default_rng(1), "h", size, size)["h.w"]}
 
     def loss(p: Params, b: Params) -> jax.Array:
         def cell(h: jax.Array, x: jax.Array) -> tuple:
             return jnp.tanh(apply(p, "x", x) + h @ p["h.w"]), None
 
-        return jax.lax.scan(cell, jnp.zeros((data.RNN_BATCH, data.RNN_SIZE)), b["x"])[0].mean()
+        return jax.lax.scan(cell, jnp.zeros((data.RNN_BATCH, size)), b["x"])[0].mean()
 
-    return trainer(params, loss, sgd(0.01), data.rnn())
+    return trainer(params, loss, sgd(0.01), data.rnn(steps, size))
 
 
-MODELS = {
-    f.__name__: f
-    for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn, dynamic_rnn_attention, beam_search, while_rnn)
-}
+MODELS = {f.__name__: f for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn_attention, beam_search)}
+MODELS |= {name: partial(_while_rnn, *sizes) for name, sizes in data.RNNS.items()}
