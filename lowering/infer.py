@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -54,10 +55,10 @@ def infer_outputs(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
             raise
         raise OpError(_message(op, signature, error)) from error
     return {
-        name: info
+        name: replace(info, dtype=None) if f"{slot}:dtype" in definition.undeclared else info
         for slot, names in op.outputs.items()
         for name, info in zip(names, found.get(slot, ()), strict=False)
-        if name != EMPTY and info is not None
+        if name != EMPTY and info is not None and slot not in definition.undeclared
     }
 
 

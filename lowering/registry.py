@@ -100,6 +100,7 @@ class OpDef:
     fold: bool = False
     inplace: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
     absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may hold no value yet
+    undeclared: tuple[str, ...] = ()  # output slots, or "Slot:dtype", that shape inference leaves to the layer
     updates: tuple[str, ...] = ()  # input slots whose variables the op changes; new values follow its outputs
     forward: OpDef | None = None  # for a gradient op, what it is the gradient of
 
@@ -327,6 +328,7 @@ def op(
     fold: bool = False,
     kind: str = "plain",
     absent: str = "",
+    undeclared: str = "",
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Register the decorated function as an operator.
 
@@ -348,6 +350,8 @@ def op(
         infer: shape inference of its own, ``infer(op_view, var_of) -> {output name: VarInfo}``.
         fold: evaluate while tracing when all inputs are small and known.
         absent: parameters of required inputs whose variable may hold no value yet; the rule then gets None.
+        undeclared: output slots whose variables Fluid leaves as the layer declared them, ``Slot:dtype`` for the data
+            type alone; what is declared there may differ from what a run makes.
         kind: ``plain``, ``block`` (runs sub-blocks; gets raw values and ``ctx``) or ``host`` (outside jit).
     """
 
@@ -362,7 +366,7 @@ def op(
             name, fn, inputs, parse_outputs(out, odd), attrs, special, kind, rows, infer=infer, fold=fold
         )
         definition.lod = _lod_map(definition, lod)
-        definition.absent = _names(absent)
+        definition.absent, definition.undeclared = _names(absent), _names(undeclared)
         definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}
         definition.diff = _names(diff) if diff is not None else _differentiable(definition)
         _check_params(definition, definition.diff, "diff")

@@ -171,7 +171,7 @@ def lod_reset(of: Inputs) -> Facts:
 def im2sequence(of: Inputs) -> Facts:
     x = of("X")
     kernel = of.attrs["kernels"]
-    return {"Out": ((-1, x.shape[1] * kernel[0] * kernel[1]), 1, x.dtype)}
+    return {"Out": ((x.shape[0], x.shape[1] * kernel[0] * kernel[1]), 1, x.dtype)}
 
 
 @inferred

@@ -167,7 +167,7 @@ def generate_proposals(
     outputs = [
         ("RpnRois", bbox_deltas.dtype, True),
         ("RpnRoiProbs", scores.dtype, True),
-        ("RpnRoisLod", "int32", False),
+        ("RpnRoisLod", "int32", True),
     ]
     rois, probabilities, lod = emit_many("generate_proposals", inputs, outputs, attrs, name=name)
     return (rois, probabilities, lod) if return_rois_num else (rois, probabilities)

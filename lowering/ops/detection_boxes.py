@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from lowering import sequence as seq
+from lowering import sequence_infer
 from lowering.registry import op
 from lowering.values import LoDArray
 
@@ -98,7 +99,7 @@ def polygon_box_transform(input):
     return jnp.where(even, x, y) - input
 
 
-@op(out="Output", diff="", lod={"Output": "input"}, rows="masked")
+@op(out="Output", diff="", lod={"Output": "input"}, rows="masked", infer=sequence_infer.like("Input", "Output"))
 def box_clip(input: LoDArray, im_info):
     """Boxes clipped to their image: x to [0, w/s - 1], y to [0, h/s - 1], rounded; ImInfo[i] = (h, w, s) of image i.
 

@@ -21,8 +21,9 @@ def _area(boxes: np.ndarray) -> np.ndarray:
 
 
 def _regions(op_view, var_of):
+    rows = op_view.attrs.get("post_nms_topN", -1)
     found = {
-        name: VarInfo((-1, 4), 5, 1) for slot in ("MultiFpnRois", "FpnRois") for name in op_view.outputs.get(slot, ())
+        name: VarInfo((rows, 4), 5, 1) for slot in ("MultiFpnRois", "FpnRois") for name in op_view.outputs.get(slot, ())
     }
     return found | {name: VarInfo((-1, 1), 2, 0) for name in op_view.outputs.get("RestoreIndex", ())}
 

@@ -48,7 +48,8 @@ def _per_prediction(dist: np.ndarray, rows: np.ndarray, found: np.ndarray, thres
 
 def _infer_matched(op_view, var_of):
     dist = var_of(op_view.inputs["DistMat"][0])
-    shape = (-1, dist.shape[-1]) if dist is not None and dist.shape else None
+    # Fluid declares the rows of the distances; a run has one row for each image.
+    shape = tuple(dist.shape) if dist is not None and dist.shape else None
     return {
         op_view.outputs["ColToRowMatchIndices"][0]: VarInfo(shape, INT32, 0),
         op_view.outputs["ColToRowMatchDist"][0]: VarInfo(shape, dist.dtype if dist is not None else None, 0),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowering.dtypes import INT64
 from lowering.pixel_boxes import clipped, decode, joined, sides
 from lowering.program import VarInfo
 from lowering.registry import Value, op
@@ -16,11 +15,10 @@ from .nms import suppress
 def _infer(op_view, var_of):
     boxes = var_of(op_view.inputs["BboxDeltas"][0])
     dtype = boxes.dtype if boxes is not None else None
-    found = {
-        op_view.outputs["RpnRois"][0]: VarInfo((-1, 4), dtype, 1),
-        op_view.outputs["RpnRoiProbs"][0]: VarInfo((-1, 1), dtype, 1),
+    return {
+        op_view.outputs["RpnRois"][0]: VarInfo((-1, 4), dtype),
+        op_view.outputs["RpnRoiProbs"][0]: VarInfo((-1, 1), dtype),
     }
-    return found | {name: VarInfo((-1,), INT64, 0) for name in op_view.outputs.get("RpnRoisLod") or ()}
 
 
 def _large_enough(boxes: np.ndarray, info: np.ndarray, min_size: float) -> np.ndarray:

@@ -3,11 +3,18 @@
 import jax.numpy as jnp
 from jax import lax
 
+from lowering import sequence_infer
 from lowering.registry import op
 from lowering.values import LoDArray, row_mask
 
 
-@op(out="Accuracy Correct Total", diff=(), lod=None, rows="masked")
+@sequence_infer.inferred
+def _infer_accuracy(of):
+    """One number each, of the data types that the layer declares."""
+    return dict.fromkeys(("Accuracy", "Correct", "Total"), ((1,), 0, None))
+
+
+@op(out="Accuracy Correct Total", diff=(), lod=None, rows="masked", infer=_infer_accuracy)
 def accuracy(out: LoDArray, indices, label):
     """Accuracy [1] = share of rows whose Label is among the row's Indices; Correct and Total [1] int32."""
     hits = (indices == label.reshape(-1, 1)).any(axis=1)

@@ -6,6 +6,7 @@ An image whose boxes are all dropped is an empty sequence; a batch without any b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -147,14 +148,14 @@ def detections(found: list[tuple[np.ndarray, np.ndarray, Kept]], dtype: np.dtype
     return LoDArray(np.zeros((0, width), dtype), (offsets,))
 
 
-def _infer(op_view, var_of):
-    boxes = var_of(op_view.inputs["BBoxes"][0])
+def _infer(op_view, var_of, level=1):
+    boxes, scores = (var_of(op_view.inputs[slot][0]) for slot in ("BBoxes", "Scores"))
     width = boxes.shape[-1] + 2 if boxes is not None and boxes.shape else -1
     # Fluid declares as many rows as there are boxes, whatever will be left of them.
-    rows = boxes.shape[1] if boxes is not None and len(boxes.shape) == 3 else -1
-    found = {op_view.outputs["Out"][0]: VarInfo((rows, width), boxes.dtype if boxes is not None else 5, 1)}
+    rows = boxes.shape[1] if boxes is not None and scores is not None and len(scores.shape) == 3 else -1
+    found = {op_view.outputs["Out"][0]: VarInfo((rows, width), boxes.dtype if boxes is not None else 5, level)}
     for name in op_view.outputs.get("Index") or ():
-        found[name] = VarInfo((-1, 1), 2, 1)
+        found[name] = VarInfo((rows, 1), None, 1)
     return found
 
 
@@ -292,7 +293,7 @@ def _merged(boxes: np.ndarray, scores: np.ndarray, threshold: float, normalized:
     return boxes, scores
 
 
-@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=_infer)
+@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=partial(_infer, level=0))
 def locality_aware_nms(
     bboxes: Value,
     scores: Value,

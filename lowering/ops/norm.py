@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering import sequence_infer
 from lowering.registry import op
 
 
@@ -58,7 +59,15 @@ def _instance_norm_grad(x, scale, saved_mean, saved_variance, d_y):
     return dx, d_scale, d_flat.sum(axis=(0, 2))
 
 
-@op(out="Y SavedMean SavedVariance", lod={"Y": "x"}, rows="wise x")
+@sequence_infer.inferred
+def _infer_instance_norm(of):
+    """As in Fluid the statistics are declared N * C long also where N is unknown: -C."""
+    x = of("X")
+    planes = ((math.prod(x.shape[:2]),), 0, None)
+    return {"Y": (x.shape, x.lod_level, x.dtype), "SavedMean": planes, "SavedVariance": planes}
+
+
+@op(out="Y SavedMean SavedVariance", lod={"Y": "x"}, rows="wise x", infer=_infer_instance_norm)
 def instance_norm(x, scale, bias, *, epsilon: float = 1e-5):
     """Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias over each (n, c) plane.
 

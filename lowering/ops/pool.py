@@ -206,7 +206,7 @@ def _max_pool_index_grad(x: Meta, mask, d_out):
     return scatter_planes(d_out, mask, x.shape)
 
 
-@op(out="Out Mask", rows="wise")
+@op(out="Out Mask", rows="wise", undeclared="Mask:dtype")
 def max_pool2d_with_index(
     x,
     *,
@@ -220,7 +220,7 @@ def max_pool2d_with_index(
     return _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive)
 
 
-@op(out="Out Mask", rows="wise")
+@op(out="Out Mask", rows="wise", undeclared="Mask:dtype")
 def max_pool3d_with_index(
     x,
     *,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import random_bits
+from lowering import random_bits, sequence_infer
 from lowering.dtypes import to_numpy
 from lowering.ops.creation import infer_given_shape
 from lowering.ops.shared import into_declared, outputs_like, shape_from
@@ -189,7 +189,18 @@ def _state(seed, startup_seed: int):
     return jnp.asarray(startup_seed, np.int64) if seed is None else seed.reshape(-1)[0].astype(np.int64)
 
 
-@op(out="Out ShuffleIdx SeedOut", lod={"Out": "x", "SeedOut": "seed"}, diff="x", absent="seed")
+@sequence_infer.inferred
+def _infer_shuffled(of):
+    """Fluid leaves the number of shuffled rows open, and takes a seed without a shape for one of size 0."""
+    x = of("X")
+    return {
+        "Out": (x.shape, x.lod_level, x.dtype),
+        "ShuffleIdx": ((-1,), 0, None),
+        "SeedOut": (of("Seed").shape or (0,), 0, None),
+    }
+
+
+@op(out="Out ShuffleIdx SeedOut", lod={"Out": "x", "SeedOut": "seed"}, diff="x", absent="seed", infer=_infer_shuffled)
 def shuffle_batch(x, seed, *, startup_seed: int = 0):
     """Out = the rows of X (all dims but the last) in random order; ShuffleIdx[i] = where Out's row i came from.
 
@@ -207,7 +218,7 @@ def _(shuffle_idx, d_out):
     return jnp.zeros_like(rows).at[shuffle_idx].set(rows).reshape(d_out.shape)
 
 
-@op(out="Out SeedOut", lod=None, diff="", absent="seed")
+@op(out="Out SeedOut", lod=None, diff="", absent="seed", undeclared="SeedOut")
 def random_crop(x, seed, *, shape: list[int], startup_seed: int = 0):
     """Out = a window of ``shape`` over the last dims of X, at a random place of its own for each leading index."""
     state = _state(seed, startup_seed)

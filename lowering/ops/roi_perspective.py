@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from lowering import sequence_infer
 from lowering.registry import Meta, op
 from lowering.values import LoDArray, fill_padding
 
@@ -72,12 +73,28 @@ def _taps(x, y, height: int, width: int):
     return jnp.stack(cells, axis=-1), jnp.stack(weights, axis=-1)
 
 
+@sequence_infer.inferred
+def _infer(of):
+    """Fluid declares Out2InIdx and Out2InWeights with the shape of Out; what its kernel makes is [R, h, w, 4]."""
+    x, rois = of("X"), of("ROIs")
+    size = (of.attrs["transformed_height"], of.attrs["transformed_width"])
+    out = (rois.shape[0], x.shape[1], *size)
+    return {
+        "Out": (out, rois.lod_level, x.dtype),
+        "Mask": ((rois.shape[0], 1, *size), 0, None),
+        "TransformMatrix": ((rois.shape[0], 9), 0, None),
+        "Out2InIdx": (out, 0, None),
+        "Out2InWeights": (out, 0, None),
+    }
+
+
 @op(
     out="Out Mask TransformMatrix Out2InIdx Out2InWeights",
     slots={"rois": "ROIs", "index": "Out2InIdx", "weights": "Out2InWeights"},
     diff="x",
     rows="masked",
     lod=None,
+    infer=_infer,
 )
 def roi_perspective_transform(
     x, rois: LoDArray, *, spatial_scale: float = 1.0, transformed_height: int = 1, transformed_width: int = 1

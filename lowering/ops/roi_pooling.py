@@ -60,7 +60,14 @@ def _masked_max(x, mask, axis):
     return masked.max(axis=axis), masked.argmax(axis=axis)
 
 
-@op(out="Out Argmax", slots={"rois": "ROIs", "rois_lod": "RoisLod"}, diff="x", rows="masked", lod=None)
+@op(
+    out="Out Argmax",
+    slots={"rois": "ROIs", "rois_lod": "RoisLod"},
+    diff="x",
+    rows="masked",
+    lod=None,
+    undeclared="Argmax:dtype",
+)
 def roi_pool(
     x, rois: LoDArray, rois_lod=None, *, spatial_scale: float = 1.0, pooled_height: int = 1, pooled_width: int = 1
 ):

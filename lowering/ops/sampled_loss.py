@@ -174,7 +174,7 @@ def _shared_samples(key, labels, classes, num_samples, dtype):
 OUTPUTS = "Samples Probabilities LogitsDim LabelsDim SampledLogits SampledLabels"
 
 
-@op(out=OUTPUTS, diff="logits", lod=None)
+@op(out=OUTPUTS, diff="logits", lod=None, undeclared="LogitsDim:dtype LabelsDim:dtype")
 def sample_logits(
     logits,
     labels,

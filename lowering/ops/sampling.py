@@ -53,10 +53,9 @@ def _base_grid(output_shape, output_shape_tensor, dtype):
 
 
 def _infer_affine_grid(op, var_of):
-    """The batch of Theta, and the image's sides where they are attributes."""
+    """The batch of Theta; Fluid leaves the image's sides open also where they are attributes."""
     theta = var_of(op.inputs["Theta"][0])
-    sides = tuple(op.attrs.get("output_shape") or (-1,) * 4)[2:]
-    return {op.outputs["Output"][0]: VarInfo((theta.shape[0], *sides, 2), theta.dtype, theta.lod_level)}
+    return {op.outputs["Output"][0]: VarInfo((theta.shape[0], -1, -1, 2), theta.dtype, theta.lod_level)}
 
 
 @op(out="Output", diff="theta", lod="theta", vendor={"use_cudnn": True}, rows="wise theta", infer=_infer_affine_grid)
@@ -181,6 +180,7 @@ def _sampled(image, channels, h, w):
     lod=None,
     grad="vjp",
     reads="input rois trans top_count d_output",
+    undeclared="TopCount:dtype",
 )
 def deformable_psroi_pooling(
     input,

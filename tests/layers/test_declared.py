@@ -1,0 +1,132 @@
+"""What layers declare of their results, also where a run makes something else: as Paddle 1.8.5 does."""
+
+import pytest
+
+import fluidjax as fluid
+
+L, C = fluid.layers, fluid.contrib.layers
+INT32, INT64, FLOAT = 2, 3, 5
+
+
+def data(name, shape, dtype="float32", lod_level=0):
+    return fluid.data(name, shape, dtype, lod_level)
+
+
+def image():
+    return data("x", [-1, 4, 6, 6])
+
+
+def boxes(*shape):
+    return data("b", list(shape)), data("s", [1, 2, 3])
+
+
+def regions(width=4):
+    return data("r", [-1, width], lod_level=1)
+
+
+def ragged_boxes():
+    return data("b", [-1, 2, 4], lod_level=1), data("s", [-1, 2], lod_level=1)
+
+
+def ids(name="y"):
+    return data(name, [-1, 1], "int64")
+
+
+def accuracy(correct, total):
+    block = fluid.default_main_program().global_block()
+    made = [block.create_var(name=n, dtype=d, shape=[1]) for n, d in (("c", correct), ("t", total))]
+    return L.accuracy(data("p", [5, 10]), ids(), correct=made[0], total=made[1])
+
+
+def proposals():
+    anchors = data("a", [4, 4, 3, 4]), data("v", [4, 4, 3, 4])
+    return L.generate_proposals(data("p", [-1, 3, 4, 4]), data("d", [-1, 12, 4, 4]), data("i", [-1, 3]), *anchors)
+
+
+def yolo():
+    labels = data("g", [-1, 6, 4]), data("l", [-1, 6], "int32")
+    return L.yolov3_loss(data("x", [-1, 21, 4, 4]), *labels, [1, 2, 3, 4, 5, 6], [0, 1, 2], 2, 0.5, 32)
+
+
+def deformable_pool():
+    return L.deformable_roi_pooling(
+        data("x", [-1, 8, 6, 6]), regions(), data("t", [-1, 2, 2, 2]), pooled_height=2, pooled_width=2,
+        part_size=(2, 2), group_size=(1, 1),
+    )  # fmt: skip
+
+
+# What is built, and slot -> (shape, dtype, LoD level) of its op's outputs.
+CASES = {
+    "multiclass_nms2": (
+        lambda: C.multiclass_nms2(*boxes(1, 3, 4), 0.1, 10, 10, return_index=True),
+        {"Out": ((3, 6), FLOAT, 1), "Index": ((3, 1), INT64, 1)},
+    ),
+    "multiclass_nms": (lambda: L.multiclass_nms(*ragged_boxes(), 0.1, 10, 10), {"Out": ((-1, 6), FLOAT, 1)}),
+    "locality_aware_nms": (
+        lambda: L.locality_aware_nms(data("b", [1, 3, 4]), data("s", [1, 1, 3]), 0.1, 10, 10),
+        {"Out": ((3, 6), FLOAT, 0)},
+    ),
+    "shuffle_batch": (
+        lambda: C.shuffle_batch(data("x", [4, 2]), seed=3),
+        {"Out": ((4, 2), FLOAT, 0), "ShuffleIdx": ((-1,), INT64, 0), "SeedOut": ((0,), INT64, 0)},
+    ),
+    "random_crop": (lambda: L.random_crop(image(), [4, 3, 3]), {"SeedOut": ((), INT64, 0)}),
+    "accuracy": (
+        lambda: accuracy("int32", "int64"),
+        {"Accuracy": ((1,), FLOAT, 0), "Correct": ((1,), INT32, 0), "Total": ((1,), INT64, 0)},
+    ),
+    "instance_norm": (
+        lambda: L.instance_norm(image()),
+        {"SavedMean": ((-4,), FLOAT, 0), "SavedVariance": ((-4,), FLOAT, 0), "Y": ((-1, 4, 6, 6), FLOAT, 0)},
+    ),
+    "sample_logits": (
+        lambda: L.sampled_softmax_with_cross_entropy(data("x", [-1, 50]), ids(), 5),
+        {"LogitsDim": ((-1, 50, 0), FLOAT, 0)},
+    ),
+    "hierarchical_sigmoid": (lambda: L.hsigmoid(data("x", [-1, 6]), ids(), 20), {"PreOut": ((), FLOAT, 0)}),
+    "roi_pool": (lambda: L.roi_pool(image(), regions(), 2, 2), {"Argmax": ((-1, 4, 2, 2), INT32, 0)}),
+    "roi_perspective_transform": (
+        lambda: L.roi_perspective_transform(data("x", [2, 7, 6, 6]), regions(8), 3, 5),
+        {"Out": ((-1, 7, 3, 5), FLOAT, 1), "Out2InIdx": ((-1, 7, 3, 5), INT32, 0), "Mask": ((-1, 1, 3, 5), INT32, 0)},
+    ),
+    "max_pool2d_with_index": (
+        lambda: L.adaptive_pool2d(image(), 2, "max", require_index=True),
+        {"Mask": ((-1, 4, 2, 2), FLOAT, 0)},
+    ),
+    "bipartite_match": (
+        lambda: L.bipartite_match(data("d", [3, 5], lod_level=1)),
+        {"ColToRowMatchIndices": ((3, 5), INT32, 0), "ColToRowMatchDist": ((3, 5), FLOAT, 0)},
+    ),
+    "box_clip": (lambda: L.box_clip(regions(), data("i", [-1, 3])), {"Output": ((-1, 4), FLOAT, 1)}),
+    "generate_proposals": (
+        proposals,
+        {"RpnRois": ((-1, 4), FLOAT, 0), "RpnRoiProbs": ((-1, 1), FLOAT, 0), "RpnRoisLod": ((), INT32, 0)},
+    ),
+    "collect_fpn_proposals": (
+        lambda: L.collect_fpn_proposals([regions()], [data("s", [-1, 1], lod_level=1)], 2, 2, 10),
+        {"FpnRois": ((10, 4), FLOAT, 1)},
+    ),
+    "yolov3_loss": (yolo, {"ObjectnessMask": ((-1, 3, 4, 4), INT32, 0)}),
+    "affine_grid": (
+        lambda: L.affine_grid(data("t", [2, 2, 3]), [2, 4, 6, 6]),
+        {"Output": ((2, -1, -1, 2), FLOAT, 0)},
+    ),
+    "deformable_psroi_pooling": (deformable_pool, {"TopCount": ((-1, 8, 2, 2), INT32, 0)}),
+    "im2sequence": (lambda: L.im2sequence(data("x", [2, 3, 6, 6]), 2), {"Out": ((2, 12), FLOAT, 1)}),
+    "pyramid_hash": (
+        lambda: C.search_pyramid_hash(data("y", [-1, 1], "int32", 1), 8, 20, 3, 4, 0.5, 1, False, 10, 10, 3, 0.1),
+        {"Out": ((-1, 8), FLOAT, 1), "X_Temp_Out": ((-1, 1), FLOAT, 0), "DropPos": ((), FLOAT, 0)},
+    ),
+}
+
+
+@pytest.mark.parametrize("op_type", CASES)
+def test_outputs_are_declared_as_in_paddle(op_type):
+    build, wanted = CASES[op_type]
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        build()
+    block = main.global_block()
+    (op,) = [op for op in block.ops if op.type == op_type]
+    found = {slot: block.var(op.output(slot)[0]) for slot in wanted}
+    assert {slot: (tuple(v.shape), int(v.dtype), v.lod_level) for slot, v in found.items()} == wanted
