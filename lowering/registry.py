@@ -350,21 +350,15 @@ def op(
         infer: shape inference of its own, ``infer(op_view, var_of) -> {output name: VarInfo}``.
         fold: evaluate while tracing when all inputs are small and known.
         absent: parameters of required inputs whose variable may hold no value yet; the rule then gets None.
-        undeclared: output slots whose variables Fluid leaves as the layer declared them, ``Slot:dtype`` for the data
-            type alone; what is declared there may differ from what a run makes.
+        undeclared: output slots (``Slot:dtype``: their data types) that inference leaves as the layer declared them.
         kind: ``plain``, ``block`` (runs sub-blocks; gets raw values and ``ctx``) or ``host`` (outside jit).
     """
 
     def decorate(fn: Callable[..., Any]) -> OpDef:
         name = type or fn.__name__.rstrip("_")
         odd = dict(slots or {})
-        positional, keyword, special = _signature(fn)
-        inputs = [_input_slot(p, odd.get(p.name, camel(p.name))) for p in positional]
-        attrs = {spec.name: spec for spec in (_attr_spec(p, f"op {name}") for p in keyword)}
-        attrs |= _vendor_attrs(vendor)
-        definition = OpDef(
-            name, fn, inputs, parse_outputs(out, odd), attrs, special, kind, rows, infer=infer, fold=fold
-        )
+        definition = _parsed(fn, name, out, odd, vendor)
+        definition.kind, definition.rows, definition.infer, definition.fold = kind, rows, infer, fold
         definition.lod = _lod_map(definition, lod)
         definition.absent, definition.undeclared = _names(absent), _names(undeclared)
         definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}
@@ -372,12 +366,26 @@ def op(
         _check_params(definition, definition.diff, "diff")
         register(definition)
         if grad == "vjp":
-            from .derive import vjp_definition
-
-            definition.gradient = register(vjp_definition(definition, reads=reads, type=grad_type))
+            _derive_gradient(definition, reads, grad_type)
         return definition
 
     return decorate
+
+
+def _parsed(
+    fn: Callable[..., Any], name: str, out: str, odd: Mapping[str, str], vendor: str | Mapping[str, Any]
+) -> OpDef:
+    """The slots, attributes and special keywords that a rule's signature and ``out`` state."""
+    positional, keyword, special = _signature(fn)
+    inputs = [_input_slot(p, odd.get(p.name, camel(p.name))) for p in positional]
+    attrs = {spec.name: spec for spec in (_attr_spec(p, f"op {name}") for p in keyword)}
+    return OpDef(name, fn, inputs, parse_outputs(out, odd), attrs | _vendor_attrs(vendor), special)
+
+
+def _derive_gradient(definition: OpDef, reads: str | None, grad_type: str | None) -> None:
+    from .derive import vjp_definition
+
+    definition.gradient = register(vjp_definition(definition, reads=reads, type=grad_type))
 
 
 def _differentiable(definition: OpDef) -> tuple[str, ...]:

@@ -206,10 +206,7 @@ def multi_box_head(
     _check_lengths(count, aspect_ratios=aspect_ratios, step_w=step_w, step_h=step_h, steps=steps)
     if steps is not None:
         step_w = step_h = steps
-    boxes: list[Variable] = []
-    spreads: list[Variable] = []
-    offsets: list[Variable] = []
-    scores: list[Variable] = []
+    boxes, spreads, offsets, scores = ([] for _ in range(4))
     for i, map_ in enumerate(inputs):
         sizes = _listed(min_sizes[i]), _listed(max_sizes[i]) if max_sizes else None
         step = [step_w[i] if step_w else 0.0, step_h[i] if step_h else 0.0]

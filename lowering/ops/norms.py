@@ -6,27 +6,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import INT64, to_numpy
-from lowering.ops.reduction import OPTIONS, _axes, _finish, _masked, _spread, _to_input
+from lowering.ops.reduction import OPTIONS, _axes, _masked, _spread, _to_input, reduction
 from lowering.ops.shared import off_rows
 from lowering.registry import Long, op
 from lowering.values import LoDArray
 
 
-@op(**OPTIONS)
-def frobenius_norm(
-    x: LoDArray,
-    *,
-    dim: list[int] = (0,),
-    keep_dim: bool = False,
-    reduce_all: bool = False,
-    in_dtype: int = -1,
-    out_dtype: int = -1,
-):
+@reduction()
+def frobenius_norm(x, axes, keep_dim, out_dtype):
     """Out = sqrt of the sum of X * X over ``dim``."""
-    del in_dtype, out_dtype
-    axes = _axes(x.data.ndim, dim, reduce_all)
     data = _masked(x, axes, 0)
-    return _finish(jnp.sqrt(jnp.sum(data * data, axis=axes, keepdims=keep_dim)), x, axes)
+    return jnp.sqrt(jnp.sum(data * data, axis=axes, keepdims=keep_dim))
 
 
 @frobenius_norm.grad

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import to_numpy
-from lowering.registry import op
+from lowering.registry import OpDef, op
 from lowering.values import LoDArray, Meta, row_mask
 
 OPTIONS: dict[str, Any] = {"rows": "masked", "lod": None}
@@ -43,10 +43,26 @@ def _cast(data: Any, number: int) -> Any:
     return data.astype(to_numpy(number)) if number >= 0 else data
 
 
-def _reduce(x: LoDArray, fn: Callable[..., Any], neutral: Any, dim, keep_dim, reduce_all, out_dtype=-1) -> Any:
-    axes = _axes(x.data.ndim, dim, reduce_all)
-    data = _cast(_masked(x, axes, neutral), out_dtype)
-    return _finish(fn(data, axis=axes, keepdims=keep_dim), x, axes)
+def reduction(**options: Any) -> Callable[[Callable[..., Any]], OpDef]:
+    """Register a function of (X, dims to reduce, keep_dim, out_dtype) as an op with the attributes of reductions."""
+
+    def decorate(fn: Callable[..., Any]) -> OpDef:
+        def rule(
+            x: LoDArray,
+            *,
+            dim: list[int] = (0,),
+            keep_dim: bool = False,
+            reduce_all: bool = False,
+            in_dtype: int = -1,
+            out_dtype: int = -1,
+        ):
+            axes = _axes(x.data.ndim, dim, reduce_all)
+            return _finish(fn(x, axes, keep_dim, out_dtype), x, axes)
+
+        rule.__doc__, rule.__module__ = fn.__doc__, fn.__module__
+        return op(fn.__name__, **OPTIONS, **options)(rule)
+
+    return decorate
 
 
 def _spread(grad: Any, x: Any, axes: tuple[int, ...]) -> Any:
@@ -97,19 +113,10 @@ def _(x: Meta, d_out):
     return _to_input(d_out.reshape(()) / jnp.asarray(_count(like, axes), d_out.dtype), like, axes)
 
 
-@op(**OPTIONS)
-def reduce_sum(
-    x: LoDArray,
-    *,
-    dim: list[int] = (0,),
-    keep_dim: bool = False,
-    reduce_all: bool = False,
-    in_dtype: int = -1,
-    out_dtype: int = -1,
-):
+@reduction()
+def reduce_sum(x, axes, keep_dim, out_dtype):
     """Out = sum of X over ``dim``; [1] when nothing is left."""
-    del in_dtype
-    return _reduce(x, _sum, 0, dim, keep_dim, reduce_all, out_dtype)
+    return _sum(_cast(_masked(x, axes, 0), out_dtype), axes, keep_dim)
 
 
 def _sum(data, axis, keepdims):
@@ -123,24 +130,14 @@ def _(x: Meta, d_out: LoDArray, *, dim, reduce_all):
     return _to_input(_spread(d_out, like, axes), like, axes)
 
 
-@op(**OPTIONS)
-def reduce_mean(
-    x: LoDArray,
-    *,
-    dim: list[int] = (0,),
-    keep_dim: bool = False,
-    reduce_all: bool = False,
-    in_dtype: int = -1,
-    out_dtype: int = -1,
-):
+@reduction()
+def reduce_mean(x, axes, keep_dim, out_dtype):
     """Out = mean of X over ``dim``; integers truncate towards zero."""
-    del in_dtype
-    axes = _axes(x.data.ndim, dim, reduce_all)
     data = _cast(_masked(x, axes, 0), out_dtype)
     total, count = _sum(data, axes, keep_dim), _count(x, axes)
     if jnp.issubdtype(data.dtype, jnp.integer):
-        return _finish(jnp.sign(total) * (jnp.abs(total) // count), x, axes)
-    return _finish(total / jnp.asarray(count, data.dtype), x, axes)
+        return jnp.sign(total) * (jnp.abs(total) // count)
+    return total / jnp.asarray(count, data.dtype)
 
 
 @reduce_mean.grad
@@ -159,29 +156,17 @@ def _highest(dtype: np.dtype) -> Any:
     return np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).max
 
 
-def _extremum(fn: Callable[..., Any], neutral: Callable[[Any], Any]) -> Callable[..., Any]:
+def _extremum(fn: Callable[..., Any], neutral: Callable[[Any], Any], x: LoDArray, axes, keep_dim, out_dtype) -> Any:
     """The extremum of no elements is the neutral number, as in Eigen; NumPy raises."""
-
-    def reduce(data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-        initial = None if data.size else jnp.asarray(neutral(data.dtype), data.dtype)
-        return fn(data, axis=axis, keepdims=keepdims, initial=initial)
-
-    return reduce
+    data = _cast(_masked(x, axes, neutral(x.dtype)), out_dtype)
+    initial = None if data.size else jnp.asarray(neutral(data.dtype), data.dtype)
+    return fn(data, axis=axes, keepdims=keep_dim, initial=initial)
 
 
-@op(**OPTIONS)
-def reduce_max(
-    x: LoDArray,
-    *,
-    dim: list[int] = (0,),
-    keep_dim: bool = False,
-    reduce_all: bool = False,
-    in_dtype: int = -1,
-    out_dtype: int = -1,
-):
+@reduction()
+def reduce_max(x, axes, keep_dim, out_dtype):
     """Out = maximum of X over ``dim``."""
-    del in_dtype
-    return _reduce(x, _extremum(jnp.max, _lowest), _lowest(x.dtype), dim, keep_dim, reduce_all, out_dtype)
+    return _extremum(jnp.max, _lowest, x, axes, keep_dim, out_dtype)
 
 
 def _extremum_grad(x, out, d_out, dim, reduce_all):
@@ -196,19 +181,10 @@ def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
     return _extremum_grad(x, out, d_out, dim, reduce_all)
 
 
-@op(**OPTIONS)
-def reduce_min(
-    x: LoDArray,
-    *,
-    dim: list[int] = (0,),
-    keep_dim: bool = False,
-    reduce_all: bool = False,
-    in_dtype: int = -1,
-    out_dtype: int = -1,
-):
+@reduction()
+def reduce_min(x, axes, keep_dim, out_dtype):
     """Out = minimum of X over ``dim``."""
-    del in_dtype
-    return _reduce(x, _extremum(jnp.min, _highest), _highest(x.dtype), dim, keep_dim, reduce_all, out_dtype)
+    return _extremum(jnp.min, _highest, x, axes, keep_dim, out_dtype)
 
 
 @reduce_min.grad
@@ -216,23 +192,11 @@ def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
     return _extremum_grad(x, out, d_out, dim, reduce_all)
 
 
-@op(**OPTIONS)
-def reduce_prod(
-    x: LoDArray,
-    *,
-    dim: list[int] = (0,),
-    keep_dim: bool = False,
-    reduce_all: bool = False,
-    in_dtype: int = -1,
-    out_dtype: int = -1,
-):
+@reduction()
+def reduce_prod(x, axes, keep_dim, out_dtype):
     """Out = product of X over ``dim``."""
-    del in_dtype
-    return _reduce(x, _prod, 1, dim, keep_dim, reduce_all, out_dtype)
-
-
-def _prod(data, axis, keepdims):
-    return jnp.prod(data, axis=axis, keepdims=keepdims, dtype=data.dtype)
+    data = _cast(_masked(x, axes, 1), out_dtype)
+    return jnp.prod(data, axis=axes, keepdims=keep_dim, dtype=data.dtype)
 
 
 @reduce_prod.grad
@@ -242,31 +206,13 @@ def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
     return _to_input(_spread(d_out, x, axes) * _spread(out, x, axes) / x.data, x, axes)
 
 
-@op(**OPTIONS, diff="")
-def reduce_all(
-    x: LoDArray,
-    *,
-    dim: list[int] = (0,),
-    keep_dim: bool = False,
-    reduce_all: bool = False,
-    in_dtype: int = -1,
-    out_dtype: int = -1,
-):
+@reduction(diff="")
+def reduce_all(x, axes, keep_dim, out_dtype):
     """Out = logical and of X (bool) over ``dim``."""
-    del in_dtype, out_dtype
-    return _reduce(x, jnp.all, True, dim, keep_dim, reduce_all)
+    return jnp.all(_masked(x, axes, True), axis=axes, keepdims=keep_dim)
 
 
-@op(**OPTIONS, diff="")
-def reduce_any(
-    x: LoDArray,
-    *,
-    dim: list[int] = (0,),
-    keep_dim: bool = False,
-    reduce_all: bool = False,
-    in_dtype: int = -1,
-    out_dtype: int = -1,
-):
+@reduction(diff="")
+def reduce_any(x, axes, keep_dim, out_dtype):
     """Out = logical or of X (bool) over ``dim``."""
-    del in_dtype, out_dtype
-    return _reduce(x, jnp.any, False, dim, keep_dim, reduce_all)
+    return jnp.any(_masked(x, axes, False), axis=axes, keepdims=keep_dim)

@@ -117,9 +117,8 @@ def search_pyramid_hash(
         input: int32 ids [rows, 1] with LoD.
         num_emb: width of an embedding; ``rand_len`` numbers of it come from one hash.
         space_len: size of the space that hashes fall in.
-        drop_out_percent: share of the n-grams that training drops, with ``seed``; outside training the embeddings
-            are multiplied by it.
-        is_training: 1 for training.
+        drop_out_percent: share of the n-grams that training (``is_training`` 1) drops, by ``seed``; elsewhere a factor
+            of the embeddings.
         use_filter: look n-grams up in the white and black lists.
         white_list_len, black_list_len: sizes of the lists, absent where 0 and where negative.
         lr: learning rate of the table.
@@ -133,11 +132,10 @@ def search_pyramid_hash(
         ValueError: ``distribute_update_vars`` names none of the three.
     """
     helper = LayerHelper("search_pyramid_hash", name=name)
-    inputs = {"X": input, "W": _fixed(helper, param_attr, space_len + rand_len, dtype)}
-    if white_list_len > 0:
-        inputs["WhiteList"] = _fixed(helper, param_attr_wl, white_list_len, dtype)
-    if black_list_len >= 0:
-        inputs["BlackList"] = _fixed(helper, param_attr_bl, black_list_len, dtype)
+    columns = [("W", param_attr, space_len + rand_len)]
+    columns += [("WhiteList", param_attr_wl, white_list_len)] if white_list_len > 0 else []
+    columns += [("BlackList", param_attr_bl, black_list_len)] if black_list_len >= 0 else []
+    tables = {slot: _fixed(helper, attr, length, dtype) for slot, attr, length in columns}
     sizes = {"num_emb": num_emb, "space_len": space_len, "pyramid_layer": pyramid_layer, "rand_len": rand_len}
     lists = {"use_filter": use_filter, "white_list_len": white_list_len, "black_list_len": black_list_len}
     training = {"drop_out_percent": drop_out_percent, "is_training": is_training, "seed": seed, "lr": lr}
@@ -145,7 +143,7 @@ def search_pyramid_hash(
     out, dropped, ids = (helper.create_variable_for_type_inference(dtype) for _ in range(3))
     helper.append_op(
         type="pyramid_hash",
-        inputs=inputs,
+        inputs={"X": input, **tables},
         outputs={"Out": out, "X_Temp_Out": ids, "DropPos": dropped},
         attrs=sizes | lists | training | {"distribute_update_vars": remote},
     )

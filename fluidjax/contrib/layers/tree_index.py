@@ -90,10 +90,9 @@ def tdm_sampler(
         check_dtype(value, arg, _INTS, "fluid.contrib.layers.tdm_sampler")
     _check_layers(neg_samples_num_list, layer_node_num_list, leaf_node_num)
     offsets = list(accumulate(layer_node_num_list, initial=0))
-    zero = Constant(0)
     shapes = [leaf_node_num, len(layer_node_num_list)], [offsets[-1], 1]
     travel, layer = (
-        helper.create_parameter(attr=attr, shape=shape, dtype=tree_dtype, default_initializer=zero)
+        helper.create_parameter(attr=attr, shape=shape, dtype=tree_dtype, default_initializer=Constant(0))
         for attr, shape in zip((tree_travel_attr, tree_layer_attr), shapes, strict=True)
     )
     found = [helper.create_variable_for_type_inference(dtype=dtype, stop_gradient=True) for _ in range(3)]
