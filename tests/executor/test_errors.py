@@ -90,6 +90,25 @@ def test_all_unknown_ops_and_attributes_are_reported_at_once(net: Net) -> None:
     assert "'strange_op' is unknown" in text and "'strange_attr' is unknown; expected one of:" in text
 
 
+def _with_dtype(program: fluid.Program, name: str, number: int) -> fluid.Program:
+    """The program as a file has it, with another data type number of one variable."""
+    message = fluid.Program.parse_from_string(program.desc.serialize_to_string()).proto
+    (var,) = [v for v in message.blocks[0].vars if v.name == name]
+    var.type.lod_tensor.tensor.data_type = number
+    return fluid.Program.parse_from_string(message.SerializeToString())
+
+
+def test_data_types_that_name_a_kind(net: Net) -> None:
+    """Fluid's sampled_softmax declares a result so (7, a LoD tensor); what nobody writes must have a data type."""
+    linear(net)
+    program = _with_dtype(net.program, "y", 7)
+    wanted = net.run({"x": X}, ["y"])[0]
+    np.testing.assert_array_equal(net.executor.run(program, {"x": X}, ["y"], scope=net.scope)[0], wanted)
+    for name, number in (("x", 7), ("y", 15)):
+        with pytest.raises(lowering.UnknownOpError, match=f"{name!r} of block 0: data type {number} is unknown"):
+            net.executor.run(_with_dtype(net.program, name, number), {"x": X}, ["y"], scope=net.scope)
+
+
 def test_nan_is_traced_to_its_op_and_spares_the_state(net: Net) -> None:
     net.data("x", [-1, 2])
     net.parameter("w", W)
