@@ -110,7 +110,9 @@ def run_conditional_grad(ctx: Context) -> None:
     def taken(_: None = None) -> Env:
         inner = {n: v for n, v in seen_from_outside(op, env).items() if n not in block.vars}
         inner.update({n: env[g] for n, g in _out_grads(ctx) if g in env})
-        inner.update(restore({**scopes.saved, **scopes.extra}, inner, all_writes(ctx.runner.program, block.idx)))
+        inner.update(
+            restore({**scopes.saved, **scopes.extra}, inner, all_writes(ctx.runner.program, block.idx), ctx.runner)
+        )
         ctx.runner.run_ops(block.ops, inner)
         found = {}
         for outer, name in pairs:

@@ -2,12 +2,12 @@
 
 A counter that is only incremented has the value ``first + stride * t`` in step t, so it need not be saved for the
 gradient. Neither need a value that lies in a tensor array: where indices are such counters it can be told that no later
-step overwrites it.
+step overwrites it, or what a cheap op makes of such a counter and of values that the loop leaves alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,16 @@ class Affine:
         return distance % self.stride == 0 and distance // self.stride >= earliest
 
 
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Again:
+    """The output of op ``number`` of block ``block`` with this index: what else the op reads is there afterwards."""
+
+    block: int
+    number: int
+    index: Affine
+
+
 @dataclass
 class Facts:
     """Facts about the steps of one loop.
@@ -59,6 +69,7 @@ class Facts:
         writes: name written to an array that keeps it -> (array, index).
         fixed: arrays that the loop does not write.
         once: arrays whose elements are written at most once, and not read before.
+        again: name -> how to make it again.
     """
 
     ends: dict[str, Affine] = field(default_factory=dict)
@@ -66,6 +77,7 @@ class Facts:
     writes: dict[str, tuple[str, Affine]] = field(default_factory=dict)
     fixed: set[str] = field(default_factory=set)
     once: tuple[str, ...] = ()
+    again: dict[str, Again] = field(default_factory=dict)
 
 
 @dataclass
@@ -101,7 +113,25 @@ def find_facts(program: ProgramView, op: OpView, body: BlockView, env: Mapping[s
         if writes and _written_once(uses, env.get(array)) and not _read_inside(program, body, array):
             once.append(array)
     facts.once = tuple(sorted(once))
+    facts.again = {n: v for n, v in _made_again(program, op, body, env) if counts.get(n) == 1}
     return facts
+
+
+def _made_again(
+    program: ProgramView, loop: OpView, body: BlockView, env: Mapping[str, Any]
+) -> Iterator[tuple[str, Again]]:
+    """Shrunken static inputs: their rows are there anyway, and which of them are alive follows from the step."""
+    follow = _Follow(program, body, env, _counters(program, body, env))
+    written = all_writes(program, body.idx)
+    for number, op in enumerate(body.ops):
+        if op.type == "shrink_rnn_memory":
+            index = follow.value(op.inputs["I"][0])
+            reads = [op.inputs["X"][0], op.inputs["RankTable"][0]]
+            # The gradient of a loop in a loop sees of the steps around it only what they saved.
+            outer = all(n in program.blocks[0].vars and n not in written for n in reads)
+            if index is not None and outer and all(_stays(program, loop.block_idx, loop.index, n) for n in reads):
+                yield op.outputs["Out"][0], Again(body.idx, number, index)
+        follow.run(op)
 
 
 def _spares(use: _Access, write: _Access) -> bool:

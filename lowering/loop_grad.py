@@ -190,7 +190,7 @@ def _step(back: Backward, state: Env, saved: Env, t: Any = None) -> tuple[Env, E
     """(the state after (that is, before in time) one step, what is kept of it for products after the loop)."""
     outer = {n: v for n, v in back.outside.items() if n not in back.block.vars}
     env = {**outer, **{n: v for n, v in state.items() if not n.endswith("@TOTAL")}}
-    found = restore(saved, env, back.writes, t)
+    found = restore(saved, env, back.writes, back.ctx.runner, t)
     env.update(found)
     stacks = stacks_of(back.scopes, found, env) if back.hoist.taken else {}
     back.ctx.runner.run_ops(back.hoist.ops, env)

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import arrays
 from .block import Runner
-from .loop_facts import Affine, Facts
+from .loop_facts import Affine, Again, Facts
 from .loop_plan import BEFORE, SavePlan
 from .loop_values import element, same_structure, scalar
 from .program import OpView
@@ -41,6 +41,15 @@ class Reread:
 
     index: Any
     array: str = field(metadata={"static": True}, default="")
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Same:
+    """A leaf that is also leaf ``number`` of what is saved, or made again, under ``name``."""
+
+    name: str
+    number: int
 
 
 def _hollow(value: Any) -> Any:
@@ -86,7 +95,9 @@ class Recorder:
             return {}
         ends = {n: v for n, v in self.facts.ends.items() if n in plan.final}
         kept = {n: self._keep(n, env[n]) for n in plan.final if n in env and n not in ends}
-        return self._apart({**kept, **{n: r for n, r in rereads.items() if n in kept}, **ends, **before})
+        short = {n: v for n, v in {**rereads, **self.facts.again}.items() if n in kept}
+        whole = {n: env[n] for n, v in short.items() if isinstance(v, Again)}
+        return self._apart(_once({**kept, **short, **ends, **before}, whole))
 
     def _note_read(self, op: OpView, env: dict[str, Any], rereads: dict[str, Reread]) -> None:
         name = op.outputs["Out"][0]
@@ -112,23 +123,66 @@ class Recorder:
         return {n: v for n, v in saves.items() if n not in constant}
 
 
-def restore(saved: dict[str, Any], env: dict[str, Any], rewound: set[str], t: Any = None) -> dict[str, Any]:
+def _once(saves: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
+    """``saves`` with each traced array in it only once; ``whole`` are values that need not be saved at all."""
+    places: dict[int, Same] = {}
+    for name, value in whole.items():
+        for number, leaf in enumerate(jax.tree_util.tree_leaves(value)):
+            places.setdefault(id(leaf), Same(name, number))
+
+    def first(name: str, value: Any) -> Any:
+        leaves, tree = jax.tree_util.tree_flatten(value)
+        number = 0
+        for k, leaf in enumerate(leaves):
+            place = Same(name, number)
+            if isinstance(leaf, jax.core.Tracer) and places.setdefault(id(leaf), place) != place:
+                leaves[k] = places[id(leaf)]
+            else:
+                number += 1
+        return jax.tree_util.tree_unflatten(tree, leaves)
+
+    return {n: first(n, v) for n, v in saves.items()}
+
+
+def _resolved(found: dict[str, Any]) -> dict[str, Any]:
+    """``found`` with every ``Same`` replaced by the leaf it stands for."""
+    leaves = {name: jax.tree_util.tree_leaves(value) for name, value in found.items()}
+
+    def leaf(x: Any) -> Any:
+        return leaves[x.name][x.number] if isinstance(x, Same) else x
+
+    return {n: jax.tree_util.tree_map(leaf, v, is_leaf=lambda x: isinstance(x, Same)) for n, v in found.items()}
+
+
+def _again(made: Again, env: dict[str, Any], t: Any, runner: Runner) -> Any:
+    op = runner.program.blocks[made.block].ops[made.number]
+    return runner.run_op(op, {**env, op.inputs["I"][0]: made.index.at(t)})[op.outputs["Out"][0]]
+
+
+def restore(
+    saved: dict[str, Any], env: dict[str, Any], rewound: set[str], runner: Runner, t: Any = None
+) -> dict[str, Any]:
     """The names and values that a gradient step sees of its forward step.
 
     Args:
         rewound: what the gradient block writes: it wants such a variable as it was at the end of the step.
         t: the step.
     """
-    found = {}
+    values = {}
     for name, value in saved.items():
-        bare = name.removeprefix(BEFORE)
-        if bare in rewound if bare != name else BEFORE + name in saved and name not in rewound:
-            continue
         if isinstance(value, Affine):
             value = value.at(t)
+        elif isinstance(value, Again):
+            value = _again(value, env, t, runner)
         elif isinstance(value, Reread):
             index = value.index.index(t) if isinstance(value.index, Affine) else value.index
             value = arrays.get_fixed(env[value.array], index)
+        values[name] = value
+    found = {}
+    for name, value in _resolved(values).items():
+        bare = name.removeprefix(BEFORE)
+        if bare in rewound if bare != name else BEFORE + name in saved and name not in rewound:
+            continue
         found[bare] = _filled(value)
     return found
 

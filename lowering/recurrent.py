@@ -128,7 +128,7 @@ def run_recurrent_grad(ctx: Context) -> None:
         memory, totals = carry
         rows, grads, saved = row
         inner = {**outer, **rows, **grads}
-        inner.update(restore({**saved, **scopes.extra}, inner, rewound))
+        inner.update(restore({**saved, **scopes.extra}, inner, rewound, ctx.runner))
         for _, ex, state in rec.links:
             # What the next step wants of its previous state comes on top of what else wants this state.
             inner[state + GRAD] = memory[ex]
