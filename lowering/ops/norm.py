@@ -104,7 +104,7 @@ def _(x, scale, saved_mean, saved_variance, dy, ddx=None, ddscale=None, ddbias=N
 def _grouped(x, groups, data_layout):
     """X as [N, groups, C / groups, rest]."""
     x = jnp.moveaxis(x, -1, 1) if data_layout == "NHWC" else x
-    return x.reshape(x.shape[0], groups, x.shape[1] // groups, -1)
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:]))
 
 
 def _ungrouped(v, shape, data_layout):
@@ -114,12 +114,41 @@ def _ungrouped(v, shape, data_layout):
 
 
 def _affine(v, groups):
-    return v.reshape(1, groups, -1, 1)
+    return v.reshape(1, groups, v.size // groups, 1)
 
 
 @op(out="Y Mean Variance", lod={"Y": "x"}, rows="wise x")
 def group_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, groups: int, data_layout: str = "NCHW"):
-    """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over groups of channels; Mean, Variance [N, groups]."""
+    """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over groups of channels; Mean, Variance [N, groups].
+
+    Where groups does not divide the channels, a group has ceil(C / groups) of them and the last ones what is left.
+    """
+    axis = _channel_axis(x, data_layout)
+    if x.shape[axis] % groups == 0:
+        return _normalised(x, scale, bias, epsilon, groups, data_layout)
+    parts = [
+        _normalised(p, s, b, epsilon, 1, data_layout) for p, s, b in _uneven((x,), (scale, bias), groups, data_layout)
+    ]
+    y, mean, variance = (list(column) for column in zip(*parts, strict=True))
+    return jnp.concatenate(y, axis), jnp.concatenate(mean, 1), jnp.concatenate(variance, 1)
+
+
+def _channel_axis(x, data_layout):
+    return x.ndim - 1 if data_layout == "NHWC" else 1
+
+
+def _uneven(values, affine, groups, data_layout):
+    """The channels of each group: slices of the values and, behind them, of Scale and Bias (or None)."""
+    axis = _channel_axis(values[0], data_layout)
+    channels = values[0].shape[axis]
+    size = -(-channels // groups)
+    for low in range(0, size * groups, size):
+        low, high = min(low, channels), min(low + size, channels)
+        cut = [lax.slice_in_dim(v, low, high, axis=axis) for v in values]
+        yield (*cut, *(None if v is None else v[low:high] for v in affine))
+
+
+def _normalised(x, scale, bias, epsilon, groups, data_layout):
     flat = _grouped(x, groups, data_layout)
     mean = flat.mean(axis=(2, 3), keepdims=True)
     variance = jnp.square(flat - mean).mean(axis=(2, 3), keepdims=True)
@@ -133,6 +162,22 @@ def group_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, groups: int, 
 @group_norm.grad
 def _(y, variance, d_y, scale=None, bias=None, *, epsilon, groups, data_layout):
     """From Y, not X: the normalised value is (Y - Bias) / Scale; where Scale is 0 it counts as 0, as in Fluid."""
+    axis = _channel_axis(y, data_layout)
+    if y.shape[axis] % groups == 0:
+        return _normalised_grad(y, variance, d_y, scale, bias, epsilon, groups, data_layout)
+    parts = [
+        _normalised_grad(p, variance[:, i : i + 1], d, s, b, epsilon, 1, data_layout)
+        for i, (p, d, s, b) in enumerate(_uneven((y, d_y), (scale, bias), groups, data_layout))
+    ]
+    d_x, d_scale, d_bias = (list(column) for column in zip(*parts, strict=True))
+    return (
+        jnp.concatenate(d_x, axis),
+        None if scale is None else jnp.concatenate(d_scale),
+        None if bias is None else jnp.concatenate(d_bias),
+    )
+
+
+def _normalised_grad(y, variance, d_y, scale, bias, epsilon, groups, data_layout):
     out, d_out = _grouped(y, groups, data_layout), _grouped(d_y, groups, data_layout)
     x_hat = out if bias is None else out - _affine(bias, groups)
     d_hat = d_out

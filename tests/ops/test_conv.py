@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import lowering
 from lowering.ops import conv_kernels as kernels
 from lowering.ops.conv_kernels import Geometry
 
@@ -54,3 +55,18 @@ def test_output_size_out_of_reach():
     assert kernels.transpose_sizes((3, 3), (3, 3), geo, [8, 7]) == (8, 7)
     with pytest.raises(ValueError, match="not reachable"):
         kernels.transpose_sizes((3, 3), (3, 3), geo, [9, 7])
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_im2col_step_does_not_count(rng, groups):
+    """How many images the kernel unfolds at a time: Paddle mixes up images and channels above 1."""
+    x, offset = rng.standard_normal((2, 4, 5, 5)), 0.5 * rng.standard_normal((2, 18, 5, 5))
+    mask, w = rng.random((2, 9, 5, 5)), rng.standard_normal((4, 4 // groups, 3, 3))
+    op = lowering.get_op("deformable_conv")
+    with jax.enable_x64(True):
+        both = op(x, offset, mask, w, paddings=[1, 1], groups=groups, im2col_step=2)
+        each = [
+            op(x[i : i + 1], offset[i : i + 1], mask[i : i + 1], w, paddings=[1, 1], groups=groups, im2col_step=1)
+            for i in range(2)
+        ]
+    np.testing.assert_allclose(both, np.concatenate(each), rtol=1e-10)

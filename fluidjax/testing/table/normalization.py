@@ -40,6 +40,17 @@ def _group_norm(X, Scale, Bias, groups):
     return y * Scale[:, None, None] + Bias[:, None, None], m[..., 0], v[..., 0]
 
 
+def _uneven_groups(X, Scale, Bias, groups, data_layout):
+    """Five channels in three groups: two, two and one."""
+    x = np.moveaxis(X, -1, 1) if data_layout == "NHWC" else X
+    parts = [x[:, :2], x[:, 2:4], x[:, 4:]]
+    stats = [_stats(p, (1, 2, 3)) for p in parts]
+    y = np.concatenate([(p - m) / np.sqrt(v + np.float32(1e-5)) for p, (m, v) in zip(parts, stats, strict=True)], 1)
+    y = y * Scale[:, None, None] + Bias[:, None, None]
+    m, v = (np.stack([s[k].reshape(-1) for s in stats], 1) for k in (0, 1))
+    return np.moveaxis(y, 1, -1) if data_layout == "NHWC" else y, m, v
+
+
 def _data_norm(X, BatchSize, BatchSum, BatchSquareSum):
     means, scales = BatchSum / BatchSize, np.sqrt(BatchSize / BatchSquareSum)
     return (X - means) * scales, means, scales
@@ -76,6 +87,17 @@ CASES = [
     case("group_norm", {"X": normal(2, 3, 3, 4), **AFFINE}, {"groups": 2, "data_layout": "NHWC"}, "last"),
     case("group_norm", {"X": normal(2, 4, 3, 3)}, {"groups": 2}, "bare"),
     case("group_norm", {"X": normal(2, 3, 3, 4)}, {"groups": 2, "data_layout": "NHWC"}, "last-plain"),
+    *(
+        case(
+            "group_norm",
+            {"X": normal(2, *(shape if layout == "NCHW" else reversed(shape))), "Scale": normal(5), "Bias": normal(5)},
+            {"groups": 3, "data_layout": layout},
+            f"uneven-{layout}",
+            reference=_uneven_groups,
+        )
+        for layout in ("NCHW", "NHWC")
+        for shape in ((5, 2, 3),)
+    ),
     case("data_norm", {"X": normal(4, 3), **SUMS}, wrt=("X",), reference=_data_norm),
     case(
         "data_norm",
