@@ -22,16 +22,7 @@ class _WithMoment(Optimizer):
             self._add_accumulator(self._moment_acc_str, param, fill_value=self._moment_start)
 
     def _append_moment(self, block: Block, param_and_grad: Pair, attrs: dict[str, Any]) -> Operator:
-        param, grad = param_and_grad
-        moment = self._get_accumulator(self._moment_acc_str, param)
-        rate = self._create_param_lr(param_and_grad)
-        return block.append_op(
-            type=self.type,
-            inputs={"Param": param, "Grad": grad, "Moment": moment, "LearningRate": rate},
-            outputs={"ParamOut": param, "MomentOut": moment},
-            attrs=attrs,
-            stop_gradient=True,
-        )
+        return self._append_update(block, param_and_grad, attrs, {"Moment": self._moment_acc_str})
 
 
 class AdagradOptimizer(_WithMoment):
@@ -137,16 +128,12 @@ class AdadeltaOptimizer(Optimizer):
             self._add_accumulator(self._avg_squared_update_acc_str, param)
 
     def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
-        param, grad = param_and_grad
-        squared = self._get_accumulator(self._avg_squared_grad_acc_str, param)
-        update = self._get_accumulator(self._avg_squared_update_acc_str, param)
-        return block.append_op(
-            type=self.type,
-            inputs={"Param": param, "Grad": grad, "AvgSquaredGrad": squared, "AvgSquaredUpdate": update},
-            outputs={"ParamOut": param, "AvgSquaredGradOut": squared, "AvgSquaredUpdateOut": update},
-            attrs={"epsilon": self._epsilon, "rho": self._rho},
-            stop_gradient=True,
-        )
+        attrs = {"epsilon": self._epsilon, "rho": self._rho}
+        states = {
+            "AvgSquaredGrad": self._avg_squared_grad_acc_str,
+            "AvgSquaredUpdate": self._avg_squared_update_acc_str,
+        }
+        return self._append_update(block, param_and_grad, attrs, states, rate=False)
 
 
 class RMSPropOptimizer(Optimizer):
@@ -197,29 +184,18 @@ class RMSPropOptimizer(Optimizer):
             self._add_accumulator(self._mean_grad_acc_str, param)
 
     def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
-        param, grad = param_and_grad
-        momentum = self._get_accumulator(self._momentum_acc_str, param)
-        square = self._get_accumulator(self._mean_square_acc_str, param)
-        mean = self._get_accumulator(self._mean_grad_acc_str, param)
-        return block.append_op(
-            type=self.type,
-            inputs={
-                "Param": param,
-                "Grad": grad,
-                "Moment": momentum,
-                "MeanSquare": square,
-                "MeanGrad": mean,
-                "LearningRate": self._create_param_lr(param_and_grad),
-            },
-            outputs={"ParamOut": param, "MomentOut": momentum, "MeanSquareOut": square, "MeanGradOut": mean},
-            attrs={
-                "epsilon": self._epsilon,
-                "decay": self._rho,
-                "momentum": self._momentum,
-                "centered": self._centered,
-            },
-            stop_gradient=True,
-        )
+        attrs = {
+            "epsilon": self._epsilon,
+            "decay": self._rho,
+            "momentum": self._momentum,
+            "centered": self._centered,
+        }
+        states = {
+            "Moment": self._momentum_acc_str,
+            "MeanSquare": self._mean_square_acc_str,
+            "MeanGrad": self._mean_grad_acc_str,
+        }
+        return self._append_update(block, param_and_grad, attrs, states)
 
 
 class FtrlOptimizer(Optimizer):
@@ -264,22 +240,10 @@ class FtrlOptimizer(Optimizer):
             self._add_accumulator(self._linear_acc_str, param)
 
     def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
-        param, grad = param_and_grad
-        squared = self._get_accumulator(self._squared_acc_str, param)
-        linear = self._get_accumulator(self._linear_acc_str, param)
-        return block.append_op(
-            type=self.type,
-            inputs={
-                "Param": param,
-                "Grad": grad,
-                "SquaredAccumulator": squared,
-                "LinearAccumulator": linear,
-                "LearningRate": self._create_param_lr(param_and_grad),
-            },
-            outputs={"ParamOut": param, "SquaredAccumOut": squared, "LinearAccumOut": linear},
-            attrs={"l1": self._l1, "l2": self._l2, "lr_power": self._lr_power},
-            stop_gradient=True,
-        )
+        attrs = {"l1": self._l1, "l2": self._l2, "lr_power": self._lr_power}
+        states = {"SquaredAccumulator": self._squared_acc_str, "LinearAccumulator": self._linear_acc_str}
+        outs = {"SquaredAccumulator": "SquaredAccumOut", "LinearAccumulator": "LinearAccumOut"}
+        return self._append_update(block, param_and_grad, attrs, states, outs=outs)
 
 
 Adagrad = AdagradOptimizer

@@ -93,6 +93,36 @@ class Optimizer:
             "fluid.optimizer"
         )
 
+    def _append_update(
+        self,
+        block: Block,
+        param_and_grad: Pair,
+        attrs: Mapping[str, Any] | None = None,
+        states: Mapping[str, str] | None = None,
+        *,
+        outs: Mapping[str, str] | None = None,
+        rate: bool = True,
+    ) -> Operator:
+        """Append an op of the optimizer's type that updates a parameter and its state in place.
+
+        Args:
+            states: input slot -> name of the accumulator; the output slot has ``Out`` behind it, or is in ``outs``.
+            rate: whether the op takes the learning rate.
+        """
+        param, grad = param_and_grad
+        held = {slot: self._get_accumulator(name, param) for slot, name in (states or {}).items()}
+        inputs: dict[str, Any] = {"Param": param, "Grad": grad, **held}
+        if rate:
+            inputs["LearningRate"] = self._create_param_lr(param_and_grad)
+        outputs = {(outs or {}).get(slot, f"{slot}Out"): var for slot, var in held.items()}
+        return block.append_op(
+            type=self.type,
+            inputs=inputs,
+            outputs={"ParamOut": param, **outputs},
+            attrs=dict(attrs or {}),
+            stop_gradient=True,
+        )
+
     def _finish_update(self, block: Block, parameters_and_grads: list[Pair]) -> None:
         """Append what follows all updates."""
 

@@ -34,13 +34,7 @@ class SGDOptimizer(Optimizer):
         self.type = "sgd"
 
     def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
-        param, grad = param_and_grad
-        return block.append_op(
-            type=self.type,
-            inputs={"Param": param, "Grad": grad, "LearningRate": self._create_param_lr(param_and_grad)},
-            outputs={"ParamOut": param},
-            stop_gradient=True,
-        )
+        return self._append_update(block, param_and_grad)
 
 
 class _WithVelocity(Optimizer):
@@ -53,16 +47,7 @@ class _WithVelocity(Optimizer):
             self._add_accumulator(self._velocity_acc_str, param)
 
     def _append_momentum(self, block: Block, param_and_grad: Pair, attrs: dict[str, Any]) -> Operator:
-        param, grad = param_and_grad
-        velocity = self._get_accumulator(self._velocity_acc_str, param)
-        rate = self._create_param_lr(param_and_grad)
-        return block.append_op(
-            type=self.type,
-            inputs={"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": rate},
-            outputs={"ParamOut": param, "VelocityOut": velocity},
-            attrs=attrs,
-            stop_gradient=True,
-        )
+        return self._append_update(block, param_and_grad, attrs, {"Velocity": self._velocity_acc_str})
 
 
 class MomentumOptimizer(_WithVelocity):
@@ -173,19 +158,13 @@ class DpsgdOptimizer(Optimizer):
         self._seed: int | None = None
 
     def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
-        param, grad = param_and_grad
-        return block.append_op(
-            type=self.type,
-            inputs={"Param": param, "Grad": grad, "LearningRate": self._create_param_lr(param_and_grad)},
-            outputs={"ParamOut": param},
-            attrs={
-                "clip": self._clip,
-                "batch_size": self._batch_size,
-                "sigma": self._sigma,
-                "seed": self._seed or 0,
-            },
-            stop_gradient=True,
-        )
+        attrs = {
+            "clip": self._clip,
+            "batch_size": self._batch_size,
+            "sigma": self._sigma,
+            "seed": self._seed or 0,
+        }
+        return self._append_update(block, param_and_grad, attrs)
 
 
 class DGCMomentumOptimizer(Optimizer):
