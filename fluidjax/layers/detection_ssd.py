@@ -206,20 +206,20 @@ def multi_box_head(
     _check_lengths(count, aspect_ratios=aspect_ratios, step_w=step_w, step_h=step_h, steps=steps)
     if steps is not None:
         step_w = step_h = steps
-    boxes, spreads, offsets, scores = ([] for _ in range(4))
+    boxes: list[Variable] = []
+    spreads: list[Variable] = []
+    found: tuple[list[Variable], list[Variable]] = ([], [])
     for i, map_ in enumerate(inputs):
         sizes = _listed(min_sizes[i]), _listed(max_sizes[i]) if max_sizes else None
         step = [step_w[i] if step_w else 0.0, step_h[i] if step_h else 0.0]
         ratios = _listed(aspect_ratios[i]) if aspect_ratios is not None else []
-        box, spread = prior_box(
-            map_, image, *sizes, ratios, variance, flip, clip, step, offset, None,
-            min_max_aspect_ratios_order,
-        )  # fmt: skip
+        order = min_max_aspect_ratios_order
+        box, spread = prior_box(map_, image, *sizes, ratios, variance, flip, clip, step, offset, None, order)
         boxes.append(box)
         spreads.append(spread)
-        for found, width in ((offsets, 4), (scores, num_classes)):
-            found.append(_predicted(map_, box.shape[2] * width, kernel_size, stride, pad))
-    return _joined(boxes, spreads, offsets, scores, num_classes)
+        for maps, width in zip(found, (4, num_classes), strict=True):
+            maps.append(_predicted(map_, box.shape[2] * width, kernel_size, stride, pad))
+    return _joined(boxes, spreads, *found, num_classes)
 
 
 def _predicted(map_: Variable, width: int, kernel_size: int, stride: int, pad: int) -> Variable:
