@@ -178,5 +178,7 @@ def _rnn_model(name):
     return model
 
 
-MODELS = {f.__name__: f for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn_attention, beam_search)}
+MODELS = {
+    f.__name__: f for f in (lstm_127, lstm_256, gru_256, sequence_pool, dynamic_rnn, dynamic_rnn_attention, beam_search)
+}
 MODELS.update((name, _rnn_model(name)) for name in data.RNNS)
