@@ -308,10 +308,10 @@ def cleared(array: TensorArray) -> TensorArray:
     if not array.stacked:
         flags = _flags(array, len(array.items or ()))
         return TensorArray(tuple(None if used else v for v, used in zip(array.items or (), flags, strict=True)))
-    flags = jnp.asarray(array.taken)
+    stacked_flags = jnp.asarray(array.taken)
 
     def clear(leaf: Any) -> Any:
-        return jnp.where(flags.reshape(-1, *(1,) * (leaf.ndim - 1)), jnp.zeros((), leaf.dtype), leaf)
+        return jnp.where(stacked_flags.reshape(-1, *(1,) * (leaf.ndim - 1)), jnp.zeros((), leaf.dtype), leaf)
 
     buffer = array.buffer
     cleared = buffer.with_data(clear(buffer.data)) if isinstance(buffer, LoDArray) else clear(buffer)

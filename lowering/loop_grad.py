@@ -60,8 +60,9 @@ def run_while_grad(ctx: Context) -> None:
     for inside, outer in back.shared.items():
         if inside in final and outer != EMPTY:
             base = ctx.env.get(_base(inside))
-            apart = isinstance(base, TensorArray) and not base.stacked and final[inside].stacked
-            ctx.env[outer] = arrays.gradient_like(final[inside], base) if apart else final[inside]
+            ctx.env[outer] = final[inside]
+            if isinstance(base, TensorArray) and not base.stacked and final[inside].stacked:
+                ctx.env[outer] = arrays.gradient_like(final[inside], base)
     for inside, (outer, _) in back.summed.items():
         ctx.env[outer] = final[_total(inside)]
     ctx.env.update({n: final[n] for n in back.counters if n in final})

@@ -40,7 +40,7 @@ def restore_counters(block: Block, start: int, written: Iterable[tuple[Operator,
                 _assign(block, index, kept, name)
                 continue
             kept = unique_name.generate(name + _KEPT)
-            var = block._find_var_recursive(name)
+            var = block._var_recursive(name)
             block.create_var(name=kept, dtype=var.dtype, shape=var.shape, stop_gradient=True)
             _assign(block, index, kept, name)
             _assign(block, begin, name, kept)

@@ -164,7 +164,7 @@ def _host_item(value: Any) -> tuple[np.ndarray, list[np.ndarray]]:
 
 def _chosen(items: list, others: list) -> list[tuple[list, ...]]:
     """What each step selected, as lists: (offsets of the sources' beams, of the beams' words, ids, scores, beam)."""
-    found = []
+    found: list[tuple[list, ...]] = []
     for (ids, lod), (values, _) in zip(items, others, strict=True):
         beam = np.searchsorted(lod[1], np.arange(len(ids)), side="right") - 1
         found.append((lod[0].tolist(), lod[1].tolist(), ids.tolist(), values.tolist(), beam.tolist()))
