@@ -16,6 +16,7 @@ from .loop_saves import Recorder, restore
 from .loop_values import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
 from .loops import Env, as_arrays, collected, pass_on
 from .program import EMPTY, GRAD, BlockView
+from .tracing import trace
 from .values import LoDArray, SelectedRows, StepScopes, TensorArray
 
 
@@ -67,11 +68,11 @@ def run_conditional(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar:
         return
     if ctx.runner.interpret:
         raise NeedsConcrete("the condition of a conditional_block")
-    shapes, kept_shapes, flag_shapes = jax.eval_shape(taken)
+    (shapes, kept_shapes, flag_shapes), again = trace(taken)
     template = {n: join(env[n], t) if _fits(env.get(n)) else t for n, t in shapes.items()}
 
     def yes(_: None) -> Any:
-        after, kept, flags = taken()
+        after, kept, flags = again()
         return as_arrays(({n: fit(after[n], t) for n, t in template.items()}, kept, flags))
 
     def no(_: None) -> Any:
@@ -127,11 +128,11 @@ def run_conditional_grad(ctx: Context) -> None:
     if run is not None:
         env.update(taken() if run.any() else blank)
         return
-    shapes = jax.eval_shape(taken)
+    shapes, again = trace(taken)
     template = {o: join(blank[o], t) if not same_structure(blank[o], t) else abstract(t) for o, t in shapes.items()}
     results = jax.lax.cond(
         jnp.asarray(scopes.steps) > 0,
-        lambda _: as_arrays({o: fit(v, template[o], backward=True) for o, v in taken().items()}),
+        lambda _: as_arrays({o: fit(v, template[o], backward=True) for o, v in again().items()}),
         lambda _: as_arrays({o: fit(v, template[o], backward=True) for o, v in blank.items()}),
         None,
     )

@@ -225,7 +225,7 @@ def _run_lax(back: Backward, start: Env) -> Env:
             after, kept = _step(back, state, {**at_step(scopes.saved, t), **scopes.extra}, t)
         return {n: stacked(n, v, runner) for n, v in after.items()}, kept, as_arrays(flags)
 
-    template, kept, flags = settle(step, start)
+    (template, kept, flags), step = settle(step, start)
     state = {n: fit(start[n], t, backward=True) if n in start else zeros(t) for n, t in template.items()}
     rows = {n: zeros(stacked_template(v, scopes.capacity)) for n, v in kept.items()}
 

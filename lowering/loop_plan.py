@@ -219,6 +219,8 @@ class _Host:
         self.lost: set[str] = set()  # names whose value was known once and is not any more
         self.relevant = [op for op in block.ops if _followed(op)]
         self.clobbered = {n for op in block.ops if not _followed(op) for n in op.output_names()}
+        # Whether a condition that is not known in the first steps may be known later.
+        self.hopeful = any(op.type == "logical_and" or self._bounded(op) for op in self.relevant)
 
     def value(self, name: str) -> np.ndarray | None:
         if name in self.known:
@@ -227,6 +229,9 @@ class _Host:
             return None
         found = known(self.env.get(name)) if not isinstance(self.env.get(name), TensorArray) else None
         return found if found is not None and found.size <= 4 else None
+
+    def _bounded(self, op: OpView) -> bool:
+        return op.type in _FALSE_FROM_BOUND and op.inputs[_FALSE_FROM_BOUND[op.type][0]][0] in self.bounds
 
     def step(self) -> None:
         for op in self.relevant:
@@ -302,7 +307,7 @@ def walk(block: BlockView, cond: str, env: Mapping[str, Any], bounds: Mapping[st
         now = host.value(cond)
         if now is None:
             exact = False
-            if not host.known or (trips > 4096 and not _advances(host)):
+            if not host.known or (trips > 4096 and not _advances(host)) or (trips > 2 and not host.hopeful):
                 return Walk(unsure=set(result.lengths) | result.unsure)
         else:
             running = bool(now.reshape(()))

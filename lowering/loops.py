@@ -27,6 +27,7 @@ from .loop_values import (
     zeros,
 )
 from .program import BlockView
+from .tracing import trace
 from .values import LoDArray, StepScopes, TensorArray
 
 Env = dict[str, Any]
@@ -214,7 +215,7 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 
     start = {n: stacked(n, v, runner) for n, v in loop.initial.items()}
     start = {n: v for n, v in start.items() if not (isinstance(v, TensorArray) and not v.stacked)}
-    template, kept, flags = settle(step, start)
+    (template, kept, flags), step = settle(step, start)
     state = {n: fit(start[n], t) if n in start else zeros(t) for n, t in template.items()}
     saved = {n: zeros(stacked_template(v, capacity)) for n, v in kept.items()}
 
@@ -308,21 +309,24 @@ def stacked(name: str, value: Any, runner: Runner) -> Any:
     return arrays.as_stacked(value, present[0], array_room(runner, name)) if present else value
 
 
-def settle(step: Callable[[Env, Any], tuple[Env, Env, Env]], start: Env) -> tuple[Env, Env, Env]:
-    """The structure that a loop's values keep, found by evaluating its step until nothing changes.
+Step = Callable[[Env, Any], tuple[Env, Env, Env]]
+
+
+def settle(step: Step, start: Env) -> tuple[tuple[Env, Env, Env], Step]:
+    """The structure that a loop's values keep, found by tracing its step until nothing changes.
 
     Returns:
-        abstract values: (state by name, what a step saves, its overflow flags).
+        abstract values: (state by name, what a step saves, its overflow flags); and the step as it was traced last.
 
     Raises:
         NeedsExact: shapes change from step to step in a way that padding cannot cover.
     """
     state = {n: abstract(v) for n, v in start.items()}
     for _ in range(_ROUNDS):
-        after, kept, flags = jax.eval_shape(step, state, jax.ShapeDtypeStruct((), np.dtype(np.int32)))
+        (after, kept, flags), again = trace(step, state, jax.ShapeDtypeStruct((), np.dtype(np.int32)))
         joined = {n: join(state[n], after[n]) if n in after else state[n] for n in state}
         joined |= {n: abstract(v) for n, v in after.items() if n not in state}
         if joined.keys() == state.keys() and all(same_structure(joined[n], state[n]) for n in state):
-            return state, kept, flags
+            return (state, kept, flags), again
         state = joined
     raise NeedsExact(f"the shapes of {sorted(state)} keep changing in a while loop")

@@ -1,0 +1,26 @@
+"""Tracing a function once, to learn what it returns and to use the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.extend.core import jaxpr_as_fun
+
+
+def trace(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Callable[..., Any]]:
+    """(the abstract result of ``function``, a function that computes what it does without running its Python again).
+
+    Loops inside loops would otherwise be traced again for every level around them.
+
+    Args:
+        arguments: abstract values; the returned function takes values of the same structure.
+    """
+    closed, result = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    compute, structure = jaxpr_as_fun(closed), jax.tree_util.tree_structure(result)
+
+    def again(*values: Any) -> Any:
+        return jax.tree_util.tree_unflatten(structure, compute(*jax.tree_util.tree_leaves(values)))
+
+    return result, again
