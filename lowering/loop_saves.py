@@ -118,7 +118,7 @@ class Recorder:
 
     def _apart(self, saves: dict[str, Any]) -> dict[str, Any]:
         leaves = jax.tree_util.tree_leaves
-        constant = {n for n, v in saves.items() if all(isinstance(x, np.ndarray | np.generic) for x in leaves(v))}
+        constant = [n for n, v in saves.items() if all(isinstance(x, np.ndarray | np.generic) for x in leaves(v))]
         self.constants.update({n: saves[n] for n in constant})
         return {n: v for n, v in saves.items() if n not in constant}
 

@@ -292,7 +292,7 @@ def write_at(buffer: Any, value: Any, t: Any) -> Any:
 def stacked_reads(env: Mapping[str, Any], names: Iterable[str]) -> Env:
     """Arrays that steps read by an index not known, stacked once around the loop instead of in each step."""
     found = {}
-    for name in names:
+    for name in sorted(names):  # an order of its own in each process would miss the cache of compiled programs
         array = env.get(name)
         if isinstance(array, TensorArray) and not array.stacked and array.items:
             first = array.items[0]
