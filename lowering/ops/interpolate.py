@@ -120,7 +120,8 @@ def _declared_sizes(op, spatial):
     scale = op.attrs.get("scale", 0.0)
     if scale > 0:
         known = [int(s * np.float32(scale)) if s > 0 else -1 for s in spatial]
-    return [k if k > 0 else -1 for k in known]
+    scaled = bool(op.inputs.get("Scale"))
+    return [k if k > 0 and not scaled else -1 for k in known]
 
 
 def _infer(op, var_of):

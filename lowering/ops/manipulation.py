@@ -166,7 +166,20 @@ def _unstacked(x, axis: int) -> list[Any]:
     return [jnp.squeeze(piece, axis) for piece in jnp.split(x, x.shape[axis], axis=axis)]
 
 
-@op(out="Y*", rows=off_rows, lod=None)
+def _infer_slices(slot: str, keeps_lod: bool):
+    """As many slices as there are outputs, whether or not the size of the dim is known."""
+
+    def infer(op, var_of):
+        x = var_of(op.inputs["X"][0])
+        axis = int(op.attrs.get("axis", 0)) % len(x.shape)
+        dims = tuple(n for i, n in enumerate(x.shape) if i != axis)
+        info = VarInfo(dims, x.dtype, x.lod_level if keeps_lod else 0)
+        return {n: info for n in op.outputs[slot] if n != EMPTY}
+
+    return infer
+
+
+@op(out="Y*", rows=off_rows, lod=None, infer=_infer_slices("Y", False))
 def unstack(x, *, axis: int = 0, num: int):
     """Y[i] = the i-th slice of X along ``axis``, without that dim."""
     del num
@@ -178,7 +191,7 @@ def _(d_y, *, axis):
     return jnp.stack(d_y, axis=axis)
 
 
-@op(out="Out*", rows=off_rows, lod={"Out": "x"})
+@op(out="Out*", rows=off_rows, lod={"Out": "x"}, infer=_infer_slices("Out", True))
 def unbind(x, *, axis: int = 0):
     """Out[i] = the i-th slice of X along ``axis``, without that dim."""
     return _unstacked(x, axis)

@@ -86,6 +86,24 @@ def test_declared_shapes_are_true_or_unknown(program):
     assert L.expand_as(data("s", [2, 3]), data("t", [4, 3])).shape == (4, 3)
 
 
+def test_slices_along_an_unknown_dim(program):
+    x = data("x", [-1, 3])
+    assert [v.shape for v in L.unstack(x, axis=0, num=2)] == [(3,), (3,)]
+    block = fluid.default_main_program().global_block()
+    for axis, shapes in ((0, [(3,), (3,)]), (-1, [(-1,)] * 3)):
+        outs = [block.create_var(name=f"slice{axis}{i}") for i in range(len(shapes))]
+        block.append_op(type="unbind", inputs={"X": [x]}, outputs={"Out": outs}, attrs={"axis": axis})
+        assert [v.shape for v in outs] == shapes
+
+
+def test_a_scale_tensor_decides_the_size_of_an_image(program):
+    block = fluid.default_main_program().global_block()
+    out = block.create_var(name="resized")
+    inputs = {"X": [data("i", [-1, 3, 4, 5])], "Scale": [data("s", [1])]}
+    block.append_op(type="bilinear_interp", inputs=inputs, outputs={"Out": [out]}, attrs={"out_h": 2, "out_w": 2})
+    assert out.shape == (-1, 3, -1, -1)
+
+
 def test_shapes_from_tensors_run(program):
     two = L.fill_constant([1], "int32", 2)
     x = L.fill_constant([4, 6], "float32", 1.0)
