@@ -205,12 +205,12 @@ def exact(value: Any) -> Any:
 
 
 def valid_rows(value: LoDArray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """(valid rows, offsets of each level without padding sequences), on the host."""
+    """(valid rows, offsets of each level without padding sequences), on the host; rows being differentiated stay."""
     levels = [np.asarray(level, np.int32) for level in value.lod]
     if levels:
         count = len(levels[0]) - 1 if value.nseq is None else int(value.nseq)
         for i, level in enumerate(levels):
             levels[i] = level[: count + 1]
             count = int(levels[i][-1]) if len(levels[i]) else 0
-    data = np.asarray(value.data)
+    data = value.data if isinstance(value.data, jax.core.Tracer) else np.asarray(value.data)
     return data[: data.shape[0] if value.nrows is None else int(value.nrows)], levels

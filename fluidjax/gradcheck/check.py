@@ -17,9 +17,10 @@ from fluidjax.gradcheck.double import in_double, to_double
 from fluidjax.gradcheck.report import GradientMismatch, GradientReport, Row
 from fluidjax.scope import Scope, global_scope
 from lowering.block import Runner
+from lowering.errors import NeedsConcrete, NeedsExact
 from lowering.plan import make_plan, sub_blocks
 from lowering.program import GRAD, OpView, ProgramView
-from lowering.values import data_of
+from lowering.values import data_of, exact
 
 __all__ = ["check_grad"]
 
@@ -38,8 +39,8 @@ def check_grad(
     """Hold a program's Fluid gradients against ``jax.vjp`` and finite differences, all in float64.
 
     Each gradient op is checked by itself, at the values it meets in this program and for a random output gradient;
-    then the whole backward pass, parameter by parameter (loops and branches only there). With u a random direction
-    the three numbers are <Fluid's gradient, u>, <jax's gradient, u> and
+    then the whole backward pass, parameter by parameter (loops and branches only there; ``jax.grad`` takes loops
+    step by step). With u a random direction the three numbers are <Fluid's gradient, u>, <jax's gradient, u> and
     (8 (f(x+eu) - f(x-eu)) - (f(x+2eu) - f(x-2eu))) / 12e, e small enough to stay on one side of kinks. Variables that
     stop gradients are held constant in all three.
 
@@ -201,20 +202,31 @@ class _Check:
         return local.central(objective, {name: env[name]}, {name: direction}, fluid, self.rtol * scale)
 
     def _autodiff(self, env: local.Env, names: list[str]) -> dict[str, Any] | None:
-        def objective(parameters: dict[str, Any]) -> Any:
-            current: Any = {**env, **parameters}
-            runner = Runner(self.program, key=self.key)
-            for op in self.forward:
-                current = runner.run_ops([op], current)
-                current.update({n: jax.lax.stop_gradient(current[n]) for n in self._stopped(op) if n in current})
-            return data_of(current[self.loss]).reshape(())
+        """The gradients by ``jax.grad``: of the whole program, or of its loops step by step, which are plain ops then.
 
-        try:
-            return jax.grad(objective)({n: jax.numpy.asarray(env[n]) for n in names})
-        except ValueError as error:
-            if "while_loop" in str(error) or "Reverse-mode" in str(error):
-                return None
-            raise
+        None where neither can be had: a kernel that loops inside, or a loop whose length depends on the parameters.
+        """
+        parameters = {n: jax.numpy.asarray(env[n]) for n in names}
+        for stepwise in (False, True):
+            try:
+                return jax.grad(lambda p, stepwise=stepwise: self._objective({**env, **p}, stepwise))(parameters)
+            except (NeedsConcrete, NeedsExact):
+                continue
+            except ValueError as error:
+                if "while_loop" not in str(error) and "Reverse-mode" not in str(error):
+                    raise
+        return None
+
+    def _objective(self, env: local.Env, stepwise: bool) -> Any:
+        """The loss at ``env``, which may hold tracers."""
+        current: Any = dict(env)
+        runner = Runner(self.program, key=self.key, interpret=stepwise)
+        for op in self.forward:
+            current = runner.run_ops([op], current)
+            if stepwise:
+                current = {n: exact(v) for n, v in current.items()}
+            current.update({n: jax.lax.stop_gradient(current[n]) for n in self._stopped(op) if n in current})
+        return data_of(current[self.loss]).reshape(())
 
     def _row(self, what: str, probe: local.Probe) -> Row:
         error = probe.error

@@ -124,3 +124,24 @@ def test_a_loop_that_trains_is_checked_without_its_backward_blocks():
     report = fluid.check_grad(loss, {"x": np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)}, scope=scope)
     assert {row.what for row in report.parameters} == {"fc_0.w_0", "fc_0.b_0", "fc_1.w_0", "fc_1.b_0"}
     assert all(abs(row.fluid) > 1e-4 for row in report.parameters)
+    assert all(row.autodiff is not None for row in report.parameters), "jax.grad takes part, step by step"
+
+
+def test_jax_takes_part_in_a_ragged_recurrence():
+    layers, lengths = fluid.layers, [2, 1]
+    program, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(program, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
+        x = fluid.data("x", [None, 3], "float32", lod_level=1)
+        rnn = layers.DynamicRNN()
+        with rnn.block():
+            word, before = rnn.step_input(x), rnn.memory(shape=[3])
+            after = layers.fc([word, before], 3, act="tanh")
+            rnn.update_memory(before, after)
+            rnn.output(after)
+        loss = layers.mean(layers.square(layers.sequence_last_step(rnn())))
+        fluid.Executor(fluid.CPUPlace()).run(startup)
+    rows = np.linspace(-1, 1, 3 * sum(lengths), dtype="float32").reshape(-1, 3)
+    feed = {"x": fluid.create_lod_tensor(rows, [lengths], fluid.CPUPlace())}
+    report = fluid.check_grad(loss, feed, scope=scope)
+    assert len(report.parameters) == 3
+    assert all(row.autodiff is not None for row in report.parameters)
