@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jax import lax
+
 Pair = tuple[Any, Any]
 
 
@@ -44,3 +46,16 @@ def contraction(type: str, output: str, reads: tuple[str, ...]) -> Callable[[Cal
 def contractions() -> Mapping[str, Contraction]:
     """Grad op type -> its declaration."""
     return _FOUND
+
+
+# XLA:CPU multiplies by a transposed copy of X in 0.6 to 0.95 of the time, if the product has this many elements.
+_WORTH_A_COPY = 1 << 18
+
+
+def over_rows(x: Any, y: Any, platform: str) -> Any:
+    """X^T Y of two matrices with as many rows."""
+    if y.shape[1] == 1:
+        return (y.T @ x).T  # XLA:CPU would transpose all of X for one column, and take three times as long
+    if platform == "cpu" and x.shape[1] * y.shape[1] >= _WORTH_A_COPY:
+        return lax.optimization_barrier(x.T) @ y
+    return x.T @ y

@@ -225,13 +225,13 @@ def _run_lax(back: Backward, start: Env) -> Env:
             after, kept = _step(back, state, {**at_step(scopes.saved, t), **scopes.extra}, t)
         return {n: stacked(n, v, runner) for n, v in after.items()}, kept, as_arrays(flags)
 
-    (template, kept, flags), step = settle(step, start)
+    (template, kept, flags), traced = settle(step, start)
     state = {n: fit(start[n], t, backward=True) if n in start else zeros(t) for n, t in template.items()}
     rows = {n: zeros(stacked_template(v, scopes.capacity)) for n, v in kept.items()}
 
     def body(carry: Any) -> Any:
         t, state, rows, flags = carry
-        after, kept, raised = step(state, t)
+        after, kept, raised = traced(state, t)
         state = {n: fit(after[n], template[n], backward=True) if n in after else state[n] for n in state}
         rows = {n: write_at(rows[n], kept[n], t) for n in rows}
         return t - 1, state, rows, {n: flags[n] | raised[n] for n in flags}
@@ -240,5 +240,5 @@ def _run_lax(back: Backward, start: Env) -> Env:
     begin = (last, as_arrays(state), rows, zeros(flags))
     _, state, rows, flags = jax.lax.while_loop(lambda c: c[0] >= 0, body, begin)
     pass_on(runner, flags)
-    products = back.hoist.results(rows, scopes.steps, back.outside)
+    products = back.hoist.results(rows, scopes.steps, back.outside, runner.platform)
     return {**state, **{_total(n): v for n, v in products.items()}}

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from .block import Runner
-from .contractions import Contraction, contractions
+from .contractions import Contraction, contractions, over_rows
 from .loop_facts import Affine
 from .loop_saves import Reread
 from .loop_values import known_int
@@ -84,14 +84,14 @@ class Hoist:
             one.operands = (operands[0], operands[1])
         return kept
 
-    def results(self, kept: Mapping[str, Any], steps: Any, env: Mapping[str, Any]) -> dict[str, Any]:
+    def results(self, kept: Mapping[str, Any], steps: Any, env: Mapping[str, Any], platform: str) -> dict[str, Any]:
         """The gradients by name inside, from what was kept of all steps."""
         found = {}
         for one in self.taken:
             if one.operands is not None:
                 left, right = (o if isinstance(o, Stack) else Stack(kept[o]) for o in one.operands)
                 like = data_of(env[one.op.inputs[one.rule.source][0]])
-                found[one.name] = contract(left, right, steps).reshape(like.shape).astype(like.dtype)
+                found[one.name] = contract(left, right, steps, platform).reshape(like.shape).astype(like.dtype)
         return found
 
 
@@ -146,12 +146,12 @@ def _pays(pair: tuple[Any, Any], stacks: Mapping[int, Stack]) -> bool:
     return bool(kept <= 2 * pair[0].shape[1] * pair[1].shape[1])
 
 
-def contract(left: Stack, right: Stack, steps: Any) -> Any:
+def contract(left: Stack, right: Stack, steps: Any, platform: str) -> Any:
     """The sum over the steps of leftT right."""
     count = known_int(steps)
     if count is not None:
         a, b = (jax.lax.slice_in_dim(s.buffer, s.first, s.first + count) for s in (left, right))
-        return _product(a, b)
+        return _product(a, b, platform)
     room = min(left.buffer.shape[0] - left.first, right.buffer.shape[0] - right.first)
     size = min(room, max(1, _ROWS // left.buffer.shape[1]))
     steps = jnp.asarray(steps, jnp.int32)
@@ -163,11 +163,11 @@ def contract(left: Stack, right: Stack, steps: Any) -> Any:
         fresh = ((turn >= begin) & (turn < steps))[:, None, None]
         a, b = (jax.lax.dynamic_slice_in_dim(s.buffer, s.first + at, size) for s in (left, right))
         zero = jnp.zeros((), a.dtype)
-        return begin + size, total + _product(jnp.where(fresh, a, zero), jnp.where(fresh, b, zero))
+        return begin + size, total + _product(jnp.where(fresh, a, zero), jnp.where(fresh, b, zero), platform)
 
     start = jnp.zeros((left.buffer.shape[2], right.buffer.shape[2]), right.buffer.dtype)
     return jax.lax.while_loop(lambda c: c[0] < steps, add, (jnp.int32(0), start))[1]
 
 
-def _product(a: Any, b: Any) -> Any:
-    return a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1])
+def _product(a: Any, b: Any, platform: str) -> Any:
+    return over_rows(a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1]), platform)

@@ -215,7 +215,7 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 
     start = {n: stacked(n, v, runner) for n, v in loop.initial.items()}
     start = {n: v for n, v in start.items() if not (isinstance(v, TensorArray) and not v.stacked)}
-    (template, kept, flags), step = settle(step, start)
+    (template, kept, flags), traced = settle(step, start)
     state = {n: fit(start[n], t) if n in start else zeros(t) for n, t in template.items()}
     saved = {n: zeros(stacked_template(v, capacity)) for n, v in kept.items()}
 
@@ -226,7 +226,7 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 
     def body(carry: Any) -> Any:
         t, state, saved, flags = carry
-        after, kept, raised = step(state, t)
+        after, kept, raised = traced(state, t)
         state = {n: fit(after[n], template[n]) if n in after else state[n] for n in state}
         saved = {n: write_at(saved[n], kept[n], t) for n in saved}
         return t + 1, state, saved, {n: flags[n] | raised[n] for n in flags}

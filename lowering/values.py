@@ -204,7 +204,7 @@ def exact(value: Any) -> Any:
     return LoDArray(data, tuple(levels), longest=value.longest) if levels else data
 
 
-def valid_rows(value: LoDArray) -> tuple[np.ndarray, list[np.ndarray]]:
+def valid_rows(value: LoDArray) -> tuple[Any, list[np.ndarray]]:
     """(valid rows, offsets of each level without padding sequences), on the host; rows being differentiated stay."""
     levels = [np.asarray(level, np.int32) for level in value.lod]
     if levels:

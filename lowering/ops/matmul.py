@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import prod
 
 import jax.numpy as jnp
-from jax import lax
 
-from lowering.contractions import contraction
+from lowering.contractions import contraction, over_rows
 from lowering.ops.shared import transpose_of
 from lowering.registry import op
 from lowering.values import Meta
@@ -27,23 +26,10 @@ def mul(x, y, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1):
     return out.reshape(x.shape[:x_num_col_dims] + y.shape[y_num_col_dims:])
 
 
-# XLA:CPU multiplies by a transposed copy of X in 0.6 to 0.95 of the time, if the product has this many elements.
-_WORTH_A_COPY = 1 << 18
-
-
-def _over_rows(x, y, platform: str):
-    """X^T Y of two matrices with as many rows."""
-    if y.shape[1] == 1:
-        return (y.T @ x).T  # XLA:CPU would transpose all of X for one column, and take three times as long
-    if platform == "cpu" and x.shape[1] * y.shape[1] >= _WORTH_A_COPY:
-        return lax.optimization_barrier(x.T) @ y
-    return x.T @ y
-
-
 def _mul_grads(x, y, dout, nx, ny, platform: str):
     xm, ym = _flat2(x, nx), _flat2(y, ny)
     d = dout.reshape(xm.shape[0], ym.shape[1])
-    return (d @ ym.T).reshape(x.shape), _over_rows(xm, d, platform).reshape(y.shape)
+    return (d @ ym.T).reshape(x.shape), over_rows(xm, d, platform).reshape(y.shape)
 
 
 @mul.grad
