@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import lowering
+from lowering.block import Context, Runner
 from lowering.call import call
 from lowering.dtypes import is_float
-from lowering.program import GRAD
+from lowering.program import GRAD, BlockView, OpView, ProgramView
 from lowering.values import LoDArray, SelectedRows
 
 FILLS = ("first", "last")
@@ -128,7 +129,8 @@ def run(op_type: str, attrs: Mapping[str, Any], values: dict[str, Any]) -> dict[
     key = (op_type, repr(sorted(attrs.items())))
     if key not in _COMPILED:
         definition = lowering.get_op(op_type)
-        special = {"key": None, "ctx": None}
+        op = OpView(op_type, {}, {}, attrs)
+        special = {"key": None, "ctx": Context(op, Runner(ProgramView((BlockView(0, -1, (op,), {}),))))}
         _COMPILED[key] = jax.jit(lambda given: call(definition, given, attrs, special))
     return _COMPILED[key](values)
 
