@@ -1,0 +1,97 @@
+"""Deviations from Paddle 1.8.5 in docs/deviations.md that no other test shows."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax import layers
+
+
+def run(build: Callable[[], Sequence[Any]], feed: dict[str, Any]) -> list[Any]:
+    """The values of what ``build`` returns, as a run of a program of its own fetches them."""
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        fetches = list(build())
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup, scope=scope)
+    return exe.run(main, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
+
+
+def test_negative_indices_count_from_the_end(rng):
+    x = rng.random((3, 4), np.float32)
+    (row,) = run(
+        lambda: [layers.gather_nd(fluid.data("x", [3, 4]), fluid.data("i", [1, 1], "int32"))],
+        {"x": x, "i": np.array([[-1]], np.int32)},
+    )
+    np.testing.assert_array_equal(np.array(row), x[-1:])
+
+
+def test_gradient_of_a_ragged_input_has_its_lod(rng):
+    x = fluid.create_lod_tensor(rng.random((5, 4), np.float32), [[2, 3]], fluid.CPUPlace())
+
+    def build():
+        rows = fluid.data("x", [None, 4], lod_level=1)
+        rows.stop_gradient = False
+        return fluid.gradients(layers.mean(layers.row_conv(rows, 1)), rows)
+
+    (gradient,) = run(build, {"x": x})
+    assert gradient.recursive_sequence_lengths() == [[2, 3]]
+
+
+@pytest.mark.parametrize("build", [lambda i: 2 / i, lambda i: 2**i])
+def test_a_number_on_the_left_of_integers_is_an_integer(build):
+    (result,) = run(lambda: [build(fluid.data("i", [None], "int64"))], {"i": np.array([1, 2])})
+    np.testing.assert_array_equal(np.array(result), build(np.array([1, 2])).astype(np.int64))
+
+
+def test_steps_of_data_need_no_gradient(rng):
+    steps = rng.random((3, 2, 4), np.float32)
+
+    def build():
+        rnn = layers.StaticRNN()
+        with rnn.step():
+            step = rnn.step_input(fluid.data("x", [3, 2, 4]))
+            memory = rnn.memory(shape=[-1, 4], batch_ref=step)
+            weight = layers.create_parameter([4], "float32", name="w")
+            new = layers.elementwise_add(memory, layers.elementwise_mul(step, weight))
+            rnn.update_memory(memory, new)
+            rnn.step_output(new)
+        loss = layers.reduce_sum(rnn())
+        return [gradient for _, gradient in fluid.backward.append_backward(loss)]
+
+    (gradient,) = run(build, {"x": steps})
+    np.testing.assert_allclose(np.array(gradient), (steps * [[[3]], [[2]], [[1]]]).sum((0, 1)), rtol=1e-5)
+
+
+def test_a_case_needs_a_pair():
+    with fluid.program_guard(fluid.Program()), pytest.raises(ValueError, match="case"):
+        layers.case([])
+
+
+def test_both_directions_of_an_lstm_are_declared():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        x, start = fluid.data("x", [3, 2, 4]), fluid.data("start", [2, 2, 5])
+        out, *_ = layers.lstm(x, start, start, 3, 5, 1, is_bidirec=True)
+    assert out.shape[-1] == 10
+
+
+def test_proposals_without_suppression_are_sorted(rng):
+    scores = rng.permutation(8).astype(np.float32).reshape(1, 2, 2, 2) / 8
+    corners = rng.uniform(0, 20, (2, 2, 2, 2)).astype(np.float32)
+    feed = {
+        "scores": scores,
+        "deltas": np.zeros((1, 8, 2, 2), np.float32),
+        "im_info": np.array([[64, 64, 1]], np.float32),
+        "anchors": np.concatenate([corners, corners + 20], -1),
+        "variances": np.ones((2, 2, 2, 4), np.float32),
+    }
+
+    def build():
+        inputs = [fluid.data(name, list(value.shape)) for name, value in feed.items()]
+        return layers.generate_proposals(*inputs, 8, 8, nms_thresh=0.0)
+
+    _, probabilities = run(build, feed)
+    np.testing.assert_array_equal(np.array(probabilities).ravel(), np.sort(scores.ravel())[::-1])
