@@ -16,7 +16,7 @@ from .loop_facts import Affine, Again, Facts
 from .loop_plan import BEFORE, SavePlan
 from .loop_values import element, same_structure, scalar
 from .program import OpView
-from .values import LoDArray, TensorArray
+from .values import LoDArray, StepScopes, TensorArray
 
 
 @jax.tree_util.register_pytree_node_class
@@ -123,15 +123,20 @@ class Recorder:
         return {n: v for n, v in saves.items() if n not in constant}
 
 
+def _is_inner(value: Any) -> bool:
+    """What a loop inside has saved stays as it is: a ``Same`` in it speaks of names in there."""
+    return isinstance(value, StepScopes)
+
+
 def _once(saves: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
     """``saves`` with each traced array in it only once; ``whole`` are values that need not be saved at all."""
     places: dict[int, Same] = {}
     for name, value in whole.items():
-        for number, leaf in enumerate(jax.tree_util.tree_leaves(value)):
+        for number, leaf in enumerate(jax.tree_util.tree_leaves(value, _is_inner)):
             places.setdefault(id(leaf), Same(name, number))
 
     def first(name: str, value: Any) -> Any:
-        leaves, tree = jax.tree_util.tree_flatten(value)
+        leaves, tree = jax.tree_util.tree_flatten(value, _is_inner)
         number = 0
         for k, leaf in enumerate(leaves):
             place = Same(name, number)
@@ -146,12 +151,14 @@ def _once(saves: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
 
 def _resolved(found: dict[str, Any]) -> dict[str, Any]:
     """``found`` with every ``Same`` replaced by the leaf it stands for."""
-    leaves = {name: jax.tree_util.tree_leaves(value) for name, value in found.items()}
+    leaves = {name: jax.tree_util.tree_leaves(value, _is_inner) for name, value in found.items()}
 
     def leaf(x: Any) -> Any:
         return leaves[x.name][x.number] if isinstance(x, Same) else x
 
-    return {n: jax.tree_util.tree_map(leaf, v, is_leaf=lambda x: isinstance(x, Same)) for n, v in found.items()}
+    return {
+        n: jax.tree_util.tree_map(leaf, v, is_leaf=lambda x: isinstance(x, Same | StepScopes)) for n, v in found.items()
+    }
 
 
 def _again(made: Again, env: dict[str, Any], t: Any, runner: Runner) -> Any:

@@ -115,8 +115,12 @@ def test_a_loop_that_runs_no_step_has_zero_gradients(rng) -> None:
     np.testing.assert_array_equal(d_w, np.zeros_like(w))
 
 
-def test_gradients_through_two_nested_loops(rng) -> None:
-    """h' = h after three times tanh(h * w), twice: inner arrays and counters live in a step of the outer loop."""
+@pytest.mark.parametrize("squared", [False, True])
+def test_gradients_through_two_nested_loops(rng, squared: bool) -> None:
+    """h' = h after three times tanh(h * w), twice: inner arrays and counters live in a step of the outer loop.
+
+    ``squared`` multiplies by a copy, so that the inner loop's record holds one array under two names.
+    """
 
     def network():
         w = layers.create_parameter([WIDTH], "float64", name="w")
@@ -131,6 +135,7 @@ def test_gradients_through_two_nested_loops(rng) -> None:
             again = layers.less_than(j, three)
             with layers.While(again).block():
                 h = layers.tanh(layers.elementwise_mul(layers.array_read(inner, j), w))
+                h = layers.elementwise_mul(layers.assign(h), h) if squared else h
                 layers.increment(j, in_place=True)
                 layers.array_write(h, j, inner)
                 layers.less_than(j, three, cond=again)
@@ -144,6 +149,7 @@ def test_gradients_through_two_nested_loops(rng) -> None:
     def plain(w, x):
         for _ in range(6):
             x = jnp.tanh(x * w)
+            x = x * x if squared else x
         return x.sum()
 
     x, w = rng.normal(size=WIDTH), rng.normal(size=WIDTH)
