@@ -22,7 +22,14 @@ from tests.lod.cases import CASES
 from tests.lod.property import Case, Dense, Draw, Rows, draw, values_of
 
 STEP = 1e-6
-DIFFERENTIABLE = [c for c in CASES if lowering.get_op(c.op).differentiable]
+
+
+def _steps_itself(op: str) -> bool:
+    """Whether the gradient op changes its table and returns no gradient: tests/ops/test_pyramid_hash.py."""
+    return lowering.has_op(op + "_grad") and bool(lowering.get_op(op + "_grad").updates)
+
+
+DIFFERENTIABLE = [c for c in CASES if lowering.get_op(c.op).differentiable and not _steps_itself(c.op)]
 WIDE = [
     # A hidden size divisible by 8, where Paddle 1.8.5's own float32 gradient is wrong.
     Case("lstm", {"Input": Rows((32,)), "Weight": Dense((8, 32)), "Bias": Dense((1, 56))}, ids="hidden-8"),
