@@ -80,14 +80,14 @@ class CompiledOps:
 
     def __call__(self, donated: Sequence[Any], values: Sequence[Any], seed: Any) -> tuple[tuple[Any, ...], Any]:
         if all(type(v) in _PLAIN for v in values):
-            function = self._jitted.get(()) or self._compiled((), [None] * len(values))
+            function = self._jitted.get(()) or self._jit((), [None] * len(values))
             return function(tuple(donated), tuple(values), seed)
         parts = [split_static(v) for v in values]
         key = tuple(p[1] for p in parts)
-        function = self._jitted.get(key) or self._compiled(key, [p[2] for p in parts])
+        function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts])
         return function(tuple(donated), tuple(p[0] for p in parts), seed)
 
-    def _compiled(self, key: Hashable, rebuilds: Sequence[Rebuild | None]) -> Any:
+    def _jit(self, key: Hashable, rebuilds: Sequence[Rebuild | None]) -> Any:
         function = self._jitted[key] = jax.jit(self._traceable(rebuilds), donate_argnums=(0,))
         return function
 

@@ -203,11 +203,14 @@ class Prepared:
         # A run that may have to be repeated must find its inputs intact.
         replaced = set() if self._plan.loops else set(self._plan.keeps)
         donated = tuple(n for n in plain if n in replaced)
+        others = dict.fromkeys(state)
+        for name in plain:
+            del others[name]
         return Layout(
             donated,
             tuple(n for n in plain if n not in replaced),
-            tuple(n for n in state if n not in plain),
-            (*donated, *(n for n in self._plan.keeps if n not in donated)),
+            tuple(others),
+            tuple(dict.fromkeys((*donated, *self._plan.keeps))),
         )
 
     def _whole(self, layout: Layout, others: tuple[str, ...]) -> CompiledOps:

@@ -170,3 +170,20 @@ def test_errors(tmp_path, client):
         multi_upload(None, "/a", "b")
     with pytest.raises(ValueError, match="trainer_id from 0 to 1"):
         multi_download(client, "/a", "b", 2, 2)
+
+
+@pytest.mark.parametrize("path", ["/", "/data/.."])
+def test_a_download_without_a_name_removes_nothing(client, remote, tmp_path, path):
+    (remote / "data").mkdir()
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "kept").write_text("1")
+    with pytest.raises(ValueError, match="ends in the name"):
+        client.download(path, str(here), overwrite=True)
+    assert (here / "kept").exists()
+
+
+def test_a_listing_does_not_lead_out_of_the_folder(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(client, "lsr", lambda *args, **kwargs: ["/data/../etc/x"])
+    with pytest.raises(ValueError, match="expected files of '/data'"):
+        multi_download(client, "/data", str(tmp_path / "here"), 0, 1)

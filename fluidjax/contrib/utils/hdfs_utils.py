@@ -106,11 +106,20 @@ class HDFSClient:
 
         Returns:
             False for what is not on HDFS, for what is here already (unless ``overwrite``), and on failure.
+
+        Raises:
+            ValueError: ``hdfs_path`` does not end in a name; ``overwrite`` would remove another folder than its copy.
         """
         if not self.is_exist(hdfs_path):
             _logger.error("there is no %s", hdfs_path)
             return False
-        target = os.path.join(local_path, posixpath.basename(hdfs_path.rstrip("/")))
+        name = posixpath.basename(hdfs_path.rstrip("/"))
+        if name in ("", ".", ".."):
+            raise ValueError(
+                f"download: expected a path that ends in the name of a file or folder, received {hdfs_path!r}. Download"
+                " what is in the folder one by one, or use multi_download."
+            )
+        target = os.path.join(local_path, name)
         if os.path.exists(target):
             if not overwrite:
                 _logger.error("%s is there already, and overwrite is False", target)
@@ -201,6 +210,17 @@ def _in_parallel(copy: Callable[[str], bool], files: list[str], workers: int, wh
         )
 
 
+def _inside(file: str, folder: str) -> str:
+    """The path of a listed file from its folder on."""
+    path = posixpath.relpath(file, folder)
+    if path.startswith(".."):
+        raise ValueError(
+            f"multi_download: expected files of {folder!r}, and the listing names {file!r}. Pass the folder as hadoop"
+            " prints it."
+        )
+    return path
+
+
 def multi_download(
     client: HDFSClient, hdfs_path: str, local_path: str, trainer_id: int, trainers: int, multi_processes: int = 5
 ) -> list[str]:
@@ -218,13 +238,14 @@ def multi_download(
 
     Raises:
         RuntimeError: a file was not downloaded, or is here already.
+        ValueError: ``trainer_id`` is none of ``trainers``, or the listing names a file that is not in the folder.
     """
     if not 0 <= trainer_id < trainers:
         raise ValueError(
             f"multi_download: expected trainer_id from 0 to {trainers - 1}, received {trainer_id}. Pass it."
         )
     share = _client(client, "multi_download").lsr(hdfs_path, sort=True)[trainer_id::trainers]
-    places = {file: os.path.join(local_path, posixpath.relpath(file, hdfs_path)) for file in share}
+    places = {file: os.path.join(local_path, _inside(file, hdfs_path)) for file in share}
     client.make_local_dirs(local_path)
     _in_parallel(
         lambda file: client.download(file, os.path.dirname(places[file])), share, multi_processes, "multi_download"
