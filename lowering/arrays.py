@@ -215,14 +215,19 @@ def covers(gradient: Any, forward: TensorArray) -> bool:
     )
 
 
-def gradient_like(gradient: TensorArray | None, forward: TensorArray, *, flags: bool = True) -> TensorArray:
+def gradient_like(
+    gradient: TensorArray | None, forward: TensorArray, *, flags: bool = True, whole: bool = False
+) -> TensorArray:
     """The gradient array of ``forward`` with its elements, capacity and row counts; zeros where none was written.
+
+    It ends behind the last element that has a gradient, as an array ends behind the last one written.
 
     Args:
         flags: whether it needs flags that tell which elements were taken.
+        whole: the elements behind that end are zeros, which an array held element by element has to spell out.
     """
     if not forward.stacked:
-        return _item_gradients(gradient, forward)
+        return _item_gradients(gradient, forward, whole)
     taken = np.zeros(forward.capacity, bool) if flags else None
     blank = replace(zero_gradient(forward), length=jnp.int32(0), taken=taken)
     if gradient is None or (not gradient.stacked and not gradient.items):
@@ -254,12 +259,13 @@ def _padded_flags(taken: Any, capacity: int) -> Any:
     return jnp.concatenate([taken, jnp.zeros(capacity - taken.shape[0], bool)])
 
 
-def _item_gradients(gradient: TensorArray | None, forward: TensorArray) -> TensorArray:
-    """One gradient for each element of an array held element by element."""
-    if gradient is not None and gradient.stacked:
-        gradient = _unstacked(gradient, len(forward.items or ()))
+def _item_gradients(gradient: TensorArray | None, forward: TensorArray, whole: bool) -> TensorArray:
+    """The gradients of an array held element by element; all of them when ``whole``."""
     held = forward.items or ()
+    if gradient is not None and gradient.stacked:
+        gradient = _unstacked(gradient, len(held))
     given = (gradient.items or ())[: len(held)] if gradient is not None else ()
+    held = held if whole else held[: len(given)]
     items = tuple(_zero_item(v) if g is None else g for v, g in zip_longest(held, given))
     return TensorArray(items, taken=None if gradient is None else gradient.taken)
 
@@ -269,8 +275,9 @@ def _zero_item(value: Any) -> Any:
 
 
 def _unstacked(gradient: TensorArray, count: int) -> TensorArray:
-    """The first ``count`` elements of a stacked gradient, one by one; behind its length the buffer holds zeros."""
-    count = min(count, gradient.capacity)
+    """The first ``count`` elements of a stacked gradient, one by one, as far as its length where that is known."""
+    length = known_int(gradient.length)
+    count = min(count, gradient.capacity if length is None else length)
     if isinstance(gradient.buffer, LoDArray) and gradient.buffer.padded:
         raise NeedsConcrete("the row counts of a tensor array's gradient")
     items = tuple(element(gradient.buffer, k) for k in range(count))

@@ -61,7 +61,7 @@ def run_while_grad(ctx: Context) -> None:
         if inside in final and outer != EMPTY:
             base = ctx.env.get(_base(inside))
             ctx.env[outer] = final[inside]
-            if isinstance(base, TensorArray) and not base.stacked and final[inside].stacked:
+            if isinstance(base, TensorArray) and not base.stacked:
                 ctx.env[outer] = arrays.gradient_like(final[inside], base)
     for inside, (outer, _) in back.summed.items():
         ctx.env[outer] = final[_total(inside)]

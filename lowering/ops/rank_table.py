@@ -95,7 +95,7 @@ def _gradient_of_steps(x: Any, table: RankTable, forward: Any, ctx: Context) -> 
     """The gradient of lod_tensor_to_array has the rows and the LoD of what was taken apart."""
     base = forward_array(ctx.op.inputs["X"][0], ctx)
     if base is not None:
-        x = gradient_like(x, base)
+        x = gradient_like(x, base, whole=True)
     if not isinstance(x, TensorArray):
         raise SlotError(f"op array_to_lod_tensor got no array in {ctx.op.inputs['X']}; run its forward op before")
     room = forward.capacity if isinstance(forward, LoDArray) else ranks.rows_of(x, table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -102,6 +104,32 @@ def test_dynamic_rnn_equals_each_sequence_on_its_own(rng, lengths: list[int], in
     np.testing.assert_allclose(got[0], out, rtol=1e-10)
     for mine, theirs in zip(got[1:], grads, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-8, atol=1e-12)
+
+
+def test_gradient_arrays_end_alike_in_both_modes(rng) -> None:
+    """A memory's array has one element more than there are steps; nothing reads the last, so its gradient lacks it."""
+    lengths = [2, 5, 1, 3]
+    main, startup, _ = dynamic()
+    block = main.global_block()
+    names = sorted(n for n, v in block.vars.items() if v.type == fluid.core.VarDesc.VarType.LOD_TENSOR_ARRAY)
+    gradients = [n for n in names if n.endswith("@GRAD")]
+    feed = {"x": ragged(rng.normal(size=(11, WIDTH)), lengths), "start": rng.normal(size=(4, WIDTH))}
+    feed |= {"whole": ragged(rng.normal(size=(4, WIDTH)), [1] * 4)}
+    executor, w = fluid.Executor(fluid.CPUPlace()), rng.normal(size=(WIDTH, WIDTH))
+    found = []
+    for mode in (nullcontext, fluid.interpret_mode):
+        with fluid.scope_guard(fluid.Scope()), mode():
+            executor.run(startup)
+            fluid.global_scope().var("w").get_tensor().set(w, fluid.CPUPlace())
+            arrays = executor.run(main, feed=feed, fetch_list=gradients, return_numpy=False)
+        found.append([rows(list(array)) for array in arrays])
+    jitted, stepwise = found
+    sizes = {n: len(v) for n, v in zip(gradients, jitted, strict=True)}
+    assert {n: len(v) for n, v in zip(gradients, stepwise, strict=True)} == sizes
+    assert set(sizes.values()) == {5}
+    for mine, theirs in zip(jitted, stepwise, strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10)
 
 
 def test_batches_of_other_lengths_one_after_another(rng) -> None:
