@@ -97,6 +97,12 @@ def _rows_like(value: Any, written: Any) -> Any:
     return written.with_data(data) if isinstance(written, LoDArray) else data
 
 
+def _written(name: str, i: Any, ctx: Context) -> Any:
+    """Element i of the forward array: what X_W is a name for, where a loop has not saved that variable."""
+    base = forward_array(name, ctx)
+    return None if base is None else arrays.get(base, i)
+
+
 @op(kind="block", slots={"x_w": "X_W"}, infer=shape_like("Out", "X"))
 def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
     """Out = X[I]. As the gradient of a write (X_W given) it takes X[I] and clears it; zeros when nothing is there."""
@@ -106,8 +112,9 @@ def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
         value, x = None, gradient_array(name, i, ctx)
         if x is not None:
             value, ctx.env[name] = arrays.take(x, i, flag=name not in ctx.runner.unflagged)
-        if x_w is not None:
-            value = zero_gradient(x_w) if value is None else _rows_like(value, x_w)
+        written = _written(name, i, ctx) if x_w is None and value is None else x_w
+        if written is not None:
+            value = zero_gradient(written) if value is None else _rows_like(value, written)
     else:
         value = _element(_array(x, "X", ctx), i, name in ctx.runner.fixed)
     if value is not None:
