@@ -18,11 +18,21 @@ class ScopeVariable:
     ``_holder`` is the value itself; programs read and replace it directly.
     """
 
-    __slots__ = ("_holder", "_name", "__weakref__")
+    __slots__ = ("_held", "_name", "__weakref__")
 
     def __init__(self, name: str = "") -> None:
         self._name = name
-        self._holder: Any = None
+        self._held: Any = None
+
+    @property
+    def _holder(self) -> Any:
+        return self._held
+
+    @_holder.setter
+    def _holder(self, holder: Any) -> None:
+        if isinstance(self._held, LoDTensor):
+            self._held._move_out()
+        self._held = holder
 
     def get_tensor(self) -> LoDTensor:
         """The LoDTensor; an empty one is made when the variable holds nothing yet."""
@@ -98,13 +108,21 @@ class ScopeVariable:
 
 
 class Scope:
-    """Variables by name, inside an optional parent scope."""
+    """Variables by name, inside an optional parent scope.
+
+    ``_edition`` counts the changes of which variable a name finds, here or in the scopes around it.
+    """
 
     def __init__(self, _parent: Scope | None = None) -> None:
         self._vars: dict[str, ScopeVariable] = {}
         self._parent = _parent
         self._children: list[Scope] = []
         self._anonymous = 0
+        self._changes = 0
+
+    @property
+    def _edition(self) -> int:
+        return self._changes if self._parent is None else self._changes + self._parent._edition
 
     def var(self, name: str = "") -> ScopeVariable:
         """This scope's own variable of that name, made when missing; an empty name makes a nameless one."""
@@ -114,6 +132,7 @@ class Scope:
         found = self._vars.get(name)
         if found is None:
             found = self._vars[name] = ScopeVariable(name)
+            self._changes += 1
         return found
 
     def find_var(self, name: str) -> ScopeVariable | None:
@@ -138,6 +157,7 @@ class Scope:
         """Drop this scope's own variables of those names; unknown names are ignored."""
         for name in names:
             self._vars.pop(name, None)
+        self._changes += 1
 
     def new_scope(self) -> Scope:
         """A scope inside this one; it lives until ``drop_kids``."""
@@ -148,6 +168,7 @@ class Scope:
     def drop_kids(self) -> None:
         """Drop all scopes inside this one."""
         for child in self._children:
+            child._changes = child._edition + 1
             child._parent = None
         self._children = []
 
@@ -160,7 +181,7 @@ class Scope:
 
     def _remove_from_pool(self) -> None:
         self.drop_kids()
-        self._vars.clear()
+        self.erase(list(self._vars))
 
     def __repr__(self) -> str:
         return f"<Scope of {len(self._vars)} variables and {len(self._children)} kids>"

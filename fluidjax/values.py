@@ -1,7 +1,8 @@
 """The values a Scope holds: LoDTensor, SelectedRows, LoDTensorArray.
 
-A LoDTensor's storage is whatever put it there: a NumPy array that the user set, or an array that a program
-left. Programs may give their storage away while they run, so users always get copies of their own.
+A LoDTensor's storage is whatever put it there: a NumPy array that the user set, an array that a program left, or a
+place among the arrays that a program keeps between its runs (``Resident``). Programs may give their storage away while
+they run, so users always get copies of their own.
 """
 
 from __future__ import annotations
@@ -93,15 +94,53 @@ def _checked_array(array: Any) -> np.ndarray:
     return data.view(np.float16) if data.dtype == np.uint16 else data
 
 
+class Resident:
+    """A tensor's storage: entry ``index`` of the ``state`` that a program keeps between its runs.
+
+    ``state`` has ``read(index)``, the array that the last run left, and ``leave(index)``, which says that the tensor
+    has another value now and the program must look into the scope again.
+    """
+
+    __slots__ = ("_index", "_state")
+
+    def __init__(self, state: Any, index: int) -> None:
+        self._state = state
+        self._index = index
+
+    def read(self) -> Any:
+        """The array; not a copy, unless it shares a buffer with others."""
+        return self._state.read(self._index)
+
+    def leave(self) -> None:
+        """Give the place up."""
+        self._state.leave(self._index)
+
+
 class Tensor:
     """An n-dimensional array at a place."""
 
     def __init__(self) -> None:
-        self._array: Any = None
+        self._stored: Any = None
         self._dims: tuple[int, ...] = (0,)
         self._place_: Place = CPUPlace()
 
     # What programs use.
+
+    @property
+    def _array(self) -> Any:
+        stored = self._stored
+        return stored.read() if isinstance(stored, Resident) else stored
+
+    @_array.setter
+    def _array(self, array: Any) -> None:
+        if isinstance(self._stored, Resident):
+            self._stored.leave()
+        self._stored = array
+
+    def _move_out(self) -> None:
+        """Hold the value itself, if it is kept among those of a program."""
+        if isinstance(self._stored, Resident):
+            self._array = self._stored.read()
 
     @property
     def _value(self) -> Any:
@@ -149,7 +188,7 @@ class Tensor:
         return self._place_
 
     def _is_initialized(self) -> bool:
-        return self._array is not None
+        return self._stored is not None
 
     def _clear(self) -> None:
         self._array, self._dims = None, (0,)
@@ -195,6 +234,10 @@ class Tensor:
                 "tensor.set(array, place), or run the program that computes it (for a parameter, the startup "
                 "program)."
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: programs go on with the storage, a copy keeps the value."""
+        return self.__dict__ | {"_stored": None if self._array is None else _to_host(self._array)}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """A NumPy copy; an empty array when nothing was stored."""
@@ -252,6 +295,7 @@ class LoDTensor(Tensor):
 
     @_lod.setter
     def _lod(self, lod: Lod) -> None:
+        self._move_out()
         if isinstance(self._array, LoDArray):
             self._array = _to_host(self._array)
         self._levels = lod
@@ -259,6 +303,9 @@ class LoDTensor(Tensor):
     def lod(self) -> Lod:
         """The LoD as offsets, a copy."""
         return [list(level) for level in self._lod]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_levels": self.lod()}
 
     def set_lod(self, lod: Lod) -> None:
         """Set the LoD from offsets. Raises EnforceNotMet when they do not fit each other or the rows."""

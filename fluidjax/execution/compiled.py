@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
+from fluidjax.execution.packing import NOTHING, Packing
 from lowering.block import Runner
 from lowering.program import OpView, ProgramView
 from lowering.values import LoDArray, RankTable, TensorArray
@@ -45,13 +46,14 @@ def _host(leaves: Sequence[Any]) -> bool:
 
 
 class CompiledOps:
-    """Ops as one jitted function ``(donated, values, seed) -> (results, overflow flags)``.
+    """Ops as one jitted function ``(replaced, values, seed) -> ((*replaced, *outputs), overflow flags)``.
 
     Args:
         program, ops: what to run.
-        donated: names of plain arrays that the call may overwrite.
-        inputs: names of the other inputs.
+        inputs: names of what the ops read.
         outputs: names of the results; one that the ops did not write is returned as None.
+        replaced: names of plain arrays that the ops read and write; passed and returned as ``packing`` joins them.
+        donate: whether the call may overwrite what is replaced.
         capacities: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
     """
 
@@ -59,48 +61,53 @@ class CompiledOps:
         self,
         program: ProgramView,
         ops: Sequence[OpView],
-        donated: Sequence[str],
         inputs: Sequence[str],
         outputs: Sequence[str],
         *,
+        replaced: Sequence[str] = (),
+        packing: Packing = NOTHING,
+        donate: bool = False,
         platform: str,
         capacities: Mapping[str, int],
-        key: Any = None,
     ):
         self._program = program
         self._ops = ops
-        self._donated = tuple(donated)
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
+        self._replaced = tuple(replaced)
+        self._packing = packing
+        self._donate = donate
         self._platform = platform
         self._capacities = capacities
         self._jitted: dict[Hashable, Any] = {}
         self.used: dict[str, int] = {}
         self.traces = 0
 
-    def __call__(self, donated: Sequence[Any], values: Sequence[Any], seed: Any) -> tuple[tuple[Any, ...], Any]:
+    def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> tuple[tuple[Any, ...], Any]:
         if all(type(v) in _PLAIN for v in values):
             function = self._jitted.get(()) or self._jit((), [None] * len(values))
-            return function(tuple(donated), tuple(values), seed)
+            return function(replaced, tuple(values), seed)
         parts = [split_static(v) for v in values]
         key = tuple(p[1] for p in parts)
         function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts])
-        return function(tuple(donated), tuple(p[0] for p in parts), seed)
+        return function(replaced, tuple(p[0] for p in parts), seed)
 
     def _jit(self, key: Hashable, rebuilds: Sequence[Rebuild | None]) -> Any:
-        function = self._jitted[key] = jax.jit(self._traceable(rebuilds), donate_argnums=(0,))
+        donated = (0,) if self._donate else ()
+        function = self._jitted[key] = jax.jit(self._traceable(rebuilds), donate_argnums=donated)
         return function
 
     def _traceable(self, rebuilds: Sequence[Rebuild | None]) -> Callable[..., Any]:
-        def run(donated: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
             self.traces += 1
-            env = dict(zip(self._donated, donated, strict=True))
+            env = dict(zip(self._replaced, self._packing.split(replaced), strict=True))
             for name, data, rebuild in zip(self._inputs, values, rebuilds, strict=True):
                 env[name] = data if rebuild is None else rebuild(data)
             key = None if seed is None else jax.random.wrap_key_data(seed, impl="threefry2x32")
             runner = Runner(self._program, key=key, platform=self._platform, capacities=self._capacities)
             runner.run_ops(self._ops, env)
             self.used.update(runner.used)
-            return tuple(env.get(n) for n in self._outputs), runner.overflows
+            state = self._packing.join_traced([env[n] for n in self._replaced])
+            return (*state, *(env.get(n) for n in self._outputs)), runner.overflows
 
         return run

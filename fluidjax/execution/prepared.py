@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ import jax
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.exchange import lod_array, trim
 from fluidjax.execution.feed import Feeder
+from fluidjax.execution.packing import NOTHING, Packing, Unpackable
+from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.state import distinct, gather_plain, gather_values, is_plain, write_back
 from fluidjax.scope import Scope
 from lowering.block import Runner
@@ -27,16 +30,25 @@ _IMPL = "threefry2x32"
 
 @dataclass(frozen=True)
 class Layout:
-    """How a run's names are passed: ``donated`` plain arrays, ``kept`` plain arrays only read, ``others``.
+    """How a run's names are passed.
 
-    ``written`` are the results that go back into the scope. They come first and in the order of ``donated``: jax hands
-    a donated buffer to the first result of its shape, and XLA copies every buffer that goes to another variable.
+    Attributes:
+        replaced: plain arrays that the program reads and writes; the first inputs and, in the same order, the first
+            results: jax hands a donated buffer to the first result of its shape, and XLA copies every buffer that
+            goes to another variable.
+        kept: plain arrays that it only reads.
+        others: what else it reads.
+        written: results that go into the scope beside those in ``replaced``.
     """
 
-    donated: tuple[str, ...]
+    replaced: tuple[str, ...]
     kept: tuple[str, ...]
     others: tuple[str, ...]
     written: tuple[str, ...]
+
+
+def _no_state() -> None:
+    """Stands for a reference to a state where there is none."""
 
 
 class Prepared:
@@ -59,7 +71,11 @@ class Prepared:
         self._capacities: dict[str, int] = {}
         self._compiled: dict[Any, CompiledOps] = {}
         self._retired = 0
-        self._layout: Layout | None = None
+        self._layout = Layout((), (), (), ())
+        self._laid_out = False
+        self._state: Callable[[], ResidentState | None] = _no_state
+        self._whole: CompiledOps | None = None
+        self._pack = platform == "cpu"
         self._plan = self._make_plan(())
         self._undeclared = self._undeclared_writes()
         self._feeder = Feeder(program.blocks[0].vars, self._plan.ranks)
@@ -92,7 +108,8 @@ class Prepared:
     def _plan_anew(self, held: Sequence[str]) -> None:
         plan = self._make_plan(held)
         if (plan.reads, plan.keeps) != (self._plan.reads, self._plan.keeps):
-            self._layout = None
+            self._laid_out = False
+            self._state = _no_state
         self._plan = plan
 
     def _undeclared_writes(self) -> tuple[str, ...]:
@@ -146,6 +163,7 @@ class Prepared:
         self._exact = exact
         self._retired = self.compilations
         self._compiled.clear()
+        self._state = _no_state
 
     def _provide(self, needed: NeedsConcrete) -> None:
         """See to it that the next attempt has what this one lacked."""
@@ -176,59 +194,85 @@ class Prepared:
     # --- one jit --------------------------------------------------------------------------------------------------
 
     def _run_whole(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
-        layout, donated, kept = self._gather(scope)
-        others = gather_values(scope, layout.others, exact=self._exact) if layout.others else {}
-        compiled = self._whole(layout, tuple(others))
-        results, overflows = compiled(donated, [*kept, *others.values(), *feeds], seed)
+        state, others = self._state(), ()
+        if state is None or not state.current(scope):
+            state, others = self._gather(scope)
+        compiled = self._whole
+        assert compiled is not None
+        try:
+            results, overflows = compiled(state.replaced, [*state.kept, *others, *feeds], seed)
+        except Unpackable:
+            self._pack = False
+            return None
         if overflows and self._grew(compiled, overflows):
             return None
-        count = len(layout.written)
-        write_back(scope, dict(zip(layout.written, results, strict=False)))
-        return self._checked_fetches(results[count:])
+        self._keep(scope, state, results)
+        return self._checked_fetches(results[len(state.replaced) + len(self._layout.written) :])
 
-    def _gather(self, scope: Scope) -> tuple[Layout, list[Any], list[Any]]:
+    def _gather(self, scope: Scope) -> tuple[ResidentState, tuple[Any, ...]]:
+        """The state anew, variable by variable, and what else is read; sets what runs them."""
+        self._state = _no_state
+        if self._layout.others or not self._laid_out:
+            self._lay_out(scope)
+        found = gather_plain(scope, self._layout.replaced), gather_plain(scope, self._layout.kept)
+        while found[0] is None or found[1] is None:
+            self._lay_out(scope)
+            found = gather_plain(scope, self._layout.replaced), gather_plain(scope, self._layout.kept)
         layout = self._layout
-        if layout is None or (layout.others and self._lay_out(scope) != layout):
-            layout = self._layout = self._lay_out(scope)
-        donated, kept = gather_plain(scope, layout.donated), gather_plain(scope, layout.kept)
-        if donated is None or kept is None:
-            layout = self._layout = self._lay_out(scope)
-            donated, kept = gather_plain(scope, layout.donated), gather_plain(scope, layout.kept)
-        assert donated is not None and kept is not None
-        return layout, distinct(donated), kept
+        state = ResidentState(distinct(found[0]), found[1], pack=self._pack and not layout.others)
+        others = gather_values(scope, layout.others, exact=self._exact)
+        inputs = (*layout.kept, *others, *self._feeds)
+        outputs = (*layout.written, *self._fetches)
+        self._whole = self._compile(self._plan.segments[0], inputs, outputs, layout.replaced, state.packing)
+        return state, tuple(others.values())
 
-    def _lay_out(self, scope: Scope) -> Layout:
+    def _keep(self, scope: Scope, state: ResidentState, results: tuple[Any, ...]) -> None:
+        """Store what a run left: the replaced buffers with the state, what is new in the scope."""
+        layout, count = self._layout, len(state.replaced)
+        if layout.written:
+            write_back(scope, dict(zip(layout.written, results[count:], strict=False)))
+        if layout.others or not state.replace(results[:count]):
+            write_back(scope, dict(zip(layout.replaced, results, strict=False)))
+        elif not state.attached:
+            state.attach(scope, (*layout.replaced, *layout.kept))
+            self._state = weakref.ref(state)
+
+    def _lay_out(self, scope: Scope) -> None:
         state = [n for n in self._plan.reads if n not in self._feeds]
         plain = [n for n in state if is_plain(scope, n)]
-        # A run that may have to be repeated must find its inputs intact.
-        replaced = set() if self._plan.loops else set(self._plan.keeps)
-        donated = tuple(n for n in plain if n in replaced)
+        keeps = dict.fromkeys(self._plan.keeps)
+        replaced = tuple(n for n in plain if n in keeps)
         others = dict.fromkeys(state)
         for name in plain:
             del others[name]
-        return Layout(
-            donated,
-            tuple(n for n in plain if n not in replaced),
-            tuple(others),
-            tuple(dict.fromkeys((*donated, *self._plan.keeps))),
-        )
-
-    def _whole(self, layout: Layout, others: tuple[str, ...]) -> CompiledOps:
-        inputs = (*layout.kept, *others, *self._feeds)
-        return self._compile(self._plan.segments[0], layout.donated, inputs, (*layout.written, *self._fetches))
+        for name in replaced:
+            del keeps[name]
+        kept = dict.fromkeys(plain)
+        for name in replaced:
+            del kept[name]
+        self._layout = Layout(replaced, tuple(kept), tuple(others), tuple(keeps))
+        self._laid_out = True
 
     def _compile(
-        self, segment: Segment, donated: tuple[str, ...], inputs: tuple[str, ...], outputs: tuple[str, ...]
+        self,
+        segment: Segment,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        replaced: tuple[str, ...] = (),
+        packing: Packing = NOTHING,
     ) -> CompiledOps:
-        key = (segment.ops[0].index, donated, inputs, outputs)
+        key = (segment.ops[0].index, replaced, packing, inputs, outputs)
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = CompiledOps(
                 self._program,
                 segment.ops,
-                donated,
                 inputs,
                 outputs,
+                replaced=replaced,
+                packing=packing,
+                # A run that may have to be repeated must find its inputs intact.
+                donate=not self._plan.loops,
                 platform=self._platform,
                 capacities=self._capacities,
             )
@@ -252,7 +296,7 @@ class Prepared:
                 self._run_on_host(segment, env, seed)
                 continue
             inputs = tuple(n for n in segment.reads if n in env)
-            compiled = self._compile(segment, (), inputs, segment.writes)
+            compiled = self._compile(segment, inputs, segment.writes)
             results, overflows = compiled((), [env[n] for n in inputs], seed)
             if overflows and self._grew(compiled, overflows):
                 return None

@@ -16,10 +16,7 @@ from fluidjax.values import LoDTensor
 
 
 def gather_plain(scope: Scope, names: Iterable[str]) -> list[Any] | None:
-    """The device arrays of ``names``; None when one of them is missing, has a LoD or is of another kind.
-
-    A NumPy array that the user set is moved to the device once and stays there.
-    """
+    """The arrays of ``names``; None when one of them is missing, has a LoD or is of another kind."""
     arrays = []
     local = scope._vars
     for name in names:
@@ -28,12 +25,15 @@ def gather_plain(scope: Scope, names: Iterable[str]) -> list[Any] | None:
         if type(holder) is not LoDTensor or holder._lod:
             return None
         array = holder._array
-        if type(array) is not ArrayImpl:
-            if array is None:
-                return None
-            array = holder._array = jax.device_put(array, may_alias=False)
+        if array is None:
+            return None
         arrays.append(array)
     return arrays
+
+
+def on_device(array: Any) -> Any:
+    """A device array; what the user set is copied, for a program may write over it."""
+    return array if type(array) is ArrayImpl else jax.device_put(array, may_alias=False)
 
 
 def distinct(arrays: list[Any]) -> list[Any]:
@@ -52,7 +52,7 @@ def is_plain(scope: Scope, name: str) -> bool:
     """Whether a variable holds a tensor without LoD."""
     var = scope.find_var(name)
     holder = var._holder if var is not None else None
-    return isinstance(holder, LoDTensor) and not holder._lod and holder._value is not None
+    return isinstance(holder, LoDTensor) and not holder._lod and holder._is_initialized()
 
 
 def gather_values(scope: Scope, names: Iterable[str], *, exact: bool) -> dict[str, Any]:

@@ -1,0 +1,93 @@
+"""Small vectors of a program's state travel in one buffer: each buffer costs a call more than a microsecond."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# Bytes of the longest vector that is packed, and how many of them at most. A step that updates more of them takes
+# milliseconds anyway, and its compiled form would only grow.
+_SMALL, _MOST = 4096, 64
+
+
+class Unpackable(Exception):
+    """A packed variable comes out of a run in another form than it went in."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where an array is: ``buffer`` (its position), and the elements from ``start`` to ``stop``; all if None."""
+
+    buffer: int
+    start: int | None = None
+    stop: int | None = None
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a list of arrays is passed: the large ones as they are, then one buffer for the small ones of each dtype.
+
+    Attributes:
+        parts: for each array, where it is among the buffers.
+        shapes: for each array.
+        singles: positions of the arrays that are passed alone.
+        packs: positions of those that share a buffer, for each such buffer.
+    """
+
+    parts: tuple[Part, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    singles: tuple[int, ...]
+    packs: tuple[tuple[int, ...], ...]
+
+    @staticmethod
+    def of(arrays: Sequence[Any], *, pack: bool = True) -> Packing:
+        """The packing of these arrays; with ``pack=False`` each is passed alone."""
+        groups: dict[Any, list[int]] = {}
+        for i, array in enumerate(arrays if pack else ()):
+            if array.ndim == 1 and array.nbytes <= _SMALL:
+                groups.setdefault(array.dtype, []).append(i)
+        packs = tuple(tuple(g) for g in groups.values() if 1 < len(g) <= _MOST)
+        packed = {i for group in packs for i in group}
+        singles = tuple(i for i in range(len(arrays)) if i not in packed)
+        parts = {i: Part(at) for at, i in enumerate(singles)}
+        for buffer, group in enumerate(packs, len(singles)):
+            stops = np.cumsum([arrays[i].size for i in group]).tolist()
+            starts = [0, *stops]
+            parts |= {i: Part(buffer, a, b) for i, a, b in zip(group, starts, stops, strict=False)}
+        ordered = tuple(parts[i] for i in range(len(arrays)))
+        return Packing(ordered, tuple(a.shape for a in arrays), singles, packs)
+
+    def join(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The buffers, outside jit."""
+        packed = (np.concatenate([np.asarray(arrays[i]) for i in group]) for group in self.packs)
+        return (*(arrays[i] for i in self.singles), *packed)
+
+    def split(self, buffers: Sequence[Any]) -> list[Any]:
+        """The arrays again, inside jit."""
+        return [
+            buffers[p.buffer] if p.start is None else jax.lax.slice_in_dim(buffers[p.buffer], p.start, p.stop)
+            for p in self.parts
+        ]
+
+    def join_traced(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The buffers, inside jit.
+
+        Raises:
+            Unpackable: something that is packed is no longer the vector it was, or another value is no array.
+        """
+        if self.packs and not all(isinstance(a, (jax.Array, np.ndarray)) for a in arrays):
+            raise Unpackable
+        for group in self.packs:
+            if any(arrays[i].shape != self.shapes[i] for i in group) or len({arrays[i].dtype for i in group}) > 1:
+                raise Unpackable
+        # Without the barrier XLA computes each vector anew inside the loop that joins them.
+        packed = [jnp.concatenate(jax.lax.optimization_barrier([arrays[i] for i in group])) for group in self.packs]
+        return (*(arrays[i] for i in self.singles), *packed)
+
+
+NOTHING = Packing.of(())

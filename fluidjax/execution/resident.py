@@ -1,0 +1,85 @@
+"""The state that stays on the device between two runs of a program over one scope."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxlib._jax import ArrayImpl
+
+from fluidjax.execution.packing import Packing
+from fluidjax.execution.state import on_device
+from fluidjax.scope import Scope
+from fluidjax.values import Resident
+
+
+class ResidentState:
+    """Arrays as a program's runs take and leave them.
+
+    Once ``attach`` was called, the scope's tensors refer to them here, and a run that finds the state ``current``
+    visits no variable. Whoever gives one of the tensors another value, or changes which variables the scope finds,
+    makes the state outdated. It lives as long as one of its tensors.
+
+    Attributes:
+        packing: how the replaced arrays are joined to buffers.
+        replaced: the buffers that a run takes and leaves changed.
+        kept: arrays that it only reads.
+        attached: whether tensors refer to it.
+    """
+
+    def __init__(self, replaced: Sequence[Any], kept: Sequence[Any], *, pack: bool):
+        self.packing = Packing.of(replaced, pack=pack)
+        self.replaced = tuple(map(on_device, self.packing.join(replaced)))
+        self.kept = tuple(map(on_device, kept))
+        self.attached = False
+        self._valid = False
+        self._scope: Callable[[], Scope | None] = lambda: None
+        self._edition = 0
+
+    def attach(self, scope: Scope, names: Iterable[str]) -> None:
+        """Let the tensors ``names``, replaced ones first, refer to the arrays here."""
+        for index, name in enumerate(names):
+            variable = scope.find_var(name)
+            assert variable is not None
+            tensor = variable._holder
+            if tensor._lod:
+                tensor._lod = []
+            tensor._array = Resident(self, index)
+        self._scope = weakref.ref(scope)
+        self._edition = scope._edition
+        self.attached = self._valid = True
+
+    def current(self, scope: Scope) -> bool:
+        """Whether the state is what ``scope`` holds."""
+        return self._valid and self._scope() is scope and self._edition == scope._edition
+
+    def replace(self, buffers: tuple[Any, ...]) -> bool:
+        """Keep what a run left; False when it is not all arrays, and so has to go into the scope by name."""
+        if not all(type(b) is ArrayImpl for b in buffers):
+            return False
+        self.replaced = buffers
+        return True
+
+    def read(self, index: int) -> Any:
+        """The array of a tensor: replaced ones first, then kept ones. A part of a buffer is copied."""
+        parts = self.packing.parts
+        if index >= len(parts):
+            return self.kept[index - len(parts)]
+        part = parts[index]
+        buffer = self.replaced[part.buffer]
+        return buffer if part.start is None else np.array(np.asarray(buffer)[part.start : part.stop])
+
+    def leave(self, index: int) -> None:
+        """A tensor has another value: the state is outdated and holds on to this array no longer."""
+        self._valid = False
+        parts = self.packing.parts
+        if index >= len(parts):
+            self.kept = _without(self.kept, index - len(parts))
+        elif parts[index].start is None:
+            self.replaced = _without(self.replaced, parts[index].buffer)
+
+
+def _without(arrays: tuple[Any, ...], index: int) -> tuple[Any, ...]:
+    return (*arrays[:index], None, *arrays[index + 1 :])
