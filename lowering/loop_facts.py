@@ -17,6 +17,7 @@ import numpy as np
 
 from . import arrays
 from .loop_plan import all_writes, outer_writes, sub_block
+from .loop_remake import Makers, find_makers
 from .loop_values import known
 from .program import BlockView, OpView, ProgramView
 from .values import TensorArray
@@ -70,6 +71,7 @@ class Facts:
         fixed: arrays that the loop does not write.
         once: arrays whose elements are written at most once, and not read before.
         again: name -> how to make it again.
+        makers: the cheap ops of a step.
     """
 
     ends: dict[str, Affine] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class Facts:
     fixed: set[str] = field(default_factory=set)
     once: tuple[str, ...] = ()
     again: dict[str, Again] = field(default_factory=dict)
+    makers: Makers = field(default_factory=Makers)
 
 
 @dataclass
@@ -114,6 +117,8 @@ def find_facts(program: ProgramView, op: OpView, body: BlockView, env: Mapping[s
             once.append(array)
     facts.once = tuple(sorted(once))
     facts.again = {n: v for n, v in _made_again(program, op, body, env) if counts.get(n) == 1}
+    alone = {n for n in body.vars if counts.get(n) == 1 and n not in inside}
+    facts.makers = find_makers(program, body, alone, lambda n: _stays(program, op.block_idx, op.index, n))
     return facts
 
 

@@ -14,6 +14,7 @@ from . import arrays
 from .block import Runner
 from .loop_facts import Affine, Again, Facts
 from .loop_plan import BEFORE, SavePlan
+from .loop_remake import Choice, Remade, remake
 from .loop_values import element, same_structure, scalar
 from .program import OpView
 from .values import LoDArray, StepScopes, TensorArray
@@ -93,11 +94,15 @@ class Recorder:
                 self._note_write(op, env, rereads)
         if plan is None:
             return {}
-        ends = {n: v for n, v in self.facts.ends.items() if n in plan.final}
-        kept = {n: self._keep(n, env[n]) for n in plan.final if n in env and n not in ends}
-        short = {n: v for n, v in {**rereads, **self.facts.again}.items() if n in kept}
-        whole = {n: env[n] for n, v in short.items() if isinstance(v, Again)}
-        return self._apart(_once({**kept, **short, **ends, **before}, whole))
+        kept, ends = [n for n in plan.final if n in env], self.facts.ends
+        short = {**rereads, **self.facts.again, **ends}
+        choice = Choice(self.facts.makers, env, self.facts.again)
+        choice.run(n for n in kept if n not in short and n not in plan.shapes)
+        saves = {n: self._keep(n, env[n]) for n in kept if n not in choice.made}
+        saves.update({n: env[n] for n in choice.sources if n not in choice.made})
+        saves.update({n: v for n, v in short.items() if n in saves})
+        whole = {n: env[n] for n, v in saves.items() if isinstance(v, Again)}
+        return self._apart(_once({**saves, **choice.made, **before}, whole))
 
     def _note_read(self, op: OpView, env: dict[str, Any], rereads: dict[str, Reread]) -> None:
         name = op.outputs["Out"][0]
@@ -185,13 +190,14 @@ def restore(
             index = value.index.index(t) if isinstance(value.index, Affine) else value.index
             value = arrays.get_fixed(env[value.array], index)
         values[name] = value
+    made = {n: values.pop(n) for n, v in saved.items() if isinstance(v, Remade)}
     found = {}
     for name, value in _resolved(values).items():
         bare = name.removeprefix(BEFORE)
         if bare in rewound if bare != name else BEFORE + name in saved and name not in rewound:
             continue
         found[bare] = _filled(value)
-    return found
+    return {**found, **remake(made, {**env, **found}, runner)} if made else found
 
 
 def at_step(saved: dict[str, Any], t: Any) -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""What a loop's gradient computes again of each step because keeping it would move more memory than computing it.
+
+Attention adds a small query to the keys of a whole batch: what comes of it is as large as the keys and another one in
+each step, and all that a step adds to the keys, which stay, is the query. Such values are made again from it, by the
+same ops as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from .block import Runner
+from .program import GRAD, BlockView, OpView, ProgramView
+
+# Ops that compute each element from one element of each input.
+CHEAP = frozenset(
+    "abs assign brelu cast cos elementwise_add elementwise_div elementwise_max elementwise_min elementwise_mul"
+    " elementwise_sub exp expand expand_as flatten flatten2 hard_sigmoid leaky_relu relu relu6 reshape reshape2 scale"
+    " sequence_expand sequence_expand_as sigmoid sin softsign sqrt square squeeze squeeze2 tanh unsqueeze"
+    " unsqueeze2".split()
+)
+# Bytes of a value in one step from which on it is worth the while.
+_WORTH = 1 << 14
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Remade:
+    """A value that ops ``numbers`` of block ``block`` compute from what is saved or lies around the loop."""
+
+    block: int
+    numbers: tuple[int, ...]
+
+
+@dataclass
+class Makers:
+    """Which values of a step cheap ops make.
+
+    Attributes:
+        ops: name -> number of the op that writes it, of those whose inputs are as they were when the step has ended.
+        around: inputs of these ops that lie around the loop and stay as they are.
+    """
+
+    body: BlockView | None = None
+    ops: dict[str, int] = field(default_factory=dict)
+    around: set[str] = field(default_factory=set)
+
+
+def find_makers(program: ProgramView, body: BlockView, once: Collection[str], stays: Callable[[str], bool]) -> Makers:
+    """The cheap ops of a loop's body.
+
+    Args:
+        once: names that the body writes once, and no block inside it.
+        stays: whether no op writes a variable during the loop or behind it.
+    """
+    makers = Makers(body)
+    written = {n for op in body.ops for n in op.output_names()}
+    placed: set[str] = set()
+    for number, op in enumerate(body.ops):
+        outputs, inputs = set(op.output_names()), set(op.input_names())
+        around = inputs - written
+        # The gradient of a loop in a loop sees of the steps around it only what they saved.
+        there = all(n in program.blocks[0].vars and GRAD not in n and stays(n) for n in sorted(around))
+        if op.type in CHEAP and outputs <= set(once) and inputs - around <= placed and there:
+            makers.ops.update(dict.fromkeys(outputs, number))
+            makers.around |= around
+        placed |= outputs & set(once)
+    return makers
+
+
+class Choice:
+    """Decides which values of a step are made again.
+
+    Args:
+        makers: the cheap ops.
+        env: the values at the end of a step.
+        free: names that come back without being saved and without being made of what is saved.
+
+    Attributes:
+        made: name -> how it is made again.
+        sources: names that must come back for it, free ones included.
+    """
+
+    def __init__(self, makers: Makers, env: Mapping[str, Any], free: Collection[str]):
+        self.makers, self.env, self.free = makers, env, free
+        self.made: dict[str, Remade] = {}
+        self.sources: set[str] = set()
+
+    def run(self, kept: Iterable[str]) -> None:
+        """Choose among ``kept``, names that would be saved: those at least twice as large as what they come from."""
+        body = self.makers.body
+        kept = [n for n in kept if n in self.makers.ops and self._size((n,)) >= _WORTH]
+        for name in sorted(kept, key=lambda n: self.makers.ops[n]):
+            numbers, sources = self._back(name, {})
+            if body is not None and 2 * self._size(sources) <= self._size((name,)):
+                self.made[name] = Remade(body.idx, tuple(sorted(numbers)))
+                self.sources |= sources
+
+    def _back(self, name: str, seen: dict[str, tuple[set[int], set[str]]]) -> tuple[set[int], set[str]]:
+        """(numbers of the ops, names they start from) by which ``name`` is made from as little as possible."""
+        if name in seen:
+            return seen[name]
+        number = self.makers.ops[name]
+        numbers, sources = {number}, set()
+        for n in self._op(number).input_names():
+            if n in self.makers.around:
+                continue
+            if n in self.makers.ops and n not in self.free:
+                deeper, start = self._back(n, seen)
+                if self._size(start) < self._size((n,)):
+                    numbers |= deeper
+                    sources |= start
+                    continue
+            sources.add(n)
+        seen[name] = numbers, sources
+        return numbers, sources
+
+    def _op(self, number: int) -> OpView:
+        assert self.makers.body is not None
+        return self.makers.body.ops[number]
+
+    def _size(self, names: Iterable[str]) -> int:
+        """Bytes of values that are saved."""
+        leaves = jax.tree_util.tree_leaves([self.env[n] for n in names if n not in self.free])
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
+def remake(made: Mapping[str, Remade], env: Mapping[str, Any], runner: Runner) -> dict[str, Any]:
+    """The values to be made again, from ``env``, which holds what was saved and what lies around the loop."""
+    step = dict(env)
+    for block, number in sorted({(v.block, number) for v in made.values() for number in v.numbers}):
+        step.update(runner.run_op(runner.program.blocks[block].ops[number], step))
+    return {name: step[name] for name in made}
