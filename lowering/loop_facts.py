@@ -7,7 +7,8 @@ step overwrites it, or what a cheap op makes of such a counter and of values tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,9 +98,7 @@ def find_facts(program: ProgramView, op: OpView, body: BlockView, env: Mapping[s
     """The facts about loop ``op``, which runs ``body`` over ``env``."""
     facts, accesses = Facts(), _accesses(program, body, env)
     facts.ends = accesses.pop("")
-    written = {n for o in body.ops for n in o.output_names()}
-    counts = {n: sum(n in o.output_names() for o in body.ops) for n in written}
-    inside = {n for o in body.ops if sub_block(o) is not None for n in all_writes(program, int(sub_block(o) or 0))}
+    counts, inside = _counts(body), _written_inside(program, body)
     once = []
     for array, uses in accesses.items():
         if array in inside or not _stays(program, op.block_idx, op.index, array):
@@ -117,9 +116,29 @@ def find_facts(program: ProgramView, op: OpView, body: BlockView, env: Mapping[s
             once.append(array)
     facts.once = tuple(sorted(once))
     facts.again = {n: v for n, v in _made_again(program, op, body, env) if counts.get(n) == 1}
-    alone = {n for n in body.vars if counts.get(n) == 1 and n not in inside}
-    facts.makers = find_makers(program, body, alone, lambda n: _stays(program, op.block_idx, op.index, n))
+    facts.makers = find_makers(program, body, written_alone(program, body), lies_still(program, op))
     return facts
+
+
+def _counts(body: BlockView) -> Counter[str]:
+    """How many ops of a block write each name."""
+    return Counter(n for o in body.ops for n in set(o.output_names()))
+
+
+def _written_inside(program: ProgramView, body: BlockView) -> set[str]:
+    """What the blocks in a block write."""
+    return {n for o in body.ops if sub_block(o) is not None for n in all_writes(program, int(sub_block(o) or 0))}
+
+
+def written_alone(program: ProgramView, body: BlockView) -> set[str]:
+    """The body's own variables that one op writes, and no block inside."""
+    counts, inside = _counts(body), _written_inside(program, body)
+    return {n for n in body.vars if counts[n] == 1 and n not in inside}
+
+
+def lies_still(program: ProgramView, op: OpView) -> Callable[[str], bool]:
+    """Whether a variable that loop ``op`` does not write has the same value in the loop's gradient."""
+    return lambda name: _stays(program, op.block_idx, op.index, name)
 
 
 def _made_again(

@@ -50,16 +50,23 @@ class Makers:
     around: set[str] = field(default_factory=set)
 
 
-def find_makers(program: ProgramView, body: BlockView, once: Collection[str], stays: Callable[[str], bool]) -> Makers:
+def find_makers(
+    program: ProgramView,
+    body: BlockView,
+    once: Collection[str],
+    stays: Callable[[str], bool],
+    given: Iterable[str] = (),
+) -> Makers:
     """The cheap ops of a loop's body.
 
     Args:
         once: names that the body writes once, and no block inside it.
         stays: whether no op writes a variable during the loop or behind it.
+        given: names that have a value when a step starts, which the body does not write.
     """
     makers = Makers(body)
-    written = {n for op in body.ops for n in op.output_names()}
-    placed: set[str] = set()
+    placed = set(given)
+    written = placed.union(*(op.output_names() for op in body.ops))
     for number, op in enumerate(body.ops):
         outputs, inputs = set(op.output_names()), set(op.input_names())
         around = inputs - written

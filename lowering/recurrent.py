@@ -1,4 +1,8 @@
-"""``recurrent`` (StaticRNN) and its gradient: ``lax.scan`` over the leading axis."""
+"""``recurrent`` (StaticRNN) and its gradient: ``lax.scan`` over the leading axis.
+
+As for ``while``, weight gradients are products of the rows of all steps where that pays, and large cheap values of a
+step are made again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,10 @@ import numpy as np
 from . import arrays
 from .block import Context
 from .errors import LoweringError, NeedsExact
+from .loop_facts import Facts, lies_still, written_alone
+from .loop_hoist import Stack, find_hoists, stacks_of
 from .loop_plan import all_writes, gradient_blocks, save_plan, seen_from_outside
+from .loop_remake import find_makers
 from .loop_saves import Recorder, restore
 from .loop_values import zero_gradient
 from .loops import Env, as_arrays, collected, pass_on
@@ -69,7 +76,7 @@ def run_recurrent(ctx: Context) -> None:
     plan = save_plan(ctx.runner.program, rec.block, grads, ())
     if plan is not None:
         plan.final = [n for n in plan.final if n not in rec.inputs]
-    recorder = Recorder(plan)
+    recorder = Recorder(plan, _facts(rec))
     outputs = [n for n in ctx.op.outputs.get("outputs") or () if n != EMPTY]
     xs = {n: _plain(env.get(n), n, ctx) for n in rec.inputs}
     init = {ex: _plain(env.get(first), first, ctx) for first, ex, _ in rec.links}
@@ -92,6 +99,14 @@ def run_recurrent(ctx: Context) -> None:
         env[scopes] = StepScopes(kept, np.int32(length), dict(recorder.constants))
 
 
+def _facts(rec: Recurrence) -> Facts:
+    program, op = rec.ctx.runner.program, rec.ctx.op
+    alone, stays = written_alone(program, rec.block), lies_still(program, op)
+    makers = find_makers(program, rec.block, alone, stays, [*rec.inputs, *rec.ex_states])
+    makers.around.update(rec.inputs)  # the gradient's step reads the same row of them
+    return Facts(makers=makers)
+
+
 def _length(xs: Env, ctx: Context) -> int:
     sizes = {n: v.shape[0] for n, v in xs.items()}
     if not sizes or len(set(sizes.values())) != 1:
@@ -102,16 +117,21 @@ def _length(xs: Env, ctx: Context) -> int:
     return next(iter(sizes.values()))
 
 
-def run_recurrent_grad(ctx: Context) -> None:
-    """Run op recurrent_grad: changes ``ctx.env``."""
-    rec, env, op = make_recurrence(ctx), ctx.env, ctx.op
-    forward = ctx.runner.program.blocks[rec.block.forward_idx]
-    scopes = env.get((op.inputs.get("step_scopes") or ("",))[0])
+def _recorded(ctx: Context) -> StepScopes:
+    op = ctx.op
+    scopes = ctx.env.get((op.inputs.get("step_scopes") or ("",))[0])
     if not isinstance(scopes, StepScopes):
         raise LoweringError(
             f"op recurrent_grad (#{op.index}) found no step scopes in {op.inputs.get('step_scopes')}; the recurrent op"
             " that writes them has to run first, in the same program"
         )
+    return scopes
+
+
+def run_recurrent_grad(ctx: Context) -> None:
+    """Run op recurrent_grad: changes ``ctx.env``."""
+    rec, env, op, scopes = make_recurrence(ctx), ctx.env, ctx.op, _recorded(ctx)
+    forward = ctx.runner.program.blocks[rec.block.forward_idx]
     xs = {n: _plain(env[n], n, ctx) for n in rec.inputs}
     outs = list(op.inputs.get("outputs") or ())
     given = zip(outs, op.inputs.get("outputs" + GRAD) or (), strict=True)
@@ -123,29 +143,33 @@ def run_recurrent_grad(ctx: Context) -> None:
     hidden = set(rec.block.vars) | set(forward.vars)
     outer = {n: v for n, v in seen_from_outside(op, env).items() if n not in hidden or n in xs}
     rewound = all_writes(ctx.runner.program, rec.block.idx)
+    hoist = find_hoists(rec.block, [n + GRAD for n, _ in params])
 
-    def step(carry: tuple[Env, Env], row: tuple[Env, Env, Env]) -> tuple[tuple[Env, Env], Env]:
+    def step(carry: tuple[Env, Env], row: tuple[Env, Env, Env]) -> tuple[tuple[Env, Env], tuple[Env, Env]]:
         memory, totals = carry
         rows, grads, saved = row
         inner = {**outer, **rows, **grads}
-        inner.update(restore({**saved, **scopes.extra}, inner, rewound, ctx.runner))
+        found = restore({**saved, **scopes.extra}, inner, rewound, ctx.runner)
+        inner.update(found)
+        stacks = stacks_of(scopes, found, inner)
+        stacks.update({id(inner[n]): Stack(whole) for n, whole in {**xs, **d_outs}.items()})
         for _, ex, state in rec.links:
             # What the next step wants of its previous state comes on top of what else wants this state.
             inner[state + GRAD] = memory[ex]
-        ctx.runner.run_ops(rec.block.ops, inner)
+        ctx.runner.run_ops(hoist.ops, inner)
+        kept = hoist.collect(ctx.runner, inner, stacks)
         after = {ex: _dense(inner.get(ex + GRAD), memory[ex]) for ex in memory}
         totals = {n: arrays.add_values(v, _dense(inner.get(n + GRAD), None)) for n, v in totals.items()}
-        return (after, totals), {n: _dense(inner.get(n + GRAD), rows[n]) for n in wanted}
+        return (after, totals), ({n: _dense(inner.get(n + GRAD), rows[n]) for n in wanted}, kept)
 
-    start = as_arrays((memory, totals))
-    (memory, totals), d_xs = jax.lax.scan(
-        step, start, (xs, d_outs, scopes.saved), length=_length(xs, ctx), reverse=not rec.reverse
+    start, length = as_arrays((memory, totals)), _length(xs, ctx)
+    (memory, totals), (d_xs, products) = jax.lax.scan(
+        step, start, (xs, d_outs, scopes.saved), length=length, reverse=not rec.reverse
     )
-    results = {outer_name: d_xs[n] for n, outer_name in _pairs(op, "inputs")}
-    results |= {outer_name: totals[n] for n, outer_name in params}
-    first_grads = {first: memory[ex] for first, ex, _ in rec.links}
-    results |= {outer_name: first_grads[n] for n, outer_name in _pairs(op, "initial_states")}
-    env.update(results)
+    totals |= {n.removesuffix(GRAD): v for n, v in hoist.results(products, length, outer, ctx.runner.platform).items()}
+    first = {first: memory[ex] for first, ex, _ in rec.links}
+    for slot, found in (("inputs", d_xs), ("parameters", totals), ("initial_states", first)):
+        env.update({gradient: found[n] for n, gradient in _pairs(op, slot)})
 
 
 def _dense(value: Any, like: Any) -> Any:

@@ -8,8 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.interpreters import partial_eval as pe
 
 import fluidjax as fluid
+from fluidjax.framework.view import program_view
+from lowering import Runner
 from tests.control_flow.running import build, ragged, rows, run
 
 layers = fluid.layers
@@ -47,6 +50,43 @@ def test_static_rnn_equals_a_scan(rng) -> None:
     np.testing.assert_allclose(got[0], [want[0]], rtol=1e-12)
     for mine, theirs in zip(got[1:], want[1], strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-10)
+
+
+@pytest.mark.parametrize("rows, hoisted", [(2, True), (64, False)])
+def test_weight_gradients_of_a_static_rnn_are_products_after_it(rng, rows: int, hoisted: bool) -> None:
+    """Where a step's rows are few, the reverse scan has one product less: that of the weight's gradient."""
+
+    def network():
+        x = fluid.data("x", [4, rows, 8], "float32")
+        rnn = layers.StaticRNN()
+        with rnn.step():
+            row, before = rnn.step_input(x), rnn.memory(shape=[rows, 8], batch_ref=x)
+            after = layers.tanh(layers.elementwise_add(layers.fc(before, 8, param_attr="w", bias_attr=False), row))
+            rnn.update_memory(before, after)
+            rnn.step_output(after)
+        loss = layers.reduce_sum(rnn())
+        return [loss, *(g for _, g in fluid.backward.append_backward(loss))]
+
+    main, _, fetch = build(network)
+    view = program_view(main)
+
+    def call(x, w):
+        env = {"x": x, "w": w}
+        Runner(view).run_block(0, env)
+        return [env[v.name] for v in fetch]
+
+    x, w = rng.normal(size=(4, rows, 8)).astype("f"), rng.normal(size=(8, 8)).astype("f")
+    with jax.enable_x64(True):
+        scans = [e for e in jax.make_jaxpr(call)(x, w).eqns if e.primitive.name == "scan"]
+        got = call(x, w)
+    used = [pe.dce_jaxpr(e.params["jaxpr"].jaxpr, [True] * len(e.outvars))[0] for e in scans]
+    products = [sum(e.primitive.name == "dot_general" for e in jaxpr.eqns) for jaxpr in used]
+    assert products == [1, 1 if hoisted else 2]
+
+    def plain(w):
+        return jax.lax.scan(lambda h, row: (jnp.tanh(h @ w + row),) * 2, jnp.zeros((rows, 8), "f"), x)[1].sum()
+
+    np.testing.assert_allclose(got[1], jax.grad(plain)(w), rtol=1e-4, atol=1e-4)
 
 
 def dynamic():
