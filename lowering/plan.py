@@ -37,7 +37,6 @@ class Plan:
         reads: names that the block reads before it writes them (from feeds or the scope).
         keeps: names to write back to the scope.
         random: whether some op draws random numbers.
-        loops: whether some op may have to be repeated with a larger capacity.
         ranks: whether some op ranks sequences by length.
         constant: whether no op reads any variable, as in startup programs.
     """
@@ -46,7 +45,6 @@ class Plan:
     reads: tuple[str, ...]
     keeps: tuple[str, ...]
     random: bool
-    loops: bool
     ranks: bool
     constant: bool
 
@@ -125,7 +123,6 @@ def make_plan(
         reads=tuple(reads),
         keeps=keeps,
         random=any("key" in get_op(t).special for t in types - _MARKERS),
-        loops=any(get_op(t).kind == "block" for t in types - _MARKERS),
         ranks="lod_rank_table" in types,
         constant=bool(ops) and not reads and all(not op.input_names() for op in ops),
     )

@@ -45,6 +45,10 @@ def _host(leaves: Sequence[Any]) -> bool:
     return all(isinstance(leaf, np.ndarray) for leaf in leaves)
 
 
+class _MayRepeat(Exception):
+    """A loop was traced whose buffers may turn out too small; the run that repeats it needs its inputs."""
+
+
 class CompiledOps:
     """Ops as one jitted function ``(replaced, values, seed) -> ((*replaced, *outputs), overflow flags)``.
 
@@ -52,8 +56,8 @@ class CompiledOps:
         program, ops: what to run.
         inputs: names of what the ops read.
         outputs: names of the results; one that the ops did not write is returned as None.
-        replaced: names of plain arrays that the ops read and write; passed and returned as ``packing`` joins them.
-        donate: whether the call may overwrite what is replaced.
+        replaced: names of plain arrays that the ops read and write; passed and returned as ``packing`` joins them. The
+            call overwrites them, unless there may be an overflow to flag: then its inputs stay intact.
         capacities: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
     """
 
@@ -66,7 +70,6 @@ class CompiledOps:
         *,
         replaced: Sequence[str] = (),
         packing: Packing = NOTHING,
-        donate: bool = False,
         platform: str,
         capacities: Mapping[str, int],
     ):
@@ -76,7 +79,7 @@ class CompiledOps:
         self._outputs = tuple(outputs)
         self._replaced = tuple(replaced)
         self._packing = packing
-        self._donate = donate
+        self._donate = True
         self._platform = platform
         self._capacities = capacities
         self._jitted: dict[Hashable, Any] = {}
@@ -84,13 +87,18 @@ class CompiledOps:
         self.traces = 0
 
     def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> tuple[tuple[Any, ...], Any]:
-        if all(type(v) in _PLAIN for v in values):
-            function = self._jitted.get(()) or self._jit((), [None] * len(values))
-            return function(replaced, tuple(values), seed)
-        parts = [split_static(v) for v in values]
-        key = tuple(p[1] for p in parts)
-        function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts])
-        return function(replaced, tuple(p[0] for p in parts), seed)
+        try:
+            if all(type(v) in _PLAIN for v in values):
+                function = self._jitted.get(()) or self._jit((), [None] * len(values))
+                return function(replaced, tuple(values), seed)
+            parts = [split_static(v) for v in values]
+            key = tuple(p[1] for p in parts)
+            function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts])
+            return function(replaced, tuple(p[0] for p in parts), seed)
+        except _MayRepeat:
+            self._donate = False
+            self._jitted.clear()
+            return self(replaced, values, seed)
 
     def _jit(self, key: Hashable, rebuilds: Sequence[Rebuild | None]) -> Any:
         donated = (0,) if self._donate else ()
@@ -99,13 +107,15 @@ class CompiledOps:
 
     def _traceable(self, rebuilds: Sequence[Rebuild | None]) -> Callable[..., Any]:
         def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            self.traces += 1
             env = dict(zip(self._replaced, self._packing.split(replaced), strict=True))
             for name, data, rebuild in zip(self._inputs, values, rebuilds, strict=True):
                 env[name] = data if rebuild is None else rebuild(data)
             key = None if seed is None else jax.random.wrap_key_data(seed, impl="threefry2x32")
             runner = Runner(self._program, key=key, platform=self._platform, capacities=self._capacities)
             runner.run_ops(self._ops, env)
+            if runner.overflows and self._replaced and self._donate:
+                raise _MayRepeat
+            self.traces += 1
             self.used.update(runner.used)
             state = self._packing.join_traced([env[n] for n in self._replaced])
             return (*state, *(env.get(n) for n in self._outputs)), runner.overflows

@@ -271,8 +271,6 @@ class Prepared:
                 outputs,
                 replaced=replaced,
                 packing=packing,
-                # A run that may have to be repeated must find its inputs intact.
-                donate=not self._plan.loops,
                 platform=self._platform,
                 capacities=self._capacities,
             )

@@ -173,6 +173,8 @@ def _(g):
 @op(rows="wise", fold=True, inplace={"Out": "x"})
 def increment(x, *, step: float = 1.0):
     """Out[1] = X + step. Its gradient op is ``increment`` by -step on X itself: it rewinds a loop counter."""
+    if x.size != 1:
+        raise ValueError(f"increment counts one number; expected X of one element, received shape {list(x.shape)}")
     return x + jnp.asarray(step, x.dtype)
 
 

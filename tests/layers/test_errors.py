@@ -59,6 +59,7 @@ WRONG = {
     ),
     "smoothing": (lambda: L.label_smooth(image(None, 3), epsilon=2.0), ValueError, "between 0 and 1"),
     "no variable": (lambda: L.fc(3, 4), TypeError, "Variable"),
+    "several counters": (lambda: L.increment(image(3)), RuntimeError, "one element, received shape \\[3\\]"),
     "heads": (
         lambda: fluid.nets.scaled_dot_product_attention(image(2, 5, 6), image(2, 5, 6), image(2, 5, 6), 4),
         ValueError,
