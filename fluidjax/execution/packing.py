@@ -13,6 +13,9 @@ import numpy as np
 # Bytes of the longest vector that is packed, and how many of them at most. A step that updates more of them takes
 # milliseconds anyway, and its compiled form would only grow.
 _SMALL, _MOST = 4096, 64
+# Bytes of an array beside which nothing is packed. XLA:CPU runs the steps of a program that do not depend on each other
+# at once; joined small updates finish last, on threads that the large update then lacks, and it takes twice as long.
+_LARGE = 1 << 20
 
 
 class Unpackable(Exception):
@@ -46,8 +49,9 @@ class Packing:
 
     @staticmethod
     def of(arrays: Sequence[Any], *, pack: bool = True) -> Packing:
-        """The packing of these arrays; with ``pack=False`` each is passed alone."""
+        """The packing of these arrays; with ``pack=False``, or beside a large one, each is passed alone."""
         groups: dict[Any, list[int]] = {}
+        pack = pack and all(array.nbytes <= _LARGE for array in arrays)
         for i, array in enumerate(arrays if pack else ()):
             if array.ndim == 1 and array.nbytes <= _SMALL:
                 groups.setdefault(array.dtype, []).append(i)

@@ -216,6 +216,13 @@ def test_a_copied_tensor_has_a_value_of_its_own(name, again):
     np.testing.assert_array_equal(np.array(twin), 2 * ONES[name])
 
 
+def test_nothing_is_packed_beside_a_large_array():
+    vectors = [np.zeros(3, np.float32), np.ones(2, np.float32)]
+    table = np.zeros((1 << 18, 1), np.float32)
+    assert Packing.of([*vectors, table]).packs == ((0, 1),)
+    assert Packing.of([*vectors, np.zeros(((1 << 18) + 1, 1), np.float32)]).packs == ()
+
+
 def test_packing_by_dtype():
     arrays = [np.ones(3), np.ones(2, np.float32), np.ones((2, 2)), np.zeros(1), np.ones(5000), np.ones(1, np.int64)]
     packing = Packing.of(arrays)
