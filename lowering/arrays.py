@@ -15,6 +15,7 @@ from .loop_values import (
     abstract,
     array_template,
     element,
+    element_template,
     fit,
     join,
     known,
@@ -56,7 +57,7 @@ def as_stacked(array: TensorArray | None, item: Any, capacity: int, *, backward:
 
 def item_of(array: TensorArray) -> Any:
     """The abstract element of a stacked array."""
-    return jax.eval_shape(lambda b: element(b, 0), abstract(array.buffer))
+    return element_template(array.buffer)
 
 
 def put(array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bool = False) -> TensorArray:
@@ -77,7 +78,8 @@ def put(array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bo
     where = scalar(i) if index is None else jnp.int32(index)
     taken = array.taken
     if add:
-        value = add_values(_untaken(array, element_at(array.buffer, where), where), value)
+        # Only the write below uses this read, so it cannot be fused into the write of another buffer.
+        value = add_values(_untaken(array, fixed_element(array.buffer, where), where), value)
         taken = None if taken is None else _flagged(taken, where, False)
     buffer = jax.tree_util.tree_map(
         lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, jnp.asarray(new, leaf.dtype), where, 0),
@@ -128,8 +130,7 @@ def element_at(buffer: Any, where: Any) -> Any:
     def read(_: None) -> Any:
         return jax.tree_util.tree_map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, where, 0, keepdims=False), buffer)
 
-    template = jax.eval_shape(lambda b: element(b, 0), abstract(buffer))
-    return jax.lax.cond(where >= 0, read, lambda _: zeros(template), None)
+    return jax.lax.cond(where >= 0, read, lambda _: zeros(element_template(buffer)), None)
 
 
 def fixed_element(buffer: Any, where: Any) -> Any:

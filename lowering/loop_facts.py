@@ -137,8 +137,9 @@ def written_alone(program: ProgramView, body: BlockView) -> set[str]:
 
 
 def lies_still(program: ProgramView, op: OpView) -> Callable[[str], bool]:
-    """Whether a variable that loop ``op`` does not write has the same value in the loop's gradient."""
-    return lambda name: _stays(program, op.block_idx, op.index, name)
+    """Whether a variable that loop ``op`` does not write is there, with the same value, in the loop's gradient."""
+    given = set(op.input_names())  # the gradient op reads them too
+    return lambda name: name in given and _stays(program, op.block_idx, op.index, name)
 
 
 def _made_again(

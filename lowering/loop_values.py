@@ -123,9 +123,11 @@ def _join_offsets(a: LoDArray, b: LoDArray) -> tuple[Any, ...]:
 def _join_arrays(a: Any, b: Any) -> Any:
     if not (isinstance(a, TensorArray) and isinstance(b, TensorArray) and a.stacked and b.stacked):
         raise NeedsExact("a loop carries a tensor array without a common element shape")
-    one = jax.eval_shape(lambda x: element(x, 0), abstract(a.buffer))
-    two = jax.eval_shape(lambda x: element(x, 0), abstract(b.buffer))
-    return array_template(join(one, two), max(a.capacity, b.capacity), a.taken is not None or b.taken is not None)
+    return array_template(
+        join(element_template(a.buffer), element_template(b.buffer)),
+        max(a.capacity, b.capacity),
+        a.taken is not None or b.taken is not None,
+    )
 
 
 def array_template(item: Any, capacity: int, taken: bool = False) -> TensorArray:
@@ -142,7 +144,18 @@ def stacked_template(item: Any, capacity: int) -> Any:
 
 def element(buffer: Any, i: Any) -> Any:
     """Element ``i`` of a stacked buffer, known index or not."""
-    return jax.tree_util.tree_map(lambda leaf: leaf[i], buffer)
+
+    def one(leaf: Any) -> Any:
+        # Indexing by [] takes three times as long to trace.
+        traced = isinstance(leaf, jax.core.Tracer) and isinstance(i, int)
+        return jax.lax.index_in_dim(leaf, i, keepdims=False) if traced else leaf[i]
+
+    return jax.tree_util.tree_map(one, buffer)
+
+
+def element_template(buffer: Any) -> Any:
+    """The abstract element of a stacked buffer."""
+    return jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), buffer)
 
 
 def _same_tree(a: Any, b: Any) -> bool:
@@ -212,7 +225,7 @@ def _fit_offsets(offsets: Any, size: int) -> Array:
 
 def _fit_array(value: Any, template: TensorArray, backward: bool) -> TensorArray:
     capacity = template.capacity
-    item = jax.eval_shape(lambda b: element(b, 0), template.buffer)
+    item = element_template(template.buffer)
     if value is None or (not value.stacked and not value.items):
         return TensorArray(None, zeros(template.buffer), jnp.int32(0), _fit_flags(value, template))
     if not value.stacked:
@@ -220,7 +233,7 @@ def _fit_array(value: Any, template: TensorArray, backward: bool) -> TensorArray
     if value.capacity > capacity:
         raise NeedsExact(f"a tensor array of {value.capacity} elements does not fit into one of {capacity}")
     buffer = value.buffer
-    if not same_structure(jax.eval_shape(lambda b: element(b, 0), abstract(buffer)), item):
+    if not same_structure(element_template(buffer), item):
         buffer = jax.vmap(lambda one: fit(one, item, backward=backward))(buffer)
     grown = jax.tree_util.tree_map(lambda leaf: _grow(leaf, capacity), buffer)
     return TensorArray(None, grown, jnp.asarray(value.length, jnp.int32), _fit_flags(value, template))

@@ -7,6 +7,7 @@ from math import ceil, prod
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.call import FOLD_LIMIT
 from lowering.dtypes import FP32, to_numpy
 from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
@@ -47,7 +48,9 @@ def fill_constant(
     if value_tensor is not None:
         return into_declared(jnp.broadcast_to(value_tensor.reshape(()).astype(kind), dims), ctx, dims[0])
     fill = _scalar(str_value, kind) if str_value else np.asarray(value).astype(kind)[()]
-    return into_declared(full(dims, fill, kind), ctx, dims[0])
+    # What is known on the host anyway need not go to the device and back.
+    small = prod(dims) <= FOLD_LIMIT
+    return into_declared(np.full(dims, fill, kind) if small else full(dims, fill, kind), ctx, dims[0])
 
 
 def _batch_dims(input: Meta, shape, input_dim_idx, output_dim_idx):

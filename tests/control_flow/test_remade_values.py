@@ -50,6 +50,19 @@ def over_keys() -> list[Any]:
     return [loss, *fluid.gradients([loss], [keys, start])]
 
 
+def over_keys_in_a_static_rnn() -> list[Any]:
+    keys, start = _inputs()
+    rows = layers.reshape(layers.slice(keys, [0], [0], [STEPS]), [STEPS, 1, WIDTH])
+    rnn = layers.StaticRNN()
+    with rnn.step():
+        row, before = rnn.step_input(rows), rnn.memory(init=start)
+        state = _read_keys(keys, layers.elementwise_add(before, row))
+        rnn.update_memory(before, state)
+        rnn.step_output(state)
+    loss = layers.reduce_sum(rnn())
+    return [loss, *fluid.gradients([loss], [keys, start])]
+
+
 def over_keys_that_change_later() -> list[Any]:
     keys, start = _inputs()
     copy = layers.assign(keys)
@@ -117,7 +130,7 @@ def _floats(saved: dict[str, Any]) -> int:
     return max((leaf.size for leaf in jax.tree_util.tree_leaves(saved) if leaf.dtype == np.float32), default=0)
 
 
-@pytest.mark.parametrize("network", [over_keys, over_words])
+@pytest.mark.parametrize("network", [over_keys, over_keys_in_a_static_rnn, over_words])
 def test_large_values_are_made_again(rng, monkeypatch: pytest.MonkeyPatch, network: Callable) -> None:
     feed = _feed(rng, network)
     got, saved = _run(network, feed, monkeypatch)
