@@ -51,6 +51,8 @@ def infer_broadcast(dtype: int | None = None) -> Callable[[OpView, VarOf], dict[
 
 
 def _joined(op: OpView, x: Shape, y: Shape) -> Shape:
+    if x == y:  # unknown dims and all: operands of one shape have nothing to broadcast, whatever the axis
+        return x
     axis = int(op.attrs.get("axis", -1))
     a, b = placed_pair(x, y, axis)
     fits = len(a) == len(b) and all(p == q or p < 0 or q < 0 or 1 in (p, q) for p, q in zip(a, b, strict=True))

@@ -6,7 +6,9 @@ step are made again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -91,7 +93,7 @@ def run_recurrent(ctx: Context) -> None:
         return after, ({n: _plain(inner[n], n, ctx) for n in outputs}, kept, as_arrays(flags))
 
     turns = jnp.arange(length, dtype=jnp.int32)
-    _, (ys, kept, flags) = jax.lax.scan(step, as_arrays(init), (turns, xs), length=length, reverse=rec.reverse)
+    _, (ys, kept, flags) = _scan(ctx, step, as_arrays(init), (turns, xs), length, rec.reverse)
     env.update(ys)
     pass_on(ctx.runner, {n: flag.any() for n, flag in flags.items()})
     scopes = (ctx.op.outputs.get("step_scopes") or (None,))[0]
@@ -105,6 +107,16 @@ def _facts(rec: Recurrence) -> Facts:
     makers = find_makers(program, rec.block, alone, stays, [*rec.inputs, *rec.ex_states])
     makers.around.update(rec.inputs)  # the gradient's step reads the same row of them
     return Facts(makers=makers)
+
+
+def _scan(ctx: Context, step: Callable[[Any, Any], tuple[Any, Any]], state: Any, xs: Any, length: int, back: bool):
+    """``lax.scan``; step by step in interpret mode, where each op runs on its own and its values are known."""
+    if not ctx.runner.interpret or not length:
+        return jax.lax.scan(step, state, xs, length=length, reverse=back)
+    rows: list[Any] = [None] * length
+    for t in reversed(range(length)) if back else range(length):
+        state, rows[t] = step(state, jax.tree_util.tree_map(itemgetter(t), xs))
+    return state, jax.tree_util.tree_map(lambda *leaves: jnp.stack(leaves), *rows)
 
 
 def _length(xs: Env, ctx: Context) -> int:
@@ -163,9 +175,8 @@ def run_recurrent_grad(ctx: Context) -> None:
         return (after, totals), ({n: _dense(inner.get(n + GRAD), rows[n]) for n in wanted}, kept)
 
     start, length = as_arrays((memory, totals)), _length(xs, ctx)
-    (memory, totals), (d_xs, products) = jax.lax.scan(
-        step, start, (xs, d_outs, scopes.saved), length=length, reverse=not rec.reverse
-    )
+    turns = (xs, d_outs, scopes.saved)
+    (memory, totals), (d_xs, products) = _scan(ctx, step, start, turns, length, not rec.reverse)
     totals |= {n.removesuffix(GRAD): v for n, v in hoist.results(products, length, outer, ctx.runner.platform).items()}
     first = {first: memory[ex] for first, ex, _ in rec.links}
     for slot, found in (("inputs", d_xs), ("parameters", totals), ("initial_states", first)):

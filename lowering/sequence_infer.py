@@ -176,7 +176,7 @@ def im2sequence(of: Inputs) -> Facts:
 
 @inferred
 def edit_distance(of: Inputs) -> Facts:
-    return {"Out": (of("Hyps").shape, 0, None), "SequenceNum": ((1,), 0, None)}
+    return {"Out": (of("Refs").shape, 0, None), "SequenceNum": ((1,), 0, None)}
 
 
 @inferred

@@ -74,7 +74,7 @@ def _(x, d_out):
 @op(rows=WISE)
 def softshrink(x, *, lambda_: float = 0.5):
     """Out = X - lambda where X > lambda; X + lambda where X < -lambda; else 0."""
-    return jnp.where(x > lambda_, x - lambda_, jnp.where(x < -lambda_, x + lambda_, jnp.zeros_like(x)))
+    return jnp.where(x > lambda_, x - lambda_, jnp.where(x < -lambda_, x + lambda_, 0 * x))
 
 
 @softshrink.grad
@@ -85,7 +85,7 @@ def _(x, d_out, *, lambda_):
 @op(rows=WISE)
 def hard_shrink(x, *, threshold: float = 0.5):
     """Out = X where |X| > threshold, else 0."""
-    return jnp.where(jnp.abs(x) > threshold, x, 0)
+    return jnp.where(jnp.abs(x) <= threshold, 0, x)
 
 
 @hard_shrink.grad
@@ -252,7 +252,7 @@ def _(x, d_out, *, threshold, scale, offset):
 @op(rows=WISE)
 def thresholded_relu(x, *, threshold: float = 1.0):
     """Out = X where X > threshold, else 0."""
-    return jnp.where(x > threshold, x, 0)
+    return jnp.where(x <= threshold, 0, x)
 
 
 @thresholded_relu.grad

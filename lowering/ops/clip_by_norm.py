@@ -28,5 +28,5 @@ def clip_by_norm(x: Value, *, max_norm: float):
 
 def _scaled(x, max_norm: float):
     norm = jnp.sqrt(jnp.sum(jnp.square(x)))
-    over = norm > max_norm
-    return x * jnp.where(over, max_norm / jnp.where(over, norm, 1), 1).astype(x.dtype)
+    under = norm <= max_norm  # not so for NaN, which has to show in every element
+    return x * jnp.where(under, 1, max_norm / jnp.where(under, 1, norm)).astype(x.dtype)

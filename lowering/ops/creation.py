@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import ceil, prod
 
 import jax.numpy as jnp
@@ -16,10 +17,16 @@ from lowering.values import LoDArray, Meta
 
 
 def _scalar(text: str, dtype: np.dtype):
-    """A constant written as text: exact for 64-bit integers, which a FLOAT attribute is not."""
-    if np.issubdtype(dtype, np.integer) and text.strip().lstrip("+-").isdigit():
-        return dtype.type(int(text))
-    return np.asarray(float(text)).astype(dtype)[()]
+    """A constant written as text: exact for 64-bit integers, which a FLOAT attribute is not.
+
+    Fluid reads an int64 as far as the text looks like an integer ("-1e3" is -1), everything else as a double that is
+    then converted.
+    """
+    if dtype == np.int64 and (digits := re.match(r"\s*[+-]?\d+", text)):
+        limits = np.iinfo(np.int64)
+        return np.int64(min(max(int(digits[0]), limits.min), limits.max))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(float(text)).astype(dtype)[()]
 
 
 def infer_given_shape(op, var_of):

@@ -115,8 +115,13 @@ def _target_sizes(spatial, out_size, size_tensor, scale_tensor, attrs):
 
 
 def _declared_sizes(op, spatial):
-    """What the sizes are when the program is built: -1 where a tensor gives them."""
+    """What the sizes are when the program is built: -1 where a tensor gives them.
+
+    Beside SizeTensor the attributes hold what is known of it.
+    """
     known = [op.attrs.get(name, -1) for name in ("out_d", "out_h", "out_w")[-len(spatial) :]]
+    if op.inputs.get("SizeTensor"):
+        return [k if k > 0 else -1 for k in known]
     scale = op.attrs.get("scale", 0.0)
     if scale > 0:
         known = [int(s * np.float32(scale)) if s > 0 else -1 for s in spatial]

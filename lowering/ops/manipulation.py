@@ -20,7 +20,10 @@ def _axis(axis: int, tensor: Any, ndim: int) -> int:
 
 
 def _infer_concat(op, var_of):
-    """The sum along the axis, unknown when any part is; all dims unknown when a tensor gives the axis."""
+    """The sum along the axis, unknown when any part is; all dims unknown when a tensor gives the axis.
+
+    The parts agree in the other dims, so one that knows a dim knows it for all.
+    """
     parts = [var_of(n) for n in op.inputs["X"]]
     if any(p is None or p.type != LOD_TENSOR for p in parts):
         return {}
@@ -29,6 +32,8 @@ def _infer_concat(op, var_of):
         dims = [-1] * len(dims)
     elif dims:
         axis = int(op.attrs.get("axis", 0))
+        if len({len(p.shape) for p in parts}) == 1:
+            dims = [max(sizes) if min(sizes) < 0 else sizes[0] for sizes in zip(*(p.shape for p in parts), strict=True)]
         sizes = [p.shape[axis] for p in parts]
         dims[axis] = -1 if any(n < 0 for n in sizes) else sum(sizes)
     return outputs_like(op, "Out", VarInfo(tuple(dims), parts[0].dtype, parts[0].lod_level))

@@ -63,7 +63,7 @@ def _infer_slice(op, var_of):
     axes = list(op.attrs.get("axes") or [])
     starts = declared_shape(op, var_of, "starts", "StartsTensor", "StartsTensorList") or []
     ends = declared_shape(op, var_of, "ends", "EndsTensor", "EndsTensorList") or []
-    flags = list(op.attrs.get("infer_flags") or [1] * len(axes))
+    flags = _flags(op, len(axes))
     dims = list(x.shape)
     for i, axis in enumerate(axes):
         given = len(starts) == len(axes) == len(ends) and flags[i] != -1
@@ -73,6 +73,12 @@ def _infer_slice(op, var_of):
         elif not given:
             dims[axis] = -1
     return outputs_like(op, "Out", VarInfo(_without(dims, op.attrs.get("decrease_axis")), x.dtype, x.lod_level))
+
+
+def _flags(op, count: int) -> list[int]:
+    """``infer_flags``, -1 where a bound is not known; the list may be short: the axes behind its end are known."""
+    flags = list(op.attrs.get("infer_flags") or ())[:count]
+    return flags + [1] * (count - len(flags))
 
 
 def _without(dims, decrease_axis) -> tuple[int, ...]:
@@ -170,7 +176,7 @@ def _infer_strided(op, var_of):
         declared_shape(op, var_of, name, f"{name.capitalize()}Tensor", f"{name.capitalize()}TensorList") or []
         for name in ("starts", "ends", "strides")
     ]
-    flags = list(op.attrs.get("infer_flags") or [1] * len(axes))
+    flags = _flags(op, len(axes))
     dims = list(x.shape)
     for i, axis in enumerate(axes):
         known = all(len(b) == len(axes) for b in bounds) and flags[i] != -1 and dims[axis] >= 0

@@ -19,7 +19,35 @@ layers = fluid.layers
 WIDTH = 3
 
 
-def test_static_rnn_equals_a_scan(rng) -> None:
+def test_static_rnn_runs_op_by_op_in_interpret_mode(rng) -> None:
+    """A step may take a shape from a tensor then, and a watcher of the ops sees numbers."""
+
+    def network():
+        x = fluid.data("x", [4, 2, WIDTH], "float32")
+        rnn = layers.StaticRNN()
+        with rnn.step():
+            row, before = rnn.step_input(x), rnn.memory(shape=[-1, WIDTH], batch_ref=x, ref_batch_dim_idx=1)
+            after = layers.elementwise_add(before, layers.expand(row, [1, layers.fill_constant([1], "int32", 1)]))
+            rnn.update_memory(before, after)
+            rnn.step_output(after)
+        return [rnn()]
+
+    main, startup, fetch = build(network)
+    x, seen = rng.normal(size=(4, 2, WIDTH)).astype(np.float32), []
+    executor = fluid.Executor(fluid.CPUPlace())
+
+    def watch(op, values):
+        seen.extend(np.asarray(v) for v in values.values() if op.type == "elementwise_add")
+
+    with fluid.scope_guard(fluid.Scope()), fluid.interpret_mode(watch):
+        executor.run(startup)
+        (out,) = executor.run(main, feed={"x": x}, fetch_list=fetch)
+    np.testing.assert_allclose(out, np.cumsum(x, 0), rtol=1e-5)
+    np.testing.assert_array_equal(np.stack(seen), out)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_static_rnn_equals_a_scan(rng, interpret: bool) -> None:
     def network():
         x = fluid.data("x", [4, 2, WIDTH], "float64")
         h0 = fluid.data("h0", [2, WIDTH], "float64")
@@ -44,7 +72,7 @@ def test_static_rnn_equals_a_scan(rng) -> None:
     x, h0 = rng.normal(size=(4, 2, WIDTH)), rng.normal(size=(2, WIDTH))
     w = rng.normal(size=(WIDTH, WIDTH))
     main, startup, fetch = build(network)
-    got = run(main, startup, {"x": x, "h0": h0}, fetch, {"w": w})
+    got = run(main, startup, {"x": x, "h0": h0}, fetch, {"w": w}, interpret)
     with jax.enable_x64(True):
         want = jax.value_and_grad(plain, (0, 1, 2))(x, h0, w)
     np.testing.assert_allclose(got[0], [want[0]], rtol=1e-12)

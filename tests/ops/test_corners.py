@@ -1,0 +1,113 @@
+"""Single ops at the corners of their attributes: what Paddle 1.8.5 gives there, worked out by hand or in NumPy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from lowering import OpError
+
+NAN = float("nan")
+
+
+def run(
+    op: str,
+    inputs: dict[str, Any],
+    attrs: dict[str, Any],
+    outputs: dict[str, int],
+    weights: dict[str, Any] | None = None,
+) -> list[np.ndarray]:
+    """The outputs of one op, by slot; with ``weights`` the gradients of its float inputs, outputs weighed so.
+
+    ``weights``: slot -> the gradient of its first variable.
+    """
+    main, scope, feed = fluid.Program(), fluid.Scope(), {}
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        block = main.global_block()
+
+        def bound(slot: str, k: int, value: Any) -> Any:
+            value = np.asarray(value)
+            feed[f"{slot}{k}"] = value
+            stop = value.dtype.kind != "f"
+            return block.create_var(name=f"{slot}{k}", shape=value.shape, dtype=value.dtype.name, stop_gradient=stop)
+
+        lists = {slot: v if isinstance(v, list) else [v] for slot, v in inputs.items()}
+        ins = {slot: [bound(slot, k, v) for k, v in enumerate(vs)] for slot, vs in lists.items()}
+        outs = {s: [block.create_var(name=f"{s}_{k}") for k in range(n)] for s, n in outputs.items()}
+        block.append_op(type=op, inputs=ins, outputs=outs, attrs=attrs)
+        fetch = [v for vs in outs.values() for v in vs]
+        if weights is not None:
+            targets = [outs[slot][0] for slot in weights]
+            given = [block.create_var(name=t.name + "w", shape=t.shape, dtype=t.dtype) for t in targets]
+            feed |= {w.name: value for w, value in zip(given, weights.values(), strict=True)}
+            wanted = [v for vs in ins.values() for v in vs if not v.stop_gradient]
+            fetch = fluid.gradients(targets, wanted, given)
+        return fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=fetch, scope=scope)
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "want"),
+    [
+        ("-1e3", "int64", -1),  # an int64 is read as far as the text looks like one
+        ("-1e3", "int32", -1000),  # all else by way of a double
+        ("1.7", "int64", 1),
+        ("9007199254740993", "int64", 9007199254740993),
+        ("4294967296", "int32", -(2**31)),
+        ("-1e3", "float32", -1000.0),
+    ],
+)
+def test_constants_written_as_text(text: str, dtype: str, want: float) -> None:
+    number = {"int32": 2, "int64": 3, "float32": 5}[dtype]
+    (out,) = run("fill_constant", {}, {"shape": [2], "dtype": number, "value": 3.0, "str_value": text}, {"Out": 1})
+    assert out.dtype == dtype and out.tolist() == [want, want]
+
+
+def test_infinity_and_nan_as_text() -> None:
+    """A listed deviation: Paddle gives 0 for both, and for words."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        values = [fluid.layers.fill_constant([1], "float32", v) for v in (float("-inf"), NAN)]
+        out = fluid.Executor(fluid.CPUPlace()).run(fluid.default_main_program(), fetch_list=values)
+    assert out[0][0] == -np.inf and np.isnan(out[1][0])
+    with pytest.raises(OpError, match="fill_constant"):
+        run("fill_constant", {}, {"shape": [1], "dtype": 5, "str_value": "many"}, {"Out": 1})
+
+
+@pytest.mark.parametrize("op", ["hard_shrink", "softshrink", "thresholded_relu"])
+def test_what_cuts_off_keeps_nan(op: str) -> None:
+    (out,) = run(op, {"X": np.array([NAN, 0.1, 3.0], np.float32)}, {}, {"Out": 1})
+    assert np.isnan(out[0]) and out[1] == 0 and out[2] > 0
+
+
+def test_nan_in_a_clipped_gradient_shows_everywhere() -> None:
+    (out,) = run("clip_by_norm", {"X": np.array([1.0, NAN, 0.5], np.float32)}, {"max_norm": 1.0}, {"Out": 1})
+    assert np.isnan(out).all()
+
+
+@pytest.mark.parametrize("op", ["reduce_max", "reduce_min"])
+def test_an_extremum_with_nan_is_nan(op: str) -> None:
+    """A listed deviation: in Paddle it depends on where the NaN stands."""
+    x = np.array([[NAN, 1.0, 2.0], [1.0, NAN, 2.0], [1.0, 2.0, NAN], [1.0, 2.0, 3.0]], np.float32)
+    (out,) = run(op, {"X": x}, {"dim": [1]}, {"Out": 1})
+    assert np.isnan(out).tolist() == [True, True, True, False]
+
+
+def test_declared_shapes_where_dims_are_unknown() -> None:
+    """Operands of one shape give that shape whatever the axis; parts of a concat tell each other's dims."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        column, other = fluid.data("a", [None, 1]), fluid.data("b", [None, 1])
+        assert fluid.layers.elementwise_add(column, other, axis=1).shape == (-1, 1)
+        left, right = fluid.data("l", [4, None, 12]), fluid.data("r", [None, 4, 12])
+        assert fluid.layers.concat([left, right], axis=2).shape == (4, 4, 24)
+        cells = fluid.data("c", [3, 2, 9, 6, 8])
+        sizes = [fluid.layers.fill_constant([1], "int32", n) for n in (32, 16)]
+        assert fluid.layers.resize_trilinear(cells, [*sizes, 8]).shape == (3, 2, -1, -1, 8)
+
+
+def test_slices_with_fewer_flags_than_axes() -> None:
+    x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    bounds = {"axes": [0, 1, 2], "starts": [1, 0, 1], "ends": [2, 2, 4], "infer_flags": [1, 1]}
+    (out,) = run("slice", {"Input": x}, {**bounds, "decrease_axis": [0]}, {"Out": 1})
+    np.testing.assert_array_equal(out, x[1, :2, 1:])
+    (out,) = run("strided_slice", {"Input": x}, {**bounds, "strides": [1, 1, 2]}, {"Out": 1})
+    np.testing.assert_array_equal(out, x[1:2, :2, 1::2])
