@@ -20,7 +20,7 @@ _FAR = 10000000
 
 @dataclass
 class _Plan:
-    """What the indices ask for, axis by axis."""
+    """What the indices ask for, axis by axis; axes of ``turned`` are reversed before, those of ``reversed`` after."""
 
     axes: list[int] = field(default_factory=list)
     starts: list[Any] = field(default_factory=list)
@@ -28,6 +28,7 @@ class _Plan:
     steps: list[Any] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     reversed: list[int] = field(default_factory=list)
+    turned: list[int] = field(default_factory=list)
 
     def add(self, axis: int, start: Any, end: Any, step: Any = 1) -> None:
         self.axes.append(axis)
@@ -45,15 +46,19 @@ def getitem(var: Variable, item: Any) -> Variable:
     plan = _Plan()
     for axis, index in enumerate(_expanded(var, item)):
         _plan_axis(var, block, plan, axis, index)
-    out = var
+    out = _reverse(var, var, block, plan.turned) if plan.turned else var
     if plan.axes:
-        out = _write_slice(var, block, plan)
+        out = _write_slice(out, block, plan)
     if plan.reversed:
         axes = [axis - sum(1 for gone in plan.dropped if gone < axis) for axis in plan.reversed]
-        result = _result(block, var.name + "_slice_reverse", var.dtype)
-        block.append_op(type="reverse", inputs={"X": out}, outputs={"Out": result}, attrs={"axis": axes})
-        out = result
+        out = _reverse(var, out, block, axes)
     return out
+
+
+def _reverse(var: Variable, value: Variable, block: Block, axes: list[int]) -> Variable:
+    result = _result(block, var.name + "_slice_reverse", var.dtype)
+    block.append_op(type="reverse", inputs={"X": value}, outputs={"Out": result}, attrs={"axis": axes})
+    return result
 
 
 def _expanded(var: Variable, item: Any) -> list[Any]:
@@ -97,6 +102,13 @@ def _plan_axis(var: Variable, block: Block, plan: _Plan, axis: int, index: Any) 
     backwards = isinstance(step, int) and step < 0
     if index.start is None and index.stop is None and backwards and step == -1:
         plan.reversed.append(axis)
+        return
+    bounds = (index.start, index.stop)
+    if backwards and step != -1 and None in bounds and not any(map(_is_variable, bounds)):
+        # Where an end is left out the elements are NumPy's, which step from the start; the op steps from the end.
+        first, last = (None if bound is None else ~_check_index(var, bound) for bound in bounds)
+        plan.turned.append(axis)
+        plan.add(axis, 0 if first is None else first, _FAR if last is None else last, -step)
         return
     start = (_FAR if backwards else 0) if index.start is None else _check_index(var, index.start)
     end = (-_FAR if backwards else _FAR) if index.stop is None else _check_index(var, index.stop)

@@ -152,11 +152,18 @@ def _(
 
 
 def _stride(n: int, start: int, end: int, step: int) -> slice:
+    """What is taken of a dim of size n.
+
+    Backwards Fluid steps from the end: it takes ``x[end + 1]``, ``x[end + 1 - step]`` ... up to ``start``, last first.
+    NumPy takes others unless ``start - end`` is one more than a multiple of the step.
+    """
     start = start + n if start < 0 else start
     end = end + n if end < 0 else end
     if step > 0:
         return slice(max(start, 0), max(end, 0), step)
-    return slice(min(start, n - 1), end if end >= 0 else None, step)
+    start, end = min(start, n - 1), max(end, -1)
+    last = end + 1 + (start - end - 1) // -step * -step
+    return slice(last, end if end >= 0 else None, step) if start > end else slice(0, 0)
 
 
 def _strided(x, axes, bounds, decrease_axis):

@@ -270,6 +270,7 @@ def test_indices_and_operators_compute_what_numpy_does(block, rng) -> None:
     expressions = [
         *(lambda a, b, i=index: a[i] for index in (0, -1, -2, slice(1, 4), slice(None, -1), slice(None, None, -1))),
         *(lambda a, b, i=index: a[i] for index in (slice(None, None, 2), slice(None, None, -2), slice(4, 1, -1))),
+        *(lambda a, b, i=index: a[i] for index in (slice(-2, None, -2), slice(4, None, -3), slice(None, 1, -2))),
         *(
             lambda a, b, i=index: a[i]
             for index in ((slice(None), 1), (2, slice(None, None, -1), 3), (..., 0), (1, ..., 2))

@@ -104,6 +104,20 @@ def test_declared_shapes_where_dims_are_unknown() -> None:
         assert fluid.layers.resize_trilinear(cells, [*sizes, 8]).shape == (3, 2, -1, -1, 8)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "step", "want"),
+    [(5, 1, -2, [4, 2]), (5, 0, -3, [4, 1]), (10, -10, -2, [4, 2, 0]), (-1, -6, -2, [5, 3, 1]), (3, -5, -1, [3, 2])],
+)
+def test_strided_slices_backwards_begin_at_the_end(start: int, end: int, step: int, want: list[int]) -> None:
+    """Recorded from Paddle; NumPy's x[5:1:-2] is [5, 3]."""
+    attrs = {"axes": [0], "starts": [start], "ends": [end], "strides": [step], "infer_flags": [1]}
+    x, weights = np.arange(6, dtype=np.float32), np.arange(1.0, len(want) + 1, dtype=np.float32)
+    (out,) = run("strided_slice", {"Input": x}, attrs, {"Out": 1})
+    assert out.tolist() == want
+    (grad,) = run("strided_slice", {"Input": x}, attrs, {"Out": 1}, {"Out": weights})
+    np.testing.assert_array_equal(grad[want], weights)
+
+
 def test_slices_with_fewer_flags_than_axes() -> None:
     x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
     bounds = {"axes": [0, 1, 2], "starts": [1, 0, 1], "ends": [2, 2, 4], "infer_flags": [1, 1]}
