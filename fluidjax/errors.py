@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from lowering.errors import EnforceNotMet
 
-class EnforceNotMet(Exception):
-    """A condition that Fluid's runtime insists on does not hold."""
+__all__ = ["EOFException", "EnforceNotMet"]
 
 
 class EOFException(Exception):

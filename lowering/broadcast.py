@@ -32,10 +32,11 @@ def placed_pair(x: Shape, y: Shape, axis: int) -> tuple[Shape, Shape]:
     return _placed(x, len(y), axis), tuple(y)
 
 
-def infer_broadcast(dtype: int | None = None) -> Callable[[OpView, VarOf], dict[str, VarInfo]]:
+def infer_broadcast(dtype: int | None = None, *, as_x: bool = False) -> Callable[[OpView, VarOf], dict[str, VarInfo]]:
     """Shape inference of ops on two broadcast operands; the result has ``dtype``, or X's.
 
     An unknown dim beside a known one above 1 must be that one; beside 1, or another unknown, it stays unknown.
+    With ``as_x``, what X does not know stays unknown: Fluid's comparisons declare X's shape.
     """
 
     def infer(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
@@ -44,7 +45,10 @@ def infer_broadcast(dtype: int | None = None) -> Callable[[OpView, VarOf], dict[
         if len(operands) != 2:
             return {}
         x, y = operands
-        info = VarInfo(_joined(op, x.shape, y.shape), x.dtype if dtype is None else dtype, x.lod_level)
+        shape = _joined(op, x.shape, y.shape)
+        if as_x and len(shape) == len(x.shape):
+            shape = tuple(-1 if d < 0 else joined for d, joined in zip(x.shape, shape, strict=True))
+        info = VarInfo(shape, x.dtype if dtype is None else dtype, x.lod_level)
         return {name: info for name in op.outputs.get("Out", ()) if name != EMPTY}
 
     return infer

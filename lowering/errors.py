@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 
-class LoweringError(Exception):
+class EnforceNotMet(Exception):
+    """A condition that the runtime insists on does not hold; scripts know it as ``fluid.core.EnforceNotMet``."""
+
+
+class LoweringError(EnforceNotMet):
     """Base of every error that the lowering raises about a program."""
 
 

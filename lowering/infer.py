@@ -21,6 +21,7 @@ from .values import LoDArray
 # Sizes that stand for an unknown dim; both divide well, and what differs between them is unknown.
 PROBES = (5040, 10080)
 _ROWS_PER_SEQUENCE = 420
+_MOST_SIZES = 6  # how many known sizes are tried where the probes do not fit
 
 VarOf = Callable[[str], VarView | None]
 _Signature = tuple[tuple[str, tuple[tuple[tuple[int, ...], int, int] | None, ...]], ...]
@@ -116,19 +117,55 @@ def _infer(type: str, attrs: Any, signature: _Signature, outs: Any, declared: An
     results = []
     for probe in PROBES if unknown else PROBES[:1]:
         try:
-            results.append(_evaluate(definition, attrs, signature, outs, declared, probe))
+            results.append(_evaluate(definition, attrs, signature, outs, declared, (probe, probe)))
         except (NeedsConcrete, NeedsExact):
             return {}
         except Exception:
             if unknown:
-                return {}
+                return _with_known_sizes(definition, attrs, signature, outs, declared)
             raise
     if len(results) == 1:
         results.append(results[0])
     return _merge(definition, signature, *results)
 
 
-def _evaluate(definition: OpDef, attrs: Any, signature: _Signature, outs: Any, declared: Any, probe: int) -> Any:
+def _with_known_sizes(
+    definition: OpDef, attrs: Any, signature: _Signature, outs: Any, declared: Any
+) -> dict[str, tuple[Any, ...]]:
+    """What is known where unknown dims have to fit known ones, as X [-1, 4] does beside Y [3, 4].
+
+    Sizes that other inputs have are tried in the unknown places (one for leading dims, one for the rest). A dim that
+    the first input leaves unknown stays so, as in Fluid.
+    """
+    entries = [e[0] for _, listed in signature for e in listed if e]
+    known = sorted({d for shape in entries for d in shape if d > 1}, reverse=True)[:_MOST_SIZES]
+    inner = any(d < 0 for shape in entries for d in shape[1:])
+    for first in (*known, PROBES[0]):
+        for rest in (*known, PROBES[0]) if inner else (first,):
+            try:
+                found = _evaluate(definition, attrs, signature, outs, declared, (first, rest))
+            except Exception:  # these sizes do not fit either
+                continue
+            merged = _merge(definition, signature, found, found)
+            return {
+                slot: tuple(info and _blurred(info, entries[0], (first, rest)) for info in infos)
+                for slot, infos in merged.items()
+            }
+    return {}
+
+
+def _blurred(info: VarInfo, leading: tuple[int, ...], sizes: tuple[int, int]) -> VarInfo:
+    def dim(axis: int, size: int) -> int:
+        tried = size == sizes[min(axis, 1)]
+        hidden = axis < len(leading) and leading[axis] < 0
+        return -1 if size == PROBES[0] or (tried and hidden) else size
+
+    return replace(info, shape=tuple(dim(axis, size) for axis, size in enumerate(info.shape)))
+
+
+def _evaluate(
+    definition: OpDef, attrs: Any, signature: _Signature, outs: Any, declared: Any, sizes: tuple[int, int]
+) -> Any:
     names = iter([n for n, _ in declared or ()])
     bound = {slot: [next(names, f"{slot}.{i}") for i in range(n)] for slot, n in outs}
     op = OpView(definition.type, {}, bound, dict(attrs))
@@ -139,7 +176,7 @@ def _evaluate(definition: OpDef, attrs: Any, signature: _Signature, outs: Any, d
 
     with jax.enable_x64(True):
         values = {
-            slot.name: _abstract(slot, entries, probe)
+            slot.name: _abstract(slot, entries, sizes)
             for slot, (_, entries) in zip(definition.inputs, signature, strict=True)
         }
         return jax.eval_shape(run, values, _abstract_key() if "key" in definition.special else None)
@@ -150,19 +187,20 @@ def _abstract_key() -> Any:
     return jax.eval_shape(lambda: jax.random.key(0))
 
 
-def _abstract(slot: Slot, entries: Any, probe: int) -> Any:
-    values = [_abstract_value(e, probe) for e in entries]
+def _abstract(slot: Slot, entries: Any, sizes: tuple[int, int]) -> Any:
+    values = [_abstract_value(e, sizes) for e in entries]
     if slot.duplicable:
         return values
     return values[0] if values else None
 
 
-def _abstract_value(entry: tuple[tuple[int, ...], int, int], probe: int) -> Any:
+def _abstract_value(entry: tuple[tuple[int, ...], int, int], sizes: tuple[int, int]) -> Any:
+    """``sizes``: of unknown leading dims, and of other unknown ones."""
     shape, dtype, lod_level = entry
-    array = jax.ShapeDtypeStruct(tuple(probe if d < 0 else d for d in shape), to_numpy(dtype))
+    array = jax.ShapeDtypeStruct(tuple(sizes[min(i, 1)] if d < 0 else d for i, d in enumerate(shape)), to_numpy(dtype))
     if not lod_level or not shape:
         return array
-    count = probe // _ROWS_PER_SEQUENCE
+    count = max(sizes[0] // _ROWS_PER_SEQUENCE, 1)
     offsets = jax.ShapeDtypeStruct((count + 1,), np.int32)
     return LoDArray(array, (offsets,) * lod_level)
 

@@ -115,12 +115,17 @@ def _has_gradient(op_type: str) -> bool:
     return lowering.get_op(op_type).differentiable
 
 
+def _passes(op_type: str) -> bool:
+    """Whether a path may lead through the op: it has a gradient, or is asked for one that it cannot have."""
+    return _has_gradient(op_type) or op_type in _ONLY_ONCE
+
+
 def _reachable(block: Block, sources: set[str], no_grad: set[str]) -> list[bool]:
-    """For each op, whether a value of ``sources`` flows into it."""
+    """For each op, whether a value of ``sources`` flows into it, and a gradient may flow back out of it."""
     reached = set(sources)
     flags = []
     for op in block.ops:
-        flags.append(not reached.isdisjoint(op.input_arg_names))
+        flags.append(not reached.isdisjoint(op.input_arg_names) and _passes(op.type))
         if flags[-1]:
             reached.update(name for name in op.output_arg_names if name not in no_grad)
     return flags
@@ -129,7 +134,7 @@ def _reachable(block: Block, sources: set[str], no_grad: set[str]) -> list[bool]
 def _stop_other_inputs(block: Block, ops: list[Operator], sources: set[str], no_grad: set[str]) -> None:
     reached = set(sources)
     for op in block.ops:
-        if not reached.isdisjoint(op.input_arg_names):
+        if not reached.isdisjoint(op.input_arg_names) and _passes(op.type):
             reached.update(name for name in op.output_arg_names if name not in no_grad)
     for op in ops:
         for name in names_in(op):

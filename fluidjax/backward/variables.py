@@ -124,8 +124,12 @@ def _is_idle(block: Block, op: Operator, carried: Mapping[str, str]) -> bool:
 
 def _create(block: Block, op: Operator, slot: str, name: str) -> None:
     forward = block._find_var_recursive(forward_name(name))
+    if forward is None and op.type == "shape":
+        (source,) = op.input("Input")  # Fluid infers this shape, but no data type: it declares the first one, bool
+        block.create_var(name=name, dtype=VarType.BOOL, shape=[len(block.var(source).shape)])
+        return
     if forward is None:
-        block.create_var(name=name, dtype=VarType.INT32 if op.type == "shape" else VarType.FP32)
+        block.create_var(name=name, dtype=VarType.FP32)
         return
     kind = _kind(block, op, slot, forward)
     if kind in (VarType.LOD_TENSOR, VarType.SELECTED_ROWS, VarType.LOD_TENSOR_ARRAY):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,13 @@ class _MayRepeat(Exception):
     """A loop was traced whose buffers may turn out too small; the run that repeats it needs its inputs."""
 
 
+def _first_call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Trace and run; a variable that comes out in another shape (``auc`` without a window) gets a new buffer."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable", category=UserWarning)
+        return function(*arguments)
+
+
 class CompiledOps:
     """Ops as one jitted function ``(replaced, values, seed) -> ((*replaced, *outputs), overflow flags)``.
 
@@ -89,12 +97,15 @@ class CompiledOps:
     def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> tuple[tuple[Any, ...], Any]:
         try:
             if all(type(v) in _PLAIN for v in values):
-                function = self._jitted.get(()) or self._jit((), [None] * len(values))
+                function = self._jitted.get(())
+                if function is None:
+                    return _first_call(self._jit((), [None] * len(values)), replaced, tuple(values), seed)
                 return function(replaced, tuple(values), seed)
             parts = [split_static(v) for v in values]
             key = tuple(p[1] for p in parts)
-            function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts])
-            return function(replaced, tuple(p[0] for p in parts), seed)
+            function = self._jitted.get(key)
+            arguments = replaced, tuple(p[0] for p in parts), seed
+            return function(*arguments) if function else _first_call(self._jit(key, [p[2] for p in parts]), *arguments)
         except _MayRepeat:
             self._donate = False
             self._jitted.clear()

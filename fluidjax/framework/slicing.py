@@ -64,6 +64,12 @@ def _reverse(var: Variable, value: Variable, block: Block, axes: list[int]) -> V
 def _expanded(var: Variable, item: Any) -> list[Any]:
     """One index for each leading axis; an ellipsis stands for the axes in the middle."""
     items = list(item) if isinstance(item, tuple) else [item]
+    given = sum(1 for index in items if index is not Ellipsis)
+    if given > len(var.shape) > 0:
+        raise IndexError(
+            f"variable {var.name} of shape {list(var.shape)} is indexed with {given} indices; expected at most "
+            f"{len(var.shape)}. Drop some."
+        )
     dots = [position for position, index in enumerate(items) if index is Ellipsis]
     if not dots:
         return items

@@ -88,7 +88,8 @@ def _operand(var: Variable, other: Any, reverse: bool, symbol: str) -> Variable:
         try:
             value = float(other.item() if isinstance(other, np.ndarray) else other)
         except (TypeError, ValueError) as error:
-            raise type(error)(
+            kind = TypeError if isinstance(other, np.ndarray) else type(error)
+            raise kind(
                 f"{symbol} with variable {var.name}: {other!r} is neither a Variable nor a number ({error}). Make it a "
                 "variable with fluid.layers.assign."
             ) from None

@@ -110,10 +110,9 @@ def batch_norm(
         moving_mean_name, moving_variance_name: names of the running statistics, to share or find them.
 
     Returns:
-        A variable shaped like input. ValueError for another layout or bias_attr=False.
+        A variable shaped like input. ValueError for another layout, AssertionError for bias_attr=False.
     """
-    if bias_attr is False:
-        raise ValueError("bias_attr should not be False in batch_norm. Freeze the bias instead.")
+    assert bias_attr is not False, "bias_attr should not be False in batch_norm. Freeze the bias instead."
     check_variable_and_dtype(input, "input", _FLOATS, "batch_norm")
     helper = LayerHelper("batch_norm", **locals())
     return helper.append_activation(_batch_norm(helper, "batch_norm", "batch_norm", in_place, {}))
@@ -148,8 +147,7 @@ def inplace_abn(
         raise ValueError(
             f"inplace_abn only support act as None, 'identity', 'leaky_relu', 'elu' now, received {act!r}. Use one."
         )
-    if bias_attr is False:
-        raise ValueError("bias_attr should not be False in inplace_abn. Freeze the bias instead.")
+    assert bias_attr is not False, "bias_attr should not be False in inplace_abn. Freeze the bias instead."
     check_variable_and_dtype(input, "input", ["float32", "float64"], "inplace_abn")
     helper = LayerHelper("inplace_abn", **locals())
     extra = {"activation": act or "", "alpha": act_alpha, "use_sync_bn": False}

@@ -152,7 +152,7 @@ def hsigmoid(
         num_classes: number of classes, or of inner nodes with is_custom.
         param_attr, bias_attr: of W [inner nodes, D] and b [inner nodes, 1].
         path_table, path_code: int64 [N, depth], nodes and bits from root to leaf, ended by -1, with is_custom.
-        is_sparse: W's gradient is a SelectedRows.
+        is_sparse: W's gradient is a SelectedRows; with a custom tree only, as in Fluid.
 
     Returns:
         [N, 1]. ValueError for fewer than 2 classes, or a custom tree without its paths.
@@ -167,6 +167,9 @@ def hsigmoid(
         raise ValueError("hsigmoid with is_custom needs path_table and path_code, and one is None. Pass both.")
     if is_custom and num_classes is None:
         raise ValueError("hsigmoid with is_custom needs num_classes, the number of inner nodes. Pass it.")
+    if is_sparse and not is_custom:
+        print("Sparse mode should not be used without custom tree")
+        is_sparse = False
     nodes = num_classes if is_custom else num_classes - 1
     out = helper.create_variable_for_type_inference(dtype)
     pre_out = helper.create_variable_for_type_inference(dtype)

@@ -20,37 +20,37 @@ def _compared(name: str, x, y, axis: int):
     return getattr(jnp, name)(x, y)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def less_than(x, y, *, axis: int = -1):
     """Out = X < Y, broadcast as in elementwise_add."""
     return _compared("less", x, y, axis)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def less_equal(x, y, *, axis: int = -1):
     """Out = X <= Y."""
     return _compared("less_equal", x, y, axis)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def greater_than(x, y, *, axis: int = -1):
     """Out = X > Y."""
     return _compared("greater", x, y, axis)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def greater_equal(x, y, *, axis: int = -1):
     """Out = X >= Y."""
     return _compared("greater_equal", x, y, axis)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def equal(x, y, *, axis: int = -1):
     """Out = X == Y."""
     return _compared("equal", x, y, axis)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL), diff="")
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def not_equal(x, y, *, axis: int = -1):
     """Out = X != Y."""
     return _compared("not_equal", x, y, axis)
@@ -64,19 +64,19 @@ def equal_reduce(x, y, *, axis: int = -1):
     return jnp.all(jnp.equal(*aligned(x, y, axis))).reshape(1)
 
 
-@op(rows="wise", fold=True, diff="")
+@op(rows="wise", fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
 def logical_and(x, y):
     """Out = X and Y."""
     return jnp.logical_and(x, y)
 
 
-@op(rows="wise", fold=True, diff="")
+@op(rows="wise", fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
 def logical_or(x, y):
     """Out = X or Y."""
     return jnp.logical_or(x, y)
 
 
-@op(rows="wise", fold=True, diff="")
+@op(rows="wise", fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
 def logical_xor(x, y):
     """Out = X xor Y."""
     return jnp.logical_xor(x, y)

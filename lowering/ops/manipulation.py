@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import LOD_TENSOR
-from lowering.errors import NeedsExact
+from lowering.errors import NeedsExact, OpError
 from lowering.ops.shared import concrete_scalar, ints, names_in, off_rows, outputs_like, transpose_of
 from lowering.program import EMPTY, OpSpec, VarInfo
 from lowering.registry import Longs, Value, op
@@ -30,13 +30,29 @@ def _infer_concat(op, var_of):
     dims = list(parts[0].shape)
     if names_in(op, "AxisTensor"):
         dims = [-1] * len(dims)
-    elif dims:
-        axis = int(op.attrs.get("axis", 0))
-        if len({len(p.shape) for p in parts}) == 1:
-            dims = [max(sizes) if min(sizes) < 0 else sizes[0] for sizes in zip(*(p.shape for p in parts), strict=True)]
-        sizes = [p.shape[axis] for p in parts]
-        dims[axis] = -1 if any(n < 0 for n in sizes) else sum(sizes)
+    elif all(p.shape for p in parts):
+        dims = _joined_dims([tuple(p.shape) for p in parts], int(op.attrs.get("axis", 0)))
     return outputs_like(op, "Out", VarInfo(tuple(dims), parts[0].dtype, parts[0].lod_level))
+
+
+def _joined_dims(shapes, axis):
+    """The shape of the parts joined along ``axis``; what one part does not know of the other axes, another may."""
+    if len({len(shape) for shape in shapes}) > 1:
+        raise OpError(f"op concat: its inputs differ in rank.\n  received: {shapes}\n  to do: reshape them to one rank")
+    axis %= len(shapes[0])
+    dims = []
+    for i, sizes in enumerate(zip(*shapes, strict=True)):
+        known = {n for n in sizes if n >= 0}
+        if i == axis:
+            dims.append(-1 if min(sizes) < 0 else sum(sizes))
+        elif len(known) > 1:
+            raise OpError(
+                f"op concat: its inputs differ along axis {i}, and only axis {axis} may differ.\n"
+                f"  received: {shapes}\n  to do: check the axis, or slice or pad the inputs"
+            )
+        else:
+            dims.append(known.pop() if known else -1)
+    return dims
 
 
 def _concat_rows(attrs, ndim):

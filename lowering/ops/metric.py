@@ -10,19 +10,23 @@ from lowering.values import LoDArray, row_mask
 
 @sequence_infer.inferred
 def _infer_accuracy(of):
-    """One number each, of the data types that the layer declares."""
-    return dict.fromkeys(("Accuracy", "Correct", "Total"), ((1,), 0, None))
+    """One number each, of the data types that the layer declares; Accuracy has Out's LoD, as in Fluid."""
+    return {"Accuracy": ((1,), of("Out").lod_level, None), "Correct": ((1,), 0, None), "Total": ((1,), 0, None)}
 
 
 @op(out="Accuracy Correct Total", diff=(), lod=None, rows="masked", infer=_infer_accuracy)
 def accuracy(out: LoDArray, indices, label):
-    """Accuracy [1] = share of rows whose Label is among the row's Indices; Correct and Total [1] int32."""
+    """Accuracy [1] = share of rows whose Label is among the row's Indices; Correct and Total [1] int32.
+
+    Accuracy carries Out's LoD though it has one row, as in Fluid: a fetch of it is a LoDTensor.
+    """
     hits = (indices == label.reshape(-1, 1)).any(axis=1)
     hits = hits & row_mask(out, 1)
     total = jnp.asarray(out.rows(), jnp.int32).reshape(1)
     correct = hits.sum(dtype=jnp.int32).reshape(1)
     share = correct.astype(jnp.float32) / jnp.maximum(total, 1).astype(jnp.float32)
-    return share.astype(out.dtype), correct, total
+    accuracy = LoDArray(share.astype(out.dtype), out.lod, None, out.nseq, out.longest, out.tight)
+    return accuracy if out.lod else accuracy.data, correct, total
 
 
 def _histogram(bins, counted, size, dtype):
@@ -72,8 +76,8 @@ def _slide(stat, new, size, slide_steps):
     """(the statistics after the batch, the histogram to judge)."""
     flat = stat.reshape(-1)
     if slide_steps == 0:
-        total = flat + new
-        return total.reshape(stat.shape), total
+        total = flat[:size] + new  # a layer's batch statistics come with one element more: a count that nothing needs
+        return total.reshape(1, size), total
     window = flat[: slide_steps * size].reshape(slide_steps, size)
     total = flat[slide_steps * size : (slide_steps + 1) * size]
     at = flat[-1] % slide_steps

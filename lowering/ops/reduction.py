@@ -23,6 +23,8 @@ OPTIONS: dict[str, Any] = {"rows": "masked", "lod": None}
 def _axes(ndim: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
     if reduce_all:
         return tuple(range(ndim))
+    if any(not -ndim <= d < ndim for d in dim) and ndim:
+        raise ValueError(f"dims {list(dim)} are not all in [{-ndim}, {ndim}), the axes of an input of rank {ndim}")
     return tuple(sorted({d % ndim for d in dim})) if ndim else ()
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.errors import NeedsConcrete, NeedsExact
+from lowering.errors import NeedsConcrete, NeedsExact, OpError
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
 from lowering.program import VarInfo
 from lowering.registry import Value, op
@@ -69,6 +69,12 @@ def _infer_slice(op, var_of):
         given = len(starts) == len(axes) == len(ends) and flags[i] != -1
         if given and dims[axis] >= 0:
             first, last = _span(dims[axis], starts[i], ends[i])
+            if last <= first and dims[axis] > 0:
+                raise OpError(
+                    f"op slice: nothing is left of axis {axis}, of size {dims[axis]}.\n"
+                    f"  expected: a start before its end, within the axis; received: [{starts[i]}, {ends[i]})\n"
+                    "  to do: check the index or the bounds"
+                )
             dims[axis] = last - first
         elif not given:
             dims[axis] = -1

@@ -117,6 +117,21 @@ def test_gradients_with_target_gradients(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(got, 2 * feed["x"] + feed["t"] * np.exp(feed["x"]), rtol=1e-5)
 
 
+def test_no_path_leads_through_an_op_without_gradient() -> None:
+    """Of x > 1, cast and multiplied by y, only the product is differentiated; recorded from Paddle 1.8.5."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x, y = fluid.data("x", [-1, 4]), fluid.data("y", [3, 4])
+        x.stop_gradient = y.stop_gradient = False
+        loss = fluid.layers.reduce_sum((x > y).astype("float32") * y)
+        start = len(main.global_block().ops)
+        grads = gradients([loss], [x, y])
+    assert grads[0] is None and grads[1].shape == (3, 4)
+    types = [op.type for op in main.global_block().ops[start:]]
+    assert types == ["shape", "fill_constant", "reduce_sum_grad", "elementwise_mul_grad"]
+    assert main.global_block().var(f"{loss.name}_shape").shape == (1,)
+
+
 def test_an_input_without_gradient_gives_none() -> None:
     net = Builder()
     x, other = net.data("x", [2], stop_gradient=False), net.data("other", [2], stop_gradient=False)

@@ -130,3 +130,42 @@ def test_outputs_are_declared_as_in_paddle(op_type):
     (op,) = [op for op in block.ops if op.type == op_type]
     found = {slot: block.var(op.output(slot)[0]) for slot in wanted}
     assert {slot: (tuple(v.shape), int(v.dtype), v.lod_level) for slot, v in found.items()} == wanted
+
+
+def beside():
+    """What knows its rows, beside what does not."""
+    return data("free", [-1, 4]), data("known", [3, 4])
+
+
+MIXED = {
+    "less_than": (lambda a, b: a < b, (-1, 4)),
+    "greater_than": (lambda a, b: b > a, (3, 4)),
+    "logical_and": (lambda a, b: L.logical_and(a > 1, b > 1), (-1, 4)),
+    "sum": (lambda a, b: L.sum([a, b]), (-1, 4)),
+    "concat": (lambda a, b: L.concat([a, b], 1), (3, 8)),
+    "matmul": (lambda a, b: L.matmul(data("f", [-1, 2, 5]), data("g", [3, 5, 2])), (-1, 2, 2)),
+    "inner dim": (lambda a, b: L.matmul(data("e", [-1, -1]), b), (-1, 4)),
+    "fc": (lambda a, b: L.fc([a, b], 2), (-1, 2)),
+    "bilinear": (lambda a, b: L.bilinear_tensor_product(a, b, 2), (-1, 2)),
+    "cross entropy": (lambda a, b: L.sigmoid_cross_entropy_with_logits(a, b), (-1, 4)),
+    "labels of known rows": (lambda a, b: L.bpr_loss(a, data("l", [3, 1], "int64")), (-1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_unknown_rows_beside_known_ones(name):
+    build, shape = MIXED[name]
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        assert build(*beside()).shape == shape
+
+
+def test_inputs_that_never_fit_are_declared_without_a_shape():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        assert L.label_smooth(*beside()).shape == ()
+
+
+def test_hsigmoid_is_dense_without_a_custom_tree(capsys):
+    with fluid.program_guard(fluid.Program(), fluid.Program()) as _, fluid.unique_name.guard():
+        cost = L.hsigmoid(data("x", [-1, 6]), ids(), 20, is_sparse=True)
+        assert [cost.block.ops[-1].attr(name) for name in ("is_sparse", "remote_prefetch")] == [False, False]
+    assert "custom tree" in capsys.readouterr().out

@@ -95,3 +95,23 @@ def test_proposals_without_suppression_are_sorted(rng):
 
     _, probabilities = run(build, feed)
     np.testing.assert_array_equal(np.array(probabilities).ravel(), np.sort(scores.ravel())[::-1])
+
+
+def test_swish_uses_its_beta():
+    x = np.array([[-1.0, 0.5, 2.0]], np.float32)
+    (y,) = run(lambda: [layers.swish(fluid.data("x", [1, 3]), 2.0)], {"x": x})
+    np.testing.assert_allclose(np.array(y), x / (1 + np.exp(-2 * x)), rtol=1e-6)
+
+
+def test_group_norm_alone_has_its_gradient(rng):
+    """The gradient of X sums up to zero over each group, whether or not Scale and Bias get one."""
+    feed = {name: rng.standard_normal((2, 4, 3, 3)).astype(np.float32) for name in "xw"}
+
+    def build():
+        x, w = fluid.data("x", [2, 4, 3, 3]), fluid.data("w", [2, 4, 3, 3])
+        x.stop_gradient = False
+        return fluid.gradients(layers.reduce_sum(layers.group_norm(x, 2, param_attr=False, bias_attr=False) * w), x)
+
+    (gradient,) = run(build, feed)
+    sums = np.array(gradient).reshape(2, 2, -1).sum(-1)
+    np.testing.assert_allclose(sums, np.zeros((2, 2)), atol=1e-4)

@@ -1,5 +1,6 @@
 """Wrong arguments of layers say what is wrong and what to do."""
 
+import numpy as np
 import pytest
 
 import fluidjax as fluid
@@ -21,7 +22,16 @@ def ids():
     return fluid.data("ids", (None, 1), "int64")
 
 
+ENFORCED = fluid.core.EnforceNotMet
+
 WRONG = {
+    "axis out of range": (lambda: L.reduce_sum(image(2, 3), 5), ENFORCED, r"\[-2, 2\)"),
+    "index out of range": (lambda: image(2, 3)[5], ENFORCED, "nothing is left of axis 0"),
+    "empty slice": (lambda: image(2, 3)[:, 1:1], ENFORCED, "nothing is left of axis 1"),
+    "more indices than dims": (lambda: image(2, 3)[0, 1, 2], IndexError, "at most 2"),
+    "concat of unequal parts": (lambda: L.concat([image(2, 3), L.ones([3, 4], "float32")]), ENFORCED, "along axis 1"),
+    "concat of other ranks": (lambda: L.concat([image(2, 3), L.ones([3], "float32")]), ENFORCED, "rank"),
+    "an array as operand": (lambda: image(2, 3) * np.ones(3, "float32"), TypeError, "neither a Variable nor a number"),
     "groups do not divide": (lambda: L.conv2d(image(), 6, 3, groups=2), ValueError, "divisible by groups"),
     "unknown padding": (lambda: L.conv2d(image(), 6, 3, padding="FOO"), ValueError, "'SAME' or 'VALID'"),
     "padding on batch": (
@@ -44,7 +54,7 @@ WRONG = {
         ValueError,
         "require_index",
     ),
-    "no bias": (lambda: L.batch_norm(image(), bias_attr=False), ValueError, "bias_attr"),
+    "no bias": (lambda: L.batch_norm(image(), bias_attr=False), AssertionError, "bias_attr"),
     "abn activation": (lambda: L.inplace_abn(image(), act="relu"), ValueError, "leaky_relu"),
     "no size": (lambda: L.image_resize(image()), ValueError, "out_shape and scale"),
     "resample": (lambda: L.image_resize(image(), [4, 4], resample="CUBIC"), ValueError, "resample"),

@@ -108,3 +108,39 @@ def test_edit_distance_evaluator_accumulates():
         mean, share = evaluator.eval(exe)
     # Normalised by the reference's length: one sequence of four is wrong, wholly.
     assert (mean.item(), share.item()) == (pytest.approx(0.25), pytest.approx(0.25))
+
+
+def test_auc_layer_without_a_window():
+    """slide_steps=0: both results are of all batches, the statistics become [1, bins]; recorded from Paddle 1.8.5."""
+    L, draw = fluid.layers, np.random.RandomState(0)
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup):
+        p, y = fluid.data("p", [None, 2]), fluid.data("y", [None, 1], "int64")
+        area, batch_area, states = L.auc(p, y, slide_steps=0, num_thresholds=7)
+    assert [s.shape for s in states] == [(1, 8)] * 4
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup, scope=scope)
+    for expected in (1.0, 0.4714285714285714, 0.537037037037037):
+        score = draw.uniform(0, 1, (6, 1))
+        feed = {"p": np.concatenate([1 - score, score], 1).astype("float32"), "y": draw.randint(0, 2, (6, 1))}
+        got = exe.run(main, feed=feed, fetch_list=[area, batch_area, *states], scope=scope)
+        np.testing.assert_allclose(got[:2], [[expected]] * 2, rtol=1e-12)
+    np.testing.assert_array_equal(got[2], [[1, 0, 1, 2, 0, 3, 2, 0]])
+    np.testing.assert_array_equal(got[3], [[0, 0, 1, 3, 2, 2, 1, 0]])
+
+
+def test_accuracy_of_ragged_rows_carries_their_lod():
+    L = fluid.layers
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x, y = fluid.data("x", [None, 2], lod_level=1), fluid.data("y", [None, 1], "int64", lod_level=1)
+        accuracy = L.accuracy(x, y)
+        double = accuracy * 2.0
+    place = fluid.CPUPlace()
+    feed = {
+        "x": fluid.create_lod_tensor(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], "float32"), [[1, 2]], place),
+        "y": fluid.create_lod_tensor(np.array([[1], [0], [0]]), [[1, 2]], place),
+    }
+    got = fluid.Executor(place).run(main, feed=feed, fetch_list=[accuracy, double], return_numpy=False)
+    assert [v.lod() for v in got] == [[[0, 1, 3]]] * 2
+    np.testing.assert_allclose(np.concatenate([np.array(v) for v in got]), [2 / 3, 4 / 3], rtol=1e-6)
