@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from lowering.block import Context
 from lowering.dtypes import INT32
@@ -14,8 +15,9 @@ from lowering.errors import SlotError
 from lowering.loop_values import element, known, known_int
 from lowering.program import EMPTY, OpView, VarInfo
 from lowering.registry import Value, op
-from lowering.sequence import offsets_of, row_numbers, segments
-from lowering.values import LoDArray, TensorArray, fill_padding
+from lowering.sequence import row_numbers, segments, take
+from lowering.top import largest
+from lowering.values import LoDArray, TensorArray
 
 
 def _rows_of_level(lod: tuple[Any, ...], level: int) -> Any:
@@ -65,10 +67,26 @@ def beam_search(
             " to beams; expected a LoDTensor, received a tensor without it. Let scores take the LoD of pre_scores"
         )
     before = _flat(pre_ids, np.int64)
-    candidates = _candidates(before, pre_scores, ids, scores, end_id, is_accumulated)
-    high = _rows_of_level(scores.lod, level)
-    chosen = _select(high, *candidates, before, beam_size, end_id)
-    return _selected(ctx, scores, high, chosen, pre_ids.dtype, pre_scores.dtype)
+    total, counts = _candidates(before, pre_scores, scores, end_id, is_accumulated)
+    high, width = _rows_of_level(scores.lod, level), total.shape[1]
+    found, kept = _best(high, total, counts, beam_size, ctx.platform)
+
+    def word_of(at: Any) -> Any:
+        beam = lax.div(at, np.int32(width))
+        word = at - beam * np.int32(width) if ids is None else take(_flat(ids), at)
+        return jnp.where(take(before, beam) == end_id, np.int64(end_id), word.astype(np.int64))
+
+    parent = lax.div(found, np.int32(width))
+    goes_on = kept & ((word_of(found) != end_id) | (take(before, parent) != end_id))
+    kept = (kept & jnp.any(goes_on, axis=1, keepdims=True)).reshape(-1)
+    found, parent = found.reshape(-1), parent.reshape(-1)
+    slot, count = _in_order(parent, kept)
+    at = take(found, slot)
+    before_row = parent[:, None] < row_numbers(scores.capacity + 1)
+    low = jnp.sum(kept[:, None] & before_row, axis=0, dtype=jnp.int32)
+    word, score = word_of(at).astype(pre_ids.dtype), take(total.reshape(-1), at).astype(pre_scores.dtype)
+    chosen = word, score, take(parent, slot)
+    return _selected(ctx, scores, high, chosen, count, low)
 
 
 def _flat(value: Any, dtype: Any = None) -> Any:
@@ -76,66 +94,62 @@ def _flat(value: Any, dtype: Any = None) -> Any:
     return data if dtype is None else data.astype(dtype)
 
 
-def _candidates(
-    before: Any, pre_scores: Any, ids: Any, scores: LoDArray, end_id: int, accumulated: bool
-) -> tuple[Any, Any, Any]:
-    """(ids, scores, whether it counts) of each beam's candidates, all [beams, K]."""
+def _candidates(before: Any, pre_scores: Any, scores: LoDArray, end_id: int, accumulated: bool) -> tuple[Any, Any]:
+    """(score, whether it counts) of each beam's candidates, both [beams, K]: an ended beam has one, with its score."""
     table = scores.data.reshape(scores.capacity, -1)
-    width = table.shape[1]
-    previous = _flat(pre_scores, table.dtype)
-    if ids is None:
-        words = jnp.broadcast_to(jnp.arange(width, dtype=jnp.int64), table.shape)
-    else:
-        words = _flat(ids, jnp.int64).reshape(table.shape)
-    total = table if accumulated else previous[:, None] + jnp.log(table)
-    ended, first = (before == end_id)[:, None], (np.arange(width) == 0)[None, :]
+    previous = _flat(pre_scores, table.dtype)[:, None]
+    total = table if accumulated else previous + jnp.log(table)
+    ended, first = (before == end_id)[:, None], np.arange(table.shape[1]) == 0
     live = row_numbers(scores.capacity)[:, None] < scores.rows()
-    words = jnp.where(ended, jnp.int64(end_id), words)
-    total = jnp.where(ended, previous[:, None], total)
-    return words, total, live & (~ended | first)
+    return jnp.where(ended, previous, total), live & (~ended | first)
 
 
-def _select(high: Any, words: Any, total: Any, counts: Any, before: Any, beam: int, end_id: int) -> tuple[Any, ...]:
-    """(row, id, score, kept) of the selected candidates, [sources * beam], by source and falling score."""
+def _best(high: Any, total: Any, counts: Any, beam: int, platform: str) -> tuple[Any, Any]:
+    """Of each source the ``beam`` best candidates, falling: (numbers beam * K + candidate, whether there is one).
+
+    The later beams stand first in what is sorted, so that among equal scores they win.
+    """
     rows, width = total.shape
-    row = jnp.repeat(row_numbers(rows), width, total_repeat_length=rows * width)
-    source = segments(high, row)
-    score, counts = total.reshape(-1), counts.reshape(-1)
-    key = jnp.where(counts, -score, jnp.inf)
-    order = jnp.lexsort((row_numbers(rows * width), -row, key, source)).astype(jnp.int32)
-    sources = high.shape[0] - 1
-    slot = row_numbers(sources * beam)
-    owner, rank = slot // beam, slot % beam
-    at = high[:-1][owner] * width + rank
-    at = order[jnp.clip(at, 0, rows * width - 1)]
-    kept = (source[at] == owner) & counts[at] & (rank < (high[1:] - high[:-1])[owner] * width)
-    word, parent = words.reshape(-1)[at], row[at]
-    goes_on = kept & ((word != end_id) | (before[parent] != end_id))
-    running = jnp.any(goes_on.reshape(sources, beam), axis=1)
-    return parent, word, score[at], kept & running[owner]
+    lowest = np.finfo(total.dtype).min  # of candidates; minus infinity is for what is none
+    total = jnp.where(total == 0, 0, total)  # sorting would tell -0 from 0
+    score = jnp.where(counts, jnp.where(total > lowest, total, lowest), -np.inf)[::-1]
+    source, sources = segments(high, row_numbers(rows))[::-1], row_numbers(high.shape[0] - 1)
+    theirs = jnp.where(source[None, :, None] == sources[:, None, None], score[None], -np.inf)
+    picked = min(beam, rows * width)
+    score, at = largest(theirs.reshape(len(sources), rows * width), picked, platform)
+    row, candidate = lax.div(at, np.int32(width)), lax.rem(at, np.int32(width))
+    missing = ((0, 0), (0, beam - picked))
+    found = jnp.pad((np.int32(rows - 1) - row) * np.int32(width) + candidate, missing)
+    return found, jnp.pad(score > -np.inf, missing)
 
 
-def _selected(ctx: Context, scores: LoDArray, high: Any, chosen: tuple[Any, ...], ids_dtype: Any, dtype: Any) -> Any:
-    parent, word, score, kept = chosen
-    slots = parent.shape[0]
-    order = jnp.lexsort((row_numbers(slots), jnp.where(kept, parent, scores.capacity)))
-    parent, word, score, kept = parent[order], word[order], score[order], kept[order]
-    per_row = jnp.zeros(scores.capacity, jnp.int32).at[parent].add(kept.astype(jnp.int32))
-    low, count = offsets_of(per_row), jnp.sum(kept, dtype=jnp.int32)
-    exact, total = known(count) is not None and not scores.padded, known_int(count)
+def _in_order(parent: Any, kept: Any) -> tuple[Any, Any]:
+    """(which slot comes at each place when the kept ones are ordered by beam, then by slot; how many are kept).
+
+    Places behind the last repeat the first. Comparing all pairs is cheaper than a sort where beams are few.
+    """
+    slots = row_numbers(parent.shape[0])
+    order = jnp.where(kept, parent * np.int32(len(slots)) + slots, np.iinfo(np.int32).max)
+    place = jnp.sum(order[:, None] < order[None, :], axis=0, dtype=jnp.int32)
+    count = jnp.sum(kept, dtype=jnp.int32)
+    wanted = jnp.where(slots < count, slots, 0)
+    here = (place[:, None] == wanted[None, :]) & kept[:, None]
+    return jnp.sum(jnp.where(here, slots[:, None], 0), axis=0, dtype=jnp.int32), count
+
+
+def _selected(
+    ctx: Context, scores: LoDArray, high: Any, chosen: tuple[Any, ...], count: Any, low: Any
+) -> tuple[LoDArray, LoDArray, Any]:
+    """The selected ids, scores and beams: with known LoD where nothing is padded and the number is known."""
+    total = known_int(count)
+    if total is not None and not scores.padded:
+        lod = tuple(np.asarray(known(o), np.int32) for o in (high, low))
+        word, score, parent = (v[:total] for v in chosen)
+        return LoDArray(word[:, None], lod), LoDArray(score[:, None], lod), parent
+    word, score, parent = chosen
     lod = (high, low)
-    if exact:
-        lod = tuple(np.asarray(known(o), np.int32) for o in lod)
-        keep = np.arange(total)
-        values = [LoDArray(v[keep].reshape(-1, 1), lod) for v in (word.astype(ids_dtype), score.astype(dtype))]
-        return (*values, parent[keep])
-
-    def padded(value: Any) -> LoDArray:
-        data = fill_padding(value.reshape(-1, 1), count, backward=False)
-        return LoDArray(data, lod, count, scores.nseq)
-
-    rows = LoDArray(fill_padding(parent, count, backward=False), (), count)
-    return padded(word.astype(ids_dtype)), padded(score.astype(dtype)), rows
+    ragged = (LoDArray(v[:, None], lod, count, scores.nseq) for v in (word, score))
+    return (*ragged, LoDArray(parent, (), count))
 
 
 # --- the sentences ------------------------------------------------------------------------------------------------

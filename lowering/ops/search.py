@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -16,6 +15,7 @@ from lowering.dtypes import INT64, to_numpy
 from lowering.ops.shared import concrete_scalar, off_rows, outputs_like
 from lowering.program import VarInfo
 from lowering.registry import op
+from lowering.top import largest
 from lowering.values import Meta, data_of
 
 
@@ -28,10 +28,10 @@ def _infer_top_k(op, var_of):
 
 
 @op(out="Out Indices", lod={"Out": "x", "Indices": "x"}, rows="wise x", diff="x", infer=_infer_top_k)
-def top_k(x, k=None, *, k_: int = 1):
+def top_k(x, k=None, *, k_: int = 1, ctx):
     """Out, Indices = the k largest values of each row (the last dim) and their places, falling; K replaces ``k``."""
     count = k_ if k is None else int(concrete_scalar(k, "top_k: K"))
-    values, indices = jax.lax.top_k(x, count)
+    values, indices = largest(x, count, ctx.platform)
     return values, indices.astype(np.int64)
 
 
