@@ -1,10 +1,9 @@
-"""Beam search over ragged beams: one step of it, and the sentences at its end."""
+"""One step of a beam search over ragged beams."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -12,12 +11,12 @@ from jax import lax
 from lowering.block import Context
 from lowering.dtypes import INT32
 from lowering.errors import SlotError
-from lowering.loop_values import element, known, known_int
+from lowering.loop_values import known, known_int
 from lowering.program import EMPTY, OpView, VarInfo
 from lowering.registry import Value, op
 from lowering.sequence import row_numbers, segments, take
 from lowering.top import largest
-from lowering.values import LoDArray, TensorArray
+from lowering.values import LoDArray
 
 
 def _rows_of_level(lod: tuple[Any, ...], level: int) -> Any:
@@ -150,78 +149,3 @@ def _selected(
     lod = (high, low)
     ragged = (LoDArray(v[:, None], lod, count, scores.nseq) for v in (word, score))
     return (*ragged, LoDArray(parent, (), count))
-
-
-# --- the sentences ------------------------------------------------------------------------------------------------
-
-
-def host_items(array: TensorArray) -> list[tuple[np.ndarray, list[np.ndarray]]]:
-    """The written elements of an array as (flat data, LoD), padding cut off."""
-    if array.stacked:
-        whole = jax.tree_util.tree_map(np.asarray, array.buffer)
-        items = [element(whole, k) for k in range(int(np.asarray(array.length)))]
-    else:
-        items = [v for v in array.items or () if v is not None]
-    return [_host_item(v) for v in items]
-
-
-def _host_item(value: Any) -> tuple[np.ndarray, list[np.ndarray]]:
-    if not isinstance(value, LoDArray):
-        return np.asarray(value).reshape(-1), []
-    count, lod = None if value.nseq is None else int(value.nseq), []
-    for level in value.lod:
-        lod.append(np.asarray(level) if count is None else np.asarray(level)[: count + 1])
-        count = int(lod[-1][-1])
-    rows = value.capacity if value.nrows is None else int(value.nrows)
-    return np.asarray(value.data)[:rows].reshape(-1), lod
-
-
-def _chosen(items: list, others: list) -> list[tuple[list, ...]]:
-    """What each step selected, as lists: (offsets of the sources' beams, of the beams' words, ids, scores, beam)."""
-    found: list[tuple[list, ...]] = []
-    for (ids, lod), (values, _) in zip(items, others, strict=True):
-        beam = np.searchsorted(lod[1], np.arange(len(ids)), side="right") - 1
-        found.append((lod[0].tolist(), lod[1].tolist(), ids.tolist(), values.tolist(), beam.tolist()))
-    return found
-
-
-def _follow(steps: list[tuple[list, ...]], source: int, end_id: int) -> list[tuple[list, list]]:
-    """(ids, scores) of each sentence of a source, last word first, followed from the step it ended in."""
-    sentences: list[tuple[list, list]] = []
-    at: list[int] = []
-    for beams, words, ids, values, beam_of in reversed(steps):
-        if not at:
-            at = [beam for beam in range(beams[source], beams[source + 1]) for _ in range(words[beam], words[beam + 1])]
-            mine = range(words[beams[source]], words[beams[source + 1]])
-            sentences = [([ids[k]], [values[k]]) for k in mine]
-            continue
-        for n, k in enumerate(at):
-            if ids[k] != end_id or not sentences[n][0]:
-                sentences[n][0].append(ids[k])
-                sentences[n][1].append(values[k])
-            at[n] = beam_of[k]
-    return sentences
-
-
-@op(out="SentenceIds SentenceScores", kind="host", infer=lambda op, var_of: {})
-def beam_search_decode(ids: Value, scores: Value, *, beam_size: int, end_id: int, ctx):
-    """The sentences of each source, best first: every selected candidate traced back through the steps.
-
-    Ids and Scores are the arrays of what beam_search selected in each step. Results have two LoD levels: sources to
-    sentences, sentences to words; SentenceScores holds the score of each word. Repeated ends are left out.
-    """
-    items, others = host_items(ids), host_items(scores)
-    steps = _chosen(items, others)
-    sources = len(steps[0][0]) - 1
-    top, low, words, marks = [0], [0], [], []
-    for source in range(sources):
-        found = _follow(steps, source, end_id)
-        found.sort(key=lambda s: -float(s[1][0]))
-        for sentence, score in found + [([], [])] * (beam_size - len(found)):
-            words.extend(reversed(sentence))
-            marks.extend(reversed(score))
-            low.append(len(words))
-        top.append(len(low) - 1)
-    lod = (np.asarray(top, np.int32), np.asarray(low, np.int32))
-    dtypes = items[0][0].dtype, others[0][0].dtype
-    return tuple(LoDArray(np.asarray(v, t), lod) for v, t in zip((words, marks), dtypes, strict=True))
