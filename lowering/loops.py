@@ -216,7 +216,9 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
     start = {n: stacked(n, v, runner) for n, v in loop.initial.items()}
     start = {n: v for n, v in start.items() if not (isinstance(v, TensorArray) and not v.stacked)}
     (template, kept, flags), traced = settle(step, start)
-    state = {n: fit(start[n], t) if n in start else zeros(t) for n, t in template.items()}
+    # Arrays held element by element are made in their last form at once.
+    before = {n: loop.initial[n] if isinstance(v, TensorArray) else v for n, v in start.items()}
+    state = {n: fit(before[n], t) if n in before else zeros(t) for n, t in template.items()}
     saved = {n: zeros(stacked_template(v, capacity)) for n, v in kept.items()}
 
     def more(carry: Any) -> Any:

@@ -65,11 +65,14 @@ def _among_groups(rows: Any, k: int, size: int, platform: str) -> tuple[Any, Any
     best = jnp.max(sort_keys(rows)[:, :kept].reshape(count, kept // size, size), axis=2)
     _, chosen = largest(_of_keys(best, rows.dtype), k, platform)
     first = jnp.sort(chosen, axis=1) * np.int32(size)
-    candidates = jnp.concatenate([_slices(rows, first, size).reshape(count, k * size), rows[:, kept:]], axis=1)
+    candidates = _slices(rows, first, size).reshape(count, k * size)
+    places = (first[:, :, None] + np.arange(size, dtype=np.int32)).reshape(count, k * size)
+    if kept < rows.shape[1]:
+        rest = np.arange(kept, rows.shape[1], dtype=np.int32)
+        candidates = jnp.concatenate([candidates, rows[:, kept:]], axis=1)
+        places = jnp.concatenate([places, jnp.broadcast_to(rest, (count, len(rest)))], axis=1)
     values, at = largest(candidates, k, platform)
-    group = jnp.minimum(lax.div(at, np.int32(size)), np.int32(k - 1))
-    inside = jnp.take_along_axis(first, group, axis=1) + lax.rem(at, np.int32(size))
-    return values, jnp.where(at < k * size, inside, at + np.int32(kept - k * size))
+    return values, jnp.take_along_axis(places, at, axis=1, mode="promise_in_bounds")
 
 
 def _slices(rows: Any, first: Any, size: int) -> Any:

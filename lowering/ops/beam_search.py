@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.block import Context
 from lowering.dtypes import INT32
 from lowering.errors import SlotError
 from lowering.loop_values import known, known_int
@@ -79,13 +78,13 @@ def beam_search(
     goes_on = kept & ((word_of(found) != end_id) | (take(before, parent) != end_id))
     kept = (kept & jnp.any(goes_on, axis=1, keepdims=True)).reshape(-1)
     found, parent = found.reshape(-1), parent.reshape(-1)
-    slot, count = _in_order(parent, kept)
-    at = take(found, slot)
     before_row = parent[:, None] < row_numbers(scores.capacity + 1)
     low = jnp.sum(kept[:, None] & before_row, axis=0, dtype=jnp.int32)
+    slot = _in_order(parent, kept, low[-1])
+    at = take(found, slot)
     word, score = word_of(at).astype(pre_ids.dtype), take(total.reshape(-1), at).astype(pre_scores.dtype)
     chosen = word, score, take(parent, slot)
-    return _selected(ctx, scores, high, chosen, count, low)
+    return _selected(scores, high, chosen, low)
 
 
 def _flat(value: Any, dtype: Any = None) -> Any:
@@ -122,24 +121,22 @@ def _best(high: Any, total: Any, counts: Any, beam: int, platform: str) -> tuple
     return found, jnp.pad(score > -np.inf, missing)
 
 
-def _in_order(parent: Any, kept: Any) -> tuple[Any, Any]:
-    """(which slot comes at each place when the kept ones are ordered by beam, then by slot; how many are kept).
+def _in_order(parent: Any, kept: Any, count: Any) -> Any:
+    """Which slot comes at each place when the ``count`` kept ones are ordered by beam, then by slot.
 
     Places behind the last repeat the first. Comparing all pairs is cheaper than a sort where beams are few.
     """
     slots = row_numbers(parent.shape[0])
     order = jnp.where(kept, parent * np.int32(len(slots)) + slots, np.iinfo(np.int32).max)
     place = jnp.sum(order[:, None] < order[None, :], axis=0, dtype=jnp.int32)
-    count = jnp.sum(kept, dtype=jnp.int32)
     wanted = jnp.where(slots < count, slots, 0)
     here = (place[:, None] == wanted[None, :]) & kept[:, None]
-    return jnp.sum(jnp.where(here, slots[:, None], 0), axis=0, dtype=jnp.int32), count
+    return jnp.sum(jnp.where(here, slots[:, None], 0), axis=0, dtype=jnp.int32)
 
 
-def _selected(
-    ctx: Context, scores: LoDArray, high: Any, chosen: tuple[Any, ...], count: Any, low: Any
-) -> tuple[LoDArray, LoDArray, Any]:
+def _selected(scores: LoDArray, high: Any, chosen: tuple[Any, ...], low: Any) -> tuple[LoDArray, LoDArray, Any]:
     """The selected ids, scores and beams: with known LoD where nothing is padded and the number is known."""
+    count = low[-1]
     total = known_int(count)
     if total is not None and not scores.padded:
         lod = tuple(np.asarray(known(o), np.int32) for o in (high, low))
