@@ -110,15 +110,17 @@ def _best(high: Any, total: Any, counts: Any, beam: int, platform: str) -> tuple
     rows, width = total.shape
     lowest = np.finfo(total.dtype).min  # of candidates; minus infinity is for what is none
     total = jnp.where(total == 0, 0, total)  # sorting would tell -0 from 0
-    score = jnp.where(counts, jnp.where(total > lowest, total, lowest), -np.inf)[::-1]
+    score = jnp.where(counts, jnp.where(total > lowest, total, lowest), -np.inf)
+    numbers = np.arange(rows * width, dtype=np.int32).reshape(rows, width)
+    if width > beam:  # a source takes no more than ``beam`` candidates of one beam
+        score, place = largest(score, beam, platform)
+        numbers = numbers[:, :1] + place
     source, sources = segments(high, row_numbers(rows))[::-1], row_numbers(high.shape[0] - 1)
-    theirs = jnp.where(source[None, :, None] == sources[:, None, None], score[None], -np.inf)
-    picked = min(beam, rows * width)
-    score, at = largest(theirs.reshape(len(sources), rows * width), picked, platform)
-    row, candidate = lax.div(at, np.int32(width)), lax.rem(at, np.int32(width))
+    theirs = jnp.where(source[None, :, None] == sources[:, None, None], score[None, ::-1], -np.inf)
+    picked = min(beam, score.size)
+    score, at = largest(theirs.reshape(len(sources), score.size), picked, platform)
     missing = ((0, 0), (0, beam - picked))
-    found = jnp.pad((np.int32(rows - 1) - row) * np.int32(width) + candidate, missing)
-    return found, jnp.pad(score > -np.inf, missing)
+    return jnp.pad(take(numbers[::-1].reshape(-1), at), missing), jnp.pad(score > -np.inf, missing)
 
 
 def _in_order(parent: Any, kept: Any, count: Any) -> Any:
@@ -144,5 +146,5 @@ def _selected(scores: LoDArray, high: Any, chosen: tuple[Any, ...], low: Any) ->
         return LoDArray(word[:, None], lod), LoDArray(score[:, None], lod), parent
     word, score, parent = chosen
     lod = (high, low)
-    ragged = (LoDArray(v[:, None], lod, count, scores.nseq) for v in (word, score))
-    return (*ragged, LoDArray(parent, (), count))
+    words, marks = (LoDArray(v[:, None], lod, count, scores.nseq) for v in (word, score))
+    return words, marks, LoDArray(parent, (), count)
