@@ -21,6 +21,7 @@ from .values import (
     StepScopes,
     TensorArray,
     data_of,
+    fill_padding,
     is_concrete,
     lod_of,
 )
@@ -37,6 +38,8 @@ def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any]) -> SlotValu
     for slot in definition.inputs:
         names = op.inputs.get(slot.name) or ()
         values = [None if n == EMPTY else lookup.get(n) for n in names]
+        if op.is_backward:
+            values = [_as_gradient(op, slot, n, v) for n, v in zip(names, values, strict=True)]
         optional = slot.dispensable or definition.kind == "block" or slot.param in definition.absent
         if not optional:
             _check_initialized(slot, names, values, op)
@@ -45,6 +48,19 @@ def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any]) -> SlotValu
         else:
             found[slot.name] = values[0] if values else None
     return found
+
+
+def _as_gradient(op: OpView, slot: Slot, name: str, value: Any) -> Any:
+    """A value that is no gradient by its name and is read as one: what was given as ``target_gradients``.
+
+    The padding rows of any other value are copies of a valid row; those of a gradient have to be zero.
+    """
+    if GRAD in name or not isinstance(value, LoDArray) or not value.padded:
+        return value
+    moves = not op.type.endswith("_grad") and all(GRAD in n for n in op.output_names())
+    if not (moves or slot.name.endswith(GRAD)):
+        return value
+    return value.with_data(fill_padding(value.data, value.nrows, backward=True))
 
 
 def _check_initialized(slot: Slot, names: Sequence[str], values: list[Any], op: OpView) -> None:

@@ -22,6 +22,10 @@ from .rnn_lstm import (
 )
 
 
+def _projected_by(proj_activation: str, cell_activation: str) -> str:
+    return "identity" if proj_activation == "identity" else cell_activation
+
+
 @op(
     slots={"h0": "H0", "c0": "C0"},
     out="Projection Cell BatchGate BatchCellPreAct BatchHidden",
@@ -46,7 +50,9 @@ def lstmp(
     candidate_activation: str = "tanh",
     proj_activation: str = "tanh",
 ):
-    """lstm whose hidden state is projected: r = act_proj(h ProjWeight), and r recurs through Weight [P, 4H].
+    """lstm whose hidden state is projected: r = act(h ProjWeight), and r recurs through Weight [P, 4H].
+
+    As in Fluid's kernel act is ``cell_activation``; ``proj_activation`` says whether there is one ("identity": none).
 
     ``cell_clip`` and ``proj_clip`` bound the cell and the projection to [-clip, clip] where positive.
     """
@@ -57,7 +63,7 @@ def lstmp(
     def step(carry, x, alive):
         r, c = carry
         *gates, c, active, h = lstm_cell(x + jnp.dot(r, weight), c, peep, acts, cell_clip)
-        r = activation(proj_activation)(jnp.dot(h, proj_weight))
+        r = activation(_projected_by(proj_activation, cell_activation))(jnp.dot(h, proj_weight))
         if proj_clip > 0:
             r = jnp.clip(r, -proj_clip, proj_clip)
         return (r, c), (jnp.concatenate(gates, axis=1), active, c, h, r)
@@ -100,7 +106,7 @@ def _(
     def step(carry, windows, alive):
         d_r, d_c = carry
         gates, active, before, r, c, d_out = windows
-        d_r = (d_r + d_out) * slope(proj_activation)(r)
+        d_r = (d_r + d_out) * slope(_projected_by(proj_activation, cell_activation))(r)
         if proj_clip > 0:
             d_r = jnp.where(jnp.abs(r) < proj_clip, d_r, 0)
         d_h = jnp.dot(d_r, proj_transposed)

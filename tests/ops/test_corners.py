@@ -118,6 +118,44 @@ def test_strided_slices_backwards_begin_at_the_end(start: int, end: int, step: i
     np.testing.assert_array_equal(grad[want], weights)
 
 
+@pytest.mark.parametrize("capped", [False, True])
+def test_a_ragged_gradient_that_is_given_counts_its_rows_only(rng, capped: bool) -> None:
+    """Padding rows of what is fed are copies of a row; as a gradient they must not count."""
+    rows = {n: rng.normal(size=(5, width)) for n, width in (("x", 3), ("t", 2))}
+    lod = {n: fluid.create_lod_tensor(v, [[2, 0, 3]], fluid.CPUPlace()) for n, v in rows.items()}
+    w = rng.normal(size=(3, 2))
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, t = (fluid.data(n, [None, v.shape[1]], "float64", lod_level=1) for n, v in rows.items())
+        weight = fluid.data("w", [3, 2], "float64")
+        weight.stop_gradient = False
+        y = fluid.layers.mul(x, weight)
+        y = fluid.layers.scale(y, 2.0) if capped else y  # its gradient op is no *_grad
+        grads = fluid.gradients([y], [weight], target_gradients=[t])
+        executor = fluid.Executor(fluid.CPUPlace())
+        (got,) = executor.run(fluid.default_main_program(), feed={**lod, "w": w}, fetch_list=grads)
+    np.testing.assert_allclose(got, (1 + capped) * rows["x"].T @ rows["t"], rtol=1e-10)
+
+
+def test_lstmp_projects_through_the_activation_of_the_cell(rng) -> None:
+    """Recorded from Paddle: any ``proj_activation`` but identity stands for ``cell_activation``."""
+    x = fluid.create_lod_tensor(rng.normal(size=(4, 12)).astype("float32"), [[4]], fluid.CPUPlace())
+
+    def projected(**activations: str) -> np.ndarray:
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+            fixed = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.3))
+            data = fluid.data("x", [None, 12], lod_level=1)
+            out, _ = fluid.layers.dynamic_lstmp(data, 12, 2, param_attr=fixed, use_peepholes=False, **activations)
+            executor = fluid.Executor(fluid.CPUPlace())
+            executor.run(fluid.default_startup_program())
+            return np.array(executor.run(feed={"x": x}, fetch_list=[out], return_numpy=False)[0])
+
+    linear = projected(proj_activation="identity", cell_activation="sigmoid")
+    assert not np.allclose(linear, projected(proj_activation="tanh", cell_activation="sigmoid"))
+    for act in ("tanh", "relu"):
+        want = projected(proj_activation="sigmoid", cell_activation="sigmoid")
+        np.testing.assert_array_equal(projected(proj_activation=act, cell_activation="sigmoid"), want)
+
+
 def test_slices_with_fewer_flags_than_axes() -> None:
     x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
     bounds = {"axes": [0, 1, 2], "starts": [1, 0, 1], "ends": [2, 2, 4], "infer_flags": [1, 1]}
