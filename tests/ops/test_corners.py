@@ -92,6 +92,47 @@ def test_an_extremum_with_nan_is_nan(op: str) -> None:
     assert np.isnan(out).tolist() == [True, True, True, False]
 
 
+def test_reductions_of_five_dims(rng) -> None:
+    """A listed deviation: Paddle computes nothing."""
+    x = rng.normal(size=(2, 3, 2, 2, 2)).astype("float32")
+    (out,) = run("reduce_sum", {"X": x}, {"dim": [0, -2], "keep_dim": True}, {"Out": 1})
+    np.testing.assert_allclose(out, x.sum((0, 3), keepdims=True), rtol=1e-5)
+    (out,) = run("reduce_min", {"X": x[0, 0, 0]}, {"dim": [0, 1]}, {"Out": 1})
+    assert out == [x[0, 0, 0].min()]
+
+
+def test_comparisons_broadcast_both_operands() -> None:
+    """A listed deviation: in Paddle the result is [3, 1]."""
+    column, row = np.array([[1], [2], [3]]), np.array([1, 2, 3])
+    (out,) = run("less_equal", {"X": column, "Y": row}, {}, {"Out": 1})
+    np.testing.assert_array_equal(out, column <= row)
+
+
+@pytest.mark.parametrize("origin_mode", [False, True])
+def test_fusion_gru_follows_origin_mode(rng, origin_mode: bool) -> None:
+    """A listed deviation: Paddle computes the same in both modes."""
+    shapes = {"x": (4, 3), "wx": (3, 6), "wh": (2, 6)}
+    values = {n: rng.normal(size=s).astype("float32") for n, s in shapes.items()}
+    feed = {**values, "x": fluid.create_lod_tensor(values["x"], [[3, 1]], fluid.CPUPlace())}
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        block = fluid.default_main_program().global_block()
+        x, wx, wh = (fluid.data(n, [None, 3] if n == "x" else s, lod_level=int(n == "x")) for n, s in shapes.items())
+        hidden = {op: block.create_var(name=op, dtype="float32") for op in ("gru", "fusion_gru")}
+        projected, rest = fluid.layers.mul(x, wx), ("BatchGate", "BatchResetHiddenPrev", "BatchHidden")
+        others = {
+            slot: block.create_var(name=slot) for slot in (*rest, "XX", "ReorderedH0", "BatchedInput", "BatchedOut")
+        }
+        plain = {"Hidden": hidden["gru"], **{slot: others[slot] for slot in rest}}
+        fused = {"Hidden": hidden["fusion_gru"], **{slot: v for slot, v in others.items() if slot not in rest}}
+        attrs = {"origin_mode": origin_mode}
+        block.append_op(type="gru", inputs={"Input": projected, "Weight": wh}, outputs=plain, attrs=attrs)
+        inputs = {"X": x, "WeightX": wx, "WeightH": wh}
+        block.append_op(type="fusion_gru", inputs=inputs, outputs=fused, attrs=attrs)
+        fetch = list(hidden.values())
+        got = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=fetch, return_numpy=False)
+    np.testing.assert_allclose(np.array(got[1]), np.array(got[0]), rtol=1e-5, atol=1e-6)
+
+
 def test_declared_shapes_where_dims_are_unknown() -> None:
     """Operands of one shape give that shape whatever the axis; parts of a concat tell each other's dims."""
     with fluid.program_guard(fluid.Program(), fluid.Program()):
