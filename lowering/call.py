@@ -256,8 +256,9 @@ def _each(rows: Any, results: Sequence[Any]) -> Sequence[Any]:
 
 
 def _lod_source(value: Any) -> LoDArray | None:
-    candidates = value if isinstance(value, list) else [value]
-    return next((v for v in candidates if isinstance(v, LoDArray) and v.lod), None)
+    """The value whose LoD is shared: of several in a slot the first, also where only others have one."""
+    first = value[0] if isinstance(value, list) and value else value
+    return first if isinstance(first, LoDArray) and first.lod else None
 
 
 def _wrap(result: Any, source: LoDArray | None, padded: LoDArray | None) -> Any:

@@ -197,6 +197,18 @@ def test_lstmp_projects_through_the_activation_of_the_cell(rng) -> None:
         np.testing.assert_array_equal(projected(proj_activation=act, cell_activation="sigmoid"), want)
 
 
+@pytest.mark.parametrize("op", ["stack", "concat"])
+def test_the_first_of_several_inputs_gives_the_lod(rng, op: str) -> None:
+    """Recorded from Paddle."""
+    ragged = fluid.create_lod_tensor(rng.random((5, 3), np.float32), [[2, 0, 3]], fluid.CPUPlace())
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, y = fluid.data("x", [None, 3], lod_level=1), fluid.data("y", [None, 3])
+        join = getattr(fluid.layers, op)
+        fetch, feed = [join([x, y], axis=1), join([y, x], axis=1)], {"x": ragged, "y": rng.random((5, 3), np.float32)}
+        got = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=fetch, return_numpy=False)
+    assert [v.lod() for v in got] == [[[0, 2, 2, 5]], []]
+
+
 def test_slices_with_fewer_flags_than_axes() -> None:
     x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
     bounds = {"axes": [0, 1, 2], "starts": [1, 0, 1], "ends": [2, 2, 4], "infer_flags": [1, 1]}
