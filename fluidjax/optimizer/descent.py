@@ -196,7 +196,7 @@ class DGCMomentumOptimizer(Optimizer):
         self._unavailable()
 
     def _unavailable(self) -> NoReturn:
-        raise RuntimeError(
+        raise AssertionError(
             "DGCMomentumOptimizer needs Fluid's CUDA build: its gradient compression is a CUDA library; this is XLA, "
             "which has none. Use MomentumOptimizer with the same arguments; its updates are what DGC approximates"
         )

@@ -60,7 +60,7 @@ def test_recompute_without_checkpoints() -> None:
 
 
 def test_dgc_is_not_available() -> None:
-    with pytest.raises(RuntimeError, match="DGCMomentumOptimizer needs Fluid's CUDA build"):
+    with pytest.raises(AssertionError, match="DGCMomentumOptimizer needs Fluid's CUDA build"):
         optimizer.DGCMomentumOptimizer(0.1, 0.9, rampup_begin_step=0)
 
 
