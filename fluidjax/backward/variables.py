@@ -129,7 +129,8 @@ def _create(block: Block, op: Operator, slot: str, name: str) -> None:
         block.create_var(name=name, dtype=VarType.BOOL, shape=[len(block.var(source).shape)])
         return
     if forward is None:
-        block.create_var(name=name, dtype=VarType.FP32)
+        again = block._find_var_recursive(name.rpartition(".subprog_")[0])  # what a recomputed segment writes once more
+        block.create_var(name=name, dtype=VarType.FP32, **({} if again is None else {"shape": again.shape}))
         return
     kind = _kind(block, op, slot, forward)
     if kind in (VarType.LOD_TENSOR, VarType.SELECTED_ROWS, VarType.LOD_TENSOR_ARRAY):

@@ -171,7 +171,7 @@ class DGCMomentumOptimizer(Optimizer):
     """Momentum with deep gradient compression. It needs NCCL and CUDA in Fluid, and is not available here.
 
     XLA reduces gradients over fast links without compression; ``MomentumOptimizer`` under
-    ``CompiledProgram.with_data_parallel`` trains the same model. Making one raises RuntimeError, as Fluid's CPU build
+    ``CompiledProgram.with_data_parallel`` trains the same model. Making one raises AssertionError, as Fluid's CPU build
     does.
     """
 
@@ -192,7 +192,7 @@ class DGCMomentumOptimizer(Optimizer):
         self._unavailable()
 
     def apply_gradients(self, params_grads: list[Pair]) -> NoReturn:
-        """Raises RuntimeError."""
+        """Raises AssertionError."""
         self._unavailable()
 
     def _unavailable(self) -> NoReturn:

@@ -134,3 +134,11 @@ def test_other_platforms_get_a_barrier_per_segment(rng: np.random.Generator) -> 
     assert text.count("optimization_barrier") == 3  # before, between and up to the last of three checkpoints
     for a, b in zip(run(net.program, feed, grads), got, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-9)
+
+
+def test_what_is_computed_again_is_declared_with_its_shape() -> None:
+    net, _ = deep(True)
+    again = [v for v in net.program.list_vars() if ".subprog_" in v.name]
+    assert again
+    for var in again:
+        assert var.shape == net.block.var(var.name.rpartition(".subprog_")[0]).shape != ()
