@@ -219,7 +219,9 @@ class Prepared:
             self._lay_out(scope)
             found = gather_plain(scope, self._layout.replaced), gather_plain(scope, self._layout.kept)
         layout = self._layout
-        state = ResidentState(distinct(found[0]), found[1], pack=self._pack and not layout.others)
+        # Names that the scope does not know, such as gradients that nothing computes, are read as missing.
+        complete = all(scope.find_var(n) is None for n in layout.others)
+        state = ResidentState(distinct(found[0]), found[1], complete=complete, pack=self._pack and complete)
         others = gather_values(scope, layout.others, exact=self._exact)
         inputs = (*layout.kept, *others, *self._feeds)
         outputs = (*layout.written, *self._fetches)
@@ -231,7 +233,7 @@ class Prepared:
         layout, count = self._layout, len(state.replaced)
         if layout.written:
             write_back(scope, dict(zip(layout.written, results[count:], strict=False)))
-        if layout.others or not state.replace(results[:count]):
+        if not state.complete or not state.replace(results[:count]):
             write_back(scope, dict(zip(layout.replaced, results, strict=False)))
         elif not state.attached:
             state.attach(scope, (*layout.replaced, *layout.kept))

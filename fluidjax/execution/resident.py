@@ -26,13 +26,15 @@ class ResidentState:
         packing: how the replaced arrays are joined to buffers.
         replaced: the buffers that a run takes and leaves changed.
         kept: arrays that it only reads.
+        complete: whether a run reads nothing else of the scope, so that the state may be attached.
         attached: whether tensors refer to it.
     """
 
-    def __init__(self, replaced: Sequence[Any], kept: Sequence[Any], *, pack: bool):
+    def __init__(self, replaced: Sequence[Any], kept: Sequence[Any], *, complete: bool, pack: bool):
         self.packing = Packing.of(replaced, pack=pack)
         self.replaced = tuple(map(on_device, self.packing.join(replaced)))
         self.kept = tuple(map(on_device, kept))
+        self.complete = complete
         self.attached = False
         self._valid = False
         self._scope: Callable[[], Scope | None] = lambda: None

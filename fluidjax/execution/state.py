@@ -16,7 +16,10 @@ from fluidjax.values import LoDTensor
 
 
 def gather_plain(scope: Scope, names: Iterable[str]) -> list[Any] | None:
-    """The arrays of ``names``; None when one of them is missing, has a LoD or is of another kind."""
+    """The arrays of ``names``; None when one of them is missing, has a LoD or is of another kind.
+
+    A NumPy array that the user set is moved to the device once and stays there.
+    """
     arrays = []
     local = scope._vars
     for name in names:
@@ -24,6 +27,8 @@ def gather_plain(scope: Scope, names: Iterable[str]) -> list[Any] | None:
         holder = var._holder if var is not None else None
         if type(holder) is not LoDTensor or holder._lod:
             return None
+        if isinstance(holder._stored, np.ndarray):
+            holder._stored = on_device(holder._stored)
         array = holder._array
         if array is None:
             return None

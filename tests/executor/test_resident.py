@@ -73,6 +73,35 @@ def test_a_run_that_nothing_disturbed_visits_no_variable(gathered):
     assert not gathered
 
 
+def test_names_that_are_nowhere_do_not_disturb(gathered):
+    """A loop's gradient asks for gradients that nothing computes."""
+    layers = fluid.layers
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup):
+        step, limit = (layers.fill_constant([1], "int64", n) for n in (0, 3))
+        step.stop_gradient = limit.stop_gradient = True
+        memory = layers.array_write(layers.ones([2, 3], "float32"), step)
+        running = layers.less_than(step, limit)
+        with layers.While(running).block():
+            hidden = layers.fc(layers.array_read(memory, step), 3)
+            layers.increment(step)
+            layers.array_write(hidden, step, memory)
+            layers.less_than(step, limit, cond=running)
+        loss = layers.mean(layers.array_read(memory, limit))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup, scope=scope)
+    exe.run(main, fetch_list=[loss], scope=scope)
+    assert prepared_of(main)._layout.others
+    gathered.clear()
+    exe.run(main, fetch_list=[loss], scope=scope)
+    assert not gathered
+
+
+def prepared_of(program: fluid.Program) -> prepared.Prepared:
+    return next(iter(program.__dict__["_prepared_cache"].values()))
+
+
 def test_reading_does_not_disturb(gathered):
     net = doubling(filled())
     net.run()
@@ -106,6 +135,18 @@ def test_a_kept_value_set_between_runs_is_seen(name):
     assert net.run(fetch=["out"])[0].flat[0] == 2
     net.scope.find_var(name).get_tensor().set(5 * ONES[name], fluid.CPUPlace())
     assert net.run(fetch=["out"])[0].flat[0] == 10
+
+
+def test_a_value_that_the_user_set_is_moved_once():
+    net = over(filled(), ("scale", {"X": ["p"]}, "out", {"scale": 2.0}))
+    net.block.create_var(name="array", type=fluid.core.VarDesc.VarType.LOD_TENSOR_ARRAY, persistable=True)
+    net.block.append_op(type="lod_array_length", inputs={"X": ["array"]}, outputs={"Out": ["out"]})
+    net.scope.var("array").get_lod_tensor_array().append(net.scope.find_var("p").get_tensor())
+    net.run(fetch=["out"])  # the array is not plain, so each run looks everything up
+    first = net.scope.find_var("p").get_tensor()._stored
+    net.run(fetch=["out"])
+    assert not isinstance(first, np.ndarray)
+    assert net.scope.find_var("p").get_tensor()._stored is first
 
 
 @pytest.mark.parametrize("name", ["a", "p"])
