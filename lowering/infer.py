@@ -160,7 +160,7 @@ def _blurred(info: VarInfo, leading: tuple[int, ...], sizes: tuple[int, int]) ->
         hidden = axis < len(leading) and leading[axis] < 0
         return -1 if size == PROBES[0] or (tried and hidden) else size
 
-    return replace(info, shape=tuple(dim(axis, size) for axis, size in enumerate(info.shape)))
+    return info if info.shape is None else replace(info, shape=tuple(map(dim, range(len(info.shape)), info.shape)))
 
 
 def _evaluate(
