@@ -219,8 +219,9 @@ class Prepared:
             self._lay_out(scope)
             found = gather_plain(scope, self._layout.replaced), gather_plain(scope, self._layout.kept)
         layout = self._layout
-        # Names that the scope does not know, such as gradients that nothing computes, are read as missing.
-        complete = all(scope.find_var(n) is None for n in layout.others)
+        # Names that the scope does not know, such as gradients that nothing computes, are read as missing; unless this
+        # run makes them.
+        complete = all(scope.find_var(n) is None and n not in layout.written for n in layout.others)
         state = ResidentState(distinct(found[0]), found[1], complete=complete, pack=self._pack and complete)
         others = gather_values(scope, layout.others, exact=self._exact)
         inputs = (*layout.kept, *others, *self._feeds)

@@ -98,6 +98,18 @@ def test_names_that_are_nowhere_do_not_disturb(gathered):
     assert not gathered
 
 
+def test_state_that_the_first_run_makes_is_read_by_the_next():
+    """As evaluators count: their sums start from a variable that no startup program made."""
+    net = over(filled(), ("scale", {"X": ["a"]}, "a", {"scale": 2.0}))
+    net.block.create_var(name="count", shape=[3], dtype="float32", persistable=True)
+    net.op("sum", {"X": ["count", "b"]}, "count")
+    net.op("scale", {"X": ["p"]}, "p", scale=2.0)
+    for run in range(3):
+        net.run()
+        assert net.get("count").tolist() == [run + 1] * 3
+        assert net.get("a").tolist() == [2 ** (run + 1)] * 3
+
+
 def prepared_of(program: fluid.Program) -> prepared.Prepared:
     return next(iter(program.__dict__["_prepared_cache"].values()))
 
