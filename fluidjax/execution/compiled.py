@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -46,15 +45,12 @@ def _host(leaves: Sequence[Any]) -> bool:
     return all(isinstance(leaf, np.ndarray) for leaf in leaves)
 
 
-class _MayRepeat(Exception):
-    """A loop was traced whose buffers may turn out too small; the run that repeats it needs its inputs."""
+def _same_form(before: Any, after: Any) -> bool:
+    return getattr(after, "shape", None) == before.shape and getattr(after, "dtype", None) == before.dtype
 
 
-def _first_call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Trace and run; a variable that comes out in another shape (``auc`` without a window) gets a new buffer."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Some donated buffers were not usable", category=UserWarning)
-        return function(*arguments)
+class _NeedsInputs(Exception):
+    """What was traced may not overwrite its inputs: a run may have to be repeated, or a variable changes its form."""
 
 
 class CompiledOps:
@@ -65,7 +61,7 @@ class CompiledOps:
         inputs: names of what the ops read.
         outputs: names of the results; one that the ops did not write is returned as None.
         replaced: names of plain arrays that the ops read and write; passed and returned as ``packing`` joins them. The
-            call overwrites them, unless there may be an overflow to flag: then its inputs stay intact.
+            call overwrites them, unless there may be an overflow to flag, or one of them comes out in another shape.
         capacities: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
     """
 
@@ -97,16 +93,13 @@ class CompiledOps:
     def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> tuple[tuple[Any, ...], Any]:
         try:
             if all(type(v) in _PLAIN for v in values):
-                function = self._jitted.get(())
-                if function is None:
-                    return _first_call(self._jit((), [None] * len(values)), replaced, tuple(values), seed)
+                function = self._jitted.get(()) or self._jit((), [None] * len(values))
                 return function(replaced, tuple(values), seed)
             parts = [split_static(v) for v in values]
             key = tuple(p[1] for p in parts)
-            function = self._jitted.get(key)
-            arguments = replaced, tuple(p[0] for p in parts), seed
-            return function(*arguments) if function else _first_call(self._jit(key, [p[2] for p in parts]), *arguments)
-        except _MayRepeat:
+            function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts])
+            return function(replaced, tuple(p[0] for p in parts), seed)
+        except _NeedsInputs:
             self._donate = False
             self._jitted.clear()
             return self(replaced, values, seed)
@@ -118,17 +111,19 @@ class CompiledOps:
 
     def _traceable(self, rebuilds: Sequence[Rebuild | None]) -> Callable[..., Any]:
         def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            env = dict(zip(self._replaced, self._packing.split(replaced), strict=True))
+            before = self._packing.split(replaced)
+            env = dict(zip(self._replaced, before, strict=True))
             for name, data, rebuild in zip(self._inputs, values, rebuilds, strict=True):
                 env[name] = data if rebuild is None else rebuild(data)
             key = None if seed is None else jax.random.wrap_key_data(seed, impl="threefry2x32")
             runner = Runner(self._program, key=key, platform=self._platform, capacities=self._capacities)
             runner.run_ops(self._ops, env)
-            if runner.overflows and self._replaced and self._donate:
-                raise _MayRepeat
+            after = [env[n] for n in self._replaced]
+            state = self._packing.join_traced(after)
+            if self._donate and before and (runner.overflows or not all(map(_same_form, before, after))):
+                raise _NeedsInputs
             self.traces += 1
             self.used.update(runner.used)
-            state = self._packing.join_traced([env[n] for n in self._replaced])
             return (*state, *(env.get(n) for n in self._outputs)), runner.overflows
 
         return run

@@ -133,6 +133,15 @@ def nce(
     return cost / (count + 1)
 
 
+def _check_tree(num_classes: int | None, path_table: Variable | None, path_code: Variable | None, custom: bool) -> None:
+    if not custom and (num_classes is None or num_classes < 2):
+        raise ValueError(f"num_classes must not be less than 2 with default tree, received {num_classes}. Give more.")
+    if custom and (path_code is None or path_table is None):
+        raise ValueError("hsigmoid with is_custom needs path_table and path_code, and one is None. Pass both.")
+    if custom and num_classes is None:
+        raise ValueError("hsigmoid with is_custom needs num_classes, the number of inner nodes. Pass it.")
+
+
 def hsigmoid(
     input: Variable,
     label: Variable,
@@ -161,12 +170,7 @@ def hsigmoid(
     dtype = helper.input_dtype()
     check_variable_and_dtype(input, "input", _FLOATS, "hsigmoid")
     check_variable_and_dtype(label, "label", ["int64"], "hsigmoid")
-    if not is_custom and (num_classes is None or num_classes < 2):
-        raise ValueError(f"num_classes must not be less than 2 with default tree, received {num_classes}. Give more.")
-    if is_custom and (path_code is None or path_table is None):
-        raise ValueError("hsigmoid with is_custom needs path_table and path_code, and one is None. Pass both.")
-    if is_custom and num_classes is None:
-        raise ValueError("hsigmoid with is_custom needs num_classes, the number of inner nodes. Pass it.")
+    _check_tree(num_classes, path_table, path_code, is_custom)
     if is_sparse and not is_custom:
         print("Sparse mode should not be used without custom tree")
         is_sparse = False
