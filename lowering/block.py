@@ -39,7 +39,8 @@ class Context:
 
     @property
     def is_backward(self) -> bool:
-        return self.op.is_backward
+        """Whether the op computes gradients."""
+        return self.op.computes_gradients
 
     @property
     def platform(self) -> str:
@@ -147,7 +148,7 @@ class Runner:
         return results
 
     def _dispatch(self, definition: OpDef, op: OpView, env: Env) -> dict[str, Any]:
-        values = gather(definition, op, env)
+        values = gather(definition, op, env, self.program)
         if definition.kind in ("block", "host"):
             return self._run_raw(definition, op, values, env)
         if definition.updates and op.block_idx != 0:
@@ -234,7 +235,14 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
         declared = tuple((n, runner.program.find_var(op.block_idx, n)) for n in op.output_names())
     aliases = tuple(sorted(in_place(definition, op)))
     function = _jitted(
-        definition.type, definition.fn, static_attrs(op), outs, declared, aliases, op.is_backward, runner.platform
+        definition.type,
+        definition.fn,
+        static_attrs(op),
+        outs,
+        declared,
+        aliases,
+        op.computes_gradients,
+        runner.platform,
     )
     try:
         return function(values, key)

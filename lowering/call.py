@@ -11,7 +11,7 @@ import numpy as np
 
 from .dtypes import is_float
 from .errors import NeedsExact, SlotError, UninitializedError
-from .program import EMPTY, GRAD, OpView
+from .program import EMPTY, GRAD, OpView, ProgramView
 from .registry import OpDef, Slot
 from .values import (
     LoDArray,
@@ -32,14 +32,14 @@ FOLD_LIMIT = 64
 SlotValues = dict[str, Any]  # slot -> value, or list of values for a duplicable slot
 
 
-def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any]) -> SlotValues:
+def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any], program: ProgramView) -> SlotValues:
     """The values of an op's input slots; UninitializedError for a required variable without one."""
     found: SlotValues = {}
     for slot in definition.inputs:
         names = op.inputs.get(slot.name) or ()
         values = [None if n == EMPTY else lookup.get(n) for n in names]
-        if op.is_backward:
-            values = [_as_gradient(op, slot, n, v) for n, v in zip(names, values, strict=True)]
+        if op.computes_gradients and (definition.forward is None or slot.name in definition.gradient_slots):
+            values = [_as_gradient(n, v, program) for n, v in zip(names, values, strict=True)]
         optional = slot.dispensable or definition.kind == "block" or slot.param in definition.absent
         if not optional:
             _check_initialized(slot, names, values, op)
@@ -50,15 +50,13 @@ def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any]) -> SlotValu
     return found
 
 
-def _as_gradient(op: OpView, slot: Slot, name: str, value: Any) -> Any:
-    """A value that is no gradient by its name and is read as one: what was given as ``target_gradients``.
+def _as_gradient(name: str, value: Any, program: ProgramView) -> Any:
+    """A value that is read as a gradient and that no backward op wrote: what was given as ``target_gradients``.
 
-    The padding rows of any other value are copies of a valid row; those of a gradient have to be zero.
+    The padding rows of any other value are copies of a valid row; those of a gradient have to be zero. Gradient slots
+    read gradients, and every slot of a plain op that a backward pass uses to move them.
     """
-    if GRAD in name or not isinstance(value, LoDArray) or not value.padded:
-        return value
-    moves = not op.type.endswith("_grad") and all(GRAD in n for n in op.output_names())
-    if not (moves or slot.name.endswith(GRAD)):
+    if not isinstance(value, LoDArray) or not value.padded or name in program.gradients:
         return value
     return value.with_data(fill_padding(value.data, value.nrows, backward=True))
 

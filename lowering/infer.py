@@ -14,7 +14,7 @@ from .block import Context, OpView, Runner, _SingleOp, doc_line, in_place, speci
 from .call import call
 from .dtypes import LOD_TENSOR, from_numpy, to_numpy
 from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
-from .program import EMPTY, GRAD, VarInfo, VarView, forward_name
+from .program import EMPTY, VarInfo, VarView, forward_names
 from .registry import OpDef, Slot, get_op
 from .values import LoDArray
 
@@ -71,7 +71,7 @@ def _like_forward(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
     """A gradient has the shape, dtype and LoD level of what it is the gradient of."""
     found = {}
     for name in op.output_names():
-        base = var_of(forward_name(name)) if GRAD in name else None
+        base = next((v for n in forward_names(name) if (v := var_of(n)) is not None), None)
         if base is not None and base.type == LOD_TENSOR:
             found[name] = VarInfo(tuple(base.shape), base.dtype, base.lod_level)
     return found

@@ -6,8 +6,10 @@ The front end (or any other owner of ProgramDescs) makes these; nothing here kno
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 EMPTY = "@EMPTY@"
@@ -15,6 +17,9 @@ GRAD = "@GRAD"
 
 # Stands before the names of gradients in a second backward pass, where the first one took theirs.
 PASS = "grad/"
+
+# Ends the names of what a recomputed segment writes again: ``x`` becomes ``x.subprog_0``.
+_AGAIN = re.compile(r"\.subprog_\d+$")
 
 ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 1, 2, 16, 256
 
@@ -25,6 +30,20 @@ def forward_name(name: str) -> str:
     while name.startswith(PASS):
         name = name.removeprefix(PASS)
     return name
+
+
+def forward_names(name: str) -> Iterator[str]:
+    """What a gradient may be the gradient of, nearest first.
+
+    A user's variable may have ``@GRAD`` in its name too, or be a gradient itself: the first that exists is meant.
+    """
+    while GRAD in name:
+        name = name.rpartition(GRAD)[0]
+        base = name
+        yield base
+        while base.startswith(PASS):
+            base = base.removeprefix(PASS)
+            yield base
 
 
 @dataclass(frozen=True)
@@ -41,6 +60,16 @@ class OpView:
     @property
     def is_backward(self) -> bool:
         return bool(int(self.attrs.get("op_role", 0)) & ROLE_BACKWARD)
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether this is a forward op that a backward pass with checkpoints runs once more."""
+        return self.is_backward and any(_AGAIN.search(name) for name in self.output_names())
+
+    @property
+    def computes_gradients(self) -> bool:
+        """Whether what the op writes are gradients: padding rows are zero in these, and copies of a row elsewhere."""
+        return self.is_backward and not self.recomputes
 
     def input_names(self) -> list[str]:
         return [n for names in self.inputs.values() for n in names if n != EMPTY]
@@ -123,6 +152,12 @@ class BlockView:
 @dataclass(frozen=True)
 class ProgramView:
     blocks: tuple[BlockView, ...]
+
+    @cached_property
+    def gradients(self) -> frozenset[str]:
+        """The variables that ops of backward passes write as gradients."""
+        ops = (op for block in self.blocks for op in block.ops if op.computes_gradients)
+        return frozenset(name for op in ops for name in op.output_names())
 
     def find_var(self, block_idx: int, name: str) -> VarView | None:
         """The variable ``name`` as seen from a block: its own, its parents', or (grad blocks) its forward block's."""

@@ -15,10 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .program import GRAD, OpView, ProgramView
+from .program import OpView, ProgramView
 
 Env = MutableMapping[str, Any]
-MARK = ".subprog_"
 
 
 @dataclass(frozen=True)
@@ -32,20 +31,16 @@ class Segment:
     after: tuple[str, ...]
 
 
-def _recomputes(op: OpView) -> bool:
-    return op.is_backward and any(MARK in name and GRAD not in name for name in op.output_names())
-
-
 def find_segments(ops: Sequence[OpView]) -> list[Segment]:
     """The recomputed segments among ``ops``, in order."""
     segments: list[Segment] = []
     begin = 0
     while begin < len(ops):
-        if not _recomputes(ops[begin]):
+        if not ops[begin].recomputes:
             begin += 1
             continue
         end = begin
-        while end < len(ops) and _recomputes(ops[end]):
+        while end < len(ops) and ops[end].recomputes:
             end += 1
         segments.append(Segment(ops[begin].block_idx, begin, end, _reads(ops[begin:end]), _last_gradient(ops[:begin])))
         begin = end
@@ -65,9 +60,8 @@ def _reads(ops: Sequence[OpView]) -> tuple[str, ...]:
 
 def _last_gradient(ops: Sequence[OpView]) -> tuple[str, ...]:
     for op in reversed(ops):
-        gradients = tuple(name for name in op.output_names() if GRAD in name)
-        if gradients:
-            return gradients
+        if op.computes_gradients and op.output_names():
+            return tuple(op.output_names())
     return ()
 
 

@@ -115,6 +115,15 @@ class OpDef:
     def differentiable(self) -> bool:
         return self.gradient is not None or self.make_grad is not None
 
+    @property
+    def gradient_slots(self) -> frozenset[str]:
+        """The input slots of a gradient op that bring gradients: those that the forward op does not have."""
+        forward = self
+        while forward.forward is not None:
+            forward = forward.forward
+        own = {s.name for s in [*forward.inputs, *forward.outputs]}
+        return frozenset(s.name for s in self.inputs if s.name not in own)
+
     def rows_rule(self, attrs: Mapping[str, Any], ndim: int) -> str | None:
         """What padding rows mean to one op with these attributes, its padded value having ``ndim`` dims."""
         if not callable(self.rows):

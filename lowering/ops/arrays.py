@@ -15,7 +15,7 @@ from lowering.errors import NeedsConcrete, SlotError
 from lowering.grad_maker import GradMaker
 from lowering.loop_values import known_int, scalar, zero_gradient
 from lowering.loops import array_room
-from lowering.program import EMPTY, GRAD, OpSpec, OpView, VarInfo, forward_name
+from lowering.program import EMPTY, OpSpec, OpView, VarInfo, forward_names
 from lowering.registry import TensorArray, Value, op
 from lowering.values import LoDArray
 
@@ -51,9 +51,14 @@ def _array(value: Any, slot: str, ctx: Context) -> TensorArray:
     return value
 
 
+def forward_value(name: str, ctx: Context) -> Any:
+    """What ``name`` is the gradient of, when the block still holds it."""
+    return next((ctx.env[n] for n in forward_names(name) if n in ctx.env), None)
+
+
 def forward_array(name: str, ctx: Context) -> TensorArray | None:
     """The array that gradient array ``name`` belongs to, when the block still holds it."""
-    base = ctx.env.get(forward_name(name)) if GRAD in name else None
+    base = forward_value(name, ctx)
     return base if isinstance(base, TensorArray) else None
 
 
@@ -76,9 +81,8 @@ def write_to_array(x: Value, i: Value, *, ctx):
     name = ctx.op.outputs["Out"][0]
     if x is None or i is None:
         raise SlotError(f"op write_to_array (#{ctx.op.index}) lacks a value for {ctx.op.inputs}; compute it before")
-    backward = ctx.is_backward and GRAD in name
-    held = gradient_array(name, i, ctx) if backward else ctx.env.get(name)
-    return arrays.put(held, i, x, array_room(ctx.runner, name), add=backward)
+    held = gradient_array(name, i, ctx) if ctx.is_backward else ctx.env.get(name)
+    return arrays.put(held, i, x, array_room(ctx.runner, name), add=ctx.is_backward)
 
 
 @write_to_array.grad_maker
@@ -108,7 +112,7 @@ def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
     """Out = X[I]. As the gradient of a write (X_W given) it takes X[I] and clears it; zeros when nothing is there."""
     name = ctx.op.inputs["X"][0]
     out = ctx.op.outputs["Out"][0]
-    if ctx.is_backward and GRAD in name:
+    if ctx.is_backward:
         value, x = None, gradient_array(name, i, ctx)
         if x is not None:
             value, ctx.env[name] = arrays.take(x, i, flag=name not in ctx.runner.unflagged)

@@ -14,8 +14,8 @@ from lowering.dtypes import INT64
 from lowering.errors import NeedsExact, SlotError
 from lowering.grad_maker import GradMaker
 from lowering.loop_values import known, known_int, scalar, zero_gradient
-from lowering.ops.arrays import forward_array, shape_like
-from lowering.program import EMPTY, GRAD, OpSpec, OpView, VarInfo, forward_name
+from lowering.ops.arrays import forward_array, forward_value, shape_like
+from lowering.program import EMPTY, OpSpec, OpView, VarInfo
 from lowering.ragged import partition, pick, sources
 from lowering.registry import RankTable, TensorArray, Value, op
 from lowering.sequence import offsets_of, row_numbers, take
@@ -77,8 +77,8 @@ def _(g: GradMaker):
 def array_to_lod_tensor(x: Value, rank_table: RankTable, *, ctx):
     """Out = the items of each sequence one after another, sequences in their first order, with the table's LoD."""
     name = ctx.op.outputs["Out"][0]
-    if ctx.is_backward and GRAD in name:
-        return _gradient_of_steps(x, rank_table, ctx.env.get(forward_name(name)), ctx)
+    if ctx.is_backward:
+        return _gradient_of_steps(x, rank_table, forward_value(name, ctx), ctx)
     if not isinstance(x, TensorArray):
         raise SlotError(f"op array_to_lod_tensor got no array in {ctx.op.inputs['X']}; write its elements before")
     if not x.stacked:
@@ -180,7 +180,7 @@ def reorder_lod_tensor_by_rank_grad(x: Value, rank_table: RankTable, *, ctx):
     """Out = the rows (or sequences) of X back in their first order."""
     x = as_lod(x, "X", ctx)
     if not x.lod:
-        ranked = ctx.env.get(forward_name(ctx.op.inputs["X"][0]))
+        ranked = forward_value(ctx.op.inputs["X"][0], ctx)
         if isinstance(ranked, LoDArray) and ranked.lod and ranked.capacity == x.capacity:
             x = ranked.with_data(x.data)
     index = rank_table.index

@@ -12,6 +12,7 @@ from fluidjax.framework import Program, default_main_program, default_startup_pr
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.step_counter import autoincreased_step_counter
 from fluidjax.scope import Scope
+from lowering.registry import get_op
 
 __all__ = ["QuantizeTranspiler"]
 
@@ -69,9 +70,10 @@ class QuantizeTranspiler:
             for block in program.blocks:
                 insertion = Insertion(block, self._settings, weights, self._helper, step)
                 for op in list(block.ops):
+                    forward = get_op(op.type).forward
                     if op.type in names.QUANTIZABLE:
                         insertion.forward(op)
-                    elif op.type.removesuffix("_grad") in names.QUANTIZABLE:
+                    elif forward is not None and forward.type in names.QUANTIZABLE:
                         insertion.backward(op)
 
     def freeze_program(self, program: Program, place: Any, scope: Scope | None = None) -> None:
