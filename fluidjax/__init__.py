@@ -52,6 +52,11 @@ from fluidjax.layers.math_op_patch import monkey_patch_variable
 
 monkey_patch_variable()
 
+from fluidjax.notebook import install_reprs as _install_reprs, watch_cells as _watch_cells
+
+_install_reprs()
+_watch_cells()
+
 from fluidjax import average, evaluator, metrics, nets
 from fluidjax.input import embedding, one_hot
 

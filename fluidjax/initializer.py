@@ -10,10 +10,10 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.enums import VarType
+from fluidjax.framework.block import Block
 from fluidjax.framework.variable import Variable
 
 if TYPE_CHECKING:
-    from fluidjax.framework.block import Block
     from fluidjax.framework.operator import Operator
 
 __all__ = [
@@ -43,8 +43,6 @@ class Initializer:
         raise TypeError(f"{type(self).__name__} initialises nothing. Use one of {', '.join(__all__[:7])}.")
 
     def _check_block(self, block: Block) -> None:
-        from fluidjax.framework.block import Block
-
         if not isinstance(block, Block):
             raise TypeError(
                 f"{type(self).__name__}: the block is {block!r}. Expected a Block. Pass startup_program.global_block()."

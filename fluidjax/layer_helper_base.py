@@ -17,6 +17,7 @@ from fluidjax.framework import (
 )
 from fluidjax.initializer import Constant, Initializer, Xavier
 from fluidjax.param_attr import ParamAttr, WeightNormParamAttr
+from fluidjax.weight_norm import normalized_parameter
 
 
 class LayerHelperBase:
@@ -89,8 +90,6 @@ class LayerHelperBase:
         if attr.name is None:
             attr.name = unique_name.generate(".".join([self.name, "b" if is_bias else "w"]))
         if isinstance(attr, WeightNormParamAttr):
-            from fluidjax.weight_norm import normalized_parameter
-
             param = normalized_parameter(self, attr, shape, dtype)
             WeightNormParamAttr.params_with_weight_norm.append(param)
             return param

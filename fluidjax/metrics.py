@@ -7,6 +7,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fluidjax import layers, unique_name
+from fluidjax.framework import Program, program_guard
+from fluidjax.initializer import Constant
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers.detection_map import detection_map
+
 __all__ = [
     "MetricBase",
     "CompositeMetric",
@@ -300,11 +306,6 @@ class DetectionMAP:
         evaluate_difficult: bool = True,
         ap_version: str = "integral",
     ) -> None:
-        from fluidjax import layers
-        from fluidjax.initializer import Constant
-        from fluidjax.layer_helper import LayerHelper
-        from fluidjax.layers.detection_map import detection_map
-
         self.helper = LayerHelper("map_eval")
         gt_label = layers.cast(x=gt_label, dtype=gt_box.dtype)
         parts = [gt_label, gt_box]
@@ -339,8 +340,6 @@ class DetectionMAP:
         self.accum_map = total
 
     def _state(self, dtype: str, shape: list[int] | None, suffix: str) -> Any:
-        from fluidjax import unique_name
-
         name = "_".join([unique_name.generate(self.helper.name), suffix])
         return self.helper.create_variable(name=name, persistable=True, dtype=dtype, shape=shape)
 
@@ -350,9 +349,6 @@ class DetectionMAP:
 
     def reset(self, executor: Any, reset_program: Any = None) -> None:
         """Forget earlier batches, by running a program that clears the state."""
-        from fluidjax import layers
-        from fluidjax.framework import Program, program_guard
-
         program = Program() if reset_program is None else reset_program
         with program_guard(main_program=program):
             state = program.current_block().create_var(

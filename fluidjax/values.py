@@ -356,11 +356,6 @@ class LoDTensor(Tensor):
             levels = "\tlod: {" + "".join(rows) + "}\n"
         return levels + super().__str__()
 
-    def _repr_html_(self) -> str:
-        from fluidjax.html import tensor_html
-
-        return tensor_html(self)
-
 
 class SelectedRows:
     """Some rows of a tall table: `rows` (indices, maybe repeated), their values, and the table's `height`."""

@@ -83,10 +83,23 @@ def normalized_parameter(helper: LayerHelperBase, attr: WeightNormParamAttr, sha
 
 
 def _scaled(helper: LayerHelperBase, g: Variable, v: Variable, dim: int | None) -> Variable:
-    from fluidjax import layers
-
     norm = _Writer(helper, helper.main_program.global_block()).norm_except_dim(v, dim)
-    scale = layers.elementwise_div(x=g, y=norm)
+    scale = _layer(helper, "elementwise_div", {"X": g, "Y": norm}, axis=-1)
     if dim is not None:
-        scale = layers.reshape(scale, shape=[v.shape[dim]])
-    return layers.elementwise_mul(x=v, y=scale, axis=-1 if dim is None else dim)
+        scale = _layer(helper, "reshape2", {"X": scale}, "XShape", shape=[v.shape[dim]])
+    return _layer(helper, "elementwise_mul", {"X": v, "Y": scale}, axis=-1 if dim is None else dim)
+
+
+def _layer(helper: LayerHelperBase, op_type: str, inputs: dict[str, Variable], *more: str, **attrs: Any) -> Variable:
+    """The op of a layer of its own, named as that layer: the names of what is made are part of Fluid's programs."""
+    name = unique_name.generate(op_type)
+    block = helper.main_program.current_block()
+    dtype = inputs["X"].dtype
+    outputs = {
+        slot: block.create_var(
+            name=unique_name.generate_with_ignorable_key(f"{name}.tmp"), dtype=dtype, stop_gradient=False
+        )
+        for slot in ("Out", *more)
+    }
+    block.append_op(type=op_type, inputs=inputs, outputs=outputs, attrs=attrs)
+    return outputs["Out"]

@@ -6,21 +6,18 @@ The messages are the truth; Program, Block, Operator, Variable and Parameter are
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from fluidjax.enums import VarType, is_floating, to_var_type
 from fluidjax.flags import get_flags, set_flags
+from fluidjax.framework import program as _program
 from fluidjax.framework.block import Block
 from fluidjax.framework.callstack import user_line
 from fluidjax.framework.guards import (
-    NameScope,
-    _full_name_scope,
     default_main_program,
     default_startup_program,
-    device_guard,
-    name_scope,
     program_guard,
-    switch_device,
     switch_main_program,
     switch_startup_program,
 )
@@ -35,10 +32,15 @@ from fluidjax.framework.names import (
 from fluidjax.framework.operator import Operator
 from fluidjax.framework.program import Program
 from fluidjax.framework.protos import OpProtoHolder, get_all_op_protos
+from fluidjax.framework.scopes import NameScope, device_guard, name_scope, switch_device
+from fluidjax.framework.scopes import full_name_scope as _full_name_scope
+from fluidjax.framework.slicing import getitem as _getitem
 from fluidjax.framework.variable import Parameter, ParameterMetaClass, Variable, VariableMetaClass
 from fluidjax.framework.view import program_view
 from fluidjax.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
 from fluidjax.version import require_version
+
+Variable.__getitem__ = _getitem  # type: ignore[method-assign]
 
 __all__ = [
     "Program",
@@ -94,8 +96,6 @@ def load_op_library(lib_filename: str) -> None:
 
 def generate_control_dev_var_name() -> str:
     """A fresh name for a control dependency."""
-    import random
-
     return f"{CONTROL_DEP_VAR_PREFIX}@{random.random()}"
 
 
@@ -106,7 +106,5 @@ def _var_base_to_np(var: Any) -> Any:
 
 def __getattr__(name: str) -> Any:
     if name == "global_prog_seed":
-        from fluidjax.framework import program
-
-        return program.global_prog_seed
+        return _program.global_prog_seed
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

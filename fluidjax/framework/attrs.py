@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+import lowering
 from fluidjax.enums import AttrType
+from fluidjax.framework import names
 from fluidjax.framework_pb2 import OpDesc
 
 _FIELDS = {
@@ -29,9 +31,31 @@ _BY_NAME = {**AttrType.__members__, "BOOLEAN": AttrType.BOOL, "BOOLEANS": AttrTy
 _FIELD_OF = {int(kind): (field, field in _LISTS) for kind, field in _FIELDS.items()}
 
 
+BOOKKEEPING_TYPES = {
+    names.OP_ROLE: AttrType.INT,
+    names.OP_ROLE_VAR: AttrType.STRINGS,
+    names.OP_NAMESCOPE: AttrType.STRING,
+    names.OP_CALLSTACK: AttrType.STRINGS,
+    names.OP_DEVICE: AttrType.STRING,
+}
+
+
 def attr_type(name: str | int) -> AttrType:
     """The AttrType of a name such as "INTS" or "BOOLEAN"."""
     return _BY_NAME[name] if isinstance(name, str) else AttrType(name)
+
+
+def declared_type(op_type: str, name: str) -> AttrType | None:
+    """The AttrType that an op, or the op it is the gradient of, declares for an attribute; None where neither does."""
+    if name in BOOKKEEPING_TYPES:
+        return BOOKKEEPING_TYPES[name]
+    if not lowering.has_op(op_type):
+        return None
+    definition = lowering.get_op(op_type)
+    spec = definition.attrs.get(name)
+    if spec is None and definition.forward is not None:
+        spec = definition.forward.attrs.get(name)
+    return None if spec is None else attr_type(spec.type)
 
 
 def read_attr(attr: OpDesc.Attr) -> Any:

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import VarType
 from fluidjax.framework import descs
-from fluidjax.framework.infer import infer_outputs
-from fluidjax.framework.notebook import note_op
+from fluidjax.framework.infer import infer_outputs, raw_op
 from fluidjax.framework.operator import Operator
 from fluidjax.framework.text import indent, message_text
 from fluidjax.framework.variable import Parameter, Variable
 
 if TYPE_CHECKING:
     from fluidjax.framework.program import Program
+
+
+# Each is called with a program when a layer has added an op to it; notebooks look for cells that are run again.
+OP_ADDED: list[Callable[[Program], None]] = []
 
 
 class Block:
@@ -225,7 +228,8 @@ class Block:
         self.ops.append(op)
         self._note_writes(op)
         self.program._bump()
-        note_op(self.program)
+        for observe in OP_ADDED:
+            observe(self.program)
         return op
 
     def _build(self, proto: pb.OpDesc, args: tuple, kwargs: dict[str, Any]) -> Operator:
@@ -278,8 +282,6 @@ class Block:
         This is how the backward pass writes gradient ops. `like` gives the types of attributes whose names it has
         too; `index` inserts at a position instead.
         """
-        from fluidjax.framework.infer import raw_op
-
         message = raw_op(type, inputs, outputs, attrs or {}, like)
         if index is None:
             self.proto.ops.append(message)
@@ -357,8 +359,3 @@ class Block:
         return self.to_string(throw_on_error=True)
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from fluidjax.html import block_html
-
-        return block_html(self)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import lowering
 from fluidjax import enums
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, VarType, to_var_type
@@ -165,8 +166,6 @@ class OpDescView:
 
     def check_attrs(self) -> None:
         """Check the attributes and fill in the defaults of those not set."""
-        import lowering
-
         given = {attr.name: read_attr(attr) for attr in self.proto.attrs if not attr.name.startswith("op_")}
         spec = lowering.get_op(self.proto.type).attrs
         for name, value in lowering.check_attrs(self.proto.type, given).items():

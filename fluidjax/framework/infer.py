@@ -9,8 +9,7 @@ import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType
 from fluidjax.framework import callstack, messages
-from fluidjax.framework.attrs import attr_type
-from fluidjax.framework.names import BOOKKEEPING
+from fluidjax.framework.attrs import declared_type
 from fluidjax.framework.sparse_types import sparse_outputs
 from fluidjax.framework.view import op_view, var_view
 
@@ -77,19 +76,5 @@ def raw_op(
             slots.add(parameter=name, arguments=given[name])
     known = {attr.name: AttrType(attr.type) for attr in like.proto.attrs} if like is not None else {}
     for name, value in attrs.items():
-        messages.add_attr(message, name, value, known.get(name) or _declared(op_type, name))
+        messages.add_attr(message, name, value, known.get(name) or declared_type(op_type, name))
     return message
-
-
-def _declared(op_type: str, name: str) -> AttrType | None:
-    from fluidjax.framework.operator import _BOOKKEEPING_TYPES
-
-    if name in BOOKKEEPING:
-        return _BOOKKEEPING_TYPES[name]
-    if not lowering.has_op(op_type):
-        return None
-    definition = lowering.get_op(op_type)
-    spec = definition.attrs.get(name)
-    if spec is None and definition.forward is not None:
-        spec = definition.forward.attrs.get(name)
-    return None if spec is None else attr_type(spec.type)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, OpRole
 from fluidjax.framework import callstack, descs, messages, names
-from fluidjax.framework.attrs import attr_type, read_attr
+from fluidjax.framework.attrs import BOOKKEEPING_TYPES, attr_type, declared_type, read_attr
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import Variable
 
 if TYPE_CHECKING:
     from fluidjax.framework.block import Block
-
-_BOOKKEEPING = frozenset(names.BOOKKEEPING)
 
 
 class Operator:
@@ -199,7 +198,7 @@ class Operator:
     def _update_desc_attr(self, name: str, value: Any) -> None:
         if isinstance(value, (Variable, descs.BlockDescView)):
             value = value.name if isinstance(value, Variable) else value.id
-        messages.set_attr(self.proto, name, value, None if self.has_attr(name) else _declared_type(self.type, name))
+        messages.set_attr(self.proto, name, value, None if self.has_attr(name) else declared_type(self.type, name))
         self._changed()
 
     def _remove_attr(self, name: str) -> None:
@@ -244,32 +243,6 @@ class Operator:
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        from fluidjax.html import operator_html
-
-        return operator_html(self)
-
-
-def _declared_type(op_type: str, name: str) -> AttrType | None:
-    if name in _BOOKKEEPING:
-        return _BOOKKEEPING_TYPES[name]
-    import lowering
-
-    try:
-        spec = lowering.get_op(op_type).attrs.get(name)
-    except lowering.UnknownOpError:
-        return None
-    return None if spec is None else attr_type(spec.type)
-
-
-_BOOKKEEPING_TYPES = {
-    names.OP_ROLE: AttrType.INT,
-    names.OP_ROLE_VAR: AttrType.STRINGS,
-    names.OP_NAMESCOPE: AttrType.STRING,
-    names.OP_CALLSTACK: AttrType.STRINGS,
-    names.OP_DEVICE: AttrType.STRING,
-}
-
 
 class _Builder:
     """Fills the message of a new op: checks slots and attributes, then infers what its outputs are."""
@@ -278,8 +251,6 @@ class _Builder:
         self.op, self.type, self.stack = op, op_type, stack
 
     def build(self, inputs: Mapping | None, outputs: Mapping, attrs: Mapping) -> None:
-        import lowering
-
         try:
             spec = lowering.get_op(self.type)
         except lowering.UnknownOpError as error:
@@ -341,10 +312,8 @@ class _Builder:
         return found
 
     def _fill_attrs(self, attrs: Mapping, spec: Any) -> None:
-        import lowering
-
         program = self.op.block.program
-        own = {k: _plain(v) for k, v in attrs.items() if v is not None and k not in _BOOKKEEPING}
+        own = {k: _plain(v) for k, v in attrs.items() if v is not None and k not in BOOKKEEPING_TYPES}
         try:
             own = lowering.check_attrs(self.type, own)
         except lowering.AttrError as error:
@@ -360,7 +329,7 @@ class _Builder:
             (names.OP_DEVICE, program._device()),
         ):
             value = attrs.get(name)
-            _add_attr(proto, name, default if value is None else _plain(value), _BOOKKEEPING_TYPES[name])
+            _add_attr(proto, name, default if value is None else _plain(value), BOOKKEEPING_TYPES[name])
         _add_attr(proto, names.OP_CALLSTACK, self.stack, AttrType.STRINGS)
 
 

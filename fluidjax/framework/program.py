@@ -10,9 +10,10 @@ from typing import Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, OpRole
-from fluidjax.framework import descs, messages, names
+from fluidjax.framework import descs, messages, names, scopes
 from fluidjax.framework.block import Block
 from fluidjax.framework.check import check_structure, parse_message
+from fluidjax.framework.prune import for_inference, pruned, without_backward
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import Parameter, Variable
 from fluidjax.version import full_version, version_number
@@ -163,14 +164,10 @@ class Program:
         return self._role_guard(int(role), [])
 
     def _name_scope_path(self) -> str:
-        from fluidjax.framework.guards import _full_name_scope
-
-        return _full_name_scope()
+        return scopes.full_name_scope()
 
     def _device(self) -> str:
-        from fluidjax.framework.guards import _current_device
-
-        return _current_device()
+        return scopes.current_device()
 
     # Blocks.
 
@@ -262,8 +259,6 @@ class Program:
         With `for_test`, backward and optimizer ops are left out and every ``is_test`` attribute is set. Call it
         before ``minimize``, so that nothing of the training is left that a test does not need.
         """
-        from fluidjax.framework.prune import without_backward
-
         if for_test:
             return without_backward(self)._inference_optimize(prune_read_op=False)
         message = pb.ProgramDesc()
@@ -316,14 +311,10 @@ class Program:
 
     def _prune_with_input(self, feeded_var_names: Sequence[str], targets: Any) -> Program:
         """A copy with only the ops that the targets need when some variables are fed."""
-        from fluidjax.framework.prune import pruned
-
         return pruned(self, feeded_var_names, targets)
 
     def _inference_optimize(self, prune_read_op: bool = True) -> Program:
         """A copy with every ``is_test`` set; with `prune_read_op`, without the ops that read data."""
-        from fluidjax.framework.prune import for_inference
-
         return for_inference(self, prune_read_op)
 
     # Bytes and text.
@@ -368,11 +359,6 @@ class Program:
         return self.to_string(True)
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from fluidjax.html import program_html
-
-        return program_html(self)
 
 
 def block_attrs(op: pb.OpDesc) -> Iterator[pb.OpDesc.Attr]:

@@ -7,14 +7,16 @@ reads. So what is needed is found backwards, statement by statement.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, OpRole, VarType
 from fluidjax.framework import messages, names
 from fluidjax.framework.operator import Operator
-from fluidjax.framework.program import Program
 from fluidjax.framework.variable import Variable
+
+if TYPE_CHECKING:
+    from fluidjax.framework.program import Program
 
 _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
 # These write only a part of their output, so what was there before matters too.

@@ -9,10 +9,10 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.enums import VarType
+from fluidjax.framework.variable import Variable
 
 if TYPE_CHECKING:
     from fluidjax.framework.block import Block
-    from fluidjax.framework.variable import Variable
 
 # An end behind every element.
 _FAR = 10000000
@@ -37,12 +37,12 @@ class _Plan:
         self.steps.append(step)
 
 
-def getitem(var: Variable, item: Any) -> Variable:
-    """The elements of `var` that indices choose.
+def getitem(self: Variable, item: Any) -> Variable:
+    """``Variable.__getitem__``: the elements that indices choose.
 
     An index drops its axis. A variable may stand for an index or an end. Raises TypeError for what cannot index.
     """
-    block = var.block
+    var, block = self, self.block
     plan = _Plan()
     for axis, index in enumerate(_expanded(var, item)):
         _plan_axis(var, block, plan, axis, index)
@@ -80,8 +80,6 @@ def _expanded(var: Variable, item: Any) -> list[Any]:
 
 
 def _is_variable(value: Any) -> bool:
-    from fluidjax.framework.variable import Variable
-
     return isinstance(value, Variable)
 
 

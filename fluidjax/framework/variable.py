@@ -223,12 +223,8 @@ class Variable(metaclass=VariableMetaClass):
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        from fluidjax.html import variable_html
-
-        return variable_html(self)
-
-    # Operators on variables make ops; layers.math_op_patch writes them, and == too, so a hash must be kept.
+    # Operators on variables make ops: framework.slicing writes those of [], layers.math_op_patch the others, and ==
+    # too, so a hash must be kept.
     __hash__ = object.__hash__
 
     if TYPE_CHECKING:
@@ -251,12 +247,7 @@ class Variable(metaclass=VariableMetaClass):
         def __ge__(self, other: Any) -> Variable: ...
         def __neg__(self) -> Variable: ...
         def astype(self, dtype: Any) -> Variable: ...
-
-    def __getitem__(self, item: Any) -> Variable:
-        """The variable with the elements that indices and slices choose; makes slice ops."""
-        from fluidjax.framework.slicing import getitem
-
-        return getitem(self, item)
+        def __getitem__(self, item: Any) -> Variable: ...
 
     def __iter__(self) -> NoReturn:
         raise TypeError(

@@ -6,3 +6,4 @@ __all__ = ["check_dtype", "check_type", "check_variable_and_dtype", "convert_dty
 
 FLOATS = ("float16", "float32", "float64")
 NUMBERS = (*FLOATS, "int32", "int64")
+FILLED = ("bool", *FLOATS, "int32", "int64")

@@ -13,7 +13,7 @@ from fluidjax.layers.control_flow_basic import array_read, array_write, incremen
 from fluidjax.layers.control_flow_blocks import While
 from fluidjax.layers.control_flow_checks import require_variable
 from fluidjax.layers.control_flow_lod import array_to_lod_tensor, shrink_memory
-from fluidjax.layers.tensor import fill_constant
+from fluidjax.layers.shapes import fill_constant
 
 __all__ = ["DynamicRNN"]
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers.indexing import topk
+from fluidjax.layers.manipulation import squeeze
 from fluidjax.layers.sequence_checks import FLOATS, INTS, variable
 
 __all__ = ["warpctc", "ctc_greedy_decoder", "edit_distance"]
@@ -67,8 +69,6 @@ def ctc_greedy_decoder(
     Returns:
         ids [rows, 1] with LoD; for padded input (ids [sequences, steps], lengths [sequences, 1]).
     """
-    from fluidjax.layers.nn import squeeze, topk
-
     variable(input, "input", "ctc_greedy_decoder", FLOATS)
     helper = LayerHelper("ctc_greedy_decoder", name=name, input=input)
     _, indices = topk(input, k=1)

@@ -8,6 +8,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layers.checks import NUMBERS, check_type, check_variable_and_dtype
 from fluidjax.layers.emit import emit
+from fluidjax.layers.tensor import assign, sums
 
 _COMPARED = ("float32", "float64", "int32", "int64")
 
@@ -128,8 +129,6 @@ def scale(
 
 def sum(x: Variable | list[Variable]) -> Variable:
     """out = the sum of the tensors of a list, all of one shape."""
-    from fluidjax.layers.tensor import sums
-
     return sums(x, out=None)
 
 
@@ -175,8 +174,6 @@ def addcmul(
     name: str | None = None,
 ) -> Variable:
     """out = input + value * tensor1 * tensor2; written to ``out`` when given."""
-    from fluidjax.layers.tensor import assign
-
     for label, var in (("input", input), ("tensor1", tensor1), ("tensor2", tensor2)):
         check_variable_and_dtype(var, label, ("float32", "float64", "int32", "int64"), "addcmul")
     result = elementwise_add(input, elementwise_mul(tensor1, tensor2) * value)

@@ -8,12 +8,11 @@ from fluidjax.enums import to_var_type
 from fluidjax.framework import Variable
 from fluidjax.framework import device_guard as on_device
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.checks import check_dtype, check_type, check_variable_and_dtype
+from fluidjax.layers.checks import FILLED, check_dtype, check_type, check_variable_and_dtype
 from fluidjax.layers.emit import emit
+from fluidjax.layers.shapes import fill_constant
 
 __all__ = ["full", "full_like", "kron", "trace", "tril", "triu"]
-
-_FILLED = ("bool", "float16", "float32", "float64", "int32", "int64")
 
 
 def _check_device(device: str | None) -> None:
@@ -31,11 +30,9 @@ def full(
     name: str | None = None,
 ) -> Variable:
     """A tensor of ``fill_value``; float32 unless ``dtype`` says otherwise. ``shape`` as for fill_constant."""
-    from fluidjax.layers.tensor import fill_constant
-
     helper = LayerHelper("full", name=name)
     dtype = "float32" if dtype is None else dtype
-    check_dtype(dtype, "dtype", _FILLED, "full")
+    check_dtype(dtype, "dtype", FILLED, "full")
     check_type(shape, "shape", (Variable, list, tuple), "full")
     _check_device(device)
     if out is None:
@@ -58,7 +55,7 @@ def full_like(
     _check_device(device)
     helper = LayerHelper("full_like", name=name)
     dtype = input.dtype if dtype is None else dtype
-    check_dtype(dtype, "dtype", _FILLED, "full_like")
+    check_dtype(dtype, "dtype", FILLED, "full_like")
     if out is None:
         out = helper.create_variable_for_type_inference(dtype=dtype)
     attrs = {"value": fill_value, "dtype": int(to_var_type(dtype))}

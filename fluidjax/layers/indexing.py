@@ -9,6 +9,8 @@ from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.checks import check_type, check_variable_and_dtype
 from fluidjax.layers.emit import emit, emit_many
+from fluidjax.layers.slicing import slice
+from fluidjax.layers.tensor import zeros
 
 __all__ = [
     "gather",
@@ -74,8 +76,6 @@ def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str 
 
 def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str | None = None) -> Variable:
     """Zeros of ``shape`` with ``updates`` added at ``index``."""
-    from fluidjax.layers.tensor import zeros
-
     return scatter_nd_add(zeros(shape, updates.dtype), index, updates, name)
 
 
@@ -111,8 +111,6 @@ def where(condition: Variable) -> Variable:
 
 def nonzero(input: Variable, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: [count, rank], or as a tuple one [count, 1] for each dim."""
-    from fluidjax.layers.slicing import slice
-
     out = where(input)
     if not as_tuple:
         return out

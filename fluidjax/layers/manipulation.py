@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from fluidjax.enums import VarType
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
 from fluidjax.layers.emit import emit, emit_many
 from fluidjax.layers.shapes import as_attr, as_tensors, contains_variable
+from fluidjax.layers.tensor import assign
 
 __all__ = [
     "diag_embed",
@@ -207,8 +211,6 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
 
 def stack(x: Variable | list[Variable], axis: int = 0) -> Variable:
     """The tensors of a list (or the elements of a tensor array) joined along a new dim ``axis``."""
-    from fluidjax.enums import VarType
-
     helper = LayerHelper("stack")
     given = list(x) if isinstance(x, (list, tuple)) else [x]
     out = helper.create_variable_for_type_inference(given[0].dtype)
@@ -329,8 +331,6 @@ def meshgrid(input: list[Variable], name: str | None = None) -> list[Variable]:
 
 def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
     """Square planes (dim1, dim2) whose ``offset``-th diagonal is the last dim of ``input`` (a Variable or array)."""
-    from fluidjax.layers.tensor import assign
-
     if not isinstance(input, Variable):
         input = assign(input)
     check_dtype(input.dtype, "Input", ("int32", "int64", "float16", "float32", "float64"), "diag_embed")
@@ -352,10 +352,6 @@ def shape(input: Variable) -> Variable:
 
 def rank(input: Variable) -> Variable:
     """The number of dims of ``input``: int32 [1], known when the program is built."""
-    import numpy as np
-
-    from fluidjax.layers.tensor import assign
-
     check_type(input, "input", Variable, "input")
     return assign(np.array(len(input.shape), "int32"))
 

@@ -7,6 +7,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layers.checks import check_type, check_variable_and_dtype
 from fluidjax.layers.emit import emit, emit_many
+from fluidjax.layers.ops import exp
 
 __all__ = [
     "allclose",
@@ -113,8 +114,6 @@ def logsumexp(
     name: str | None = None,
 ) -> Variable:
     """log(sum of exp(x)) over ``dim``, written as the three ops; to ``out`` when given."""
-    from fluidjax.layers.ops import exp
-
     check_variable_and_dtype(x, "x", ("float32", "float64"), "logsumexp")
     total = _reduce("reduce_sum", exp(x), dim, keepdim, None, _NUMBERS)
     return emit("log", {"X": total}, x.dtype, name=name, out=out)

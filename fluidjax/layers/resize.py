@@ -8,7 +8,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.checks import check_type
-from fluidjax.layers.tensor import fill_constant
+from fluidjax.layers.shapes import fill_constant
 
 __all__ = [
     "image_resize",

@@ -9,6 +9,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layers import nn, sequence_lod, tensor
 from fluidjax.layers.control_flow_static_rnn import StaticRNN
+from fluidjax.layers.rnn_units import BasicGRUUnit, BasicLSTMUnit
 from fluidjax.layers.utils import (
     assert_same_structure,
     flatten,
@@ -138,8 +139,6 @@ class GRUCell(RNNCell):
         dtype: str = "float32",
         name: str = "GRUCell",
     ):
-        from fluidjax.contrib.layers.rnn_units import BasicGRUUnit
-
         self.hidden_size = hidden_size
         self.gru_unit = BasicGRUUnit(name, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
 
@@ -176,8 +175,6 @@ class LSTMCell(RNNCell):
         dtype: str = "float32",
         name: str = "LSTMCell",
     ):
-        from fluidjax.contrib.layers.rnn_units import BasicLSTMUnit
-
         self.hidden_size = hidden_size
         self.lstm_unit = BasicLSTMUnit(
             name, hidden_size, param_attr, bias_attr, gate_activation, activation, forget_bias, dtype

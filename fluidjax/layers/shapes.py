@@ -1,13 +1,15 @@
-"""Shape arguments that may hold Variables."""
+"""Shape arguments that may hold Variables, and fill_constant and cast, which make the tensors they are passed as."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from fluidjax.enums import VarType
+from fluidjax.enums import VarType, to_var_type
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers.checks import FILLED, check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from fluidjax.layers.emit import emit
 
 
 def contains_variable(values: Any) -> bool:
@@ -15,17 +17,54 @@ def contains_variable(values: Any) -> bool:
     return any(isinstance(v, Variable) for v in values)
 
 
+def cast(x: Variable, dtype: Any) -> Variable:
+    """``x`` as another element type: bool, float16, float32, float64, int8, int32, int64 or uint8."""
+    known = ("bool", "float16", "float32", "float64", "int32", "int64", "uint8")
+    check_variable_and_dtype(x, "x", known, "cast")
+    check_dtype(dtype, "dtype", (*known, "int8"), "cast")
+    attrs = {"in_dtype": int(x.dtype), "out_dtype": int(to_var_type(dtype))}
+    return emit("cast", {"X": [x]}, dtype, attrs)
+
+
+def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Variable | None = None) -> Variable:
+    """A tensor of one value.
+
+    Args:
+        shape: a list of ints and Variables [1], or a Variable.
+        dtype: bool, float16, float32, float64, int32 or int64.
+        value: a number, or a Variable [1].
+        force_cpu: kept on the op, without meaning here.
+        out: an existing variable for the result.
+    """
+    attrs: dict[str, Any] = {"force_cpu": force_cpu}
+    inputs: dict[str, Any] = {}
+    if isinstance(value, Variable):
+        inputs["ValueTensor"] = value
+    else:
+        attrs["value"] = float(value)
+        whole = convert_dtype(dtype) in ("int64", "int32")
+        attrs["str_value"] = str(int(value)) if whole else str(float(value))
+    helper = LayerHelper("fill_constant")
+    check_dtype(dtype, "dtype", FILLED, "fill_constant")
+    check_type(shape, "shape", (Variable, list, tuple), "fill_constant")
+    if out is not None:
+        check_variable_and_dtype(out, "out", [convert_dtype(dtype)], "fill_constant")
+    shape_argument(helper, inputs, attrs, shape, "fill_constant")
+    if out is None:
+        out = helper.create_variable_for_type_inference(dtype=dtype)
+    attrs["dtype"] = int(out.dtype)
+    helper.append_op(type="fill_constant", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
+    out.stop_gradient = True
+    return out
+
+
 def constants(value: int, dtype: str = "int32") -> Variable:
     """A Variable [1] that holds one number known now."""
-    from fluidjax.layers.tensor import fill_constant
-
     return fill_constant([1], dtype, value, force_cpu=True)
 
 
 def as_tensors(helper: LayerHelper, values: Sequence[Any], dtype: str = "int32") -> list[Variable]:
     """Each number or Variable of a list as a Variable [1]; the numbers' are temporaries of the layer."""
-    from fluidjax.layers.tensor import fill_constant
-
     tensors = []
     for value in values:
         if isinstance(value, Variable):
@@ -43,8 +82,6 @@ def as_attr(values: Sequence[Any], unknown: int = -1) -> list[int]:
 
 
 def _as_int32(value: Variable) -> Variable:
-    from fluidjax.layers.tensor import cast
-
     return cast(value, "int32") if value.dtype == VarType.INT64 else value
 
 

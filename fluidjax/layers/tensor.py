@@ -10,10 +10,10 @@ from fluidjax.enums import VarType, to_var_type
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant, Initializer
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from fluidjax.layers.checks import FILLED, check_dtype, check_type, check_variable_and_dtype, convert_dtype
 from fluidjax.layers.emit import emit, emit_many
 from fluidjax.layers.filled import full, full_like, kron, trace, tril, triu
-from fluidjax.layers.shapes import shape_argument
+from fluidjax.layers.shapes import cast, fill_constant
 from fluidjax.layers.tensor_files import load_combine as load_combine
 from fluidjax.layers.tensor_files import save as save
 from fluidjax.layers.tensor_files import save_combine as save_combine
@@ -54,12 +54,10 @@ __all__ = [
     "zeros_like",
 ]
 
-_FILLED = ("bool", "float16", "float32", "float64", "int32", "int64")
-
 
 def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
     """A variable without a value yet, for a layer to write to."""
-    check_dtype(dtype, "dtype", (*_FILLED, "int8", "uint8", "int16"), "create_tensor")
+    check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8", "int16"), "create_tensor")
     helper = LayerHelper("create_tensor", name=name)
     return helper.create_variable(name=helper.name, dtype=dtype, persistable=persistable)
 
@@ -85,7 +83,7 @@ def create_parameter(
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_parameter")
     for item in shape:
         check_type(item, "item of shape", (int, np.integer), "create_parameter")
-    check_dtype(dtype, "dtype", (*_FILLED, "int8", "uint8", "int16"), "create_parameter")
+    check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8", "int16"), "create_parameter")
     check_type(attr, "attr", (type(None), ParamAttr), "create_parameter")
     check_type(default_initializer, "default_initializer", (type(None), Initializer), "create_parameter")
     helper = LayerHelper("create_parameter")
@@ -106,7 +104,7 @@ def create_global_var(
 ) -> Variable:
     """A variable of the global block that the startup program fills with ``value``."""
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_global_var")
-    check_dtype(dtype, "dtype", (*_FILLED, "int8", "uint8", "int16"), "create_global_var")
+    check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8", "int16"), "create_global_var")
     helper = LayerHelper("global_var")
     var = helper.create_global_variable(
         dtype=dtype, shape=list(shape), persistable=persistable, name=name, stop_gradient=True
@@ -115,21 +113,12 @@ def create_global_var(
     return var
 
 
-def cast(x: Variable, dtype: Any) -> Variable:
-    """``x`` as another element type: bool, float16, float32, float64, int8, int32, int64 or uint8."""
-    known = ("bool", "float16", "float32", "float64", "int32", "int64", "uint8")
-    check_variable_and_dtype(x, "x", known, "cast")
-    check_dtype(dtype, "dtype", (*known, "int8"), "cast")
-    attrs = {"in_dtype": int(x.dtype), "out_dtype": int(to_var_type(dtype))}
-    return emit("cast", {"X": [x]}, dtype, attrs)
-
-
 def concat(input: Variable | list[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
     """The tensors of a list joined along ``axis``, which may be a Variable [1]; a tensor array becomes one."""
     if not isinstance(input, (list, tuple)):
         input = [input]
     for i, x in enumerate(input):
-        check_variable_and_dtype(x, f"input[{i}]", _FILLED, "concat")
+        check_variable_and_dtype(x, f"input[{i}]", FILLED, "concat")
     check_type(axis, "axis", (int, Variable), "concat")
     helper = LayerHelper("concat", input=list(input), name=name)
     out = helper.create_variable_for_type_inference(dtype=helper.input_dtype())
@@ -208,7 +197,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
     """
     check_type(input, "input", (Variable, np.ndarray), "assign")
     if isinstance(input, Variable):
-        check_dtype(input.dtype, "input", (*_FILLED, "uint8"), "assign")
+        check_dtype(input.dtype, "input", (*FILLED, "uint8"), "assign")
         return emit("assign", {"X": [input]}, input.dtype, out=output)
     key = input.dtype.name
     if key not in _ASSIGNED:
@@ -225,38 +214,6 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
     values = [kind(v) for v in input.flat]
     attrs = {"dtype": int(to_var_type(input.dtype)), "shape": list(input.shape), attr: values}
     return emit("assign_value", {}, input.dtype, attrs, layer="assign", out=output)
-
-
-def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Variable | None = None) -> Variable:
-    """A tensor of one value.
-
-    Args:
-        shape: a list of ints and Variables [1], or a Variable.
-        dtype: bool, float16, float32, float64, int32 or int64.
-        value: a number, or a Variable [1].
-        force_cpu: kept on the op, without meaning here.
-        out: an existing variable for the result.
-    """
-    attrs: dict[str, Any] = {"force_cpu": force_cpu}
-    inputs: dict[str, Any] = {}
-    if isinstance(value, Variable):
-        inputs["ValueTensor"] = value
-    else:
-        attrs["value"] = float(value)
-        whole = convert_dtype(dtype) in ("int64", "int32")
-        attrs["str_value"] = str(int(value)) if whole else str(float(value))
-    helper = LayerHelper("fill_constant")
-    check_dtype(dtype, "dtype", _FILLED, "fill_constant")
-    check_type(shape, "shape", (Variable, list, tuple), "fill_constant")
-    if out is not None:
-        check_variable_and_dtype(out, "out", [convert_dtype(dtype)], "fill_constant")
-    shape_argument(helper, inputs, attrs, shape, "fill_constant")
-    if out is None:
-        out = helper.create_variable_for_type_inference(dtype=dtype)
-    attrs["dtype"] = int(out.dtype)
-    helper.append_op(type="fill_constant", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
-    out.stop_gradient = True
-    return out
 
 
 def fill_constant_batch_size_like(
@@ -414,8 +371,6 @@ def eye(
     num_rows: int, num_columns: int | None = None, batch_shape: list[int] | None = None, dtype: Any = "float32"
 ) -> Variable:
     """The identity [num_rows, num_columns], repeated over the dims of ``batch_shape`` when given."""
-    from fluidjax.layers.manipulation import stack
-
     for label, size in (("num_rows", num_rows), ("num_columns", num_columns)):
         if size is not None and (not isinstance(size, int) or size < 0):
             raise TypeError(f"{label} should be a non-negative int, received {size!r}; pass one")
@@ -426,5 +381,5 @@ def eye(
     for size in reversed(batch_shape or []):
         if size <= 0:
             raise TypeError(f"batch_shape should be a positive int list, received {batch_shape}; pass positive sizes")
-        out = stack([out] * size, axis=0)
+        out = emit("stack", {"X": [out] * size}, dtype, {"axis": 0}, slot="Y")
     return out

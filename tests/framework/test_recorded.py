@@ -12,7 +12,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import framework_pb2 as pb
-from fluidjax.framework import guards
+from fluidjax.framework import scopes
 from fluidjax.framework.attrs import read_attr
 from tests.framework.cases import CASES
 
@@ -43,7 +43,7 @@ def vars_of(block: pb.BlockDesc) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_program_is_the_recorded_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "_name_scope", guards.NameScope())
+    monkeypatch.setattr(scopes, "_name_scope", scopes.NameScope())
     main, startup = fluid.Program(), fluid.Program()
     with fluid.unique_name.guard(), fluid.program_guard(main, startup), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "set_gradient_clip is not recommended")

@@ -14,7 +14,8 @@ import pytest
 import fluidjax as fluid
 import lowering
 from fluidjax import backend_check, unique_name
-from fluidjax.framework import Program, notebook
+from fluidjax.framework import Program
+from fluidjax.notebook import cells
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -217,7 +218,7 @@ def test_a_cell_with_programs_of_its_own_does_not_warn(shell: Shell) -> None:
     )
     for _ in range(2):
         shell.run(guarded, {"fluid": fluid})  # warnings are errors
-    assert notebook._current_cell() == (guarded, 2)
+    assert cells._current_cell() == (guarded, 2)
 
 
 def test_pages_for_notebooks() -> None:

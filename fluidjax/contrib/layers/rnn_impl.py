@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fluidjax.contrib.layers.rnn_units import BasicGRUUnit, BasicLSTMUnit, _named
 from fluidjax.framework import Variable
 from fluidjax.layers import nn, sequence_lod, tensor
 from fluidjax.layers.control_flow_static_rnn import StaticRNN
+from fluidjax.layers.rnn_units import BasicGRUUnit, BasicLSTMUnit, _named
 
 __all__ = ["BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm"]
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fluidjax.enums import OpRole, VarType, to_numpy_dtype
-from fluidjax.framework import callstack, names
-
-if TYPE_CHECKING:
-    from fluidjax.framework import Block, Operator, Program, Variable
-    from fluidjax.values import LoDTensor
+from fluidjax.framework import Block, Operator, Parameter, Program, Variable, callstack, names
+from fluidjax.values import LoDTensor
 
 # Rows of a table that are shown; the rest is counted.
 _ROWS = 200
@@ -51,8 +48,6 @@ def _dtype(var: Variable) -> str:
 
 
 def _kind(var: Variable) -> str:
-    from fluidjax.framework import Parameter
-
     words = [] if var.type == VarType.LOD_TENSOR else [var.type.name]
     if isinstance(var, Parameter):
         words.append("parameter" if var.trainable else "parameter, not trained")
@@ -150,3 +145,16 @@ def tensor_html(tensor: LoDTensor) -> str:
     head = f"<div><b>LoDTensor</b> {escape(str(list(data.shape)))} {data.dtype}{lod}</div>"
     text = np.array2string(data, threshold=64, edgeitems=3, precision=5)
     return f"{head}<pre>{escape(text)}</pre>"
+
+
+def install_reprs() -> None:
+    """Give the classes that notebooks show their ``_repr_html_``; they themselves know nothing of HTML."""
+    views: dict[type, Any] = {
+        Program: program_html,
+        Block: block_html,
+        Operator: operator_html,
+        Variable: variable_html,
+        LoDTensor: tensor_html,
+    }
+    for shown, view in views.items():
+        shown._repr_html_ = view  # type: ignore[attr-defined]

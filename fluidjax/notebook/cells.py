@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fluidjax.framework import callstack
-
-if TYPE_CHECKING:
-    from fluidjax.framework.program import Program
+from fluidjax.framework import Program, callstack
+from fluidjax.framework.block import OP_ADDED
 
 
 def _current_cell() -> tuple[Any, int] | None:
@@ -41,3 +39,9 @@ def note_op(program: Program) -> None:
             "fluid.Program()):`, so that each run of the cell begins with empty programs.",
             stacklevel=callstack.depth_of_user(),
         )
+
+
+def watch_cells() -> None:
+    """Let every op that a layer adds be noted."""
+    if note_op not in OP_ADDED:
+        OP_ADDED.append(note_op)

@@ -1,0 +1,6 @@
+"""What notebooks show, and what they are warned of. The classes concerned know nothing of it."""
+
+from fluidjax.notebook.cells import watch_cells
+from fluidjax.notebook.html import install_reprs
+
+__all__ = ["install_reprs", "watch_cells"]
