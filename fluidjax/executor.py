@@ -247,12 +247,15 @@ def _pruned(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]) 
 def _results(fetches: tuple[str, ...], values: list[Any], scope: Scope, return_numpy: bool) -> list[Any]:
     results = []
     for name, value in zip(fetches, values, strict=True):
-        if scope.find_var(name) is not None:
+        if scope.find_var(name) is not None and not (return_numpy and isinstance(value, jax.Array)):
             value = _copied(value)
         results.append(to_numpy(value, name) if return_numpy else to_holder(value))
     return results
 
 
 def _copied(value: Any) -> Any:
-    """A fetch that is also state must not share its buffer, which a later run may give away."""
+    """A fetch that is also state must not share its buffer, which a later run may give away.
+
+    NumPy fetches of arrays are copies already.
+    """
     return jax.tree_util.tree_map(lambda leaf: np.array(leaf, copy=True), value)

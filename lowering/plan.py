@@ -120,7 +120,7 @@ def make_plan(
     types = {op.type for b in program.blocks for op in b.ops}
     return Plan(
         segments=tuple(_segments(program, ops, needed, set(outside))),
-        reads=tuple(reads),
+        reads=(*reads, *(n for n in dict.fromkeys(fetches) if n not in reads and n not in writes)),
         keeps=keeps,
         random=any("key" in get_op(t).special for t in types - _MARKERS),
         ranks="lod_rank_table" in types,

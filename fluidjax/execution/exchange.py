@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from fluidjax.execution.buckets import bucket, pad_offsets, pad_rows
+from fluidjax.execution.fetched import fetched
 from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
 from lowering import values as low
 
@@ -92,9 +93,9 @@ def array_items(array: low.TensorArray) -> list[Any]:
 
 
 def to_numpy(value: Any, name: str) -> Any:
-    """A fetched value as NumPy (a list for arrays); RuntimeError when that would lose a LoD."""
+    """A copy of a fetched value as NumPy (a list for arrays); RuntimeError when that would lose a LoD."""
     if isinstance(value, jax.Array):
-        return np.asarray(value)
+        return fetched(value)
     if isinstance(value, low.TensorArray):
         return [to_numpy(item, name) for item in array_items(value)]
     if isinstance(value, low.SelectedRows):
@@ -106,7 +107,7 @@ def to_numpy(value: Any, name: str) -> Any:
             " or numpy.array(tensor) for its rows alone"
         )
     if isinstance(value, low.LoDArray):
-        return trim(value)[0]
+        return fetched(trim(value)[0])
     if isinstance(value, (low.RankTable, low.StepScopes)):
         return value
-    return np.asarray(value)
+    return fetched(value)
