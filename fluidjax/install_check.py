@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-import fluidjax as fluid
-from fluidjax.places import Place
+from fluidjax import layers, unique_name
+from fluidjax.data import data
+from fluidjax.executor import Executor
+from fluidjax.framework import Program, program_guard
+from fluidjax.optimizer import SGD
+from fluidjax.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda
+from fluidjax.scope import Scope, scope_guard
 
 __all__ = ["run_check"]
 
@@ -15,7 +20,7 @@ def run_check() -> None:
 
     Raises RuntimeError when the loss does not fall.
     """
-    places: list[Place] = [fluid.CPUPlace()] + ([fluid.CUDAPlace(0)] if fluid.is_compiled_with_cuda() else [])
+    places: list[Place] = [CPUPlace()] + ([CUDAPlace(0)] if is_compiled_with_cuda() else [])
     for place in places:
         first, last = _train(place)
         if not last < first:
@@ -27,16 +32,16 @@ def run_check() -> None:
 
 
 def _train(place: Place) -> tuple[float, float]:
-    main, startup = fluid.Program(), fluid.Program()
+    main, startup = Program(), Program()
     main.random_seed = startup.random_seed = 1
-    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
-        x = fluid.data("x", [None, 4])
-        y = fluid.data("y", [None, 1])
-        loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(x, 1) - y))
-        fluid.optimizer.SGD(0.1).minimize(loss)
-        executor = fluid.Executor(place)
+    with program_guard(main, startup), unique_name.guard(), scope_guard(Scope()):
+        x = data("x", [None, 4])
+        y = data("y", [None, 1])
+        loss = layers.mean(layers.square(layers.fc(x, 1) - y))
+        SGD(0.1).minimize(loss)
+        executor = Executor(place)
         executor.run(startup)
-        data = np.random.default_rng(0).normal(size=(32, 5)).astype("float32")
-        feed = {"x": data[:, :4], "y": data[:, 4:]}
+        values = np.random.default_rng(0).normal(size=(32, 5)).astype("float32")
+        feed = {"x": values[:, :4], "y": values[:, 4:]}
         losses = [float(executor.run(main, feed=feed, fetch_list=[loss])[0].item()) for _ in range(10)]
     return losses[0], losses[-1]
