@@ -5,6 +5,7 @@ SavedVariance holds 1 / sqrt(variance + epsilon), as Fluid's CPU kernel leaves i
 
 import math
 
+import jax
 import jax.numpy as jnp
 
 from lowering.registry import op
@@ -28,6 +29,20 @@ def _count(x: LoDArray, axis):
     """Number of values of a channel; a traced one when rows are padded."""
     n = math.prod(x.shape[d] for d in range(x.data.ndim) if d not in (0, axis))
     return n * jnp.maximum(x.rows(), 1).astype(x.dtype) if x.padded else n * x.shape[0]
+
+
+def _single(x: LoDArray, axis):
+    """Whether a channel has one value alone, which has no variance; traced when rows are padded."""
+    if math.prod(x.shape[d] for d in range(x.data.ndim) if d not in (0, axis)) != 1:
+        return False
+    return x.rows() == 1 if x.padded else x.shape[0] == 1
+
+
+def _choose(condition, these, others):
+    """``these`` where ``condition``, else ``others``; a condition that is known chooses while tracing."""
+    if not isinstance(condition, jax.Array):
+        return these if condition else others
+    return tuple(jnp.where(condition, a, b) for a, b in zip(these, others, strict=True))
 
 
 def _valid(x: LoDArray, values):
@@ -55,21 +70,25 @@ def _normalise(x, scale, bias, mean, inv_std, axis):
 
 
 def batch_norm_forward(rows: LoDArray, scale, bias, mean, variance, momentum, *, epsilon, running, axis):
-    """(Y, MeanOut, VarianceOut, SavedMean, SavedVariance); Fluid leaves the saved ones unset when running."""
+    """(Y, MeanOut, VarianceOut, SavedMean, SavedVariance); Fluid leaves the saved ones unset when running.
+
+    Fluid skips channels of one value: Y = X, and the running statistics stay.
+    """
     x = rows.data
+    unused = jnp.zeros_like(mean)
     if running:
         inv_std = 1 / jnp.sqrt(variance + epsilon)
-        unused = jnp.zeros_like(mean)
         return _normalise(x, scale, bias, mean, inv_std, axis), mean, variance, unused, unused
     m, v = statistics(rows, axis)
     inv_std = 1 / jnp.sqrt(v + epsilon)
     y = _per_channel(scale * inv_std, x, axis) * (x - _per_channel(m, x, axis)) + _per_channel(bias, x, axis)
     momentum = jnp.asarray(momentum, x.dtype)
-    return y, mean * momentum + m * (1 - momentum), variance * momentum + v * (1 - momentum), m, inv_std
+    moved = mean * momentum + m * (1 - momentum), variance * momentum + v * (1 - momentum)
+    return _choose(_single(rows, axis), (x, mean, variance, unused, unused), (y, *moved, m, inv_std))
 
 
 def batch_norm_backward(rows: LoDArray, scale, d_y, mean, inv_std, *, running, axis):
-    """(X@GRAD, Scale@GRAD, Bias@GRAD)."""
+    """(X@GRAD, Scale@GRAD, Bias@GRAD); (Y@GRAD, 0, 0) where Fluid has skipped channels of one value."""
     x = rows.data
     over = _other_axes(x, axis)
     x_hat = (x - _per_channel(mean, x, axis)) * _per_channel(inv_std, x, axis)
@@ -80,7 +99,9 @@ def batch_norm_backward(rows: LoDArray, scale, d_y, mean, inv_std, *, running, a
         return _rows_like(rows, d_y * gain), d_scale, d_bias
     n = _count(rows, axis)
     mean_part = _per_channel(d_bias / n, x, axis) + x_hat * _per_channel(d_scale / n, x, axis)
-    return _rows_like(rows, _valid(rows, gain * (d_y - mean_part))), d_scale, d_bias
+    skipped = d_y, jnp.zeros_like(d_scale), jnp.zeros_like(d_bias)
+    d_x, *rest = _choose(_single(rows, axis), skipped, (_valid(rows, gain * (d_y - mean_part)), d_scale, d_bias))
+    return _rows_like(rows, d_x), *rest
 
 
 def _rows_like(rows: LoDArray, data):
