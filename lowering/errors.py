@@ -34,6 +34,14 @@ class OpError(LoweringError, RuntimeError):
     """An op's rule failed on its values; the cause is chained."""
 
 
+class SizeError(ValueError):
+    """An input is too small for what an op does; ``size`` is the size that does not suffice."""
+
+    def __init__(self, message: str, size: int):
+        super().__init__(message)
+        self.size = size
+
+
 class NeedsExact(Exception):
     """Not an error: this op cannot run on padded rows, so the block must be traced again with exact rows.
 

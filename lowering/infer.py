@@ -13,7 +13,7 @@ import numpy as np
 from .block import Context, OpView, Runner, _SingleOp, doc_line, in_place, special, static_attrs
 from .call import call
 from .dtypes import LOD_TENSOR, from_numpy, to_numpy
-from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
+from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError, SizeError
 from .program import EMPTY, VarInfo, VarView, forward_names
 from .registry import OpDef, Slot, get_op
 from .values import LoDArray
@@ -35,11 +35,14 @@ def infer_outputs(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
         var_of: variable name -> VarView or None.
 
     Raises:
-        OpError: all input shapes are known and the op rejects them.
+        OpError: the op rejects the shapes of its inputs, all of them being known, or a known size being too small.
     """
     definition = get_op(op.type)
     if definition.infer is not None:
-        return dict(definition.infer(op, var_of))
+        try:
+            return dict(definition.infer(op, var_of))
+        except SizeError as error:
+            raise OpError(_message(op, _signature(definition, op, var_of) or (), error)) from error
     if definition.forward is not None:
         return _like_forward(op, var_of)
     if definition.kind != "plain":
@@ -120,8 +123,8 @@ def _infer(type: str, attrs: Any, signature: _Signature, outs: Any, declared: An
             results.append(_evaluate(definition, attrs, signature, outs, declared, (probe, probe)))
         except (NeedsConcrete, NeedsExact):
             return {}
-        except Exception:
-            if unknown:
+        except Exception as error:
+            if unknown and not (isinstance(error, SizeError) and error.size not in PROBES):
                 return _with_known_sizes(definition, attrs, signature, outs, declared)
             raise
     if len(results) == 1:

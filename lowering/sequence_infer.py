@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from . import windows
 from .errors import OpError
 from .program import EMPTY, OpView, VarInfo, VarView
 
@@ -170,7 +171,10 @@ def lod_reset(of: Inputs) -> Facts:
 @inferred
 def im2sequence(of: Inputs) -> Facts:
     x = of("X")
-    kernel = of.attrs["kernels"]
+    kernel, stride, pads = (of.attrs[name] for name in ("kernels", "strides", "paddings"))
+    for axis, size in enumerate(x.shape[2:]):
+        if size >= 0 and not of.has("Y"):
+            windows.count(size, kernel[axis], stride[axis], (pads[axis], pads[axis + 2]))
     return {"Out": ((x.shape[0], x.shape[1] * kernel[0] * kernel[1]), 1, x.dtype)}
 
 

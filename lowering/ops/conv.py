@@ -7,6 +7,7 @@ and layers add a bias with elementwise_add.
 
 import jax.numpy as jnp
 
+from lowering import windows
 from lowering.registry import Meta, op
 
 from . import conv_kernels as kernels
@@ -43,7 +44,8 @@ def plan(input, filter, strides, paddings, padding_algorithm, groups, dilations,
     pads, dilations = kernels.resolve_padding(
         padding_algorithm, paddings, x.shape[2:], filter.shape[2:], strides, dilations
     )
-    return x, Geometry(tuple(strides), pads, dilations, groups)
+    axes = zip(x.shape[2:], filter.shape[2:], strides, pads, dilations, strict=True)
+    return x, Geometry(tuple(strides), tuple(windows.reached(*axis) for axis in axes), dilations, groups)
 
 
 def _backward(x, filter, d_output, geo, data_format):

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lowering.windows import at_least_one
+
 
 class Geometry(NamedTuple):
     """Strides, (low, high) padding per spatial axis, dilations, and the number of groups."""
@@ -156,11 +158,6 @@ def filter_grad_direct(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometr
     return dw
 
 
-def conv_out_size(size: int, k: int, stride: int, pads: tuple, dilation: int) -> int:
-    """Rows a convolution makes of `size` rows."""
-    return (size + sum(pads) - (dilation * (k - 1) + 1)) // stride + 1
-
-
 def transpose_sizes(in_size, ksize, geo: Geometry, output_size: list) -> tuple:
     """Spatial output size of conv_transpose; a given output_size picks among the `stride` valid ones."""
     least = [
@@ -168,7 +165,8 @@ def transpose_sizes(in_size, ksize, geo: Geometry, output_size: list) -> tuple:
         for i, k, s, p, d in zip(in_size, ksize, geo.strides, geo.pads, geo.dilations, strict=True)
     ]
     if not output_size:
-        return tuple(least)
+        what = "a transposed convolution with padding"
+        return tuple(at_least_one(n, i, f"{what} {p}") for n, i, p in zip(least, in_size, geo.pads, strict=True))
     for given, low, stride in zip(output_size, least, geo.strides, strict=True):
         if not low <= given < low + stride:
             raise ValueError(

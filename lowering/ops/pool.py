@@ -1,7 +1,7 @@
 """pool2d, pool3d, the max pools that return indices, unpool and spp.
 
-A window i along an axis covers rows i * stride - pad ... + ksize; out = (in - ksize + pads) / stride + 1, rounded up
-with ceil_mode. `exclusive` averages divide by the rows really in the window.
+A window i along an axis covers rows i * stride - pad ... + ksize; their number is
+`windows.count`. `exclusive` averages divide by the rows really in the window.
 """
 
 import math
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering import windows
 from lowering.registry import Meta, op
 
 from . import pool_kernels as kernels
@@ -28,19 +29,9 @@ def pool_axes(sizes, ksize, strides, paddings, *, global_pooling=False, adaptive
         return [adaptive_axis(s, k) for s, k in zip(sizes, ksize, strict=True)]
     pads, _ = resolve_padding(padding_algorithm, paddings, sizes, ksize, strides, [1] * len(sizes))
     return [
-        Axis(size, _out_size(size, k, s, sum(pad), ceil_mode), k, s, pad[0])
+        Axis(size, windows.count(size, k, s, pad, ceil_mode=ceil_mode), k, s, pad[0])
         for size, k, s, pad in zip(sizes, ksize, strides, pads, strict=True)
     ]
-
-
-def _out_size(size, k, stride, pad, ceil_mode):
-    out = (size - k + pad + (stride - 1 if ceil_mode else 0)) // stride + 1
-    if out < 1:
-        raise ValueError(
-            f"a window of {k} does not fit into {size} rows with {pad} of padding; expected at least one output "
-            "row; make ksize smaller or paddings larger"
-        )
-    return out
 
 
 def _at_least_lowest(x, axes):
@@ -242,7 +233,10 @@ max_pool3d_with_index.grad(_max_pool_index_grad)
 def unpool(x, indices, *, ksize: list[int], strides: list[int] = (1, 1), paddings: list[int] = (0, 0),
            unpooling_type: str):  # fmt: skip
     """Out = zeros with X at the flat positions Indices; out = (in - 1) * stride - 2 * padding + ksize."""
-    sizes = [(i - 1) * s - 2 * p + k for i, k, s, p in zip(x.shape[2:], ksize, strides, paddings, strict=True)]
+    sizes = [
+        windows.at_least_one((i - 1) * s - 2 * p + k, i, f"unpool with ksize {k} and {p} rows less at each end")
+        for i, k, s, p in zip(x.shape[2:], ksize, strides, paddings, strict=True)
+    ]
     shape = (*x.shape[:2], math.prod(sizes))
     planes = jnp.zeros((shape[0] * shape[1], shape[2]), x.dtype)
     rows = jnp.arange(planes.shape[0])[:, None]

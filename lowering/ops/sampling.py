@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering import windows
 from lowering.errors import NeedsExact
 from lowering.program import VarInfo
 from lowering.registry import LoDArray, concrete, op
 
-from .conv_kernels import conv_out_size, pad_pairs
+from .conv_kernels import pad_pairs
 
 
 def corner(image, row, col, inside):
@@ -86,7 +87,7 @@ def deformable(x, offset, mask, filter, strides, paddings, dilations, groups, de
     """A convolution whose taps read X at offset positions, weighted by `mask` (None: 1)."""
     n, c = x.shape[:2]
     k, pads = filter.shape[2:], pad_pairs(paddings, 2)
-    out = [conv_out_size(x.shape[2 + a], k[a], strides[a], pads[a], dilations[a]) for a in (0, 1)]
+    out = [windows.count(x.shape[2 + a], k[a], strides[a], pads[a], dilations[a]) for a in (0, 1)]
     if tuple(offset.shape[2:]) != tuple(out):
         raise ValueError(f"Offset covers {list(offset.shape[2:])} positions and the output has {out}; make them equal")
     y, xs = _deformable_positions(offset, x.shape, k, strides, pads, dilations, deformable_groups)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sequence_infer
+from .. import sequence_infer, windows
 from ..registry import concrete, op
 from ..sequence import (
     bounds,
@@ -177,7 +177,8 @@ def _patches(x: Array, kernels: list[int], strides: list[int], paddings: list[in
 
 
 def _patch_count(size: tuple[int, ...], kernels: list[int], strides: list[int], paddings: list[int]):
-    height, width = ((size[i] + paddings[i] + paddings[i + 2] - kernels[i]) // strides[i] + 1 for i in range(2))
+    pads = [(paddings[i], paddings[i + 2]) for i in range(2)]
+    height, width = (windows.count(size[i], kernels[i], strides[i], pads[i]) for i in range(2))
     return height, width
 
 

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 
+from lowering import windows
 from lowering.registry import Long, Meta, op
 
-from .conv_kernels import conv_out_size
 from .shared import transpose_of
 
 
@@ -95,9 +95,9 @@ def patches(x, kernel_sizes, strides, paddings, dilations):
     n, c, h, w = x.shape
     (kh, kw), (sh, sw), (dh, dw) = kernel_sizes, strides, dilations
     top, left, bottom, right = paddings
-    padded = jnp.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    oh = conv_out_size(h, kh, sh, (top, bottom), dh)
-    ow = conv_out_size(w, kw, sw, (left, right), dw)
+    rows, columns = (h, kh, sh, (top, bottom), dh), (w, kw, sw, (left, right), dw)
+    oh, ow = windows.count(*rows), windows.count(*columns)
+    padded = jnp.pad(x, ((0, 0), (0, 0), windows.reached(*rows), windows.reached(*columns)))
     taps = [
         padded[:, :, i * dh : i * dh + (oh - 1) * sh + 1 : sh, j * dw : j * dw + (ow - 1) * sw + 1 : sw]
         for i in range(kh)

@@ -53,11 +53,6 @@ def test_sums_and_their_adjoint(rng, axis):
     np.testing.assert_allclose(counts[0], axis.counts(), rtol=1e-6)
 
 
-def test_window_that_does_not_fit():
-    with pytest.raises(ValueError, match="does not fit"):
-        run("pool2d", np.zeros((1, 1, 2, 2)), pooling_type="max", ksize=[3, 3])
-
-
 @pytest.mark.parametrize("op_type", ["pool2d", "max_pool2d_with_index"])
 def test_a_window_of_nothing_but_padding_is_the_lowest_float(rng, op_type):
     """-FLT_MAX, also in float64, and no position: its gradient goes nowhere."""
