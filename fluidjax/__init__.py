@@ -92,3 +92,8 @@ from fluidjax.gradcheck import GradientMismatch, GradientReport, check_grad
 from fluidjax import debugger, default_scope_funcs
 from fluidjax import install_check
 from fluidjax.memory import memory_optimize, release_memory
+
+# Under their old names, and what is still to be built.
+from fluidjax import core_avx, incubate, proto, transpiler, wrapped_decorator
+from fluidjax.incubate import data_generator, fleet
+from fluidjax.transpiler import DistributeTranspiler, DistributeTranspilerConfig

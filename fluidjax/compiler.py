@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fluidjax.framework import Program
-from fluidjax.places import Place
+from fluidjax.framework import Program, cpu_places, cuda_places
+from fluidjax.places import CUDAPlace, Place
 
 __all__ = ["CompiledProgram", "ExecutionStrategy", "BuildStrategy"]
 
@@ -112,7 +112,7 @@ class CompiledProgram:
         build_strategy: BuildStrategy | None = None,
         exec_strategy: ExecutionStrategy | None = None,
         share_vars_from: CompiledProgram | None = None,
-        places: Sequence[Place] | None = None,
+        places: Place | Sequence[Place] | None = None,
     ) -> CompiledProgram:
         """Say that batches may be split over devices; returns itself.
 
@@ -123,5 +123,24 @@ class CompiledProgram:
         self._build_strategy = build_strategy or self._build_strategy
         self._exec_strategy = exec_strategy or ExecutionStrategy()
         self._loss_name = loss_name
-        self._places = list(places) if places else None
+        self._places = [places] if isinstance(places, Place) else None if places is None else list(places)
         return self
+
+    def _run_at(self, place: Place) -> Program:
+        """The program, for a run at a place; from then on ``_places`` says where it runs.
+
+        Raises AssertionError when it was told to run nowhere.
+        """
+        if self._places is None:
+            self._places = _default_places(place) if self._is_data_parallel else [place]
+        if not self._places:
+            raise AssertionError(
+                "No places for execution: with_data_parallel expected one place or more, received an empty list; leave"
+                " places out for all devices"
+            )
+        return self._program
+
+
+def _default_places(place: Place) -> list[Place]:
+    """All places of the same kind."""
+    return [*(cuda_places() if isinstance(place, CUDAPlace) else cpu_places())]

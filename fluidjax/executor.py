@@ -15,6 +15,7 @@ from fluidjax.execution import mode
 from fluidjax.execution.allocator import keep_freed_memory
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.feed import merge_rows
+from fluidjax.execution.fetched import fetched
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
 from fluidjax.files.trust import check as check_trusted
@@ -88,7 +89,7 @@ class Executor:
         """
         if self._closed:
             raise RuntimeError("Executor.run: the executor is closed; make a new one with fluid.Executor(place)")
-        program, feed = _unwrap(program, feed)
+        program, feed = _unwrap(program, feed, self.place)
         scope = global_scope() if scope is None else scope
         fetches = _fetch_names(fetch_list)
         if use_prune:
@@ -169,11 +170,11 @@ def _use_compilation_cache(folder: str) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-def _unwrap(program: Any, feed: Any) -> tuple[Program, dict[str, Any]]:
+def _unwrap(program: Any, feed: Any, place: Place) -> tuple[Program, dict[str, Any]]:
     if program is None:
         program = default_main_program()
     if isinstance(program, CompiledProgram):
-        program = program._program
+        program = program._run_at(place)
     if not isinstance(program, Program):
         raise TypeError(
             f"Executor.run: expected a fluid.Program or fluid.CompiledProgram, received {type(program).__name__}"
@@ -233,6 +234,23 @@ def _prepared(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]
             cache.pop(next(iter(cache)))
         found = cache[key] = Prepared(program_view(program), feeds, fetches, platform)
     return found
+
+
+def _fetch_var(name: str, scope: Scope | None = None, return_numpy: bool = True) -> Any:
+    """The value of a scope's variable (of the global scope), as NumPy or as the LoDTensor itself.
+
+    Raises AssertionError when the name is no string, or names nothing in the scope.
+    """
+    if not isinstance(name, str):
+        raise AssertionError(f"_fetch_var: expected a name, received {type(name).__name__}; pass var.name")
+    var = (global_scope() if scope is None else scope).find_var(name)
+    if var is None:
+        raise AssertionError(
+            f"Cannot find {name!r} in scope: expected the name of a variable that a run left there, received nothing of"
+            " that name. Perhaps you need to make the variable persistable by using var.persistable = True"
+        )
+    tensor = var.get_tensor()
+    return fetched(tensor) if return_numpy else tensor
 
 
 def _pruned(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Program:

@@ -13,6 +13,7 @@ VENDOR: dict[str, tuple[str, Any]] = {
     "use_cudnn": ("BOOLEAN", False),
     "use_quantizer": ("BOOLEAN", False),
     "use_cuda": ("BOOLEAN", False),
+    "sync_mode": ("BOOLEAN", False),
     "mkldnn_data_type": ("STRING", "float32"),
     "is_mkldnn": ("BOOLEAN", False),
     "workspace_size_MB": ("INT", 512),

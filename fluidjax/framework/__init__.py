@@ -99,6 +99,19 @@ def generate_control_dev_var_name() -> str:
     return f"{CONTROL_DEP_VAR_PREFIX}@{random.random()}"
 
 
+def _get_var(name: str, program: Program | None = None) -> Variable:
+    """The variable of a program's first block (of the default main program) with this name.
+
+    Raises AssertionError when the name is no string or the program no Program, ValueError when there is no such
+    variable.
+    """
+    program = default_main_program() if program is None else program
+    if not isinstance(name, str) or not isinstance(program, Program):
+        received = f"{type(name).__name__} and {type(program).__name__}"
+        raise AssertionError(f"_get_var: expected a name and a Program, received {received}; pass var.name")
+    return program.global_block().var(name)
+
+
 def _var_base_to_np(var: Any) -> Any:
     """The NumPy value of an eager variable."""
     return var.numpy()

@@ -15,6 +15,7 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, VarType, to_var_type
 from fluidjax.errors import EnforceNotMet
 from fluidjax.framework.attrs import attr_type, read_attr
+from fluidjax.framework.infer import infer_desc, write_kind, write_shape
 from fluidjax.framework.messages import (
     find_attr,
     find_slot,
@@ -172,6 +173,19 @@ class OpDescView:
             if name not in given:
                 set_attr(self.proto, name, value, attr_type(spec[name].type) if name in spec else None)
         self._changed()
+
+    def infer_var_type(self, block: BlockDescView) -> None:
+        """Set the kind and element type of the op's outputs in a block, from those of its inputs."""
+        infer_desc(self, block, write_kind)
+        block._changed()
+
+    def infer_shape(self, block: BlockDescView) -> None:
+        """Set the shape and LoD level of the op's outputs in a block, from its inputs.
+
+        Raises lowering.OpError when the inputs do not fit the op.
+        """
+        infer_desc(self, block, write_shape)
+        block._changed()
 
     def serialize_to_string(self) -> bytes:
         return self.proto.SerializePartialToString()

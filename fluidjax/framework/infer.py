@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType
 from fluidjax.framework import callstack, messages
-from fluidjax.framework.attrs import declared_type
+from fluidjax.framework.attrs import declared_type, read_attr
 from fluidjax.framework.sparse_types import sparse_outputs
-from fluidjax.framework.view import op_view, var_view
+from fluidjax.framework.view import desc_view, op_view, var_view
 
 if TYPE_CHECKING:
+    from fluidjax.framework.descs import BlockDescView, OpDescView
     from fluidjax.framework.operator import Operator
-    from fluidjax.framework.variable import Variable
 
 
 def infer_outputs(op: Operator) -> None:
@@ -44,16 +44,43 @@ def infer_outputs(op: Operator) -> None:
     except lowering.OpError as error:
         raise lowering.OpError(f"{error}\n  where: {callstack.user_line(op)}") from error
     for name, info in found.items():
-        _write(block._var_recursive(name), info)
+        var = block._var_recursive(name).proto
+        write_kind(var, info)
+        write_shape(var, info)
 
 
-def _write(var: Variable, info: lowering.VarInfo) -> None:
-    proto = var.proto
+def infer_desc(op: OpDescView, block: BlockDescView, write: Callable[[pb.VarDesc, lowering.VarInfo], None]) -> None:
+    """``infer_outputs`` for an op and a block that are descs; `write` puts what is inferred into each output.
+
+    Outputs without a variable in the block are left out. Raises the lowering's OpError when the inputs do not fit.
+    """
+
+    def var_of(name: str) -> lowering.VarView | None:
+        var = block.find_var_recursive(name)
+        return None if var is None else desc_view(var.proto)
+
+    attrs = {attr.name: read_attr(attr) for attr in op.proto.attrs}
+    view = lowering.OpView(op.type(), op.inputs(), op.outputs(), attrs, -1, block.id)
+    found = lowering.infer_outputs(view, var_of) | sparse_outputs(view, var_of)
+    for name, info in found.items():
+        var = block.find_var_recursive(name)
+        if var is not None:
+            write(var.proto, info)
+
+
+def write_kind(proto: pb.VarDesc, info: lowering.VarInfo) -> None:
+    """Set the kind and element type of an output."""
     if info.type is not None and info.type != proto.type.type:
         messages.set_kind(proto, info.type)
+    if messages.tensor_desc(proto) is not None:
+        messages.set_tensor(proto, dtype=info.dtype)
+
+
+def write_shape(proto: pb.VarDesc, info: lowering.VarInfo) -> None:
+    """Set the shape and LoD level of an output."""
     if messages.tensor_desc(proto) is None:
         return
-    messages.set_tensor(proto, info.shape, info.dtype)
+    messages.set_tensor(proto, info.shape)
     holder = messages.lod_holder(proto)
     if info.lod_level is not None and holder is not None and holder.lod_level != info.lod_level:
         holder.lod_level = info.lod_level

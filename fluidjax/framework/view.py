@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fluidjax import framework_pb2 as pb
 from fluidjax.framework import messages
 from lowering.program import BlockView, OpView, ProgramView, VarView
 
@@ -26,7 +27,11 @@ def op_view(op: Operator, index: int = -1) -> OpView:
 
 def var_view(var: Variable) -> VarView:
     """One variable as the lowering sees it."""
-    proto = var.proto
+    return desc_view(var.proto, var.stop_gradient)
+
+
+def desc_view(proto: pb.VarDesc, stop_gradient: bool = False) -> VarView:
+    """The variable of a message as the lowering sees it."""
     tensor, holder = messages.tensor_desc(proto), messages.lod_holder(proto)
     return VarView(
         name=proto.name,
@@ -35,7 +40,7 @@ def var_view(var: Variable) -> VarView:
         shape=tuple(tensor.dims) if tensor is not None else (),
         lod_level=holder.lod_level if holder is not None else 0,
         persistable=proto.persistable,
-        stop_gradient=var.stop_gradient,
+        stop_gradient=stop_gradient,
         need_check_feed=proto.need_check_feed,
     )
 

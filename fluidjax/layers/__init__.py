@@ -1,7 +1,18 @@
 # ruff: noqa: F401, F403  (the names of fluid.layers are gathered here)
 """Layers: functions that write ops into the default programs."""
 
-from fluidjax.layers import control_flow, distributions, io, learning_rate_scheduler, loss, metric_op, nn, ops, tensor
+from fluidjax.layers import (
+    collective,
+    control_flow,
+    distributions,
+    io,
+    learning_rate_scheduler,
+    loss,
+    metric_op,
+    nn,
+    ops,
+    tensor,
+)
 from fluidjax.layers.control_flow import *
 from fluidjax.layers.detection import *
 from fluidjax.layers.distributions import *

@@ -87,3 +87,21 @@ def c_broadcast(x, *, root: int = 0):
 def c_sync_calc_stream(x):
     """Out = X: XLA orders computation and communication itself."""
     return x
+
+
+@op(vendor="ring_id", diff="")
+def c_sync_comm_stream(x):
+    """Out = X: XLA orders computation and communication itself."""
+    return x
+
+
+@op(vendor="sync_mode", diff="x")
+def allreduce(x, *, reduce_type: int = 0):
+    """Out = the sum (0), product (1), maximum (2) or minimum (3) of X over all devices."""
+    return (c_allreduce_sum, c_allreduce_prod, c_allreduce_max, c_allreduce_min)[reduce_type](x)
+
+
+@op(vendor="sync_mode", diff="x")
+def broadcast(x, *, root: int = 0):
+    """Out = X of device ``root``."""
+    return c_broadcast(x, root=root)

@@ -1,0 +1,1 @@
+"""Fleet with servers that hold the parameters."""

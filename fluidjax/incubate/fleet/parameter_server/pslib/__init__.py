@@ -1,0 +1,8 @@
+"""Parameter servers of the pslib library."""
+
+from fluidjax.unbuilt import UnbuiltObject, unbuilt
+
+PSLib = unbuilt(__name__, "PSLib")
+DownpourOptimizer = unbuilt(__name__, "DownpourOptimizer")
+fleet_embedding = unbuilt(__name__, "fleet_embedding")
+fleet = UnbuiltObject(__name__, "fleet")

@@ -1,0 +1,5 @@
+"""Tools for training over many days."""
+
+from fluidjax.unbuilt import unbuilt
+
+FleetUtil = unbuilt(__name__, "FleetUtil")

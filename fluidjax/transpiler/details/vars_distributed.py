@@ -1,0 +1,7 @@
+"""Which parts of a variable are on which server."""
+
+from fluidjax.unbuilt import unbuilt
+
+VarStruct = unbuilt(__name__, "VarStruct")
+VarDistributed = unbuilt(__name__, "VarDistributed")
+VarsDistributed = unbuilt(__name__, "VarsDistributed")

@@ -1,0 +1,36 @@
+"""Decorators whose results keep the signature of the function they decorate."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["wrap_decorator", "signature_safe_contextmanager"]
+
+
+def wrap_decorator(decorator_func: Callable[[Callable], Callable]) -> Callable[[Callable], Callable]:
+    """``decorator_func`` as a decorator that keeps name, docstring and signature.
+
+    Calls that do not fit the signature raise TypeError before the decorator's function sees them.
+    """
+
+    @functools.wraps(decorator_func)
+    def decorate(function: Callable) -> Callable:
+        decorated = decorator_func(function)
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            signature.bind(*args, **kwargs)
+            return decorated(*args, **kwargs)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]  # for inspect.getfullargspec
+        return call
+
+    return decorate
+
+
+signature_safe_contextmanager = wrap_decorator(contextlib.contextmanager)
