@@ -56,6 +56,11 @@ class UnbuiltObject:
         _refuse(f"{self._fluid_name}.{name}")
 
 
+def is_unbuilt(value: Any) -> bool:
+    """Whether a name's value stands in for something to be built."""
+    return isinstance(value, UnbuiltObject) or type(value) is _UnbuiltClass
+
+
 def fluid_name(module: str) -> str:
     """fluidjax.transpiler -> fluid.transpiler."""
     return "fluid" + module.removeprefix("fluidjax")

@@ -18,7 +18,6 @@ from fluidjax.framework import Program, Variable, program_guard
 from fluidjax.scope import global_scope
 
 MODEL = "__model__"
-NEWEST_VERSION = 1_999_999  # any Paddle 1.x
 
 
 # ---- saving ----
@@ -222,22 +221,13 @@ def _model_bytes(dirname: str | None, model_filename: str | bytes | None) -> tup
 
 
 def parse(data: bytes, label: str) -> Program:
-    """The program in the bytes of a file; FileFormatError when there is none, or a damaged or newer one."""
+    """The program in the bytes of a file, of any version; FileFormatError when there is none, or a damaged one."""
     try:
-        program = Program.parse_from_string(data)
+        return Program.parse_from_string(data)
     except ValueError as error:
         raise bad_file(
             f"{label}: this is not a program that can be read", "a serialized ProgramDesc", str(error)
         ) from error
-    version = program.proto.version.version
-    if not 0 <= version <= NEWEST_VERSION:
-        raise bad_file(
-            f"{label}: Unsupported program version: {version}",
-            "a program of Paddle 1.x",
-            f"version {version}",
-            "save the model with Paddle 1.8",
-        )
-    return program
 
 
 def _ends(program: Program, label: str) -> tuple[list[str], list[Variable]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from google.protobuf.message import DecodeError
 
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import AttrType
+from fluidjax.enums import AttrType, OpRole
 from fluidjax.framework.names import OP_ROLE
+from lowering.validate import unknown_attrs
 
 
 def parse_message(data: bytes) -> pb.ProgramDesc:
@@ -39,6 +41,28 @@ def check_structure(program: pb.ProgramDesc) -> None:
             _fault(f"block {position} is the gradient of block {block.forward_block_idx}, and there are {count}")
         _check_ops(position, block, count)
         _check_vars(position, block)
+
+
+def warn_of_unknown_attributes(program: pb.ProgramDesc) -> None:
+    """Warn, once for the whole program, of attributes that its ops do not have and that are ignored."""
+    found = {
+        f"{op.type}.{name}"
+        for block in program.blocks
+        for op in block.ops
+        if not _is_backward(op)  # those inherit the attributes of forward ops
+        for name in unknown_attrs(op.type, (attr.name for attr in op.attrs))
+    }
+    if found:
+        warnings.warn(
+            f"the program has attributes that its ops do not have in Paddle 1.8: {', '.join(sorted(found))}. Expected"
+            " those of Paddle 1.8, received a program of another version; they are ignored, as Paddle does. Nothing is"
+            " to be done if the model was made for inference and they only said so",
+            stacklevel=3,
+        )
+
+
+def _is_backward(op: pb.OpDesc) -> bool:
+    return any(attr.name == OP_ROLE and attr.i & OpRole.Backward for attr in op.attrs)
 
 
 def _check_vars(position: int, block: pb.BlockDesc) -> None:

@@ -12,7 +12,7 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, OpRole
 from fluidjax.framework import descs, messages, names, scopes
 from fluidjax.framework.block import Block
-from fluidjax.framework.check import check_structure, parse_message
+from fluidjax.framework.check import check_structure, parse_message, warn_of_unknown_attributes
 from fluidjax.framework.prune import for_inference, pruned, without_backward
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import Parameter, Variable
@@ -323,10 +323,13 @@ class Program:
     def parse_from_string(binary_str: bytes) -> Program:
         """The program that ``desc.serialize_to_string()`` wrote.
 
-        What a message does not hold (which variables are parameters, stop_gradient) is lost.
+        What a message does not hold (which variables are parameters, stop_gradient) is lost. Attributes that an op does
+        not have are kept and ignored, with a warning that names them.
         Raises ValueError when the bytes are no program.
         """
-        program = Program._construct_from_desc(parse_message(binary_str))
+        message = parse_message(binary_str)
+        program = Program._construct_from_desc(message)
+        warn_of_unknown_attributes(message)
         program._loaded_from = "bytes"
         return program
 

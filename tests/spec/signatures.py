@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from fluidjax.unbuilt import is_unbuilt
 from tests.spec import api
 
 _MISSING = object()
@@ -39,7 +40,7 @@ def resolve(name: str) -> Any:
         found = getattr(found, part, _MISSING)
         if found is _MISSING:
             found = _imported(path)
-        if found is _MISSING:
+        if found is _MISSING or is_unbuilt(found):
             return _MISSING
     return found
 
