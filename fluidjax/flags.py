@@ -9,6 +9,7 @@ from typing import Any
 # Flags that change what happens here.
 _EFFECTIVE: dict[str, Any] = {
     "FLAGS_check_nan_inf": False,
+    "FLAGS_check_values": True,  # labels and ids out of range, integer divisors of zero
     "FLAGS_cudnn_deterministic": False,
     "FLAGS_cpu_deterministic": False,
     "FLAGS_selected_gpus": "",

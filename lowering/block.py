@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from .call import SlotValues, call, gather, scatter
+from .checks import Watch, merged
 from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
 from .host_bits import is_host_key
 from .program import EMPTY, OpView, ProgramView, VarView
@@ -84,6 +85,7 @@ class Runner:
         platform: 'cpu', 'gpu' or 'tpu', for rules that choose by platform.
         capacities: loop bounds and buffer capacities that the executor has settled, by name.
         after_op: called with (op, values by name) after each op, for debugging and NaN checks (interpret mode).
+        watch: takes note of what ops demand of their numbers; None: out-of-range ids are clamped, wrapped or dropped.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Runner:
         platform: str = "cpu",
         capacities: Mapping[str, int] | None = None,
         after_op: Any = None,
+        watch: Watch | None = None,
     ):
         self.program = program
         self.key = key
@@ -104,6 +107,8 @@ class Runner:
         self.used: dict[str, int] = {}
         self.overflows: dict[str, Any] = {}
         self.after_op = after_op
+        self.watch = watch
+        self.inside = False  # whether a loop's step or a branch is being traced
         self.bounds: dict[str, int] = {}  # upper bounds of integer variables that are only known at run time
         self.array_capacity = 16  # room of a tensor array whose indices are not known while tracing
         self.fixed: frozenset[str] = frozenset()  # arrays that the loop being traced does not write
@@ -156,6 +161,8 @@ class Runner:
                 f"op {op.type} (#{op.index} of block {op.block_idx}) changes its inputs {list(definition.updates)}:"
                 " expected it in the outermost block, where the change is kept; move it out of the loop or branch"
             )
+        if self.watch is not None and definition.demands is not None and not op.is_backward:
+            self.watch.see(self, definition, op, values)
         key = self.draw_key(op) if "key" in definition.special else None
         if self.interpret and any(op.inputs.values()):
             results = _call_jitted(definition, op, values, key, self)
@@ -171,7 +178,13 @@ class Runner:
         key = self.draw_key(op) if "key" in definition.special else None
         given = special(definition, op, key, Context(op, self, env))
         keywords.update({name: given[name] for name in definition.special})
-        result = definition.fn(*[values[s.name] for s in definition.inputs], **keywords)
+        watch = self.watch
+        try:
+            # The gradient of a loop or branch makes values of its forward pass again; those were seen there.
+            self.watch = None if op.is_backward else watch
+            result = definition.fn(*[values[s.name] for s in definition.inputs], **keywords)
+        finally:
+            self.watch = watch
         if result is None:
             return {}
         if len(definition.outputs) == 1:
@@ -189,7 +202,7 @@ class Runner:
         Called while tracing the outermost block; a loop carries the flags of its body out first.
         """
         known = self.overflows.get(name)
-        self.overflows[name] = flag if known is None else known | flag
+        self.overflows[name] = flag if known is None else merged(known, flag)
 
     def draw_key(self, op: OpView) -> Any:
         """A PRNG key for one random op: the run's key folded with the name of what the op writes.

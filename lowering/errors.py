@@ -42,6 +42,10 @@ class SizeError(ValueError):
         self.size = size
 
 
+class InvalidArgumentError(LoweringError, ValueError):
+    """An op was given numbers that it cannot take: an id outside of its table, an integer divisor of 0."""
+
+
 class NeedsExact(Exception):
     """Not an error: this op cannot run on padded rows, so the block must be traced again with exact rows.
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from . import arrays
 from .block import Context
+from .checks import merged
 from .errors import LoweringError
 from .loop_hoist import Hoist, find_hoists, stacks_of
 from .loop_plan import all_writes, seen_from_outside, sub_block
@@ -234,7 +235,7 @@ def _run_lax(back: Backward, start: Env) -> Env:
         after, kept, raised = traced(state, t)
         state = {n: fit(after[n], template[n], backward=True) if n in after else state[n] for n in state}
         rows = {n: write_at(rows[n], kept[n], t) for n in rows}
-        return t - 1, state, rows, {n: flags[n] | raised[n] for n in flags}
+        return t - 1, state, rows, {n: merged(flags[n], raised[n]) for n in flags}
 
     last = jnp.asarray(scopes.steps, jnp.int32) - 1
     begin = (last, as_arrays(state), rows, zeros(flags))

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import arrays
 from .block import Context, Runner
+from .checks import merged
 from .errors import LoweringError, NeedsConcrete, NeedsExact
 from .loop_facts import find_facts
 from .loop_plan import SavePlan, Walk, gradient_blocks, outer_writes, save_plan, walk
@@ -231,7 +232,7 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
         after, kept, raised = traced(state, t)
         state = {n: fit(after[n], template[n]) if n in after else state[n] for n in state}
         saved = {n: write_at(saved[n], kept[n], t) for n in saved}
-        return t + 1, state, saved, {n: flags[n] | raised[n] for n in flags}
+        return t + 1, state, saved, {n: merged(flags[n], raised[n]) for n in flags}
 
     first = (jnp.int32(0), as_arrays(state), saved, zeros(flags))
     t, state, saved, flags = jax.lax.while_loop(more, body, first)
@@ -239,7 +240,7 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 
 
 class collected:
-    """Inside a step random ops depend on the step, and overflow flags are outputs of the step.
+    """Inside a step random ops depend on the step, and flags of overflows and faults are outputs of the step.
 
     Args:
         fixed: arrays that the loop does not write.
@@ -252,8 +253,8 @@ class collected:
 
     def __enter__(self) -> Env:
         runner = self.runner
-        self.outside = runner.overflows, runner.turn, runner.fixed, runner.unflagged
-        runner.overflows = {}
+        self.outside = runner.overflows, runner.turn, runner.fixed, runner.unflagged, runner.inside
+        runner.overflows, runner.inside = {}, True
         runner.fixed, runner.unflagged = self.arrays
         if self.turn is not None:
             runner.turn = self.turn if runner.turn is None else runner.turn * 65_537 + self.turn
@@ -261,11 +262,11 @@ class collected:
 
     def __exit__(self, *_: Any) -> None:
         runner = self.runner
-        runner.overflows, runner.turn, runner.fixed, runner.unflagged = self.outside
+        runner.overflows, runner.turn, runner.fixed, runner.unflagged, runner.inside = self.outside
 
 
 def pass_on(runner: Runner, flags: Env) -> None:
-    """Overflow flags that came out of a loop or branch belong to the block around it."""
+    """Flags that came out of a loop or branch belong to the block around it."""
     for name, flag in flags.items():
         runner.overflow(name, flag)
 

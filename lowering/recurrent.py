@@ -17,6 +17,7 @@ import numpy as np
 
 from . import arrays
 from .block import Context
+from .checks import over_steps
 from .errors import LoweringError, NeedsExact
 from .loop_facts import Facts, lies_still, written_alone
 from .loop_hoist import Stack, find_hoists, stacks_of
@@ -95,7 +96,7 @@ def run_recurrent(ctx: Context) -> None:
     turns = jnp.arange(length, dtype=jnp.int32)
     _, (ys, kept, flags) = _scan(ctx, step, as_arrays(init), (turns, xs), length, rec.reverse)
     env.update(ys)
-    pass_on(ctx.runner, {n: flag.any() for n, flag in flags.items()})
+    pass_on(ctx.runner, {n: over_steps(flag) for n, flag in flags.items()})
     scopes = (ctx.op.outputs.get("step_scopes") or (None,))[0]
     if scopes is not None:
         env[scopes] = StepScopes(kept, np.int32(length), dict(recorder.constants))

@@ -80,6 +80,15 @@ class AttrSpec:
     param: str = ""  # '' for vendor attributes, which no rule reads
 
 
+@dataclass(frozen=True)
+class Check:
+    """What an op insists on about its numbers: ``fn`` of some of the rule's parameters; see ``lowering.checks``."""
+
+    fn: Callable[..., Any]
+    inputs: tuple[Slot, ...]
+    attrs: tuple[AttrSpec, ...]
+
+
 @dataclass
 class OpDef:
     """All that is known of one op type. Callable as the plain function it was made from."""
@@ -103,6 +112,7 @@ class OpDef:
     undeclared: tuple[str, ...] = ()  # output slots, or "Slot:dtype", that shape inference leaves to the layer
     updates: tuple[str, ...] = ()  # input slots whose variables the op changes; new values follow its outputs
     forward: OpDef | None = None  # for a gradient op, what it is the gradient of
+    demands: Check | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
@@ -153,6 +163,14 @@ class OpDef:
             return lambda f: self.grad(f, **options)
         self.gradient = register(_grad_def(self, fn, **options))
         return self.gradient
+
+    def check(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare what the op insists on about its numbers: parameters of the rule -> list of ``checks.Demand``."""
+        positional, keyword, _ = _signature(fn)
+        slots = (replace(_slot_of(self, p.name), wants=_wants(_inner(p.annotation))) for p in positional)
+        attrs = (replace(self.attrs[p.name.rstrip("_")], param=p.name) for p in keyword)
+        self.demands = Check(fn, tuple(slots), tuple(attrs))
+        return fn
 
     def grad_maker(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Declare a function from ``GradMaker`` to the list of OpSpecs that compute the gradient."""
@@ -271,13 +289,26 @@ def _wants(annotation: Any) -> str:
     return "raw" if annotation in _RAW else "array"
 
 
+def _inner(annotation: Any) -> Any:
+    """What the annotation of a parameter says of one value."""
+    if getattr(annotation, "__origin__", None) is list:
+        return annotation.__args__[0]
+    return None if annotation is list else annotation
+
+
 def _input_slot(param: inspect.Parameter, name: str) -> Slot:
     annotation = param.annotation
-    origin = getattr(annotation, "__origin__", None)
-    duplicable = annotation is list or origin is list
-    inner = annotation.__args__[0] if origin is list else None
+    duplicable = annotation is list or getattr(annotation, "__origin__", None) is list
     dispensable = param.default is not inspect.Parameter.empty
-    return Slot(name, param.name, duplicable, dispensable, _wants(inner if duplicable else annotation))
+    return Slot(name, param.name, duplicable, dispensable, _wants(_inner(annotation)))
+
+
+def _slot_of(definition: OpDef, param: str) -> Slot:
+    found = next((s for s in definition.inputs if s.param == param), None)
+    if found is None:
+        known = [s.param for s in definition.inputs]
+        raise RegistryError(f"check of {definition.type}: {param!r} is none of the op's inputs, which are {known}")
+    return found
 
 
 def _attr_spec(param: inspect.Parameter, where: str) -> AttrSpec:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
 from fluidjax.execution.packing import NOTHING, Packing
 from lowering.block import Runner
+from lowering.checks import Watch
+from lowering.errors import InvalidArgumentError
 from lowering.program import OpView, ProgramView
-from lowering.values import LoDArray, RankTable, TensorArray
+from lowering.registry import get_op
+from lowering.values import LoDArray, RankTable, TensorArray, data_of
 
 Rebuild = Callable[[Any], Any]
 _PLAIN = (np.ndarray, ArrayImpl)
@@ -53,8 +57,18 @@ class _NeedsInputs(Exception):
     """What was traced may not overwrite its inputs: a run may have to be repeated, or a variable changes its form."""
 
 
+class Step(NamedTuple):
+    """What a step returns: ``results``, a flag of each buffer that overflowed, the error of a fault that it found."""
+
+    results: tuple[Any, ...]
+    overflows: Mapping[str, Any]
+    failure: InvalidArgumentError | None
+
+
 class CompiledOps:
-    """Ops as one jitted function ``(replaced, values, seed) -> ((*replaced, *outputs), overflow flags)``.
+    """Ops as one jitted function ``(replaced, values, seed) -> ((*replaced, *outputs), overflow flags, failure)``.
+
+    A step that finds a fault (see ``lowering.checks``) returns the ``replaced`` that it overwrote as they were.
 
     Args:
         program, ops: what to run.
@@ -63,6 +77,8 @@ class CompiledOps:
         replaced: names of plain arrays that the ops read and write; passed and returned as ``packing`` joins them. The
             call overwrites them, unless there may be an overflow to flag, or one of them comes out in another shape.
         capacities: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
+        fixed: how many inputs, the first ones, are the program's state.
+        checked: whether ops' demands on their numbers are checked.
     """
 
     def __init__(
@@ -76,6 +92,8 @@ class CompiledOps:
         packing: Packing = NOTHING,
         platform: str,
         capacities: Mapping[str, int],
+        fixed: int = 0,
+        checked: bool = False,
     ):
         self._program = program
         self._ops = ops
@@ -86,44 +104,100 @@ class CompiledOps:
         self._donate = True
         self._platform = platform
         self._capacities = capacities
+        self._fixed = fixed
+        self._checked = checked and any(get_op(op.type).demands for b in program.blocks for op in b.ops)
+        self._checks: dict[Hashable, Watch] = {}
+        self._traced = Watch()
         self._jitted: dict[Hashable, Any] = {}
         self.used: dict[str, int] = {}
         self.traces = 0
 
-    def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> tuple[tuple[Any, ...], Any]:
+    def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Step:
+        """Run the ops.
+
+        Raises:
+            InvalidArgumentError: a value that was fed is none that its op can take; nothing ran.
+        """
         try:
             if all(type(v) in _PLAIN for v in values):
-                function = self._jitted.get(()) or self._jit((), [None] * len(values))
-                return function(replaced, tuple(values), seed)
-            parts = [split_static(v) for v in values]
-            key = tuple(p[1] for p in parts)
-            function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts])
-            return function(replaced, tuple(p[0] for p in parts), seed)
+                key: Hashable = ()
+                function = self._jitted.get(()) or self._jit((), [None] * len(values), values)
+                arguments = replaced, tuple(values), seed
+            else:
+                parts = [split_static(v) for v in values]
+                key = tuple(p[1] for p in parts)
+                function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts], values)
+                arguments = replaced, tuple(p[0] for p in parts), seed
+            if not self._checked:
+                return Step(*function(*arguments)[:2], None)
+            watch = self._watched(key, function, arguments, values)
+            for check in watch.on_host:
+                check(values)
+            results, overflows, flags = function(*arguments)
+            return Step(results, overflows, None if flags is None else watch.failure(np.asarray(flags)))
         except _NeedsInputs:
             self._donate = False
             self._jitted.clear()
+            self._checks.clear()
             return self(replaced, values, seed)
 
-    def _jit(self, key: Hashable, rebuilds: Sequence[Rebuild | None]) -> Any:
+    @property
+    def donates(self) -> bool:
+        """Whether a call overwrites ``replaced``, so that a step that fails gives them back."""
+        return self._donate
+
+    def _watched(self, key: Hashable, function: Any, arguments: Any, values: Sequence[Any]) -> Watch:
+        """What was found to check when values of these shapes were traced, which happens here the first time."""
+        shapes = key, *(getattr(v, "shape", None) for v in values[self._fixed :])
+        watch = self._checks.get(shapes)
+        if watch is None:
+            function.trace(*arguments)
+            watch = self._checks[shapes] = self._traced
+        return watch
+
+    def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
+        """Positions of the inputs, state apart, that the host reads without waiting for the device."""
+        kinds = _PLAIN if self._platform == "cpu" else (np.ndarray,)
+        return [at for at in range(self._fixed, len(values)) if isinstance(data_of(values[at]), kinds)]
+
+    def _jit(self, key: Hashable, rebuilds: Sequence[Rebuild | None], values: Sequence[Any]) -> Any:
         donated = (0,) if self._donate else ()
-        function = self._jitted[key] = jax.jit(self._traceable(rebuilds), donate_argnums=donated)
+        traceable = self._traceable(rebuilds, self._seen_on_host(values))
+        function = self._jitted[key] = jax.jit(traceable, donate_argnums=donated)
         return function
 
-    def _traceable(self, rebuilds: Sequence[Rebuild | None]) -> Callable[..., Any]:
-        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _traceable(self, rebuilds: Sequence[Rebuild | None], seen: Sequence[int]) -> Callable[..., Any]:
+        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
             before = self._packing.split(replaced)
             env = dict(zip(self._replaced, before, strict=True))
             for name, data, rebuild in zip(self._inputs, values, rebuilds, strict=True):
                 env[name] = data if rebuild is None else rebuild(data)
             key = None if seed is None else jax.random.wrap_key_data(seed, impl="threefry2x32")
-            runner = Runner(self._program, key=key, platform=self._platform, capacities=self._capacities)
+            watch = Watch({at: env[self._inputs[at]] for at in seen})
+            runner = Runner(
+                self._program,
+                key=key,
+                platform=self._platform,
+                capacities=self._capacities,
+                watch=watch if self._checked else None,
+            )
             runner.run_ops(self._ops, env)
+            faults, overflows = watch.parted(runner.overflows)
             after = [env[n] for n in self._replaced]
+            if self._donate and before:
+                if overflows or not all(map(_same_form, before, after)):
+                    raise _NeedsInputs
+                after = after if faults is None else _unless(faults, before, after)
             state = self._packing.join_traced(after)
-            if self._donate and before and (runner.overflows or not all(map(_same_form, before, after))):
-                raise _NeedsInputs
             self.traces += 1
             self.used.update(runner.used)
-            return (*state, *(env.get(n) for n in self._outputs)), runner.overflows
+            self._traced = watch
+            return (*state, *(env.get(n) for n in self._outputs)), overflows, faults
 
         return run
+
+
+def _unless(faults: Any, before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
+    """The state after a step, or, where it found a fault, before it."""
+    failed = (faults[:, 0] != 0).any()
+    return [jnp.where(failed, old, new) for old, new in zip(before, after, strict=True)]

@@ -12,12 +12,13 @@ import jax
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.exchange import lod_array, trim
 from fluidjax.execution.feed import Feeder
-from fluidjax.execution.packing import NOTHING, Packing, Unpackable
+from fluidjax.execution.packing import NOTHING, Unpackable
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.state import distinct, gather_plain, gather_values, is_plain, write_back
 from fluidjax.scope import Scope
 from lowering.block import Runner
-from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
+from lowering.checks import Watch
+from lowering.errors import InvalidArgumentError, LoweringError, NeedsConcrete, NeedsExact
 from lowering.plan import Plan, Segment, make_plan
 from lowering.program import ProgramView
 from lowering.validate import validate
@@ -58,14 +59,18 @@ class Prepared:
         program: the program's view; validated here.
         feeds, fetches: names.
         platform: 'cpu', 'gpu' or 'tpu'.
+        checked: whether labels, ids and divisors are checked (FLAGS_check_values).
     """
 
-    def __init__(self, program: ProgramView, feeds: Sequence[str], fetches: Sequence[str], platform: str):
+    def __init__(
+        self, program: ProgramView, feeds: Sequence[str], fetches: Sequence[str], platform: str, checked: bool = True
+    ):
         validate(program)
         self._program = program
         self._feeds = tuple(feeds)
         self._fetches = tuple(fetches)
         self._platform = platform
+        self._checked = checked
         self._outside: set[int] = set()
         self._exact = False
         self._capacities: dict[str, int] = {}
@@ -147,6 +152,8 @@ class Prepared:
             if len(self._plan.segments) == 1 and not self._plan.segments[0].host:
                 return self._run_whole(scope, feeds, seed)
             return self._run_segments(scope, feeds, seed)
+        except InvalidArgumentError:
+            raise
         except LoweringError:
             # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
             if self._exact or not self._ragged(scope, feeds):
@@ -200,12 +207,16 @@ class Prepared:
         compiled = self._whole
         assert compiled is not None
         try:
-            results, overflows = compiled(state.replaced, [*state.kept, *others, *feeds], seed)
+            results, overflows, failure = compiled(state.replaced, [*state.kept, *others, *feeds], seed)
         except Unpackable:
             self._pack = False
             return None
         if overflows and self._grew(compiled, overflows):
             return None
+        if failure is not None:
+            if compiled.donates:
+                self._keep(scope, state, results[: len(state.replaced)])
+            raise failure
         self._keep(scope, state, results)
         return self._checked_fetches(results[len(state.replaced) + len(self._layout.written) :])
 
@@ -226,7 +237,7 @@ class Prepared:
         others = gather_values(scope, layout.others, exact=self._exact)
         inputs = (*layout.kept, *others, *self._feeds)
         outputs = (*layout.written, *self._fetches)
-        self._whole = self._compile(self._plan.segments[0], inputs, outputs, layout.replaced, state.packing)
+        self._whole = self._compile(self._plan.segments[0], inputs, outputs, layout.replaced, state)
         return state, tuple(others.values())
 
     def _keep(self, scope: Scope, state: ResidentState, results: tuple[Any, ...]) -> None:
@@ -262,9 +273,10 @@ class Prepared:
         inputs: tuple[str, ...],
         outputs: tuple[str, ...],
         replaced: tuple[str, ...] = (),
-        packing: Packing = NOTHING,
+        state: ResidentState | None = None,
     ) -> CompiledOps:
-        key = (segment.ops[0].index, replaced, packing, inputs, outputs)
+        packing, kept = (NOTHING, ()) if state is None else (state.packing, tuple(v.shape for v in state.kept))
+        key = (segment.ops[0].index, replaced, packing, kept, inputs, outputs)
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = CompiledOps(
@@ -276,6 +288,8 @@ class Prepared:
                 packing=packing,
                 platform=self._platform,
                 capacities=self._capacities,
+                fixed=len(kept),
+                checked=self._checked,
             )
         return found
 
@@ -298,9 +312,11 @@ class Prepared:
                 continue
             inputs = tuple(n for n in segment.reads if n in env)
             compiled = self._compile(segment, inputs, segment.writes)
-            results, overflows = compiled((), [env[n] for n in inputs], seed)
+            results, overflows, failure = compiled((), [env[n] for n in inputs], seed)
             if overflows and self._grew(compiled, overflows):
                 return None
+            if failure is not None:
+                raise failure
             env.update({n: v for n, v in zip(segment.writes, results, strict=True) if v is not None})
         return self._finish(scope, env)
 
@@ -350,4 +366,5 @@ class Prepared:
             platform=self._platform,
             capacities=self._capacities,
             after_op=after_op,
+            watch=Watch() if self._checked else None,
         )

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.call import FOLD_LIMIT
+from lowering.checks import Demand
 from lowering.dtypes import FP32, to_numpy
 from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
@@ -225,6 +226,11 @@ def one_hot(x, depth_tensor=None, *, depth: int = -1, dtype: int = 5, allow_out_
     return _hot(x.reshape(x.shape[:-1]), _depth(depth, depth_tensor), dtype)
 
 
+@one_hot.check
+def _(x, depth_tensor=None, *, depth, allow_out_of_range):
+    return [] if allow_out_of_range else [Demand("x", x, 0, _depth(depth, depth_tensor))]
+
+
 @op(
     slots={"depth_tensor": "depth_tensor"},
     rows="wise x",
@@ -235,6 +241,11 @@ def one_hot_v2(x, depth_tensor=None, *, depth: int = -1, dtype: int = 5, allow_o
     """Out[.., j] = 1 where X[..] == j; ids outside [0, depth) give a row of zeros."""
     del allow_out_of_range
     return _hot(x, _depth(depth, depth_tensor), dtype)
+
+
+@one_hot_v2.check
+def _(x, depth_tensor=None, *, depth, allow_out_of_range):
+    return [] if allow_out_of_range else [Demand("x", x, 0, _depth(depth, depth_tensor))]
 
 
 @op(rows=None)

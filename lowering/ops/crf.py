@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import sequence_infer
+from ..checks import Demand, within_lengths
 from ..packing import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
 from ..registry import op
 from ..sequence import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take
-from ..values import Array, LoDArray
+from ..values import Array, LoDArray, Meta
 
 
 class Chains(NamedTuple):
@@ -104,6 +105,11 @@ def linear_chain_crf(emission: LoDArray, transition, label, length=None):
     cost = c.sums(log_z - _score(c, _tags(label), transition))
     rows = [_restored(emission, length, v) for v in (alpha, exps)]
     return (*rows, w, cost)
+
+
+@linear_chain_crf.check
+def _(emission: Meta, label, length=None):
+    return [Demand("label", within_lengths(label, length), 0, emission.shape[-1])]
 
 
 @linear_chain_crf.grad

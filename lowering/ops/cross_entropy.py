@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.checks import Demand
 from lowering.program import VarInfo
 from lowering.registry import Meta, op
 
@@ -60,6 +61,11 @@ def cross_entropy(x, label, *, soft_label: bool = False, ignore_index: int = -10
     return jnp.where(label == ignore_index, 0, -finite_log(picked)).reshape(shape)
 
 
+@cross_entropy.check
+def _(x: Meta, label, *, soft_label, ignore_index):
+    return [] if soft_label else [Demand("label", label, 0, x.shape[-1], ignore_index)]
+
+
 @cross_entropy.grad
 def _(x, label, d_y, *, soft_label, ignore_index):
     d_y = d_y.reshape(*x.shape[:-1], 1)
@@ -80,6 +86,11 @@ def cross_entropy2(x, label, *, ignore_index: int = -100):
     match = jnp.where(ignored, 0, picked)
     loss = jnp.where(ignored, 0, -finite_log(picked)).reshape(shape)
     return loss, np.zeros((*x.shape, 0), x.dtype), match
+
+
+@cross_entropy2.check
+def _(x: Meta, label, *, ignore_index):
+    return [Demand("label", label, 0, x.shape[-1], ignore_index)]
 
 
 @cross_entropy2.grad(type="cross_entropy_grad2")
@@ -122,6 +133,11 @@ def softmax_with_cross_entropy(
     inside = (label >= 0) & (label < logits.shape[axis])
     z_label = jnp.take_along_axis(z, jnp.where(inside, label, 0), axis=axis)
     return e / total, jnp.where(label == ignore_index, 0, jnp.log(total) - z_label)
+
+
+@softmax_with_cross_entropy.check
+def _(logits: Meta, label, *, soft_label, ignore_index, axis):
+    return [] if soft_label else [Demand("label", label, 0, logits.shape[axis], ignore_index)]
 
 
 @softmax_with_cross_entropy.grad(lod={"Logits@GRAD": "Softmax"})

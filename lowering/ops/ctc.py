@@ -14,9 +14,10 @@ import numpy as np
 from jax import lax
 
 from .. import sequence_infer
+from ..checks import Demand, within_lengths
 from ..registry import op
 from ..sequence import bounds, lengths, longest, offsets, row_gradient, row_numbers, segments, take
-from ..values import Array, LoDArray, is_concrete
+from ..values import Array, LoDArray, Meta, is_concrete
 from .sequence_pad import padded_rows, unpadded_rows
 from .sequence_slice import compact
 
@@ -208,6 +209,11 @@ def warpctc(
     valid = (row_numbers(steps)[:, None] < lat.frames[None, :]).reshape(-1)
     loss, grad = _loss_and_gradient(lat, logits.data.reshape(-1, classes), valid)
     return grad.reshape(logits.shape), loss[:, None]
+
+
+@warpctc.check
+def _(logits: Meta, label, label_length=None):
+    return [Demand("label", within_lengths(label, label_length), 0, logits.shape[-1])]
 
 
 @warpctc.grad

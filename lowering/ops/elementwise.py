@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.broadcast import infer_broadcast, placed_pair
+from lowering.checks import nonzero
 from lowering.registry import Value, op
 from lowering.values import Meta, SelectedRows, data_of
 
@@ -119,6 +120,11 @@ def elementwise_div(x, y, *, axis: int = -1):
     return _quotient(*aligned(x, y, axis))
 
 
+@elementwise_div.check
+def _(y):
+    return nonzero("y", y)
+
+
 @elementwise_div.grad
 def _(x, y, out, d_out, *, axis):
     _, b = aligned(x, y, axis)
@@ -186,7 +192,17 @@ def elementwise_mod(x, y, *, axis: int = -1):
     return x - _quotient(x, y) * y if np.issubdtype(x.dtype, np.integer) else jnp.mod(x, y)
 
 
+@elementwise_mod.check
+def _(y):
+    return nonzero("y", y)
+
+
 @op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), diff="")
 def elementwise_floordiv(x, y, *, axis: int = -1):
     """Out = X / Y of integers, truncated towards zero (Fluid's kernel, despite the name)."""
     return _quotient(*aligned(x, y, axis))
+
+
+@elementwise_floordiv.check
+def _(y):
+    return nonzero("y", y)

@@ -6,6 +6,7 @@ With is_sparse the gradient of the table is a SelectedRows holding one row per i
 import jax
 import jax.numpy as jnp
 
+from lowering.checks import Demand
 from lowering.registry import Long, Meta, Value, op
 from lowering.values import LoDArray, SelectedRows, data_of
 
@@ -46,10 +47,20 @@ def _table_grad(w, ids, d_out, is_sparse, padding_idx):
     return zeros.at[flat].add(values, mode="drop", wrap_negative_indices=False)
 
 
+def _ids_demand(w, ids, padding_idx):
+    """Ids are rows of the table, or padding_idx, wherever that is."""
+    return [Demand("ids", ids, 0, w.shape[0], None if padding_idx == -1 else padding_idx)]
+
+
 @op(diff="w", lod={"Out": "ids"}, rows="wise ids", vendor=VENDOR + " grad_inplace")
 def lookup_table(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
     """Out[..., D] = W[Ids[..., 1]]; rows of padding_idx are zeros."""
     return _lookup(w, ids.reshape(ids.shape[:-1]), padding_idx)
+
+
+@lookup_table.check
+def _(w: Meta, ids, *, padding_idx):
+    return _ids_demand(w, ids, padding_idx)
 
 
 @lookup_table.grad(rows="masked")
@@ -61,6 +72,11 @@ def _(w: Meta, ids: LoDArray, d_out, *, is_sparse, padding_idx):
 def lookup_table_v2(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
     """Out[..., D] = W[Ids[...]]; rows of padding_idx are zeros."""
     return _lookup(w, ids, padding_idx)
+
+
+@lookup_table_v2.check
+def _(w: Meta, ids, *, padding_idx):
+    return _ids_demand(w, ids, padding_idx)
 
 
 @lookup_table_v2.grad(rows="masked")
@@ -83,3 +99,8 @@ def lookup_table_dequant(w, ids, *, padding_idx: Long = -1):
     if padding_idx == -1:
         return out
     return jnp.where((ids == padding_idx)[..., None], jnp.zeros((), out.dtype), out)
+
+
+@lookup_table_dequant.check
+def _(w: Meta, ids, *, padding_idx):
+    return _ids_demand(w, ids, padding_idx)

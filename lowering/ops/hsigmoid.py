@@ -3,8 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.checks import Demand
 from lowering.registry import op
-from lowering.values import SelectedRows
+from lowering.values import Meta, SelectedRows
 
 from .embedding import gather_rows
 
@@ -51,6 +52,11 @@ def hierarchical_sigmoid(
     pre_out = jnp.log1p(jnp.exp(z))
     taken = jnp.where(valid, bits * z, 0)
     return (pre_out - taken).sum(axis=1, keepdims=True), pre_out, None
+
+
+@hierarchical_sigmoid.check
+def _(label, path_table: Meta = None, *, num_classes):
+    return [Demand("label", label, 0, num_classes)] if path_table is None else []
 
 
 @hierarchical_sigmoid.grad

@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.checks import Demand
 from lowering.registry import op
 from lowering.values import LoDArray, Meta, row_mask
 
@@ -43,6 +44,11 @@ def gather(x, index, *, overwrite: bool = True):
     return jnp.asarray(x)[index.reshape(-1)]
 
 
+@gather.check
+def _(x: Meta, index):
+    return [Demand("index", index, 0, x.shape[0])]
+
+
 @gather.grad(rows="masked")
 def _(x: Meta, index: LoDArray, d_out: LoDArray, *, overwrite):
     """Padding rows of Index (copies of a valid id) are sent outside, so that they overwrite nothing."""
@@ -57,12 +63,23 @@ def _split_index(index: Any) -> tuple[Any, ...]:
     return tuple(index[..., i] for i in range(index.shape[-1]))
 
 
+def _nd_demands(x, index):
+    """Each part of an index addresses one of the first dims of X."""
+    size = np.asarray(x.shape[: index.shape[-1]], np.int64)
+    return [Demand("index", index, 0, size)] if index.shape[-1] else []
+
+
 @op(diff="x", rows=None)
 def gather_nd(x, index):
     """Out = X[Index[..., 0], Index[..., 1], ...]; the last dim of Index addresses the first dims of X."""
     if index.shape[-1] == 0:
         return jnp.broadcast_to(x, (*index.shape[:-1], *x.shape))
     return jnp.asarray(x)[_split_index(index)]
+
+
+@gather_nd.check
+def _(x: Meta, index):
+    return _nd_demands(x, index)
 
 
 @gather_nd.grad
@@ -82,6 +99,11 @@ def scatter(x, ids, updates, *, overwrite: bool = True):
     return jnp.where(_column(hit, x.ndim), 0, x).at[flat].add(updates)
 
 
+@scatter.check
+def _(x: Meta, ids):
+    return [Demand("ids", ids, 0, x.shape[0])]
+
+
 @scatter.grad
 def _(ids, updates: Meta, d_out):
     """As Fluid's kernel: X@GRAD is Out@GRAD itself, the replaced rows included."""
@@ -96,6 +118,11 @@ def scatter_nd_add(x, index, updates):
     return jnp.asarray(x).at[_split_index(index)].add(updates)
 
 
+@scatter_nd_add.check
+def _(x: Meta, index):
+    return _nd_demands(x, index)
+
+
 @scatter_nd_add.grad
 def _(index, updates: Meta, d_out):
     if index.shape[-1] == 0:
@@ -107,6 +134,11 @@ def _(index, updates: Meta, d_out):
 def index_select(x, index, *, dim: int = 0):
     """Out = the slices Index [N] of X along ``dim``."""
     return jnp.take(x, index.reshape(-1), axis=dim)
+
+
+@index_select.check
+def _(x: Meta, index, *, dim):
+    return [Demand("index", index, 0, x.shape[dim])]
 
 
 @index_select.grad
@@ -125,6 +157,11 @@ def index_sample(x, index):
     return jnp.asarray(x)[_row_index(index)]
 
 
+@index_sample.check
+def _(x: Meta, index):
+    return [Demand("index", index, 0, x.shape[1])]
+
+
 @index_sample.grad
 def _(x: Meta, index, d_out):
     return jnp.zeros(x.shape, d_out.dtype).at[_row_index(index)].add(d_out)
@@ -134,6 +171,11 @@ def _(x: Meta, index, d_out):
 def multiplex(ids, x: list):
     """Out[b] = X[Ids[b]][b]: each row from the X that Ids [B, 1] names."""
     return jnp.stack(x)[ids.reshape(-1), jnp.arange(x[0].shape[0])]
+
+
+@multiplex.check
+def _(ids, x: list[Meta]):
+    return [Demand("ids", ids, 0, len(x))]
 
 
 @multiplex.grad
@@ -160,6 +202,11 @@ def shard_index(x, *, index_num: int, nshards: int, shard_id: int, ignore_value:
     return jnp.where(x // size == shard_id, x % size, jnp.asarray(ignore_value, x.dtype))
 
 
+@shard_index.check
+def _(x, *, index_num):
+    return [Demand("x", x, None, index_num)]
+
+
 @op(diff="", lod=None, rows=None)
 def gather_tree(ids, parents):
     """Out [T, B, W] = whole beams: from the last step back, Ids along the chain of Parents."""
@@ -170,3 +217,8 @@ def gather_tree(ids, parents):
         out[t] = jnp.take_along_axis(ids[t], beam, axis=-1)
         beam = jnp.take_along_axis(parents[t], beam, axis=-1)
     return jnp.stack(out)
+
+
+@gather_tree.check
+def _(parents):
+    return [Demand("parents", parents, 0, parents.shape[2])]

@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from lowering.checks import Demand
 from lowering.program import VarInfo
 from lowering.registry import Long, Meta, op
 
@@ -224,6 +225,11 @@ def bpr_loss(x, label):
     return terms.sum(axis=1, keepdims=True) / (x.shape[1] - 1)
 
 
+@bpr_loss.check
+def _(x: Meta, label):
+    return [Demand("label", label, 0, x.shape[1])]
+
+
 @bpr_loss.grad
 def _(x, label, d_y):
     others = _others(x, label)
@@ -287,6 +293,11 @@ def center_loss(x, label, centers, center_update_rate, *, cluster_num: int, need
     return centers + moves * step[:, None], diff.reshape(x.shape), loss
 
 
+@center_loss.check
+def _(label, centers: Meta):
+    return [Demand("label", label, 0, centers.shape[0])]
+
+
 @center_loss.grad
 def _(x: Meta, sample_center_diff, d_loss):
     rows = d_loss.reshape(-1, *[1] * (len(x.shape) - 1))
@@ -345,6 +356,11 @@ def nll_loss(x, label, weight=None, *, ignore_index: Long = -100, reduction: str
     total = w.sum()
     out = losses.sum() / total if reduction == "mean" else losses.sum()
     return out.reshape(1), total.reshape(1)
+
+
+@nll_loss.check
+def _(x: Meta, label, *, ignore_index):
+    return [Demand("label", label, 0, x.shape[1], ignore_index)]
 
 
 @nll_loss.grad

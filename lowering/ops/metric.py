@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowering import sequence_infer
+from lowering.checks import Demand
 from lowering.registry import op
 from lowering.values import LoDArray, row_mask
 
@@ -27,6 +28,11 @@ def accuracy(out: LoDArray, indices, label):
     share = correct.astype(jnp.float32) / jnp.maximum(total, 1).astype(jnp.float32)
     accuracy = LoDArray(share.astype(out.dtype), out.lod, None, out.nseq, out.longest, out.tight)
     return accuracy if out.lod else accuracy.data, correct, total
+
+
+@accuracy.check
+def _(label):
+    return [Demand("label", label)]
 
 
 def _histogram(bins, counted, size, dtype):
@@ -109,6 +115,11 @@ def mean_iou(
     return sum(in_mean_iou or [], value), wrong, correct
 
 
+@mean_iou.check
+def _(predictions, labels, *, num_classes):
+    return [Demand("predictions", predictions, 0, num_classes), Demand("labels", labels, 0, num_classes)]
+
+
 def _ratio(part, rest):
     """part / (part + rest), 1 where both are 0."""
     whole = part + rest
@@ -157,6 +168,11 @@ def precision_recall(max_probs, indices, labels, weights=None, states_info=None,
     batch = jnp.stack([tp, fp, w.sum() - tp - fp - fn, fn], axis=1)
     total = batch if states_info is None else batch + states_info.astype(dtype)
     return _metrics(batch), _metrics(total), total
+
+
+@precision_recall.check
+def _(indices, labels, *, class_number):
+    return [Demand("indices", indices, 0, class_number), Demand("labels", labels, 0, class_number)]
 
 
 @op(out="PositivePair NegativePair NeutralPair?", diff=(), lod=None, slots={"query_id": "QueryID"})

@@ -6,10 +6,11 @@ import jax.numpy as jnp
 
 from .. import sequence_infer
 from ..activations import activation as named
+from ..checks import Demand
 from ..packing import pack, run_forward
 from ..registry import op
 from ..sequence import lowest, offsets, take
-from ..values import Array, LoDArray
+from ..values import Array, LoDArray, Meta
 from .rnn_gru import gru_cell, split_weight
 from .rnn_lstm import Activations, initial, lstm_cell, split_bias
 
@@ -101,6 +102,11 @@ def fused_embedding_fc_lstm(
     projected = take(embeddings, ids.data.reshape(-1).astype(jnp.int32))
     outs = _lstm(ids, projected, weight_h, bias, h0, c0, acts, use_peepholes, is_reverse)
     return (*outs, ids.with_data(projected), *(None,) * 5)
+
+
+@fused_embedding_fc_lstm.check
+def _(ids, embeddings: Meta):
+    return [Demand("ids", ids, 0, embeddings.shape[0])]
 
 
 @op(

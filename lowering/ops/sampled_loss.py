@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.checks import Demand
 from lowering.registry import Meta, op
 from lowering.values import SelectedRows
 
@@ -96,6 +97,11 @@ def nce(
     cost = -jnp.log(jnp.where(true, o, noise) / (o + noise)).sum(axis=1, keepdims=True)
     cost = cost if sample_weight is None else cost * sample_weight.reshape(-1, 1)
     return cost, o, classes
+
+
+@nce.check
+def _(label, *, num_total_classes):
+    return [Demand("label", label, 0, num_total_classes)]
 
 
 @nce.grad
@@ -215,6 +221,11 @@ def sample_logits(
         sampled,
         sampled_labels,
     )
+
+
+@sample_logits.check
+def _(logits: Meta, labels):
+    return [Demand("labels", labels, 0, logits.shape[1])]
 
 
 @sample_logits.grad

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import sequence_infer
+from ..checks import Demand
 from ..program import OpSpec
 from ..registry import concrete, op
 from ..sequence import (
@@ -20,7 +21,7 @@ from ..sequence import (
     segments,
     take,
 )
-from ..values import Array, LoDArray, fill_padding
+from ..values import Array, LoDArray, Meta, fill_padding
 
 
 def _level(y: LoDArray, ref_level: int) -> int:
@@ -182,6 +183,11 @@ def sequence_scatter(x, ids: LoDArray, updates: LoDArray):
     seg = segments(offsets(ids), row_numbers(ids.capacity))
     # ``seg`` is the number of sequences on padding rows, which is outside and dropped.
     return x.at[seg, ids.data.reshape(-1)].add(updates.data.reshape(-1).astype(x.dtype), mode="drop")
+
+
+@sequence_scatter.check
+def _(x: Meta, ids: LoDArray):
+    return [Demand("ids", ids.data, 0, x.shape[1])]
 
 
 @sequence_scatter.grad

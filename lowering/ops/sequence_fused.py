@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import sequence_infer
 from ..activations import activation
+from ..checks import Demand
 from ..registry import Long, op
 from ..sequence import (
     expand_dims,
@@ -20,7 +21,7 @@ from ..sequence import (
     segments,
     take,
 )
-from ..values import Array, LoDArray, SelectedRows, fill_padding
+from ..values import Array, LoDArray, Meta, SelectedRows, fill_padding
 from .sequence_conv import check_context, context_columns
 from .sequence_pool import pool_rows
 
@@ -110,6 +111,11 @@ def fused_embedding_seq_pool(
     off = offsets(ids)
     seg = segments(off, row_numbers(ids.capacity))
     return per_sequence(ids, segment_sum(rows.reshape(ids.capacity, flat.shape[1] * w.shape[1]), seg, off.shape[0] - 1))
+
+
+@fused_embedding_seq_pool.check
+def _(w: Meta, ids, *, padding_idx):
+    return [Demand("ids", ids, 0, w.shape[0], None if padding_idx == -1 else padding_idx)]
 
 
 @fused_embedding_seq_pool.grad

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import sequence_infer
+from ..checks import Demand
 from ..registry import op
 from ..sequence import (
     bounds,
@@ -31,6 +32,12 @@ def sequence_slice(x: LoDArray, offset, length):
     first = off[:-1] + offset.reshape(-1).astype(np.int32)
     out = take(x.data, take(first, seg) + row_numbers(x.capacity) - start)
     return new_rows(out, (*x.lod[:-1], cut), x, longest=x.longest)
+
+
+@sequence_slice.check
+def _(x: LoDArray, offset, length):
+    off, first, count = x.lod[-1], offset.reshape(-1), length.reshape(-1)
+    return [Demand("offset", first), Demand("length", count, 0, off[1:] - off[:-1] - first + 1)]
 
 
 @sequence_slice.grad

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering import random_bits
+from lowering.checks import Demand
 from lowering.dtypes import to_numpy
 from lowering.ops.shared import outputs_like
 from lowering.program import VarInfo
 from lowering.registry import op
+from lowering.values import Meta
 
 _CHILDREN = 3  # columns of TreeInfo: item id (0: inner node), layer, parent, then the children
 
@@ -35,6 +37,11 @@ def tdm_child(x, tree_info, *, child_nums: int, dtype: int = 2):
     children = jnp.where(inner[..., None], children, 0)
     leaf = inner[..., None] & (tree_info[children, 0] != 0)
     return children.astype(kind), leaf.astype(kind)
+
+
+@tdm_child.check
+def _(x, tree_info: Meta):
+    return [Demand("x", x, 0, tree_info.shape[0])]
 
 
 def _infer_sampler(op, var_of):
@@ -87,3 +94,8 @@ def tdm_sampler(
         mask.append(jnp.broadcast_to(real, chosen.shape))
     kind = to_numpy(dtype)
     return tuple(jnp.concatenate(part, axis=1).astype(kind) for part in (out, labels, mask))
+
+
+@tdm_sampler.check
+def _(x, travel: Meta):
+    return [Demand("x", x, 0, travel.shape[0])]

@@ -1,0 +1,283 @@
+"""What ops insist on about the numbers they read: labels and ids in their range, integer divisors other than zero.
+
+An op declares it beside its rule with ``@rule.check``: a function of some of the rule's parameters that returns what
+each of them must satisfy. XLA's gathers and scatters clamp, wrap or drop instead of failing, so while a program is
+traced a ``Watch`` turns each demand into
+
+- a check on the host before the step, where an op of the outermost block reads fed values as they were fed: a minimum
+  and a maximum of a small array, and nothing in the compiled step;
+- otherwise an int64 [2] flag of the step, (whether it is broken, the first bad value), that loops and branches carry
+  out beside their overflow flags. A branch that is not taken leaves it zero.
+
+Gradient ops demand nothing: what they read, their forward op has read before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import InvalidArgumentError
+from .program import OpView
+from .registry import Check, OpDef, Slot
+from .values import Array, LoDArray, Meta, data_of, lod_of
+
+if TYPE_CHECKING:
+    from .block import Runner
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Each of ``values`` has to lie in [low, high), or to be ``but``.
+
+    Attributes:
+        param: the rule's parameter that the values come from.
+        values: integers; where they are its rows, padding rows count for nothing.
+        low, high: numbers, arrays that broadcast to ``values``, or None for no bound.
+        but: a value that is admitted besides, such as an ``ignore_index``.
+        nonzero: whether 0 is refused.
+    """
+
+    param: str
+    values: Array
+    low: Any = 0
+    high: Any = None
+    but: int | None = None
+    nonzero: bool = False
+
+    def broken(self, values: Array) -> Array:
+        """bool, like ``values``: where they do not satisfy the demand."""
+        bad = values == 0 if self.nonzero else np.zeros((), bool)
+        if self.low is not None:
+            bad = bad | (values < self.low)
+        if self.high is not None:
+            bad = bad | (values >= self.high)
+        return bad if self.but is None else bad & (values != self.but)
+
+    def plainly_holds(self) -> bool:
+        """Whether the extremes alone, of values on the host, satisfy the demand."""
+        values = self.values
+        if not values.size:
+            return True
+        if self.nonzero or isinstance(self.low, np.ndarray) or isinstance(self.high, np.ndarray):
+            return False
+        return (self.low is None or values.min() >= self.low) and (self.high is None or values.max() < self.high)
+
+    def expected(self) -> str:
+        """The range in words."""
+        if self.nonzero:
+            return "a divisor other than 0"
+        bounds = [
+            (f"{self.low} <= ", self.low),
+            (f" < {self.high}" if np.ndim(self.high) == 0 else " < the bound of its row", self.high),
+        ]
+        text = "value".join(words if bound is not None else "" for words, bound in bounds)
+        return text if self.but is None else f"{text}, or {self.but}"
+
+
+def nonzero(param: str, values: Array) -> list[Demand]:
+    """What a division demands of its divisor: integers are other than 0, and floats are free."""
+    return [Demand(param, values, low=None, nonzero=True)] if np.dtype(values.dtype).kind in "iu" else []
+
+
+def within_lengths(values: Array, lengths: Array | None) -> Array:
+    """``values`` [n, width, ...], zero behind the length of each row; as they are where no lengths are given."""
+    if lengths is None:
+        return values
+    values = values.reshape(values.shape[:2])
+    return values * (np.arange(values.shape[1]) < lengths.reshape(-1, 1))
+
+
+def demands(check: Check, values: Mapping[str, Any], attrs: Mapping[str, Any]) -> list[Demand]:
+    """What an op demands of the values in its slots."""
+    arguments = [_argument(slot, values.get(slot.name)) for slot in check.inputs]
+    return list(check.fn(*arguments, **{a.param: attrs.get(a.name, a.default) for a in check.attrs}) or ())
+
+
+def _argument(slot: Slot, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_argument(slot, v) for v in value]
+    if value is None or slot.wants == "raw":
+        return value
+    if slot.wants == "meta":
+        return Meta(tuple(value.shape), value.dtype, lod_of(value))
+    if slot.wants == "lod":
+        return value if isinstance(value, LoDArray) else LoDArray(value)
+    return data_of(value)
+
+
+def _mask(demand: Demand, source: Any) -> Array:
+    """Where a demand is broken, padding rows of ``source``, which its values come from, left out."""
+    values = demand.values
+    on_host = isinstance(values, np.ndarray)
+    bad = demand.broken(values if on_host else values.astype(jnp.int64))
+    if not isinstance(source, LoDArray) or not source.padded or np.shape(values)[:1] != (source.capacity,):
+        return bad
+    xp: Any = np if on_host else jnp
+    valid = xp.arange(source.capacity) < source.rows()
+    return bad & valid.reshape((-1,) + (1,) * (bad.ndim - 1))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A broken demand of one op, to be told."""
+
+    op: OpView
+    variable: str
+    expected: str
+
+    def error(self, value: int) -> InvalidArgumentError:
+        """The error for the first bad value."""
+        op, line = self.op, self.op.user_line().strip()
+        where = f"\n  built at: {line}" if line else ""
+        return InvalidArgumentError(
+            f"op {op.type} (#{op.index} of block {op.block_idx}) cannot take the value {value} of {self.variable!r}."
+            f"{where}\n  expected: {self.expected}\n  received: {value}\n"
+            f"  to do: correct what is fed or computed as {self.variable!r}; the variables of the step are as they"
+            " were before it (FLAGS_check_values=0 turns this check off)"
+        )
+
+
+def _fault(definition: OpDef, op: OpView, demand: Demand) -> Fault:
+    slot = definition.slot_of(demand.param)
+    assert slot is not None
+    return Fault(op, op.inputs[slot.name][0], demand.expected())
+
+
+def _refuse_known(definition: OpDef, op: OpView, values: Mapping[str, Any], found: Sequence[Demand]) -> None:
+    """Raise InvalidArgumentError for the first demand that values on the host do not satisfy."""
+    for demand in found:
+        if demand.plainly_holds():
+            continue
+        bad = _mask(demand, _source(definition, demand, values))
+        if bad.any():
+            raise _fault(definition, op, demand).error(int(np.broadcast_to(demand.values, bad.shape)[bad][0]))
+
+
+def _source(definition: OpDef, demand: Demand, values: Mapping[str, Any]) -> Any:
+    slot = definition.slot_of(demand.param)
+    return values.get(slot.name) if slot is not None else None
+
+
+@dataclass(frozen=True)
+class HostCheck:
+    """A check of fed values before a step.
+
+    Attributes:
+        fed: for each input slot that is read, the position of its value among a step's inputs.
+        known: values of the other slots, their shapes among them.
+    """
+
+    definition: OpDef
+    op: OpView
+    fed: Mapping[str, int]
+    known: Mapping[str, Any]
+
+    def __call__(self, inputs: Sequence[Any]) -> None:
+        """Raise InvalidArgumentError where the inputs of a step break the op's demands."""
+        check = self.definition.demands
+        assert check is not None
+        values = {**self.known, **{slot: _on_host(inputs[at]) for slot, at in self.fed.items()}}
+        _refuse_known(self.definition, self.op, values, demands(check, values, self.op.attrs))
+
+
+def _on_host(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray) else jax.tree_util.tree_map(np.asarray, value)
+
+
+@dataclass
+class Watch:
+    """Collects what the ops of one trace demand.
+
+    Attributes:
+        inputs: the values that the trace started from and the host knows, by their position among its inputs.
+        on_host: checks of these inputs.
+        faults: what the flags of the step mean, by the name of the flag.
+    """
+
+    inputs: Mapping[int, Any] = field(default_factory=dict)
+    on_host: list[HostCheck] = field(default_factory=list)
+    faults: dict[str, Fault] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._positions = {id(part): at for at, v in self.inputs.items() for part in (v, data_of(v))}
+
+    def see(self, runner: Runner, definition: OpDef, op: OpView, values: Mapping[str, Any]) -> None:
+        """Note what ``op`` demands of its values; InvalidArgumentError where they are known and break it."""
+        check = definition.demands
+        assert check is not None
+        runs = runner.interpret or not runner.inside
+        if runs and self._checked_on_host(check, definition, op, values):
+            return
+        found = demands(check, values, op.attrs)
+        if runs and not any(map(_traced, found)):
+            _refuse_known(definition, op, values, [replace(d, values=np.asarray(d.values)) for d in found])
+            return
+        for demand in found:
+            fault = _fault(definition, op, demand)
+            name = f"fault/{op.block_idx}/{op.index}/{fault.variable}"
+            self.faults[name] = fault
+            runner.overflow(name, _flag(demand, _source(definition, demand, values)))
+
+    def parted(self, flags: Mapping[str, Array]) -> tuple[Array | None, dict[str, Array]]:
+        """(flags of the faults, [faults, 2], or None; flags of overflows) of a trace that has ended."""
+        self.faults = {name: fault for name, fault in self.faults.items() if name in flags}
+        found = [flags[name] for name in self.faults]
+        return jnp.stack(found) if found else None, {n: f for n, f in flags.items() if n not in self.faults}
+
+    def failure(self, flags: np.ndarray) -> InvalidArgumentError | None:
+        """The error of the first fault that a step flagged; None when all is well."""
+        found = np.flatnonzero(flags[:, 0])
+        return list(self.faults.values())[found[0]].error(int(flags[found[0], 1])) if found.size else None
+
+    def _checked_on_host(self, check: Check, definition: OpDef, op: OpView, values: Mapping[str, Any]) -> bool:
+        fed: dict[str, int] = {}
+        known: dict[str, Any] = {}
+        for slot in check.inputs:
+            value = values.get(slot.name)
+            if slot.wants == "meta" or value is None:
+                known[slot.name] = _shapes(value)
+                continue
+            at = self._positions.get(id(value if slot.wants == "lod" else data_of(value)))
+            if at is None:
+                return False
+            fed[slot.name] = at
+        if fed:
+            self.on_host.append(HostCheck(definition, op, fed, known))
+        return bool(fed)
+
+
+def _traced(demand: Demand) -> bool:
+    return any(isinstance(v, jax.core.Tracer) for v in (demand.values, demand.low, demand.high))
+
+
+def _shapes(value: Any) -> Any:
+    """What stands for a value of which only the shape and dtype are read."""
+    if isinstance(value, list):
+        return [_shapes(v) for v in value]
+    return None if value is None else jax.ShapeDtypeStruct(tuple(value.shape), value.dtype)
+
+
+def _flag(demand: Demand, source: Any) -> Array:
+    bad = jnp.asarray(_mask(demand, source))
+    if not bad.size:
+        return jnp.zeros(2, jnp.int64)
+    first = jnp.broadcast_to(demand.values, bad.shape).reshape(-1)[jnp.argmax(bad)]
+    return jnp.stack([bad.any().astype(jnp.int64), first.astype(jnp.int64)])
+
+
+def merged(known: Array, new: Array) -> Array:
+    """Two flags of one name as one: of overflows whether there was any, of faults the first."""
+    return known | new if new.dtype == bool else jnp.where(known[0] != 0, known, new)
+
+
+def over_steps(flags: Array) -> Array:
+    """A flag of each step [steps, ...] as one of all."""
+    if flags.dtype == bool:
+        return flags.any()
+    return flags[jnp.argmax(flags[:, 0])] if flags.shape[0] else jnp.zeros(2, jnp.int64)
