@@ -129,7 +129,8 @@ class CompiledOps:
                 function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts], values)
                 arguments = replaced, tuple(p[0] for p in parts), seed
             if not self._checked:
-                return Step(*function(*arguments)[:2], None)
+                results, overflows, _ = function(*arguments)
+                return Step(results, overflows, None)
             watch = self._watched(key, function, arguments, values)
             for check in watch.on_host:
                 check(values)
