@@ -17,6 +17,7 @@ from .errors import (
     UnknownOpError,
 )
 from .grad_maker import GradMaker, grad_ops
+from .higher import saved_slots
 from .infer import infer_outputs
 from .program import EMPTY, GRAD, BlockView, OpSpec, OpView, ProgramView, VarInfo, VarView
 from .registry import (
@@ -40,5 +41,5 @@ __all__ = [
     "NeedsConcrete", "NeedsExact", "OpDef", "OpError", "OpSpec", "OpView", "ProgramView", "RankTable",
     "RegistryError", "Runner", "SelectedRows", "Slot", "SlotError", "StepScopes", "TensorArray", "UninitializedError",
     "UnknownOpError", "VarInfo", "VarView", "check_attrs", "concrete", "double_gradient", "get_op", "grad_ops",
-    "has_op", "infer_outputs", "op", "ops", "registered_ops", "run_block",
+    "has_op", "infer_outputs", "op", "ops", "registered_ops", "run_block", "saved_slots",
 ]  # fmt: skip

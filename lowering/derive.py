@@ -66,16 +66,16 @@ def _vjp_rule(forward: OpDef, inputs: list[Slot]) -> Any:
     def rule(*values: Any, **attrs: Any) -> Any:
         given = dict(zip(order, values, strict=True))
         args = {s.param: given.get(s.name) for s in forward.inputs}
-        primal = {p: args[p] for p in forward.diff if _has_gradient(args[p])}
+        primal = {p: args[p] for p in forward.diff if has_gradient(args[p])}
 
         def run(wrt: dict[str, Any]) -> list[Any]:
-            full = {p: _rebuild(args[p], wrt[p]) if p in wrt else args[p] for p in args}
-            return [_data(v) for v in _as_tuple(forward.fn(*full.values(), **attrs), forward)]
+            full = {p: rebuild(args[p], wrt[p]) if p in wrt else args[p] for p in args}
+            return [plain(v) for v in _as_tuple(forward.fn(*full.values(), **attrs), forward)]
 
-        outs, pull = jax.vjp(run, {p: _data(v) for p, v in primal.items()})
-        cotangents = [_cotangent(o, given.get(s.name + GRAD)) for o, s in zip(outs, forward.outputs, strict=True)]
+        outs, pull = jax.vjp(run, {p: plain(v) for p, v in primal.items()})
+        cotangents = [cotangent(o, given.get(s.name + GRAD)) for o, s in zip(outs, forward.outputs, strict=True)]
         (grads,) = pull(cotangents)
-        results = [_rewrap(args[p], grads[p]) if p in grads else None for p in forward.diff]
+        results = [rebuild(args[p], grads[p]) if p in grads else None for p in forward.diff]
         return results[0] if len(results) == 1 else tuple(results)
 
     rule.__doc__ = f"Gradient of {forward.type}, derived by jax.vjp."
@@ -87,30 +87,27 @@ def _as_tuple(result: Any, forward: OpDef) -> tuple[Any, ...]:
     return tuple(result) if len(forward.outputs) > 1 else (result,)
 
 
-def _data(value: Any) -> Any:
+def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [data_of(v) for v in value]
     return data_of(value)
 
 
-def _has_gradient(value: Any) -> bool:
+def has_gradient(value: Any) -> bool:
     leaves = value if isinstance(value, (list, tuple)) else [value]
     return bool(leaves) and all(v is not None and is_float(v.dtype) for v in leaves)
 
 
-def _rebuild(original: Any, data: Any) -> Any:
+def rebuild(original: Any, data: Any) -> Any:
     if isinstance(original, (list, tuple)):
-        return [_rebuild(o, d) for o, d in zip(original, data, strict=True)]
+        return [rebuild(o, d) for o, d in zip(original, data, strict=True)]
     return original.with_data(data) if isinstance(original, LoDArray) else data
 
 
-_rewrap = _rebuild
-
-
-def _cotangent(primal_out: Any, grad: Any) -> Any:
+def cotangent(primal_out: Any, grad: Any) -> Any:
     if isinstance(primal_out, list):
         grads = grad if grad else [None] * len(primal_out)
-        return [_cotangent(o, g) for o, g in zip(primal_out, grads, strict=True)]
+        return [cotangent(o, g) for o, g in zip(primal_out, grads, strict=True)]
     if primal_out is None:
         return None
     if not is_float(primal_out.dtype):

@@ -26,14 +26,23 @@ class GradMaker:
         grad_block: index of the gradient sub-block that the backward pass has prepared (block ops only), else None.
         grad_to_var: filled in by ``input_grad``: gradient variable -> forward variable.
         extra: what the backward pass hands over to makers of block ops.
+        forward: for a gradient op that reads results of its forward op, that op.
     """
 
-    def __init__(self, op: OpView, no_grad: frozenset[str], grad_block: int | None = None, extra: Any = None):
+    def __init__(
+        self,
+        op: OpView,
+        no_grad: frozenset[str],
+        grad_block: int | None = None,
+        extra: Any = None,
+        forward: OpView | None = None,
+    ):
         self.op = op
         self.attrs = dict(op.attrs)
         self.no_grad = no_grad
         self.grad_block = grad_block
         self.extra = extra
+        self.forward = forward
         self.grad_to_var: dict[str, str] = {}
 
     def regular(self) -> OpSpec:
@@ -54,13 +63,14 @@ class GradMaker:
 
     def input_grad(self, slot: str, *, drop_empty: bool = True) -> list[str]:
         """Names of the gradients of an input slot; those in the no-grad set are dropped or named ``@EMPTY@``."""
-        return self._wanted(self.input(slot), drop_empty)
+        return self.wanted(self.input(slot), drop_empty)
 
     def output_var_grad(self, slot: str, *, drop_empty: bool = True) -> list[str]:
         """As ``input_grad``, for a forward output that a grad op differentiates again."""
-        return self._wanted(self.output(slot), drop_empty)
+        return self.wanted(self.output(slot), drop_empty)
 
-    def _wanted(self, names: list[str], drop_empty: bool) -> list[str]:
+    def wanted(self, names: list[str], drop_empty: bool = True) -> list[str]:
+        """As ``input_grad``, for variables by name."""
         grads = []
         for name in names:
             unwanted = name == EMPTY or name + GRAD in self.no_grad
@@ -71,7 +81,12 @@ class GradMaker:
 
 
 def grad_ops(
-    op: OpView, no_grad_set: Any = (), *, grad_block: int | None = None, extra: Any = None
+    op: OpView,
+    no_grad_set: Any = (),
+    *,
+    grad_block: int | None = None,
+    extra: Any = None,
+    forward: OpView | None = None,
 ) -> tuple[list[OpSpec], dict[str, str]]:
     """The ops that compute the gradient of ``op``.
 
@@ -80,16 +95,17 @@ def grad_ops(
         no_grad_set: names of gradient variables (``x@GRAD``) that nobody needs.
         grad_block: index of the gradient sub-block, for ops that have one.
         extra: handed to the maker of a block op.
+        forward: for a gradient op of which ``saved_slots`` names inputs, the op that computed them.
 
     Returns:
         (OpSpecs, gradient variable -> forward variable). No ops when the op is not differentiable; one without outputs
         when no input wants a gradient (its place still decides where sums go; the backward pass drops it).
     """
     definition = get_op(op.type)
-    maker = GradMaker(op, frozenset(no_grad_set), grad_block, extra)
+    maker = GradMaker(op, frozenset(no_grad_set), grad_block, extra, forward)
+    gradient = double_gradient(definition)
     if definition.make_grad is not None:
         return list(definition.make_grad(maker)), maker.grad_to_var
-    gradient = double_gradient(definition)
     if gradient is None:
         return [], {}
     spec = _regular(definition, gradient, maker)

@@ -113,6 +113,7 @@ class OpDef:
     updates: tuple[str, ...] = ()  # input slots whose variables the op changes; new values follow its outputs
     forward: OpDef | None = None  # for a gradient op, what it is the gradient of
     demands: Check | None = None
+    once: str = ""  # for a gradient op, why there is no gradient of it
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
@@ -123,7 +124,16 @@ class OpDef:
 
     @property
     def differentiable(self) -> bool:
-        return self.gradient is not None or self.make_grad is not None
+        return double_gradient(self) is not None or self.make_grad is not None
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why this gradient op cannot be differentiated; None where it can, and for ops that are no gradient ops."""
+        if self.forward is None:
+            return None
+        if self.kind in ("block", "host"):
+            return f"it is the gradient of {self.forward.type}, which runs other ops"
+        return self.once or None
 
     @property
     def gradient_slots(self) -> frozenset[str]:
@@ -156,6 +166,7 @@ class OpDef:
             type: the grad op's type, default ``<type>_grad``.
             wrt: parameters of the inputs that get gradients, default the op's ``diff``.
             rows, lod, kind, slots: as for ``op``.
+            once: why the grad op cannot be differentiated again, as the end of "... because"; '' where it can.
             updates: parameters of inputs whose variables the grad op changes, though no output names them; the rule
                 returns their new values after the gradients. In the outermost block only.
         """
@@ -235,19 +246,18 @@ def _derived(type: str) -> OpDef | None:
     if not type.endswith("_grad"):
         return None
     base = _REGISTRY.get(type[: -len("_grad")]) or _derived(type[: -len("_grad")])
-    if base is None or base.forward is None or base.kind in ("block", "host") or base.differentiable:
-        return None
-    from .derive import vjp_definition
-
-    base.diff = base.diff or _differentiable(base)
-    base.gradient = register(vjp_definition(base, reads=None, type=type))
-    return base.gradient
+    if base is not None:
+        double_gradient(base)
+    return _REGISTRY.get(type)
 
 
 def double_gradient(definition: OpDef) -> OpDef | None:
-    """The grad op of a grad op, derived on demand."""
-    if definition.gradient is None and definition.forward is not None:
-        _derived(definition.type + "_grad")
+    """The grad op of an op; that of a grad op without a rule is derived on demand."""
+    wanting = definition.gradient is None and definition.make_grad is None
+    if wanting and definition.forward is not None and definition.obstacle is None:
+        from .higher import differentiate
+
+        differentiate(definition)
     return definition.gradient
 
 
@@ -518,6 +528,7 @@ def _grad_def(
     kind: str | None = None,
     slots: Mapping[str, str] | None = None,
     updates: str = "",
+    once: str = "",
 ) -> OpDef:
     positional, keyword, special = _signature(fn)
     targets = _names(wrt) if wrt else forward.diff
@@ -535,6 +546,7 @@ def _grad_def(
     )
     definition.lod = dict(lod) if lod is not None else grad_lod_map(definition)
     definition.updates = tuple(s.name for s in definition.inputs if s.param in _names(updates))
+    definition.once = once
     return definition
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import lowering
 from fluidjax.backward.names import EMPTY, GRAD, grad_name
 from fluidjax.framework import user_line
+from fluidjax.framework.view import op_view
 
 Block = Any
 Operator = Any
 
 _GUARDED = ("while", "conditional_block")  # their sub-blocks are searched from the outputs that matter
-_ONLY_ONCE = ("while_grad", "recurrent_grad", "conditional_block_grad")
 
 
 @dataclass
@@ -31,6 +31,31 @@ def names_in(op: Operator) -> list[str]:
 
 def names_out(op: Operator) -> list[str]:
     return [name for name in op.output_arg_names if name != EMPTY]
+
+
+def operands(op: Operator) -> list[str]:
+    """The variables that a gradient of ``op`` is to pass on to.
+
+    Besides its inputs those of its forward op, where a gradient op reads what that one saved.
+    """
+    forward = forward_of(op)
+    return names_in(op) + (names_in(forward) if forward is not None else [])
+
+
+def forward_of(op: Operator) -> Operator | None:
+    """The op that gradient op ``op`` is the gradient of, where it reads saved results of it; else None."""
+    definition = lowering.get_op(op.type)
+    saved = {n for slot in lowering.saved_slots(definition) if slot in op.input_names for n in op.input(slot)}
+    if not saved - {EMPTY}:
+        return None
+    before = op.block.ops[: _position(op)]
+    forward = definition.forward.type
+    makers = (o for o in reversed(before) if o.type == forward and not saved.isdisjoint(o.output_arg_names))
+    return next(makers, None)
+
+
+def _position(op: Operator) -> int:
+    return next(index for index, other in enumerate(op.block.ops) if other is op)
 
 
 def sub_block_of(op: Operator) -> int | None:
@@ -65,7 +90,7 @@ def find_path(
         loop: the block is the body of a loop, so a target may also be written in the previous iteration.
 
     Raises:
-        ValueError: the way leads through the gradient of a loop or branch.
+        ValueError: the way leads through a gradient op that has no gradient (that of a loop or branch, say).
     """
     sources = set(sources)
     wanted = set(targets)
@@ -93,31 +118,42 @@ def _walk_back(
         if inner is not None:
             paths.of_block.update(_sub_paths(block.program, op, inner, hit))
         if hit and _has_gradient(op.type):
-            wanted.update(name for name in names_in(op) if name not in no_grad)
+            wanted.update(name for name in operands(op) if name not in no_grad)
             if reachable[index]:
                 on_path.add(index)
-        elif hit and op.type in _ONLY_ONCE and reachable[index]:
+        elif hit and _obstacle(op) is not None and reachable[index]:
             raise ValueError(_no_second_derivative(op, hit))
 
 
 def _no_second_derivative(op: Operator, hit: set[str]) -> str:
     names = ", ".join(sorted(hit))
     return (
-        f"the target depends on {names}, which op {op.type} computes: a gradient through a loop or branch"
-        f" ({user_line(op)}).\n"
-        "  expected: first derivatives through loops and branches only; received: a gradient of a gradient.\n"
+        f"the target depends on {names}, which op {op.type} computes ({user_line(op)}), and that op has no gradient:"
+        f" {_obstacle(op)}.\n"
+        "  expected: gradients of gradients through ops that can be differentiated twice; received: one that passes"
+        f" {op.type}.\n"
         f"  to do: set stop_gradient = True on {names} if it is meant as a constant, or write the part to be"
-        " differentiated twice without While, StaticRNN, DynamicRNN or cond (a loop of fixed length can be unrolled)"
+        " differentiated twice with other ops (without While, StaticRNN, DynamicRNN or cond: a loop of fixed length can"
+        " be unrolled)"
     )
+
+
+def _obstacle(op: Operator) -> str | None:
+    """Why a gradient op cannot be differentiated; None for others, which have a gradient or are constant."""
+    definition = lowering.get_op(op.type)
+    if definition.differentiable:
+        return None
+    outside = definition.forward is None and definition.kind in ("block", "host") and op_view(op).is_backward
+    return "it runs other code" if outside else definition.obstacle
 
 
 def _has_gradient(op_type: str) -> bool:
     return lowering.get_op(op_type).differentiable
 
 
-def _passes(op_type: str) -> bool:
+def _passes(op: Operator) -> bool:
     """Whether a path may lead through the op: it has a gradient, or is asked for one that it cannot have."""
-    return _has_gradient(op_type) or op_type in _ONLY_ONCE
+    return _has_gradient(op.type) or _obstacle(op) is not None
 
 
 def _reachable(block: Block, sources: set[str], no_grad: set[str]) -> list[bool]:
@@ -125,7 +161,7 @@ def _reachable(block: Block, sources: set[str], no_grad: set[str]) -> list[bool]
     reached = set(sources)
     flags = []
     for op in block.ops:
-        flags.append(not reached.isdisjoint(op.input_arg_names) and _passes(op.type))
+        flags.append(not reached.isdisjoint(operands(op)) and _passes(op))
         if flags[-1]:
             reached.update(name for name in op.output_arg_names if name not in no_grad)
     return flags
@@ -134,10 +170,10 @@ def _reachable(block: Block, sources: set[str], no_grad: set[str]) -> list[bool]
 def _stop_other_inputs(block: Block, ops: list[Operator], sources: set[str], no_grad: set[str]) -> None:
     reached = set(sources)
     for op in block.ops:
-        if not reached.isdisjoint(op.input_arg_names) and _passes(op.type):
+        if not reached.isdisjoint(operands(op)) and _passes(op):
             reached.update(name for name in op.output_arg_names if name not in no_grad)
     for op in ops:
-        for name in names_in(op):
+        for name in operands(op):
             if name not in reached and name in block.vars and block.vars[name].stop_gradient:
                 no_grad.add(name)
 
@@ -166,7 +202,7 @@ def unused_outputs(block: Block, ops: list[Operator], targets: Iterable[str], no
                 read_back = name in used or name in op.input_arg_names
                 if not read_back and not (var is not None and var.stop_gradient):
                     unused.add(name)
-        used.update(name for name in names_in(op) if name not in no_grad)
+        used.update(name for name in operands(op) if name not in no_grad)
     return unused
 
 

@@ -10,7 +10,7 @@ import lowering
 from fluidjax.backward.accumulate import sum_repeated_gradients
 from fluidjax.backward.descs import Pending, append_pending
 from fluidjax.backward.names import PASS, in_args, is_grad, out_args, rename
-from fluidjax.backward.paths import sub_block_of
+from fluidjax.backward.paths import forward_of, operands, sub_block_of
 from fluidjax.backward.prune import drop_disconnected, drop_stopped
 from fluidjax.framework.view import op_view
 from lowering.program import OpSpec, OpView
@@ -81,8 +81,13 @@ class Walk:
         pending: list[OpSpec] = []
         for op in reversed(ops):
             inner = self._grad_block(op, target)
+            forward = forward_of(op)
             specs, grad_to_var = lowering.grad_ops(
-                op_view(op), self.stopped[block.idx], grad_block=None if inner is None else inner.index, extra=inner
+                op_view(op),
+                self.stopped[block.idx],
+                grad_block=None if inner is None else inner.index,
+                extra=inner,
+                forward=None if forward is None else op_view(forward),
             )
             if self.order > 1:
                 self._rename_taken(block, op, specs, grad_to_var)
@@ -98,7 +103,7 @@ class Walk:
 
     def _rename_taken(self, block: Block, op: Operator, specs: list[OpSpec], grad_to_var: dict[str, str]) -> None:
         """Call gradients whose name an earlier pass took ``grad/grad/x@GRAD``, with one ``grad/`` per pass."""
-        own = set(op.input_arg_names)
+        own = set(operands(op))
         for spec in specs:
             for name in in_args(spec):
                 if name in self.renamed and name not in own:

@@ -134,6 +134,11 @@ def _(x, y, out, d_out, *, axis):
 
 @elementwise_div.grad_grad(out="Y@GRAD DOut DDOut")
 def _(y, out, dx, ddx=None, ddy=None, *, axis):
+    if dx.size < out.size:
+        raise ValueError(
+            f"X of shape {dx.shape} is broadcast to {out.shape}, and this op reads only the sum of what its elements"
+            " get: expected an X as large as Out. Expand X before the division"
+        )
     ddx = jnp.zeros_like(dx) if ddx is None else ddx
     ddy = jnp.zeros_like(y) if ddy is None else ddy
     sx, sy = placed_pair(dx.shape, y.shape, axis)

@@ -1,0 +1,229 @@
+"""Gradients of gradient ops, to any order, by ``jax.vjp`` of the gradient rule.
+
+A gradient rule reads results of its forward op where that saves work: tanh_grad reads Out, layer_norm_grad the
+statistics. These are functions of the forward op's inputs, and a second derivative that held them constant would be
+wrong. So the derived op reads the forward op's inputs as well, and what was saved varies with them: its value is the
+saved one, its derivatives are those of the forward function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from .call import call
+from .derive import cotangent, has_gradient, plain, rebuild
+from .errors import LoweringError, NeedsExact
+from .grad_maker import GradMaker
+from .program import EMPTY, GRAD, OpSpec
+from .registry import OpDef, Slot, grad_lod_map, register
+from .values import LoDArray, SelectedRows
+
+_SPECIAL = ("key", "ctx", "in_place")
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the gradient of gradient op ``base`` reads and gives.
+
+    Attributes:
+        saved: slots of ``base`` that hold results of its forward op.
+        inherited: the input slots of ``base``.
+        recalled: input slots of the forward op that ``base`` lacks and its saved results depend on.
+        varied: names of the slots, among those two, that get gradients.
+        seconds: output slot of ``base`` -> the slot of its gradient.
+    """
+
+    base: OpDef
+    saved: tuple[str, ...]
+    inherited: list[Slot]
+    recalled: list[Slot]
+    varied: tuple[str, ...]
+    seconds: dict[str, Slot]
+
+    @property
+    def inputs(self) -> list[Slot]:
+        return [*self.inherited, *self.recalled, *self.seconds.values()]
+
+
+def differentiate(base: OpDef) -> None:
+    """Give gradient op ``base`` a gradient op: it reads what ``base`` reads and the gradients of what it gives."""
+    parts = _parts(base)
+    forward = base.forward
+    assert forward is not None
+    read = [s for s in parts.inputs if s.name in parts.varied]  # in the order of ``varied``
+    attrs = {**forward.attrs, **base.attrs}
+    definition = OpDef(
+        base.type + "_grad",
+        _rule(parts),
+        parts.inputs,
+        [Slot(s.name + GRAD, s.name + GRAD, s.duplicable, True) for s in read],
+        {name: replace(spec, param=name, required=False) for name, spec in attrs.items()},
+        base.special | (forward.special if parts.saved else frozenset()),
+        forward=base,
+        diff=tuple(s.param for s in [*read, *parts.seconds.values()]),
+    )
+    definition.lod = grad_lod_map(definition)
+    base.gradient = register(definition)
+    base.make_grad = _maker(parts, definition)
+
+
+def saved_slots(base: OpDef) -> tuple[str, ...]:
+    """The input slots of a first gradient op that hold results of its forward op; none where its gradient is written."""
+    forward = base.forward
+    written = base.gradient is not None and base.make_grad is None
+    if forward is None or forward.forward is not None or written:
+        return ()
+    return tuple(s.name for s in base.inputs if s.wants != "meta" and forward.output(s.name) and _own(s, forward))
+
+
+def _own(slot: Slot, forward: OpDef) -> bool:
+    return forward.input(slot.name) is None
+
+
+def _parts(base: OpDef) -> _Parts:
+    saved = saved_slots(base)
+    forward = base.forward
+    assert forward is not None
+    inherited = [replace(s, param=s.name, wants="raw") for s in base.inputs]
+    missing = [s for s in forward.inputs if base.input(s.name) is None] if saved else []
+    recalled = [replace(s, param=s.name, wants="raw") for s in missing]
+    taken = {s.name for s in [*inherited, *recalled]}
+    seconds: dict[str, Slot] = {}
+    for slot in base.outputs:
+        name = _free(slot.name, taken)
+        taken.add(name)
+        seconds[slot.name] = Slot(name, name, slot.duplicable, True, "raw")
+    varied = tuple(s.name for s in base.inputs if _varies(s, base, saved))
+    varied += tuple(s.name for s in missing if s.param in forward.diff)
+    return _Parts(base, saved, inherited, recalled, varied, seconds)
+
+
+def _varies(slot: Slot, base: OpDef, saved: Iterable[str]) -> bool:
+    """Whether an input of a gradient op gets a gradient: what was differentiable once, and the gradients it reads."""
+    forward = base.forward
+    assert forward is not None
+    if slot.name in saved or (slot.wants == "meta" and not saved):
+        return False
+    if forward.forward is not None:  # of second and higher order: ``diff`` says it, where that was derived
+        return not base.diff or slot.param in base.diff
+    own = forward.input(slot.name)
+    return own is None or own.param in forward.diff
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The slot of the gradient of ``name``; the same name may stand for one of a lower order already."""
+    free, order = name + GRAD, 2
+    while free in taken:
+        free, order = f"{name}@{order}{GRAD}", order + 1
+    return free
+
+
+def _rule(parts: _Parts) -> Any:
+    order = [s.name for s in parts.inputs]
+    targets = parts.varied
+
+    def rule(*values: Any, **keywords: Any) -> Any:
+        given = dict(zip(order, values, strict=True))
+        _refuse_padding(parts.base, given)
+        attrs = {n: v for n, v in keywords.items() if n not in _SPECIAL and v is not None}
+        seconds = {out: given[slot.name] for out, slot in parts.seconds.items()}
+        special = {"key": keywords.get("key"), "ctx": _Inner(keywords.get("ctx"), seconds), "in_place": frozenset()}
+        point = {n: given[n] for n in targets if _varying(given[n])}
+
+        def run(moved: dict[str, Any]) -> list[Any]:
+            env = given | {n: rebuild(point[n], v) for n, v in moved.items()}
+            env |= _recomputed(parts, env, attrs, special)
+            result = call(parts.base, {s.name: env[s.name] for s in parts.inherited}, attrs, special)
+            return [_dense(result.get(out)) for out in seconds]
+
+        outs, pull = jax.vjp(run, {n: plain(v) for n, v in point.items()})
+        (grads,) = pull([cotangent(o, _dense(seconds[out])) for o, out in zip(outs, seconds, strict=True)])
+        results = [rebuild(given[n], grads[n]) if n in grads else None for n in targets]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    rule.__doc__ = f"Gradient of {parts.base.type}, derived by jax.vjp."
+    rule.__module__ = parts.base.fn.__module__
+    return rule
+
+
+def _recomputed(parts: _Parts, env: Mapping[str, Any], attrs: Mapping[str, Any], special: Any) -> dict[str, Any]:
+    """The saved results with the derivatives that they have as functions of the forward op's inputs."""
+    held = {n: env[n] for n in parts.saved if _varying(env[n])}
+    forward = parts.base.forward
+    if not held or forward is None:
+        return {}
+    again = call(forward, {s.name: env[s.name] for s in forward.inputs}, attrs, special)
+    return {n: rebuild(v, _with_tangent(plain(v), plain(again[n]))) for n, v in held.items()}
+
+
+def _with_tangent(value: Any, function: Any) -> Any:
+    return jax.tree_util.tree_map(lambda v, f: v + (f - jax.lax.stop_gradient(f)).reshape(v.shape), value, function)
+
+
+def _varying(value: Any) -> bool:
+    return not isinstance(value, SelectedRows) and has_gradient(value)
+
+
+def _dense(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_dense(v) for v in value]
+    return value.to_dense() if isinstance(value, SelectedRows) else plain(value)
+
+
+def _refuse_padding(base: OpDef, given: Mapping[str, Any]) -> None:
+    leaves = [v for value in given.values() for v in (value if isinstance(value, list) else [value])]
+    if any(isinstance(v, LoDArray) and v.padded for v in leaves):
+        raise NeedsExact(f"op {base.type}_grad is not declared for padded rows")
+
+
+class _Inner:
+    """The ``ctx`` of a gradient rule inside its own gradient: its outputs are bound as their gradients are."""
+
+    def __init__(self, outer: Any, seconds: Mapping[str, Any]):
+        self._outer = outer
+        self._seconds = seconds
+
+    @property
+    def platform(self) -> str:
+        return str(self._outer.platform)
+
+    @property
+    def is_backward(self) -> bool:
+        return True
+
+    def arity(self, slot: str) -> int:
+        value = self._seconds.get(slot)
+        return len(value) if isinstance(value, list) else int(value is not None)
+
+    def wants(self, slot: str) -> bool:
+        return self._seconds.get(slot) is not None
+
+
+def _maker(parts: _Parts, definition: OpDef) -> Any:
+    def make(maker: GradMaker) -> list[OpSpec]:
+        inputs = {s.name: maker.input(s.name) for s in parts.inherited}
+        inputs |= {s.name: _recalled(parts, maker, s.name) for s in parts.recalled}
+        inputs |= {slot.name: maker.output_grad(out) for out, slot in parts.seconds.items()}
+        outputs = {
+            s.name: maker.wanted(inputs[s.name[: -len(GRAD)]], drop_empty=not s.duplicable) for s in definition.outputs
+        }
+        return [OpSpec(definition.type, inputs, outputs, maker.attrs)]
+
+    return make
+
+
+def _recalled(parts: _Parts, maker: GradMaker, slot: str) -> list[str]:
+    if maker.forward is None:
+        forward = parts.base.forward
+        assert forward is not None
+        names = [n for s in parts.saved for n in maker.input(s) if n != EMPTY]
+        raise LoweringError(
+            f"the gradient of op {parts.base.type} (#{maker.op.index}) needs input {slot} of the {forward.type} that"
+            f" computed {names}: expected such an op before it in the block, found none. Differentiate the program"
+            " that holds the forward ops"
+        )
+    return list(maker.forward.inputs.get(slot) or ())
