@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from .call import call
 from .derive import cotangent, has_gradient, plain, rebuild
@@ -62,17 +63,19 @@ def differentiate(base: OpDef) -> None:
         parts.inputs,
         [Slot(s.name + GRAD, s.name + GRAD, s.duplicable, True) for s in read],
         {name: replace(spec, param=name, required=False) for name, spec in attrs.items()},
-        base.special | (forward.special if parts.saved else frozenset()),
+        base.special | (forward.special - {"key"} if parts.saved else frozenset()),
         forward=base,
         diff=tuple(s.param for s in [*read, *parts.seconds.values()]),
     )
     definition.lod = grad_lod_map(definition)
+    if base.loops:
+        definition.once = "it loops in forward mode, which jax does not differentiate backwards"
     base.gradient = register(definition)
     base.make_grad = _maker(parts, definition)
 
 
 def saved_slots(base: OpDef) -> tuple[str, ...]:
-    """The input slots of a first gradient op that hold results of its forward op; none where its gradient is written."""
+    """The input slots of a gradient op that hold results of its forward op; none where its gradient is written."""
     forward = base.forward
     written = base.gradient is not None and base.make_grad is None
     if forward is None or forward.forward is not None or written:
@@ -128,21 +131,30 @@ def _rule(parts: _Parts) -> Any:
 
     def rule(*values: Any, **keywords: Any) -> Any:
         given = dict(zip(order, values, strict=True))
-        _refuse_padding(parts.base, given)
+        _refuse_padding(parts, given)
         attrs = {n: v for n, v in keywords.items() if n not in _SPECIAL and v is not None}
         seconds = {out: given[slot.name] for out, slot in parts.seconds.items()}
-        special = {"key": keywords.get("key"), "ctx": _Inner(keywords.get("ctx"), seconds), "in_place": frozenset()}
+        special: dict[str, Any] = {
+            "key": keywords.get("key"),
+            "ctx": _Inner(keywords.get("ctx"), seconds),
+            "in_place": frozenset(),
+        }
         point = {n: given[n] for n in targets if _varying(given[n])}
 
-        def run(moved: dict[str, Any]) -> list[Any]:
+        def run(moved: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
             env = given | {n: rebuild(point[n], v) for n, v in moved.items()}
-            env |= _recomputed(parts, env, attrs, special)
+            again = _forward_again(parts, env, attrs, special)
+            env |= {n: rebuild(v, _with_tangent(plain(v), plain(again[n]))) for n, v in _held(parts, env).items()}
             result = call(parts.base, {s.name: env[s.name] for s in parts.inherited}, attrs, special)
-            return [_dense(result.get(out)) for out in seconds]
+            return [_dense(result.get(out)) for out in seconds], {n: plain(v) for n, v in again.items()}
 
-        outs, pull = jax.vjp(run, {n: plain(v) for n, v in point.items()})
-        (grads,) = pull([cotangent(o, _dense(seconds[out])) for o, out in zip(outs, seconds, strict=True)])
-        results = [rebuild(given[n], grads[n]) if n in grads else None for n in targets]
+        start = {n: plain(v) for n, v in point.items()}
+        if parts.base.loops:
+            grads = _forwards(run, start, seconds)
+        else:
+            outs, pull, _ = jax.vjp(run, start, has_aux=True)
+            (grads,) = pull([cotangent(o, _dense(seconds[out])) for o, out in zip(outs, seconds, strict=True)])
+        results = [rebuild(given[n], grads[n]) if grads.get(n) is not None else None for n in targets]
         return results[0] if len(results) == 1 else tuple(results)
 
     rule.__doc__ = f"Gradient of {parts.base.type}, derived by jax.vjp."
@@ -150,14 +162,37 @@ def _rule(parts: _Parts) -> Any:
     return rule
 
 
-def _recomputed(parts: _Parts, env: Mapping[str, Any], attrs: Mapping[str, Any], special: Any) -> dict[str, Any]:
-    """The saved results with the derivatives that they have as functions of the forward op's inputs."""
-    held = {n: env[n] for n in parts.saved if _varying(env[n])}
+def _forwards(run: Any, start: dict[str, Any], seconds: Mapping[str, Any]) -> dict[str, Any]:
+    """The gradients in forward mode, for rules that loop: jax differentiates a loop of unknown length forwards only.
+
+    The gradient op gives the derivative by x of s(x) = <d_out, f(x)>, and second derivatives are symmetric: what v, the
+    gradients of its results, pull back to x is the derivative of its results along v, and to d_out that of f along v.
+    """
+    moves = {
+        n: jnp.zeros_like(v) if seconds.get(n + GRAD) is None else _dense(seconds[n + GRAD]) for n, v in start.items()
+    }
+    _, (results, outs) = jax.jvp(run, (start,), (moves,))
+    given = dict(zip(seconds, results, strict=True))
+    return {n: given[n + GRAD] if n + GRAD in given else outs[n[: -len(GRAD)]] for n in start}
+
+
+def _held(parts: _Parts, env: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: env[n] for n in parts.saved if _varying(env[n])}
+
+
+def _forward_again(parts: _Parts, env: Mapping[str, Any], attrs: Mapping[str, Any], special: Any) -> dict[str, Any]:
+    """The forward op's results as functions of its inputs, where the gradient op reads some that have derivatives."""
+    held = _held(parts, env)
     forward = parts.base.forward
     if not held or forward is None:
         return {}
-    again = call(forward, {s.name: env[s.name] for s in forward.inputs}, attrs, special)
-    return {n: rebuild(v, _with_tangent(plain(v), plain(again[n]))) for n, v in held.items()}
+    if "key" in forward.special:
+        raise LoweringError(
+            f"the gradient of op {parts.base.type} needs {sorted(held)} as functions of the inputs of {forward.type}:"
+            " expected an op that computes the same again; this one draws random numbers. Declare the gradient with"
+            " once= and the reason"
+        )
+    return call(forward, {s.name: env[s.name] for s in forward.inputs}, attrs, special)
 
 
 def _with_tangent(value: Any, function: Any) -> Any:
@@ -174,10 +209,12 @@ def _dense(value: Any) -> Any:
     return value.to_dense() if isinstance(value, SelectedRows) else plain(value)
 
 
-def _refuse_padding(base: OpDef, given: Mapping[str, Any]) -> None:
-    leaves = [v for value in given.values() for v in (value if isinstance(value, list) else [value])]
+def _refuse_padding(parts: _Parts, given: Mapping[str, Any]) -> None:
+    """Padding rows are for declared rules; what a forward op saved may have spare rows of its own."""
+    values = [v for name, v in given.items() if name not in parts.saved]
+    leaves = [leaf for value in values for leaf in (value if isinstance(value, list) else [value])]
     if any(isinstance(v, LoDArray) and v.padded for v in leaves):
-        raise NeedsExact(f"op {base.type}_grad is not declared for padded rows")
+        raise NeedsExact(f"op {parts.base.type}_grad is not declared for padded rows")
 
 
 class _Inner:
@@ -205,7 +242,7 @@ class _Inner:
 
 def _maker(parts: _Parts, definition: OpDef) -> Any:
     def make(maker: GradMaker) -> list[OpSpec]:
-        inputs = {s.name: maker.input(s.name) for s in parts.inherited}
+        inputs = {s.name: maker.input(s.name) or _recalled(parts, maker, s.name) for s in parts.inherited}
         inputs |= {s.name: _recalled(parts, maker, s.name) for s in parts.recalled}
         inputs |= {slot.name: maker.output_grad(out) for out, slot in parts.seconds.items()}
         outputs = {
@@ -217,9 +254,12 @@ def _maker(parts: _Parts, definition: OpDef) -> Any:
 
 
 def _recalled(parts: _Parts, maker: GradMaker, slot: str) -> list[str]:
+    """The variables that the forward op has in an input slot which its gradient op does not bind."""
+    forward = parts.base.forward
+    assert forward is not None
+    if not parts.saved or forward.input(slot) is None:
+        return []
     if maker.forward is None:
-        forward = parts.base.forward
-        assert forward is not None
         names = [n for s in parts.saved for n in maker.input(s) if n != EMPTY]
         raise LoweringError(
             f"the gradient of op {parts.base.type} (#{maker.op.index}) needs input {slot} of the {forward.type} that"

@@ -114,6 +114,7 @@ class OpDef:
     forward: OpDef | None = None  # for a gradient op, what it is the gradient of
     demands: Check | None = None
     once: str = ""  # for a gradient op, why there is no gradient of it
+    loops: bool = False  # for a gradient op: it, or its forward op, loops as long as the values say
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
@@ -133,6 +134,8 @@ class OpDef:
             return None
         if self.kind in ("block", "host"):
             return f"it is the gradient of {self.forward.type}, which runs other ops"
+        if self.updates:
+            return f"it changes {list(self.updates)} itself"
         return self.once or None
 
     @property
@@ -167,6 +170,7 @@ class OpDef:
             wrt: parameters of the inputs that get gradients, default the op's ``diff``.
             rows, lod, kind, slots: as for ``op``.
             once: why the grad op cannot be differentiated again, as the end of "... because"; '' where it can.
+            loops: whether the rule or the op's function loops as long as the values say (``lax.while_loop``).
             updates: parameters of inputs whose variables the grad op changes, though no output names them; the rule
                 returns their new values after the gradients. In the outermost block only.
         """
@@ -529,6 +533,7 @@ def _grad_def(
     slots: Mapping[str, str] | None = None,
     updates: str = "",
     once: str = "",
+    loops: bool = False,
 ) -> OpDef:
     positional, keyword, special = _signature(fn)
     targets = _names(wrt) if wrt else forward.diff
@@ -546,7 +551,7 @@ def _grad_def(
     )
     definition.lod = dict(lod) if lod is not None else grad_lod_map(definition)
     definition.updates = tuple(s.name for s in definition.inputs if s.param in _names(updates))
-    definition.once = once
+    definition.once, definition.loops = once, loops
     return definition
 
 
@@ -588,8 +593,20 @@ def _grad_grad_def(
         grad_rows(grad_op) if rows == "" else rows,
         forward=grad_op,
     )
-    definition.lod = {}
+    definition.lod = _second_lod_map(definition)
     return definition
+
+
+def _second_lod_map(definition: OpDef) -> dict[str, str]:
+    """DX carries the LoD of X, DDOut that of Out, or of DOut where Out is not read."""
+    reads = {s.name for s in definition.inputs}
+
+    def source(name: str) -> str | None:
+        base = name.removesuffix(GRAD) if name.endswith(GRAD) else name[2:] if name.startswith("DD") else name[1:]
+        return next((n for n in (base, "D" + base, "DDX") if n in reads), None)
+
+    found = {s.name: source(s.name) for s in definition.outputs}
+    return {out: name for out, name in found.items() if name is not None}
 
 
 # --- attributes ---------------------------------------------------------------------------------------------------

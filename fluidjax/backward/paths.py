@@ -46,12 +46,29 @@ def forward_of(op: Operator) -> Operator | None:
     """The op that gradient op ``op`` is the gradient of, where it reads saved results of it; else None."""
     definition = lowering.get_op(op.type)
     saved = {n for slot in lowering.saved_slots(definition) if slot in op.input_names for n in op.input(slot)}
-    if not saved - {EMPTY}:
+    if definition.forward is None or not saved - {EMPTY}:
         return None
-    before = op.block.ops[: _position(op)]
-    forward = definition.forward.type
-    makers = (o for o in reversed(before) if o.type == forward and not saved.isdisjoint(o.output_arg_names))
+    before, wanted = op.block.ops[: _position(op)], definition.forward.type
+    makers = (o for o in reversed(before) if o.type == wanted and not saved.isdisjoint(o.output_arg_names))
     return next(makers, None)
+
+
+def check_unchanged(op: Operator, forward: Operator | None) -> None:
+    """ValueError where what ``forward`` read has changed before its gradient op, which is to be differentiated."""
+    if forward is None:
+        return
+    definition = lowering.get_op(forward.type)
+    slots = [s.name for s in definition.inputs if s.param in definition.diff and s.name in forward.input_names]
+    read = {n for slot in slots for n in forward.input(slot)}
+    for later in op.block.ops[_position(forward) : _position(op)]:
+        changed = sorted(read.intersection(names_out(later)))
+        if changed:
+            raise ValueError(
+                f"op {op.type} cannot be differentiated, because op {later.type} ({user_line(later)}) overwrites"
+                f" {changed}, which {forward.type} ({user_line(forward)}) has read.\n"
+                f"  expected: {changed} as {forward.type} read it; received: another value of the same name.\n"
+                f"  to do: write the result of {later.type} to a variable of its own"
+            )
 
 
 def _position(op: Operator) -> int:

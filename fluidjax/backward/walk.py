@@ -10,7 +10,7 @@ import lowering
 from fluidjax.backward.accumulate import sum_repeated_gradients
 from fluidjax.backward.descs import Pending, append_pending
 from fluidjax.backward.names import PASS, in_args, is_grad, out_args, rename
-from fluidjax.backward.paths import forward_of, operands, sub_block_of
+from fluidjax.backward.paths import check_unchanged, forward_of, operands, sub_block_of
 from fluidjax.backward.prune import drop_disconnected, drop_stopped
 from fluidjax.framework.view import op_view
 from lowering.program import OpSpec, OpView
@@ -82,6 +82,7 @@ class Walk:
         for op in reversed(ops):
             inner = self._grad_block(op, target)
             forward = forward_of(op)
+            check_unchanged(op, forward)
             specs, grad_to_var = lowering.grad_ops(
                 op_view(op),
                 self.stopped[block.idx],

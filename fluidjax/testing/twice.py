@@ -20,7 +20,6 @@ from fluidjax.testing.checks import Mismatch
 from fluidjax.testing.run import Bound, bind, no_grad, read_gradients, run_forward
 from lowering.block import Runner
 from lowering.dtypes import from_numpy, is_float
-from lowering.program import GRAD
 from lowering.values import LoDArray, data_of
 
 STEP = 1e-4
@@ -56,8 +55,11 @@ def build(case: Case, rng: np.random.Generator, order: int = 2) -> Second | None
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         block = main.global_block()
         _declare(block, bound, outs, wrt)
-        block.append_op(type=bound.op.type, inputs=dict(bound.op.inputs), outputs=dict(bound.op.outputs),
-                        attrs=dict(case.attrs))
+        block.append_op(
+            type=bound.op.type, inputs=dict(bound.op.inputs), outputs=dict(bound.op.outputs), attrs=dict(case.attrs)
+        )
+        for name, out in outs.items():
+            block.var(name).desc.set_shape(list(out.shape))  # the declared one where the op takes it from a tensor
         feed = dict(bound.values)
         sums = [_dot(block, {n: outs[n] for n in read}, feed, rng)]
         found: dict[str, str] = {}
@@ -84,14 +86,18 @@ def _dot(block: Any, values: Mapping[str, Any], feed: dict[str, Any], rng: np.ra
     """Append the sum of all values times random constants, which are fed; returns its name."""
     parts = []
     for name, like in values.items():
-        factor = block.create_var(name=fluid.unique_name.generate("factor"), shape=list(like.shape), dtype="float64",
-                                  stop_gradient=True)
+        factor = block.create_var(
+            name=fluid.unique_name.generate("factor"), shape=list(like.shape), dtype="float64", stop_gradient=True
+        )
         feed[factor.name] = rng.standard_normal(like.shape)
         product = block.create_var(name=fluid.unique_name.generate("product"), dtype="float64", shape=list(like.shape))
-        block.append_op(type="elementwise_mul", inputs={"X": [name], "Y": [factor.name]}, outputs={"Out": [product.name]})
+        block.append_op(
+            type="elementwise_mul", inputs={"X": [name], "Y": [factor.name]}, outputs={"Out": [product.name]}
+        )
         part = block.create_var(name=fluid.unique_name.generate("part"), dtype="float64", shape=[1])
-        block.append_op(type="reduce_sum", inputs={"X": [product.name]}, outputs={"Out": [part.name]},
-                        attrs={"reduce_all": True})
+        block.append_op(
+            type="reduce_sum", inputs={"X": [product.name]}, outputs={"Out": [part.name]}, attrs={"reduce_all": True}
+        )
         parts.append(part.name)
     total = block.create_var(name=fluid.unique_name.generate("total"), dtype="float64", shape=[1])
     block.append_op(type="sum", inputs={"X": parts}, outputs={"Out": [total.name]})

@@ -112,7 +112,7 @@ def _(emission: Meta, label, length=None):
     return [Demand("label", within_lengths(label, length), 0, emission.shape[-1])]
 
 
-@linear_chain_crf.grad
+@linear_chain_crf.grad(loops=True)
 def _(
     emission: LoDArray,
     transition,

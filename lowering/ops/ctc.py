@@ -216,7 +216,7 @@ def _(logits: Meta, label, label_length=None):
     return [Demand("label", within_lengths(label, label_length), 0, logits.shape[-1])]
 
 
-@warpctc.grad
+@warpctc.grad(loops=True)
 def _(logits: LoDArray, warpctc_grad, d_loss, logits_length=None, *, norm_by_times=False):
     if logits_length is None:
         off = offsets(logits)

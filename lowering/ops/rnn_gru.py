@@ -101,7 +101,7 @@ def gru(
     return (*batch, input.with_data(p.unpacked(hidden)))
 
 
-@gru.grad(wrt="input h0 weight bias")
+@gru.grad(wrt="input h0 weight bias", loops=True)
 def _(
     input: LoDArray,
     weight,

@@ -149,7 +149,7 @@ def lstm(
     return (*outs, packed_value(input, gates), packed_value(input, active))
 
 
-@lstm.grad(wrt="input h0 c0 weight bias")
+@lstm.grad(wrt="input h0 c0 weight bias", loops=True)
 def _(
     input: LoDArray,
     weight,

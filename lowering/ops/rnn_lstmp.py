@@ -74,7 +74,7 @@ def lstmp(
     return (*outs, *(packed_value(input, v) for v in (gates, active, hidden)))
 
 
-@lstmp.grad(wrt="input h0 c0 weight proj_weight bias")
+@lstmp.grad(wrt="input h0 c0 weight proj_weight bias", loops=True)
 def _(
     weight,
     proj_weight,

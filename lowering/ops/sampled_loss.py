@@ -104,7 +104,7 @@ def _(label, *, num_total_classes):
     return [Demand("label", label, 0, num_total_classes)]
 
 
-@nce.grad
+@nce.grad(once="its op draws samples, and drawn again they would be others")
 def _(
     input,
     label: Meta,

@@ -1,0 +1,102 @@
+"""Gradients of gradients, of every differentiable op: equal to differences of the first gradients, or an error."""
+
+import jax
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+import lowering
+from fluidjax.backward import append_backward, gradients
+from fluidjax.testing import Case, table
+from fluidjax.testing.twice import check_higher
+from tests.backward.build import Builder, run
+from tests.lod.property import draw, values_of
+from tests.ops.test_sequence_gradients import DIFFERENTIABLE as RAGGED
+
+# One case of each op; the cases whose gradient is no derivative, as in Fluid, have no second one either.
+CASES = [c for c in table() if not c.label and c.smooth and lowering.get_op(c.op).differentiable]
+# What a second backward pass cannot go through, and says so.
+ONCE = {"nce"}
+THIRD = "tanh log pow elementwise_mul elementwise_div matmul concat softmax layer_norm relu".split()
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.op not in ONCE], ids=lambda c: c.name)
+def test_second_derivative(case, rng):
+    assert check_higher(case, rng), "the case has nothing to compare"
+
+
+@pytest.mark.parametrize("op", THIRD)
+def test_third_derivative(op, rng):
+    (case,) = (c for c in CASES if c.op == op)
+    check_higher(case, rng, order=3)
+
+
+# One case of each op; the rows of sequence_slice are padded always, which the factors of the sums are not.
+@pytest.mark.parametrize("case", {c.op: c for c in RAGGED if c.op != "sequence_slice"}.values(), ids=lambda c: c.name)
+def test_second_derivative_of_ragged_ops(case, rng):
+    with jax.enable_x64(True):
+        values = values_of(case, draw(case, rng, 5, 11), None, "first")
+        given = {slot: jax.tree_util.tree_map(np.asarray, v) for slot, v in values.items() if _holds(v)}
+    draws = {slot: [_fixed(w) for w in v] if isinstance(v, list) else _fixed(v) for slot, v in given.items()}
+    assert check_higher(Case(case.op, draws, case.attrs, case.ids), rng)
+
+
+def _holds(value):
+    return value is not None and not (isinstance(value, list) and not value)
+
+
+def _fixed(value):
+    return lambda rng: value
+
+
+@pytest.mark.parametrize("op", sorted(ONCE))
+def test_what_cannot_be_differentiated_twice_says_so(op, rng):
+    (case,) = (c for c in CASES if c.op == op)
+    with pytest.raises(
+        ValueError, match=rf"op {op}_grad computes .* has no gradient: its op draws samples(.|\n)*to do"
+    ):
+        check_higher(case, rng)
+
+
+def test_the_counts():
+    """Of the op types with a plain gradient op all have a second derivative but these."""
+    found = [lowering.get_op(t) for t in lowering.registered_ops()]
+    first = [d for d in found if d.forward is not None and d.forward.forward is None and d.kind == "plain"]
+    assert len(first) >= 200
+    assert {d.type for d in first if not d.differentiable} == {"nce_grad", "pyramid_hash_grad"}
+    assert len(CASES) >= 190
+
+
+def test_the_gradient_of_tanh_times_its_argument():
+    net = Builder()
+    x = net.data("x", [3], stop_gradient=False)
+    y = net.op("elementwise_mul", {"X": net.op("tanh", {"X": x}, "t"), "Y": x}, "y")
+    (first,) = gradients(y, x)
+    (second,) = gradients(first, x)
+    feed = {"x": np.array([0.4, -1.0, 2.0], np.float32)}
+    (got,) = run(net.program, feed, [second.name])
+    want = jax.vmap(jax.grad(jax.grad(lambda v: jax.numpy.tanh(v) * v)))(feed["x"])
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_an_overwritten_input_is_refused():
+    net = Builder()
+    x = net.data("x", [2], stop_gradient=False)
+    a = net.op("scale", {"X": x}, "a", scale=2.0)
+    y = net.op("tanh", {"X": a}, "y")
+    net.op("scale", {"X": y}, "a", scale=3.0)
+    (first,) = gradients(y, x)
+    with pytest.raises(ValueError, match=r"tanh_grad cannot be differentiated, because op scale .* overwrites \['a'\]"):
+        gradients(first, x)
+
+
+def test_a_penalty_on_the_gradient_of_a_loop_is_refused():
+    layers = fluid.layers
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [3], "float32")
+        x.stop_gradient = False
+        i = layers.fill_constant([1], "int64", 0)
+        out = layers.while_loop(lambda i, v: i < 2, lambda i, v: [i + 1, layers.tanh(v)], [i, x])[1]
+        (first,) = gradients(layers.reduce_sum(out), x)
+        with pytest.raises(ValueError, match=r"while_grad computes(.|\n)*expected(.|\n)*to do"):
+            append_backward(layers.reduce_sum(layers.square(first)))
