@@ -10,15 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 
+from .align import aligned, regrown
 from .call import SlotValues, call, gather, scatter
 from .checks import Watch, merged
-from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError
+from .errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from .host_bits import is_host_key
 from .program import EMPTY, OpView, ProgramView, VarView
 from .random_bits import fold_in, seed_key
 from .recompute import find_segments, separate
 from .registry import OpDef, get_op
-from .values import LoDArray, TensorArray, data_of, exact
+from .values import LoDArray, TensorArray, data_of, exact, is_padded
 
 Env = MutableMapping[str, Any]
 
@@ -106,6 +107,7 @@ class Runner:
         self.capacities = dict(capacities or {})
         self.used: dict[str, int] = {}
         self.overflows: dict[str, Any] = {}
+        self.uneven: dict[str, NeedsExact] = {}  # what to raise where an overflow means rows that do not fit together
         self.after_op = after_op
         self.watch = watch
         self.inside = False  # whether a loop's step or a branch is being traced
@@ -141,13 +143,18 @@ class Runner:
         try:
             definition = get_op(op.type)
             results = self._dispatch(definition, op, env)
-        except NeedsConcrete as needed:
-            needed.op_index = op.index if op.block_idx == 0 else needed.op_index
-            raise
-        except (LoweringError, NeedsExact):
+        except Need as needed:
+            raise needed.asked_by(op)
+        except LoweringError:
             raise
         except Exception as error:
-            raise OpError(_op_error_message(op, env, error)) from error
+            message = _op_error_message(op, env, error)
+            if any(map(is_padded, map(env.get, op.input_names()))):
+                # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
+                raise NeedsExact(message).asked_by(op) from error
+            raise OpError(message) from error
+        if self.interpret:
+            results = {name: _settled(value) for name, value in results.items()}
         if self.after_op is not None:
             self.after_op(op, results)
         return results
@@ -167,7 +174,9 @@ class Runner:
         if self.interpret and any(op.inputs.values()):
             results = _call_jitted(definition, op, values, key, self)
         else:
-            results = call(definition, values, op.attrs, special(definition, op, key, Context(op, self, env)))
+            given = aligned(definition, op, values, self)
+            results = call(definition, given, op.attrs, special(definition, op, key, Context(op, self, env)))
+            results = results if given is values else regrown(values, results)
         return scatter(definition, op, results)
 
     def _run_raw(self, definition: OpDef, op: OpView, values: SlotValues, env: Env) -> dict[str, Any]:
@@ -203,6 +212,12 @@ class Runner:
         """
         known = self.overflows.get(name)
         self.overflows[name] = flag if known is None else merged(known, flag)
+
+    def expect_equal_rows(self, op: OpView, agree: Any) -> None:
+        """Tell the executor whether the ragged inputs of ``op`` have equally many rows; it needs exact ones if not."""
+        name = f"rows of op {op.index} of block {op.block_idx}"
+        self.uneven[name] = NeedsExact("its ragged inputs do not have equally many rows").asked_by(op)
+        self.overflow(name, ~agree)
 
     def draw_key(self, op: OpView) -> Any:
         """A PRNG key for one random op: the run's key folded with the name of what the op writes.
@@ -265,6 +280,11 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
         # The rule needs host values (a shape, say): here every value is known, so call it as it is.
         host = jax.tree_util.tree_map(_host, values)
         return call(definition, host, op.attrs, special(definition, op, key, Context(op, runner, {})))
+
+
+def _settled(value: Any) -> Any:
+    """A result of an op that ran alone: its row count is known now, and rules that cannot see padding may follow."""
+    return exact(value) if is_padded(value) and not isinstance(value.nrows, jax.core.Tracer) else value
 
 
 def _is_value(value: Any) -> bool:

@@ -23,6 +23,7 @@ from .values import (
     data_of,
     fill_padding,
     is_concrete,
+    is_padded,
     lod_of,
 )
 
@@ -132,7 +133,7 @@ def _flat(values: SlotValues) -> list[Any]:
 
 def _padded(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any]) -> LoDArray | None:
     """The padded value whose rows the outputs follow, after checking that the op may see padding at all."""
-    padded = [(s, v) for s in definition.inputs for v in _flat({s.name: values[s.name]}) if _is_padded(v)]
+    padded = [(s, v) for s in definition.inputs for v in _flat({s.name: values[s.name]}) if is_padded(v)]
     if not padded:
         return None
     rule = definition.rows_rule(attrs, padded[0][1].data.ndim)
@@ -153,10 +154,6 @@ def _carriers(definition: OpDef, rule: str) -> list[str]:
     return carriers
 
 
-def _is_padded(value: Any) -> bool:
-    return isinstance(value, LoDArray) and value.padded
-
-
 def _check_aligned(
     definition: OpDef, values: SlotValues, padded: list[tuple[Slot, LoDArray]], carriers: Sequence[str]
 ) -> None:
@@ -172,7 +169,7 @@ def _check_aligned(
             continue
         for value in _flat({slot.name: values[slot.name]}):
             data = data_of(value)
-            if _is_padded(value) or not hasattr(data, "ndim") or data.ndim != ndim:
+            if is_padded(value) or not hasattr(data, "ndim") or data.ndim != ndim:
                 continue
             if data.shape[0] == capacity and capacity != 1:
                 raise NeedsExact(f"op {definition.type} mixes padded and exact rows")
@@ -245,8 +242,8 @@ def _rows_of(slot: Slot, values: SlotValues, padded: LoDArray | None) -> Any:
     if padded is None or base is None:
         return padded
     if isinstance(base, list):
-        return [v if _is_padded(v) else None for v in base] if base else padded
-    return base if _is_padded(base) else None
+        return [v if is_padded(v) else None for v in base] if base else padded
+    return base if is_padded(base) else None
 
 
 def _each(rows: Any, results: Sequence[Any]) -> Sequence[Any]:

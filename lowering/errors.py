@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from .program import OpView
+
 
 class EnforceNotMet(Exception):
     """A condition that the runtime insists on does not hold; scripts know it as ``fluid.core.EnforceNotMet``."""
@@ -46,10 +51,32 @@ class InvalidArgumentError(LoweringError, ValueError):
     """An op was given numbers that it cannot take: an id outside of its table, an integer divisor of 0."""
 
 
-class NeedsExact(Exception):
+class Need(Exception):
+    """Not an error: an op cannot be lowered with what this trace knows, and the executor has to lower it otherwise.
+
+    Attributes:
+        op_index: the op of the outermost block that asked, or that runs the block of the op that asked; -1 if unknown.
+        where: the op that asked, with the user's line, for messages.
+    """
+
+    op_index: int = -1
+    where: str = ""
+
+    def asked_by(self, op: OpView) -> Self:
+        """Note that ``op`` asked, or that the op that did is in a block that ``op`` runs."""
+        if not self.where:
+            line = op.user_line()
+            self.where = f"op {op.type} (#{op.index} of block {op.block_idx})" + (f", built at: {line}" if line else "")
+        if op.block_idx == 0:
+            self.op_index = op.index
+        return self
+
+
+class NeedsExact(Need):
     """Not an error: this op cannot run on padded rows, so the block must be traced again with exact rows.
 
-    The executor catches it and recompiles with capacity == rows (DESIGN: fail closed, never wrong).
+    The executor catches it and recompiles with capacity == rows; where rows are padded all the same, since their number
+    depends on data, it runs the op outside jit (DESIGN: fail closed, never wrong).
     """
 
 
@@ -57,13 +84,11 @@ class RegistryError(LoweringError, TypeError):
     """A rule is declared in a way that cannot work; raised when the op is registered."""
 
 
-class NeedsConcrete(Exception):
+class NeedsConcrete(Need):
     """Not an error: a rule needs host values of ``what`` (a shape, say) that this trace does not know.
 
-    The executor then runs the op outside jit, where every value is known; ``op_index`` is the op of the outermost
-    block that asked, or that runs the block of the op that asked. ``longest``: knowing how long the longest sequence of
-    each feed is may be enough.
+    The executor then runs the op outside jit, where every value is known. ``longest``: knowing how long the longest
+    sequence of each feed is may be enough.
     """
 
-    op_index: int = -1
     longest: bool = False

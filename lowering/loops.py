@@ -29,7 +29,7 @@ from .loop_values import (
 )
 from .program import BlockView
 from .tracing import trace
-from .values import LoDArray, StepScopes, TensorArray
+from .values import StepScopes, TensorArray, is_padded
 
 Env = dict[str, Any]
 # Steps of a loop without a known bound that the first attempt has room for.
@@ -102,7 +102,7 @@ def run_while(ctx: Context) -> None:
         return _run_lax(loop, found)
     except (NeedsExact, NeedsConcrete) as problem:
         if not found.exact:
-            if isinstance(problem, NeedsConcrete) or any(_is_padded(v) for v in ctx.env.values()):
+            if isinstance(problem, NeedsConcrete) or any(is_padded(v) for v in ctx.env.values()):
                 raise
             # Nothing is padded: shapes change from step to step, and only running step by step can follow them.
             raise NeedsConcrete(f"the condition {loop.cond} of a while loop, as {problem}") from problem
@@ -119,10 +119,6 @@ def _has_uneven_arrays(loop: Loop) -> bool:
             if any(not same_structure(v, present[0]) for v in present):
                 return True
     return False
-
-
-def _is_padded(value: Any) -> bool:
-    return isinstance(value, LoDArray) and value.padded
 
 
 def run_steps(loop: Loop) -> None:

@@ -166,6 +166,10 @@ def is_concrete(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic))
 
 
+def is_padded(value: Any) -> bool:
+    return isinstance(value, LoDArray) and value.padded
+
+
 def data_of(value: Any) -> Array:
     """The bare array of a LoDArray, or the array itself."""
     return value.data if isinstance(value, LoDArray) else value

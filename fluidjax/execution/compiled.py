@@ -13,7 +13,7 @@ from jaxlib._jax import ArrayImpl
 from fluidjax.execution.packing import NOTHING, Packing
 from lowering.block import Runner
 from lowering.checks import Watch
-from lowering.errors import InvalidArgumentError
+from lowering.errors import InvalidArgumentError, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import LoDArray, RankTable, TensorArray, data_of
@@ -110,6 +110,7 @@ class CompiledOps:
         self._traced = Watch()
         self._jitted: dict[Hashable, Any] = {}
         self.used: dict[str, int] = {}
+        self.uneven: dict[str, NeedsExact] = {}
         self.traces = 0
 
     def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Step:
@@ -192,6 +193,7 @@ class CompiledOps:
             state = self._packing.join_traced(after)
             self.traces += 1
             self.used.update(runner.used)
+            self.uneven.update(runner.uneven)
             self._traced = watch
             return (*state, *(env.get(n) for n in self._outputs)), overflows, faults
 

@@ -18,7 +18,7 @@ from fluidjax.execution.state import distinct, gather_plain, gather_values, is_p
 from fluidjax.scope import Scope
 from lowering.block import Runner
 from lowering.checks import Watch
-from lowering.errors import InvalidArgumentError, LoweringError, NeedsConcrete, NeedsExact
+from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact
 from lowering.plan import Plan, Segment, make_plan
 from lowering.program import ProgramView
 from lowering.validate import validate
@@ -50,6 +50,20 @@ class Layout:
 
 def _no_state() -> None:
     """Stands for a reference to a state where there is none."""
+
+
+def _refusal(needed: Need) -> LoweringError:
+    """What to tell the user where a demand cannot be met."""
+    what = f"{needed.where or 'an op'} cannot be run: {needed}"
+    if isinstance(needed, NeedsExact):
+        return LoweringError(
+            f"{what}.\n  expected: the number of rows of each sequence, received: rows whose number is known only inside"
+            " a loop or branch\n  to do: move the op out of the loop, or feed what decides the number of rows"
+        )
+    return LoweringError(
+        f"{what}.\n  expected: a value on the host, received: one that only the running program knows\n  to do: make it"
+        " an attribute or a feed"
+    )
 
 
 class Prepared:
@@ -130,10 +144,8 @@ class Prepared:
         for _ in range(_MAX_DOUBLINGS):
             try:
                 results = self._attempt(scope, feed, seed)
-            except NeedsExact:
-                if self._exact:
-                    raise
-                self._start_over(exact=True)
+            except NeedsExact as needed:
+                self._drop_padding(needed)
                 continue
             except NeedsConcrete as needed:
                 self._provide(needed)
@@ -172,6 +184,18 @@ class Prepared:
         self._compiled.clear()
         self._state = _no_state
 
+    def _drop_padding(self, needed: NeedsExact) -> None:
+        """See to it that the next attempt gives exact rows to the op that refused padded ones.
+
+        Rows are exact throughout then; where their number depends on data, the op runs outside jit.
+        """
+        if self._exact:
+            self._cut_at(needed)
+        else:
+            self._outside.clear()  # what needed a value on the host may have it now
+            self._plan_anew(())
+            self._start_over(exact=True)
+
     def _provide(self, needed: NeedsConcrete) -> None:
         """See to it that the next attempt has what this one lacked."""
         if needed.longest and not self._feeder.tight:
@@ -180,11 +204,9 @@ class Prepared:
         else:
             self._cut_at(needed)
 
-    def _cut_at(self, needed: NeedsConcrete) -> None:
+    def _cut_at(self, needed: Need) -> None:
         if needed.op_index < 0 or needed.op_index in self._outside:
-            raise LoweringError(
-                f"a value is needed on the host and cannot be had there: {needed}; make it an attribute or a feed"
-            ) from needed
+            raise _refusal(needed) from needed
         self._outside.add(needed.op_index)
         self._plan_anew(())
         self._start_over(exact=self._exact)
@@ -193,6 +215,8 @@ class Prepared:
         """Enlarge what overflowed; whether anything did."""
         full = [name for name, flag in overflows.items() if bool(flag)]
         for name in full:
+            if name in compiled.uneven:
+                raise compiled.uneven[name]
             self._capacities[name] = 2 * compiled.used[name]
         if full:
             self._start_over(exact=self._exact)
@@ -338,7 +362,7 @@ class Prepared:
 
     def _repadded(self, value: Any) -> Any:
         if self._exact or not isinstance(value, LoDArray) or not value.lod:
-            return value
+            return exact(value)
         return lod_array(*trim(value), exact=False, longest=value.longest)
 
     # --- op by op -------------------------------------------------------------------------------------------------
@@ -352,8 +376,11 @@ class Prepared:
         env = gather_values(scope, dict.fromkeys(names), exact=True)
         env.update(zip(self._feeds, feeds, strict=True))
         runner = self._interpreter(seed, after_op)
-        for segment in self._plan.segments:
-            runner.run_ops(segment.ops, env)
+        try:
+            for segment in self._plan.segments:
+                runner.run_ops(segment.ops, env)
+        except Need as needed:
+            raise _refusal(needed) from needed
         return self._finish(scope, env)
 
     def _interpreter(self, seed: Any, after_op: Callable[..., None] | None) -> Runner:
