@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
-from .errors import NeedsExact
+from .counts import SlotValues, each, flat
 from .program import GRAD, OpView
 from .registry import OpDef
 from .values import Array, LoDArray, is_padded
 
 if TYPE_CHECKING:
     from .block import Runner
-
-SlotValues = dict[str, Any]
 
 
 def aligned(definition: OpDef, op: OpView, values: SlotValues, runner: Runner) -> SlotValues:
@@ -24,35 +22,26 @@ def aligned(definition: OpDef, op: OpView, values: SlotValues, runner: Runner) -
     Equally many valid rows fit into each of them. That they are equally many, the run tells: where they are not, the
     executor runs the op on exact rows, which fail as they would without padding.
     """
-    padded = _padded(values)
+    padded = [v for v in flat(values) if is_padded(v)]
     if len({v.capacity for v in padded}) < 2 or not _row_wise(definition, op, padded[0]):
         return values
     rows = [jnp.asarray(v.nrows) for v in padded]
     runner.expect_equal_rows(op, jnp.stack(rows).min() == jnp.stack(rows).max())
     capacity = min(v.capacity for v in padded)
-    return {slot: _each(value, lambda v: _cut(v, capacity)) for slot, value in values.items()}
+    return each(values, lambda v: _cut(v, capacity))
 
 
 def regrown(values: SlotValues, results: SlotValues) -> SlotValues:
     """Gradients with the capacity that their forward values had before they were cut; the added rows are zero."""
     for slot, result in results.items():
         forward = values.get(slot.removesuffix(GRAD)) if slot.endswith(GRAD) else None
-        if is_padded(forward) and is_padded(result) and result.capacity < forward.capacity:
+        if isinstance(forward, LoDArray) and is_padded(result) and result.capacity < forward.capacity:
             results = {**results, slot: result.with_data(_grown(result.data, forward.capacity))}
     return results
 
 
-def _padded(values: SlotValues) -> list[LoDArray]:
-    flat = (v for value in values.values() for v in (value if isinstance(value, list) else [value]))
-    return [v for v in flat if is_padded(v)]
-
-
 def _row_wise(definition: OpDef, op: OpView, value: LoDArray) -> bool:
     return (definition.rows_rule(op.attrs, value.data.ndim) or "").startswith("wise")
-
-
-def _each(value: Any, change: Any) -> Any:
-    return [change(v) for v in value] if isinstance(value, list) else change(value)
 
 
 def _cut(value: Any, capacity: int) -> Any:

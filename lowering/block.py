@@ -14,12 +14,13 @@ from .align import aligned, regrown
 from .call import SlotValues, call, gather, scatter
 from .checks import Watch, merged
 from .errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
+from .counts import counted, each, follows_rows, plain, without_counts
 from .host_bits import is_host_key
 from .program import EMPTY, OpView, ProgramView, VarView
 from .random_bits import fold_in, seed_key
 from .recompute import find_segments, separate
 from .registry import OpDef, get_op
-from .values import LoDArray, TensorArray, data_of, exact, is_padded
+from .values import LoDArray, TensorArray, data_of, exact
 
 Env = MutableMapping[str, Any]
 
@@ -144,12 +145,13 @@ class Runner:
             definition = get_op(op.type)
             results = self._dispatch(definition, op, env)
         except Need as needed:
-            raise needed.asked_by(op)
+            needed.asked_by(op)
+            raise
         except LoweringError:
             raise
         except Exception as error:
             message = _op_error_message(op, env, error)
-            if any(map(is_padded, map(env.get, op.input_names()))):
+            if any(map(follows_rows, map(env.get, op.input_names()))):
                 # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
                 raise NeedsExact(message).asked_by(op) from error
             raise OpError(message) from error
@@ -172,12 +174,16 @@ class Runner:
             self.watch.see(self, definition, op, values)
         key = self.draw_key(op) if "key" in definition.special else None
         if self.interpret and any(op.inputs.values()):
-            results = _call_jitted(definition, op, values, key, self)
-        else:
+            return scatter(definition, op, _call_jitted(definition, op, values, key, self))
+
+        def run(given: SlotValues) -> SlotValues:
+            return call(definition, given, op.attrs, special(definition, op, key, Context(op, self, env)))
+
+        results = counted(definition, run, values)
+        if results is None:
             given = aligned(definition, op, values, self)
-            results = call(definition, given, op.attrs, special(definition, op, key, Context(op, self, env)))
-            results = results if given is values else regrown(values, results)
-        return scatter(definition, op, results)
+            results = run(given) if given is values else regrown(values, run(given))
+        return scatter(definition, op, results if op.block_idx == 0 else each(results, plain))
 
     def _run_raw(self, definition: OpDef, op: OpView, values: SlotValues, env: Env) -> dict[str, Any]:
         """Block and host ops take values as they are; a rule that returns None has written ``ctx.env`` itself."""
@@ -187,11 +193,12 @@ class Runner:
         key = self.draw_key(op) if "key" in definition.special else None
         given = special(definition, op, key, Context(op, self, env))
         keywords.update({name: given[name] for name in definition.special})
-        watch = self.watch
+        watch, values = self.watch, each(values, plain)
         try:
             # The gradient of a loop or branch makes values of its forward pass again; those were seen there.
             self.watch = None if op.is_backward else watch
-            result = definition.fn(*[values[s.name] for s in definition.inputs], **keywords)
+            with without_counts(env):
+                result = definition.fn(*[values[s.name] for s in definition.inputs], **keywords)
         finally:
             self.watch = watch
         if result is None:
@@ -284,7 +291,7 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
 
 def _settled(value: Any) -> Any:
     """A result of an op that ran alone: its row count is known now, and rules that cannot see padding may follow."""
-    return exact(value) if is_padded(value) and not isinstance(value.nrows, jax.core.Tracer) else value
+    return exact(value) if follows_rows(value) and not isinstance(value.nrows, jax.core.Tracer) else value
 
 
 def _is_value(value: Any) -> bool:

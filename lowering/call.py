@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .counts import plain
 from .dtypes import is_float
 from .errors import NeedsExact, SlotError, UninitializedError
 from .program import EMPTY, GRAD, OpView, ProgramView
@@ -17,6 +18,7 @@ from .values import (
     LoDArray,
     Meta,
     RankTable,
+    RowCounts,
     SelectedRows,
     StepScopes,
     TensorArray,
@@ -182,7 +184,10 @@ def _argument(slot: Slot, value: Any, definition: OpDef) -> Any:
 
 
 def _single(slot: Slot, value: Any, definition: OpDef) -> Any:
-    if value is None or slot.wants == "raw":
+    if value is None or slot.wants == "sizes":
+        return value
+    value = plain(value)
+    if slot.wants == "raw":
         return value
     if slot.wants == "meta":
         if isinstance(value, SelectedRows):
@@ -257,7 +262,7 @@ def _lod_source(value: Any) -> LoDArray | None:
 
 
 def _wrap(result: Any, source: LoDArray | None, padded: LoDArray | None) -> Any:
-    if result is None or isinstance(result, (SelectedRows, TensorArray, RankTable, StepScopes)):
+    if result is None or isinstance(result, (SelectedRows, TensorArray, RankTable, StepScopes, RowCounts)):
         return result
     if isinstance(result, LoDArray):
         return result if result.lod or result.padded else result.data

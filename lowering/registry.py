@@ -40,6 +40,10 @@ class Value:
     """Annotation of a parameter that takes whatever the variable holds (LoDArray, SelectedRows, array ...)."""
 
 
+class Sizes:
+    """Annotation of a parameter that takes a shape, or a dim of one: row counts come as they are (see ``counts``)."""
+
+
 _ATTR_TYPES: dict[Any, str] = {
     int: "INT",
     float: "FLOAT",
@@ -62,7 +66,7 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Slot:
-    """One input or output slot. ``wants``: 'array', 'lod' (LoDArray), 'meta' or 'raw' (as it is)."""
+    """One input or output slot. ``wants``: 'array', 'lod' (LoDArray), 'meta', 'sizes' or 'raw' (as it is)."""
 
     name: str
     param: str
@@ -107,6 +111,7 @@ class OpDef:
     make_grad: Callable[..., Any] | None = None
     infer: Callable[..., Any] | None = None
     fold: bool = False
+    linear: bool = False
     inplace: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
     absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may hold no value yet
     undeclared: tuple[str, ...] = ()  # output slots, or "Slot:dtype", that shape inference leaves to the layer
@@ -300,6 +305,8 @@ def _wants(annotation: Any) -> str:
         return "meta"
     if annotation is LoDArray:
         return "lod"
+    if annotation is Sizes:
+        return "sizes"
     return "raw" if annotation in _RAW else "array"
 
 
@@ -380,6 +387,7 @@ def op(
     inplace: Mapping[str, str] | None = None,
     infer: Callable[..., Any] | None = None,
     fold: bool = False,
+    linear: bool = False,
     kind: str = "plain",
     absent: str = "",
     undeclared: str = "",
@@ -403,6 +411,8 @@ def op(
         inplace: output slot -> parameter that Fluid's layers bind to the same variable.
         infer: shape inference of its own, ``infer(op_view, var_of) -> {output name: VarInfo}``.
         fold: evaluate while tracing when all inputs are small and known.
+        linear: of integers, outputs are sums and products of inputs and constants, or parts of them: a row count
+            among the inputs stays one (see ``counts``).
         absent: parameters of required inputs whose variable may hold no value yet; the rule then gets None.
         undeclared: output slots (``Slot:dtype``: their data types) that inference leaves as the layer declared them.
         kind: ``plain``, ``block`` (runs sub-blocks; gets raw values and ``ctx``) or ``host`` (outside jit).
@@ -413,7 +423,7 @@ def op(
         odd = dict(slots or {})
         definition = _parsed(fn, name, out, odd, vendor)
         definition.kind, definition.rows, definition.infer, definition.fold = kind, rows, infer, fold
-        definition.lod = _lod_map(definition, lod)
+        definition.lod, definition.linear = _lod_map(definition, lod), linear
         definition.absent, definition.undeclared = _names(absent), _names(undeclared)
         definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}
         definition.diff = _names(diff) if diff is not None else _differentiable(definition)

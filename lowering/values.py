@@ -151,6 +151,39 @@ class StepScopes:
     once: tuple[str, ...] = field(metadata={"static": True}, default=())
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RowCounts:
+    """Integers that follow the rows of a padded value: ``rate * nrows + base``, element by element (see ``counts``).
+
+    Attributes:
+        nrows: number of valid rows of the value that is counted, a traced scalar.
+        capacity: how many there is room for.
+        rate, base: the elements in row-major order.
+        shape, dtype: of the integers.
+    """
+
+    nrows: Array
+    capacity: int = field(metadata={"static": True})
+    rate: tuple[int, ...] = field(metadata={"static": True})
+    base: tuple[int, ...] = field(metadata={"static": True})
+    shape: tuple[int, ...] = field(metadata={"static": True})
+    dtype: np.dtype = field(metadata={"static": True})
+
+    @property
+    def data(self) -> Array:
+        """The true numbers, traced."""
+        rate, base = (np.asarray(v, self.dtype).reshape(self.shape) for v in (self.rate, self.base))
+        return jnp.asarray(rate) * jnp.asarray(self.nrows).astype(self.dtype) + base
+
+    def __jax_array__(self) -> Array:
+        return self.data
+
+    def at(self, rows: int) -> np.ndarray:
+        """The numbers for so many rows."""
+        return (np.asarray(self.rate, np.int64) * rows + np.asarray(self.base)).astype(self.dtype).reshape(self.shape)
+
+
 @dataclass(frozen=True)
 class Meta:
     """Shape, dtype and LoD of a value whose numbers a gradient rule does not read."""
@@ -172,7 +205,7 @@ def is_padded(value: Any) -> bool:
 
 def data_of(value: Any) -> Array:
     """The bare array of a LoDArray, or the array itself."""
-    return value.data if isinstance(value, LoDArray) else value
+    return value.data if isinstance(value, (LoDArray, RowCounts)) else value
 
 
 def lod_of(value: Any) -> tuple[Array, ...]:
@@ -202,6 +235,8 @@ def exact(value: Any) -> Any:
     """A value of known row count without its padding: LoD offsets become host arrays. Not for use inside a trace."""
     if isinstance(value, TensorArray) and not value.stacked:
         return replace(value, items=tuple(exact(item) for item in value.items or ()))
+    if isinstance(value, RowCounts):
+        return value.at(int(value.nrows))
     if not isinstance(value, LoDArray) or (not value.padded and all(is_concrete(o) for o in value.lod)):
         return value
     data, levels = valid_rows(value)

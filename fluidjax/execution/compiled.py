@@ -14,6 +14,7 @@ from fluidjax.execution.packing import NOTHING, Packing
 from lowering.block import Runner
 from lowering.checks import Watch
 from lowering.errors import InvalidArgumentError, NeedsExact
+from lowering.counts import plain
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import LoDArray, RankTable, TensorArray, data_of
@@ -185,7 +186,7 @@ class CompiledOps:
             )
             runner.run_ops(self._ops, env)
             faults, overflows = watch.parted(runner.overflows)
-            after = [env[n] for n in self._replaced]
+            after = [plain(env[n]) for n in self._replaced]
             if self._donate and before:
                 if overflows or not all(map(_same_form, before, after)):
                     raise _NeedsInputs

@@ -11,6 +11,7 @@ from fluidjax.execution.buckets import bucket, pad_offsets, pad_rows
 from fluidjax.execution.fetched import fetched
 from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
 from lowering import values as low
+from lowering.counts import plain
 
 
 def lod_array(
@@ -57,6 +58,7 @@ def trim(value: Any) -> tuple[np.ndarray, list[list[int]]]:
 
 def to_holder(value: Any) -> Any:
     """What a scope variable (or a fetch with ``return_numpy=False``) holds for a value of the lowering."""
+    value = plain(value)
     if isinstance(value, low.SelectedRows):
         return _selected_rows(value)
     if isinstance(value, low.TensorArray):
@@ -94,6 +96,7 @@ def array_items(array: low.TensorArray) -> list[Any]:
 
 def to_numpy(value: Any, name: str) -> Any:
     """A copy of a fetched value as NumPy (a list for arrays); RuntimeError when that would lose a LoD."""
+    value = plain(value)
     if isinstance(value, jax.Array):
         return fetched(value)
     if isinstance(value, low.TensorArray):

@@ -57,8 +57,8 @@ def _refusal(needed: Need) -> LoweringError:
     what = f"{needed.where or 'an op'} cannot be run: {needed}"
     if isinstance(needed, NeedsExact):
         return LoweringError(
-            f"{what}.\n  expected: the number of rows of each sequence, received: rows whose number is known only inside"
-            " a loop or branch\n  to do: move the op out of the loop, or feed what decides the number of rows"
+            f"{what}.\n  expected: the number of rows of each sequence, received: rows whose number is known only"
+            " inside a loop or branch\n  to do: move the op out of the loop, or feed what decides the number of rows"
         )
     return LoweringError(
         f"{what}.\n  expected: a value on the host, received: one that only the running program knows\n  to do: make it"

@@ -10,11 +10,13 @@ import numpy as np
 
 from lowering.call import FOLD_LIMIT
 from lowering.checks import Demand
+from lowering.counts import shape_counts, sizes_of, with_rows
 from lowering.dtypes import FP32, to_numpy
+from lowering.errors import NeedsExact
 from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
-from lowering.registry import Long, Longs, op
-from lowering.values import LoDArray, Meta
+from lowering.registry import Long, Longs, Sizes, op
+from lowering.values import LoDArray, Meta, RowCounts
 
 
 def _scalar(text: str, dtype: np.dtype):
@@ -41,8 +43,8 @@ def infer_given_shape(op, var_of):
 @op(fold=True, infer=infer_given_shape, vendor="force_cpu", diff="")
 def fill_constant(
     value_tensor=None,
-    shape_tensor=None,
-    shape_tensor_list: list = None,
+    shape_tensor: Sizes = None,
+    shape_tensor_list: list[Sizes] = None,
     *,
     ctx,
     dtype: int = 5,
@@ -54,11 +56,13 @@ def fill_constant(
     dims = shape_from(shape, shape_tensor, shape_tensor_list, "fill_constant: the shape")
     kind = to_numpy(dtype)
     if value_tensor is not None:
-        return into_declared(jnp.broadcast_to(value_tensor.reshape(()).astype(kind), dims), ctx, dims[0])
+        whole = jnp.broadcast_to(value_tensor.reshape(()).astype(kind), dims)
+        return into_declared(with_rows(whole, dims), ctx, dims[0])
     fill = _scalar(str_value, kind) if str_value else np.asarray(value).astype(kind)[()]
     # What is known on the host anyway need not go to the device and back.
     small = prod(dims) <= FOLD_LIMIT
-    return into_declared(np.full(dims, fill, kind) if small else full(dims, fill, kind), ctx, dims[0])
+    whole = np.full(dims, fill, kind) if small else full(dims, fill, kind)
+    return into_declared(with_rows(whole, dims), ctx, dims[0])
 
 
 def _batch_dims(input: Meta, shape, input_dim_idx, output_dim_idx):
@@ -139,10 +143,9 @@ def assign_value(
 @op(lod=None, rows="masked", diff="")
 def shape(input: Meta):
     """Out = the dims of Input, int32."""
-    dims = np.asarray(input.shape, np.int32)
     if input.nrows is None:
-        return dims
-    return jnp.asarray(dims).at[0].set(input.nrows)
+        return np.asarray(input.shape, np.int32)
+    return shape_counts(input.shape, input.nrows, np.int32)
 
 
 @op(lod=None, rows="masked", diff="")
@@ -150,7 +153,7 @@ def size(input: Meta):
     """Out[1] = the number of elements of Input, int64."""
     if input.nrows is None:
         return np.asarray([prod(input.shape)], np.int64)
-    return (input.nrows.astype(np.int64) * prod(input.shape[1:])).reshape(1)
+    return RowCounts(input.nrows, input.shape[0], (prod(input.shape[1:]),), (0,), (1,), np.dtype(np.int64))
 
 
 def _vector_of_start(op, var_of):
@@ -159,10 +162,22 @@ def _vector_of_start(op, var_of):
     return outputs_like(op, "Out", VarInfo((-1,), start.dtype, 0))
 
 
+def _numbered(start, end, step):
+    if (concrete_scalar(start, "range: Start"), concrete_scalar(step, "range: Step")) != (0, 1):
+        raise NeedsExact("range from another start than 0, or by another step than 1, to a row count")
+    (count,) = sizes_of(end)
+    return with_rows(np.arange(count, dtype=start.dtype), [count])
+
+
 @op("range", infer=_vector_of_start, diff="", fold=True)
-def range_(start, end, step):
-    """Out = Start, Start + Step, ... before End; all [1], needed as host values since they set the length."""
+def range_(start, end: Sizes, step):
+    """Out = Start, Start + Step, ... before End; all [1], needed as host values since they set the length.
+
+    An End that is a row count, from 0 by 1, numbers the rows.
+    """
     kind = start.dtype
+    if isinstance(end, RowCounts):
+        return _numbered(start, end, step)
     first, last, by = (concrete_scalar(v, "range: Start, End and Step") for v in (start, end, step))
     count = max(0, ceil((last - first) / by))
     return (first + by * np.arange(count)).astype(kind)

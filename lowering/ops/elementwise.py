@@ -37,7 +37,7 @@ def _both(x, y, axis, gx, gy):
     return unbroadcast(gx, sx, x.shape), unbroadcast(gy, sy, y.shape)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), linear=True)
 def elementwise_add(x, y, *, axis: int = -1):
     """Out = X + Y, Y's dims aligned with X's from ``axis`` (-1: from the end)."""
     x, y = aligned(x, y, axis)
@@ -64,7 +64,7 @@ def _plus(ddx, ddy, dout, axis, sign):
     return jnp.broadcast_to(a + sign * b, dout.shape)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), linear=True)
 def elementwise_sub(x, y, *, axis: int = -1):
     """Out = X - Y."""
     x, y = aligned(x, y, axis)
@@ -81,7 +81,7 @@ def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
     return _plus(ddx, ddy, dout, axis, -1)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), linear=True)
 def elementwise_mul(x: Value, y, *, axis: int = -1):
     """Out = X * Y, Y's dims aligned with X's from ``axis``. X may be SelectedRows, Y then being a scalar [1]."""
     if isinstance(x, SelectedRows):

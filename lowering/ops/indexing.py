@@ -34,7 +34,7 @@ def _overwritten(base: Any, index: Any, updates: Any) -> Any:
     return jnp.where(_column(writer > 0, base.ndim), jnp.asarray(updates)[jnp.maximum(writer - 1, 0)], base)
 
 
-@op(lod=None, diff="x", rows="wise index")
+@op(lod=None, diff="x", rows="wise index", linear=True)
 def gather(x, index, *, overwrite: bool = True):
     """Out[i] = X[Index[i]]; Index [N] or [N, 1].
 

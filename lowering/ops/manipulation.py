@@ -59,7 +59,7 @@ def _concat_rows(attrs, ndim):
     return off_rows(attrs, ndim) or "masked"
 
 
-@op(vendor="use_mkldnn use_quantizer", rows=_concat_rows, diff="x", infer=_infer_concat)
+@op(vendor="use_mkldnn use_quantizer", rows=_concat_rows, diff="x", infer=_infer_concat, linear=True)
 def concat(x: list[Value], axis_tensor=None, *, axis: int = 0):
     """Out = all X joined along ``axis`` (or AxisTensor); along axis 0 the sequences of all X follow each other."""
     along = _axis(axis, axis_tensor, data_of(x[0]).ndim)
@@ -171,7 +171,7 @@ def _(g):
     return [OpSpec("concat", inputs, {"Out": g.input_grad("X")}, attrs)]
 
 
-@op(out="Y", rows=off_rows, lod="x")
+@op(out="Y", rows=off_rows, lod="x", linear=True)
 def stack(x: list, *, axis: int = 0):
     """Y = all X joined along a new dim ``axis``."""
     return jnp.stack(x, axis=axis)

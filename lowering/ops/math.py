@@ -33,7 +33,7 @@ def _number(value: float, dtype: Any) -> Any:
     return int(value) if jnp.issubdtype(dtype, jnp.integer) else value
 
 
-@op(rows="wise x", diff="x", fold=True)
+@op(rows="wise x", diff="x", fold=True, linear=True)
 def scale(x: Value, scale_tensor=None, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True):
     """Out = scale * X + bias, or scale * (X + bias); ScaleTensor [1] replaces ``scale``. X may be SelectedRows."""
     factor = _number(scale, x.dtype) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
@@ -58,7 +58,7 @@ def _(g):
     return [OpSpec("scale", inputs, {"Out": g.input_grad("X")}, attrs)]
 
 
-@op("sum", vendor="use_mkldnn", rows="masked", fold=True, absent="x")
+@op("sum", vendor="use_mkldnn", rows="masked", fold=True, absent="x", linear=True)
 def sum_(x: list[Value]):
     """Out = the sum of all X: dense tensors, SelectedRows (rows are joined), both (dense), or tensor arrays."""
     given = [v for v in x if v is not None]
@@ -155,7 +155,7 @@ def _(g):
     return [OpSpec("scale", {"X": g.output_grad("Out")}, {"Out": [name]}, {"scale": 1.0}) for name in g.input_grad("X")]
 
 
-@op(rows="wise")
+@op(rows="wise", linear=True)
 def minus(x, y):
     """Out = X - Y."""
     return x - y
@@ -170,7 +170,7 @@ def _(g):
     ]
 
 
-@op(rows="wise", fold=True, inplace={"Out": "x"})
+@op(rows="wise", fold=True, inplace={"Out": "x"}, linear=True)
 def increment(x, *, step: float = 1.0):
     """Out[1] = X + step. Its gradient op is ``increment`` by -step on X itself: it rewinds a loop counter."""
     if x.size != 1:

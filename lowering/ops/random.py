@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering import random_bits, sequence_infer
+from lowering.counts import with_rows
 from lowering.dtypes import to_numpy
 from lowering.ops.creation import infer_given_shape
 from lowering.ops.shared import into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
-from lowering.registry import Longs, op
+from lowering.registry import Longs, Sizes, op
 from lowering.values import LoDArray
 
 
@@ -27,8 +28,8 @@ def _with_diagonal(out, diag_num: int, diag_step: int, diag_val: float):
 
 @op(infer=infer_given_shape, diff="")
 def uniform_random(
-    shape_tensor=None,
-    shape_tensor_list: list = None,
+    shape_tensor: Sizes = None,
+    shape_tensor_list: list[Sizes] = None,
     *,
     key,
     ctx,
@@ -45,13 +46,13 @@ def uniform_random(
     del seed
     dims = shape_from(shape, shape_tensor, shape_tensor_list, "uniform_random: the shape")
     out = random_bits.uniform(key, dims, to_numpy(dtype), min, max)
-    return into_declared(_with_diagonal(out, diag_num, diag_step, diag_val), ctx, -1)
+    return into_declared(with_rows(_with_diagonal(out, diag_num, diag_step, diag_val), dims), ctx, -1)
 
 
 @op(infer=infer_given_shape, vendor="use_mkldnn", diff="")
 def gaussian_random(
-    shape_tensor=None,
-    shape_tensor_list: list = None,
+    shape_tensor: Sizes = None,
+    shape_tensor_list: list[Sizes] = None,
     *,
     key,
     shape: Longs = (),
@@ -63,7 +64,7 @@ def gaussian_random(
     """Out = values from N(mean, std ** 2) in ``shape``."""
     del seed
     dims = shape_from(shape, shape_tensor, shape_tensor_list, "gaussian_random: the shape")
-    return random_bits.normal(key, dims, to_numpy(dtype), mean, std)
+    return with_rows(random_bits.normal(key, dims, to_numpy(dtype), mean, std), dims)
 
 
 @op(diff="")
@@ -77,8 +78,8 @@ def truncated_gaussian_random(
 
 @op(infer=infer_given_shape, diff="")
 def randint(
-    shape_tensor=None,
-    shape_tensor_list: list = None,
+    shape_tensor: Sizes = None,
+    shape_tensor_list: list[Sizes] = None,
     *,
     key,
     shape: Longs = (),
@@ -90,7 +91,7 @@ def randint(
     """Out = integers from [low, high) in ``shape``."""
     del seed
     dims = shape_from(shape, shape_tensor, shape_tensor_list, "randint: the shape")
-    return random_bits.integers(key, dims, to_numpy(dtype), low, high)
+    return with_rows(random_bits.integers(key, dims, to_numpy(dtype), low, high), dims)
 
 
 @op(diff="")

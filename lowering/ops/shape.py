@@ -6,20 +6,25 @@ from math import prod
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
+from lowering.counts import RowSize, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows
 from lowering.program import VarInfo
-from lowering.registry import op
+from lowering.registry import Sizes, op
 from lowering.values import LoDArray, Meta
 
 X_SHAPE = {"Out": "x", "XShape": "x"}
 
 
 def _keep_rows(x: LoDArray, out: Any) -> Any:
-    """``out`` with the rows of X where dim 0 still is the rows; padded rows may not change their number."""
-    if out.ndim and x.data.ndim and out.shape[0] == x.capacity:
+    """``out`` with the rows of X where dim 0 still is the rows; several rows out of each padded one are rows, too."""
+    rows = out.shape[0] if out.ndim and x.data.ndim else -1
+    if rows == x.capacity:
         return x.with_data(out)
+    if x.padded and rows > 0 and rows % x.capacity == 0:
+        return LoDArray(out, (), x.nrows * np.int32(rows // x.capacity))
     if x.padded:
         raise NeedsExact("a change of shape would mix padded rows")
     return out
@@ -61,8 +66,8 @@ def _reshape(x: LoDArray, shape_, shape, shape_tensor):
     return _keep_rows(x, x.data.reshape(_target(x.shape, wanted)))
 
 
-@op(rows="masked", lod=None, infer=_infer_reshape, diff="x shape shape_tensor", inplace={"Out": "x"})
-def reshape(x: LoDArray, shape=None, shape_tensor: list = None, *, shape_: list[int] = ()):
+@op(rows="masked", lod=None, infer=_infer_reshape, diff="x shape shape_tensor", inplace={"Out": "x"}, linear=True)
+def reshape(x: LoDArray, shape: Sizes = None, shape_tensor: list[Sizes] = None, *, shape_: list[int] = ()):
     """Out = X in another shape, given by ShapeTensor (list), Shape or the attribute; 0 copies a dim, -1 infers one."""
     return _reshape(x, shape_, shape, shape_tensor)
 
@@ -77,6 +82,8 @@ def _back(d_out: LoDArray, shape: tuple[int, ...]) -> Any:
     out = d_out.data.reshape(shape) if prod(shape) == d_out.data.size else None
     if out is None:
         raise NeedsExact("the gradient of a change of shape has other rows than its input")
+    if d_out.padded and shape and shape[0] and d_out.capacity > shape[0] and d_out.capacity % shape[0] == 0:
+        return LoDArray(out, (), d_out.nrows // np.int32(d_out.capacity // shape[0]))
     return _keep_rows(d_out, out)
 
 
@@ -88,8 +95,9 @@ def _back(d_out: LoDArray, shape: tuple[int, ...]) -> Any:
     infer=_infer_reshape,
     diff="x",
     inplace={"Out": "x"},
+    linear=True,
 )
-def reshape2(x: LoDArray, shape=None, shape_tensor: list = None, *, shape_: list[int] = ()):
+def reshape2(x: LoDArray, shape: Sizes = None, shape_tensor: list[Sizes] = None, *, shape_: list[int] = ()):
     """``reshape`` with XShape, which carries X's dims to the gradient op."""
     return _reshape(x, shape_, shape, shape_tensor), x.with_data(zero_rows(x))
 
@@ -126,7 +134,7 @@ def _squeeze(x: LoDArray, axes):
     return _keep_rows(x, x.data.reshape(_squeezed(x.shape, list(axes))))
 
 
-@op(rows="masked", lod=None, infer=_infer_squeeze)
+@op(rows="masked", lod=None, infer=_infer_squeeze, linear=True)
 def squeeze(x: LoDArray, *, axes: list[int] = ()):
     """Out = X without its dims of 1, or without those among ``axes``."""
     return _squeeze(x, axes)
@@ -137,7 +145,7 @@ def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x.shape)
 
 
-@op(out="Out XShape", rows="masked", lod=None, infer=_infer_squeeze, inplace={"Out": "x"})
+@op(out="Out XShape", rows="masked", lod=None, infer=_infer_squeeze, inplace={"Out": "x"}, linear=True)
 def squeeze2(x: LoDArray, *, axes: list[int] = ()):
     """``squeeze`` with XShape."""
     return _squeeze(x, axes), x.with_data(zero_rows(x))
@@ -171,7 +179,7 @@ def _unsqueeze(x: LoDArray, axes, tensor, tensors):
     return _keep_rows(x, x.data.reshape(_unsqueezed(x.shape, named)))
 
 
-@op(rows="masked", lod=None, infer=_infer_unsqueeze, diff="x")
+@op(rows="masked", lod=None, infer=_infer_unsqueeze, diff="x", linear=True)
 def unsqueeze(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, axes: list[int] = ()):
     """Out = X with a dim of 1 inserted at each of ``axes`` in turn."""
     return _unsqueeze(x, axes, axes_tensor, axes_tensor_list)
@@ -182,7 +190,7 @@ def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x.shape)
 
 
-@op(out="Out XShape", rows="masked", lod=None, infer=_infer_unsqueeze, diff="x", inplace={"Out": "x"})
+@op(out="Out XShape", rows="masked", lod=None, infer=_infer_unsqueeze, diff="x", inplace={"Out": "x"}, linear=True)
 def unsqueeze2(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, axes: list[int] = ()):
     """``unsqueeze`` with XShape."""
     return _unsqueeze(x, axes, axes_tensor, axes_tensor_list), x.with_data(zero_rows(x))
@@ -272,11 +280,20 @@ EXPAND_SLOTS = {"expand_times_tensor": "expand_times_tensor"}
 
 def _expand(x: LoDArray, expand_times, tensor, tensors):
     times = shape_from(expand_times, tensor, tensors, "expand: the repetitions")
-    return _keep_rows(x, jnp.tile(x.data, times))
+    out = jnp.tile(x.data, times)
+    if any(isinstance(t, RowSize) for t in times):
+        if x.padded or x.capacity != 1:
+            raise NeedsExact("expand repeats rows as often as another value has rows")
+        return with_rows(out, times)
+    if x.padded and times[0] != 1:
+        raise NeedsExact("expand repeats padded rows")
+    return _keep_rows(x, out)
 
 
 @op(rows="masked", lod=None, infer=_infer_expand, slots=EXPAND_SLOTS, diff="x")
-def expand(x: LoDArray, expand_times=None, expand_times_tensor: list = None, *, expand_times_: list[int] = ()):
+def expand(
+    x: LoDArray, expand_times: Sizes = None, expand_times_tensor: list[Sizes] = None, *, expand_times_: list[int] = ()
+):
     """Out = X repeated expand_times[i] times along dim i."""
     return _expand(x, expand_times_, expand_times, expand_times_tensor)
 
@@ -288,11 +305,12 @@ def _folded(d_out, shape, times):
 
 
 @expand.grad
-def _(x: Meta, d_out: LoDArray, expand_times=None, expand_times_tensor: list = None, *, expand_times_):
+def _(x: Meta, d_out: LoDArray, expand_times: Sizes = None, expand_times_tensor: list[Sizes] = None, *, expand_times_):
     times = shape_from(expand_times_, expand_times, expand_times_tensor, "expand_grad: the repetitions")
     if x.nrows is not None and times[0] != 1:
         raise NeedsExact("expand repeats padded rows")
-    return _keep_rows(d_out, _folded(d_out.data, x.shape, times))
+    grad = _folded(d_out.data, x.shape, times)
+    return grad if isinstance(times[0], RowSize) else _keep_rows(d_out, grad)
 
 
 @op(slots={"target_tensor": "target_tensor"}, diff="x", rows=None, lod=None)

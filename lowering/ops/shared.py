@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.counts import sizes_of
 from lowering.dtypes import SELECTED_ROWS
 from lowering.program import EMPTY, VarInfo
 from lowering.registry import concrete
-from lowering.values import SelectedRows
+from lowering.values import RowCounts, SelectedRows
 
 
 def transpose_of(fn: Callable[[Any], Any], like: Any, d_out: Any) -> Any:
@@ -33,7 +34,9 @@ def off_rows(attrs: Mapping[str, Any], ndim: int) -> str | None:
 
 
 def ints(values: Any, what: str) -> list[int]:
-    """Host integers from a tensor of integers."""
+    """Host integers from a tensor of integers; ``RowSize`` for counts of rows."""
+    if isinstance(values, RowCounts):
+        return sizes_of(values)
     return [int(v) for v in concrete(values, what).reshape(-1)]
 
 

@@ -96,7 +96,7 @@ def _off_sliced(attrs, ndim):
     return None if any(a % max(ndim, 1) == 0 for a in attrs["axes"]) else "wise input"
 
 
-@op("slice", rows=_off_sliced, lod={"Out": "input"}, infer=_infer_slice, diff="input", fold=True)
+@op("slice", rows=_off_sliced, lod={"Out": "input"}, infer=_infer_slice, diff="input", fold=True, linear=True)
 def slice_(
     input: Value,
     starts_tensor=None,
@@ -204,7 +204,7 @@ def _strided_bounds(starts, ends, strides, tensors, lists):
     return [shape_from(a, t, many, "strided_slice: a bound") for a, t, many in zip(attrs, tensors, lists, strict=True)]
 
 
-@op(rows=_off_sliced, lod={"Out": "input"}, infer=_infer_strided, diff="input")
+@op(rows=_off_sliced, lod={"Out": "input"}, infer=_infer_strided, diff="input", linear=True)
 def strided_slice(
     input,
     starts_tensor=None,

@@ -1,0 +1,130 @@
+"""Integers that follow the rows of a padded value: its shape, and what a program makes of that by sums and products.
+
+How many rows are valid, only a run knows; how many there is room for, the trace knows. A tensor whose first dim is such
+a count can therefore be padded like the rows that are counted. Counts live in the outermost block; loops, branches and
+host ops see plain numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import NeedsExact
+from .registry import OpDef
+from .values import Array, LoDArray, RowCounts, fill_padding, is_concrete, is_padded
+
+# Row counts at which an op that is linear in its counts is evaluated: two make the line, the third proves it.
+_PROBES = (7, 12, 100_003)
+_MOST = 64
+
+
+class RowSize(int):
+    """A size that follows the rows of a padded value: how many there is room for, as an int; and how many there are."""
+
+    nrows: Array
+
+    @staticmethod
+    def of(counts: RowCounts, rate: int, base: int) -> RowSize:
+        size = RowSize(rate * counts.capacity + base)
+        size.nrows = (rate * jnp.asarray(counts.nrows) + base).astype(np.int32)
+        return size
+
+
+def sizes_of(counts: RowCounts) -> list[int]:
+    """The numbers at capacity; those that follow the rows are ``RowSize``."""
+    pairs = zip(counts.rate, counts.base, strict=True)
+    return [RowSize.of(counts, rate, base) if rate else base for rate, base in pairs]
+
+
+def shape_counts(shape: Sequence[int], nrows: Array, dtype: Any) -> RowCounts:
+    """The dims of a padded value."""
+    behind = tuple(int(n) for n in shape[1:])
+    rate, base = (1,) + (0,) * len(behind), (0, *behind)
+    return RowCounts(nrows, int(shape[0]), rate, base, (len(rate),), np.dtype(dtype))
+
+
+def plain(value: Any) -> Any:
+    """Counts as the traced numbers that they are; anything else as it is."""
+    return value.data if isinstance(value, RowCounts) else value
+
+
+def with_rows(data: Array, dims: Sequence[int]) -> Any:
+    """``data`` [dims] as rows that follow those counted by ``dims[0]``; as it is where no dim is a count.
+
+    Raises:
+        NeedsExact: another dim is a count, and only dim 0 can be padded.
+    """
+    if any(isinstance(n, RowSize) for n in dims[1:]):
+        raise NeedsExact("a dim behind the first follows the rows of a padded value")
+    if not dims or not isinstance(dims[0], RowSize):
+        return data
+    return LoDArray(fill_padding(jnp.asarray(data), dims[0].nrows, backward=False), (), dims[0].nrows)
+
+
+SlotValues = dict[str, Any]
+
+
+def flat(values: SlotValues) -> Iterator[Any]:
+    """Every value of every slot."""
+    for value in values.values():
+        yield from value if isinstance(value, list) else [value]
+
+
+def each(values: SlotValues, change: Callable[[Any], Any]) -> SlotValues:
+    """``values`` with each value changed."""
+    return {s: [change(v) for v in value] if isinstance(value, list) else change(value) for s, value in values.items()}
+
+
+def follows_rows(value: Any) -> bool:
+    """Whether what a value is depends on how many rows of a padded value are valid."""
+    return isinstance(value, RowCounts) or is_padded(value)
+
+
+def counted(definition: OpDef, run: Callable[[SlotValues], SlotValues], values: SlotValues) -> SlotValues | None:
+    """The results of an op that is linear in its integers, given row counts, as counts again; None if they are none.
+
+    Args:
+        run: the op on known values.
+        values: counts of one padded value, and known values.
+    """
+    counts = [v for v in flat(values) if isinstance(v, RowCounts)]
+    if not definition.linear or not counts or any(c.nrows is not counts[0].nrows for c in counts):
+        return None
+    if not all(v is None or isinstance(v, RowCounts) or (is_concrete(v) and v.size <= _MOST) for v in flat(values)):
+        return None
+    with jax.ensure_compile_time_eval():
+        found = [run(each(values, lambda v, n=n: v.at(n) if isinstance(v, RowCounts) else v)) for n in _PROBES]
+        probed = [{slot: np.asarray(value) for slot, value in results.items()} for results in found]
+    lines = {slot: _line([results[slot] for results in probed], counts[0]) for slot in probed[0]}
+    return None if any(v is None for v in lines.values()) else lines
+
+
+def _line(at: Sequence[np.ndarray], counts: RowCounts) -> Any:
+    """The counts that take these values at the probed numbers of rows; None where no line goes through them."""
+    if any(v.shape != at[0].shape or not np.issubdtype(v.dtype, np.integer) for v in at):
+        return None
+    first, second, third = (v.astype(np.int64) for v in at)
+    rate, rest = np.divmod(second - first, _PROBES[1] - _PROBES[0])
+    base = first - rate * _PROBES[0]
+    if rest.any() or (rate * _PROBES[2] + base != third).any():
+        return None
+    if not rate.any():
+        return at[0]
+    as_tuple = (tuple(v.reshape(-1).tolist()) for v in (rate, base))
+    return RowCounts(counts.nrows, counts.capacity, *as_tuple, at[0].shape, at[0].dtype)
+
+
+@contextmanager
+def without_counts(env: MutableMapping[str, Any]) -> Iterator[None]:
+    """Counts among these values are plain numbers meanwhile; those that nobody replaces are counts again afterwards."""
+    held = {name: value for name, value in env.items() if isinstance(value, RowCounts)}
+    numbers = {name: value.data for name, value in held.items()}
+    env.update(numbers)
+    yield
+    env.update({name: value for name, value in held.items() if env[name] is numbers[name]})

@@ -1,0 +1,155 @@
+"""Sizes that come from the rows of a ragged value: what is made with them is padded like those rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fluidjax as fluid
+
+from .conftest import ragged, train
+
+layers = fluid.layers
+WIDTH = 3
+BATCHES = 20
+
+
+def pair(rng: np.random.Generator, lengths: Sequence[int]) -> dict[str, Any]:
+    rows = rng.normal(size=(2, sum(lengths), WIDTH)).astype(np.float32)
+    return {"x": ragged(rows[0], lengths), "y": ragged(rows[1], lengths)}
+
+
+def inputs() -> tuple[Any, Any]:
+    return tuple(fluid.data(name, [None, WIDTH], "float32", lod_level=1) for name in "xy")
+
+
+def margin() -> Sequence[Any]:
+    x, y = inputs()
+    ones = layers.fill_constant([layers.shape(x)[0], 1], "float32", 1.0)
+    loss = layers.margin_rank_loss(ones, layers.fc(x, 1), layers.fc(y, 1), margin=0.5)
+    return [layers.mean(loss), ones]
+
+
+def shape_tensor() -> Sequence[Any]:
+    """The whole shape as one tensor, put together from its parts."""
+    x, y = inputs()
+    dims = layers.concat([layers.slice(layers.shape(x), [0], [0], [1]), layers.fill_constant([1], "int32", 2)])
+    twos = layers.fill_constant(dims, "float32", 2.0)
+    return [layers.mean(layers.square(layers.fc(x, 2) * twos - layers.fc(y, 2))), twos]
+
+
+def divided_by_the_rows() -> Sequence[Any]:
+    x, _ = inputs()
+    rows = layers.cast(layers.shape(x)[0] * 2 + 1, "float32")
+    return [layers.reduce_sum(layers.square(layers.fc(x, 2))) / rows, rows]
+
+
+def noise() -> Sequence[Any]:
+    x, _ = inputs()
+    drawn = layers.uniform_random([layers.shape(x)[0], 2], min=-1.0, max=1.0)
+    return [layers.mean(layers.square(layers.fc(x, 2) + drawn)), drawn]
+
+
+def numbered() -> Sequence[Any]:
+    """Each row at its place in a table of positions."""
+    x, _ = inputs()
+    place = layers.range(0, layers.cast(layers.shape(x)[0], "int64"), 1, "int64")
+    table = layers.create_parameter([64, 2], "float32", name="table")
+    return [layers.mean(layers.square(layers.fc(x, 2) + layers.gather(table, place))), place]
+
+
+def spread() -> Sequence[Any]:
+    """One learned row for every row."""
+    x, _ = inputs()
+    one = layers.create_parameter([1, 2], "float32", name="one")
+    rows = layers.expand(one, [layers.shape(x)[0], 1])
+    return [layers.mean(layers.square(layers.fc(x, 2) + rows)), rows]
+
+
+def reshaped() -> Sequence[Any]:
+    """Every row to three and back."""
+    x, _ = inputs()
+    rows = layers.reshape(layers.fc(x, WIDTH * 2), [layers.shape(x)[0] * WIDTH, 2])
+    more = layers.fill_constant([layers.shape(x)[0] * WIDTH, 1], "float32", 3.0)
+    return [layers.mean(layers.square(layers.fc(rows, 2) * more)), rows]
+
+
+PROGRAMS = [margin, shape_tensor, divided_by_the_rows, noise, numbered, spread, reshaped]
+
+
+@pytest.mark.parametrize("build", PROGRAMS, ids=lambda f: f.__name__)
+def test_padded_equals_exact(build: Callable[[], Sequence[Any]], rng, train_exact) -> None:
+    """Rows below, at and one above a capacity, all in two buckets."""
+    feeds = [pair(rng, lengths) for lengths in ([2, 4, 1], [3, 4, 1], [5, 1, 3])]
+    trained = train(build, feeds)
+    trained.assert_close(train_exact(build, feeds))
+    assert trained.compilations == 2
+
+
+def test_a_margin_loss_over_a_stream(rng) -> None:
+    """20 batches of as many totals: one compilation for each bucket."""
+    feeds = [pair(rng, [total - 3, 3]) for total in rng.permutation(np.arange(9, 9 + BATCHES))]
+    trained = train(margin, feeds)
+    assert trained.compilations <= 4
+    for feed, (_, ones) in zip(feeds, trained.fetches, strict=True):
+        np.testing.assert_array_equal(ones, np.ones((feed["x"].shape()[0], 1), np.float32))
+
+
+def behind_the_first_dim() -> Sequence[Any]:
+    """Where only exact rows will do, they are exact."""
+    x, y = inputs()
+    rows = layers.shape(x)[0]
+    square = layers.fill_constant([rows, rows], "float32", 0.5)
+    return [layers.mean(layers.matmul(square, layers.fc(x, 2))), square]
+
+
+def sums_of_two_counts() -> Sequence[Any]:
+    x, y = inputs()
+    both = layers.shape(x)[0] + layers.shape(y)[0]
+    ones = layers.fill_constant([both, 1], "float32", 1.0)
+    return [layers.mean(layers.fc(layers.concat([x, y]), 1) * ones), ones]
+
+
+@pytest.mark.parametrize("build", [behind_the_first_dim, sums_of_two_counts], ids=lambda f: f.__name__)
+def test_what_cannot_be_padded_is_exact(build, rng, train_exact) -> None:
+    feeds = [pair(rng, lengths) for lengths in ([2, 4, 1], [5, 1, 3])]
+    train(build, feeds).assert_close(train_exact(build, feeds))
+
+
+STEPS: dict[str, Callable[[Any], Any]] = {
+    "scale": lambda n: layers.scale(n, scale=3.0, bias=2.0),
+    "add": lambda n: n + layers.fill_constant([1], "int32", 5),
+    "double": lambda n: n + n,
+    "multiply": lambda n: n * layers.fill_constant([1], "int32", 2),
+    "subtract": lambda n: layers.fill_constant([1], "int32", 1000) - n,
+    "pick": lambda n: layers.slice(layers.concat([layers.fill_constant([1], "int32", 4), n]), [0], [1], [2]),
+    "cast": lambda n: layers.cast(layers.cast(n, "int64"), "int32"),
+    "reshape": lambda n: layers.reshape(layers.unsqueeze(n, [1]), [-1]),
+    "through_float": lambda n: layers.cast(layers.cast(n, "float32") / 2.0, "int32"),
+    "squared": lambda n: n * n,
+    "floor": lambda n: layers.elementwise_floordiv(n, layers.fill_constant([1], "int32", 3)),
+}
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4), st.integers(1, 8))
+def test_arithmetic_on_counts(steps: list[str], rows: int) -> None:
+    """Whatever is made of a count is the number that exact rows give."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None, WIDTH], "float32", lod_level=1)
+        n = layers.shape(x)[0]
+        for step in steps:
+            n = STEPS[step](n)
+        exe = fluid.Executor(fluid.CPUPlace())
+        tensor = ragged(np.ones((rows, WIDTH), np.float32), [rows])
+        dense = np.ones((rows, WIDTH), np.float32)
+        padded = exe.run(main, feed={"x": tensor}, fetch_list=[n])[0]
+        exact = exe.run(main, feed={"x": dense}, fetch_list=[n])[0]
+    np.testing.assert_array_equal(padded, exact)
+    assert padded.dtype == exact.dtype
