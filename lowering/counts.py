@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -99,10 +100,14 @@ def counted(definition: OpDef, run: Callable[[SlotValues], SlotValues], values: 
     if not all(v is None or isinstance(v, RowCounts) or (is_concrete(v) and v.size <= _MOST) for v in flat(values)):
         return None
     with jax.ensure_compile_time_eval():
-        found = [run(each(values, lambda v, n=n: v.at(n) if isinstance(v, RowCounts) else v)) for n in _PROBES]
+        found = [run(each(values, partial(_at, rows=rows))) for rows in _PROBES]
         probed = [{slot: np.asarray(value) for slot, value in results.items()} for results in found]
     lines = {slot: _line([results[slot] for results in probed], counts[0]) for slot in probed[0]}
     return None if any(v is None for v in lines.values()) else lines
+
+
+def _at(value: Any, rows: int) -> Any:
+    return value.at(rows) if isinstance(value, RowCounts) else value
 
 
 def _line(at: Sequence[np.ndarray], counts: RowCounts) -> Any:
@@ -116,8 +121,8 @@ def _line(at: Sequence[np.ndarray], counts: RowCounts) -> Any:
         return None
     if not rate.any():
         return at[0]
-    as_tuple = (tuple(v.reshape(-1).tolist()) for v in (rate, base))
-    return RowCounts(counts.nrows, counts.capacity, *as_tuple, at[0].shape, at[0].dtype)
+    rates, bases = (tuple(v.reshape(-1).tolist()) for v in (rate, base))
+    return RowCounts(counts.nrows, counts.capacity, rates, bases, at[0].shape, at[0].dtype)
 
 
 @contextmanager

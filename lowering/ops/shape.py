@@ -24,7 +24,7 @@ def _keep_rows(x: LoDArray, out: Any) -> Any:
     if rows == x.capacity:
         return x.with_data(out)
     if x.padded and rows > 0 and rows % x.capacity == 0:
-        return LoDArray(out, (), x.nrows * np.int32(rows // x.capacity))
+        return LoDArray(out, (), x.rows() * np.int32(rows // x.capacity))
     if x.padded:
         raise NeedsExact("a change of shape would mix padded rows")
     return out
@@ -83,7 +83,7 @@ def _back(d_out: LoDArray, shape: tuple[int, ...]) -> Any:
     if out is None:
         raise NeedsExact("the gradient of a change of shape has other rows than its input")
     if d_out.padded and shape and shape[0] and d_out.capacity > shape[0] and d_out.capacity % shape[0] == 0:
-        return LoDArray(out, (), d_out.nrows // np.int32(d_out.capacity // shape[0]))
+        return LoDArray(out, (), d_out.rows() // np.int32(d_out.capacity // shape[0]))
     return _keep_rows(d_out, out)
 
 

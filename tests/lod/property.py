@@ -13,6 +13,7 @@ import numpy as np
 import lowering
 from lowering.block import Context, Runner
 from lowering.call import call
+from lowering.counts import plain
 from lowering.dtypes import is_float
 from lowering.program import GRAD, BlockView, OpView, ProgramView
 from lowering.values import LoDArray, SelectedRows
@@ -144,7 +145,7 @@ def valid_rows(value: Any) -> Any:
     if isinstance(value, LoDArray):
         count = value.capacity if value.nrows is None else int(value.nrows)
         return np.asarray(value.data)[:count]
-    return None if value is None else np.asarray(value)
+    return None if value is None else np.asarray(plain(value))
 
 
 def padding_rows(value: Any) -> np.ndarray | None:

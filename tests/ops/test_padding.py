@@ -44,6 +44,8 @@ CASES = [
     Case("stack", {"X": Rows()}, {"axis": 1}),
     Case("reshape2", {"X": Rows((4,))}, {"shape": [-1, 2, 2]}),
     Case("reshape2", {"X": Rows((4,))}, {"shape": [0, 1, 4]}, "zero"),
+    Case("reshape2", {"X": Rows((4,))}, {"shape": [-1]}, "every element a row"),
+    Case("reshape2", {"X": Rows((4,))}, {"shape": [-1, 2]}, "two rows of each"),
     Case("squeeze2", {"X": Rows((1, 3))}, {"axes": [1]}),
     Case("unsqueeze2", {"X": Rows()}, {"axes": [1]}),
     Case("flatten2", {"X": Rows((2, 3))}),
@@ -70,7 +72,7 @@ CASES = [
 MIXING = [
     Case("softmax", {"X": Rows()}, {"axis": 0}),
     Case("transpose2", {"X": Rows()}, {"axis": [1, 0]}),
-    Case("reshape2", {"X": Rows((4,))}, {"shape": [-1]}),
+    Case("reshape2", {"X": Rows((4,))}, {"shape": [-1, 16]}),
     Case("cumsum", {"X": Rows()}, {"axis": 0}),
     Case("reverse", {"X": Rows()}, {"axis": [0]}),
     Case("slice", {"Input": Rows()}, {"axes": [0], "starts": [1], "ends": [3]}),
