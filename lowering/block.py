@@ -13,8 +13,8 @@ import numpy as np
 from .align import aligned, regrown
 from .call import SlotValues, call, gather, scatter
 from .checks import Watch, merged
-from .errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from .counts import counted, each, follows_rows, plain, without_counts
+from .errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from .host_bits import is_host_key
 from .program import EMPTY, OpView, ProgramView, VarView
 from .random_bits import fold_in, seed_key

@@ -13,8 +13,8 @@ from jaxlib._jax import ArrayImpl
 from fluidjax.execution.packing import NOTHING, Packing
 from lowering.block import Runner
 from lowering.checks import Watch
-from lowering.errors import InvalidArgumentError, NeedsExact
 from lowering.counts import plain
+from lowering.errors import InvalidArgumentError, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import LoDArray, RankTable, TensorArray, data_of
