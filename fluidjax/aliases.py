@@ -9,6 +9,8 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -61,7 +63,7 @@ def serve() -> None:
 
     Raises PaddleImportedError when a real ``paddle`` was imported before.
     """
-    if any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
+    if served():
         return
     present = sys.modules.get("paddle")
     if present is not None:
@@ -74,6 +76,27 @@ def serve() -> None:
     importlib.import_module("fluidjax.paddle")
     _name_loaded_modules()
     sys.meta_path.insert(0, AliasFinder())
+
+
+def served() -> bool:
+    """Whether ``import paddle`` in this process gives fluidjax."""
+    return any(isinstance(finder, AliasFinder) for finder in sys.meta_path)
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for a process that this one starts: a ``python`` in it finds ``paddle`` as this process does."""
+    environment = dict(os.environ)
+    if served():
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "served")
+        _put_first(environment, "PYTHONPATH", folder)
+        if os.path.dirname(shutil.which("python") or "") != os.path.dirname(sys.executable):
+            _put_first(environment, "PATH", os.path.dirname(sys.executable))
+    return environment
+
+
+def _put_first(environment: dict[str, str], name: str, folder: str) -> None:
+    others = [part for part in environment.get(name, "").split(os.pathsep) if part and part != folder]
+    environment[name] = os.pathsep.join([folder, *others])
 
 
 def _name_loaded_modules() -> None:

@@ -2,6 +2,8 @@
 
 fluidjax run train.py --epochs 3
 fluidjax run -m package.module
+
+The script finds ``paddle``, and what it expects of the Python and NumPy of its time (``fluidjax.legacy``).
 """
 
 from __future__ import annotations
@@ -14,20 +16,26 @@ import traceback
 from collections.abc import Sequence
 from types import TracebackType
 
-# What `pip install paddlepaddle` brought along: module -> package.
+# What `pip install paddlepaddle` brought along, and Python itself once: module -> package. The extra `legacy` has all.
 PADDLE_NEEDS = {
-    "six": "six",
+    "PIL": "pillow",
+    "astor": "astor",
+    "cv2": "opencv-python-headless",
+    "decorator": "decorator",
+    "distutils": "setuptools",
+    "funcsigs": "funcsigs",
+    "gast": "gast",
+    "graphviz": "graphviz",
+    "matplotlib": "matplotlib",
+    "nltk": "nltk",
+    "objgraph": "objgraph",
+    "pkg_resources": "setuptools",
+    "prettytable": "prettytable",
+    "rarfile": "rarfile",
     "requests": "requests",
     "scipy": "scipy",
-    "nltk": "nltk",
-    "PIL": "pillow",
-    "cv2": "opencv-python-headless",
-    "matplotlib": "matplotlib",
-    "graphviz": "graphviz",
-    "rarfile": "rarfile",
+    "six": "six",
     "yaml": "pyyaml",
-    "prettytable": "prettytable",
-    "decorator": "decorator",
 }
 
 USAGE = "fluidjax run [-m] SCRIPT [ARGUMENTS ...]"
@@ -61,9 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    from fluidjax import aliases
+    from fluidjax import aliases, legacy
 
+    legacy.install()
     aliases.serve()
+    os.environ.update(aliases.child_environment())
     enable_compilation_cache()
     return _run(options.script, options.arguments, options.module)
 
@@ -116,7 +126,7 @@ def _hint(error: BaseException) -> str:
     return (
         f"fluidjax: the script uses {name!r}, which was installed together with Paddle\n"
         f"  expected: the module {name}\n  received: it is not installed here\n"
-        f"  what to do: pip install {PADDLE_NEEDS[name]}"
+        f"  what to do: pip install {PADDLE_NEEDS[name]}, or all that came with Paddle: pip install 'fluidjax[legacy]'"
     )
 
 

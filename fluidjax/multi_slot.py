@@ -5,19 +5,24 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+from fluidjax.aliases import child_environment
 from fluidjax.enums import to_numpy_dtype
-from fluidjax.files.errors import bad_file, explain
+from fluidjax.files.errors import FileFormatError, bad_file, explain
 from fluidjax.framework import Variable
 from fluidjax.places import CPUPlace
 from fluidjax.values import LoDTensor, lengths_to_offsets
 
 Sample = list[np.ndarray]  # one flat array for each variable
+SHOWN_BYTES = 4096  # of what a pipe command wrote to its standard error
 
 
 def read_file(path: str, command: str, variables: Sequence[Variable]) -> Iterator[Sample]:
@@ -26,18 +31,39 @@ def read_file(path: str, command: str, variables: Sequence[Variable]) -> Iterato
         with open(path, "rb") as file:
             yield from _samples(file, path, variables)
         return
-    with open(path, "rb") as file, subprocess.Popen(command, shell=True, stdin=file, stdout=subprocess.PIPE) as pipe:
+    yield from _piped(path, command, variables)
+
+
+def _piped(path: str, command: str, variables: Sequence[Variable]) -> Iterator[Sample]:
+    """The samples that a shell command makes of a file; RuntimeError with the command's own words when it fails."""
+    with (
+        open(path, "rb") as file,
+        tempfile.TemporaryFile() as words,
+        subprocess.Popen(
+            command, shell=True, stdin=file, stdout=subprocess.PIPE, stderr=words, env=child_environment()
+        ) as pipe,
+    ):
         assert pipe.stdout is not None
-        yield from _samples(pipe.stdout, f"{path} through {command!r}", variables)
-        if pipe.wait():
-            raise RuntimeError(
-                explain(
-                    f"the pipe command {command!r} failed on {path}",
-                    "exit status 0",
-                    str(pipe.returncode),
-                    f"try it in a shell: {command} < {path}",
-                )
-            )
+        try:
+            yield from _samples(pipe.stdout, f"{path} through {command!r}", variables)
+        except FileFormatError:
+            if not pipe.stdout.read(1):  # the command has ended: perhaps in the middle of a line
+                _check_ended(pipe, words, command, path)
+            raise
+        _check_ended(pipe, words, command, path)
+
+
+def _check_ended(pipe: subprocess.Popen[bytes], words: IO[bytes], command: str, path: str) -> None:
+    """Show what the command wrote to its standard error; RuntimeError when it ended with another status than 0."""
+    status = pipe.wait()
+    words.seek(max(words.seek(0, os.SEEK_END) - SHOWN_BYTES, 0))
+    said = words.read().decode("utf-8", "replace").strip()
+    if status:
+        received = f"exit status {status}, and this on its standard error:\n{said}" if said else f"exit status {status}"
+        todo = f"mend the command; to see it alone: {command} < {path}"
+        raise RuntimeError(explain(f"the pipe command {command!r} failed on {path}", "exit status 0", received, todo))
+    if said:
+        print(said, file=sys.stderr)
 
 
 def _samples(lines: Iterable[bytes], label: str, variables: Sequence[Variable]) -> Iterator[Sample]:

@@ -1,0 +1,89 @@
+"""Names of NumPy 1.16 to 1.23 that went since: Python's types, other names of things that stayed, small functions."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+
+_TYPES = {"int": int, "float": float, "complex": complex, "object": object, "str": str, "unicode": str, "long": int}
+
+# The name that stayed: those that went.
+_RENAMED = {
+    "all": "alltrue",
+    "any": "sometrue",
+    "asmatrix": "mat",
+    "bool_": "bool8 bool",
+    "bytes_": "string_ bytes0",
+    "clongdouble": "clongfloat longcomplex",
+    "complex128": "complex_ cfloat",
+    "complex64": "singlecomplex",
+    "cumprod": "cumproduct",
+    "float64": "float_",
+    "inf": "Inf Infinity PINF infty",
+    "intp": "int0",
+    "longdouble": "longfloat",
+    "nan": "NaN NAN",
+    "object_": "object0",
+    "prod": "product",
+    "round": "round_",
+    "str_": "unicode_ str0",
+    "trapezoid": "trapz",
+    "uintp": "uint0",
+    "void": "void0",
+    "vstack": "row_stack",
+}
+
+_EXCEPTIONS = "AxisError ComplexWarning ModuleDeprecationWarning RankWarning TooHardError VisibleDeprecationWarning"
+
+
+def alen(a: Any) -> int:
+    """The length of the first axis, 1 for a number."""
+    return len(np.atleast_1d(a))
+
+
+def asfarray(a: Any, dtype: Any = np.float64) -> np.ndarray:
+    """An array of floats."""
+    return np.asarray(a, dtype if np.issubdtype(dtype, np.inexact) else np.float64)
+
+
+def asscalar(a: np.ndarray) -> Any:
+    """The one element as a Python number."""
+    return a.item()
+
+
+def in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) -> np.ndarray:
+    """Which elements of the flattened `ar1` are in `ar2`."""
+    return np.isin(np.ravel(ar1), ar2, assume_unique, invert)
+
+
+def msort(a: Any) -> np.ndarray:
+    """A copy sorted along the first axis."""
+    return np.sort(a, axis=0)
+
+
+_fromstring = np.fromstring
+
+
+def fromstring(string: Any, dtype: Any = float, count: int = -1, sep: str = "", **like: Any) -> np.ndarray:
+    """An array of the numbers in a text, or, without a separator, of the bytes themselves."""
+    if sep:
+        return _fromstring(string, dtype, count, sep=sep, **like)
+    data = string.encode("latin1") if isinstance(string, str) else string
+    return np.frombuffer(data, dtype, count).copy()
+
+
+_FUNCTIONS = (alen, asfarray, asscalar, in1d, msort)
+_VALUES = {"NINF": -np.inf, "PZERO": 0.0, "NZERO": -0.0, "loads": pickle.loads}
+
+
+def install() -> None:
+    """Put back what is missing; ``fromstring`` reads bytes again."""
+    names: dict[str, Any] = {**_TYPES, **_VALUES}
+    names |= {old: getattr(np, new) for new, olds in _RENAMED.items() for old in olds.split()}
+    names |= {name: getattr(np.exceptions, name) for name in _EXCEPTIONS.split() if hasattr(np.exceptions, name)}
+    names |= {function.__name__: function for function in _FUNCTIONS}
+    for name, value in names.items():
+        vars(np).setdefault(name, value)
+    vars(np)["fromstring"] = fromstring

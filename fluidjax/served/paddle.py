@@ -1,0 +1,16 @@
+"""Stands aside for fluidjax: after ``import paddle``, the name means what it means under ``fluidjax run``."""
+
+import os
+import sys
+
+del sys.modules[__name__]
+try:
+    from fluidjax import aliases, legacy
+except ModuleNotFoundError as error:
+    if error.name != "fluidjax":
+        raise
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    from fluidjax import aliases, legacy
+
+legacy.install()
+aliases.serve()

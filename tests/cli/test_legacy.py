@@ -1,0 +1,263 @@
+"""What `fluidjax run` gives scripts of the Python, NumPy and protobuf of their time, and the processes they start."""
+
+import importlib
+import sys
+import tomllib
+
+import pytest
+from google.protobuf import descriptor_pb2, text_format
+
+from fluidjax import cli
+from fluidjax.legacy import protobuf_stubs, python_names
+from tests.cli.test_run import ROOT, run
+
+OLD_TIMES = """
+import base64, collections, fractions, inspect, math, threading, time
+import xml.etree.cElementTree as ElementTree
+from collections import Iterable, Mapping
+import numpy as np
+import paddle.fluid as fluid
+
+# Python
+assert isinstance([], Iterable) and isinstance({}, collections.Mapping) and Mapping is collections.Mapping
+assert time.clock() <= time.clock() and fractions.gcd(12, 18) == 6
+assert base64.decodestring(base64.encodestring(b'x')) == b'x'
+assert inspect.getargspec(lambda a, b=1: 0) == (['a', 'b'], None, None, (1,))
+assert not threading.Thread().isAlive() and ElementTree.fromstring('<a/>').tag == 'a'
+
+# NumPy
+assert (np.float, np.int, np.object, np.str, np.complex) == (float, int, object, str, complex)
+assert np.zeros(2, np.bool).dtype == bool and np.zeros(1, np.float_).dtype == 'float64'
+assert np.product([2, 3]) == 6 and np.cumproduct([2, 3]).tolist() == [2, 6] and np.alltrue([1]) and np.sometrue([1])
+assert np.Inf == np.PINF == -np.NINF and np.isnan(np.NaN) and np.unicode_ is np.str_
+assert np.in1d([[1, 2]], [2]).tolist() == [False, True] and np.asscalar(np.ones(1)) == 1 and np.alen([1, 2]) == 2
+assert np.asfarray([1]).dtype == 'float64' and np.msort([2, 1]).tolist() == [1, 2] and np.trapz([1, 1]) == 1
+assert np.fromstring(b'\\x01\\x02', 'uint8').tolist() == [1, 2] and np.fromstring('1 2', sep=' ').tolist() == [1, 2]
+assert issubclass(np.VisibleDeprecationWarning, UserWarning) and issubclass(np.AxisError, IndexError)
+array = np.zeros((2, 3))
+array.itemset((1, 2), 5)
+array.itemset(1, 4)
+assert array.tolist() == [[0, 4, 0], [0, 0, 5]] and array.ptp() == 5 and len(array.tostring()) == 48
+assert np.arange(2, dtype='int16').newbyteorder().tolist() == [0, 256]
+
+# Arrays of one element, fetched and others
+x = fluid.data('x', [None, 1], 'float32')
+loss = fluid.layers.mean(x)
+exe = fluid.Executor(fluid.CPUPlace())
+feed = {'x': np.array([[1.25], [2.5]], 'float32')}
+fetched, = exe.run(feed=feed, fetch_list=[loss])
+tensor, = exe.run(feed=feed, fetch_list=[loss], return_numpy=False)
+print('%f %d %.2f' % (fetched, fetched, np.array(tensor)), float(np.array(tensor)), int(np.array(fetched)))
+print('%.3f' % np.mean([fetched, fetched], axis=0), complex(np.ones((1, 1))), float(np.array(3)), math.sqrt(np.ones(1)))
+into = np.zeros(2)
+into[0] = np.ones(1)
+for many in (np.ones(2), np.ones(0)):
+    for convert in (float, int, complex):
+        try:
+            convert(many)
+        except TypeError as error:
+            assert 'one element' in str(error)
+        else:
+            assert False
+"""
+
+
+def test_a_script_of_old_times(tmp_path):
+    (tmp_path / "old.py").write_text(OLD_TIMES)
+    done = run(tmp_path, "run", "old.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "1.875000 1 1.88 1.875 1\n1.875 (1+0j) 3.0 1.0\n"
+
+
+def test_an_import_of_fluidjax_changes_nothing():
+    import collections
+
+    import numpy as np
+
+    assert not hasattr(np, "product") and not hasattr(collections, "Iterable")
+    assert "fluidjax.legacy" not in sys.modules or not hasattr(np.ndarray, "itemset")
+
+
+def test_getargspec_refuses_what_it_cannot_tell():
+    with pytest.raises(ValueError, match="signature"):
+        python_names.getargspec(lambda *, a: 0)
+
+
+# --- processes that a script starts --------------------------------------------------------------------------------
+
+GENERATOR = """
+import sys
+import numpy as np
+import paddle.fluid.incubate.data_generator as dg
+
+class Numbers(dg.MultiSlotDataGenerator):
+    def generate_sample(self, line):
+        def samples():
+            if 'bad' in line:
+                sys.exit('this line is bad')
+            yield [('x', [np.float(word) for word in line.split()])]
+        return samples
+
+Numbers().run_from_stdin()
+"""
+
+PIPES = """
+import subprocess
+import sys
+import paddle.fluid as fluid
+
+def read(path):
+    dataset = fluid.DatasetFactory().create_dataset('InMemoryDataset')
+    dataset.set_use_var([fluid.data('x%d' % len(sys.argv), [None, 2], 'float32')])
+    sys.argv.append('')
+    dataset.set_batch_size(2)
+    dataset.set_filelist([path])
+    dataset.set_pipe_command('python generator.py')
+    dataset.load_into_memory()
+    print([feed for feed in dataset._feeds()][0].popitem()[1].tolist())
+
+read('good.txt')
+try:
+    read('bad.txt')
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_pipe_commands_find_paddle_and_show_their_own_error(tmp_path):
+    for name, text in {
+        "generator.py": GENERATOR,
+        "train.py": PIPES,
+        "good.txt": "1 2\n3 4\n",
+        "bad.txt": "1 2\nbad\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    done = run(tmp_path, "run", "train.py")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "[[1.0, 2.0], [3.0, 4.0]]"
+    assert lines[1] == "the pipe command 'python generator.py' failed on bad.txt"
+    assert lines[3:5] == ["  received: exit status 1, and this on its standard error:", "this line is bad"]
+
+
+def test_the_environment_of_children(monkeypatch):
+    from fluidjax import aliases
+
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not isinstance(f, aliases.AliasFinder)])
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    assert aliases.child_environment()["PYTHONPATH"] == "mine"
+    sys.meta_path.append(aliases.AliasFinder())
+    folder, *others = aliases.child_environment()["PYTHONPATH"].split(":")
+    assert folder.endswith("served") and others == ["mine"]
+    monkeypatch.setenv("PYTHONPATH", f"mine:{folder}")
+    assert aliases.child_environment()["PYTHONPATH"] == f"{folder}:mine"
+
+
+# --- what came with Paddle -----------------------------------------------------------------------------------------
+
+
+def test_the_extra_holds_what_the_command_names():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extra = {requirement.partition(">")[0] for requirement in project["optional-dependencies"]["legacy"]}
+    assert extra == set(cli.PADDLE_NEEDS.values())
+
+
+def test_the_hint_names_the_extra():
+    hint = cli._hint(ModuleNotFoundError("No module named 'six.moves'", name="six.moves"))
+    assert "pip install six" in hint and "fluidjax[legacy]" in hint
+    assert not cli._hint(ModuleNotFoundError(name="numpi")) and not cli._hint(KeyError("six"))
+
+
+# --- modules of an old protoc --------------------------------------------------------------------------------------
+
+STUB = """# -*- coding: utf-8 -*-
+# Generated by the protocol buffer compiler.  DO NOT EDIT!
+# source: {name}.proto
+
+import sys
+_b=sys.version_info[0]<3 and (lambda x:x) or (lambda x:x.encode('latin1'))
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from google.protobuf import reflection as _reflection
+from google.protobuf import symbol_database as _symbol_database
+from google.protobuf import descriptor_pb2
+# @@protoc_insertion_point(imports)
+
+_sym_db = _symbol_database.Default()
+{imports}
+
+DESCRIPTOR = _descriptor.FileDescriptor(
+  name='{name}.proto',
+  package='fluidjax.tests.legacy',
+  syntax='proto2',
+  serialized_pb={data})
+
+_{upper} = _descriptor.Descriptor(
+  name='{message}', full_name='fluidjax.tests.legacy.{message}', filename=None, file=DESCRIPTOR, containing_type=None,
+  fields=[], extensions=[], nested_types=[], enum_types=[], options=None, is_extendable=False, syntax='proto2',
+  extension_ranges=[], oneofs=[], serialized_start=1, serialized_end=2)
+
+DESCRIPTOR.message_types_by_name['{message}'] = _{upper}
+{message} = _reflection.GeneratedProtocolMessageType('{message}', (_message.Message,), dict(
+  DESCRIPTOR = _{upper}, __module__ = '{name}_pb2'))
+_sym_db.RegisterMessage({message})
+"""
+
+
+def described(name, message, fields, dependency=()):
+    """A file with one message whose fields are (name, type, kind of default or message)."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="fluidjax.tests.legacy", syntax="proto2")
+    file.dependency.extend(f"{other}.proto" for other in dependency)
+    kind = file.message_type.add(name=message)
+    for number, (field, type_, rest) in enumerate(fields, 1):
+        kind.field.add(name=field, number=number, label=3, type=type_, **rest)
+    return file.SerializeToString()
+
+
+def write_stub(folder, name, message, data, imports=""):
+    literal = f"_b({data.decode('latin1')!r})"
+    text = STUB.format(name=name, message=message, upper=message.upper(), data=literal, imports=imports)
+    (folder / f"{name}_pb2.py").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def stubs(tmp_path, monkeypatch):
+    """Two modules of an old protoc, the second with a message of the first."""
+    write_stub(tmp_path, "legacy_point", "Point", described("legacy_point", "Point", [("at", 2, {})]))
+    field = ("points", 11, {"type_name": ".fluidjax.tests.legacy.Point"})
+    line = described("legacy_line", "Line", [field, ("name", 9, {})], ["legacy_point"])
+    write_stub(tmp_path, "legacy_line", "Line", line, "import legacy_point_pb2 as legacy__point__pb2\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    yield tmp_path
+    for name in ("legacy_point_pb2", "legacy_line_pb2"):
+        sys.modules.pop(name, None)
+
+
+def test_modules_of_an_old_protoc(stubs):
+    protobuf_stubs.install()
+    module = importlib.import_module("legacy_line_pb2")
+    line = text_format.Parse("name: 'a' points { at: 1.5 at: 2.5 }", module.Line())
+    again = module.Line.FromString(line.SerializeToString())
+    assert again.name == ["a"] and list(again.points[0].at) == [1.5, 2.5]
+    assert module.DESCRIPTOR.name == "legacy_line.proto" and module.legacy__point__pb2.Point is type(line.points.add())
+    del sys.modules["legacy_line_pb2"]
+    assert importlib.import_module("legacy_line_pb2").DESCRIPTOR is module.DESCRIPTOR
+    assert not (stubs / "__pycache__").exists()
+
+
+def test_what_is_taken_from_a_module():
+    import ast
+
+    def taken(text):
+        return protobuf_stubs.serialized_file(ast.parse(text))
+
+    assert taken(r"D = d.FileDescriptor(serialized_pb='\n\xff')") == b"\n\xff"
+    assert taken(r"D = pool.Default().AddSerializedFile(b'\n\xff')") == b"\n\xff"
+    assert taken("D = pool.AddSerializedFile(b'x')\n_builder.BuildTopDescriptorsAndMessages(D, 'n', {})") is None
+    assert taken("x = 1") is None and taken("D = d.FileDescriptor(serialized_pb=unknown)") is None
+
+
+def test_the_module_fails_without_it(stubs):
+    with pytest.raises(TypeError, match="cannot be created directly|duplicate file"):
+        importlib.import_module("legacy_point_pb2")
