@@ -1,19 +1,26 @@
 """Boxes laid over the cells of a feature map: prior_box, density_prior_box, anchor_generator.
 
-They depend on shapes and attributes alone, so they are computed on the host while tracing.
+They depend on shapes and attributes alone. Yet they are computed in the step, not while tracing: there are as many as
+the map has cells, and shape inference tries maps of any size.
 """
 
 from __future__ import annotations
 
 import math
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from lowering.registry import Meta, op
 
 
-def _centers(count: int, step: float, offset: float) -> np.ndarray:
-    return (np.arange(count, dtype=np.float64) + offset) * step
+def _cells(count: int) -> jax.Array:
+    return jnp.arange(count, dtype=jnp.float64)
+
+
+def _centers(count: int, step: float, offset: float) -> jax.Array:
+    return (_cells(count) + offset) * step
 
 
 def _ratios(aspect_ratios: list[float], flip: bool) -> list[float]:
@@ -38,17 +45,20 @@ def _prior_sizes(
     return halves
 
 
-def _boxes(cx: np.ndarray, cy: np.ndarray, halves: np.ndarray, width: int, height: int) -> np.ndarray:
+def _boxes(cx: jax.Array, cy: jax.Array, halves: np.ndarray, width: int, height: int) -> jax.Array:
     """[H, W, P, 4] corners relative to the image, of boxes around (cx, cy)."""
     x, y = cx[None, :, None], cy[:, None, None]
     w, h = halves[None, None, :, 0], halves[None, None, :, 1]
-    corners = np.broadcast_arrays((x - w) / width, (y - h) / height, (x + w) / width, (y + h) / height)
-    return np.stack(corners, axis=-1)
+    return _stacked((x - w) / width, (y - h) / height, (x + w) / width, (y + h) / height)
 
 
-def _with_variances(boxes: np.ndarray, variances: list[float], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    spread = np.broadcast_to(np.asarray(variances, np.float32), boxes.shape)
-    return boxes.astype(dtype), spread.astype(dtype)
+def _stacked(*corners: jax.Array) -> jax.Array:
+    return jnp.stack(jnp.broadcast_arrays(*corners), axis=-1)
+
+
+def _with_variances(boxes: jax.Array, variances: list[float], dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
+    spread = np.asarray(variances, np.float32).astype(dtype)
+    return boxes.astype(dtype), jnp.broadcast_to(spread, boxes.shape)
 
 
 def _steps(step_w: float, step_h: float, width: float, height: float) -> tuple[float, float]:
@@ -81,7 +91,7 @@ def prior_box(
     halves = _prior_sizes(min_sizes, max_sizes, _ratios(aspect_ratios, flip), min_max_aspect_ratios_order)
     centers = _centers(width, step_w, offset), _centers(height, step_h, offset)
     boxes = _boxes(*centers, np.asarray(halves), image_w, image_h)
-    return _with_variances(np.clip(boxes, 0, 1) if clip else boxes, variances, input.dtype)
+    return _with_variances(jnp.clip(boxes, 0, 1) if clip else boxes, variances, input.dtype)
 
 
 def _density_offsets(
@@ -125,12 +135,11 @@ def density_prior_box(
     shifts, halves = _density_offsets(fixed_sizes, fixed_ratios, densities, int((step_w + step_h) * 0.5))
     x = _centers(width, step_w, offset)[None, :, None] + shifts[None, None, :, 0]
     y = _centers(height, step_h, offset)[:, None, None] + shifts[None, None, :, 1]
-    low = np.broadcast_arrays(np.maximum((x - halves[:, 0]) / image_w, 0), np.maximum((y - halves[:, 1]) / image_h, 0))
-    high = np.broadcast_arrays(np.minimum((x + halves[:, 0]) / image_w, 1), np.minimum((y + halves[:, 1]) / image_h, 1))
-    x0, y0, x1, y1 = np.broadcast_arrays(*low, *high)
-    boxes = np.stack([x0, y0, x1, y1], axis=-1)
+    low = jnp.maximum((x - halves[:, 0]) / image_w, 0), jnp.maximum((y - halves[:, 1]) / image_h, 0)
+    high = jnp.minimum((x + halves[:, 0]) / image_w, 1), jnp.minimum((y + halves[:, 1]) / image_h, 1)
+    boxes = _stacked(*low, *high)
     boxes = boxes.reshape(-1, 4) if flatten_to_2d else boxes
-    return _with_variances(np.clip(boxes, 0, 1) if clip else boxes, variances, input.dtype)
+    return _with_variances(jnp.clip(boxes, 0, 1) if clip else boxes, variances, input.dtype)
 
 
 @op(out="Anchors Variances", diff="", lod=None)
@@ -155,6 +164,6 @@ def anchor_generator(
         for size in anchor_sizes:
             w, h = size / stride[0] * base_w, size / stride[1] * base_h
             halves.append(((w - 1) / 2, (h - 1) / 2))
-    cx = np.arange(width) * stride[0] + offset * (stride[0] - 1)
-    cy = np.arange(height) * stride[1] + offset * (stride[1] - 1)
+    cx = _cells(width) * stride[0] + offset * (stride[0] - 1)
+    cy = _cells(height) * stride[1] + offset * (stride[1] - 1)
     return _with_variances(_boxes(cx, cy, np.asarray(halves), 1, 1), variances, input.dtype)

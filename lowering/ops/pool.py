@@ -65,10 +65,10 @@ def _divisor(axes, exclusive, dtype):
     adaptive = any(not isinstance(a, Axis) for a in axes)
     if not (exclusive or adaptive):
         return jnp.asarray(math.prod(a.k for a in axes), dtype)
-    counts = np.ones((1,) * len(axes))
+    counts = jnp.ones((1,) * len(axes), dtype)
     for dim, axis in enumerate(axes):
-        counts = counts * axis.counts().reshape([-1 if d == dim else 1 for d in range(len(axes))])
-    return jnp.asarray(counts, dtype)
+        counts *= jnp.asarray(axis.counts(), dtype).reshape([-1 if d == dim else 1 for d in range(len(axes))])
+    return counts
 
 
 def avg_pool(x, axes, exclusive):

@@ -233,7 +233,7 @@ def add_position_encoding(x: LoDArray, *, alpha: float = 1.0, beta: float = 1.0)
         steps = row_numbers(x.capacity) - bounds(offsets(x), x.capacity)[1]
     else:
         steps = row_numbers(x.shape[1])
-    angle = jnp.asarray(steps[:, None] / scale[None, :], jnp.float64)
+    angle = jnp.asarray(steps, jnp.float64)[:, None] / scale[None, :]
     encoding = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=1).astype(x.dtype)
     encoding = encoding if x.lod else expand_dims(encoding[None], 3)
     return per_row(x, x.data * jnp.asarray(alpha, x.dtype) + encoding * jnp.asarray(beta, x.dtype))

@@ -112,7 +112,7 @@ def _chunks(labels: Array, first: Array, last: Array, valid: Array, scheme: str,
     ends_before = _ends(*before, tag, kind, tags, types)
     ends = jnp.concatenate([ends_before[1:], jnp.zeros(1, bool)]) & ~last
     ends = (ends | last) & (kind != types) & valid
-    rows = jnp.where(begins, row_numbers(labels.shape[0]), -1)
+    rows = jnp.where(begins, jnp.arange(labels.shape[0], dtype=jnp.int32), -1)
     return Chunks(ends, lax.cummax(rows), kind)
 
 
@@ -142,13 +142,12 @@ def _edges(x: LoDArray, length: Array | None) -> tuple[Array, Array, Array]:
     """bool [rows]: the first, the last, the valid rows of sequences."""
     if length is None:
         _, start, end = bounds(offsets(x), x.capacity)
-        rows = row_numbers(x.capacity)
+        step, length = row_numbers(x.capacity) - start, end - start
     else:
-        width = x.shape[1]
-        rows = row_numbers(x.shape[0] * width)
-        start = rows // width * width
-        end = start + length.reshape(-1).astype(jnp.int32)[rows // width]
-    return jnp.asarray(rows == start), jnp.asarray(rows == end - 1), jnp.asarray(rows < end)
+        step = lax.broadcasted_iota(jnp.int32, x.shape[:2], 1)
+        length = length.reshape(-1, 1).astype(jnp.int32)
+    first, last, valid = (jnp.reshape(flags, -1) for flags in (step == 0, step == length - 1, step < length))
+    return first, last, valid
 
 
 @op(

@@ -1,0 +1,67 @@
+"""Shape inference computes no values of size: unknown image and text sizes cost neither memory nor time."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import pytest
+
+import fluidjax as fluid
+from fluidjax import layers
+
+MEGABYTES, SECONDS = 8, 5.0
+
+
+def image(name="image", channels=3):
+    return fluid.data(name, [None, channels, None, None])
+
+
+def feature():
+    return image("feature", 8)
+
+
+def lengths():
+    return fluid.data("lengths", [None], "int64")
+
+
+BUILDERS = {
+    "anchor_generator": lambda: layers.anchor_generator(
+        feature(), [32.0, 64.0, 128.0, 256.0], [0.5, 1.0, 2.0], [0.1, 0.1, 0.2, 0.2], [16.0, 16.0]
+    ),
+    "prior_box": lambda: layers.prior_box(feature(), image(), [32.0, 64.0], [64.0, 96.0], [1.0, 2.0], flip=True),
+    "density_prior_box": lambda: layers.density_prior_box(
+        feature(), image(), densities=[4, 2], fixed_sizes=[32.0, 64.0], fixed_ratios=[1.0], flatten_to_2d=True
+    ),
+    "pool2d": lambda: layers.pool2d(image(), 3, "avg", 2, 1),
+    "adaptive_pool2d": lambda: layers.adaptive_pool2d(image(), [7, 7], "avg"),
+    "resize_bilinear": lambda: layers.resize_bilinear(image(), scale=2.0),
+    "roi_align": lambda: layers.roi_align(feature(), fluid.data("rois", [None, 4], lod_level=1), 7, 7),
+    "im2sequence": lambda: layers.im2sequence(image(), 3, 2),
+    "add_position_encoding": lambda: layers.add_position_encoding(fluid.data("text", [None, None, 512]), 1.0, 1.0),
+    "chunk_eval": lambda: layers.chunk_eval(
+        fluid.data("found", [None, None], "int64"), fluid.data("tags", [None, None], "int64"), "IOB", 3, None, lengths()
+    )[0],
+    "sequence_mask": lambda: layers.sequence_mask(lengths(), None),
+}
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_building_is_cheap_whatever_the_sizes(name):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        tracemalloc.start()
+        try:
+            begin = time.perf_counter()
+            BUILDERS[name]()
+            seconds, (_, peak) = time.perf_counter() - begin, tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < MEGABYTES << 20, f"{peak >> 20} MB of values while {name} was built"
+    assert seconds < SECONDS
+
+
+def test_the_shapes_of_boxes_are_known_as_far_as_they_can_be():
+    """As Paddle 1.8.5 declares them."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        assert [v.shape for v in BUILDERS["anchor_generator"]()] == [(-1, -1, 12, 4)] * 2
+        assert [v.shape for v in BUILDERS["prior_box"]()] == [(-1, -1, 8, 4)] * 2
