@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from .block import Runner
 
 
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
 @dataclass(frozen=True)
 class Demand:
     """Each of ``values`` has to lie in [low, high), or to be ``but``.
@@ -171,19 +174,29 @@ class HostCheck:
     Attributes:
         fed: for each input slot that is read, the position of its value among a step's inputs.
         known: values of the other slots, their shapes among them.
+        limits: where every demand is that an input is in [0, high), (its position, high) of each; else none.
     """
 
     definition: OpDef
     op: OpView
     fed: Mapping[str, int]
     known: Mapping[str, Any]
+    limits: tuple[tuple[int, int], ...]
 
     def __call__(self, inputs: Sequence[Any]) -> None:
         """Raise InvalidArgumentError where the inputs of a step break the op's demands."""
+        if self.limits and all(_below(inputs[at], high) for at, high in self.limits):
+            return
         check = self.definition.demands
         assert check is not None
         values = {**self.known, **{slot: _on_host(inputs[at]) for slot, at in self.fed.items()}}
         _refuse_known(self.definition, self.op, values, demands(check, values, self.op.attrs))
+
+
+def _below(value: Any, high: int) -> bool:
+    """Whether all integers, padding rows too, are in [0, high): read as unsigned, negative ones are the largest."""
+    data = value if type(value) is np.ndarray else np.asarray(data_of(value))
+    return not data.size or bool(np.maximum.reduce(data.view(_UNSIGNED[data.itemsize]), axis=None) < high)
 
 
 def _on_host(value: Any) -> Any:
@@ -248,8 +261,18 @@ class Watch:
                 return False
             fed[slot.name] = at
         if fed:
-            self.on_host.append(HostCheck(definition, op, fed, known))
+            limits = self._limits(demands(check, values, op.attrs))
+            self.on_host.append(HostCheck(definition, op, fed, known, limits))
         return bool(fed)
+
+    def _limits(self, found: Sequence[Demand]) -> tuple[tuple[int, int], ...]:
+        limits = []
+        for demand in found:
+            at = self._positions.get(id(demand.values))
+            if at is None or demand.low != 0 or type(demand.high) is not int or demand.values.dtype.kind not in "iu":
+                return ()
+            limits.append((at, demand.high))
+        return tuple(limits)
 
 
 def _traced(demand: Demand) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
+from fluidjax.execution.guard import Ahead, faults_ahead, holding_state
 from fluidjax.execution.packing import NOTHING, Packing
 from lowering.block import Runner
 from lowering.checks import Watch
@@ -66,6 +66,14 @@ class Step(NamedTuple):
     failure: InvalidArgumentError | None
 
 
+class Checks(NamedTuple):
+    """How inputs of some shapes are checked: before the step on the host or ``ahead`` on the device, or by the step."""
+
+    watch: Watch
+    ahead: Ahead | None
+    step: Callable[..., Any]
+
+
 class CompiledOps:
     """Ops as one jitted function ``(replaced, values, seed) -> ((*replaced, *outputs), overflow flags, failure)``.
 
@@ -107,7 +115,7 @@ class CompiledOps:
         self._capacities = capacities
         self._fixed = fixed
         self._checked = checked and any(get_op(op.type).demands for b in program.blocks for op in b.ops)
-        self._checks: dict[Hashable, Watch] = {}
+        self._checks: dict[Hashable, Checks] = {}
         self._traced = Watch()
         self._jitted: dict[Hashable, Any] = {}
         self.used: dict[str, int] = {}
@@ -133,11 +141,17 @@ class CompiledOps:
             if not self._checked:
                 results, overflows, _ = function(*arguments)
                 return Step(results, overflows, None)
-            watch = self._watched(key, function, arguments, values)
-            for check in watch.on_host:
+            checks = self._checks_of(key, function, arguments, values)
+            for check in checks.watch.on_host:
                 check(values)
-            results, overflows, flags = function(*arguments)
-            return Step(results, overflows, None if flags is None else watch.failure(np.asarray(flags)))
+            if checks.ahead is not None:
+                failure = checks.watch.failure(checks.ahead(arguments))
+                if failure is not None:
+                    raise failure
+            results, overflows, flags = checks.step(*arguments)
+            if flags is None or checks.ahead is not None:
+                return Step(results, overflows, None)
+            return Step(results, overflows, checks.watch.failure(np.asarray(flags)))
         except _NeedsInputs:
             self._donate = False
             self._jitted.clear()
@@ -149,14 +163,20 @@ class CompiledOps:
         """Whether a call overwrites ``replaced``, so that a step that fails gives them back."""
         return self._donate
 
-    def _watched(self, key: Hashable, function: Any, arguments: Any, values: Sequence[Any]) -> Watch:
-        """What was found to check when values of these shapes were traced, which happens here the first time."""
+    def _checks_of(self, key: Hashable, function: Any, arguments: Any, values: Sequence[Any]) -> Checks:
+        """How values of these shapes are checked; they are traced here when they come the first time."""
         shapes = key, *(getattr(v, "shape", None) for v in values[self._fixed :])
-        watch = self._checks.get(shapes)
-        if watch is None:
-            function.trace(*arguments)
-            watch = self._checks[shapes] = self._traced
-        return watch
+        return self._checks.get(shapes) or self._find_checks(shapes, function, arguments)
+
+    def _find_checks(self, shapes: Hashable, function: Any, arguments: Any) -> Checks:
+        traced, ahead = function.trace(*arguments), None
+        replaced, watch = arguments[0], self._traced
+        if watch.faults and replaced and self._donate:
+            ahead = faults_ahead(traced, replaced)
+            if ahead is None:
+                function = holding_state(traced, len(replaced), (0,))
+        found = self._checks[shapes] = Checks(watch, ahead, function)
+        return found
 
     def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
         """Positions of the inputs, state apart, that the host reads without waiting for the device."""
@@ -190,7 +210,6 @@ class CompiledOps:
             if self._donate and before:
                 if overflows or not all(map(_same_form, before, after)):
                     raise _NeedsInputs
-                after = after if faults is None else _unless(faults, before, after)
             state = self._packing.join_traced(after)
             self.traces += 1
             self.used.update(runner.used)
@@ -199,9 +218,3 @@ class CompiledOps:
             return (*state, *(env.get(n) for n in self._outputs)), overflows, faults
 
         return run
-
-
-def _unless(faults: Any, before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
-    """The state after a step, or, where it found a fault, before it."""
-    failed = (faults[:, 0] != 0).any()
-    return [jnp.where(failed, old, new) for old, new in zip(before, after, strict=True)]

@@ -260,17 +260,17 @@ BAD = {
 
 
 class Training:
-    """A classifier of embedded ids in a scope of its own; ``computed``: the ids are twice the fed ones, halved."""
+    """A classifier of embedded ids in a scope of its own; ``computed``: zero is added to the fed ids and labels."""
 
-    def __init__(self, computed: bool, sparse: bool = False):
+    def __init__(self, computed: bool, sparse: bool = False, rows: int = 10):
         self.main, startup = fluid.Program(), fluid.Program()
         self.main.random_seed = startup.random_seed = 3
         with fluid.unique_name.guard(), fluid.program_guard(self.main, startup):
             x, y = fluid.data("x", [None, 1], "int64"), fluid.data("y", [None, 1], "int64")
             zero = layers.fill_constant([1], "int64", 0)
             ids, label = (layers.elementwise_add(x, zero), layers.elementwise_add(y, zero)) if computed else (x, y)
-            rows = layers.embedding(ids, [10, 8], is_sparse=sparse)
-            self.loss = layers.mean(layers.cross_entropy(layers.fc(rows, 3, act="softmax"), label))
+            embedded = layers.embedding(ids, [rows, 8], is_sparse=sparse)
+            self.loss = layers.mean(layers.cross_entropy(layers.fc(embedded, 3, act="softmax"), label))
             fluid.optimizer.Adam(0.1).minimize(self.loss)
         self.scope, self.exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
         self.exe.run(startup, scope=self.scope)
@@ -306,8 +306,49 @@ def test_a_step_that_fails_leaves_the_state(computed: bool, sparse: bool) -> Non
 def test_fed_ids_add_nothing_to_the_compiled_step() -> None:
     training = Training(False)
     training.step()
-    (watch,) = training.prepared._whole._checks.values()
-    assert len(watch.on_host) == 2 and not watch.faults
+    (checks,) = training.prepared._whole._checks.values()
+    assert len(checks.watch.on_host) == 2 and not checks.watch.faults and checks.ahead is None
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_a_large_state_is_not_passed_over(sparse: bool) -> None:
+    """What follows from fed ids by small operations is checked ahead of the step, which then need not copy a table."""
+    rows = 40_000
+    training = Training(True, sparse, rows)
+    training.step()
+    (checks,) = training.prepared._whole._checks.values()
+    assert checks.ahead is not None and len(checks.watch.faults) == 2
+    before = training.state()
+    for bad in ({"x": column(1, rows, 3)}, {"x": column(1, -2, 3)}, {"y": column(0, 3, 1)}):
+        with pytest.raises(fluid.core.EnforceNotMet, match=r"cannot take the value"):
+            training.step(**bad)
+    after = training.state()
+    for name, value in before.items():
+        np.testing.assert_array_equal(value, after[name], err_msg=name)
+    training.step()
+    assert training.prepared.compilations == 1
+
+
+def test_ids_that_a_network_computes_are_checked_by_the_step() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.unique_name.guard(), fluid.program_guard(main, startup):
+        x = fluid.data("x", [None, 8], "float32")
+        hidden = layers.fc(x, 50_000, param_attr=fluid.initializer.Constant(0.125))
+        best = layers.cast(layers.reduce_sum(hidden, dim=1, keep_dim=True), "int64")
+        loss = layers.mean(layers.embedding(best, [7, 2]))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    exe.run(startup, scope=scope)
+    names = [v.name for v in main.list_vars() if v.persistable]
+    before = {n: np.array(scope.find_var(n).get_tensor()) for n in names}
+    with pytest.raises(fluid.core.EnforceNotMet, match="cannot take the value 50000 of"):
+        exe.run(main, feed={"x": np.ones((1, 8), np.float32)}, fetch_list=[loss], scope=scope)
+    for name, value in before.items():
+        np.testing.assert_array_equal(value, np.array(scope.find_var(name).get_tensor()), err_msg=name)
+    (prepared,) = main.__dict__["_prepared_cache"].values()
+    (checks,) = prepared._whole._checks.values()
+    assert checks.ahead is None
+    exe.run(main, feed={"x": np.zeros((1, 8), np.float32)}, fetch_list=[loss], scope=scope)
 
 
 def test_the_flag_turns_the_checks_off() -> None:

@@ -21,11 +21,22 @@ def run(build: Callable[[], Sequence[Any]], feed: dict[str, Any]) -> list[Any]:
 
 
 def test_negative_indices_count_from_the_end(rng):
+    """Where values are not checked; checked, they are refused."""
     x = rng.random((3, 4), np.float32)
-    (row,) = run(
-        lambda: [layers.gather_nd(fluid.data("x", [3, 4]), fluid.data("i", [1, 1], "int32"))],
-        {"x": x, "i": np.array([[-1]], np.int32)},
-    )
+
+    def last() -> list:
+        return run(
+            lambda: [layers.gather_nd(fluid.data("x", [3, 4]), fluid.data("i", [1, 1], "int32"))],
+            {"x": x, "i": np.array([[-1]], np.int32)},
+        )
+
+    with pytest.raises(fluid.core.EnforceNotMet, match="value -1 of 'i'"):
+        last()
+    fluid.set_flags({"FLAGS_check_values": False})
+    try:
+        (row,) = last()
+    finally:
+        fluid.set_flags({"FLAGS_check_values": True})
     np.testing.assert_array_equal(np.array(row), x[-1:])
 
 

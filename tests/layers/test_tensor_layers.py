@@ -75,8 +75,10 @@ def test_randn_differs_between_runs(program):
 
 def test_one_hot_out_of_range(program):
     ids = L.assign(np.array([[1], [5], [-1]], "int64"))
-    (got,) = run(L.one_hot(ids, 3))
+    (got,) = run(L.one_hot(ids, 3, allow_out_of_range=True))
     assert got.tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+    with pytest.raises(fluid.core.EnforceNotMet, match="cannot take the value 5 of"):
+        run(L.one_hot(ids, 3))
 
 
 def test_declared_shapes_are_true_or_unknown(program):
