@@ -203,9 +203,10 @@ def _on_host(value: Any) -> Any:
     return value if isinstance(value, np.ndarray) else jax.tree_util.tree_map(np.asarray, value)
 
 
-@dataclass
+@jax.tree_util.register_static
+@dataclass(eq=False)
 class Watch:
-    """Collects what the ops of one trace demand.
+    """Collects what the ops of one trace demand. A trace may return it: to jit it is no value, but a constant.
 
     Attributes:
         inputs: the values that the trace started from and the host knows, by their position among its inputs.
@@ -238,7 +239,8 @@ class Watch:
             runner.overflow(name, _flag(demand, _source(definition, demand, values)))
 
     def parted(self, flags: Mapping[str, Array]) -> tuple[Array | None, dict[str, Array]]:
-        """(flags of the faults, [faults, 2], or None; flags of overflows) of a trace that has ended."""
+        """(flags of the faults, [faults, 2], or None; flags of overflows) of a trace that ends here."""
+        self.inputs, self._positions = {}, {}
         self.faults = {name: fault for name, fault in self.faults.items() if name in flags}
         found = [flags[name] for name in self.faults]
         return jnp.stack(found) if found else None, {n: f for n, f in flags.items() if n not in self.faults}

@@ -116,7 +116,6 @@ class CompiledOps:
         self._fixed = fixed
         self._checked = checked and any(get_op(op.type).demands for b in program.blocks for op in b.ops)
         self._checks: dict[Hashable, Checks] = {}
-        self._traced = Watch()
         self._jitted: dict[Hashable, Any] = {}
         self.used: dict[str, int] = {}
         self.uneven: dict[str, NeedsExact] = {}
@@ -139,7 +138,7 @@ class CompiledOps:
                 function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts], values)
                 arguments = replaced, tuple(p[0] for p in parts), seed
             if not self._checked:
-                results, overflows, _ = function(*arguments)
+                results, overflows, *_ = function(*arguments)
                 return Step(results, overflows, None)
             checks = self._checks_of(key, function, arguments, values)
             for check in checks.watch.on_host:
@@ -148,7 +147,7 @@ class CompiledOps:
                 failure = checks.watch.failure(checks.ahead(arguments))
                 if failure is not None:
                     raise failure
-            results, overflows, flags = checks.step(*arguments)
+            results, overflows, flags, _ = checks.step(*arguments)
             if flags is None or checks.ahead is not None:
                 return Step(results, overflows, None)
             return Step(results, overflows, checks.watch.failure(np.asarray(flags)))
@@ -170,7 +169,7 @@ class CompiledOps:
 
     def _find_checks(self, shapes: Hashable, function: Any, arguments: Any) -> Checks:
         traced, ahead = function.trace(*arguments), None
-        replaced, watch = arguments[0], self._traced
+        replaced, watch = arguments[0], traced.out_info[3]
         if watch.faults and replaced and self._donate:
             ahead = faults_ahead(traced, replaced)
             if ahead is None:
@@ -190,7 +189,7 @@ class CompiledOps:
         return function
 
     def _traceable(self, rebuilds: Sequence[Rebuild | None], seen: Sequence[int]) -> Callable[..., Any]:
-        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any, Watch]:
             before = self._packing.split(replaced)
             env = dict(zip(self._replaced, before, strict=True))
             for name, data, rebuild in zip(self._inputs, values, rebuilds, strict=True):
@@ -214,7 +213,6 @@ class CompiledOps:
             self.traces += 1
             self.used.update(runner.used)
             self.uneven.update(runner.uneven)
-            self._traced = watch
-            return (*state, *(env.get(n) for n in self._outputs)), overflows, faults
+            return (*state, *(env.get(n) for n in self._outputs)), overflows, faults, watch
 
         return run

@@ -31,7 +31,7 @@ def faults_ahead(traced: Any, replaced: Sequence[Any]) -> Ahead | None:
     None where the state is so small, or what the flags follow from so much, that the step better checks itself.
 
     Args:
-        traced: the step as ``jax.jit(...).trace`` gives it; its last result is the flags.
+        traced: the step as ``jax.jit(...).trace`` gives it; the last array that it returns holds the flags.
         replaced: the state that it overwrites.
     """
     if sum(v.nbytes for v in replaced) <= _SMALL:
@@ -71,11 +71,11 @@ def holding_state(traced: Any, count: int, donated: Sequence[int]) -> Any:
     step, structure = jaxpr_as_fun(traced.jaxpr), traced.out_tree
 
     def held(*arguments: Any) -> Any:
-        results, overflows, faults = jax.tree_util.tree_unflatten(
+        results, overflows, faults, watch = jax.tree_util.tree_unflatten(
             structure, step(*jax.tree_util.tree_leaves(arguments))
         )
         failed = (faults[:, 0] != 0).any()
         state = (jnp.where(failed, old, new) for old, new in zip(arguments[0], results[:count], strict=True))
-        return (*state, *results[count:]), overflows, faults
+        return (*state, *results[count:]), overflows, faults, watch
 
     return jax.jit(held, donate_argnums=donated)
