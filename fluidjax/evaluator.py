@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax import layers, unique_name
+from fluidjax.execution.fetched import fetched
 from fluidjax.framework import Program, Variable, program_guard
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.metrics import DetectionMAP as _DetectionMAP
@@ -117,7 +118,7 @@ class ChunkEvaluator(Evaluator):
         precision = float(correct) / infer if infer else 0
         recall = float(correct) / truth if truth else 0
         f1 = float(2 * precision * recall) / (precision + recall) if correct else 0
-        return tuple(np.array([v], dtype="float32") for v in (precision, recall, f1))  # type: ignore[return-value]
+        return tuple(fetched(np.array([v], "float32")) for v in (precision, recall, f1))  # type: ignore[return-value]
 
 
 class EditDistance(Evaluator):
@@ -156,7 +157,7 @@ class EditDistance(Evaluator):
             mean = layers.elementwise_div(x=total, y=count)
             share = layers.elementwise_div(x=wrong, y=count)
             results = executor.run(program, fetch_list=[mean, share])
-        return np.array(results[0]), np.array(results[1])
+        return results[0], results[1]
 
 
 class DetectionMAP(Evaluator):

@@ -49,6 +49,7 @@ def test_what_is_computed_with_one_converts_too(results):
         total += value
     assert float(total) == 3.75 and F % (sum([loss, loss]) / 2) == "1.875000"
     assert float(-loss) == -1.875 and float(rows.sum(axis=0)) == 7.5 and float(rows[1] - loss) == 3.125
+    assert [F % row for row in np.concatenate([rows, np.ones((1, 1))])] == ["2.500000", "5.000000", "1.000000"]
     into = np.zeros(2)
     into[0] = loss
     assert into[0] == 1.875

@@ -107,7 +107,23 @@ def test_edit_distance_evaluator_accumulates():
             exe.run(main, feed={"x": lod_ids([1, 2, 3, 4], [2, 2]), "y": lod_ids(truth, [2, 2])})
         mean, share = evaluator.eval(exe)
     # Normalised by the reference's length: one sequence of four is wrong, wholly.
-    assert (mean.item(), share.item()) == (pytest.approx(0.25), pytest.approx(0.25))
+    assert (float(mean), float(share)) == (pytest.approx(0.25), pytest.approx(0.25))
+
+
+def test_chunk_evaluator_accumulates():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tags = [fluid.data(name, [None, 1], "int64", lod_level=1) for name in ("guess", "truth")]
+        evaluator = fluid.evaluator.ChunkEvaluator(*tags, chunk_scheme="IOB", num_chunk_types=1)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        evaluator.reset(exe)
+        for truth in ([0, 1, 2, 0], [0, 2, 2, 2]):  # 3 chunks in truth, 4 guessed, 2 of them right
+            exe.run(main, feed={"guess": lod_ids([0, 1, 2, 0], [2, 2]), "truth": lod_ids(truth, [2, 2])})
+        precision, recall, f1 = map(float, evaluator.eval(exe))
+    assert (precision, recall, f1) == (pytest.approx(2 / 4), pytest.approx(2 / 3), pytest.approx(4 / 7))
 
 
 def test_auc_layer_without_a_window():
