@@ -25,6 +25,7 @@ from fluidjax.places import (
 )
 from fluidjax.scope import Scope
 from fluidjax.scope import ScopeVariable as Variable
+from fluidjax.unbuilt import AN_EXECUTOR, unbuilt
 from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows, Tensor
 
 __all__ = [
@@ -50,6 +51,19 @@ __all__ = [
 ]
 
 _Scope = Scope
+
+# The library that deploys models.
+AnalysisConfig = unbuilt(__name__, "AnalysisConfig", AN_EXECUTOR)
+AnalysisPredictor = unbuilt(__name__, "AnalysisPredictor", AN_EXECUTOR)
+NativeConfig = unbuilt(__name__, "NativeConfig", AN_EXECUTOR)
+NativePaddlePredictor = unbuilt(__name__, "NativePaddlePredictor", AN_EXECUTOR)
+PaddleBuf = unbuilt(__name__, "PaddleBuf", AN_EXECUTOR)
+PaddleDType = unbuilt(__name__, "PaddleDType", AN_EXECUTOR)
+PaddlePlace = unbuilt(__name__, "PaddlePlace", AN_EXECUTOR)
+PaddlePredictor = unbuilt(__name__, "PaddlePredictor", AN_EXECUTOR)
+PaddleTensor = unbuilt(__name__, "PaddleTensor", AN_EXECUTOR)
+ZeroCopyTensor = unbuilt(__name__, "ZeroCopyTensor", AN_EXECUTOR)
+create_paddle_predictor = unbuilt(__name__, "create_paddle_predictor", AN_EXECUTOR)
 
 # The names of the attributes that every op has, and the roles, where Fluid keeps them.
 op_proto_and_checker_maker = SimpleNamespace(

@@ -1,11 +1,11 @@
 """Names of Fluid that scripts import and fluidjax does not have yet: they import, and raise when they are used.
 
-A script imports what trains on many machines at its top, and reaches for it in one branch only.
+A script imports what trains on many machines, or deploys, at its top, and reaches for it in one branch only.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from fluidjax.files.errors import explain
 
@@ -14,14 +14,25 @@ class NotBuiltError(NotImplementedError):
     """A script uses a part of Fluid that fluidjax does not have yet."""
 
 
-def _refuse(name: str) -> NoReturn:
+class Instead(NamedTuple):
+    """What fluidjax has in place of what is not built: the middle and the end of an error."""
+
+    expected: str
+    todo: str
+
+
+ONE_PROCESS = Instead(
+    "a program that trains in one process", "take the script's branch for a single machine (most have an option for it)"
+)
+AN_EXECUTOR = Instead(
+    "a saved model that an Executor runs",
+    "load it with fluid.io.load_inference_model(folder, exe), and run the program it returns with exe.run",
+)
+
+
+def _refuse(name: str, instead: Instead) -> NoReturn:
     raise NotBuiltError(
-        explain(
-            f"{name} is not built in fluidjax yet",
-            "a program that trains in one process",
-            f"a use of {name}",
-            "take the script's branch for a single machine (most have an option for it)",
-        )
+        explain(f"{name} is not built in fluidjax yet", instead.expected, f"a use of {name}", instead.todo)
     )
 
 
@@ -29,19 +40,21 @@ class _UnbuiltClass(type):
     """The class of classes that can be imported, derived from and asked about, and no more."""
 
     _fluid_name = ""
+    _instead = ONE_PROCESS
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        _refuse(cls._fluid_name)
+        _refuse(cls._fluid_name, cls._instead)
 
     def __getattr__(cls, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        _refuse(f"{cls._fluid_name}.{name}")
+        _refuse(f"{cls._fluid_name}.{name}", cls._instead)
 
 
-def unbuilt(module: str, name: str) -> Any:
+def unbuilt(module: str, name: str, instead: Instead = ONE_PROCESS) -> Any:
     """A stand-in for a class or function: it raises NotBuiltError when it is called or asked for an attribute."""
-    return _UnbuiltClass(name, (), {"__module__": module, "_fluid_name": f"{fluid_name(module)}.{name}"})
+    own = {"__module__": module, "_fluid_name": f"{fluid_name(module)}.{name}", "_instead": instead}
+    return _UnbuiltClass(name, (), own)
 
 
 class UnbuiltObject:
@@ -53,7 +66,7 @@ class UnbuiltObject:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        _refuse(f"{self._fluid_name}.{name}")
+        _refuse(f"{self._fluid_name}.{name}", ONE_PROCESS)
 
 
 def is_unbuilt(value: Any) -> bool:
