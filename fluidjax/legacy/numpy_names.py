@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -74,16 +76,30 @@ def fromstring(string: Any, dtype: Any = float, count: int = -1, sep: str = "", 
     return np.frombuffer(data, dtype, count).copy()
 
 
+def _accepts_ragged(make: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    @functools.wraps(make)
+    def array(object: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> np.ndarray:
+        try:
+            return make(object, dtype, *args, **kwargs)
+        except ValueError as error:
+            if dtype is not None or "inhomogeneous" not in str(error):
+                raise
+            return make(object, np.object_, *args, **kwargs)
+
+    return array
+
+
+_CHANGED = {"fromstring": fromstring, "array": _accepts_ragged(np.array), "asarray": _accepts_ragged(np.asarray)}
 _FUNCTIONS = (alen, asfarray, asscalar, in1d, msort)
 _VALUES = {"NINF": -np.inf, "PZERO": 0.0, "NZERO": -0.0, "loads": pickle.loads}
 
 
 def install() -> None:
-    """Put back what is missing; ``fromstring`` reads bytes again."""
+    """Put back what is missing; ``fromstring`` reads bytes again, lists of unequal lengths make arrays of lists."""
     names: dict[str, Any] = {**_TYPES, **_VALUES}
     names |= {old: getattr(np, new) for new, olds in _RENAMED.items() for old in olds.split()}
     names |= {name: getattr(np.exceptions, name) for name in _EXCEPTIONS.split() if hasattr(np.exceptions, name)}
     names |= {function.__name__: function for function in _FUNCTIONS}
     for name, value in names.items():
         vars(np).setdefault(name, value)
-    vars(np)["fromstring"] = fromstring
+    vars(np).update(_CHANGED)

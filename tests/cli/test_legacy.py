@@ -33,6 +33,15 @@ assert np.Inf == np.PINF == -np.NINF and np.isnan(np.NaN) and np.unicode_ is np.
 assert np.in1d([[1, 2]], [2]).tolist() == [False, True] and np.asscalar(np.ones(1)) == 1 and np.alen([1, 2]) == 2
 assert np.asfarray([1]).dtype == 'float64' and np.msort([2, 1]).tolist() == [1, 2] and np.trapz([1, 1]) == 1
 assert np.fromstring(b'\\x01\\x02', 'uint8').tolist() == [1, 2] and np.fromstring('1 2', sep=' ').tolist() == [1, 2]
+ragged = np.array([[1, 2], [3]])
+assert ragged.dtype == object and ragged.shape == (2,) and np.asarray([[1], []]).tolist() == [[1], []]
+assert np.array([[1, 2], [3, 4]], 'int32', copy=True).dtype == 'int32' and np.array(object=[1]).tolist() == [1]
+try:
+    np.array([[1, 2], [3]], 'int64')
+except ValueError as error:
+    assert 'inhomogeneous' in str(error)
+else:
+    assert False
 assert issubclass(np.VisibleDeprecationWarning, UserWarning) and issubclass(np.AxisError, IndexError)
 array = np.zeros((2, 3))
 array.itemset((1, 2), 5)
