@@ -116,6 +116,19 @@ def network_recordings(results: dict[str, list[str]]) -> str:
     return head + table(["network", "passes", "first problem"], rows)
 
 
+def reach_part() -> str:
+    """How many of the gradient ops the random programs of ``fluidjax.testing`` reach."""
+    from fluidjax.testing.reach import reached
+
+    grads = {t for p in op_protos().values() for t in p.get("grad_op_types", ())}
+    found = grads & reached()
+    missing = ", ".join(f"`{t}`" for t in sorted(grads - found))
+    return (
+        f"\n## Random programs\n\n{len(found)} of {len(grads)} gradient ops are reached by random programs, which hold"
+        f" Fluid's backward pass against `jax.grad` and finite differences; not reached: {missing}.\n"
+    )
+
+
 def clean(text: str) -> str:
     """A problem on one short line that a Markdown table can hold."""
     return " ".join(text.split()).replace("|", "\\|")[:160]
@@ -141,7 +154,7 @@ def main() -> None:
     folder = parser.parse_args().golden
     if folder:
         replay(folder)
-    PAGE.write_text(static_part() + golden_part())
+    PAGE.write_text(static_part() + golden_part() + reach_part())
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 

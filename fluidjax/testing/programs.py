@@ -7,12 +7,12 @@
     def test_gradients(sample):
         sample.check_grad()
 
-All values are [BATCH, WIDTH] matrices, so that runs share compiled ops.
+All values that steps are drawn over are matrices of WIDTH columns, so that runs share compiled ops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,14 @@ from hypothesis import strategies as st
 
 import fluidjax as fluid
 from fluidjax.gradcheck import GradientReport, check_grad
+from fluidjax.testing import dense_blocks, flow_blocks, ragged_blocks
+from fluidjax.testing.backward import check_backward
+from fluidjax.testing.builder import BATCH, WIDTH, Block, Builder, Integer
+from fluidjax.testing.table_blocks import block_cases, case_block
 
-BATCH, WIDTH = 3, 4
-_LENGTHS = ([2, 0, 1], [1, 1, 1], [0, 3, 0])
+__all__ = ["BATCH", "WIDTH", "Sample", "blocks", "case_programs", "grow", "programs"]
 
 Draw = Callable[[st.SearchStrategy], Any]
-_UNARY = ("tanh", "sigmoid", "square", "softplus", "sin", "softsign")
-_BINARY = ("elementwise_add", "elementwise_sub", "elementwise_mul")
 
 
 class Sample:
@@ -38,142 +39,97 @@ class Sample:
         feed: values of its data variables.
         scope: values of its parameters.
         parameters: their names.
+        constants: names of the persistable values in the scope that nothing trains.
     """
 
-    def __init__(self, program: Any, loss: Any, feed: dict[str, Any], scope: Any, parameters: list[str]):
+    def __init__(self, program: Any, loss: Any, builder: Builder):
         self.program = program
         self.loss = loss
-        self.feed = feed
-        self.scope = scope
-        self.parameters = parameters
+        self.scope = builder.scope
+        self.parameters = [p.name for p in program.all_parameters()]
+        self.constants = builder.constants
+        self.feed = builder.feed(builder.rng)
+        self._builder = builder
+
+    def batch(self, rng: np.random.Generator, lengths: Sequence[int] | None = None) -> dict[str, Any]:
+        """Another feed; with sequences of these lengths where the program takes sequences."""
+        return self._builder.feed(rng, lengths)
 
     def check_grad(self, **options: Any) -> GradientReport:
         """``fluid.check_grad`` of this program."""
         return check_grad(self.loss, self.feed, scope=self.scope, parameter_list=self.parameters, **options)
+
+    def check_backward(self) -> set[str]:
+        """Fluid's backward pass as a whole, in one compilation; the types of the gradient ops that ran."""
+        names = [*self.parameters, *self.constants]
+        held = {name: np.array(self.scope.var(name).get_tensor()) for name in names}
+        return check_backward(self.loss, self.feed | held, self.parameters, np.random.default_rng(0))
 
     def __repr__(self) -> str:
         ops = [f"{op.type}({', '.join(op.input_arg_names)})" for op in self.program.global_block().ops]
         return f"Sample({'; '.join(ops)})"
 
 
-class _Builder:
-    """Grows a program over a pool of variables, drawing each step."""
-
-    def __init__(self, draw: Draw, ragged: bool):
-        self.draw = draw
-        self.rng = np.random.default_rng(draw(st.integers(0, 2**16)))
-        self.scope = fluid.Scope()
-        self.parameters: list[str] = []
-        self.feed: dict[str, Any] = {}
-        self.pool = [self._data(ragged)]
-
-    def _data(self, ragged: bool) -> Any:
-        rows = self.rng.uniform(-1, 1, (BATCH, WIDTH)).astype(np.float32)
-        if not ragged:
-            self.feed["x"] = rows
-            return fluid.data("x", [-1, WIDTH], "float32")
-        self.feed["x"] = fluid.create_lod_tensor(rows, [self.draw(st.sampled_from(_LENGTHS))], fluid.CPUPlace())
-        return fluid.data("x", [-1, WIDTH], "float32", lod_level=1)
-
-    def parameter(self, shape: list[int]) -> Any:
-        name = f"p{len(self.parameters)}"
-        block = fluid.default_main_program().global_block()
-        made = block.create_parameter(name=name, shape=shape, dtype="float32")
-        value = self.rng.uniform(-1, 1, shape).astype(np.float32)
-        self.scope.var(name).get_tensor().set(value, fluid.CPUPlace())
-        self.parameters.append(name)
-        return made
-
-    def pick(self) -> Any:
-        return self.pool[self.draw(st.integers(0, len(self.pool) - 1))]
-
-    def step(self, kinds: tuple[str, ...]) -> None:
-        made = getattr(self, "_" + self.draw(st.sampled_from(kinds)))()
-        self.pool.append(made)
-
-    def _unary(self) -> Any:
-        return getattr(fluid.layers, self.draw(st.sampled_from(_UNARY)))(self.pick())
-
-    def _binary(self) -> Any:
-        return getattr(fluid.layers, self.draw(st.sampled_from(_BINARY)))(self.pick(), self.pick())
-
-    def _weight(self) -> Any:
-        return fluid.layers.mul(self.pick(), self.parameter([WIDTH, WIDTH]))
-
-    def _bias(self) -> Any:
-        return fluid.layers.elementwise_add(self.pick(), self.parameter([WIDTH]), axis=1)
-
-    def _shared(self) -> Any:
-        """One parameter used twice: its gradients are summed."""
-        weight, x = self.parameter([WIDTH, WIDTH]), self.pick()
-        return fluid.layers.mul(fluid.layers.tanh(fluid.layers.mul(x, weight)), weight)
-
-    def _stopped(self) -> Any:
-        """A branch that gradients do not enter."""
-        branch = fluid.layers.scale(self.pick(), scale=0.5)
-        branch.stop_gradient = True
-        return fluid.layers.elementwise_mul(self.pick(), branch)
-
-    def _halves(self) -> Any:
-        left, right = fluid.layers.split(self.pick(), 2, dim=1)
-        return fluid.layers.concat([fluid.layers.tanh(right), left], axis=1)
-
-    def _softmax(self) -> Any:
-        return fluid.layers.softmax(self.pick())
-
-    def _cond(self) -> Any:
-        """Two branches, one of which is taken by the value of a sum."""
-        x, weight = self.pick(), self.parameter([WIDTH, WIDTH])
-        positive = fluid.layers.less_than(fluid.layers.fill_constant([1], "float32", 0.0), fluid.layers.reduce_sum(x))
-        return fluid.layers.cond(
-            positive, lambda: fluid.layers.tanh(fluid.layers.mul(x, weight)), lambda: fluid.layers.scale(x, scale=2.0)
-        )
-
-    def _loop(self) -> Any:
-        """A while loop over a tensor array: h_{i+1} = tanh(h_i W), i below 0 to 3."""
-        layers = fluid.layers
-        weight = self.parameter([WIDTH, WIDTH])
-        i = layers.fill_constant([1], "int64", 0)
-        i.stop_gradient = True
-        trips = layers.fill_constant([1], "int64", self.draw(st.integers(0, 3)))
-        states = layers.array_write(self.pick(), i)
-        more = layers.less_than(i, trips)
-        loop = layers.While(cond=more)
-        with loop.block():
-            state = layers.array_read(states, i)
-            new = layers.tanh(layers.mul(state, weight))
-            layers.increment(i, in_place=True)
-            layers.array_write(new, i, array=states)
-            layers.less_than(i, trips, cond=more)
-        return layers.array_read(states, i)
-
-    def loss(self) -> Any:
-        """The mean of the squares of every value that nothing else used, and of the last one."""
-        ops = fluid.default_main_program().global_block().ops
-        used = {n for op in ops for n in op.input_arg_names}
-        ends = [v for v in self.pool if v.name not in used] or [self.pool[-1]]
-        total = fluid.layers.sums([fluid.layers.square(v) for v in ends]) if len(ends) > 1 else ends[0]
-        return fluid.layers.mean(fluid.layers.square(total))
+def _loss(pool: list[Any]) -> Any:
+    """The mean of the squares of every value that nothing else used, and of the last one."""
+    ops = fluid.default_main_program().global_block().ops
+    used = {n for op in ops for n in op.input_arg_names}
+    ends = [v for v in pool if v.name not in used] or [pool[-1]]
+    total = fluid.layers.sums([fluid.layers.square(v) for v in ends]) if len(ends) > 1 else ends[0]
+    return fluid.layers.mean(fluid.layers.square(total))
 
 
-_PLAIN = ("unary", "binary", "weight", "bias", "shared", "stopped", "halves", "softmax")
+def grow(integer: Integer, steps: Iterable[Block], ragged: bool = False) -> Sample:
+    """A program of some blocks, each behind one of the values before it; ``integer`` makes the choices."""
+    program, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(program, startup), fluid.unique_name.guard():
+        builder = Builder(integer, ragged)
+        builder.pool.append(dense_blocks.weight(builder, builder.pool[0]))
+        for block in steps:
+            builder.apply(block)
+        loss = _loss(builder.pool)
+        builder.fill_parameters()
+        return Sample(program, loss, builder)
+
+
+def blocks(ragged: bool = False, control_flow: bool = False, sequences: bool = False) -> dict[str, Block]:
+    """The blocks that ``programs`` draws from, by name."""
+    found = dict(dense_blocks.BLOCKS)
+    if sequences:
+        found |= ragged_blocks.BLOCKS
+    if control_flow:
+        found |= flow_blocks.BLOCKS if ragged else flow_blocks.BLOCKS | flow_blocks.DENSE_BLOCKS
+    return found
+
+
+def _integer(draw: Draw) -> Integer:
+    return lambda low, high: draw(st.integers(low, high))
 
 
 @st.composite
-def programs(draw: Draw, max_ops: int = 6, ragged: bool = False, control_flow: bool = False) -> Sample:
+def programs(
+    draw: Draw,
+    max_ops: int = 6,
+    ragged: bool = False,
+    control_flow: bool = False,
+    sequences: bool = False,
+    leave_out: Sequence[str] = (),
+) -> Sample:
     """A random program of at most ``max_ops`` steps behind one data variable.
 
     Args:
-        max_ops: upper bound of the number of random steps (a step is one to five ops).
+        max_ops: upper bound of the number of random steps (a step is one to a dozen ops).
         ragged: feed sequences (LoD), empty ones among them.
-        control_flow: draw ``cond`` and ``While`` with arrays too.
+        control_flow: draw branches, loops and, where rows are fixed in number, recurrences too.
+        sequences: draw ops that know of sequences too; for ragged programs.
+        leave_out: names of blocks that are not drawn.
     """
-    kinds = _PLAIN + (("cond", "loop") if control_flow else ())
-    program, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(program, startup), fluid.unique_name.guard():
-        builder = _Builder(draw, ragged)
-        builder.pool.append(builder._weight())
-        for _ in range(draw(st.integers(1, max_ops))):
-            builder.step(kinds)
-        loss = builder.loss()
-    return Sample(program, loss, builder.feed, builder.scope, builder.parameters)
+    drawn = [block for name, block in blocks(ragged, control_flow, sequences).items() if name not in leave_out]
+    return grow(_integer(draw), draw(st.lists(st.sampled_from(drawn), min_size=1, max_size=max_ops)), ragged)
+
+
+@st.composite
+def case_programs(draw: Draw, max_ops: int = 3) -> Sample:
+    """A chain of at most ``max_ops`` cases of the op table: most ops that have gradients."""
+    chain = draw(st.lists(st.sampled_from(block_cases()), min_size=1, max_size=max_ops))
+    return grow(_integer(draw), map(case_block, chain))

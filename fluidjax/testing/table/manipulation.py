@@ -94,7 +94,7 @@ CASES = [
     case(
         "slice",
         {"Input": normal(4, 5), "StartsTensorList": [np.array([1])], "EndsTensorList": [np.array([3])]},
-        {"axes": [0]},
+        {"axes": [0], "infer_flags": [-1]},
         "tensors",
         reference=lambda Input, **a: Input[1:3],
     ),

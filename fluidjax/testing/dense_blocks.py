@@ -1,0 +1,62 @@
+"""Blocks of ops that work row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fluidjax as fluid
+from fluidjax.testing.builder import WIDTH, Block, Builder
+
+layers = fluid.layers
+
+_UNARY = ("tanh", "sigmoid", "square", "softplus", "sin", "softsign")
+_BINARY = ("elementwise_add", "elementwise_sub", "elementwise_mul")
+
+
+def unary(build: Builder, x: Any) -> Any:
+    return getattr(layers, build.choose(_UNARY))(x)
+
+
+def binary(build: Builder, x: Any) -> Any:
+    return getattr(layers, build.choose(_BINARY))(x, build.pick())
+
+
+def weight(build: Builder, x: Any) -> Any:
+    return layers.mul(x, build.parameter([WIDTH, WIDTH]))
+
+
+def bias(build: Builder, x: Any) -> Any:
+    return layers.elementwise_add(x, build.parameter([WIDTH]), axis=1)
+
+
+def shared(build: Builder, x: Any) -> Any:
+    """One parameter used twice: its gradients are summed."""
+    both = build.parameter([WIDTH, WIDTH])
+    return layers.mul(layers.tanh(layers.mul(x, both)), both)
+
+
+def stopped(build: Builder, x: Any) -> Any:
+    """A branch that gradients do not enter."""
+    branch = layers.scale(build.pick(), scale=0.5)
+    branch.stop_gradient = True
+    return layers.elementwise_mul(x, branch)
+
+
+def halves(build: Builder, x: Any) -> Any:
+    left, right = layers.split(x, 2, dim=1)
+    return layers.concat([layers.tanh(right), left], axis=1)
+
+
+def softmax(build: Builder, x: Any) -> Any:
+    return layers.softmax(x)
+
+
+def classified(build: Builder, x: Any) -> Any:
+    """The loss of each row as a class, spread over its columns."""
+    loss = layers.cross_entropy(layers.softmax(x), build.ids(WIDTH))
+    return layers.expand(loss, [1, WIDTH])
+
+
+BLOCKS: dict[str, Block] = {
+    f.__name__: f for f in (unary, binary, weight, bias, shared, stopped, halves, softmax, classified)
+}
