@@ -5,7 +5,7 @@ BASE_PYTHON := $(shell for p in $(PYTHON) python3.11 python3.12 python3.13 pytho
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 PYTEST_ARGS ?=
 
-.PHONY: test demo lint types format bench coverage golden notebooks clean
+.PHONY: test demo lint types format bench coverage golden prove notebooks clean
 
 test: $(VENV)/.with-test
 	$(PY) -m pytest $(PYTEST_ARGS)
@@ -34,6 +34,12 @@ coverage: $(VENV)/.with-test
 golden: $(VENV)/.with-test
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.ops
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.zoo
+	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.padding
+	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.lower
+
+# Random programs against jax.grad, finite differences and exact rows, for SECONDS.
+prove: $(VENV)/.with-test
+	$(PY) -m tests.gradcheck.sweep --seconds $(or $(SECONDS),3600)
 
 notebooks: $(VENV)/.with-notebooks
 	$(PY) -m pytest tests/notebooks $(PYTEST_ARGS)

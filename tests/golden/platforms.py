@@ -1,0 +1,79 @@
+"""Running and lowering recorded programs as an accelerator would, on a machine that has none.
+
+Rules choose formulations by platform. Here those of another platform run on the CPU, and every step that they are
+traced into is lowered for that platform: what it does not know, or an op that only CPU has, is an error then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.prepared import Prepared
+from tests.golden.zoocase import ZooCase
+from tests.golden.zoorunner import Replay
+
+# What rules call a platform, and what jax lowers for it.
+PLATFORMS = {"gpu": "cuda", "tpu": "tpu"}
+
+
+class Lowered:
+    """What was lowered: the number of steps, and the text of the last."""
+
+    count = 0
+    text = ""
+
+
+@contextlib.contextmanager
+def formulations(platform: str) -> Iterator[None]:
+    """Programs are prepared with the formulations of ``platform``, and still run on the CPU."""
+    init = Prepared.__init__
+
+    def elsewhere(self: Prepared, program: Any, feeds: Any, fetches: Any, _: str, *options: Any) -> None:
+        init(self, program, feeds, fetches, platform, *options)
+
+    with mock.patch.object(Prepared, "__init__", elsewhere):
+        yield
+
+
+class _Lowering:
+    """A jitted function that is lowered for a platform before its first call."""
+
+    def __init__(self, function: Any, platform: str, lowered: Lowered):
+        self._function, self._platform, self._lowered = function, platform, lowered
+        self._done = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not self._done:
+            traced = self._function.trace(*arguments)
+            self._lowered.text = traced.lower(lowering_platforms=(PLATFORMS[self._platform],)).as_text()
+            self._lowered.count += 1
+            self._done = True
+        return self._function(*arguments)
+
+
+@contextlib.contextmanager
+def lowering_for(platform: str) -> Iterator[Lowered]:
+    """Every jitted step is lowered for ``platform`` before it runs for the first time."""
+    lowered, jit = Lowered(), CompiledOps._jit
+
+    def watched(self: CompiledOps, key: Any, *args: Any) -> Any:
+        self._jitted[key] = _Lowering(jit(self, key, *args), platform, lowered)
+        return self._jitted[key]
+
+    with mock.patch.object(CompiledOps, "_jit", watched):
+        yield lowered
+
+
+def replay_as(case: ZooCase, platform: str) -> tuple[Replay, int]:
+    """A case's steps as on ``platform``: the judged replay, and how many steps were lowered."""
+    replay = Replay(case)
+    with formulations(platform), lowering_for(platform) as lowered:
+        replay.run(["steps"])
+    return replay, lowered.count
