@@ -17,6 +17,8 @@ from typing import Any
 
 from google.protobuf import descriptor_pool
 
+_NEWER = b"BuildTopDescriptorsAndMessages"  # what modules of protoc since 3.20 call
+
 _BUILD = """
 from fluidjax.legacy.protobuf_stubs import file_descriptor as _file_descriptor
 from google.protobuf.internal import builder as _builder
@@ -34,11 +36,8 @@ def file_descriptor(data: bytes) -> Any:
 
 
 def serialized_file(tree: ast.Module) -> bytes | None:
-    """The descriptor of the whole file that a module of an old protoc holds; None in any other module."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    if any(isinstance(call.func, ast.Attribute) and call.func.attr.startswith("BuildTopDesc") for call in calls):
-        return None  # as newer ones are
-    for call in calls:
+    """The descriptor of the whole file that a module of protoc holds; None in any other module."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         for value in (word.value for word in call.keywords if word.arg == "serialized_pb"):
             return _bytes(value)
         if isinstance(call.func, ast.Attribute) and call.func.attr == "AddSerializedFile":
@@ -62,7 +61,7 @@ def _imports_stub(node: ast.stmt) -> bool:
 
 
 class StubLoader(SourceFileLoader):
-    """Loads a generated module, an old one from its descriptor alone. Its compiled code is not kept in a file."""
+    """Loads an old module from its descriptor alone. Its compiled code is not kept in a file."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -77,12 +76,14 @@ class StubLoader(SourceFileLoader):
 
 
 class StubFinder:
-    """Finds the modules whose names end as those of protoc."""
+    """Finds the modules of an old protoc by the end of their names."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path) if name.endswith("_pb2") else None
         if spec is None or type(spec.loader) is not SourceFileLoader:
+            return None
+        if _NEWER in spec.loader.get_data(spec.loader.path):
             return None
         spec.loader = StubLoader(spec.loader.name, spec.loader.path)
         return spec

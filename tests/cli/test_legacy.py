@@ -255,6 +255,17 @@ def test_modules_of_an_old_protoc(stubs):
     assert not (stubs / "__pycache__").exists()
 
 
+def test_newer_modules_are_left_alone(stubs):
+    (stubs / "newer_pb2.py").write_text("_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'newer_pb2', _globals)")
+    (stubs / "plain_pb2.py").write_text("VALUE = 1")
+    assert protobuf_stubs.StubFinder.find_spec("newer_pb2", [str(stubs)]) is None
+    assert protobuf_stubs.StubFinder.find_spec("legacy_point", [str(stubs)]) is None
+    assert protobuf_stubs.StubFinder.find_spec("none_pb2", [str(stubs)]) is None
+    protobuf_stubs.install()
+    assert importlib.import_module("plain_pb2").VALUE == 1
+    del sys.modules["plain_pb2"]
+
+
 def test_what_is_taken_from_a_module():
     import ast
 
@@ -263,7 +274,6 @@ def test_what_is_taken_from_a_module():
 
     assert taken(r"D = d.FileDescriptor(serialized_pb='\n\xff')") == b"\n\xff"
     assert taken(r"D = pool.Default().AddSerializedFile(b'\n\xff')") == b"\n\xff"
-    assert taken("D = pool.AddSerializedFile(b'x')\n_builder.BuildTopDescriptorsAndMessages(D, 'n', {})") is None
     assert taken("x = 1") is None and taken("D = d.FileDescriptor(serialized_pb=unknown)") is None
 
 
