@@ -25,7 +25,7 @@ import numpy as np
 from .errors import InvalidArgumentError
 from .program import OpView
 from .registry import Check, OpDef, Slot
-from .values import Array, LoDArray, Meta, data_of, lod_of
+from .values import Array, LoDArray, Meta, data_of, is_padded, lod_of
 
 if TYPE_CHECKING:
     from .block import Runner
@@ -75,9 +75,11 @@ class Demand:
         """The range in words."""
         if self.nonzero:
             return "a divisor other than 0"
+        traced = isinstance(self.high, jax.core.Tracer)
+        least = " < the number of rows" if traced else f" < {self.high}"
         bounds = [
             (f"{self.low} <= ", self.low),
-            (f" < {self.high}" if np.ndim(self.high) == 0 else " < the bound of its row", self.high),
+            (least if np.ndim(self.high) == 0 else " < the bound of its row", self.high),
         ]
         text = "value".join(words if bound is not None else "" for words, bound in bounds)
         return text if self.but is None else f"{text}, or {self.but}"
@@ -108,7 +110,8 @@ def _argument(slot: Slot, value: Any) -> Any:
     if value is None or slot.wants == "raw":
         return value
     if slot.wants == "meta":
-        return Meta(tuple(value.shape), value.dtype, lod_of(value))
+        nrows = value.nrows if isinstance(value, LoDArray) else None
+        return Meta(tuple(value.shape), value.dtype, lod_of(value), nrows)
     if slot.wants == "lod":
         return value if isinstance(value, LoDArray) else LoDArray(value)
     return data_of(value)
@@ -255,6 +258,8 @@ class Watch:
         known: dict[str, Any] = {}
         for slot in check.inputs:
             value = values.get(slot.name)
+            if slot.wants == "meta" and is_padded(value):
+                return False
             if slot.wants == "meta" or value is None:
                 known[slot.name] = _shapes(value)
                 continue

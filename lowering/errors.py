@@ -71,6 +71,21 @@ class Need(Exception):
             self.op_index = op.index
         return self
 
+    def refusal(self) -> LoweringError:
+        """What to tell the user where the need cannot be met."""
+        expected, received, remedy = self._missing()
+        return LoweringError(
+            f"{self.where or 'an op'} cannot be run: {self}.\n  expected: {expected}\n  received: {received}\n  to do:"
+            f" {remedy}"
+        )
+
+    def _missing(self) -> tuple[str, str, str]:
+        return (
+            "a value on the host",
+            "one that only the running program knows",
+            "make it an attribute or a feed, or take the op out of the loop or branch that it is in",
+        )
+
 
 class NeedsExact(Need):
     """Not an error: this op cannot run on padded rows, so the block must be traced again with exact rows.
@@ -78,6 +93,13 @@ class NeedsExact(Need):
     The executor catches it and recompiles with capacity == rows; where rows are padded all the same, since their number
     depends on data, it runs the op outside jit (DESIGN: fail closed, never wrong).
     """
+
+    def _missing(self) -> tuple[str, str, str]:
+        return (
+            "rows whose number is known when the op runs",
+            "rows whose number depends on data inside a loop or branch",
+            "take the op out of it, or feed what decides the number of rows",
+        )
 
 
 class RegistryError(LoweringError, TypeError):

@@ -237,7 +237,7 @@ def exact(value: Any) -> Any:
         return replace(value, items=tuple(exact(item) for item in value.items or ()))
     if isinstance(value, RowCounts):
         return value.at(int(value.nrows))
-    if not isinstance(value, LoDArray) or (not value.padded and all(is_concrete(o) for o in value.lod)):
+    if not isinstance(value, LoDArray) or (value.lod and not value.padded and all(map(is_concrete, value.lod))):
         return value
     data, levels = valid_rows(value)
     return LoDArray(data, tuple(levels), longest=value.longest) if levels else data

@@ -106,7 +106,7 @@ class CompiledOps:
     ):
         self._program = program
         self._ops = ops
-        self._inputs = tuple(inputs)
+        self.inputs = tuple(inputs)
         self._outputs = tuple(outputs)
         self._replaced = tuple(replaced)
         self._packing = packing
@@ -192,10 +192,10 @@ class CompiledOps:
         def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any, Watch]:
             before = self._packing.split(replaced)
             env = dict(zip(self._replaced, before, strict=True))
-            for name, data, rebuild in zip(self._inputs, values, rebuilds, strict=True):
+            for name, data, rebuild in zip(self.inputs, values, rebuilds, strict=True):
                 env[name] = data if rebuild is None else rebuild(data)
             key = None if seed is None else jax.random.wrap_key_data(seed, impl="threefry2x32")
-            watch = Watch({at: env[self._inputs[at]] for at in seen})
+            watch = Watch({at: env[self.inputs[at]] for at in seen})
             runner = Runner(
                 self._program,
                 key=key,

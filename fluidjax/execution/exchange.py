@@ -28,7 +28,7 @@ def lod_array(
     rows = data.shape[0]
     inner = [pad_offsets(level, bucket(len(level) - 1)) for level in levels[1:]]
     padded = pad_rows(np.asarray(data), max(bucket(rows), room))
-    return low.LoDArray(padded, (levels[0], *inner), np.asarray(rows, np.int32), None, longest, tight)
+    return low.LoDArray(padded, (*levels[:1], *inner), np.asarray(rows, np.int32), None, longest, tight)
 
 
 def to_lowering(holder: Any, *, exact: bool = True) -> Any:

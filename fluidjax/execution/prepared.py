@@ -9,10 +9,12 @@ from typing import Any
 
 import jax
 
-from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.buckets import bucket
+from fluidjax.execution.compiled import CompiledOps, Step
 from fluidjax.execution.exchange import lod_array, trim
 from fluidjax.execution.feed import Feeder
 from fluidjax.execution.packing import NOTHING, Unpackable
+from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.state import distinct, gather_plain, gather_values, is_plain, write_back
 from fluidjax.scope import Scope
@@ -52,20 +54,6 @@ def _no_state() -> None:
     """Stands for a reference to a state where there is none."""
 
 
-def _refusal(needed: Need) -> LoweringError:
-    """What to tell the user where a demand cannot be met."""
-    what = f"{needed.where or 'an op'} cannot be run: {needed}"
-    if isinstance(needed, NeedsExact):
-        return LoweringError(
-            f"{what}.\n  expected: the number of rows of each sequence, received: rows whose number is known only"
-            " inside a loop or branch\n  to do: move the op out of the loop, or feed what decides the number of rows"
-        )
-    return LoweringError(
-        f"{what}.\n  expected: a value on the host, received: one that only the running program knows\n  to do: make it"
-        " an attribute or a feed"
-    )
-
-
 class Prepared:
     """Runs one program for one list of fetches and one set of feed names.
 
@@ -88,8 +76,11 @@ class Prepared:
         self._outside: set[int] = set()
         self._exact = False
         self._capacities: dict[str, int] = {}
+        self._room: dict[str, int] = {}
         self._compiled: dict[Any, CompiledOps] = {}
         self._retired = 0
+        self._recompilations = Recompilations(program)
+        self._fresh = False  # whether the step that runs compiled something
         self._layout = Layout((), (), (), ())
         self._laid_out = False
         self._state: Callable[[], ResidentState | None] = _no_state
@@ -150,6 +141,10 @@ class Prepared:
             except NeedsConcrete as needed:
                 self._provide(needed)
                 continue
+            finally:
+                if self._fresh:
+                    self._fresh = False
+                    self._recompilations.step()
             if results is not None:
                 return results
         raise LoweringError(
@@ -192,6 +187,7 @@ class Prepared:
         if self._exact:
             self._cut_at(needed)
         else:
+            self._recompilations.blame(needed, "rows are exact, and every LoD is compiled")
             self._outside.clear()  # what needed a value on the host may have it now
             self._plan_anew(())
             self._start_over(exact=True)
@@ -199,6 +195,7 @@ class Prepared:
     def _provide(self, needed: NeedsConcrete) -> None:
         """See to it that the next attempt has what this one lacked."""
         if needed.longest and not self._feeder.tight:
+            self._recompilations.blame(needed, "every longest length is compiled")
             self._feeder.tight = True
             self._start_over(exact=self._exact)
         else:
@@ -206,7 +203,8 @@ class Prepared:
 
     def _cut_at(self, needed: Need) -> None:
         if needed.op_index < 0 or needed.op_index in self._outside:
-            raise _refusal(needed) from needed
+            raise needed.refusal() from needed
+        self._recompilations.blame(needed, "it runs outside of what is compiled, which takes its results as they come")
         self._outside.add(needed.op_index)
         self._plan_anew(())
         self._start_over(exact=self._exact)
@@ -217,6 +215,7 @@ class Prepared:
         for name in full:
             if name in compiled.uneven:
                 raise compiled.uneven[name]
+            self._recompilations.grew(name)
             self._capacities[name] = 2 * compiled.used[name]
         if full:
             self._start_over(exact=self._exact)
@@ -231,7 +230,7 @@ class Prepared:
         compiled = self._whole
         assert compiled is not None
         try:
-            results, overflows, failure = compiled(state.replaced, [*state.kept, *others, *feeds], seed)
+            results, overflows, failure = self._step(compiled, state.replaced, [*state.kept, *others, *feeds], seed)
         except Unpackable:
             self._pack = False
             return None
@@ -317,6 +316,14 @@ class Prepared:
             )
         return found
 
+    def _step(self, compiled: CompiledOps, replaced: tuple[Any, ...], values: list[Any], seed: Any) -> Step:
+        before = compiled.traces
+        step = compiled(replaced, values, seed)
+        if compiled.traces != before:
+            self._fresh = True
+            self._recompilations.see(dict(zip(compiled.inputs, values, strict=True)))
+        return step
+
     def _checked_fetches(self, values: Sequence[Any]) -> list[Any]:
         for name, value in zip(self._fetches, values, strict=True):
             if value is None:
@@ -336,7 +343,7 @@ class Prepared:
                 continue
             inputs = tuple(n for n in segment.reads if n in env)
             compiled = self._compile(segment, inputs, segment.writes)
-            results, overflows, failure = compiled((), [env[n] for n in inputs], seed)
+            results, overflows, failure = self._step(compiled, (), [env[n] for n in inputs], seed)
             if overflows and self._grew(compiled, overflows):
                 return None
             if failure is not None:
@@ -358,12 +365,14 @@ class Prepared:
         """Run a host op on exact values; ragged results are padded again for the jitted ops behind it."""
         local = {n: exact(env[n]) for n in segment.reads if n in env}
         self._interpreter(seed, None).run_ops(segment.ops, local)
-        env.update({n: self._repadded(local[n]) for n in segment.writes if n in local})
+        env.update({n: self._repadded(n, local[n]) for n in segment.writes if n in local})
 
-    def _repadded(self, value: Any) -> Any:
-        if self._exact or not isinstance(value, LoDArray) or not value.lod:
+    def _repadded(self, name: str, value: Any) -> Any:
+        """A result of a host op; rows get room for as many as there have ever been."""
+        if self._exact or not isinstance(value, LoDArray):
             return exact(value)
-        return lod_array(*trim(value), exact=False, longest=value.longest)
+        room = self._room[name] = max(bucket(value.capacity), self._room.get(name, 0))
+        return lod_array(*trim(value), exact=False, longest=value.longest, room=room)
 
     # --- op by op -------------------------------------------------------------------------------------------------
 
@@ -380,7 +389,7 @@ class Prepared:
             for segment in self._plan.segments:
                 runner.run_ops(segment.ops, env)
         except Need as needed:
-            raise _refusal(needed) from needed
+            raise needed.refusal() from needed
         return self._finish(scope, env)
 
     def _interpreter(self, seed: Any, after_op: Callable[..., None] | None) -> Runner:

@@ -49,7 +49,7 @@ def distribute_fpn_proposals(fpn_rois: Value, *, min_level: int, max_level: int,
     order = np.concatenate(order)
     restore = np.empty(len(order), np.int32)
     restore[order] = np.arange(len(order), dtype=np.int32)
-    return parts, restore.reshape(-1, 1)
+    return parts, LoDArray(restore.reshape(-1, 1))
 
 
 @op(out="FpnRois", diff="", lod=None, kind="host", infer=_regions)

@@ -34,19 +34,20 @@ def _overwritten(base: Any, index: Any, updates: Any) -> Any:
     return jnp.where(_column(writer > 0, base.ndim), jnp.asarray(updates)[jnp.maximum(writer - 1, 0)], base)
 
 
-@op(lod=None, diff="x", rows="wise index", linear=True)
-def gather(x, index, *, overwrite: bool = True):
+@op(lod=None, diff="x", rows="masked", linear=True)
+def gather(x: LoDArray, index: LoDArray, *, overwrite: bool = True):
     """Out[i] = X[Index[i]]; Index [N] or [N, 1].
 
     The gradient of rows taken several times is the last one's with ``overwrite`` (Fluid's default), else their sum.
     """
     del overwrite
-    return jnp.asarray(x)[index.reshape(-1)]
+    out = jnp.asarray(x.data)[index.data.reshape(-1)]
+    return LoDArray(out, (), index.nrows) if index.padded else out
 
 
 @gather.check
 def _(x: Meta, index):
-    return [Demand("index", index, 0, x.shape[0])]
+    return [Demand("index", index, 0, x.shape[0] if x.nrows is None else x.nrows)]
 
 
 @gather.grad(rows="masked")
@@ -56,7 +57,8 @@ def _(x: Meta, index: LoDArray, d_out: LoDArray, *, overwrite):
     flat = index.data.reshape(-1)
     if index.padded:
         flat = jnp.where(row_mask(index, 1), flat, x.shape[0])
-    return _overwritten(zeros, flat, d_out.data) if overwrite else zeros.at[flat].add(d_out.data, mode="drop")
+    grad = _overwritten(zeros, flat, d_out.data) if overwrite else zeros.at[flat].add(d_out.data, mode="drop")
+    return grad if x.nrows is None else LoDArray(grad, x.lod, x.nrows)
 
 
 def _split_index(index: Any) -> tuple[Any, ...]:

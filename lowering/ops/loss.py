@@ -304,7 +304,7 @@ def _(x: Meta, sample_center_diff, d_loss):
     return (rows * sample_center_diff.reshape(x.shape)).astype(x.dtype)
 
 
-@op(diff="x", lod="x")
+@op(diff="x", lod="x", rows="wise x label")
 def sigmoid_focal_loss(x, label, fg_num, *, gamma: float = 2.0, alpha: float = 0.25):
     """Out = focal loss of class c at X[n, c] over max(FgNum, 1); Label[n] is 0 for background, c + 1 for class c.
 
