@@ -166,7 +166,7 @@ def test_pyramid_levels_there_and_back():
     attrs = {"min_level": 2, "max_level": 5, "refer_level": 4, "refer_scale": 224}
     parts, restore = run("distribute_fpn_proposals", rois, **attrs)
     assert [len(p.data) for p in parts] == [1, 1, 1, 1]
-    np.testing.assert_array_equal(np.concatenate([p.data for p in parts])[restore[:, 0]], rois.data)
+    np.testing.assert_array_equal(np.concatenate([p.data for p in parts])[restore.data[:, 0]], rois.data)
     scores = [ragged(p.data[:, 2:3], p.lod[0]) for p in parts]
     best = run("collect_fpn_proposals", parts, scores, post_nms_topN=2)
     np.testing.assert_array_equal(best.data[:, 2], [500, 230])

@@ -61,6 +61,8 @@ CASES = [
     Case("sum", {"X": Rows()}),
     Case("gather", {"X": Dense((6, 2)), "Index": Rows((1,), below=6)}, {"overwrite": False}),
     Case("gather", {"X": Dense((6, 2)), "Index": Rows((1,), below=6)}, {"overwrite": True}, "overwrite"),
+    Case("gather", {"X": Rows(), "Index": Dense((4,), below=3)}, {"overwrite": True}, "of rows"),
+    Case("gather", {"X": Rows(), "Index": Rows((1,), below=3)}, {"overwrite": False}, "of rows by rows"),
     Case("shape", {"Input": Rows()}),
     Case("size", {"Input": Rows()}),
     Case("fill_zeros_like", {"X": Rows()}),
@@ -81,7 +83,6 @@ MIXING = [
     Case("norm", {"X": Rows()}, {"axis": 0}),
     Case("expand", {"X": Rows()}, {"expand_times": [2, 1]}),
     Case("elementwise_add", {"X": Rows(), "Y": Dense((16, 3))}),
-    Case("gather", {"X": Rows(), "Index": Dense((2,), below=3)}),
     Case("scatter", {"X": Rows(), "Ids": Dense((2,), below=3), "Updates": Dense((2, 3))}),
 ]
 
