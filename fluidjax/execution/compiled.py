@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
-from fluidjax.execution.guard import Ahead, faults_ahead, holding_state
+from fluidjax.execution.guard import Checks, find_checks
 from fluidjax.execution.packing import NOTHING, Packing
 from lowering.block import Runner
 from lowering.checks import Watch
@@ -64,14 +64,6 @@ class Step(NamedTuple):
     results: tuple[Any, ...]
     overflows: Mapping[str, Any]
     failure: InvalidArgumentError | None
-
-
-class Checks(NamedTuple):
-    """How inputs of some shapes are checked: before the step on the host or ``ahead`` on the device, or by the step."""
-
-    watch: Watch
-    ahead: Ahead | None
-    step: Callable[..., Any]
 
 
 class CompiledOps:
@@ -141,16 +133,9 @@ class CompiledOps:
                 results, overflows, *_ = function(*arguments)
                 return Step(results, overflows, None)
             checks = self._checks_of(key, function, arguments, values)
-            for check in checks.watch.on_host:
-                check(values)
-            if checks.ahead is not None:
-                failure = checks.watch.failure(checks.ahead(arguments))
-                if failure is not None:
-                    raise failure
-            results, overflows, flags, _ = checks.step(*arguments)
-            if flags is None or checks.ahead is not None:
-                return Step(results, overflows, None)
-            return Step(results, overflows, checks.watch.failure(np.asarray(flags)))
+            checks.before(values, arguments)
+            left = checks.step(*arguments)
+            return Step(left[0], left[1], checks.after(left))
         except _NeedsInputs:
             self._donate = False
             self._jitted.clear()
@@ -168,13 +153,8 @@ class CompiledOps:
         return self._checks.get(shapes) or self._find_checks(shapes, function, arguments)
 
     def _find_checks(self, shapes: Hashable, function: Any, arguments: Any) -> Checks:
-        traced, ahead = function.trace(*arguments), None
-        replaced, watch = arguments[0], traced.out_info[3]
-        if watch.faults and replaced and self._donate:
-            ahead = faults_ahead(traced, replaced)
-            if ahead is None:
-                function = holding_state(traced, len(replaced), (0,))
-        found = self._checks[shapes] = Checks(watch, ahead, function)
+        replaced = arguments[0] if self._donate else ()
+        found = self._checks[shapes] = find_checks(function, function.trace(*arguments), replaced)
         return found
 
     def _seen_on_host(self, values: Sequence[Any]) -> list[int]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
+
+from lowering.checks import Watch
+from lowering.errors import InvalidArgumentError
 
 # Elements that are computed ahead at most, and the bytes of a state that the step itself can hold at no great cost.
 _MOST = 1 << 18
@@ -25,20 +28,61 @@ _CALLS = frozenset({"pjit", "jit", "closed_call", "custom_jvp_call"})
 Ahead = Callable[[Any], np.ndarray]
 
 
-def faults_ahead(traced: Any, replaced: Sequence[Any]) -> Ahead | None:
+class Checks(NamedTuple):
+    """How one compiled step is checked: fed values on the host before it, others ahead of it on the device or by it.
+
+    Attributes:
+        step: the step to call.
+        watch: what is checked.
+        ahead: computes the flags of the step's arguments; None: the step does, and returns its state as it was.
+    """
+
+    step: Callable[..., Any]
+    watch: Watch
+    ahead: Ahead | None
+
+    def before(self, values: Sequence[Any], arguments: Any) -> None:
+        """Raise InvalidArgumentError for what can be known before the step.
+
+        Args:
+            values: the step's inputs, its state apart, as they are on the host.
+            arguments: what it is called with.
+        """
+        for check in self.watch.on_host:
+            check(values)
+        failure = None if self.ahead is None else self.watch.failure(self.ahead(arguments))
+        if failure is not None:
+            raise failure
+
+    def after(self, left: Any) -> InvalidArgumentError | None:
+        """The error that the step found by itself, from all that it returned."""
+        flags = left[2]
+        return None if flags is None or self.ahead is not None else self.watch.failure(np.asarray(flags))
+
+
+def find_checks(step: Any, traced: Any, replaced: Sequence[Any]) -> Checks:
+    """How to check a jitted step.
+
+    Args:
+        traced: as ``step.trace`` gives it; it returns (results, overflow flags, fault flags or None, its ``Watch``).
+        replaced: the state that it overwrites.
+    """
+    watch: Watch = traced.out_info[3]
+    if not watch.faults or not replaced:
+        return Checks(step, watch, None)
+    ahead = _faults_ahead(traced, replaced)
+    return Checks(step if ahead is not None else _holding_state(traced, len(replaced)), watch, ahead)
+
+
+def _faults_ahead(traced: Any, replaced: Sequence[Any]) -> Ahead | None:
     """A function from a step's arguments to its fault flags, which is to run before the step.
 
     None where the state is so small, or what the flags follow from so much, that the step better checks itself.
-
-    Args:
-        traced: the step as ``jax.jit(...).trace`` gives it; the last array that it returns holds the flags.
-        replaced: the state that it overwrites.
     """
     if sum(v.nbytes for v in replaced) <= _SMALL:
         return None
     whole = traced.jaxpr
-    outputs = [False] * (len(whole.jaxpr.outvars) - 1) + [True]
-    pruned, used = dce_jaxpr(whole.jaxpr, outputs)
+    pruned, used = dce_jaxpr(whole.jaxpr, [False] * (len(whole.jaxpr.outvars) - 1) + [True])
     if _work(pruned) > _MOST:
         return None
     flags = jax.jit(jaxpr_as_fun(ClosedJaxpr(pruned, whole.consts)))
@@ -66,16 +110,15 @@ def _work_of(equation: Any) -> float:
     return sum(math.prod(v.aval.shape) for v in equation.outvars)
 
 
-def holding_state(traced: Any, count: int, donated: Sequence[int]) -> Any:
+def _holding_state(traced: Any, count: int) -> Any:
     """The step compiled so that its first ``count`` results are its first arguments where a flag is up."""
-    step, structure = jaxpr_as_fun(traced.jaxpr), traced.out_tree
+    step = jaxpr_as_fun(traced.jaxpr)
 
     def held(*arguments: Any) -> Any:
-        results, overflows, faults, watch = jax.tree_util.tree_unflatten(
-            structure, step(*jax.tree_util.tree_leaves(arguments))
-        )
+        left = step(*jax.tree_util.tree_leaves(arguments))
+        results, overflows, faults, watch = jax.tree_util.tree_unflatten(traced.out_tree, left)
         failed = (faults[:, 0] != 0).any()
         state = (jnp.where(failed, old, new) for old, new in zip(arguments[0], results[:count], strict=True))
         return (*state, *results[count:]), overflows, faults, watch
 
-    return jax.jit(held, donate_argnums=donated)
+    return jax.jit(held, donate_argnums=(0,))
