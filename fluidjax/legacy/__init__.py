@@ -6,7 +6,7 @@ fluidjax never does.
 
 from __future__ import annotations
 
-from fluidjax.legacy import numpy_arrays, numpy_names, protobuf_stubs, python_names
+from fluidjax.legacy import numpy_arrays, numpy_names, package_names, protobuf_stubs, python_names
 
 
 def install() -> None:
@@ -14,4 +14,5 @@ def install() -> None:
     python_names.install()
     numpy_names.install()
     numpy_arrays.install()
+    package_names.install()
     protobuf_stubs.install()

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import descriptor_pb2, text_format
 
 from fluidjax import cli
-from fluidjax.legacy import protobuf_stubs, python_names
+from fluidjax.legacy import package_names, protobuf_stubs, python_names
 from tests.cli.test_run import ROOT, run
 
 OLD_TIMES = """
@@ -175,6 +175,25 @@ def test_the_hint_names_the_extra():
     hint = cli._hint(ModuleNotFoundError("No module named 'six.moves'", name="six.moves"))
     assert "pip install six" in hint and "fluidjax[legacy]" in hint
     assert not cli._hint(ModuleNotFoundError(name="numpi")) and not cli._hint(KeyError("six"))
+
+
+def test_names_of_packages_that_came_with_paddle(tmp_path, monkeypatch):
+    """Stand-ins, as the packages need not be installed."""
+    (tmp_path / "PIL").mkdir()
+    (tmp_path / "PIL" / "__init__.py").write_text("")
+    (tmp_path / "PIL" / "Image.py").write_text("LANCZOS, BILINEAR, BICUBIC, CUBIC = 1, 2, 3, 4")
+    (tmp_path / "yaml.py").write_text("FullLoader = 'full'\ndef load(stream, Loader):\n    return stream, Loader\n")
+    for name in ("PIL", "PIL.Image", "yaml"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(package_names, "_changed", set())
+    package_names.install()
+    package_names.install()
+    image, yaml = importlib.import_module("PIL.Image"), importlib.import_module("yaml")
+    assert (image.ANTIALIAS, image.LINEAR, image.CUBIC) == (1, 2, 4)
+    assert yaml.load("a") == ("a", "full") and yaml.load("a", Loader="base") == ("a", "base")
+    for name in ("PIL", "PIL.Image", "yaml"):
+        del sys.modules[name]  # what was there before comes back
 
 
 # --- modules of an old protoc --------------------------------------------------------------------------------------
