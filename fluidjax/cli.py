@@ -29,7 +29,6 @@ PADDLE_NEEDS = {
     "matplotlib": "matplotlib",
     "nltk": "nltk",
     "objgraph": "objgraph",
-    "pkg_resources": "setuptools",
     "prettytable": "prettytable",
     "rarfile": "rarfile",
     "requests": "requests",
