@@ -229,7 +229,8 @@ class Watch:
         check = definition.demands
         assert check is not None
         runs = runner.interpret or not runner.inside
-        if runs and self._checked_on_host(check, definition, op, values):
+        on_host = runs and not _bounded_by_rows(check, values, op.attrs)
+        if on_host and self._checked_on_host(check, definition, op, values):
             return
         found = demands(check, values, op.attrs)
         if runs and not any(map(_traced, found)):
@@ -258,8 +259,6 @@ class Watch:
         known: dict[str, Any] = {}
         for slot in check.inputs:
             value = values.get(slot.name)
-            if slot.wants == "meta" and is_padded(value):
-                return False
             if slot.wants == "meta" or value is None:
                 known[slot.name] = _shapes(value)
                 continue
@@ -280,6 +279,12 @@ class Watch:
                 return ()
             limits.append((at, demand.high))
         return tuple(limits)
+
+
+def _bounded_by_rows(check: Check, values: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
+    """Whether what is demanded depends on how many rows of a padded value are valid, which a run alone tells."""
+    ragged = any(slot.wants == "meta" and is_padded(values.get(slot.name)) for slot in check.inputs)
+    return ragged and any(isinstance(d.high, jax.core.Tracer) for d in demands(check, values, attrs))
 
 
 def _traced(demand: Demand) -> bool:

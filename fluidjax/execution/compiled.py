@@ -50,6 +50,14 @@ def _host(leaves: Sequence[Any]) -> bool:
     return all(isinstance(leaf, np.ndarray) for leaf in leaves)
 
 
+def _form(value: Any) -> Hashable:
+    """What a trace depends on: shapes and dtypes, and of a ragged value how long its longest sequences may be."""
+    if type(value) in _PLAIN:
+        return value.shape, value.dtype
+    leaves, structure = jax.tree_util.tree_flatten(value)
+    return structure, *((np.shape(leaf), getattr(leaf, "dtype", None)) for leaf in leaves)
+
+
 def _same_form(before: Any, after: Any) -> bool:
     return getattr(after, "shape", None) == before.shape and getattr(after, "dtype", None) == before.dtype
 
@@ -148,13 +156,13 @@ class CompiledOps:
         return self._donate
 
     def _checks_of(self, key: Hashable, function: Any, arguments: Any, values: Sequence[Any]) -> Checks:
-        """How values of these shapes are checked; they are traced here when they come the first time."""
-        shapes = key, *(getattr(v, "shape", None) for v in values[self._fixed :])
-        return self._checks.get(shapes) or self._find_checks(shapes, function, arguments)
+        """How values of these forms are checked; they are traced here when they come the first time."""
+        forms = key, *map(_form, values[self._fixed :])
+        return self._checks.get(forms) or self._find_checks(forms, function, arguments)
 
-    def _find_checks(self, shapes: Hashable, function: Any, arguments: Any) -> Checks:
+    def _find_checks(self, forms: Hashable, function: Any, arguments: Any) -> Checks:
         replaced = arguments[0] if self._donate else ()
-        found = self._checks[shapes] = find_checks(function, function.trace(*arguments), replaced)
+        found = self._checks[forms] = find_checks(function, function.trace(*arguments), replaced)
         return found
 
     def _seen_on_host(self, values: Sequence[Any]) -> list[int]:

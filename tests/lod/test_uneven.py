@@ -110,3 +110,20 @@ def test_rows_counted_by_data_in_a_loop(rng) -> None:
     (step,) = train(branch_with_exact_rows, [feed]).fetches
     x, dense = np.array(feed["x"]), feed["dense"]
     np.testing.assert_allclose(step[1], [2 * (x[[0, 1, 4, 5]] * dense).sum()], atol=1e-5)
+
+
+def picked_rows() -> Sequence[Any]:
+    """Rows of a ragged value by number: which numbers there are, only the step knows."""
+    x = fluid.data("x", [None, WIDTH], "float32", lod_level=1)
+    label = fluid.data("label", [None, 1], "int64", lod_level=1)
+    picked = layers.gather(layers.fc(x, CLASSES, act="softmax"), label)
+    return [layers.mean(layers.square(picked)), picked]
+
+
+def test_rows_are_picked_among_the_valid_ones(rng, train_exact) -> None:
+    feeds = [tagged(rng, n) for n in ([4, 4, 3], [7, 3, 3], [5, 2, 1])]
+    trained = train(picked_rows, feeds)
+    trained.assert_close(train_exact(picked_rows, feeds))
+    feeds[1]["label"] = ragged(np.full((3, 1), 13), [1, 1, 1])
+    with pytest.raises(fluid.core.EnforceNotMet, match="op gather .* the value 13 of 'label'"):
+        train(picked_rows, feeds[:2])
