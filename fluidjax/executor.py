@@ -100,7 +100,7 @@ class Executor:
             values = self._values(program, prepared, scope, feed)
         for name in prepared.fed_state:
             scope.var(name).get_tensor().set(np.asarray(feed[name]), self.place)
-        return _results(fetches, values, scope, return_numpy)
+        return _results(fetches, values, return_numpy)
 
     def train_from_dataset(
         self,
@@ -263,18 +263,6 @@ def _pruned(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]) 
     return cache[key]
 
 
-def _results(fetches: tuple[str, ...], values: list[Any], scope: Scope, return_numpy: bool) -> list[Any]:
-    results = []
-    for name, value in zip(fetches, values, strict=True):
-        if scope.find_var(name) is not None and not (return_numpy and isinstance(value, jax.Array)):
-            value = _copied(value)
-        results.append(to_numpy(value, name) if return_numpy else to_holder(value))
-    return results
-
-
-def _copied(value: Any) -> Any:
-    """A fetch that is also state must not share its buffer, which a later run may give away.
-
-    NumPy fetches of arrays are copies already.
-    """
-    return jax.tree_util.tree_map(lambda leaf: np.array(leaf, copy=True), value)
+def _results(fetches: tuple[str, ...], values: list[Any], return_numpy: bool) -> list[Any]:
+    pairs = zip(fetches, values, strict=True)
+    return [to_numpy(value, name) if return_numpy else to_holder(value) for name, value in pairs]

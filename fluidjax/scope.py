@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -110,7 +111,8 @@ class ScopeVariable:
 class Scope:
     """Variables by name, inside an optional parent scope.
 
-    ``_edition`` counts the changes of which variable a name finds, here or in the scopes around it.
+    ``_edition`` counts the changes of which variable a name finds, here or in the scopes around it. ``_lock`` is held,
+    for all scopes inside one another, by whoever changes values or reads several that belong together.
     """
 
     def __init__(self, _parent: Scope | None = None) -> None:
@@ -119,6 +121,7 @@ class Scope:
         self._children: list[Scope] = []
         self._anonymous = 0
         self._changes = 0
+        self._lock: Any = threading.RLock() if _parent is None else _parent._lock
 
     @property
     def _edition(self) -> int:

@@ -7,6 +7,7 @@ they run, so users always get copies of their own.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from lowering.values import LoDArray
 
 Lod = list[list[int]]
 
+# Seconds that a reader waits for what a run in another thread is about to leave.
+_PATIENCE = 60.0
 _SETTABLE = "bool float16 float32 float64 int8 int16 int32 int64 uint8 uint16 bfloat16".split()
 # How a C++ stream names the element types.
 _CPP_NAMES = {
@@ -97,8 +100,9 @@ def _checked_array(array: Any) -> np.ndarray:
 class Resident:
     """A tensor's storage: entry ``index`` of the ``state`` that a program keeps between its runs.
 
-    ``state`` has ``read(index)``, the array that the last run left, and ``leave(index)``, which says that the tensor
-    has another value now and the program must look into the scope again.
+    ``state`` has ``read(index)``, the array that the last run left; ``outdate()``, which says that the tensor gets
+    another value and the program must look into the scope again, and then ``leave(index)``; and ``lock``, without which
+    a run in another thread may give the array away.
     """
 
     __slots__ = ("_index", "_state")
@@ -111,9 +115,20 @@ class Resident:
         """The array; not a copy, unless it shares a buffer with others."""
         return self._state.read(self._index)
 
-    def leave(self) -> None:
-        """Give the place up."""
-        self._state.leave(self._index)
+    def copied(self) -> np.ndarray:
+        """A copy on the host."""
+        with self._state.lock:
+            return _to_host(self.read())
+
+    def give_way(self, tensor: Tensor, array: Any) -> None:
+        """Let ``tensor`` hold ``array`` instead; at no point neither."""
+        with self._state.lock:
+            if tensor._stored is self:
+                self._state.outdate()
+                tensor._stored = array
+                self._state.leave(self._index)
+            else:  # a run in another thread was faster
+                tensor._array = array
 
 
 class Tensor:
@@ -133,9 +148,23 @@ class Tensor:
 
     @_array.setter
     def _array(self, array: Any) -> None:
-        if isinstance(self._stored, Resident):
-            self._stored.leave()
-        self._stored = array
+        stored = self._stored
+        if isinstance(stored, Resident):
+            stored.give_way(self, array)
+        else:
+            self._stored = array
+
+    def _on_host(self) -> np.ndarray:
+        """A copy that nothing else shares, of a value that no run gives away meanwhile."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            stored = self._stored
+            try:
+                return stored.copied() if isinstance(stored, Resident) else _to_host(stored)
+            except RuntimeError:  # a run in another thread took the array, and will leave another
+                if not getattr(stored, "is_deleted", bool)() or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.001)
 
     def _move_out(self) -> None:
         """Hold the value itself, if it is kept among those of a program."""
@@ -178,7 +207,7 @@ class Tensor:
     def _set_dims(self, dims: Sequence[int]) -> None:
         self._dims = tuple(int(n) for n in dims)
         if self._array is not None:
-            self._set_value(np.resize(_to_host(self._array), self._dims))
+            self._set_value(np.resize(self._on_host(), self._dims))
 
     def _dtype(self) -> VarType:
         self._check_initialized("_dtype()")
@@ -210,12 +239,12 @@ class Tensor:
         self._set_value(np.zeros(self.shape(), to_numpy_dtype(dtype)))
 
     def _set_float_element(self, index: int, value: float) -> None:
-        data = _to_host(self._value)
+        data = self._on_host()
         data.reshape(-1)[index] = value
         self._set_value(data)
 
     def _get_float_element(self, index: int) -> float:
-        return float(_to_host(self._value).reshape(-1)[index])
+        return float(self._on_host().reshape(-1)[index])
 
     _set_double_element, _get_double_element = _set_float_element, _get_float_element
 
@@ -225,7 +254,7 @@ class Tensor:
 
     def _share_data_with(self, other: Tensor) -> None:
         self._place_ = other._place_
-        self._set_value(None if other._value is None else _to_host(other._value))
+        self._set_value(None if other._value is None else other._on_host())
 
     def _check_initialized(self, what: str) -> None:
         if self._array is None:
@@ -237,11 +266,11 @@ class Tensor:
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: programs go on with the storage, a copy keeps the value."""
-        return self.__dict__ | {"_stored": None if self._array is None else _to_host(self._array)}
+        return self.__dict__ | {"_stored": None if self._array is None else self._on_host()}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """A NumPy copy; an empty array when nothing was stored."""
-        data = np.zeros(0, np.float32) if self._array is None else _to_host(self._value)
+        data = np.zeros(0, np.float32) if self._array is None else self._on_host()
         return data if dtype is None else data.astype(dtype, copy=False)
 
     def __getitem__(self, item: Any) -> Tensor:
@@ -250,7 +279,7 @@ class Tensor:
         items = item if isinstance(item, tuple) else (item,)
         keep = tuple(slice(i, i + 1 or None) if isinstance(i, int) else i for i in items)
         part = type(self)()
-        part._set_value(_to_host(self._value)[keep])
+        part._set_value(self._on_host()[keep])
         return part
 
     def __str__(self) -> str:
@@ -297,7 +326,7 @@ class LoDTensor(Tensor):
     def _lod(self, lod: Lod) -> None:
         self._move_out()
         if isinstance(self._array, LoDArray):
-            self._array = _to_host(self._array)
+            self._array = self._on_host()
         self._levels = lod
 
     def lod(self) -> Lod:
@@ -344,7 +373,7 @@ class LoDTensor(Tensor):
         copy = LoDTensor()
         copy._place_ = place
         if self._value is not None:
-            copy._set_value(_to_host(self._value))
+            copy._set_value(self._on_host())
         copy._lod = self.lod()
         return copy
 

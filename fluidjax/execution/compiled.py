@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -50,16 +51,8 @@ def _host(leaves: Sequence[Any]) -> bool:
     return all(isinstance(leaf, np.ndarray) for leaf in leaves)
 
 
-def _form(value: Any) -> Hashable:
-    """What a trace depends on: shapes and dtypes, and of a ragged value how long its longest sequences may be."""
-    if type(value) in _PLAIN:
-        return value.shape, value.dtype
-    leaves, structure = jax.tree_util.tree_flatten(value)
-    return structure, *((np.shape(leaf), getattr(leaf, "dtype", None)) for leaf in leaves)
-
-
 def _same_form(before: Any, after: Any) -> bool:
-    return getattr(after, "shape", None) == before.shape and getattr(after, "dtype", None) == before.dtype
+    return isinstance(after, (jax.Array, np.ndarray)) and after.shape == before.shape and after.dtype == before.dtype
 
 
 class _NeedsInputs(Exception):
@@ -72,6 +65,59 @@ class Step(NamedTuple):
     results: tuple[Any, ...]
     overflows: Mapping[str, Any]
     failure: InvalidArgumentError | None
+
+
+@dataclass
+class Traced:
+    """What a trace finds out: how the results are made of arrays, and what is to be checked; whether it ``ran``."""
+
+    structure: Any = None
+    watch: Watch | None = None
+    ran: bool = False
+
+
+class Compiled(NamedTuple):
+    """Ops compiled for values of one form, which are checked on the host, ``ahead`` on the device, or by the step.
+
+    ``step(replaced, given(values), seed)`` returns (the arrays of the results, overflow flags, what the checks found).
+    By ``deque.extend(map(step, ...))`` it overwrites ``replaced`` and appends what it leaves, with nothing between:
+    signal handlers run between two of the interpreter's own instructions only, and ``extend`` is one.
+    """
+
+    step: Callable[..., Any]
+    traced: Traced
+    checks: Checks | None = None
+
+    def results(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The results: arrays, LoDArrays ..."""
+        return jax.tree_util.tree_unflatten(self.traced.structure, arrays)
+
+    def before(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> None:
+        """Raise InvalidArgumentError for what can be known before the step."""
+        if self.checks is not None:
+            self.checks.before(values, (replaced, given(values), seed))
+
+    def after(self, left: Any) -> InvalidArgumentError | None:
+        """The error that the step found by itself; it then left what it replaces as it was."""
+        return None if self.checks is None else self.checks.after(left)
+
+
+def form(values: Sequence[Any]) -> Hashable:
+    """What jit goes by: values of equal forms are computed by the same compiled function."""
+    return tuple((v.shape, v.dtype) if type(v) is np.ndarray else _form(v) for v in values)
+
+
+def _form(value: Any) -> Hashable:
+    if type(value) is ArrayImpl:
+        return value.aval, value.sharding, value.committed
+    data, key, _ = split_static(value)
+    leaves, structure = jax.tree_util.tree_flatten(data)
+    return key, structure, tuple(_form(x) if type(x) is ArrayImpl else (np.shape(x), np.result_type(x)) for x in leaves)
+
+
+def given(values: Sequence[Any]) -> tuple[Any, ...]:
+    """What jit is given for the values."""
+    return tuple(v if type(v) in _PLAIN else split_static(v)[0] for v in values)
 
 
 class CompiledOps:
@@ -115,8 +161,7 @@ class CompiledOps:
         self._capacities = capacities
         self._fixed = fixed
         self._checked = checked and any(get_op(op.type).demands for b in program.blocks for op in b.ops)
-        self._checks: dict[Hashable, Checks] = {}
-        self._jitted: dict[Hashable, Any] = {}
+        self._ready: dict[Hashable, Compiled] = {}
         self.used: dict[str, int] = {}
         self.uneven: dict[str, NeedsExact] = {}
         self.traces = 0
@@ -127,57 +172,49 @@ class CompiledOps:
         Raises:
             InvalidArgumentError: a value that was fed is none that its op can take; nothing ran.
         """
+        key = form([*replaced, *values])
         try:
-            if all(type(v) in _PLAIN for v in values):
-                key: Hashable = ()
-                function = self._jitted.get(()) or self._jit((), [None] * len(values), values)
-                arguments = replaced, tuple(values), seed
-            else:
-                parts = [split_static(v) for v in values]
-                key = tuple(p[1] for p in parts)
-                function = self._jitted.get(key) or self._jit(key, [p[2] for p in parts], values)
-                arguments = replaced, tuple(p[0] for p in parts), seed
-            if not self._checked:
-                results, overflows, *_ = function(*arguments)
-                return Step(results, overflows, None)
-            checks = self._checks_of(key, function, arguments, values)
-            checks.before(values, arguments)
-            left = checks.step(*arguments)
-            return Step(left[0], left[1], checks.after(left))
+            compiled = self._ready[key] = self._ready.get(key) or self._compiled(replaced, values, seed)
+            compiled.before(replaced, values, seed)
+            self._ready.pop(key, None)  # one that fails while it is traced jax runs in Python ever after
+            left = compiled.step(replaced, given(values), seed)
         except _NeedsInputs:
             self._donate = False
-            self._jitted.clear()
-            self._checks.clear()
+            self._ready.clear()
             return self(replaced, values, seed)
+        self._ready[key] = compiled
+        compiled.traced.ran = True
+        return Step(compiled.results(left[0]), left[1], compiled.after(left))
 
     @property
     def donates(self) -> bool:
-        """Whether a call overwrites ``replaced``, so that a step that fails gives them back."""
+        """Whether a call overwrites ``replaced``, so that a step that fails gives them back in the same form."""
         return self._donate
 
-    def _checks_of(self, key: Hashable, function: Any, arguments: Any, values: Sequence[Any]) -> Checks:
-        """How values of these forms are checked; they are traced here when they come the first time."""
-        forms = key, *map(_form, values[self._fixed :])
-        return self._checks.get(forms) or self._find_checks(forms, function, arguments)
+    def ready(self, replaced: tuple[Any, ...], values: Sequence[Any]) -> Compiled | None:
+        """What runs values of these forms, if it did so before."""
+        found = self._ready.get(form([*replaced, *values]))
+        return found if found is not None and found.traced.ran else None
 
-    def _find_checks(self, forms: Hashable, function: Any, arguments: Any) -> Checks:
-        replaced = arguments[0] if self._donate else ()
-        found = self._checks[forms] = find_checks(function, function.trace(*arguments), replaced)
-        return found
+    def _compiled(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Compiled:
+        rebuilds = [None if type(v) in _PLAIN else split_static(v)[2] for v in values]
+        found = Traced()
+        traceable = self._traceable(rebuilds, self._seen_on_host(values), found)
+        step = jax.jit(traceable, donate_argnums=(0,) if self._donate else ())
+        if not self._checked:
+            return Compiled(step, found)
+        traced = step.trace(replaced, given(values), seed)
+        assert found.watch is not None
+        checks = find_checks(step, traced, found.watch, replaced if self._donate else ())
+        return Compiled(checks.step, found, checks)
 
     def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
         """Positions of the inputs, state apart, that the host reads without waiting for the device."""
         kinds = _PLAIN if self._platform == "cpu" else (np.ndarray,)
         return [at for at in range(self._fixed, len(values)) if isinstance(data_of(values[at]), kinds)]
 
-    def _jit(self, key: Hashable, rebuilds: Sequence[Rebuild | None], values: Sequence[Any]) -> Any:
-        donated = (0,) if self._donate else ()
-        traceable = self._traceable(rebuilds, self._seen_on_host(values))
-        function = self._jitted[key] = jax.jit(traceable, donate_argnums=donated)
-        return function
-
-    def _traceable(self, rebuilds: Sequence[Rebuild | None], seen: Sequence[int]) -> Callable[..., Any]:
-        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any, Watch]:
+    def _traceable(self, rebuilds: Sequence[Rebuild | None], seen: Sequence[int], found: Traced) -> Callable[..., Any]:
+        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
             before = self._packing.split(replaced)
             env = dict(zip(self._replaced, before, strict=True))
             for name, data, rebuild in zip(self.inputs, values, rebuilds, strict=True):
@@ -201,6 +238,9 @@ class CompiledOps:
             self.traces += 1
             self.used.update(runner.used)
             self.uneven.update(runner.uneven)
-            return (*state, *(env.get(n) for n in self._outputs)), overflows, faults, watch
+            found.watch = watch if self._checked else None
+            # Arrays alone: what is made of them would be made by Python between the call and its return.
+            arrays, found.structure = jax.tree_util.tree_flatten((*state, *(env.get(n) for n in self._outputs)))
+            return tuple(arrays), overflows, faults
 
         return run

@@ -60,14 +60,14 @@ class Checks(NamedTuple):
         return None if flags is None or self.ahead is not None else self.watch.failure(np.asarray(flags))
 
 
-def find_checks(step: Any, traced: Any, replaced: Sequence[Any]) -> Checks:
+def find_checks(step: Any, traced: Any, watch: Watch, replaced: Sequence[Any]) -> Checks:
     """How to check a jitted step.
 
     Args:
-        traced: as ``step.trace`` gives it; it returns (results, overflow flags, fault flags or None, its ``Watch``).
+        traced: as ``step.trace`` gives it; it returns (results, overflow flags, fault flags or None).
+        watch: what the trace found.
         replaced: the state that it overwrites.
     """
-    watch: Watch = traced.out_info[3]
     if not watch.faults or not replaced:
         return Checks(step, watch, None)
     ahead = _faults_ahead(traced, replaced)
@@ -116,9 +116,9 @@ def _holding_state(traced: Any, count: int) -> Any:
 
     def held(*arguments: Any) -> Any:
         left = step(*jax.tree_util.tree_leaves(arguments))
-        results, overflows, faults, watch = jax.tree_util.tree_unflatten(traced.out_tree, left)
+        results, overflows, faults = jax.tree_util.tree_unflatten(traced.out_tree, left)
         failed = (faults[:, 0] != 0).any()
         state = (jnp.where(failed, old, new) for old, new in zip(arguments[0], results[:count], strict=True))
-        return (*state, *results[count:]), overflows, faults, watch
+        return (*state, *results[count:]), overflows, faults
 
     return jax.jit(held, donate_argnums=(0,))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
 from fluidjax.execution.buckets import bucket
-from fluidjax.execution.compiled import CompiledOps, Step
+from fluidjax.execution.compiled import Compiled, CompiledOps, Step, form, given
 from fluidjax.execution.exchange import lod_array, trim
 from fluidjax.execution.feed import Feeder
+from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.packing import NOTHING, Unpackable
 from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
-from fluidjax.execution.state import distinct, gather_plain, gather_values, is_plain, write_back
+from fluidjax.execution.state import distinct, gather_plain, gather_values, is_plain, on_device, write_back
 from fluidjax.scope import Scope
 from lowering.block import Runner
 from lowering.checks import Watch
@@ -57,6 +61,10 @@ def _no_state() -> None:
 class Prepared:
     """Runs one program for one list of fetches and one set of feed names.
 
+    Whatever is raised during a run, and whenever, the scope then holds the state from before the run or that from after
+    it. Threads may run programs over one scope: those that change it one after the other, those that only read it
+    beside each other.
+
     Args:
         program: the program's view; validated here.
         feeds, fetches: names.
@@ -85,6 +93,7 @@ class Prepared:
         self._laid_out = False
         self._state: Callable[[], ResidentState | None] = _no_state
         self._whole: CompiledOps | None = None
+        self._lock = threading.RLock()  # inside that of a scope
         self._pack = platform == "cpu"
         self._plan = self._make_plan(())
         self._undeclared = self._undeclared_writes()
@@ -130,6 +139,13 @@ class Prepared:
 
     def run(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
         """Run once: the fetched values, in order. The scope's state is replaced only when the run succeeds."""
+        results = self._run_settled(scope, feed, seed)
+        if results is None:
+            with scope._lock, self._lock:
+                results = self._run_unsettled(scope, feed, seed)
+        return results
+
+    def _run_unsettled(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
         if self._undeclared:
             self._plan_anew([n for n in self._undeclared if scope.find_var(n) is not None])
         for _ in range(_MAX_DOUBLINGS):
@@ -223,25 +239,96 @@ class Prepared:
 
     # --- one jit --------------------------------------------------------------------------------------------------
 
+    def _run_settled(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any] | None:
+        """Run as the last time, if nothing has to be traced, gathered or enlarged; else None, and nothing happened."""
+        state = self._state()
+        if state is None or not state.compiled:
+            return None
+        try:
+            feeds = [self._feeder.value(name, feed[name], exact=self._exact) for name in self._feeds]
+            compiled = state.compiled.get(form(feeds))
+            if compiled is None:
+                return None
+            if state.alone:
+                with scope._lock:
+                    return self._again(scope, state, compiled, feeds, seed) if state.current(scope) else None
+            with scope._lock:
+                kept = state.kept if state.current(scope) else None
+            return None if kept is None else self._read(scope, compiled, [*kept, *feeds], seed)
+        except (NeedsExact, NeedsConcrete):
+            return None
+
+    def _again(self, scope: Scope, state: ResidentState, compiled: Compiled, feeds: list[Any], seed: Any) -> list[Any]:
+        """See ``Compiled``: an interrupt comes before the step or behind it."""
+        replaced, values = state.replaced, [*state.kept, *feeds]
+        compiled.before(replaced, values, seed)
+        state.slot.extend(map(compiled.step, (replaced,), (given(values),), (seed,)))
+        left = state.slot[0]
+        state.replaced = state.replaced  # without what was fetched
+        failure = compiled.after(left)
+        if failure is not None:
+            raise failure
+        return self._checked_fetches(scope, compiled.results(left[0])[len(replaced) :])
+
+    def _read(self, scope: Scope, compiled: Compiled, values: list[Any], seed: Any) -> list[Any] | None:
+        """A run that changes nothing, beside other threads; None when one of them took what it reads."""
+        try:
+            compiled.before((), values, seed)
+            left = compiled.step((), given(values), seed)
+        except (ValueError, RuntimeError):
+            if any(v.is_deleted() for v in values if isinstance(v, jax.Array)):
+                return None
+            raise
+        if any(map(bool, left[1].values())):
+            return None
+        failure = compiled.after(left)
+        if failure is not None:
+            raise failure
+        return self._checked_fetches(scope, compiled.results(left[0]))
+
     def _run_whole(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
         state, others = self._state(), ()
         if state is None or not state.current(scope):
             state, others = self._gather(scope)
-        compiled = self._whole
+
+        def replace() -> tuple[Any, ...] | None:
+            attached, values = state.attached, [*state.kept, *others, *feeds]
+            results = self._results(scope, state, values, seed)
+            if results is not None:
+                self._keep(scope, state, results)
+                if attached or not self._layout.replaced:
+                    self._settle(scope, state, values, feeds)
+            return results
+
+        results = uninterrupted(replace)
+        return None if results is None else self._checked_fetches(scope, results[len(results) - len(self._fetches) :])
+
+    def _results(self, scope: Scope, state: ResidentState, values: list[Any], seed: Any) -> tuple[Any, ...] | None:
+        """What a run leaves; None when it has to be tried again in another way."""
+        compiled, replaced = self._whole, state.replaced
+        before: tuple[Any, ...] = ()
         assert compiled is not None
+        if compiled.ready(replaced, values) is None:
+            # What was never run may not fit into the memory, and would not give back what it took.
+            before = tuple(np.array(b) for b in replaced)
         try:
-            results, overflows, failure = self._step(compiled, state.replaced, [*state.kept, *others, *feeds], seed)
+            results, overflows, failure = self._step(compiled, replaced, values, seed)
+            if before:
+                jax.block_until_ready(results)
         except Unpackable:
             self._pack = False
             return None
+        except BaseException:
+            if before and any(b.is_deleted() for b in replaced):
+                self._keep(scope, state, tuple(map(on_device, before)))
+            raise
         if overflows and self._grew(compiled, overflows):
             return None
         if failure is not None:
             if compiled.donates:
-                self._keep(scope, state, results[: len(state.replaced)])
+                self._keep(scope, state, results[: len(replaced)])
             raise failure
-        self._keep(scope, state, results)
-        return self._checked_fetches(results[len(state.replaced) + len(self._layout.written) :])
+        return results
 
     def _gather(self, scope: Scope) -> tuple[ResidentState, tuple[Any, ...]]:
         """The state anew, variable by variable, and what else is read; sets what runs them."""
@@ -266,13 +353,24 @@ class Prepared:
     def _keep(self, scope: Scope, state: ResidentState, results: tuple[Any, ...]) -> None:
         """Store what a run left: the replaced buffers with the state, what is new in the scope."""
         layout, count = self._layout, len(state.replaced)
-        if layout.written:
-            write_back(scope, dict(zip(layout.written, results[count:], strict=False)))
-        if not state.complete or not state.replace(results[:count]):
+        lasting = state.complete and (state.attached or state.holds(scope, layout.kept))
+        if not lasting or not state.replace(results[:count]):
             write_back(scope, dict(zip(layout.replaced, results, strict=False)))
         elif not state.attached:
             state.attach(scope, (*layout.replaced, *layout.kept))
             self._state = weakref.ref(state)
+        if layout.written:
+            write_back(scope, dict(zip(layout.written, results[count:], strict=False)))
+
+    def _settle(self, scope: Scope, state: ResidentState, values: list[Any], feeds: list[Any]) -> None:
+        """Let later runs with such feeds be like this one, if they leave what they take in the same form."""
+        compiled = self._whole
+        assert compiled is not None
+        donates = compiled.donates and bool(self._layout.replaced)
+        ready = compiled.ready(state.replaced, values)
+        if state.attached and ready and not self._layout.written and (donates or not self._layout.replaced):
+            state.compiled[form(feeds)] = ready
+            state.alone = donates or any(scope.find_var(n) is not None for n in self._fetches)
 
     def _lay_out(self, scope: Scope) -> None:
         state = [n for n in self._plan.reads if n not in self._feeds]
@@ -324,14 +422,17 @@ class Prepared:
             self._recompilations.see(dict(zip(compiled.inputs, values, strict=True)))
         return step
 
-    def _checked_fetches(self, values: Sequence[Any]) -> list[Any]:
+    def _checked_fetches(self, scope: Scope, values: Sequence[Any]) -> list[Any]:
+        fetched = []
         for name, value in zip(self._fetches, values, strict=True):
             if value is None:
                 raise LoweringError(
                     f"fetch {name!r}: expected a variable that the program computes or the scope holds, found no value"
                     " after the run; fetch another variable, or initialize this one first"
                 )
-        return list(values)
+            # A fetch that is also state must not share its buffer, which a later run may give away.
+            fetched.append(value if scope.find_var(name) is None else _copied(value))
+        return fetched
 
     # --- cut by host ops ------------------------------------------------------------------------------------------
 
@@ -343,7 +444,8 @@ class Prepared:
                 continue
             inputs = tuple(n for n in segment.reads if n in env)
             compiled = self._compile(segment, inputs, segment.writes)
-            results, overflows, failure = self._step(compiled, (), [env[n] for n in inputs], seed)
+            values = [env[n] for n in inputs]
+            results, overflows, failure = uninterrupted(partial(self._step, compiled, (), values, seed))
             if overflows and self._grew(compiled, overflows):
                 return None
             if failure is not None:
@@ -358,8 +460,9 @@ class Prepared:
         return env
 
     def _finish(self, scope: Scope, env: Mapping[str, Any]) -> list[Any]:
-        write_back(scope, {n: env[n] for n in self._plan.keeps if n in env})
-        return self._checked_fetches([env.get(n) for n in self._fetches])
+        kept = {n: env[n] for n in self._plan.keeps if n in env}
+        uninterrupted(lambda: write_back(scope, kept))
+        return self._checked_fetches(scope, [env.get(n) for n in self._fetches])
 
     def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any) -> None:
         """Run a host op on exact values; ragged results are padded again for the jitted ops behind it."""
@@ -380,17 +483,22 @@ class Prepared:
         self, scope: Scope, feed: Mapping[str, Any], seed: Any, after_op: Callable[..., None] | None = None
     ) -> list[Any]:
         """Run once, op by op, each in a jit of its own; ``after_op(op, values)`` is called behind each."""
-        feeds = [self._feeder.value(name, feed[name], exact=True) for name in self._feeds]
-        names = [n for n in (*self._plan.reads, *self._fetches) if n not in self._feeds]
-        env = gather_values(scope, dict.fromkeys(names), exact=True)
-        env.update(zip(self._feeds, feeds, strict=True))
-        runner = self._interpreter(seed, after_op)
-        try:
-            for segment in self._plan.segments:
-                runner.run_ops(segment.ops, env)
-        except Need as needed:
-            raise needed.refusal() from needed
-        return self._finish(scope, env)
+        with scope._lock, self._lock:
+            feeds = [self._feeder.value(name, feed[name], exact=True) for name in self._feeds]
+            names = [n for n in (*self._plan.reads, *self._fetches) if n not in self._feeds]
+            env = gather_values(scope, dict.fromkeys(names), exact=True)
+            env.update(zip(self._feeds, feeds, strict=True))
+            runner = self._interpreter(seed, after_op)
+
+            def run() -> None:
+                for segment in self._plan.segments:
+                    runner.run_ops(segment.ops, env)
+
+            try:
+                uninterrupted(run) if self.constant else run()
+            except Need as needed:
+                raise needed.refusal() from needed
+            return self._finish(scope, env)
 
     def _interpreter(self, seed: Any, after_op: Callable[..., None] | None) -> Runner:
         # A startup program runs once: nothing of it is worth compiling, its random numbers neither.
@@ -404,3 +512,7 @@ class Prepared:
             after_op=after_op,
             watch=Watch() if self._checked else None,
         )
+
+
+def _copied(value: Any) -> Any:
+    return jax.tree_util.tree_map(lambda leaf: np.array(leaf, copy=True), value)

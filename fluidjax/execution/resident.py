@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
+from fluidjax.execution.compiled import Compiled
 from fluidjax.execution.packing import Packing
 from fluidjax.execution.state import on_device
 from fluidjax.scope import Scope
@@ -24,21 +27,38 @@ class ResidentState:
 
     Attributes:
         packing: how the replaced arrays are joined to buffers.
-        replaced: the buffers that a run takes and leaves changed.
+        slot: (what the last run left, the buffers first; ...). A run appends to it, which replaces all buffers at once.
         kept: arrays that it only reads.
         complete: whether a run reads nothing else of the scope, so that the state may be attached.
         attached: whether tensors refer to it.
+        compiled: what runs it again, without a look at the scope, by the form of the feeds.
+        alone: whether these runs need the scope for themselves.
+        lock: that of the scope.
     """
 
     def __init__(self, replaced: Sequence[Any], kept: Sequence[Any], *, complete: bool, pack: bool):
         self.packing = Packing.of(replaced, pack=pack)
-        self.replaced = tuple(map(on_device, self.packing.join(replaced)))
+        buffers = tuple(map(on_device, self.packing.join(replaced)))
+        self.slot: deque[Any] = deque([(buffers,)], maxlen=1)
+        self._count = len(buffers)
         self.kept = tuple(map(on_device, kept))
         self.complete = complete
         self.attached = False
+        self.compiled: dict[Hashable, Compiled] = {}
+        self.alone = True
         self._valid = False
         self._scope: Callable[[], Scope | None] = lambda: None
         self._edition = 0
+        self.lock: Any = threading.RLock()
+
+    @property
+    def replaced(self) -> tuple[Any, ...]:
+        """The buffers that a run takes and leaves changed."""
+        return self.slot[0][0][: self._count]
+
+    @replaced.setter
+    def replaced(self, buffers: tuple[Any, ...]) -> None:
+        self.slot.append((buffers,))
 
     def attach(self, scope: Scope, names: Iterable[str]) -> None:
         """Let the tensors ``names``, replaced ones first, refer to the arrays here."""
@@ -50,6 +70,7 @@ class ResidentState:
                 tensor._lod = []
             tensor._array = Resident(self, index)
         self._scope = weakref.ref(scope)
+        self.lock = scope._lock
         self._edition = scope._edition
         self.attached = self._valid = True
 
@@ -64,18 +85,32 @@ class ResidentState:
         self.replaced = buffers
         return True
 
+    def holds(self, scope: Scope, names: Iterable[str]) -> bool:
+        """Whether the tensors ``names`` still have the kept arrays: another thread may have set one meanwhile."""
+        for name, array in zip(names, self.kept, strict=True):
+            variable = scope.find_var(name)
+            stored = variable._holder._stored if variable is not None else None
+            if stored is not array and not isinstance(stored, Resident):
+                return False
+        return True
+
     def read(self, index: int) -> Any:
         """The array of a tensor: replaced ones first, then kept ones. A part of a buffer is copied."""
         parts = self.packing.parts
         if index >= len(parts):
             return self.kept[index - len(parts)]
         part = parts[index]
-        buffer = self.replaced[part.buffer]
-        return buffer if part.start is None else np.array(np.asarray(buffer)[part.start : part.stop])
+        if part.start is None:
+            return self.slot[0][0][part.buffer]
+        with self.lock:
+            return np.array(np.asarray(self.slot[0][0][part.buffer])[part.start : part.stop])
+
+    def outdate(self) -> None:
+        """Some tensor gets another value: the next run has to look into the scope."""
+        self._valid = False
 
     def leave(self, index: int) -> None:
-        """A tensor has another value: the state is outdated and holds on to this array no longer."""
-        self._valid = False
+        """A tensor has another value: hold on to its array no longer."""
         parts = self.packing.parts
         if index >= len(parts):
             self.kept = _without(self.kept, index - len(parts))

@@ -72,19 +72,16 @@ def gather_values(scope: Scope, names: Iterable[str], *, exact: bool) -> dict[st
 
 
 def write_back(scope: Scope, values: Mapping[str, Any]) -> None:
-    """Store values under their names; tensors that users hold keep their identity."""
+    """Store values under their names, all or none; tensors that users hold keep their identity."""
     local = scope._vars
-    for name, value in values.items():
-        if value is None:
-            continue
-        var = local.get(name) or _variable(scope, name)
-        holder = var._holder
-        if type(value) is ArrayImpl and type(holder) is LoDTensor:
-            holder._array = value
-            if holder._lod:
-                holder._lod = []
-        else:
-            _store(var, value)
+    # What can fail comes first: LoDs and tensor arrays are taken to the host.
+    stores = [
+        (local.get(name) or _variable(scope, name), value if type(value) is ArrayImpl else to_holder(value))
+        for name, value in values.items()
+        if value is not None
+    ]
+    for variable, value in stores:
+        _store(variable, value)
 
 
 def _variable(scope: Scope, name: str) -> ScopeVariable:
@@ -98,12 +95,20 @@ def _variable(scope: Scope, name: str) -> ScopeVariable:
     return root.var(name)
 
 
-def _store(var: ScopeVariable, value: Any) -> None:
-    new = to_holder(value)
-    if isinstance(new, LoDTensor) and isinstance(var._holder, LoDTensor):
-        var._holder._set_value(new._value, new._lod)
+def _store(var: ScopeVariable, new: Any) -> None:
+    """Store a device array, or what ``to_holder`` made."""
+    holder = var._holder
+    if type(new) is not ArrayImpl:
+        if isinstance(new, LoDTensor) and isinstance(holder, LoDTensor):
+            holder._set_value(new._value, new._lod)
+        else:
+            var._holder = new
+    elif type(holder) is LoDTensor:
+        holder._array = new
+        if holder._lod:
+            holder._lod = []
     else:
-        var._holder = new
+        var._holder = to_holder(new)
 
 
 def on_host(values: Sequence[Any]) -> list[Any]:

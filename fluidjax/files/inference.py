@@ -51,9 +51,10 @@ def save(
             "save_inference_model specified the param `program_only` to True, It will not save params of Program.",
             stacklevel=3,
         )
-    else:
-        files |= _parameter_files(program, params_filename)
-    atomic.write_files(os.path.normpath(dirname), files)
+    with global_scope()._lock:  # what is written is of one step
+        if not program_only:
+            files |= _parameter_files(program, params_filename)
+        atomic.write_files(os.path.normpath(dirname), files)
     return fetched
 
 

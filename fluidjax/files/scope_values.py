@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from fluidjax.enums import VarType, to_numpy_dtype
+from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.files.errors import MismatchError, bad_file, explain
 from fluidjax.files.tensor import DenseValue, RowsValue, Value, encode
 from fluidjax.framework import Variable
@@ -96,16 +97,24 @@ def check_array_fits(var: Variable, shape: tuple[int, ...], dtype: np.dtype, lab
 
 def put(scope: Scope, values: Mapping[str, Value]) -> None:
     """Put values into the scope's variables (made where missing). What can fail is checked before the first is set."""
-    holders = {name: _place(scope, name, value) for name, value in values.items()}
-    for name, value in values.items():
-        variable = holders[name]
-        if isinstance(value, RowsValue):
-            rows = variable.get_selected_rows()
-            rows.set_rows(value.rows)
-            rows.set_height(value.height)
-            rows.get_tensor()._set_value(value.array)
-        else:
-            variable.get_tensor()._set_value(value.array, value.lod)
+    with scope._lock:
+        holders = {name: _place(scope, name, value) for name, value in values.items()}
+
+        def fill() -> None:
+            for name, value in values.items():
+                _fill(holders[name], value)
+
+        uninterrupted(fill)
+
+
+def _fill(variable: ScopeVariable, value: Value) -> None:
+    if isinstance(value, RowsValue):
+        rows = variable.get_selected_rows()
+        rows.set_rows(value.rows)
+        rows.set_height(value.height)
+        rows.get_tensor()._set_value(value.array)
+    else:
+        variable.get_tensor()._set_value(value.array, value.lod)
 
 
 def _place(scope: Scope, name: str, value: Value) -> ScopeVariable:

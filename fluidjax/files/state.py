@@ -39,9 +39,11 @@ def save(program: Program, model_path: str) -> None:
         OPTIMIZER: [var for var in program.list_vars() if variables.is_belong_to_optimizer(var)],
     }
     scope = global_scope()
-    for part in parts.values():
-        check_savable(scope, part)
-    files = {base + end: [pickles.dumps(_arrays(part))] for end, part in parts.items()}
+    with scope._lock:  # what is written is of one step
+        for part in parts.values():
+            check_savable(scope, part)
+        arrays = {end: _arrays(part) for end, part in parts.items()}
+    files = {base + end: [pickles.dumps(part)] for end, part in arrays.items()}
     message = pb.ProgramDesc()
     message.CopyFrom(program.proto)
     stamp(message)

@@ -14,7 +14,7 @@ from fluidjax.files.errors import bad_file, explain
 from fluidjax.files.scope_values import check_fits, check_savable, chunks_of, put
 from fluidjax.files.tensor import Value, decode, decode_all, decode_rows
 from fluidjax.framework import Parameter, Program, Variable, default_main_program
-from fluidjax.scope import global_scope
+from fluidjax.scope import Scope, global_scope
 
 _NOT_FILES = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.READER, VarType.RAW)
 
@@ -69,11 +69,15 @@ def by_name(variables: Sequence[Variable]) -> list[Variable]:
 
 def save(variables: Sequence[Variable], dirname: str | None, filename: str | None) -> bytes | None:
     """Write the variables' values in the global scope; with neither name, return what the one file would hold."""
-    scope = global_scope()
+    with global_scope()._lock:  # what is written is of one step
+        return _save(global_scope(), variables, dirname, filename)
+
+
+def _save(scope: Scope, variables: Sequence[Variable], dirname: str | None, filename: str | None) -> bytes | None:
     check_savable(scope, variables)
     if not variables:
         warnings.warn(
-            "no variable in your model, please ensure there are any variables in your model to save", stacklevel=3
+            "no variable in your model, please ensure there are any variables in your model to save", stacklevel=4
         )
         return None
     names = [var.name for var in by_name(variables)]
