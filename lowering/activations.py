@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from .extrema import at_least
 from .values import Array
 
 Function = Callable[[Array], Array]
@@ -23,7 +24,7 @@ _ACTIVATIONS: dict[str, tuple[Function, Function]] = {
     "sigmoid": (_clamped_sigmoid, lambda y: y * (1 - y)),
     "logistic": (jax.nn.sigmoid, lambda y: y * (1 - y)),
     "tanh": (jnp.tanh, lambda y: 1 - y * y),
-    "relu": (lambda x: jnp.maximum(x, 0), lambda y: (y > 0).astype(y.dtype)),
+    "relu": (lambda x: at_least(x, 0), lambda y: (y > 0).astype(y.dtype)),
     "identity": (lambda x: x, jnp.ones_like),
 }
 # gru_unit numbers its activations; its sigmoid is not clamped.

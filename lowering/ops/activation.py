@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from lowering.extrema import at_least, at_most
 from lowering.ops.shared import off_rows
 from lowering.registry import op
 
@@ -14,7 +15,7 @@ WISE = "wise"
 @op(vendor="use_mkldnn use_cudnn", rows=WISE)
 def relu(x):
     """Out = max(X, 0)."""
-    return jnp.maximum(x, 0)
+    return at_least(x, 0)
 
 
 @relu.grad
@@ -134,11 +135,11 @@ def _(out, ddx, *, alpha):
 @op(rows=WISE)
 def elu(x, *, alpha: float = 1.0):
     """Out = max(X, 0) + min(0, alpha * (exp(X) - 1))."""
-    return jnp.maximum(x, 0) + jnp.minimum(0, alpha * (jnp.exp(x) - 1))
+    return at_least(x, 0) + at_most(alpha * (jnp.exp(x) - 1), 0)
 
 
 def _elu_slope(x, alpha):
-    return jnp.where(x > 0, jnp.ones_like(x), alpha * jnp.exp(jnp.minimum(x, 0)))
+    return jnp.where(x > 0, jnp.ones_like(x), alpha * jnp.exp(at_most(x, 0)))
 
 
 @elu.grad
@@ -148,7 +149,7 @@ def _(x, d_out, *, alpha):
 
 @elu.grad_grad(out="DDOut DX")
 def _(x, dout, ddx, *, alpha):
-    curved = jnp.where(x > 0, jnp.zeros_like(x), alpha * jnp.exp(jnp.minimum(x, 0)))
+    curved = jnp.where(x > 0, jnp.zeros_like(x), alpha * jnp.exp(at_most(x, 0)))
     return ddx * _elu_slope(x, alpha), ddx * dout * curved
 
 
@@ -161,7 +162,7 @@ def gelu(x, *, approximate: bool = False):
 @op(rows=WISE)
 def selu(x, *, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772):
     """Out = scale * (X where X > 0, else alpha * (exp(X) - 1))."""
-    return scale * jnp.where(x > 0, x, alpha * jnp.exp(jnp.minimum(x, 0)) - alpha)
+    return scale * jnp.where(x > 0, x, alpha * jnp.exp(at_most(x, 0)) - alpha)
 
 
 @selu.grad
@@ -261,7 +262,7 @@ def _(x, d_out, *, threshold):
 
 
 def _mish_softplus(x, threshold):
-    small = jnp.exp(jnp.minimum(x, threshold))
+    small = jnp.exp(at_most(x, threshold))
     return jnp.where(x > threshold, x, jnp.where(x < -threshold, small, jnp.log1p(small)))
 
 
@@ -281,7 +282,7 @@ def _(x, d_out, *, threshold):
 def softmax(x, *, axis: int = -1, data_format: str = "AnyLayout", is_test: bool = False):
     """Out = exp(X - max) / sum exp(X - max) over ``axis``; X - max is clipped at -64, as Fluid's CPU kernel does."""
     del data_format, is_test
-    e = jnp.exp(jnp.maximum(x - jnp.max(x, axis=axis, keepdims=True), -64))
+    e = jnp.exp(at_least(x - jnp.max(x, axis=axis, keepdims=True), -64))
     return e / jnp.sum(e, axis=axis, keepdims=True)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from lowering.checks import Demand
+from lowering.extrema import at_least
 from lowering.program import VarInfo
 from lowering.registry import Meta, op
 
@@ -22,7 +23,7 @@ _ONE_OF_EACH_ROW = lax.GatherDimensionNumbers((), (1,), (1,), (0,), (0,))
 
 def shifted(x, axis):
     """x - max(x) along `axis`, not below -64."""
-    return jnp.maximum(x - lax.stop_gradient(x.max(axis=axis, keepdims=True)), jnp.asarray(CLIP, x.dtype))
+    return at_least(x - lax.stop_gradient(x.max(axis=axis, keepdims=True)), CLIP)
 
 
 def finite_log(p):

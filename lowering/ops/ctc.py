@@ -15,6 +15,7 @@ from jax import lax
 
 from .. import sequence_infer
 from ..checks import Demand, within_lengths
+from ..extrema import at_least
 from ..registry import op
 from ..sequence import bounds, lengths, longest, offsets, row_gradient, row_numbers, segments, take
 from ..values import Array, LoDArray, Meta, is_concrete
@@ -127,7 +128,7 @@ def _forward(lat: Lattice, logp: Array) -> Array:
         near, far = _moved(a, 1, lat.at > 0), _moved(a, 2, lat.skip)
         reached = jnp.logaddexp(jnp.logaddexp(a, near), far) + logp[lat.rows(t), lat.label]
         alive = (t < lat.frames[lat.seq]) & lat.inside
-        a = jnp.where(alive, jnp.maximum(reached, _NEVER), a)
+        a = jnp.where(alive, at_least(reached, _NEVER), a)
         return t + 1, a, lax.dynamic_update_index_in_dim(table, a, t, 0)
 
     return lax.while_loop(lambda s: s[0] < total, body, (jnp.int32(1), start, table))[2]
@@ -163,7 +164,7 @@ def _occupancy(lat: Lattice, logp: Array, table: Array, like: Array) -> Array:
         alpha = lax.dynamic_index_in_dim(table, t, 0, keepdims=False)
         share = jnp.where(alive, jnp.exp(alpha + beta - like[lat.seq]), 0)
         rows = lat.rows(t)
-        after = jnp.where(alive, jnp.maximum(beta + logp[rows, lat.label], _NEVER), _NEVER)
+        after = jnp.where(alive, at_least(beta + logp[rows, lat.label], _NEVER), _NEVER)
         return t - 1, after, counts.at[rows, lat.label].add(share)
 
     start = jnp.full(lat.label.shape, _NEVER, logp.dtype)

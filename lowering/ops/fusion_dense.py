@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from lowering.extrema import at_least
 from lowering.registry import op
 
 from .elementwise import aligned
@@ -27,7 +28,7 @@ def fc(input, w, bias=None, *, in_num_col_dims: int = 1, activation_type: str = 
     """Out = act(Input W + Bias), act relu or none; with ``padding_weights`` W has 4 rows and columns to spare."""
     w = w[:-4, :-4] if padding_weights else w
     out = dense(input, w, bias, in_num_col_dims)
-    return jax.nn.relu(out) if activation_type == "relu" else out
+    return at_least(out, 0) if activation_type == "relu" else out
 
 
 @op(out="ReluOut* Out", diff="", lod={"Out": "x"}, rows="wise x")
@@ -35,7 +36,7 @@ def fusion_repeated_fc_relu(x, w: list, bias: list):
     """Out = relu(... relu(X W0 + Bias0) W1 + Bias1 ...); ReluOut are the values in between."""
     values = []
     for weight, offset in zip(w, bias, strict=True):
-        x = jax.nn.relu(dense(x, weight, offset, 1))
+        x = at_least(dense(x, weight, offset, 1), 0)
         values.append(x)
     return values[:-1], values[-1]
 
@@ -49,7 +50,7 @@ def fusion_squared_mat_sub(x, y, *, scalar: float = 1.0):
 
 _BINARY = {"elementwise_add": jnp.add, "elementwise_mul": jnp.multiply}
 _UNARY = {
-    "relu": lambda x, scale: jax.nn.relu(x),
+    "relu": lambda x, scale: at_least(x, 0),
     "tanh": lambda x, scale: jnp.tanh(x),
     "sigmoid": lambda x, scale: jax.nn.sigmoid(x),
     "scale": lambda x, scale: x * scale,

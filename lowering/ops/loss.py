@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.checks import Demand
+from lowering.extrema import at_least
 from lowering.program import VarInfo
 from lowering.registry import Long, Meta, op
 
@@ -53,12 +54,12 @@ def _(x, label, d_out, *, normalize, ignore_index):
 @op(diff="x", rows="wise")
 def bce_loss(x, label):
     """Out = -Label * log(X) - (1 - Label) * log(1 - X), logarithms not below -100."""
-    return -label * jnp.maximum(jnp.log(x), -100) - (1 - label) * jnp.maximum(jnp.log(1 - x), -100)
+    return -label * at_least(jnp.log(x), -100) - (1 - label) * at_least(jnp.log(1 - x), -100)
 
 
 @bce_loss.grad
 def _(x, label, d_out):
-    return d_out * (x - label) / jnp.maximum((1 - x) * x, 1e-12)
+    return d_out * (x - label) / at_least((1 - x) * x, 1e-12)
 
 
 @op(out="Loss", diff="predicted", lod="predicted", rows="wise")
@@ -75,7 +76,7 @@ def _(predicted, labels, d_loss, *, epsilon):
 @op(out="Loss", diff="logits", lod="logits", rows="wise")
 def hinge_loss(logits, labels):
     """Loss = max(0, 1 - Logits * (2 * Labels - 1))."""
-    return jnp.maximum(0, 1 - logits * (2 * labels - 1))
+    return at_least(1 - logits * (2 * labels - 1), 0)
 
 
 @hinge_loss.grad
@@ -203,7 +204,7 @@ def _(label, left, right, d_out):
 def margin_rank_loss(x1, x2, label, *, margin: float = 0.0):
     """Out = max(0, margin - Label * (X1 - X2)); Activated is 1 where it is positive."""
     raw = margin - label * (x1 - x2)
-    return (raw > 0).astype(x1.dtype), jnp.maximum(raw, 0)
+    return (raw > 0).astype(x1.dtype), at_least(raw, 0)
 
 
 @margin_rank_loss.grad(rows="wise")
@@ -312,7 +313,7 @@ def sigmoid_focal_loss(x, label, fg_num, *, gamma: float = 2.0, alpha: float = 0
     """
     positive, negative, weight = _focal_parts(x, label, fg_num, alpha)
     p = jax.nn.sigmoid(x)
-    log_p = jnp.log(jnp.maximum(p, jnp.finfo(x.dtype).tiny))
+    log_p = jnp.log(at_least(p, jnp.finfo(x.dtype).tiny))
     log_not_p = jnp.minimum(-x, 0) - jnp.log1p(jnp.exp(-jnp.abs(x)))
     loss = -positive * jnp.power(1 - p, gamma) * log_p - negative * jnp.power(p, gamma) * log_not_p
     return loss * weight
@@ -331,7 +332,7 @@ def _focal_parts(x, label, fg_num, alpha):
 def _(x, label, fg_num, d_out, *, gamma, alpha):
     positive, negative, weight = _focal_parts(x, label, fg_num, alpha)
     p = jax.nn.sigmoid(x)
-    log_p = jnp.log(jnp.maximum(p, jnp.finfo(x.dtype).tiny))
+    log_p = jnp.log(at_least(p, jnp.finfo(x.dtype).tiny))
     log_not_p = jnp.minimum(-x, 0) - jnp.log1p(jnp.exp(-jnp.abs(x)))
     at = jnp.power(1 - p, gamma) * (1 - p - gamma * p * log_p)
     off = jnp.power(p, gamma) * (gamma * (1 - p) * log_not_p - p)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from .. import sequence_infer
 from ..activations import activation as named
 from ..checks import Demand
+from ..extrema import at_least
 from ..packing import pack, run_forward
 from ..registry import op
 from ..sequence import lowest, offsets, take
@@ -181,11 +182,11 @@ def attention_lstm(
     scored = scored if attention_bias is None else scored + attention_bias.reshape(())
 
     def attend(c):
-        scores = jnp.maximum(scored + take(jnp.dot(c, attention_weight[width:])[:, 0], rank), 0)
+        scores = at_least(scored + take(jnp.dot(c, attention_weight[width:])[:, 0], rank), 0)
         if attention_scalar is not None:
             scores = scores * attention_scalar.reshape(())
             bias = 0 if attention_scalar_bias is None else attention_scalar_bias.reshape(())
-            scores = jnp.maximum(scores + bias, 0)
+            scores = at_least(scores + bias, 0)
         exps = jnp.exp(scores - take(_rank_max(scores, rank, p.n), rank))
         weights = exps / take(_rank_sum(exps, rank, p.n), rank)
         return _rank_sum(x.data * weights[:, None], rank, p.n)[: c.shape[0]]

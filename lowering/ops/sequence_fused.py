@@ -10,6 +10,7 @@ import numpy as np
 from .. import sequence_infer
 from ..activations import activation
 from ..checks import Demand
+from ..extrema import at_least
 from ..registry import Long, op
 from ..sequence import (
     expand_dims,
@@ -48,7 +49,7 @@ def fusion_seqconv_eltadd_relu(
     """Out = relu(sequence_conv(X, Filter) + Bias); ColMat holds the contexts."""
     check_context(contextLength, contextStride)
     columns = context_columns(x.data, offsets(x), contextStart, contextLength)
-    out = jnp.maximum(jnp.dot(columns, filter) + bias.reshape(1, -1), 0)
+    out = at_least(jnp.dot(columns, filter) + bias.reshape(1, -1), 0)
     return per_row(x, out), LoDArray(fill_padding(columns, x.nrows, backward=False), (), x.nrows)
 
 
