@@ -77,11 +77,12 @@ def to_holder(value: Any) -> Any:
 
 
 def _selected_rows(value: low.SelectedRows) -> SelectedRows:
-    count = value.rows.shape[0] if value.nrows is None else int(value.nrows)
+    """Without its padding entries; values that were drawn before they have row numbers are kept."""
+    valid = slice(None if value.nrows is None else int(value.nrows))
     holder = SelectedRows()
-    holder._rows = np.asarray(value.rows)[:count]
+    holder._rows = np.asarray(value.rows)[valid]
     holder.set_height(value.height)
-    holder.get_tensor()._set_value(np.asarray(value.values)[:count])
+    holder.get_tensor()._set_value(np.asarray(value.values)[valid])
     return holder
 
 

@@ -103,6 +103,8 @@ def linear_chain_crf(emission: LoDArray, transition, label, length=None):
     log_z = (peak + jnp.log(norm))[:, 0]
     log_z = log_z + jnp.where(c.last, jnp.log(jnp.sum(alpha * w[1], axis=1)), 0)
     cost = c.sums(log_z - _score(c, _tags(label), transition))
+    if length is not None:
+        alpha = jnp.where(c.valid[:, None], alpha, 0)
     rows = [_restored(emission, length, v) for v in (alpha, exps)]
     return (*rows, w, cost)
 

@@ -46,7 +46,9 @@ def uniform_random(
     del seed
     dims = shape_from(shape, shape_tensor, shape_tensor_list, "uniform_random: the shape")
     out = random_bits.uniform(key, dims, to_numpy(dtype), min, max)
-    return into_declared(with_rows(_with_diagonal(out, diag_num, diag_step, diag_val), dims), ctx, -1)
+    given = shape_tensor is None and not shape_tensor_list
+    height = dims[0] if given else -1  # as Paddle infers it: before it looks into tensors
+    return into_declared(with_rows(_with_diagonal(out, diag_num, diag_step, diag_val), dims), ctx, height)
 
 
 @op(infer=infer_given_shape, vendor="use_mkldnn", diff="")

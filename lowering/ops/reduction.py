@@ -81,6 +81,13 @@ def _to_input(grad: Any, x: LoDArray, axes: tuple[int, ...]) -> Any:
     return x.with_data(grad)
 
 
+def _in_dtype(grad: Any, x: LoDArray, d_out: Any, in_dtype: int, out_dtype: int) -> Any:
+    """The gradient of a reduction that casts has type ``in_dtype``, or Out's where only that is given (Fluid's has)."""
+    if in_dtype < 0 and out_dtype < 0:
+        return grad
+    return x.with_data(grad.data.astype(to_numpy(in_dtype) if in_dtype >= 0 else d_out.dtype))
+
+
 def _count(x: LoDArray, axes: tuple[int, ...]) -> Any:
     """Number of elements reduced into one, a traced scalar for padded rows."""
     if x.padded and 0 in axes:
@@ -126,10 +133,10 @@ def _sum(data, axis, keepdims):
 
 
 @reduce_sum.grad
-def _(x: Meta, d_out: LoDArray, *, dim, reduce_all):
+def _(x: Meta, d_out: LoDArray, *, dim, reduce_all, in_dtype, out_dtype):
     like = _like(x)
     axes = _axes(len(x.shape), dim, reduce_all)
-    return _to_input(_spread(d_out, like, axes), like, axes)
+    return _in_dtype(_to_input(_spread(d_out, like, axes), like, axes), like, d_out, in_dtype, out_dtype)
 
 
 @reduction()
@@ -143,11 +150,12 @@ def reduce_mean(x, axes, keep_dim, out_dtype):
 
 
 @reduce_mean.grad
-def _(x: Meta, d_out: LoDArray, *, dim, reduce_all):
+def _(x: Meta, d_out: LoDArray, *, dim, reduce_all, in_dtype, out_dtype):
     like = _like(x)
     axes = _axes(len(x.shape), dim, reduce_all)
     grad = _spread(d_out, like, axes)
-    return _to_input(grad / jnp.asarray(_count(like, axes), grad.dtype), like, axes)
+    grad = _to_input(grad / jnp.asarray(_count(like, axes), grad.dtype), like, axes)
+    return _in_dtype(grad, like, d_out, in_dtype, out_dtype)
 
 
 def _lowest(dtype: np.dtype) -> Any:
