@@ -112,6 +112,11 @@ def sequence_concat(of: Inputs) -> Facts:
 @inferred
 def sequence_conv(of: Inputs) -> Facts:
     x, w = of("X"), of("Filter")
+    if len(x.shape) != 2 or len(w.shape) != 2:
+        raise OpError(
+            f"op sequence_conv takes rows of numbers: expected X and Filter of rank 2, received X ({x.name!r})"
+            f" {list(x.shape)} and Filter {list(w.shape)}; flatten the rows first (reshape)"
+        )
     return {"Out": (columns(x.shape, w.shape[1]), x.lod_level, x.dtype)}
 
 

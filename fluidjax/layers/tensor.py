@@ -75,7 +75,7 @@ def create_parameter(
     Args:
         shape: its dims.
         dtype: its element type.
-        name: its name.
+        name: its name; with an ``attr`` that has no name, what its name begins with (``name.w_0``).
         attr: a ParamAttr with its other settings.
         is_bias: start as zeros unless told otherwise.
         default_initializer: used unless ``attr`` has one.
@@ -86,7 +86,7 @@ def create_parameter(
     check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8", "int16"), "create_parameter")
     check_type(attr, "attr", (type(None), ParamAttr), "create_parameter")
     check_type(default_initializer, "default_initializer", (type(None), Initializer), "create_parameter")
-    helper = LayerHelper("create_parameter")
+    helper = LayerHelper("create_parameter", name=name)
     if attr is None:
         attr = ParamAttr(name=name)
     parameter = helper.create_parameter(attr, list(shape), convert_dtype(dtype), is_bias, default_initializer)
@@ -105,7 +105,7 @@ def create_global_var(
     """A variable of the global block that the startup program fills with ``value``."""
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_global_var")
     check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8", "int16"), "create_global_var")
-    helper = LayerHelper("global_var")
+    helper = LayerHelper("global_var", name=name)
     var = helper.create_global_variable(
         dtype=dtype, shape=list(shape), persistable=persistable, name=name, stop_gradient=True
     )

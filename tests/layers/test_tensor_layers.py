@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax import layers
 from tests.layers.programs import data, recorded, written
 
 RECORDED = recorded("tensor_layers")
@@ -121,3 +122,18 @@ def test_shapes_from_tensors_run(program):
     ]
     got = fluid.Executor(fluid.CPUPlace()).run(fluid.default_main_program(), fetch_list=outs)
     assert [g.shape for g in got] == [(2, 3), (2, 12), (4, 12), (1, 6), (4, 2), (4, 2), (4, 6, 1), (2, 3)]
+
+
+def test_names_of_created_parameters_are_paddles():
+    """A name without one in ``attr`` is the whole name; beside an ``attr`` it is what the name begins with."""
+    given = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.0))
+    asked = [("weight_norm", given), ("w1", None), ("w2", fluid.ParamAttr(name="own")), (None, None), ("w1", given)]
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        names = [layers.create_parameter([2], "float32", name=n, attr=a).name for n, a in asked]
+    assert names == ["weight_norm.w_0", "w1", "own", "create_parameter_0.w_0", "w1.w_0"]
+
+
+@pytest.mark.parametrize("shape", [[None, 4, 3], [None, 4, 3, 2]])
+def test_sequence_conv_takes_rows_of_numbers_alone(shape):
+    with fluid.program_guard(fluid.Program(), fluid.Program()), pytest.raises(fluid.core.EnforceNotMet, match="rank 2"):
+        layers.sequence_conv(fluid.data("x", shape, lod_level=1), 4, 3)
