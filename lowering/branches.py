@@ -11,7 +11,7 @@ import numpy as np
 
 from .block import Context
 from .errors import LoweringError, NeedsConcrete
-from .loop_plan import all_writes, gradient_blocks, outer_writes, save_plan, seen_from_outside
+from .loop_plan import all_writes, gradient_blocks, outer_writes, passed_on, save_plan, seen_from_outside
 from .loop_saves import Recorder, restore
 from .loop_values import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
 from .loops import Env, as_arrays, collected, pass_on
@@ -97,33 +97,41 @@ def _save(env: MutableMapping[str, Any], scope: str | None, kept: Env, run: Any,
 
 
 def run_conditional_grad(ctx: Context) -> None:
-    """Run op conditional_block_grad: changes ``ctx.env``; the gradients of a block that did not run are zeros."""
+    """Run op conditional_block_grad: changes ``ctx.env``; a block that did not run leaves gradients as they are."""
     op, env = ctx.op, ctx.env
     block = ctx.runner.program.blocks[int(op.attrs["sub_block"])]
     scopes = env.get((op.inputs.get("Scope") or ("",))[0])
-    pairs = _targets(ctx)
     if not isinstance(scopes, StepScopes):
         raise LoweringError(
             f"op conditional_block_grad (#{op.index}) found no scope in {op.inputs.get('Scope')}; the"
             " conditional_block op that writes it has to run first, in the same program"
         )
 
+    outer = _out_grads(ctx)
+    pairs, passed = _targets(ctx, outer), passed_on(ctx.runner.program, block.idx)
+    # What the loop around has gathered of an array's gradient; the elements of this branch are added.
+    handed = {n for n, _ in outer}
+    outer += [(n + GRAD, o) for o, n in pairs if n + GRAD not in handed and isinstance(env.get(n), TensorArray)]
+    ended = {n for n, _ in outer if n not in passed and not isinstance(env.get(n.removesuffix(GRAD)), TensorArray)}
+
     def taken(_: None = None) -> Env:
         inner = {n: v for n, v in seen_from_outside(op, env).items() if n not in block.vars}
-        inner.update({n: env[g] for n, g in _out_grads(ctx) if g in env})
+        inner.update({n: env[g] for n, g in outer if g in env})
         inner.update(
             restore({**scopes.saved, **scopes.extra}, inner, all_writes(ctx.runner.program, block.idx), ctx.runner)
         )
         ctx.runner.run_ops(block.ops, inner)
         found = {}
-        for outer, name in pairs:
-            value = inner.get(name + GRAD)
+        for target, name in pairs:
+            value = None if name + GRAD in ended else inner.get(name + GRAD)
             value = value.to_dense() if isinstance(value, SelectedRows) else value
-            found[outer] = zero_gradient(env[name]) if value is None else value
+            found[target] = zero_gradient(env[name]) if value is None else value
         return {**found, **{n: inner[n] for n in updates}}
 
     updates = _updates(block, env)
-    blank = {**{o: zero_gradient(env[n]) for o, n in pairs}, **{n: env[n] for n in updates}}
+    around = {n.removesuffix(GRAD): env[g] for n, g in outer if g in env}
+    blank = {o: around[n] if n in around else zero_gradient(env[n]) for o, n in pairs}
+    blank.update({n: env[n] for n in updates})
     run = known(scopes.steps)
     if run is not None:
         env.update(taken() if run.any() else blank)
@@ -151,8 +159,11 @@ def _out_grads(ctx: Context) -> list[tuple[str, str]]:
     return [(n + GRAD, g) for n, g in zip(names, given, strict=False)]
 
 
-def _targets(ctx: Context) -> list[tuple[str, str]]:
-    """(outer gradient name, forward name) of the inputs that want a gradient."""
+def _targets(ctx: Context, outer: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(outer gradient name, forward name): of the inputs that want a gradient, and of what the block overwrites."""
     names = [*(ctx.op.inputs.get("Input") or ())]
     outs = ctx.op.outputs.get("Input" + GRAD) or ()
-    return [(o, n) for o, n in zip(outs, names, strict=True) if o != EMPTY]
+    found = [(o, n) for o, n in zip(outs, names, strict=True) if o != EMPTY]
+    wanted = {n for _, n in found}
+    held = [(g, n.removesuffix(GRAD)) for n, g in outer if g in ctx.env]
+    return found + [(g, n) for g, n in held if n in ctx.env and n not in wanted]

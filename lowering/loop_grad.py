@@ -13,7 +13,7 @@ from .block import Context
 from .checks import merged
 from .errors import LoweringError
 from .loop_hoist import Hoist, find_hoists, stacks_of
-from .loop_plan import all_writes, seen_from_outside, sub_block
+from .loop_plan import all_writes, passed_on, seen_from_outside, sub_block
 from .loop_saves import Reread, at_step, restore
 from .loop_values import fit, known_int, stacked_template, zero_gradient, zeros
 from .loops import Env, as_arrays, collected, pass_on, settle, stacked, stacked_reads, write_at
@@ -109,7 +109,8 @@ def _make(ctx: Context) -> Backward:
     back.counters = [
         n for n in sorted(writes) if GRAD not in n and n not in block.vars and n not in forward and n in ctx.env
     ]
-    back.ended = [n for n in back.shared if n not in writes and not _is_array(ctx, n)]
+    passed = passed_on(program, block.idx)
+    back.ended = [n for n in back.shared if n not in passed and not _is_array(ctx, n)]
     return back
 
 
@@ -159,6 +160,8 @@ def _start(back: Backward) -> Env:
     for inside in back.shared:
         base, held = back.outside.get(_base(inside)), env.get(incoming.get(inside, ""))
         if isinstance(base, TensorArray):
+            # What the loop around this one has gathered; the elements of this one's steps are added.
+            held = env.get(back.shared[inside]) if inside not in incoming else held
             once = _base(inside) in back.scopes.once or inside not in taken
             once = once and base.stacked and arrays.untouched(held)
             held = replace(held, taken=None) if once and held is not None else held

@@ -100,6 +100,17 @@ def all_writes(program: ProgramView, idx: int) -> set[str]:
     return found
 
 
+def passed_on(program: ProgramView, idx: int) -> set[str]:
+    """The gradients that gradient block ``idx`` has a new value for: what it writes, and hands to a block inside.
+
+    Any other one that flows into the block ends there.
+    """
+    handed = {
+        n for op in program.blocks[idx].ops if sub_block(op) is not None for n in op.inputs.get("Out" + GRAD) or ()
+    }
+    return all_writes(program, idx) | handed
+
+
 # Marks what is saved as it was at the start of a step, where another gradient block wants the end's.
 BEFORE = "@BEFORE@"
 
@@ -146,6 +157,12 @@ def _plan_of(program: ProgramView, forward: BlockView, grad_idx: int, written: s
             early = name not in rewound and _read_before_written(program, forward, name)
             (plan.before if early else plan.final).append(name)
     return plan
+
+
+def seen_early(program: ProgramView, forward_idx: int, grad_idx: int, name: str) -> bool:
+    """Whether a gradient step finds a variable around the loop as it was before the forward step, not behind it."""
+    rewound = all_writes(program, grad_idx)
+    return name not in rewound and _read_before_written(program, program.blocks[forward_idx], name)
 
 
 def _read_before_written(program: ProgramView, block: BlockView, name: str) -> bool:

@@ -2,40 +2,97 @@
 
 from __future__ import annotations
 
-from fluidjax.backward.names import EMPTY, in_args, is_grad, rename_all
-from lowering.program import OpSpec
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from fluidjax.backward.names import EMPTY, forward_name, in_args, is_grad, out_args, rename_all
+from lowering.program import GRAD, OpSpec
+
+_NOWHERE = -1  # in front of the first op, and not to be renamed
 
 
 class _Accumulator:
     """Walks the grad ops in order; renames the second and later gradients of a variable and remembers the sums."""
 
-    def __init__(self, ops: list[OpSpec], block_idx: int) -> None:
+    def __init__(
+        self,
+        ops: list[OpSpec],
+        block_idx: int,
+        ends: Mapping[int, Iterable[str]],
+        carried: Iterable[str],
+        arrays: Iterable[str],
+    ) -> None:
         self.ops = ops
         self.block_idx = block_idx
+        self.ends = ends
+        self.incoming = set(carried)  # gradients that flow in and have met no op yet
+        self.carried = set(carried)
+        self.arrays = set(arrays)
+        self.ended: set[str] = set()  # gradients of values that begin behind the op the walk has come to
         self.parts: dict[str, list[str]] = {}  # gradient -> the names of its parts so far
         self.first: dict[str, int] = {}  # gradient -> index of the op that wrote the first part
         self.renamed: dict[str, int] = {}  # gradient -> number of names given out
-        self.sums: dict[int, list[OpSpec]] = {}  # index of an op -> sums to be put before it
+        self.sums: dict[int, list[OpSpec]] = {}  # index of an op -> what is to be put before it
 
     def run(self) -> list[OpSpec]:
         for index, op in enumerate(self.ops):
+            self._end(index)
+            self._hand_over(op)
             self._sum_before(index, in_args(op))
             self._rename_outputs(index, op)
+            self._begin_at(index, op)
+        self._end(len(self.ops))
         self._sum_before(len(self.ops), [name for name, parts in self.parts.items() if len(parts) > 1])
         result: list[OpSpec] = []
         for index, op in enumerate(self.ops):
             result += [*self.sums.get(index, ()), op]
         return result + self.sums.get(len(self.ops), [])
 
+    def _end(self, index: int) -> None:
+        for name in self.ends.get(index, ()):
+            self.ended.add(name)
+            self.incoming.discard(name)
+            if name in self.carried:
+                self.sums.setdefault(index, []).append(zeros(name, name))
+
+    def _hand_over(self, op: OpSpec) -> None:
+        """A loop or branch ends the gradients of what it overwrites, also those its gradient block does not read."""
+        for name in sorted(getattr(op, "overwrites", ())):
+            live = name in self.incoming or (self.parts.get(name) and name not in self.ended)
+            idle = all(output == EMPTY for output in out_args(op))
+            if live and (idle or name not in in_args(op)):
+                _pass_through(op, name)
+
+    def _begin_at(self, index: int, op: OpSpec) -> None:
+        """What a loop or branch overwrites has a gradient in front of it, also where nothing behind it has used it."""
+        for name in sorted(getattr(op, "overwrites", ())):
+            if name in in_args(op) and not self.parts.get(name):
+                self.parts[name], self.first[name] = [name], index
+
     def _sum_before(self, index: int, names: list[str]) -> None:
         for name in names:
             if not is_grad(name):
                 continue
             parts = self.parts.setdefault(name, [])  # the order of first mention is the order of the last sums
-            if len(parts) > 1:
+            if name in self.ended and index < len(self.ops):
+                self._nothing_yet(index, name)
+            elif name in self.incoming:
+                self._flow_in(name)
+            elif len(parts) > 1:
                 total = OpSpec("sum", {"X": list(parts)}, {"Out": [name]}, {"use_mkldnn": False})
                 self.sums.setdefault(index, []).append(total)
                 self.parts[name] = [name]
+
+    def _nothing_yet(self, index: int, name: str) -> None:
+        """An op reads the gradient of a value that nothing has used."""
+        if name not in self.carried:
+            self.sums.setdefault(index, []).append(zeros(name, forward_name(name)))
+        self.ended.discard(name)
+        self.parts[name], self.first[name] = [name], _NOWHERE
+
+    def _flow_in(self, name: str) -> None:
+        self.incoming.discard(name)
+        self.parts[name], self.first[name] = [name], _NOWHERE
 
     def _fresh(self, name: str) -> str:
         count = self.renamed.get(name, 0)
@@ -54,11 +111,19 @@ class _Accumulator:
     def _add_part(self, index: int, op: OpSpec, slots: list[str], slot: str, position: int) -> None:
         name = op.outputs[slot][position]
         parts = self.parts.setdefault(name, [])
+        if name in self.arrays and op.type == "write_to_array":
+            return  # adds to the element that flows in
+        if name in self.ended:
+            self.ended.discard(name)
+            parts.clear()
+        if name in self.incoming:
+            self._flow_in(name)
+            parts = self.parts[name]
         if not parts:
             parts.append(name)
             self.first[name] = index
             return
-        if len(parts) == 1:
+        if len(parts) == 1 and self.first[name] != _NOWHERE:
             self._rename_first(index, op, slots, slot, position)
         fresh = self._fresh(name)
         op.outputs[slot] = [fresh if i == position else n for i, n in enumerate(op.outputs[slot])]
@@ -70,18 +135,50 @@ class _Accumulator:
         fresh = self._fresh(name)
         self.parts[name][0] = fresh
         rename_all(self.ops[self.first[name] : index], name, fresh)
-        for sums in self.sums.values():
-            rename_all(sums, name, fresh)
+        for at, sums in self.sums.items():
+            if at > self.first[name]:
+                rename_all(sums, name, fresh)
         for earlier in slots[: slots.index(slot)]:
             op.outputs[earlier] = [fresh if n == name else n for n in op.outputs[earlier]]
         before = [fresh if n == name else n for n in op.outputs[slot][:position]]
         op.outputs[slot] = before + op.outputs[slot][position:]
 
 
-def sum_repeated_gradients(ops: list[OpSpec], block_idx: int) -> list[OpSpec]:
+def _pass_through(op: OpSpec, name: str) -> None:
+    """Let the gradient op of a loop or branch read and write gradient ``name``."""
+    forward, inputs, outputs = forward_name(name), op.inputs, op.outputs
+    slot = "X" if "X" in inputs else "Input"
+    if name not in in_args(op):
+        inputs[f"Out{GRAD}"] = [*inputs[f"Out{GRAD}"], name]
+        op.attrs["original_output_grad"] = [*op.attrs["original_output_grad"], name]
+    if forward not in inputs[slot]:
+        inputs[slot], outputs[slot + GRAD] = [*inputs[slot], forward], [*outputs[slot + GRAD], EMPTY]
+    pairs = zip(inputs[slot], outputs[slot + GRAD], strict=True)
+    outputs[slot + GRAD] = [name if n == forward else gradient for n, gradient in pairs]
+
+
+def zeros(name: str, like: str) -> OpSpec:
+    """Gradient ``name`` becomes zeros in the shape of ``like``."""
+    return OpSpec("fill_zeros_like", {"X": [like]}, {"Out": [name]}, {})
+
+
+def sum_repeated_gradients(
+    ops: list[OpSpec],
+    block_idx: int,
+    ends: Mapping[int, Iterable[str]] = MappingProxyType({}),
+    carried: Iterable[str] = (),
+    arrays: Iterable[str] = (),
+) -> list[OpSpec]:
     """Rename gradients that several of ``ops`` write and add ``sum`` ops before their first reader.
 
     The parts are called ``x@GRAD@RENAME@block<block_idx>@<n>``. A part that was read before the next one was
     written (an op that gradients flow through in place) keeps its reader.
+
+    Where a carried gradient ends it is set to zero; ``prune.drop_clearing`` drops what of that is of no use.
+
+    Args:
+        ends: index of an op -> gradients whose variable holds another value from there on: see ``lives``.
+        carried: gradients that flow from step to step of the loop, or past the branch, whose gradient block this is.
+        arrays: those among them that are of tensor arrays.
     """
-    return _Accumulator(ops, block_idx).run()
+    return _Accumulator(ops, block_idx, ends, carried, arrays).run()

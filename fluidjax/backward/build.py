@@ -64,6 +64,7 @@ def append_backward(
         _append_block(walk, block, loss, target, starts, [] if inside else checkpoints)
     rename_taken(target, start, walk.grad_to_var, {})
     info = declare(target, start, walk.grad_to_var)
+    walk.keep_values()
     if starts is not None and not inside:
         restore_counters(target, start, walk.written)
     program.current_block_idx = current

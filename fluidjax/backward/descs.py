@@ -24,9 +24,15 @@ _ORIGIN_ATTRS = ("op_role_var", "op_namescope", "op_callstack")
 
 @dataclass
 class Pending(OpSpec):
-    """A grad op about to be written. ``origin``: the op it is the gradient (or a copy) of."""
+    """A grad op about to be written.
+
+    Attributes:
+        origin: the op it is the gradient (or a copy) of.
+        overwrites: gradients of variables around a loop to which the loop gives other values.
+    """
 
     origin: Operator | None = None
+    overwrites: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, spec: OpSpec, op: Operator) -> Pending:

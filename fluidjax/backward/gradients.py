@@ -58,6 +58,7 @@ def calc_gradient(
     walk.append(block, paths.ops, block, starts if program._appending_grad_times > 1 else None)
     rename_taken(block, start, walk.grad_to_var, renamed)
     info = declare(block, start, walk.grad_to_var)
+    walk.keep_values()
     if walk.order > 1:
         restore_counters(block, start, walk.written)
     return [info[v.name][1].var(info[v.name][0]) if v.name in info else None for v in inputs]

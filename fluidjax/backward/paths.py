@@ -14,7 +14,8 @@ from fluidjax.framework.view import op_view
 Block = Any
 Operator = Any
 
-_GUARDED = ("while", "conditional_block")  # their sub-blocks are searched from the outputs that matter
+# Their blocks may not run, and are searched from the outputs that matter.
+GUARDED = ("while", "conditional_block")
 
 
 @dataclass
@@ -178,16 +179,21 @@ def _reachable(block: Block, sources: set[str], no_grad: set[str]) -> list[bool]
     reached = set(sources)
     flags = []
     for op in block.ops:
-        flags.append(not reached.isdisjoint(operands(op)) and _passes(op))
+        flags.append(not reached.isdisjoint(_taken_in(op)) and _passes(op))
         if flags[-1]:
             reached.update(name for name in op.output_arg_names if name not in no_grad)
     return flags
 
 
+def _taken_in(op: Operator) -> list[str]:
+    """The variables whose values may show in what ``op`` writes: also those that it may leave as they are."""
+    return [*operands(op), *(op.output_arg_names if op.type in (*GUARDED, "write_to_array") else ())]
+
+
 def _stop_other_inputs(block: Block, ops: list[Operator], sources: set[str], no_grad: set[str]) -> None:
     reached = set(sources)
     for op in block.ops:
-        if not reached.isdisjoint(operands(op)) and _passes(op):
+        if not reached.isdisjoint(_taken_in(op)) and _passes(op):
             reached.update(name for name in op.output_arg_names if name not in no_grad)
     for op in ops:
         for name in operands(op):
@@ -198,7 +204,7 @@ def _stop_other_inputs(block: Block, ops: list[Operator], sources: set[str], no_
 def _sub_paths(program: Any, op: Operator, index: int, hit: set[str]) -> dict[int, list[Operator]]:
     """The ops to differentiate in sub-block ``index`` of ``op``, and in the blocks below it."""
     block = program.block(index)
-    if op.type not in _GUARDED:
+    if op.type not in GUARDED:
         return {index: list(block.ops)}
     targets = set(hit)
     for inner in block.ops:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluidjax.backward.names import EMPTY, forward_name, in_args, is_grad, out_args
-from lowering.program import OpSpec
+from lowering.program import GRAD, OpSpec
 
 
 def drop_stopped(ops: list[OpSpec], stopped: set[str]) -> list[OpSpec]:
@@ -37,6 +37,33 @@ def _stopped(op: OpSpec, stopped: set[str]) -> bool:
     return False
 
 
+def drop_clearing(ops: list[OpSpec]) -> list[OpSpec]:
+    """Drop the ops that set to zero a gradient that is written again before it is read, or by no other op.
+
+    A gradient that flows into a block whose ops do not write it ends there by itself: ``while_grad`` sees to it.
+    """
+    written = {name for op in ops if not _clears(op) for name in _gives(op)}
+    return [op for k, op in enumerate(ops) if not (_clears(op) and _needless(out_args(op)[0], ops[k + 1 :], written))]
+
+
+def _gives(op: OpSpec) -> list[str]:
+    """The gradients that ``op`` has a new value for; the gradient of a loop or branch gives back what it is handed."""
+    return out_args(op) + (op.inputs.get(f"Out{GRAD}", []) if "sub_block" in op.attrs else [])
+
+
+def _clears(op: OpSpec) -> bool:
+    return op.type == "fill_zeros_like" and op.inputs["X"] == op.outputs["Out"]
+
+
+def _needless(name: str, behind: list[OpSpec], written: set[str]) -> bool:
+    for op in behind:
+        if name in in_args(op):
+            return False
+        if name in out_args(op):
+            return True
+    return name not in written
+
+
 def drop_disconnected(ops: list[OpSpec], forward_vars: set[str]) -> list[OpSpec]:
     """Drop the sub-graphs of ``ops`` that begin at an op without gradient inputs and meet nothing else.
 
@@ -55,16 +82,16 @@ def drop_disconnected(ops: list[OpSpec], forward_vars: set[str]) -> list[OpSpec]
     drop: set[int] = set()
     for head in range(len(ops)):
         if not inputs[head] and outputs[head]:
-            drop |= _depend_alone(head, inputs, outputs)
+            drop |= _depend_alone(head, inputs, outputs, ops)
     return [op for index, op in enumerate(ops) if index not in drop]
 
 
-def _depend_alone(head: int, inputs: list[set[str]], outputs: list[set[str]]) -> set[int]:
+def _depend_alone(head: int, inputs: list[set[str]], outputs: list[set[str]], ops: list[OpSpec]) -> set[int]:
     """``head`` and the ops that depend on it alone; nothing if one of its dependents also reads something else."""
     ready = set(outputs[head])
     found = {head}
     for index in range(head + 1, len(inputs)):
-        if inputs[index] & ready:
+        if inputs[index] & ready and not _clears(ops[index]):
             if not inputs[index] <= ready:
                 return set()
             found.add(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import lowering
 from fluidjax.backward.accumulate import sum_repeated_gradients
 from fluidjax.backward.descs import Pending, append_pending
-from fluidjax.backward.names import PASS, in_args, is_grad, out_args, rename
-from fluidjax.backward.paths import check_unchanged, forward_of, operands, sub_block_of
-from fluidjax.backward.prune import drop_disconnected, drop_stopped
+from fluidjax.backward.lives import ended_by, is_array, overwritten
+from fluidjax.backward.names import PASS, forward_name, grad_name, in_args, is_grad, out_args, rename
+from fluidjax.backward.paths import GUARDED, check_unchanged, forward_of, operands, sub_block_of
+from fluidjax.backward.prune import drop_clearing, drop_disconnected, drop_stopped
+from fluidjax.backward.versions import keep_values
 from fluidjax.framework.view import op_view
 from lowering.program import OpSpec, OpView
 
@@ -22,12 +25,17 @@ Callback = Callable[..., None]
 
 @dataclass
 class GradBlock:
-    """What the gradient maker of a block op may ask about the gradient sub-block written for it."""
+    """What the gradient maker of a block op may ask about the gradient sub-block written for it.
+
+    Attributes:
+        carried: gradients of the variables around a loop or branch that it overwrites.
+    """
 
     index: int
     ops: list[OpView]
     forward_block: Block
     parent_block: Block
+    carried: set[str] = field(default_factory=set)
 
     def declared_outside(self, name: str) -> bool:
         """Whether ``name`` is a variable of the forward sub-block, of the parent block, or above them.
@@ -52,6 +60,7 @@ class Walk:
         order: how many backward passes the program has seen, this one included.
         renamed: filled in: gradients that bear another name in this pass, because an earlier one took theirs.
         written: filled in: the appended ops, each with the forward op that it belongs to.
+        passes: filled in: (forward block, where its grad ops are, these), blocks inside first.
     """
 
     stopped: dict[int, set[str]]
@@ -61,20 +70,36 @@ class Walk:
     order: int = 1
     renamed: dict[str, str] = field(default_factory=dict)
     written: list[tuple[Operator, Operator | None]] = field(default_factory=list)
+    passes: list[tuple[Block, Block, list[tuple[Operator, Operator | None]]]] = field(default_factory=list)
 
-    def append(self, block: Block, ops: Iterable[Operator], target: Block, starts: set[str] | None = None) -> None:
+    def append(
+        self,
+        block: Block,
+        ops: Iterable[Operator],
+        target: Block,
+        starts: set[str] | None = None,
+        carried: Iterable[str] = (),
+    ) -> None:
         """Append the grad ops of ``ops`` (of ``block``) to ``target``.
 
         Args:
+            carried: gradients that flow from step to step, or past the branch, whose body ``block`` is.
             starts: gradients that exist already; given, only grad ops that hang on them are kept (a program that
                 already holds gradients has ops whose gradients nobody asked for).
         """
         ops = list(ops)
         pending = self.grad_ops(block, ops, target, starts)
-        pending = sum_repeated_gradients(pending, block.idx)
+        arrays = [name for name in carried if is_array(block, forward_name(name))]
+        pending = sum_repeated_gradients(pending, block.idx, _ends(block, pending), carried, arrays)
         pending = drop_stopped(pending, self.stopped[block.idx])
-        pending = drop_disconnected(pending, _known_names(ops, starts))
-        self.written += append_pending(target, pending, self.callbacks, self.grad_to_var)
+        pending = drop_clearing(drop_disconnected(pending, _known_names(ops, starts)))
+        written = append_pending(target, pending, self.callbacks, self.grad_to_var)
+        self.written += written
+        self.passes.append((block, target, written))
+
+    def keep_values(self) -> None:
+        """Let every grad op that is left read the values that its forward op read."""
+        keep_values(self.passes)
 
     def grad_ops(self, block: Block, ops: list[Operator], target: Block, starts: set[str] | None) -> list[OpSpec]:
         """The grad ops of ``ops`` in the order they run, before gradients are summed and pruned."""
@@ -99,7 +124,8 @@ class Walk:
                 if not specs:
                     continue
             self.grad_to_var.update(grad_to_var)
-            pending += [Pending.of(spec, op) for spec in specs]
+            carried = frozenset() if inner is None else frozenset(inner.carried)
+            pending += [replace(Pending.of(spec, op), overwrites=carried) for spec in specs if not _is_copy(spec)]
         return pending
 
     def _rename_taken(self, block: Block, op: Operator, specs: list[OpSpec], grad_to_var: dict[str, str]) -> None:
@@ -135,9 +161,27 @@ class Walk:
         path = self.of_block.get(index)
         # Inside, gradients bear their plain names in every pass: the op around the block maps them to those outside.
         within = replace(self, order=1, renamed={}, written=[])
-        within.append(forward_block, forward_block.ops if path is None else path, block)
+        carried = {grad_name(n) for n in overwritten(forward_block)} if op.type in GUARDED else set()
+        within.append(forward_block, forward_block.ops if path is None else path, block, carried=carried)
         program._rollback()
-        return GradBlock(block.idx, [op_view(op) for op in block.ops], forward_block, target)
+        return GradBlock(block.idx, [op_view(op) for op in block.ops], forward_block, target, carried)
+
+
+def _ends(block: Block, pending: list[OpSpec]) -> dict[int, list[str]]:
+    """Which gradients end in front of which of the ``pending`` ops."""
+    position = {id(op): number for number, op in enumerate(block.ops)}
+    behind = [-position[id(op.origin)] for op in pending if isinstance(op, Pending)]  # rises, as the walk goes back
+    ends: dict[int, list[str]] = {}
+    for number, op in enumerate(block.ops):
+        names = ended_by(op)
+        if names:
+            ends.setdefault(bisect_right(behind, -number), []).extend(names)
+    return ends
+
+
+def _is_copy(spec: OpSpec) -> bool:
+    """Whether the op assigns a gradient to itself."""
+    return spec.type == "assign" and spec.inputs["X"] == spec.outputs["Out"]
 
 
 def _hanging_on(starts: set[str], specs: list[OpSpec]) -> list[OpSpec]:

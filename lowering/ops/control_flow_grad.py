@@ -16,6 +16,7 @@ def while_grad_maker(g: GradMaker) -> list[OpSpec]:
     written = {name for op in g.extra.ops for name in op.output_names()}
     wanted = [name if name in written else EMPTY for name in g.input_grad("X", drop_empty=False)]
     read = _gradients_read(g, {*g.input("X"), *g.output("Out")})
+    read += sorted(name for name in g.extra.carried & written if name not in read)
     attrs = {
         **g.attrs,
         "sub_block": Block(g.grad_block),

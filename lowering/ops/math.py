@@ -181,7 +181,11 @@ def increment(x, *, step: float = 1.0):
 @increment.grad_maker
 def _(g):
     attrs = dict(g.attrs, step=-float(g.attrs.get("step", 1.0)))
-    return [OpSpec("increment", {"X": g.output("Out")}, {"Out": g.input("X")}, attrs)]
+    back = OpSpec("increment", {"X": g.output("Out")}, {"Out": g.input("X")}, attrs)
+    if g.input("X") == g.output("Out"):
+        return [back]  # the gradient stays what it is, under its name
+    wanted = g.input_grad("X")
+    return [back, *([OpSpec("assign", {"X": g.output_grad("Out")}, {"Out": wanted})] if wanted else [])]
 
 
 def _bound(attr: float, tensor: Any, dtype: Any) -> Any:

@@ -1,0 +1,60 @@
+"""Where the values of a variable begin and end.
+
+A name of a program may hold several values one after the other: a loop assigns to the variables around it, a body
+overwrites what it has used. ``x@GRAD`` then is, going backwards, the gradient of one value after the other. At an op
+that writes ``x`` anew the gradient of the value behind it ends: what ops in front of it add to ``x@GRAD`` belongs to
+another value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fluidjax.backward.names import EMPTY, grad_name
+from fluidjax.backward.paths import GUARDED, sub_block_of
+from fluidjax.enums import VarType
+
+if TYPE_CHECKING:
+    from fluidjax.framework import Block, Operator
+
+_FLOATS = (VarType.FP16, VarType.FP32, VarType.FP64)
+
+
+def hands_through(op: Operator) -> bool:
+    """Whether the gradient of what ``op`` writes is also that of what it reads, under the same name."""
+    return op.type in ("assign", "increment") and op.input("X") == op.output("Out")
+
+
+def is_array(block: Block, name: str) -> bool:
+    """Whether ``name`` is a tensor array: it is written element by element, never anew."""
+    var = block._find_var_recursive(name)
+    return var is not None and var.type == VarType.LOD_TENSOR_ARRAY
+
+
+def _has_gradient(block: Block, name: str) -> bool:
+    var = block._find_var_recursive(name)
+    if var is None or var.type not in (VarType.LOD_TENSOR, VarType.LOD_TENSOR_ARRAY):
+        return False
+    return var.dtype in _FLOATS and not var.stop_gradient
+
+
+def ended_by(op: Operator) -> list[str]:
+    """The gradients that end at ``op``, going backwards: of what it writes without having read it."""
+    if op.type in GUARDED:
+        return []
+    read = set(op.input_arg_names)
+    names = (n for n in op.output_arg_names if n != EMPTY and n not in read)
+    return [grad_name(n) for n in names if _has_gradient(op.block, n) and not is_array(op.block, n)]
+
+
+def overwritten(block: Block, ops: Iterable[Operator] | None = None) -> set[str]:
+    """Variables around ``block`` to which its ops, or those of blocks inside it, give another value or element."""
+    found: set[str] = set()
+    for op in block.ops if ops is None else ops:
+        inner = sub_block_of(op)
+        if inner is not None and op.type in GUARDED:
+            found |= overwritten(block.program.block(inner))
+        elif not hands_through(op):
+            found.update(n for n in op.output_arg_names if n != EMPTY)
+    return {n for n in found if not block.has_var(n) and _has_gradient(block, n)}

@@ -1,0 +1,214 @@
+"""Grad ops read the values that their forward ops read, though the variables may hold other values by then.
+
+``y = x * x`` followed by ``assign(z, x)``: the gradient of the product wants the ``x`` of before. Where a grad op would
+find another value under a name, the value is copied aside, in front of the forward op (``x@KEPT``), and the grad op
+reads the copy. Fluid rewinds counters (the gradient of ``increment``) and a loop's gradient sees the variables around
+the loop as they were before the step or behind it; where that gives the right value nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import lowering
+from fluidjax import unique_name
+from fluidjax.backward.lives import hands_through
+from fluidjax.backward.names import EMPTY, ROLE_FORWARD, is_grad
+from fluidjax.backward.paths import GUARDED, sub_block_of
+from fluidjax.enums import VarType
+from fluidjax.framework.view import op_view, program_view
+from lowering.loop_plan import seen_early
+from lowering.plan import writes_of
+from lowering.program import ProgramView
+
+if TYPE_CHECKING:
+    from fluidjax.framework import Block, Operator, Program
+
+KEPT = "@KEPT"
+
+Written = list[tuple["Operator", "Operator | None"]]
+
+
+def keep_values(passes: Iterable[tuple[Block, Block, Written]]) -> None:
+    """Let grad ops read the values that their forward ops read.
+
+    Args:
+        passes: (forward block, the block of its grad ops, these in order with their forward ops), inner blocks first.
+    """
+    rewound: dict[int, set[str]] = {}
+    for block, target, written in passes:
+        rewound[target.idx] = _keep_values(block, target, written, rewound)
+
+
+def _keep_values(block: Block, target: Block, written: Written, rewound: Mapping[int, set[str]]) -> set[str]:
+    """As above, for one block; returns the variables that have their first value again behind the grad ops."""
+    values = _Values(block, rewound)
+    if values.changing:
+        values.start(target)
+        left = {id(op) for op in target.ops}
+        for op, origin in written:
+            if id(op) in left and origin is not None and id(origin) in values.position:
+                values.follow(op, origin)
+    return {name for name, now in values.now.items() if now == 0}
+
+
+@dataclass
+class _Read:
+    """A grad op reads ``name``: itself, or in its block."""
+
+    name: str
+    slot: str = ""
+
+
+class _Values:
+    """How many times each variable has been written, along the forward ops and back along the grad ops.
+
+    Attributes:
+        changing: the variables of which several values occur in the block.
+        now: name -> the value that a grad op finds under it, by its number; None when it is none of them.
+    """
+
+    def __init__(self, block: Block, rewound: Mapping[int, set[str]]) -> None:
+        self.block = block
+        self.rewound = rewound  # gradient block -> the variables that it takes back rightly
+        self.ops = [op for op in block.ops if _is_forward(op)]
+        self.position = {id(op): k for k, op in enumerate(self.ops)}
+        self.writers: dict[str, list[int]] = {}
+        self.changing = self._find_changing()
+        self.now: dict[str, int | None] = {}
+        self.kept: dict[tuple[str, int], str] = {}
+
+    def _find_changing(self) -> set[str]:
+        view = program_view(self.block.program)
+        early: set[str] = set()
+        for number, op in enumerate(self.ops):
+            early.update(n for n in op.input_arg_names if n not in self.writers)
+            for name in _written_anew(view, op):
+                self.writers.setdefault(name, []).append(number)
+        several = {n for n, ops in self.writers.items() if len(ops) > 1 or n in early}
+        return {n for n in several if _changes(self.block, n)}
+
+    def start(self, target: Block) -> None:
+        """The values in front of the first grad op."""
+        view = program_view(self.block.program)
+        for name in self.changing:
+            outer = self.block.idx != 0 and not self.block.has_var(name)
+            early = outer and seen_early(view, self.block.idx, target.idx, name)
+            self.now[name] = 0 if early else len(self.writers[name])
+
+    def follow(self, op: Operator, origin: Operator) -> None:
+        """Take grad op ``op`` of forward op ``origin`` into account."""
+        number = self.position[id(origin)]
+        if origin.type == "increment" and op.type == "increment":
+            self._rewind(op.output("Out")[0], op.input("X")[0], number)
+            return
+        for read in self._reads(op):
+            wanted = self._number(read.name, number, read.slot in origin.output_names and bool(read.slot))
+            if self.now[read.name] != wanted:
+                self._read_copy(op, read, wanted)
+        inner = sub_block_of(op)
+        if inner is not None:
+            for name in self.changing & _rewound(op.block.program, inner):
+                self._rewind(name, name, number)
+                if name not in self.rewound.get(inner, ()):
+                    self.now[name] = None
+
+    def _rewind(self, target: str, source: str, number: int) -> None:
+        """Behind a grad op that takes ``target`` back from ``source``, as it was behind op ``number``."""
+        if target in self.changing:
+            right = source not in self.changing or self.now[source] == self._number(source, number, True)
+            self.now[target] = self._number(target, number, False) if right else None
+
+    def _number(self, name: str, number: int, behind: bool) -> int:
+        """Which value ``name`` has in front of forward op ``number``, or behind it."""
+        return sum(1 for k in self.writers[name] if k < number + behind)
+
+    def _reads(self, op: Operator) -> Iterator[_Read]:
+        inner = sub_block_of(op)
+        if inner is not None:
+            yield from (_Read(n) for n in sorted(self.changing & _reads_inside(op.block.program, inner)))
+            return
+        definition = lowering.get_op(op.type)
+        for slot in op.input_names:
+            spec = definition.input(slot)
+            if spec is None or spec.wants != "meta":
+                yield from (_Read(n, slot) for n in op.input(slot) if n in self.changing)
+
+    def _read_copy(self, op: Operator, read: _Read, wanted: int) -> None:
+        copy = self.kept.get((read.name, wanted)) or self._copy(read.name, wanted)
+        inner = sub_block_of(op)
+        if inner is not None:
+            _rename_inside(op.block.program, inner, read.name, copy)
+            return
+        op.desc.set_input(read.slot, [copy if n == read.name else n for n in op.input(read.slot)])
+
+    def _copy(self, name: str, wanted: int) -> str:
+        """Insert a copy of value ``wanted`` behind the op that makes it."""
+        block, var = self.block, self.block._var_recursive(name)
+        copy = unique_name.generate(name + KEPT)
+        block.create_var(name=copy, type=var.type, dtype=var.dtype, shape=var.shape, lod_level=var.lod_level)
+        place = 0
+        if wanted:
+            maker = self.ops[self.writers[name][wanted - 1]]
+            place = next(k for k, op in enumerate(block.ops) if op is maker) + 1
+        attrs = {"op_role": ROLE_FORWARD, "op_device": ""}
+        block._append_op_desc("assign", {"X": [name]}, {"Out": [copy]}, attrs, index=place)
+        self.kept[name, wanted] = copy
+        return copy
+
+
+def _is_forward(op: Operator) -> bool:
+    return not op.has_attr("op_role") or int(op.attr("op_role")) & 3 == 0
+
+
+def _written_anew(view: ProgramView, op: Operator) -> list[str]:
+    """What ``op`` gives another value; a loop that hands a variable through does not."""
+    inner = sub_block_of(op)
+    names = list(dict.fromkeys(writes_of(view, op_view(op))))
+    if inner is None:
+        return [] if op.type == "assign" and hands_through(op) else names
+    block = op.block.program.block(inner)
+    anew = {n for inside in block.ops for n in _written_anew(view, inside)}
+    return [n for n in names if n in anew or op.type not in GUARDED]
+
+
+def _changes(block: Block, name: str) -> bool:
+    """Whether values of ``name`` are told apart: not of statistics that ops update, nor of arrays."""
+    var = block._find_var_recursive(name)
+    return var is not None and var.type == VarType.LOD_TENSOR and not var.persistable and not is_grad(name)
+
+
+def _reads_inside(program: Program, index: int) -> set[str]:
+    """What the ops of gradient block ``index``, and of those inside it, read of the variables around the forward block.
+
+    What the forward block writes is not among it: its steps save that.
+    """
+    block = program.block(index)
+    forward = program.block(block.forward_block_idx)
+    view = program_view(program)
+    own = {n for op in forward.ops for n in writes_of(view, op_view(op))}
+    found: set[str] = set()
+    for op in block.ops:
+        inner = sub_block_of(op)
+        found |= set(op.input_arg_names) if inner is None else _reads_inside(program, inner)
+    return {n for n in found if n not in own and not forward.has_var(n)}
+
+
+def _rewound(program: Program, index: int) -> set[str]:
+    """Forward variables around gradient block ``index`` that it writes."""
+    block, view = program.block(index), program_view(program)
+    forward = program.block(block.forward_block_idx)
+    names = {n for op in block.ops for n in writes_of(view, op_view(op)) if n != EMPTY and not is_grad(n)}
+    return {n for n in names if not block.has_var(n) and not forward.has_var(n)}
+
+
+def _rename_inside(program: Program, index: int, old: str, new: str) -> None:
+    """Let the ops of block ``index``, and of those inside it, read ``new`` in place of ``old``."""
+    for op in program.block(index).ops:
+        inner = sub_block_of(op)
+        if inner is not None:
+            _rename_inside(program, inner, old, new)
+        elif old in op.input_arg_names:
+            op._rename_input(old, new)

@@ -1,0 +1,115 @@
+"""Gradients of nested loops and branches over variables that change, against finite differences of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import fluidjax as fluid
+from fluidjax.testing.nests import nests
+from tests.control_flow.running import build, run
+
+layers = fluid.layers
+RANDOM = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def counting(body: Callable[[Any, Any], Any]):
+    """d(x after the loop)/d(x, i) of ``while i < 4: x = body(i, x); i = increment(i)``, from x = 1, i = 0.5."""
+
+    def network():
+        x, start = fluid.data("x", [1], "float64"), fluid.data("i", [1], "float64")
+        x.stop_gradient = start.stop_gradient = False
+        limit = layers.fill_constant([1], "float64", 4.0)
+        loop = [layers.scale(start, 1.0), layers.scale(x, 1.0)]
+
+        def step(i, x):
+            x = body(i, x)
+            return [layers.increment(i), x]
+
+        _, last = layers.while_loop(lambda i, x: layers.less_than(i, limit), step, loop)
+        return [last, *fluid.gradients([last], [x, start])]
+
+    return build(network)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.parametrize(
+    "body, want",
+    [
+        (lambda i, x: x + i * i, [22.0, 1.0, 16.0]),
+        (lambda i, x: i * i, [12.25, 0.0, 7.0]),
+        (lambda i, x: x * i, [6.5625, 6.5625, 22.0]),
+    ],
+    ids=["added", "overwritten", "multiplied"],
+)
+def test_a_float_counter_advanced_by_increment_has_a_gradient(
+    body: Callable[[Any, Any], Any], want: list[float], interpret: bool
+) -> None:
+    """At 0.5, 1.5, 2.5, 3.5: the gradient op of increment rewinds the counter, and lets its gradient pass."""
+    main, startup, fetch = counting(body)
+    got = run(main, startup, {"x": np.ones(1), "i": np.full(1, 0.5)}, fetch, interpret=interpret)
+    np.testing.assert_allclose(np.concatenate(got), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_nested_loops_that_hand_a_variable_through(interpret: bool) -> None:
+    """x is added once by the outer loop and twice by the inner one; both return it unchanged."""
+
+    def network():
+        x = fluid.data("x", [10], "float32")
+        x.stop_gradient = False
+        total = layers.fill_constant([10], "float32", 0.0)
+        total.stop_gradient = False
+        i, j = (layers.fill_constant([1], "int64", 0) for _ in range(2))
+        one, two = (layers.fill_constant([1], "int64", k) for k in (1, 2))
+
+        def inner(i, j, x, total):
+            return [i, layers.increment(j), x, layers.elementwise_add(total, x)]
+
+        def outer(i, j, x, total):
+            total = layers.elementwise_add(total, x)
+            j = layers.fill_constant([1], "int64", 0)
+            i, j, x, total = layers.while_loop(lambda i, j, x, t: layers.less_than(j, two), inner, [i, j, x, total])
+            return [layers.increment(i), j, x, total]
+
+        total = layers.while_loop(lambda i, j, x, t: layers.less_than(i, one), outer, [i, j, x, total])[3]
+        loss = layers.mean(total)
+        return [loss, *fluid.gradients([loss], [x])]
+
+    main, startup, fetch = build(network)
+    loss, d_x = run(main, startup, {"x": np.ones(10, np.float32)}, fetch, interpret=interpret)
+    assert loss.tolist() == [3.0]
+    np.testing.assert_allclose(d_x, np.full(10, 0.3), rtol=1e-6)
+
+
+def test_a_grad_op_reads_the_value_that_its_op_read() -> None:
+    """y = x * x, then x is overwritten: outside of loops as well."""
+
+    def network():
+        x = fluid.data("x", [1], "float64")
+        x.stop_gradient = False
+        held = layers.scale(x, 1.0)
+        square = layers.elementwise_mul(held, held)
+        layers.assign(layers.scale(square, 5.0), held)
+        loss = layers.reduce_sum(layers.elementwise_mul(square, held))  # 5 x^4
+        return [loss, *fluid.gradients([loss], [x])]
+
+    main, startup, fetch = build(network)
+    loss, d_x = run(main, startup, {"x": np.full(1, 0.5)}, fetch)
+    np.testing.assert_allclose([loss[0], d_x[0]], [5 * 0.5**4, 20 * 0.5**3], rtol=1e-12)
+
+
+@settings(RANDOM, max_examples=12)
+@given(nests(("while_loop", "float_loop", "While"), depth=3))
+def test_gradients_of_nested_loops(nest) -> None:
+    nest.check()
+
+
+@settings(RANDOM, max_examples=2)
+@given(nests(("while_loop", "float_loop"), depth=2))
+def test_gradients_of_compiled_nested_loops(nest) -> None:
+    nest.check(interpret=False)
