@@ -14,6 +14,7 @@ from .align import aligned, regrown
 from .call import SlotValues, call, gather, scatter
 from .checks import Watch, merged
 from .counts import counted, each, follows_rows, plain, without_counts
+from .either import run_either
 from .errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from .host_bits import is_host_key
 from .program import EMPTY, OpView, ProgramView, VarView
@@ -111,6 +112,7 @@ class Runner:
         self.uneven: dict[str, NeedsExact] = {}  # what to raise where an overflow means rows that do not fit together
         self.after_op = after_op
         self.watch = watch
+        self.unsettled = False  # whether variables of two forms are among the values
         self.inside = False  # whether a loop's step or a branch is being traced
         self.bounds: dict[str, int] = {}  # upper bounds of integer variables that are only known at run time
         self.array_capacity = 16  # room of a tensor array whose indices are not known while tracing
@@ -136,7 +138,7 @@ class Runner:
 
     def _run_all(self, ops: Iterable[OpView], env: Env) -> Env:
         for op in ops:
-            env.update(self.run_op(op, env))
+            env.update(run_either(self, op, env) if self.unsettled else self.run_op(op, env))
         return env
 
     def run_op(self, op: OpView, env: Env) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from fluidjax.execution.packing import NOTHING, Packing
 from lowering.block import Runner
 from lowering.checks import Watch
 from lowering.counts import plain
+from lowering.either import Either, NeedsOneForm
 from lowering.errors import InvalidArgumentError, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
@@ -57,6 +58,28 @@ def _same_form(before: Any, after: Any) -> bool:
 
 class _NeedsInputs(Exception):
     """What was traced may not overwrite its inputs: a run may have to be repeated, or a variable changes its form."""
+
+
+class Changes(Exception):
+    """Not an error: a run leaves variables in another form than it finds them in, for the next run to find.
+
+    Attributes:
+        forms: the form that each is left in.
+    """
+
+    def __init__(self, forms: dict[str, jax.ShapeDtypeStruct]):
+        super().__init__(", ".join(forms))
+        self.forms = forms
+
+
+FIRST, BEFORE = "@FIRST", "@BEFORE/"  # inputs: whether a run is the first; what it finds then
+
+
+def _changed(found: Mapping[str, Any], left: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
+    """The plain arrays left in another form than ``found``."""
+    arrays = {n: v for n, v in left.items() if isinstance(v, (jax.Array, np.ndarray))}
+    changed = (n for n, v in arrays.items() if found[n] is None or not _same_form(found[n], v))
+    return {n: jax.ShapeDtypeStruct(arrays[n].shape, arrays[n].dtype) for n in changed}
 
 
 class Step(NamedTuple):
@@ -134,6 +157,13 @@ class CompiledOps:
         capacities: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
         fixed: how many inputs, the first ones, are the program's state.
         checked: whether ops' demands on their numbers are checked.
+        starts: variables that the first run finds in another form, or not at all. The inputs ``BEFORE`` + name hold
+            what it finds, and ``FIRST`` says whether this is it.
+
+    Attributes:
+        awaited: names without a value that the ops read and write; None: nobody wants to know of ``Changes``.
+        traces: how often the ops were traced to the end.
+        used, uneven: see ``lowering.Runner``.
     """
 
     def __init__(
@@ -149,6 +179,7 @@ class CompiledOps:
         capacities: Mapping[str, int],
         fixed: int = 0,
         checked: bool = False,
+        starts: Sequence[str] = (),
     ):
         self._program = program
         self._ops = ops
@@ -160,6 +191,8 @@ class CompiledOps:
         self._platform = platform
         self._capacities = capacities
         self._fixed = fixed
+        self._starts = tuple(starts)
+        self.awaited: Sequence[str] | None = None
         self._checked = checked and any(get_op(op.type).demands for b in program.blocks for op in b.ops)
         self._ready: dict[Hashable, Compiled] = {}
         self.used: dict[str, int] = {}
@@ -185,6 +218,14 @@ class CompiledOps:
         self._ready[key] = compiled
         compiled.traced.ran = True
         return Step(compiled.results(left[0]), left[1], compiled.after(left))
+
+    def _tell_changes(self, found: Mapping[str, Any], env: Mapping[str, Any]) -> None:
+        found = {**found, **dict.fromkeys(self.awaited or ())}
+        if any(isinstance(env.get(n), Either) for n in (*found, *self._outputs)):
+            raise NeedsOneForm("a variable has two forms to the end")
+        changed = _changed(found, {n: plain(env[n]) for n in found if n in env})
+        if changed:
+            raise Changes(changed)
 
     @property
     def donates(self) -> bool:
@@ -228,9 +269,14 @@ class CompiledOps:
                 capacities=self._capacities,
                 watch=watch if self._checked else None,
             )
+            runner.unsettled = bool(self._starts)
+            first = env.pop(FIRST, None)
+            env.update({n: Either(first, env.pop(BEFORE + n, None), env[n]) for n in self._starts})
             runner.run_ops(self._ops, env)
             faults, overflows = watch.parted(runner.overflows)
             after = [plain(env[n]) for n in self._replaced]
+            if self.awaited is not None:
+                self._tell_changes(dict(zip(self._replaced, before, strict=True)), env)
             if self._donate and before:
                 if overflows or not all(map(_same_form, before, after)):
                     raise _NeedsInputs

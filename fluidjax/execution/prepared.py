@@ -13,17 +13,19 @@ import jax
 import numpy as np
 
 from fluidjax.execution.buckets import bucket
-from fluidjax.execution.compiled import Compiled, CompiledOps, Step, form, given
+from fluidjax.execution.compiled import Changes, Compiled, CompiledOps, Step, form, given
 from fluidjax.execution.exchange import lod_array, trim
 from fluidjax.execution.feed import Feeder
 from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.packing import NOTHING, Unpackable
 from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
+from fluidjax.execution.starts import Starts
 from fluidjax.execution.state import distinct, gather_plain, gather_values, is_plain, on_device, write_back
 from fluidjax.scope import Scope
 from lowering.block import Runner
 from lowering.checks import Watch
+from lowering.either import NeedsOneForm
 from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact
 from lowering.plan import Plan, Segment, make_plan
 from lowering.program import ProgramView
@@ -95,6 +97,8 @@ class Prepared:
         self._whole: CompiledOps | None = None
         self._lock = threading.RLock()  # inside that of a scope
         self._pack = platform == "cpu"
+        self._starts = Starts()
+        self._unsettled: dict[str, Any] = {}
         self._plan = self._make_plan(())
         self._undeclared = self._undeclared_writes()
         self._feeder = Feeder(program.blocks[0].vars, self._plan.ranks)
@@ -318,37 +322,61 @@ class Prepared:
         except Unpackable:
             self._pack = False
             return None
+        except (Changes, NeedsOneForm) as changes:
+            self._meet(scope, changes)
+            return None
         except BaseException:
             if before and any(b.is_deleted() for b in replaced):
-                self._keep(scope, state, tuple(map(on_device, before)))
+                self._give_back(scope, state, tuple(map(on_device, before)))
             raise
         if overflows and self._grew(compiled, overflows):
             return None
         if failure is not None:
             if compiled.donates:
-                self._keep(scope, state, results[: len(replaced)])
+                self._give_back(scope, state, results[: len(replaced)])
             raise failure
         return results
 
     def _gather(self, scope: Scope) -> tuple[ResidentState, tuple[Any, ...]]:
         """The state anew, variable by variable, and what else is read; sets what runs them."""
         self._state = _no_state
-        if self._layout.others or not self._laid_out:
+        self._unsettled = self._starts.unsettled(scope)
+        if self._layout.others or not self._laid_out or not self._starts.possible:
             self._lay_out(scope)
-        found = gather_plain(scope, self._layout.replaced), gather_plain(scope, self._layout.kept)
+        places = self._starts.places(self._unsettled)
+        found = gather_plain(scope, self._layout.replaced, places), gather_plain(scope, self._layout.kept, places)
         while found[0] is None or found[1] is None:
             self._lay_out(scope)
-            found = gather_plain(scope, self._layout.replaced), gather_plain(scope, self._layout.kept)
+            found = gather_plain(scope, self._layout.replaced, places), gather_plain(scope, self._layout.kept, places)
         layout = self._layout
         # Names that the scope does not know, such as gradients that nothing computes, are read as missing; unless this
         # run makes them.
         complete = all(scope.find_var(n) is None and n not in layout.written for n in layout.others)
-        state = ResidentState(distinct(found[0]), found[1], complete=complete, pack=self._pack and complete)
+        starts = self._starts.inputs(self._unsettled)
+        kept = [*found[1], *starts.values()]
+        state = ResidentState(distinct(found[0]), kept, complete=complete, pack=self._pack and complete)
         others = gather_values(scope, layout.others, exact=self._exact)
-        inputs = (*layout.kept, *others, *self._feeds)
+        inputs = (*layout.kept, *starts, *others, *self._feeds)
         outputs = (*layout.written, *self._fetches)
         self._whole = self._compile(self._plan.segments[0], inputs, outputs, layout.replaced, state)
+        if self._starts.possible:
+            self._whole.awaited = tuple(n for n in layout.others if n not in others and n in layout.written)
         return state, tuple(others.values())
+
+    def _meet(self, scope: Scope, changes: Exception) -> None:
+        """See to it that the next attempt compiles a step for this run and the later ones, or one for this alone."""
+        if not isinstance(changes, Changes) or not self._starts.see(scope, changes.forms):
+            self._starts.give_up()
+        self._start_over(exact=self._exact)
+        self._laid_out = False
+
+    def _give_back(self, scope: Scope, state: ResidentState, buffers: tuple[Any, ...]) -> None:
+        """Store the state that a failed step returned as it was."""
+        if not self._unsettled:
+            return self._keep(scope, state, buffers)
+        state.replace(buffers)
+        names = enumerate(self._layout.replaced)
+        write_back(scope, {n: state.read(i) for i, n in names if n not in self._unsettled})
 
     def _keep(self, scope: Scope, state: ResidentState, results: tuple[Any, ...]) -> None:
         """Store what a run left: the replaced buffers with the state, what is new in the scope."""
@@ -357,6 +385,9 @@ class Prepared:
         if not lasting or not state.replace(results[:count]):
             write_back(scope, dict(zip(layout.replaced, results, strict=False)))
         elif not state.attached:
+            for name in self._unsettled:
+                (scope.find_var(name) or scope.var(name)).get_tensor()
+            state.kept = self._starts.settled_inputs(state.kept)
             state.attach(scope, (*layout.replaced, *layout.kept))
             self._state = weakref.ref(state)
         if layout.written:
@@ -374,7 +405,7 @@ class Prepared:
 
     def _lay_out(self, scope: Scope) -> None:
         state = [n for n in self._plan.reads if n not in self._feeds]
-        plain = [n for n in state if is_plain(scope, n)]
+        plain = [n for n in state if n in self._starts.forms or is_plain(scope, n)]
         keeps = dict.fromkeys(self._plan.keeps)
         replaced = tuple(n for n in plain if n in keeps)
         others = dict.fromkeys(state)
@@ -411,6 +442,7 @@ class Prepared:
                 capacities=self._capacities,
                 fixed=len(kept),
                 checked=self._checked,
+                starts=tuple(self._starts.forms) if state is not None else (),
             )
         return found
 

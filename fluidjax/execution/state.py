@@ -14,15 +14,20 @@ from fluidjax.execution.exchange import to_holder, to_lowering
 from fluidjax.scope import Scope, ScopeVariable
 from fluidjax.values import LoDTensor
 
+NONE: Mapping[str, Any] = {}
 
-def gather_plain(scope: Scope, names: Iterable[str]) -> list[Any] | None:
+
+def gather_plain(scope: Scope, names: Iterable[str], instead: Mapping[str, Any] = NONE) -> list[Any] | None:
     """The arrays of ``names``; None when one of them is missing, has a LoD or is of another kind.
 
-    A NumPy array that the user set is moved to the device once and stays there.
+    A NumPy array that the user set is moved to the device once and stays there. ``instead`` goes before the scope.
     """
     arrays = []
     local = scope._vars
     for name in names:
+        if name in instead:
+            arrays.append(instead[name])
+            continue
         var = local.get(name) or scope.find_var(name)
         holder = var._holder if var is not None else None
         if type(holder) is not LoDTensor or holder._lod:

@@ -54,9 +54,9 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of variables that runs looked up."""
     names: list[str] = []
 
-    def spy(scope, wanted, original=prepared.gather_plain):
+    def spy(scope, wanted, instead, original=prepared.gather_plain):
         names.extend(wanted)
-        return original(scope, wanted)
+        return original(scope, wanted, instead)
 
     monkeypatch.setattr(prepared, "gather_plain", spy)
     yield names

@@ -1,0 +1,69 @@
+"""Variables that a program's first run finds in another form than every later one: other shapes, or no value yet.
+
+``auc`` flattens its statistics, ``shuffle_batch`` makes the seed from which it goes on, a table is reshaped in place.
+Two compiled steps, of which the first runs once, would double the time to the second step. Instead the ops that read
+such a variable take both forms, and the rest of the step is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from .loop_values import same_structure
+from .plan import reads_of
+from .program import OpView
+from .registry import get_op
+from .tracing import trace
+from .values import Array
+
+if TYPE_CHECKING:
+    from .block import Runner
+
+
+class NeedsOneForm(Exception):
+    """Not an error: what the program makes of a variable in its first form differs from what it makes of the last."""
+
+
+@dataclass(frozen=True)
+class Either:
+    """The value ``before`` (None: there is none) in the ``first`` run, ``after`` in any other."""
+
+    first: Array
+    before: Any
+    after: Any
+
+
+def run_either(runner: Runner, op: OpView, env: MutableMapping[str, Any]) -> dict[str, Any]:
+    """What ``op`` writes: of one form whichever forms it reads, or again of two.
+
+    Raises:
+        NeedsOneForm: it runs blocks, or raises flags.
+    """
+    names = [n for n in dict.fromkeys(reads_of(runner.program, op)) if isinstance(env.get(n), Either)]
+    if not names:
+        return runner.run_op(op, env)
+    if get_op(op.type).kind != "plain":
+        raise NeedsOneForm(op.type)
+    draws, flags, is_first = dict(runner._draws), dict(runner.overflows), env[names[0]].first
+
+    def run(form: str) -> Any:
+        runner._draws = dict(draws)
+        given = {n: getattr(env[n], form) for n in names}
+        return runner.run_op(op, {**env, **given})
+
+    before, first = trace(lambda: run("before"))
+    after, later = trace(lambda: run("after"))
+    if runner.overflows != flags or before.keys() != after.keys():
+        raise NeedsOneForm(op.type)
+    alike = [n for n in before if same_structure(before[n], after[n])]
+    chosen = jax.lax.cond(is_first, lambda: _picked(first(), alike), lambda: _picked(later(), alike))
+    return chosen | {n: Either(is_first, first()[n], later()[n]) for n in before if n not in alike}
+
+
+def _picked(values: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    return {n: jax.tree_util.tree_map(jnp.asarray, values[n]) for n in names}
