@@ -32,8 +32,8 @@ _BOOKKEEPING = frozenset({"op_role", "op_role_var", "op_namescope", "op_callstac
 class Context:
     """What a rule that asks for ``ctx`` may know beyond its values.
 
-    Plain rules use ``is_backward``, ``platform``, ``arity``, ``wants`` and ``out_var``; block rules also ``op``,
-    ``env``, ``runner`` and ``run_block``.
+    Plain rules use ``is_backward``, ``platform``, ``may_widen``, ``arity``, ``wants`` and ``out_var``; block rules also
+    ``op``, ``env``, ``runner`` and ``run_block``.
     """
 
     def __init__(self, op: OpView, runner: Runner, env: Env | None = None):
@@ -49,6 +49,11 @@ class Context:
     @property
     def platform(self) -> str:
         return self.runner.platform
+
+    @property
+    def may_widen(self) -> bool:
+        """Whether ``sequence_pad`` may make more room than the longest sequence takes (see ``widen``)."""
+        return self.op.block_idx == 0 and self.op.index in self.runner.widened
 
     def arity(self, slot: str) -> int:
         """How many variables are bound to an output slot."""
@@ -87,6 +92,7 @@ class Runner:
         interpret: run each op through a jit of its own (cached by op content) instead of one surrounding trace.
         platform: 'cpu', 'gpu' or 'tpu', for rules that choose by platform.
         capacities: loop bounds and buffer capacities that the executor has settled, by name.
+        widened: indices of the ``sequence_pad`` ops that may make more room than they need (see ``widen``).
         after_op: called with (op, values by name) after each op, for debugging and NaN checks (interpret mode).
         watch: takes note of what ops demand of their numbers; None: out-of-range ids are clamped, wrapped or dropped.
     """
@@ -99,6 +105,7 @@ class Runner:
         interpret: bool = False,
         platform: str = "cpu",
         capacities: Mapping[str, int] | None = None,
+        widened: frozenset[int] = frozenset(),
         after_op: Any = None,
         watch: Watch | None = None,
     ):
@@ -110,6 +117,7 @@ class Runner:
         self.used: dict[str, int] = {}
         self.overflows: dict[str, Any] = {}
         self.uneven: dict[str, NeedsExact] = {}  # what to raise where an overflow means rows that do not fit together
+        self.widened = widened
         self.after_op = after_op
         self.watch = watch
         self.unsettled = False  # whether variables of two forms are among the values

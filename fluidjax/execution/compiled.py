@@ -154,7 +154,7 @@ class CompiledOps:
         outputs: names of the results; one that the ops did not write is returned as None.
         replaced: names of plain arrays that the ops read and write; passed and returned as ``packing`` joins them. The
             call overwrites them, unless there may be an overflow to flag, or one of them comes out in another shape.
-        capacities: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
+        capacities, widened: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
         fixed: how many inputs, the first ones, are the program's state.
         checked: whether ops' demands on their numbers are checked.
         starts: variables that the first run finds in another form, or not at all. The inputs ``BEFORE`` + name hold
@@ -177,6 +177,7 @@ class CompiledOps:
         packing: Packing = NOTHING,
         platform: str,
         capacities: Mapping[str, int],
+        widened: frozenset[int] = frozenset(),
         fixed: int = 0,
         checked: bool = False,
         starts: Sequence[str] = (),
@@ -190,6 +191,7 @@ class CompiledOps:
         self._donate = True
         self._platform = platform
         self._capacities = capacities
+        self._widened = widened
         self._fixed = fixed
         self._starts = tuple(starts)
         self.awaited: Sequence[str] | None = None
@@ -267,6 +269,7 @@ class CompiledOps:
                 key=key,
                 platform=self._platform,
                 capacities=self._capacities,
+                widened=self._widened,
                 watch=watch if self._checked else None,
             )
             runner.unsettled = bool(self._starts)

@@ -31,6 +31,7 @@ from lowering.plan import Plan, Segment, make_plan
 from lowering.program import ProgramView
 from lowering.validate import validate
 from lowering.values import LoDArray, exact
+from lowering.widen import widened
 
 # A loop that overflows this many doublings is not going to end.
 _MAX_DOUBLINGS = 30
@@ -101,7 +102,8 @@ class Prepared:
         self._unsettled: dict[str, Any] = {}
         self._plan = self._make_plan(())
         self._undeclared = self._undeclared_writes()
-        self._feeder = Feeder(program.blocks[0].vars, self._plan.ranks)
+        self._widened = widened(program, self._fetches)
+        self._feeder = Feeder(program.blocks[0].vars, self._plan.ranks or bool(self._widened))
         state = {v.name for v in program.blocks[0].vars.values() if v.persistable} - set(self._plan.keeps)
         self._fed_state = tuple(n for n in self._feeds if n in state)
 
@@ -440,6 +442,7 @@ class Prepared:
                 packing=packing,
                 platform=self._platform,
                 capacities=self._capacities,
+                widened=self._widened,
                 fixed=len(kept),
                 checked=self._checked,
                 starts=tuple(self._starts.forms) if state is not None else (),

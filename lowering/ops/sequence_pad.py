@@ -21,7 +21,7 @@ from ..sequence import (
     static_longest,
     take,
 )
-from ..values import Array, LoDArray
+from ..values import Array, LoDArray, is_concrete
 
 
 def padded_rows(x: Array, off: Array, width: int, fill: Array) -> Array:
@@ -40,14 +40,20 @@ def unpadded_rows(x: Array, off: Array, capacity: int) -> Array:
     return take(flat, jnp.minimum(seg, x.shape[0] - 1) * np.int32(x.shape[1]) + steps)
 
 
+def _longest(x: LoDArray, ctx) -> int:
+    bounded = x.longest and ctx.may_widen and not is_concrete(offsets(x))
+    return x.longest[-1] if bounded else static_longest(x, "the longest sequence")
+
+
 @op(out="Out Length", rows="masked", lod=None, diff="x", infer=sequence_infer.sequence_pad)
-def sequence_pad(x: LoDArray, pad_value, *, padded_length: int = -1):
+def sequence_pad(x: LoDArray, pad_value, *, padded_length: int = -1, ctx):
     """Out[i, t] = row t of sequence i of X, ``PadValue`` behind its end; Length[i] is the length.
 
-    ``padded_length`` -1 pads to the longest sequence, which changes the shape from batch to batch.
+    ``padded_length`` -1 pads to the longest sequence, which changes the shape from batch to batch; to a bound of it
+    where the program cuts off again what is behind.
     """
     off = offsets(x)
-    width = padded_length if padded_length >= 0 else static_longest(x, "the longest sequence")
+    width = padded_length if padded_length >= 0 else _longest(x, ctx)
     fill = pad_value.reshape(()) if pad_value.size == 1 else pad_value
     out = padded_rows(x.data, off, width, fill.astype(x.dtype))
     count = lengths(off).astype(np.int64)
