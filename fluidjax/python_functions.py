@@ -11,6 +11,7 @@ import numpy as np
 
 from fluidjax.execution.exchange import to_holder, to_lowering
 from fluidjax.files.errors import explain
+from fluidjax.files.trust import binding
 from fluidjax.framework import Operator, Program
 from fluidjax.places import CPUPlace
 from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
@@ -102,7 +103,7 @@ def bind_py_func(
         op._set_attr("forward_callable_id", number)
         if backward_func is not None:
             op._set_attr("backward_callable_id", register(backward_func))
-    program._allowed_host_ops |= {f"py_func {number}"}
+        program._allowed_host_ops |= {binding(op)}
 
 
 def _writers(program: Program, name: str) -> list[Operator]:

@@ -3,21 +3,37 @@
 A save is prepared in a hidden folder beside its files, fsynced, and *committed by one rename of that folder*;
 only then its files are moved to their places. A folder that was committed and not yet emptied is the truth
 for the files it holds: readers look there first (``newest``), and the next save finishes the move.
+
+Savers of one folder take turns, and readers hold it (``reading``) while they read what belongs together. The lock is
+one on the folder itself, and goes with its process.
+
+A folder may come from anybody: links in a committed folder, or to one, are no part of a save, and are not followed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
-from typing import BinaryIO
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO
 
-from fluidjax.files.errors import explain
+from fluidjax.files.errors import bad_file, explain
 from fluidjax.files.paths import RESERVED, inside
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 STAGING = RESERVED + "staging-"
 COMMITTED = RESERVED + "committed-"
+_TOKEN = re.compile(r"\d+-[0-9a-f]{8}")
 
 Chunks = Iterable[bytes | memoryview]
 
@@ -28,8 +44,6 @@ def write_files(directory: str, files: Mapping[str, Chunks]) -> None:
     os.makedirs(directory, exist_ok=True)
     for name in files:
         _check_target(inside(directory, name))
-    finish(directory)
-    _remove_abandoned(directory)
     token = f"{os.getpid()}-{secrets.token_hex(4)}"
     staging = os.path.join(directory, STAGING + token)
     os.mkdir(staging)
@@ -41,9 +55,12 @@ def write_files(directory: str, files: Mapping[str, Chunks]) -> None:
         shutil.rmtree(staging, ignore_errors=True)
         raise
     committed = os.path.join(directory, COMMITTED + token)
-    os.rename(staging, committed)
-    _sync_folder(directory)
-    _empty(directory, committed)
+    with _locked(directory, exclusive=True):
+        finish(directory)
+        _remove_abandoned(directory)
+        os.rename(staging, committed)
+        _sync_folder(directory)
+        _empty(directory, committed)
 
 
 def write_file(path: str, chunks: Chunks) -> None:
@@ -56,10 +73,33 @@ def newest(directory: str, name: str) -> str:
     """The path to read ``name`` from: inside a committed folder when its move was cut short, else its place."""
     path = inside(directory or ".", name)
     for folder in _committed(directory or "."):
-        candidate = os.path.join(folder, name)
-        if os.path.isfile(candidate):
-            return candidate
+        if _is_file_below(folder, name):
+            return os.path.join(folder, name)
     return path
+
+
+@contextlib.contextmanager
+def reading(directory: str | None) -> Iterator[None]:
+    """Within this context no save changes the folder, so that all that is read is of one save."""
+    if directory is None or not os.path.isdir(directory or "."):
+        yield
+        return
+    with _locked(directory or ".", exclusive=False):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(directory: str, *, exclusive: bool) -> Iterator[None]:
+    if fcntl is None:  # where there is no such lock, each file is still whole
+        yield
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some network file systems have none either
+            fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
 
 
 def finish(directory: str) -> None:
@@ -73,11 +113,26 @@ def open_newest(directory: str, name: str) -> BinaryIO:
     for _ in range(8):
         path = newest(directory, name)
         try:
-            return open(path, "rb")
+            return _open_file(path)
         except FileNotFoundError:
             if path == newest(directory, name):
                 raise
     raise FileNotFoundError(f"{os.path.join(directory, name)} keeps moving while it is opened")
+
+
+def _open_file(path: str) -> BinaryIO:
+    """Open a file for reading; a pipe or a device, which may never end, is refused without waiting for it."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(mode):
+            raise bad_file(f"{path!r} is no file", "a regular file", "a pipe, socket or device", "check the path")
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
 
 
 def _check_target(path: str) -> None:
@@ -102,30 +157,57 @@ def _write(path: str, chunks: Chunks) -> None:
 
 
 def _empty(directory: str, folder: str) -> None:
+    """Move the files of a committed folder to their places; what no save puts there, such as links, goes with it."""
     for parent, _, names in os.walk(folder):
         relative = os.path.relpath(parent, folder)
-        target = os.path.normpath(os.path.join(directory, relative))
-        if relative != ".":
-            os.makedirs(target, exist_ok=True)
-        for name in names:
-            os.replace(os.path.join(parent, name), os.path.join(target, name))
-        if names:
-            _sync_folder(target)
+        files = [name for name in names if stat.S_ISREG(os.lstat(os.path.join(parent, name)).st_mode)]
+        for name in files:
+            # The places are checked as a save's names are: no link leads outside.
+            target = inside(directory, os.path.normpath(os.path.join(relative, name)).replace(os.sep, "/"))
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(os.path.join(parent, name), target)
+        if files:
+            _sync_folder(os.path.join(directory, relative))
     shutil.rmtree(folder)
     _sync_folder(directory)
 
 
 def _committed(directory: str) -> list[str]:
+    """The committed folders that saves made: no links, no files, no other names."""
     if not os.path.isdir(directory):
         return []
-    return [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if name.startswith(COMMITTED)]
+    found = sorted(name for name in os.listdir(directory) if _TOKEN.fullmatch(name.removeprefix(COMMITTED)))
+    return [path for name in found if _is_folder(path := os.path.join(directory, name))]
+
+
+def _is_folder(path: str) -> bool:
+    """Whether it is a folder itself, no link to one, and nobody else's."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and (not hasattr(os, "getuid") or found.st_uid in (os.getuid(), 0))
+
+
+def _is_file_below(folder: str, name: str) -> bool:
+    """Whether ``folder/name`` is a file, and no part of the way to it is a link."""
+    *parts, last = name.split("/")
+    for part in parts:
+        folder = os.path.join(folder, part)
+        if not _is_folder(folder):
+            return False
+    try:
+        return stat.S_ISREG(os.lstat(os.path.join(folder, last)).st_mode)
+    except OSError:
+        return False
 
 
 def _remove_abandoned(directory: str) -> None:
     """Remove what dead processes had prepared and never committed."""
     for name in os.listdir(directory):
-        if name.startswith(STAGING) and not _alive(name[len(STAGING) :].split("-")[0]):
-            shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
+        path = os.path.join(directory, name)
+        if name.startswith(STAGING) and _is_folder(path) and not _alive(name[len(STAGING) :].split("-")[0]):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _alive(pid: str) -> bool:

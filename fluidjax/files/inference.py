@@ -182,12 +182,13 @@ def load(
     dirname: str | None, model_filename: str | bytes | None, params_filename: str | bytes | None
 ) -> tuple[Program, list[str], list[Variable]]:
     """Read a model and put its parameters into the global scope; see ``fluid.io.load_inference_model``."""
-    data, label = _model_bytes(dirname, model_filename)
-    program = parse(data, label)
-    if isinstance(params_filename, str) and dirname is not None:
-        params_filename = os.path.basename(params_filename)
-    needed = variables.chosen(program, None, variables.is_persistable)
-    values = variables.read(needed, dirname, params_filename) if needed else {}
+    with atomic.reading(dirname):
+        data, label = _model_bytes(dirname, model_filename)
+        program = parse(data, label)
+        if isinstance(params_filename, str) and dirname is not None:
+            params_filename = os.path.basename(params_filename)
+        needed = variables.chosen(program, None, variables.is_persistable)
+        values = variables.read(needed, dirname, params_filename) if needed else {}
     feeds, fetches = _ends(program, label)
     put(global_scope(), values)
     trust.mark_loaded(program, label)

@@ -21,6 +21,7 @@ import numpy as np
 from fluidjax.files.errors import FileFormatError, bad_file, explain
 
 BATCH = 1000  # items that one SETITEMS takes, as CPython's pickler has it
+MAX_DEPTH = 64  # of containers in containers
 MAX_STRING = (1 << 32) - 1  # protocol 2 has 32-bit lengths
 
 
@@ -184,6 +185,7 @@ _WORDS = frozenset(
     EMPTY_DICT DICT SETITEM SETITEMS GET BINGET LONG_BINGET PUT BINPUT LONG_BINPUT MEMOIZE
     GLOBAL STACK_GLOBAL REDUCE BUILD""".split()
 )
+_FILLS = ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD")
 _PUTS = ("PUT", "BINPUT", "LONG_BINPUT")
 
 
@@ -284,7 +286,8 @@ def loads(data: bytes, label: str) -> dict[str, Any]:
         loaded = _Reader(data).load()
         if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in loaded):
             raise pickle.UnpicklingError(f"it holds a {type(loaded).__name__}, not a dict from names")
-        return {key: _plain(value, [len(data)]) for key, value in loaded.items()}
+        budget = [len(data)]
+        return {key: _plain(value, budget) for key, value in loaded.items()}
     except FileFormatError:
         raise
     except Exception as error:  # a hostile pickle can raise nearly anything from the unpickler
@@ -297,19 +300,65 @@ def loads(data: bytes, label: str) -> dict[str, Any]:
 
 
 def _check_words(data: bytes) -> None:
-    """Refuse unknown words, and memo numbers so high that the table for them alone would fill the memory."""
-    count = 0
+    """Refuse unknown words, deep nesting, and memo numbers so high that the table for them would fill the memory."""
+    count, depths = 0, _Depths()
     for word, argument, _ in pickletools.genops(data):
         count += 1
         if word.name not in _WORDS:
             raise pickle.UnpicklingError(f"it uses {word.name}, which no parameter file needs")
         if word.name in _PUTS and not 0 <= int(argument or 0) <= count:
             raise pickle.UnpicklingError(f"it numbers an object {argument} after {count} words")
+        depths.follow(word, argument)
 
 
-def _plain(value: Any, budget: list[int]) -> Any:
-    """Replace stand-ins by what they stand for; ``budget`` ends the walk of a structure that refers to itself."""
+class _Depths:
+    """The pickle machine with the depth of each object in place of the object.
+
+    Python compares and hashes nested tuples by recursion in C, which ends the process when they are deep.
+    """
+
+    def __init__(self) -> None:
+        self._stack: list[int] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, int] = {}
+
+    def follow(self, word: pickletools.OpcodeInfo, argument: Any) -> None:
+        """Do what one word does. IndexError where it takes what is not there."""
+        name, stack = word.name, self._stack
+        if name == "MARK":
+            self._marks.append(len(stack))
+        elif name in _PUTS or name == "MEMOIZE":
+            self._memo[len(self._memo) if name == "MEMOIZE" else int(argument)] = stack[-1]
+        elif word.name.endswith("GET"):
+            stack.append(self._memo.get(int(argument), 0))
+        else:
+            parts = self._taken(word)
+            if word.stack_after:
+                stack.append(self._depth(parts, fills=name in _FILLS))
+
+    def _taken(self, word: pickletools.OpcodeInfo) -> list[int]:
+        """The depths of what a word takes from the stack; those behind the last mark where it asks for that."""
+        before = word.stack_before
+        count = len(before)
+        if pickletools.stackslice in before:
+            count = len(self._stack) - self._marks.pop() + before.index(pickletools.markobject)
+        return [self._stack.pop() for _ in range(count)]
+
+    @staticmethod
+    def _depth(parts: list[int], *, fills: bool) -> int:
+        """The depth of what a word leaves: something new of these parts, or the last of them, which it fills."""
+        filled = parts.pop() if fills else 0
+        depth = max(filled, 1 + max(parts, default=-1))
+        if depth > MAX_DEPTH:
+            raise pickle.UnpicklingError(f"its containers are nested more than {MAX_DEPTH} deep")
+        return depth
+
+
+def _plain(value: Any, budget: list[int], depth: int = 0) -> Any:
+    """Replace stand-ins by what they stand for; ``budget``, one for a file, bounds what repeats or holds itself."""
     budget[0] -= 1
+    if depth > MAX_DEPTH:
+        raise pickle.UnpicklingError(f"its containers are nested more than {MAX_DEPTH} deep")
     if budget[0] < 0:
         raise pickle.UnpicklingError("its containers hold each other")
     if isinstance(value, _Array):
@@ -317,9 +366,9 @@ def _plain(value: Any, budget: list[int]) -> Any:
             raise pickle.UnpicklingError("an array without data")
         return value.value
     if isinstance(value, dict):
-        return {_plain(k, budget): _plain(v, budget) for k, v in value.items()}
+        return {_plain(k, budget, depth + 1): _plain(v, budget, depth + 1) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_plain(v, budget) for v in value)
+        return type(value)(_plain(v, budget, depth + 1) for v in value)
     if value is None or isinstance(value, (str, bytes, bool, int, float)):
         return value
     raise pickle.UnpicklingError(f"a {type(value).__name__}")

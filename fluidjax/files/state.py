@@ -62,10 +62,11 @@ def load(program: Program, model_path: str, executor: Any, var_list: Iterable[Va
         _load_other(program, prefix, executor, var_list)
         return
     values: dict[str, DenseValue] = {}
-    for end, wanted in ((PARAMS, variables.is_parameter), (OPTIMIZER, variables.is_belong_to_optimizer)):
-        part = [var for var in program.list_vars() if wanted(var)]
-        if part:
-            values |= _taken(part, _read(prefix + end), prefix + end)
+    with atomic.reading(os.path.dirname(prefix)):
+        for end, wanted in ((PARAMS, variables.is_parameter), (OPTIMIZER, variables.is_belong_to_optimizer)):
+            part = [var for var in program.list_vars() if wanted(var)]
+            if part:
+                values |= _taken(part, _read(prefix + end), prefix + end)
     put(global_scope(), values)
 
 
@@ -167,9 +168,10 @@ def load_program_state(model_path: str, var_list: Iterable[Variable] | None) -> 
     """The values in a model's files by name; nothing is set."""
     prefix = _prefix(model_path)
     if _exists(prefix + PARAMS):
-        found = _read(prefix + PARAMS)
-        if _exists(prefix + OPTIMIZER):
-            found |= _read(prefix + OPTIMIZER)
+        with atomic.reading(os.path.dirname(prefix)):
+            found = _read(prefix + PARAMS)
+            if _exists(prefix + OPTIMIZER):
+                found |= _read(prefix + OPTIMIZER)
         return {name: np.array(value) for name, value in found.items() if isinstance(value, np.ndarray)}
     warnings.warn(
         f"{prefix}{PARAMS} not found, try to load model file saved with [ save_params, save_persistables, save_vars ]",
@@ -177,7 +179,8 @@ def load_program_state(model_path: str, var_list: Iterable[Variable] | None) -> 
     )
     if os.path.isdir(prefix):
         names = [var.name for var in var_list] if var_list is not None else None
-        return _folder_state(prefix, names)
+        with atomic.reading(prefix):
+            return _folder_state(prefix, names)
     if os.path.isfile(prefix):
         _need(var_list, "var_list", prefix)
         read = variables.read(list(var_list or ()), *os.path.split(prefix))

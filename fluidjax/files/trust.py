@@ -69,7 +69,12 @@ def host_ops(program: Any) -> list[tuple[int, int, str]]:
 
 def _bound(op: Any, allowed: frozenset[str]) -> bool:
     """Whether a py_func calls a function that the user gave it (``fluid.io.bind_py_func``)."""
-    return op.type == "py_func" and f"py_func {op.attr('forward_callable_id')}" in allowed
+    return op.type == "py_func" and binding(op) in allowed
+
+
+def binding(op: Any) -> str:
+    """What leave to run one py_func says: its function and what it writes, for another may have the same number."""
+    return f"py_func {op.attr('forward_callable_id')} -> {', '.join(op.output_arg_names)}"
 
 
 def check(program: Any) -> None:

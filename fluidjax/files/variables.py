@@ -115,7 +115,9 @@ def read(variables: Sequence[Variable], dirname: str | None, filename: str | byt
         )
     if filename is not None:
         return _read_combined(by_name(variables), dirname, filename)
-    return {var.name: _read_one(var, os.path.normpath(str(dirname))) for var in variables}
+    dirname = os.path.normpath(str(dirname))
+    with atomic.reading(dirname):
+        return {var.name: _read_one(var, dirname) for var in variables}
 
 
 def _read_combined(variables: list[Variable], dirname: str | None, filename: str | bytes) -> dict[str, Value]:

@@ -330,16 +330,16 @@ class Program:
         message = parse_message(binary_str)
         program = Program._construct_from_desc(message)
         warn_of_unknown_attributes(message)
-        program._loaded_from = "bytes"
         return program
 
     @staticmethod
     def _construct_from_desc(desc: Any) -> Program:
-        """The program of a message or desc object, which it takes over."""
+        """The program of a message or desc object, which it takes over; it counts as loaded, as of a file."""
         message = getattr(desc, "proto", desc)
         check_structure(message)
         program = Program.__new__(Program)
         program._init_state()
+        program._loaded_from = "bytes"
         program._attach(message)
         return program
 

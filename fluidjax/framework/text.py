@@ -15,7 +15,21 @@ def message_text(message: Any, throw_on_error: bool) -> str:
             f"{type(message).__name__} is not complete: {missing} not set. Set it, or ask for the text with "
             "throw_on_error=False."
         )
-    return text_format.MessageToString(message)
+    return printable(text_format.MessageToString(message))
+
+
+def printable(text: str) -> str:
+    """Text without characters that a terminal acts on, such as escape sequences in the names of a file's variables.
+
+    They are written as the text format writes bytes, \\nnn in octal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else _octal(c) for c in text)
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogatepass"))
 
 
 def indent(text: str, by: str = "  ") -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from fluidjax.backward import append_backward
 from fluidjax.execution.feed import Feeder
 from fluidjax.execution.state import gather_values
+from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable, default_main_program, program_view
 from fluidjax.gradcheck import local
 from fluidjax.gradcheck.double import in_double, to_double
@@ -63,8 +64,10 @@ def check_grad(
     Raises:
         GradientMismatch: naming the first gradient op, in the order of the backward pass, that disagrees.
         ValueError: the loss is not a scalar of this program.
+        UntrustedProgramError: the program was loaded and acts on the host; see ``fluid.io.allow_host_ops``.
     """
     program, loss_name = _program_and_loss(loss)
+    check_trusted(program)
     copy = _forward_copy(program)
     backward, pairs = _with_backward(copy, loss_name, parameter_list, no_grad_set)
     check = _Check(backward, loss_name, rtol, seed)

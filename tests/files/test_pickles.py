@@ -3,6 +3,7 @@
 import os
 import pickle
 import pickletools
+import time
 
 import numpy as np
 import pytest
@@ -137,3 +138,36 @@ def test_changed_bytes_never_do_worse_than_a_refusal(data):
     except FileFormatError:
         return
     assert all(isinstance(name, str) for name in loaded)
+
+
+def nested_key(levels):
+    return b"\x80\x02}(" + b")" + b"\x85" * levels + b"K\x01u."
+
+
+def shared(keys, size):
+    """``keys`` keys that share one list of ``size`` numbers."""
+    names = b"".join(b"X\x06\x00\x00\x00%06d" % i + b"h\x00" for i in range(keys))
+    return b"\x80\x02}(X\x01\x00\x00\x00l](" + b"K\x01" * size + b"eq\x00" + names + b"u."
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        nested_key(150_000),
+        b"\x80\x02}(X\x01\x00\x00\x00k" + b"]" * 150_000 + b"a" * 149_999 + b"u.",
+        b"\x80\x02}(" + b"(" * 100_000 + b"t" * 100_000 + b"K\x01u.",
+        shared(20_000, 20_000),
+    ],
+    ids=["tuple", "list", "marks", "shared"],
+)
+def test_deep_and_repeated_containers_are_refused(data):
+    """A tuple of 150,000 levels as a key ended the process, and keys that share a list were read for minutes."""
+    start = time.monotonic()
+    with pytest.raises(FileFormatError, match=r"nested|hold each other"):
+        pickles.loads(data, "file")
+    assert time.monotonic() - start < 20
+
+
+def test_many_batches_of_one_dict_are_not_deep():
+    arrays = {f"w{i}": np.zeros(1, np.float32) for i in range(70 * pickles.BATCH)}
+    assert len(pickles.loads(pickles.dumps(arrays), "file")) == len(arrays)

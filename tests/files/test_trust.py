@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax import python_functions
 from fluidjax.files.errors import FileFormatError, UntrustedProgramError
 from tests.files.conftest import VALUES
 
@@ -106,3 +107,55 @@ def test_the_layer_load(scope, tmp_path):
         out = program.global_block().create_var(name="loaded", shape=[3, 2], dtype="float32")
         io.load(out, str(tmp_path / "w"))
     np.testing.assert_array_equal(EXE.run(program, fetch_list=[out])[0], VALUES["w"])
+
+
+def py_func_program(function, out="out"):
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        x = fluid.data("x", [2, 3], "float32")
+        x.stop_gradient = False
+        result = program.global_block().create_var(name=out, dtype="float32", shape=[2, 3])
+        fluid.layers.py_func(function, x, result, backward_func=lambda *args: args[-1])
+        fluid.layers.mean(result)
+    return program
+
+
+def test_check_grad_asks_first():
+    """It runs a program too, and that of a file would have called a function or written a file."""
+    called = []
+    program = py_func_program(lambda x: called.append(1) or np.array(x))
+    loaded = fluid.Program.parse_from_string(program.desc.serialize_to_string())
+    with pytest.raises(UntrustedProgramError, match="py_func"):
+        fluid.check_grad(loaded, {"x": np.ones((2, 3), np.float32)})
+    assert not called
+
+
+def test_a_program_of_a_desc_counts_as_loaded(scope, tmp_path):
+    desc = saving_program(tmp_path / "w").desc
+    loaded = fluid.Program._construct_from_desc(fluid.core.ProgramDesc(desc.serialize_to_string()))
+    with pytest.raises(UntrustedProgramError):
+        EXE.run(loaded)
+    assert not (tmp_path / "w").exists()
+
+
+def test_leave_for_one_py_func_is_none_for_another_of_its_number():
+    called = []
+    program = py_func_program(lambda x: np.array(x))
+    loaded = fluid.Program.parse_from_string(program.desc.serialize_to_string())
+    block = loaded.global_block()
+    block.create_var(name="stolen", dtype="float32", shape=[2, 3])
+    number = len(python_functions._functions)  # what the next function will get
+    attrs = {"forward_callable_id": number, "backward_callable_id": -1, "backward_skip_vars": []}
+    block.append_op(type="py_func", inputs={"X": ["x"]}, outputs={"Out": ["stolen"]}, attrs=attrs)
+    fluid.io.bind_py_func(loaded, "out", lambda x: called.append(1) or np.array(x))
+    with pytest.raises(UntrustedProgramError, match="op 2 of block 0"):
+        EXE.run(loaded, feed={"x": np.ones((2, 3), np.float32)}, fetch_list=["out"])
+    assert not called
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "\x9b31m", "\u202e", "\x07"])
+def test_a_printed_program_does_nothing_to_the_terminal(text):
+    program = fluid.Program()
+    program.global_block().create_var(name=f"a{text}b", dtype="float32", shape=[1])
+    for shown in (str(program), program.to_string(True, True), str(program.global_block().vars[f"a{text}b"])):
+        assert all(c.isprintable() or c == "\n" for c in shown)
