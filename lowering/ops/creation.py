@@ -236,7 +236,7 @@ def _infer_one_hot(op, var_of, lead):
     infer=lambda op, var_of: _infer_one_hot(op, var_of, lambda s: s[:-1]),
 )
 def one_hot(x, depth_tensor=None, *, depth: int = -1, dtype: int = 5, allow_out_of_range: bool = False):
-    """Out[.., j] = 1 where X[.., 0] == j; ids outside [0, depth) give a row of zeros."""
+    """Out[.., j] = 1 where X[.., 0] == j; ids outside [0, depth), where they are allowed, give a row of zeros."""
     del allow_out_of_range
     return _hot(x.reshape(x.shape[:-1]), _depth(depth, depth_tensor), dtype)
 
@@ -253,7 +253,7 @@ def _(x, depth_tensor=None, *, depth, allow_out_of_range):
     infer=lambda op, var_of: _infer_one_hot(op, var_of, lambda s: s),
 )
 def one_hot_v2(x, depth_tensor=None, *, depth: int = -1, dtype: int = 5, allow_out_of_range: bool = False):
-    """Out[.., j] = 1 where X[..] == j; ids outside [0, depth) give a row of zeros."""
+    """Out[.., j] = 1 where X[..] == j; ids outside [0, depth), where they are allowed, give a row of zeros."""
     del allow_out_of_range
     return _hot(x, _depth(depth, depth_tensor), dtype)
 

@@ -14,7 +14,7 @@ VENDOR = "is_distributed remote_prefetch trainer_id height_sections epmap table_
 
 
 def gather_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
-    """table[ids]; an id outside the table gives NaN, where Fluid raises (a compiled step cannot)."""
+    """table[ids]; an id outside the table, which is refused where values are checked, gives NaN."""
     fill = jnp.nan if jnp.issubdtype(table.dtype, jnp.floating) else 0
     return jnp.asarray(table).at[ids].get(mode="fill", fill_value=fill, wrap_negative_indices=False)
 
