@@ -67,7 +67,7 @@ class Demand:
         values = self.values
         if not values.size:
             return True
-        if self.nonzero or isinstance(self.low, np.ndarray) or isinstance(self.high, np.ndarray):
+        if self.nonzero or np.ndim(self.low) or np.ndim(self.high):
             return False
         return (self.low is None or values.min() >= self.low) and (self.high is None or values.max() < self.high)
 

@@ -217,9 +217,10 @@ def test_an_op_refuses_what_it_cannot_take(net: Net, type: str, computed: bool) 
         net.run({**feeds, fed: with_value(feeds[fed], value)}, ["out"], return_numpy=False)
 
 
-@pytest.mark.parametrize("type", ["lookup_table_v2", "sequence_scatter", "elementwise_div"])
-def test_op_by_op_refuses_the_same(net: Net, type: str) -> None:
-    feeds, variable, fed = single_op(net, type, False)
+@pytest.mark.parametrize("computed", [False, True], ids=["fed", "computed"])
+@pytest.mark.parametrize("type", ["gather_nd", "sequence_slice", "sequence_scatter", "elementwise_div"])
+def test_op_by_op_refuses_the_same(net: Net, type: str, computed: bool) -> None:
+    feeds, variable, fed = single_op(net, type, computed)
     for value in CASES[type][4]:
         with interpret_mode(), pytest.raises(fluid.core.EnforceNotMet, match=f"value {value} of '{variable}'"):
             net.run({**feeds, fed: with_value(feeds[fed], value)}, ["out"])
