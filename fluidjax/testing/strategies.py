@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from fluidjax.testing.attributes import ATTRIBUTED
 from fluidjax.testing.case import Case, away, case, distinct, normal, positive
 from fluidjax.testing.table import cases_of, table
 
@@ -207,6 +208,16 @@ _SHAPED: dict[str, Callable[..., st.SearchStrategy[Case]]] = {
 def shaped_ops() -> list[str]:
     """The ops whose shapes and attributes hypothesis chooses; of the others it chooses among the table's cases."""
     return sorted(_SHAPED)
+
+
+def attributed_ops() -> list[str]:
+    """The ops whose attributes hypothesis draws, off their defaults."""
+    return sorted(ATTRIBUTED)
+
+
+def attributed(op: str) -> st.SearchStrategy[Drawn]:
+    """A case of ``op`` with drawn attributes, and a seed for its numbers."""
+    return _drawn(ATTRIBUTED[op](op))
 
 
 def ops(op: str | None = None, *, among: Sequence[str] | None = None) -> st.SearchStrategy[Drawn]:

@@ -9,19 +9,26 @@ from fluidjax.testing import strategies
 FEW = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
-def _test_of(op):
-    @FEW
-    @given(strategies.ops(op))
+def check_drawn(strategy, bounds=FEW):
+    """Forward and gradient of the cases that a strategy draws."""
+
+    @bounds
+    @given(strategy)
     def check(drawn):
         testing.check_forward(drawn.case, drawn.rng())
         testing.check_gradient(drawn.case, drawn.rng())
 
-    return check
+    check()
 
 
 @pytest.mark.parametrize("op", strategies.shaped_ops())
 def test_shapes_and_attributes(op):
-    _test_of(op)()
+    check_drawn(strategies.ops(op))
+
+
+@pytest.mark.parametrize("op", strategies.attributed_ops())
+def test_attributes_off_their_defaults(op):
+    check_drawn(strategies.attributed(op))
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

@@ -48,12 +48,13 @@ _UPDATES = {"X": normal(5, 3), "Ids": _ROWS, "Updates": normal(4, 3)}
 _PLACES = np.array([[0, 1], [2, 2], [0, 1]])
 
 CASES = [
-    case("gather", {"X": normal(5, 3), "Index": np.array([[3], [0]])}, reference=lambda X, Index: X[[3, 0]]),
+    case(
+        "gather", {"X": normal(5, 3), "Index": np.array([[3], [0]])}, label="once", reference=lambda X, Index: X[[3, 0]]
+    ),
     case(
         "gather",
         {"X": normal(5, 3), "Index": _ROWS},
         {"overwrite": False},
-        "repeated",
         reference=lambda X, Index, overwrite: X[Index],
     ),
     case("gather", {"X": normal(5, 3), "Index": _ROWS}, label="overwrite", smooth=False),
