@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.compiled import Compiled, CompiledOps, given
 from fluidjax.execution.prepared import Prepared
 from tests.golden.zoocase import ZooCase
 from tests.golden.zoorunner import Replay
@@ -21,10 +21,9 @@ PLATFORMS = {"gpu": "cuda", "tpu": "tpu"}
 
 
 class Lowered:
-    """What was lowered: the number of steps, and the text of the last."""
+    """What was lowered: the number of steps."""
 
     count = 0
-    text = ""
 
 
 @contextlib.contextmanager
@@ -39,35 +38,19 @@ def formulations(platform: str) -> Iterator[None]:
         yield
 
 
-class _Lowering:
-    """A jitted function that is lowered for a platform before its first call."""
-
-    def __init__(self, function: Any, platform: str, lowered: Lowered):
-        self._function, self._platform, self._lowered = function, platform, lowered
-        self._done = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._function, name)
-
-    def __call__(self, *arguments: Any) -> Any:
-        if not self._done:
-            traced = self._function.trace(*arguments)
-            self._lowered.text = traced.lower(lowering_platforms=(PLATFORMS[self._platform],)).as_text()
-            self._lowered.count += 1
-            self._done = True
-        return self._function(*arguments)
-
-
 @contextlib.contextmanager
 def lowering_for(platform: str) -> Iterator[Lowered]:
     """Every jitted step is lowered for ``platform`` before it runs for the first time."""
-    lowered, jit = Lowered(), CompiledOps._jit
+    lowered, build = Lowered(), CompiledOps._compiled
 
-    def watched(self: CompiledOps, key: Any, *args: Any) -> Any:
-        self._jitted[key] = _Lowering(jit(self, key, *args), platform, lowered)
-        return self._jitted[key]
+    def watched(self: CompiledOps, replaced: Any, values: Any, seed: Any) -> Compiled:
+        compiled = build(self, replaced, values, seed)
+        traced = compiled.step.trace(replaced, given(values), seed)
+        traced.lower(lowering_platforms=(PLATFORMS[platform],))
+        lowered.count += 1
+        return compiled
 
-    with mock.patch.object(CompiledOps, "_jit", watched):
+    with mock.patch.object(CompiledOps, "_compiled", watched):
         yield lowered
 
 
