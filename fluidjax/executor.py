@@ -11,7 +11,7 @@ import numpy as np
 
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, run_from_dataset
-from fluidjax.execution import mode
+from fluidjax.execution import fork, mode
 from fluidjax.execution.allocator import keep_freed_memory
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.feed import merge_rows
@@ -87,6 +87,7 @@ class Executor:
             ValueError, TypeError: a feed's shape, dtype or kind does not suit its variable.
             lowering.LoweringError: an unknown op, an uninitialized variable, values that an op rejects.
         """
+        fork.check()
         if self._closed:
             raise RuntimeError("Executor.run: the executor is closed; make a new one with fluid.Executor(place)")
         program, feed = _unwrap(program, feed, self.place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -61,24 +62,18 @@ class Channel:
 class Prefetcher:
     """Iterates over ``source()`` in a thread, at most ``capacity`` items ahead.
 
-    An error in the source is raised in the consumer, after the items before it. ``close`` ends the thread.
+    An error in the source is raised in the consumer, after the items before it. ``close`` ends the thread, and so does
+    dropping the prefetcher, to which the thread holds no reference (nor must ``source``).
     """
 
     def __init__(self, source: Callable[[], Iterable[Any]], capacity: int) -> None:
         self.channel = Channel(capacity)
         self._over = False
-        self._thread = threading.Thread(target=self._work, args=(source,), daemon=True, name="fluidjax-prefetch")
+        self._thread = threading.Thread(
+            target=_work, args=(source, self.channel), daemon=True, name="fluidjax-prefetch"
+        )
+        weakref.finalize(self, self.channel.close)
         self._thread.start()
-
-    def _work(self, source: Callable[[], Iterable[Any]]) -> None:
-        try:
-            for item in source():
-                if not self.channel.put(item):
-                    return
-        except BaseException as error:  # handed over to the thread that reads
-            self.channel.put(_End(error))
-        else:
-            self.channel.put(_End())
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -101,6 +96,17 @@ class Prefetcher:
         self.channel.close()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
+
+
+def _work(source: Callable[[], Iterable[Any]], channel: Channel) -> None:
+    try:
+        for item in source():
+            if not channel.put(item):
+                return
+    except BaseException as error:  # handed over to the thread that reads
+        channel.put(_End(error))
+    else:
+        channel.put(_End())
 
 
 def prefetched(source: Callable[[], Iterable[Any]], capacity: int) -> Iterator[Any]:

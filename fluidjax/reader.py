@@ -177,38 +177,30 @@ class GeneratorLoader(DataLoaderBase):
 
     def set_sample_list_generator(self, reader: Reader, places: Places | None = None) -> GeneratorLoader:
         """Read lists of samples, as ``paddle.batch`` makes them."""
-        feeder = DataFeeder(self._feed_list, CPUPlace())
+        feed_list = self._feed_list
+        feeder = DataFeeder(feed_list, CPUPlace())
 
         def tensors() -> Iterator[Batch]:
             for samples in reader():
                 feed = feeder.feed(samples)
-                yield [feed[var.name] for var in self._feed_list]
+                yield [feed[var.name] for var in feed_list]
 
         return self.set_batch_generator(tensors, places)
 
     def set_batch_generator(self, reader: Reader, places: Places | None = None) -> GeneratorLoader:
         """Read batches: a list or tuple of one array or LoDTensor for each variable."""
 
+        feed_list = self._feed_list  # not the loader itself: the thread that reads must not keep it alive
+
         def tensors() -> Iterator[Batch]:
             for values in reader():
-                yield self._checked(values)
+                yield _checked(values, feed_list)
 
         if self._iterable:
             _insist(places is not None, "Places cannot be None when DataLoader is iterable", "pass places=")
             self._places = _place_list(places)  # type: ignore[arg-type]
         self._source = tensors
         return self
-
-    def _checked(self, values: Any) -> Batch:
-        if isinstance(values, dict):
-            values = [values[var.name] for var in self._feed_list]
-        if not isinstance(values, (list, tuple)) or len(values) != len(self._feed_list):
-            received = f"{len(values)} values" if isinstance(values, (list, tuple)) else type(values).__name__
-            raise ValueError(
-                f"the loader's generator must yield one value for each of {[v.name for v in self._feed_list]}, but "
-                f"received {received}; yield a tuple of {len(self._feed_list)}"
-            )
-        return [_tensor(value, var) for value, var in zip(values, self._feed_list, strict=True)]
 
     # Iterating.
 
@@ -268,6 +260,18 @@ class GeneratorLoader(DataLoaderBase):
         if self._worker is not None:
             self._worker.close()
             self._worker = None
+
+
+def _checked(values: Any, feed_list: Sequence[Variable]) -> Batch:
+    if isinstance(values, dict):
+        values = [values[var.name] for var in feed_list]
+    if not isinstance(values, (list, tuple)) or len(values) != len(feed_list):
+        received = f"{len(values)} values" if isinstance(values, (list, tuple)) else type(values).__name__
+        raise ValueError(
+            f"the loader's generator must yield one value for each of {[v.name for v in feed_list]}, but "
+            f"received {received}; yield a tuple of {len(feed_list)}"
+        )
+    return [_tensor(value, var) for value, var in zip(values, feed_list, strict=True)]
 
 
 class PyReader(DataLoaderBase):
