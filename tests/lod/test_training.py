@@ -17,8 +17,6 @@ FEW = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-# Rows of sequences whose lengths are computed: no padding can be told from them.
-UNPADDED = ("padded", "sliced")
 LENGTHS = ([5, 0, 9], [7, 7, 2], [1, 14, 0])  # 14 to 16 rows: below, at and, with the others' padding, over a capacity
 
 
@@ -92,7 +90,7 @@ def test_exact_rows_are_no_padding():
 
 
 @FEW
-@given(programs(max_ops=3, ragged=True, sequences=True, leave_out=(*ragged_blocks.SLOW, *UNPADDED)))
+@given(programs(max_ops=3, ragged=True, sequences=True, leave_out=ragged_blocks.SLOW))
 def test_random_ragged_programs(sample):
     check(sample)
 
