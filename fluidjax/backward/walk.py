@@ -92,7 +92,7 @@ class Walk:
         arrays = [name for name in carried if is_array(block, forward_name(name))]
         pending = sum_repeated_gradients(pending, block.idx, _ends(block, pending), carried, arrays)
         pending = drop_stopped(pending, self.stopped[block.idx])
-        pending = drop_clearing(drop_disconnected(pending, _known_names(ops, starts)))
+        pending = drop_clearing(drop_disconnected(pending, _known_names(ops)))
         written = append_pending(target, pending, self.callbacks, self.grad_to_var)
         self.written += written
         self.passes.append((block, target, written))
@@ -193,8 +193,9 @@ def _hanging_on(starts: set[str], specs: list[OpSpec]) -> list[OpSpec]:
     return kept
 
 
-def _known_names(ops: list[Operator], starts: set[str] | None) -> set[str]:
-    known = set(starts or ())
+def _known_names(ops: list[Operator]) -> set[str]:
+    """The variables that ``ops`` read and write: they exist without this pass. Its gradients do not, nor its start."""
+    known = set()
     for op in ops:
         known.update(op.input_arg_names)
         known.update(op.output_arg_names)

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from fluidjax.backward import append_backward
+import lowering
+from fluidjax.backward.paths import forward_of
 from fluidjax.execution.feed import Feeder
 from fluidjax.execution.state import gather_values
 from fluidjax.files.trust import check as check_trusted
-from fluidjax.framework import Program, Variable, default_main_program, program_view
-from fluidjax.gradcheck import local
+from fluidjax.framework import Program, Variable
+from fluidjax.framework.view import program_view
+from fluidjax.gradcheck import beside, local
+from fluidjax.gradcheck.compiled import compiled_gradients, draws_inside
 from fluidjax.gradcheck.double import in_double, to_double
-from fluidjax.gradcheck.report import GradientMismatch, GradientReport, Row
+from fluidjax.gradcheck.inside import unvisited, visits
+from fluidjax.gradcheck.local import Env, Subject
+from fluidjax.gradcheck.program import append_gradients, first_of_backward, forward_copy, program_and_loss
+from fluidjax.gradcheck.report import Beside, GradientMismatch, GradientReport, Row
+from fluidjax.gradcheck.rows import enlarged
+from fluidjax.gradcheck.whole import Whole
 from fluidjax.scope import Scope, global_scope
-from lowering.block import Runner
-from lowering.errors import NeedsConcrete, NeedsExact
+from fluidjax.values import LoDTensor
 from lowering.plan import make_plan, sub_blocks
-from lowering.program import GRAD, OpView, ProgramView
-from lowering.values import data_of, exact
+from lowering.program import OpView
+from lowering.values import data_of
 
 __all__ = ["check_grad"]
 
@@ -34,16 +42,23 @@ def check_grad(
     no_grad_set: Any = None,
     scope: Scope | None = None,
     rtol: float = 1e-6,
+    float32_rtol: float = 1e-3,
     seed: int = 0,
     raises: bool = True,
 ) -> GradientReport:
-    """Hold a program's Fluid gradients against ``jax.vjp`` and finite differences, all in float64.
+    """Hold a program's Fluid gradients against ``jax.vjp`` and finite differences in float64, and against themselves.
 
-    Each gradient op is checked by itself, at the values it meets in this program and for a random output gradient;
-    then the whole backward pass, parameter by parameter (loops and branches only there; ``jax.grad`` takes loops
-    step by step). With u a random direction the three numbers are <Fluid's gradient, u>, <jax's gradient, u> and
+    Each gradient op is checked by itself, at the values it meets in this program and for a random output gradient, in
+    loops and branches too; then the whole backward pass, by every parameter and every fed tensor of floats. With u a
+    random direction the three numbers are <Fluid's gradient, u>, <jax's gradient, u> and
     (8 (f(x+eu) - f(x-eu)) - (f(x+2eu) - f(x-2eu))) / 12e, e small enough to stay on one side of kinks. Variables that
-    stop gradients are held constant in all three.
+    stop gradients, and inputs that Fluid's gradient op gives no gradient of, are held constant in all three.
+
+    Then what runs in practice is held against that: each op in float32 against float64, each op over padded rows
+    against exact ones, and the gradients of one compiled float32 run of an executor.
+
+    Fewer than nine rows (sequences) are repeated, with slightly smaller numbers, where the program takes any number of
+    them: some faults only show behind the first few. The loss may be computed from ``fluid.gradients``.
 
     The program and the scope are left as they are: a copy is run, its backward pass appended anew.
 
@@ -55,190 +70,191 @@ def check_grad(
         no_grad_set: as for ``append_backward``.
         scope: where the parameters' values are; default the global scope.
         rtol: largest relative error that passes.
+        float32_rtol: largest relative error of float32 that passes.
         seed: of the random directions.
         raises: raise GradientMismatch when something disagrees; otherwise look at ``report.ok``.
 
     Returns:
-        The report; print it for a table.
+        The report; print it for tables. It is ``ok`` when everything was checked and agrees.
 
     Raises:
         GradientMismatch: naming the first gradient op, in the order of the backward pass, that disagrees.
         ValueError: the loss is not a scalar of this program.
         UntrustedProgramError: the program was loaded and acts on the host; see ``fluid.io.allow_host_ops``.
     """
-    program, loss_name = _program_and_loss(loss)
+    program, name = program_and_loss(loss)
     check_trusted(program)
-    copy = _forward_copy(program)
-    backward, pairs = _with_backward(copy, loss_name, parameter_list, no_grad_set)
-    check = _Check(backward, loss_name, rtol, seed)
+    limits = _Limits(rtol, float32_rtol)
+    report = GradientReport()
     with jax.enable_x64(True):
-        env = check.values(feed or {}, scope or global_scope())
-        report = GradientReport()
-        check.each_op(env, report)
-        check.each_parameter(env, pairs, report)
-    if raises and not report.ok:
+        check = _Check(
+            program, name, dict(feed or {}), scope or global_scope(), parameter_list, no_grad_set, limits, seed
+        )
+        check.each_op(report)
+        after = check.each_input(report)
+    check.executor(after, report)
+    if raises and not report.agrees:
         raise GradientMismatch(_mismatch(report), report)
     return report
 
 
-def _program_and_loss(loss: Variable | str | Program) -> tuple[Program, str]:
-    if isinstance(loss, Variable):
-        return loss.block.program, loss.name
-    if isinstance(loss, Program):
-        forward = [op for op in loss.global_block().ops if not _is_backward(op)]
-        outputs = [n for op in forward[-1:] for n in op.output_arg_names]
-        if not outputs:
-            raise ValueError("check_grad: the program has no forward ops; pass the loss variable of one that has")
-        return loss, outputs[0]
-    return default_main_program(), str(loss)
-
-
-def _is_backward(op: Any) -> bool:
-    role = int(op.attr("op_role")) if op.has_attr("op_role") else 0
-    return bool(role & 0x3)  # Backward or Optimize
-
-
-def _forward_copy(program: Program) -> Program:
-    """The program without its backward and optimizer ops, their variables and their blocks."""
-    copy = program.clone()
-    block = copy.global_block()
-    for index in reversed(range(len(block.ops))):
-        if _is_backward(block.ops[index]):
-            block._remove_op(index)
-    # Gradient blocks stand behind the blocks that they are the gradients of.
-    while copy.blocks[-1].forward_block_idx >= 0:
-        copy.blocks.pop()
-        del copy.proto.blocks[-1]
-    for block in copy.blocks:
-        used = {n for op in block.ops for n in (*op.input_arg_names, *op.output_arg_names)}
-        for name in [n for n in block.vars if GRAD in n and n not in used]:
-            block._remove_var(name)
-    copy._appending_grad_times = 0
-    copy._descs_changed()
-    return copy
-
-
-def _with_backward(
-    program: Program, loss_name: str, parameter_list: Any, no_grad_set: Any
-) -> tuple[ProgramView, list[tuple[str, str]]]:
-    """(view of the program with its backward pass, (parameter, gradient) names)."""
-    if not program.global_block().has_var(loss_name):
-        raise ValueError(
-            f"check_grad: the loss {loss_name!r} is no variable of the program; pass the loss variable itself"
-        )
-    loss = program.global_block().var(loss_name)
-    names = [p if isinstance(p, str) else p.name for p in parameter_list] if parameter_list is not None else None
-    pairs = append_backward(loss, parameter_list=names, no_grad_set=no_grad_set)
-    return in_double(program_view(program)), [(p.name, g.name) for p, g in pairs if g is not None]
+@dataclass(frozen=True)
+class _Limits:
+    double: float
+    single: float
 
 
 class _Check:
-    def __init__(self, program: ProgramView, loss: str, rtol: float, seed: int):
-        self.program = program
-        self.loss = loss
-        self.rtol = rtol
+    """One check; made and used with 64-bit types."""
+
+    def __init__(
+        self,
+        program: Program,
+        loss: str,
+        feed: dict[str, Any],
+        scope: Scope,
+        parameters: Sequence[Any] | None,
+        no_grad_set: Any,
+        limits: _Limits,
+        seed: int,
+    ):
+        self.scope, self.loss, self.limits = scope, loss, limits
         self.rng = np.random.default_rng(seed)
         self.key = jax.random.key(seed)
-        self.frozen: dict[int, local.Env] = {}
-        ops = [op for op in program.blocks[0].ops if not local.skipped(op)]
-        self.forward = [op for op in ops if not op.is_backward]
-        self.backward = [op for op in ops if op.is_backward]
+        self.copy = forward_copy(program, loss)
+        fed = [n for n, v in feed.items() if local.floating(np.asarray(v))]
+        listed = None if parameters is None else list(parameters)
+        self.parameters, self.feeds = append_gradients(self.copy, loss, listed, fed, no_grad_set)
+        self.single = program_view(self.copy)
+        self.program = in_double(self.single)
+        begin = first_of_backward(self.copy)
+        ops = [op for op in self.program.blocks[0].ops if not local.skipped(op)]
+        self.forward = [op for op in ops if op.index < begin]
+        self.backward = [op for op in ops if op.index >= begin]
+        self.whole = Whole(self.program, loss, self.forward, self.key)
+        self.feed, self.env, self.steps = self._started(feed)
 
-    def values(self, feed: dict[str, Any], scope: Scope) -> local.Env:
+    def _started(self, feed: dict[str, Any]) -> tuple[dict[str, Any], Env, list[Env]]:
+        """The feed with enough rows, if the program takes more; its values; and the values before and after each op."""
+        more = enlarged(feed, self.copy)
+        if more is not None:
+            try:
+                env = self._values(more)
+                return more, env, self._walked(env)
+            except Exception:  # noqa: BLE001 - whatever a program that is made for so many rows says to others
+                pass
+        env = self._values(feed)
+        return feed, env, self._walked(env)
+
+    def _values(self, feed: dict[str, Any]) -> Env:
         """Feeds and state, in double precision."""
         plan = make_plan(self.program, [self.loss])
         feeder = Feeder({n: v for n, v in self.program.blocks[0].vars.items()}, plan.ranks)
-        env = gather_values(scope, [n for n in plan.reads if n not in feed], exact=True)
+        env = gather_values(self.scope, [n for n in plan.reads if n not in feed], exact=True)
         for name, value in feed.items():
             env[name] = feeder.value(name, _double_feed(value), exact=True)
         return {name: to_double(value) for name, value in env.items()}
 
-    def each_op(self, env: local.Env, report: GradientReport) -> None:
+    def _walked(self, env: Env) -> list[Env]:
+        steps = [dict(env)]
+        for op in self.forward:
+            steps.append(local.run_ops(self.program, [op], steps[-1], self.key))
+        return steps
+
+    def _subject(self, op: OpView) -> Subject:
+        maker = forward_of(self.copy.global_block().ops[op.index])
+        if maker is None:
+            return Subject(self.program, op)
+        index = next(i for i, other in enumerate(self.copy.global_block().ops) if other is maker)
+        return Subject(self.program, op, self.program.blocks[0].ops[index])
+
+    def each_op(self, report: GradientReport) -> None:
         """Check the ops one by one, in the order of the backward pass."""
-        before: list[tuple[OpView, local.Env]] = []
-        current = dict(env)
-        for op in self.forward:
-            before.append((op, current))
-            current = local.run_ops(self.program, [op], current, self.key)
-            self.frozen[op.index] = {n: current[n] for n in self._stopped(op) if n in current}
-        for op, values in reversed(before):
-            # The gradient of an op with a sub-block is a block of its own: the whole backward pass checks it.
-            probe = None if sub_blocks(op) else local.check_op(self.program, op, values, self.rng, self.key, self.rtol)
-            if probe is None:
-                report.unchecked.append(op.type)
-                continue
-            row = self._row(f"{op.type} (#{op.index})", probe)
-            report.ops.append(row)
-            if not row.ok and report.first_bad_op is None:
-                report.first_bad_op = _describe(op)
+        covered = self.whole.covered([*self.parameters, *self.feeds])
+        for place, op in reversed(list(enumerate(self.forward))):
+            subject, env = self._subject(op), self.steps[place]
+            self.whole.note(subject, env, self.steps[place + 1])
+            if sub_blocks(op):
+                self._inside(op, env, op.index in covered, report)
+            elif not self._by_itself(subject, env, f"{op.type} (#{op.index})", report):
+                if op.index in covered and lowering.get_op(op.type).differentiable:
+                    report.whole.append(op.type)
 
-    def each_parameter(self, env: local.Env, pairs: list[tuple[str, str]], report: GradientReport) -> None:
-        """Check the whole backward pass: gradients of the loss by every parameter."""
-        after = local.run_ops(self.program, [*self.forward, *self.backward], env, self.key)
-        gradients = self._autodiff(env, [p for p, _ in pairs])
-        for parameter, gradient in pairs:
-            direction = self.rng.standard_normal(np.shape(env[parameter]))
-            fluid = local.inner(after.get(gradient), direction)
-            autodiff = None if gradients is None else local.inner(gradients[parameter], direction)
-            size = np.linalg.norm(local.dense(after[gradient]).ravel()) if gradient in after else 0.0
-            scale = max(1e-8, float(size), abs(fluid))
-            difference = self._difference(env, parameter, direction, fluid, scale)
-            report.parameters.append(self._row(parameter, local.Probe(fluid, autodiff, difference, scale)))
+    def _inside(self, op: OpView, env: Env, covered: bool, report: GradientReport) -> None:
+        """Check the ops in the blocks of ``op``; its own gradient is a block, which the whole backward pass checks."""
+        found = visits(self.program, op, env, self.key)
+        for (block, index), met in reversed(found.items()):
+            for subject, values in ((Subject(self.program, inner), values) for inner, values in met):
+                if not sub_blocks(subject.op):
+                    self._by_itself(subject, values, f"{subject.op.type} (#{index} of block {block})", report)
+        if covered:
+            report.whole.append(op.type)
+        else:
+            report.unchecked.append(f"{op.type}: no parameter and no fed value has a gradient through it")
+        for inner in unvisited(self.program, op, found):
+            if not local.skipped(inner):
+                report.unchecked.append(f"{inner.type} of block {inner.block_idx}: it did not run")
 
-    def _stopped(self, op: OpView) -> list[str]:
-        """The outputs of an op that gradients do not pass."""
-        variables = self.program.blocks[0].vars
-        return [n for n in op.output_names() if n in variables and variables[n].stop_gradient]
+    def _by_itself(self, subject: Subject, env: Env, what: str, report: GradientReport) -> bool:
+        """Check one op; whether there was something to check."""
+        probe = local.check_op(subject, env, self.rng, self.key, self.limits.double)
+        if probe is None:
+            return False
+        report.ops.append(self._row(what, probe))
+        float32 = beside.float32_error(subject, self.single, env, self.rng, self.key, self.limits.single)
+        padded = beside.padding_error(subject, env, self.rng, self.key)
+        faults = [] if report.ops[-1].ok else [""]
+        for table, error, limit, where in (
+            (report.float32, float32, self.limits.single, " in float32"),
+            (report.padded, padded, self.limits.double, " over padded rows"),
+        ):
+            if error is not None:
+                table.append(Beside(what, error, error <= limit))
+                faults += [] if error <= limit else [where]
+        if faults and report.first_bad_op is None:
+            report.first_bad_op = _describe(subject.op, faults[0])
+        return True
 
-    def _loss_at(self, env: local.Env) -> float:
-        """The loss, where variables that stop gradients keep the values they have at the unperturbed point."""
-        current = dict(env)
-        for op in self.forward:
-            current = local.run_ops(self.program, [op], current, self.key)
-            current.update(self.frozen[op.index])
-        return float(np.asarray(data_of(current[self.loss])).reshape(()))
+    def each_input(self, report: GradientReport) -> Env:
+        """Check the whole backward pass, by every parameter and every fed value; returns the values after it."""
+        after = local.run_ops(self.program, self.backward, self.steps[-1], self.key)
+        wanted: dict[str, str | None] = {**self.parameters, **self.feeds}
+        wanted = {n: g for n, g in wanted.items() if local.floating(self.env.get(n))}
+        gradients = self.whole.autodiff(self.env, list(wanted))
+        for name, gradient in wanted.items():
+            direction = self.rng.standard_normal(np.shape(data_of(self.env[name])))
+            found = None if gradient is None else after.get(gradient)
+            fluid = local.inner(found, direction)
+            autodiff = None if gradients is None else local.inner(gradients[name], direction)
+            size = 0.0 if found is None else float(np.linalg.norm(local.dense(found).ravel()))
+            scale = max(1e-8, size, abs(fluid))
+            close = self.limits.double * scale
+            difference = self.whole.difference(self.env, name, direction, fluid, close)
+            table = report.parameters if name in self.parameters else report.feeds
+            table.append(self._row(name, local.Probe(fluid, autodiff, difference, scale)))
+        return after
 
-    def _difference(self, env: local.Env, name: str, direction: np.ndarray, fluid: float, scale: float) -> float:
-        def objective(values: dict[str, Any]) -> float:
-            return self._loss_at({**env, **values})
-
-        return local.central(objective, {name: env[name]}, {name: direction}, fluid, self.rtol * scale)
-
-    def _autodiff(self, env: local.Env, names: list[str]) -> dict[str, Any] | None:
-        """The gradients by ``jax.grad``: of the whole program, or of its loops step by step, which are plain ops then.
-
-        None where neither can be had: a kernel that loops inside, or a loop whose length depends on the parameters.
-        """
-        parameters = {n: jax.numpy.asarray(env[n]) for n in names}
-        for stepwise in (False, True):
-            try:
-                return jax.grad(lambda p, stepwise=stepwise: self._objective({**env, **p}, stepwise))(parameters)
-            except (NeedsConcrete, NeedsExact):
-                continue
-            except ValueError as error:
-                if "while_loop" not in str(error) and "Reverse-mode" not in str(error):
-                    raise
-        return None
-
-    def _objective(self, env: local.Env, stepwise: bool) -> Any:
-        """The loss at ``env``, which may hold tracers."""
-        current: Any = dict(env)
-        runner = Runner(self.program, key=self.key, interpret=stepwise)
-        for op in self.forward:
-            current = runner.run_ops([op], current)
-            if stepwise:
-                current = {n: exact(v) for n, v in current.items()}
-            current.update({n: jax.lax.stop_gradient(current[n]) for n in self._stopped(op) if n in current})
-        return data_of(current[self.loss]).reshape(())
+    def executor(self, after: Env, report: GradientReport) -> None:
+        """Hold the gradients of a compiled float32 run against those in float64."""
+        random = draws_inside(self.copy)
+        if random:
+            report.unchecked.append(f"the compiled run: {', '.join(random)} in a loop or branch draws other numbers")
+            return
+        pairs = {n: g for n, g in {**self.parameters, **self.feeds}.items() if g is not None and g in after}
+        if not pairs:
+            return
+        names = list(dict.fromkeys(pairs.values()))
+        found = compiled_gradients(self.copy, self.feed, self.scope, names, after)
+        for name, gradient in pairs.items():
+            error = beside.relative(found[gradient], local.dense(after[gradient]))
+            report.compiled.append(Beside(name, error, error <= self.limits.single))
 
     def _row(self, what: str, probe: local.Probe) -> Row:
         error = probe.error
-        return Row(what, probe.fluid, probe.autodiff, probe.difference, error, error <= self.rtol)
+        return Row(what, probe.fluid, probe.autodiff, probe.difference, error, error <= self.limits.double)
 
 
 def _double_feed(value: Any) -> Any:
-    from fluidjax.values import LoDTensor
-
     if isinstance(value, LoDTensor):
         copy = LoDTensor()
         copy._set_value(to_double(np.array(value)), value.lod())
@@ -246,20 +262,24 @@ def _double_feed(value: Any) -> Any:
     return to_double(np.asarray(value))
 
 
-def _describe(op: OpView) -> str:
+def _describe(op: OpView, where: str) -> str:
     line = op.user_line().strip()
     built = f", built at: {line}" if line else ""
-    return f"{op.type}_grad, the gradient of op {op.type} (#{op.index}, outputs {op.output_names()}{built})"
+    place = f"#{op.index}" + (f" of block {op.block_idx}" if op.block_idx else "")
+    return f"{op.type}_grad{where}, the gradient of op {op.type} ({place}, outputs {op.output_names()}{built})"
 
 
 def _mismatch(report: GradientReport) -> str:
+    whole = [row.what for row in [*report.parameters, *report.feeds] if not row.ok]
     if report.first_bad_op is not None:
         what = f"the first gradient op that disagrees is {report.first_bad_op}"
-        advice = "correct its gradient rule"
-    else:
-        bad = ", ".join(row.what for row in report.parameters if not row.ok)
-        what = f"every gradient op is right by itself, but the whole gradient is not for: {bad}"
+        advice = "correct its gradient rule (or, in float32 or over padded rows, the op's own)"
+    elif whole:
+        what = f"every gradient op is right by itself, but the whole gradient is not for: {', '.join(whole)}"
         advice = "look at how the program joins gradients (sums, no_grad_set, stop_gradient, in-place writes)"
+    else:
+        what = "the compiled run differs for: " + ", ".join(row.what for row in report.compiled if not row.ok)
+        advice = "look for an op that float32 cannot carry here, or that misplaces the padding of a ragged batch"
     return (
-        f"gradients disagree: {what}.\n  expected: three equal numbers per row; received:\n{report}\n  to do: {advice}"
+        f"gradients disagree: {what}.\n  expected: equal numbers in every row; received:\n{report}\n  to do: {advice}"
     )

@@ -38,3 +38,13 @@ def to_double(value: Any) -> Any:
         return array.astype(np.float64) if array.dtype == np.float32 else leaf
 
     return jax.tree_util.tree_map(convert, value)
+
+
+def to_single(value: Any) -> Any:
+    """Float64 leaves of a value as float32."""
+
+    def convert(leaf: Any) -> Any:
+        array = np.asarray(leaf)
+        return array.astype(np.float32) if array.dtype == np.float64 else leaf
+
+    return jax.tree_util.tree_map(convert, value)

@@ -68,20 +68,51 @@ def as_views(specs: list[OpSpec]) -> list[OpView]:
     return [OpView(s.type, s.inputs, s.outputs, {**s.attrs, "op_role": 1}, -1, 0) for s in specs]
 
 
-def check_op(
-    program: ProgramView, op: OpView, env: Env, rng: np.random.Generator, key: Any, rtol: float
-) -> Probe | None:
+@dataclass(frozen=True)
+class Subject:
+    """An op to be checked by itself.
+
+    Attributes:
+        program: what it belongs to, in double precision.
+        op: the op.
+        forward: for a gradient op that reads saved results, the op that computed them: it runs before each time.
+    """
+
+    program: ProgramView
+    op: OpView
+    forward: OpView | None = None
+
+    @property
+    def ops(self) -> list[OpView]:
+        return [self.op] if self.forward is None else [self.forward, self.op]
+
+    def gradient(self) -> tuple[list[OpView], list[str]]:
+        """(its gradient ops, the variables that they give gradients of)."""
+        specs, grad_to_var = grad_ops(self.op, (), forward=self.forward)
+        return as_views(specs), list(dict.fromkeys(grad_to_var.values()))
+
+    def run(self, env: Env, key: Any) -> Env:
+        return run_ops(self.program, self.ops, env, key)
+
+
+def check_op(subject: Subject, env: Env, rng: np.random.Generator, key: Any, rtol: float) -> Probe | None:
     """Compare the ways for one op at the values ``env``; None when the op has no gradient or nothing to vary.
 
     Where the op has a kink or a tie (relu at 0, equal maxima) its gradient is a convention; if the ways disagree at
     ``env``, they are compared again at a point close by, which is a generic one.
     """
-    op, env = _inputs_apart(op, env)
-    probe = _probe_op(program, op, env, rng, key, rtol)
+    subject, env = apart(subject, env)
+    probe = _probe_op(subject, env, rng, key, rtol)
     if probe is None or probe.error <= rtol:
         return probe
-    again = _probe_op(program, op, _generic(env, rng), rng, key, rtol)
+    again = _probe_op(subject, generic(env, rng), rng, key, rtol)
     return again if again is not None and again.error < probe.error else probe
+
+
+def apart(subject: Subject, env: Env) -> tuple[Subject, Env]:
+    """The op with a variable of its own for each use of one that it reads twice, as its gradients are then apart."""
+    op, env = _inputs_apart(subject.op, env)
+    return replace(subject, op=op), env
 
 
 def _inputs_apart(op: OpView, env: Env) -> tuple[OpView, Env]:
@@ -98,7 +129,7 @@ def _inputs_apart(op: OpView, env: Env) -> tuple[OpView, Env]:
     return replace(op, inputs=inputs), env
 
 
-def _generic(env: Env, rng: np.random.Generator) -> Env:
+def generic(env: Env, rng: np.random.Generator) -> Env:
     """Floating-point values moved by a few percent, of themselves and of their typical size."""
 
     def move(value: Any) -> Any:
@@ -112,40 +143,45 @@ def _generic(env: Env, rng: np.random.Generator) -> Env:
     return {name: move(value) for name, value in env.items()}
 
 
-def _probe_op(
-    program: ProgramView, op: OpView, env: Env, rng: np.random.Generator, key: Any, rtol: float
-) -> Probe | None:
-    specs, grad_to_var = grad_ops(op, ())
-    inputs = [n for n in dict.fromkeys(grad_to_var.values()) if floating(env.get(n))]
-    if not specs or not inputs:
+def seeds(subject: Subject, env: Env, key: Any) -> tuple[list[OpView], list[str], list[str], Env] | None:
+    """(gradient ops, float inputs, float outputs whose gradients are read, values after the op); None without any."""
+    views, wanted = subject.gradient()
+    inputs = [n for n in wanted if floating(env.get(n))]
+    if not views or not inputs:
         return None
-    after = run_ops(program, [op], env, key)
-    read = {n for spec in specs for names in spec.inputs.values() for n in names}
-    outputs = [n for n in dict.fromkeys(op.output_names()) if n + GRAD in read and floating(after.get(n))]
-    if not outputs:
+    after = subject.run(env, key)
+    read = {n for view in views for n in view.input_names()}
+    outputs = [n for n in dict.fromkeys(subject.op.output_names()) if n + GRAD in read and floating(after.get(n))]
+    return (views, inputs, outputs, after) if outputs else None
+
+
+def _probe_op(subject: Subject, env: Env, rng: np.random.Generator, key: Any, rtol: float) -> Probe | None:
+    found = seeds(subject, env, key)
+    if found is None:
         return None
+    views, inputs, outputs, after = found
     cotangents = {n: rng.standard_normal(np.shape(data_of(after[n]))) for n in outputs}
     directions = {n: rng.standard_normal(np.shape(data_of(env[n]))) for n in inputs}
 
     def objective(values: Mapping[str, Any]) -> float:
-        out = run_ops(program, [op], {**env, **values}, key)
+        out = subject.run({**env, **values}, key)
         return sum(float(np.sum(np.asarray(data_of(out[n])) * cotangents[n])) for n in outputs)
 
-    grads = {n + GRAD: _like(after[n], cotangents[n]) for n in outputs}
-    found = run_ops(program, as_views(specs), {**env, **after, **grads, **_inputs_before(op, env)}, key)
-    fluid = sum(inner(found.get(n + GRAD), directions[n]) for n in inputs)
-    size = _size(found, directions)
+    given = {n + GRAD: like(after[n], cotangents[n]) for n in outputs}
+    results = run_ops(subject.program, views, {**env, **after, **given, **inputs_before(subject.op, env)}, key)
+    fluid = sum(inner(results.get(n + GRAD), directions[n]) for n in inputs)
+    size = _size(results, directions)
     difference = central(objective, {n: env[n] for n in inputs}, directions, fluid, rtol * max(size, abs(fluid)))
-    autodiff = _autodiff(program, op, env, inputs, outputs, cotangents, directions, key)
+    autodiff = _autodiff(subject, env, inputs, outputs, cotangents, directions, key)
     return Probe(fluid, autodiff, difference, max(size, abs(fluid), abs(difference)))
 
 
-def _inputs_before(op: OpView, env: Env) -> Env:
+def inputs_before(op: OpView, env: Env) -> Env:
     """Inputs that the op overwrites keep their old value for its gradient only if the op reads them under that name."""
     return {n: env[n] for n in op.input_names() if n in env and n not in op.output_names()}
 
 
-def _like(value: Any, data: np.ndarray) -> Any:
+def like(value: Any, data: np.ndarray) -> Any:
     return value.with_data(data) if isinstance(value, LoDArray) else data
 
 
@@ -186,8 +222,7 @@ def central(
 
 
 def _autodiff(
-    program: ProgramView,
-    op: OpView,
+    subject: Subject,
     env: Env,
     inputs: list[str],
     outputs: list[str],
@@ -198,8 +233,8 @@ def _autodiff(
     """<vjp of the op's function, direction>; None for ops that jax cannot differentiate in reverse."""
 
     def objective(values: Mapping[str, Any]) -> Any:
-        local = {**env, **{n: _like(env[n], values[n]) for n in inputs}}
-        out = Runner(program, key=key).run_ops([op], local)
+        local = {**env, **{n: like(env[n], values[n]) for n in inputs}}
+        out = Runner(subject.program, key=key).run_ops(subject.ops, local)
         return sum(jnp.sum(data_of(out[n]) * cotangents[n]) for n in outputs)
 
     try:

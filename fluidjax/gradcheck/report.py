@@ -27,29 +27,101 @@ class Row:
     error: float
     ok: bool
 
-    def __str__(self) -> str:
-        autodiff = "      --      " if self.autodiff is None else f"{self.autodiff: .8e}"
-        mark = "ok" if self.ok else "DISAGREES"
-        return f"{self.what:<40} {self.fluid: .8e} {autodiff} {self.difference: .8e} {self.error:8.1e} {mark}"
+    def cells(self) -> list[str]:
+        autodiff = "--" if self.autodiff is None else f"{self.autodiff:.8e}"
+        return [self.what, f"{self.fluid:.8e}", autodiff, f"{self.difference:.8e}", f"{self.error:.1e}", _mark(self.ok)]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One thing computed in two ways that should agree: the norm of the difference, relative."""
+
+    what: str
+    error: float
+    ok: bool
+
+    def cells(self) -> list[str]:
+        return [self.what, f"{self.error:.1e}", _mark(self.ok)]
+
+
+_WAYS = ["", "Fluid", "jax.vjp", "differences", "error", ""]
+_ERROR = ["", "error", ""]
 
 
 @dataclass
 class GradientReport:
-    """Rows per gradient op and per parameter. Printing it gives a table."""
+    """Rows per gradient op, per parameter and per fed value. Printing it gives a table.
+
+    Attributes:
+        ops: gradient ops by themselves, those in loops and branches with their block.
+        parameters, feeds: the whole backward pass.
+        float32: results and gradients of each op in float32, against float64.
+        padded: results and gradients of each op over padded rows, against exact rows.
+        compiled: gradients as the executor computes them (compiled, float32, padded), against float64.
+        whole: ops that were checked as a part of the whole program alone.
+        unchecked: what was not checked at all, with the reason.
+        first_bad_op: the first gradient op, in the order of the backward pass, that disagrees.
+    """
 
     ops: list[Row] = field(default_factory=list)
     parameters: list[Row] = field(default_factory=list)
+    feeds: list[Row] = field(default_factory=list)
+    float32: list[Beside] = field(default_factory=list)
+    padded: list[Beside] = field(default_factory=list)
+    compiled: list[Beside] = field(default_factory=list)
+    whole: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     first_bad_op: str | None = None
 
     @property
+    def agrees(self) -> bool:
+        """Whether all that was compared agrees."""
+        tables = (self.ops, self.parameters, self.feeds, self.float32, self.padded, self.compiled)
+        return all(row.ok for table in tables for row in table)
+
+    @property
     def ok(self) -> bool:
-        """Whether all agree."""
-        return all(row.ok for row in [*self.ops, *self.parameters])
+        """Whether all was checked, and agrees."""
+        return self.agrees and not self.unchecked and bool(self.parameters or self.feeds)
 
     def __str__(self) -> str:
-        head = f"{'':<40} {'Fluid':>15} {'jax.vjp':>15} {'differences':>15} {'error':>8}"
-        parts = ["per gradient op", head, *map(str, self.ops), "per parameter", head, *map(str, self.parameters)]
+        parts = [
+            _table("per gradient op", _WAYS, self.ops),
+            _table("per parameter", _WAYS, self.parameters),
+            _table("per fed value", _WAYS, self.feeds),
+            _table("per op: float32 against float64", _ERROR, self.float32),
+            _table("per op: padded rows against exact rows", _ERROR, self.padded),
+            _table("compiled by the executor, against float64", _ERROR, self.compiled),
+        ]
+        if self.whole:
+            parts.append("checked as a part of the whole program alone: " + ", ".join(self.whole))
         if self.unchecked:
-            parts.append("not checked by themselves: " + ", ".join(self.unchecked))
-        return "\n".join(parts)
+            parts.append("not checked: " + "; ".join(self.unchecked))
+        return "\n\n".join([*filter(None, parts), self._verdict()])
+
+    def _verdict(self) -> str:
+        if not self.agrees:
+            return "gradients DISAGREE" + (f": first {self.first_bad_op}" if self.first_bad_op else "")
+        if self.ok:
+            return "ok: everything was checked, and agrees"
+        return "what was checked agrees, but not everything was checked"
+
+
+def _mark(ok: bool) -> str:
+    return "ok" if ok else "DISAGREES"
+
+
+def _table(title: str, head: list[str], rows: list[Row] | list[Beside]) -> str:
+    """A table with a line for each row; numbers are set flush right."""
+    if not rows:
+        return ""
+    lines = [head, *(row.cells() for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    last = len(head) - 1
+    texts = [
+        "  ".join(
+            c.ljust(w) if i in (0, last) else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    ]
+    return "\n".join([title, *(t.rstrip() for t in texts)])

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 
 import fluidjax as fluid
 import lowering
+from fluidjax.backward import gradients
 from fluidjax.testing.programs import programs
 
 RANDOM = settings(
@@ -100,6 +101,18 @@ def test_random_ragged_programs(sample):
 @given(programs(max_ops=3, control_flow=True))
 def test_random_programs_with_loops_and_branches(sample):
     sample.check_grad()
+
+
+@RANDOM
+@given(programs(max_ops=3))
+def test_random_programs_with_a_penalty_on_their_gradient(sample):
+    """Second derivatives: the gradient of a program's gradient by its data joins the loss."""
+    with fluid.program_guard(sample.program, fluid.Program()), fluid.unique_name.guard("penalty_"):
+        x = sample.program.global_block().var("x")
+        x.stop_gradient = False
+        (slope,) = gradients(sample.loss, x)
+        loss = fluid.layers.elementwise_add(sample.loss, fluid.layers.mean(fluid.layers.square(slope)))
+    fluid.check_grad(loss, sample.feed, scope=sample.scope, parameter_list=sample.parameters)
 
 
 def test_a_loop_that_trains_is_checked_without_its_backward_blocks():
