@@ -91,7 +91,7 @@ def test_random_programs(sample):
     sample.check_grad()
 
 
-@RANDOM
+@settings(RANDOM, max_examples=5)
 @given(programs(ragged=True))
 def test_random_ragged_programs(sample):
     sample.check_grad()
@@ -103,7 +103,7 @@ def test_random_programs_with_loops_and_branches(sample):
     sample.check_grad()
 
 
-@RANDOM
+@settings(RANDOM, max_examples=4)
 @given(programs(max_ops=3))
 def test_random_programs_with_a_penalty_on_their_gradient(sample):
     """Second derivatives: the gradient of a program's gradient by its data joins the loss."""
