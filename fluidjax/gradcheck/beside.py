@@ -108,7 +108,7 @@ def padding_error(subject: Subject, env: Env, rng: np.random.Generator, key: Any
 
 def _run_padded(subject: Subject, ops: list[OpView], env: Env, key: Any) -> Env:
     """The values after ``ops``, not freed of their padding."""
-    return Runner(subject.program, key=key).run_ops(ops, dict(env))
+    return dict(Runner(subject.program, key=key).run_ops(ops, dict(env)))
 
 
 def _padded(value: Any, gradient: bool) -> Any:
