@@ -17,7 +17,7 @@ from lowering.program import GRAD, OpView
 
 STEP = 1e-6
 GRADIENT_RTOL = 1e-6
-FLOAT32_RTOL = 1e-4
+FLOAT32_RTOL = 1e-5
 
 
 class Mismatch(AssertionError):
