@@ -26,11 +26,16 @@ def parse_message(data: bytes) -> pb.ProgramDesc:
         ) from error
 
 
+# Blocks inside one another. Real programs have three.
+MAX_NESTING = 64
+
+
 def check_structure(program: pb.ProgramDesc) -> None:
     """Raise ValueError unless the blocks form a tree, all indices of blocks exist, and strings are text."""
     count = len(program.blocks)
     if not count:
         _fault("it has no blocks, a program has at least one")
+    depths, users = [0] * count, [""] * count
     for position, block in enumerate(program.blocks):
         if block.idx != position:
             _fault(f"block {position} says that it is number {block.idx}")
@@ -39,7 +44,11 @@ def check_structure(program: pb.ProgramDesc) -> None:
             _fault(f"the parent of block {position} is {block.parent_idx}, expected {expected}")
         if not -1 <= block.forward_block_idx < count:
             _fault(f"block {position} is the gradient of block {block.forward_block_idx}, and there are {count}")
-        _check_ops(position, block, count)
+        if position:
+            depths[position] = depths[block.parent_idx] + 1
+        if depths[position] > MAX_NESTING:
+            _fault(f"block {position} is inside {depths[position]} others, and at most {MAX_NESTING} are possible")
+        _check_ops(position, block, users)
         _check_vars(position, block)
 
 
@@ -76,7 +85,9 @@ def _check_vars(position: int, block: pb.BlockDesc) -> None:
         seen.add(var.name)
 
 
-def _check_ops(position: int, block: pb.BlockDesc, count: int) -> None:
+def _check_ops(position: int, block: pb.BlockDesc, users: list[str]) -> None:
+    """``users`` names the op of each block; a block that several ops share would be run anew for each way to it."""
+    count = len(users)
     for index, op in enumerate(block.ops):
         if not op.type:
             _fault(f"op {index} of block {position} has no type")
@@ -103,6 +114,9 @@ def _check_ops(position: int, block: pb.BlockDesc, count: int) -> None:
                         f"op {index} ({op.type}) of block {position} names block {block_idx} in {attr.name}, and only "
                         f"blocks {position + 1} to {count - 1} may be there"
                     )
+                if users[block_idx]:
+                    _fault(f"block {block_idx} belongs to two ops, {users[block_idx]} and {where}")
+                users[block_idx] = where
 
 
 def _check_text(strings: Iterable[Any], where: str) -> None:

@@ -175,6 +175,7 @@ def test_an_op_role_of_another_type_is_refused() -> None:
         fluid.Program.parse_from_string(message.SerializeToString())
 
 
+@pytest.mark.filterwarnings("ignore:.*attribute:UserWarning")
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_mutated_bytes_are_a_program_or_a_value_error(data) -> None:
