@@ -41,6 +41,11 @@ golden: $(VENV)/.with-test
 prove: $(VENV)/.with-test
 	$(PY) -m tests.gradcheck.sweep --seconds $(or $(SECONDS),3600)
 
+# SECONDS for each target; the tests run each for two.
+SECONDS ?= 1800
+fuzz: $(VENV)/.with-test
+	FUZZ_SECONDS=$(SECONDS) $(PY) -m pytest tests/fuzz tests/crash $(PYTEST_ARGS)
+
 notebooks: $(VENV)/.with-notebooks
 	$(PY) -m pytest tests/notebooks $(PYTEST_ARGS)
 

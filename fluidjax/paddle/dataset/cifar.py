@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from fluidjax.files import pickles
-from fluidjax.paddle.dataset import common
+from fluidjax.paddle.dataset import archives, common
 
 __all__ = ["train100", "test100", "train10", "test10"]
 
@@ -28,7 +27,7 @@ def reader_creator(filename: str, sub_name: str, cycle: bool = False) -> Reader:
     """
 
     def one_pass() -> Iterator[tuple[np.ndarray, int]]:
-        with tarfile.open(filename) as archive:
+        with archives.tar(filename) as archive:
             for member in archive:
                 file = archive.extractfile(member) if sub_name in member.name else None
                 if file is None:

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fluidjax.paddle.dataset import common
+from fluidjax.paddle.dataset import archives, common
 
 __all__ = ["test", "get_dict", "get_embedding"]
 
@@ -45,7 +45,7 @@ def corpus_reader(data_path: str, words_name: str, props_name: str) -> Callable[
     """A reader of (words, predicate, labels): each sentence once for each of its predicates."""
 
     def reader() -> Iterator[Sentence]:
-        with tarfile.open(data_path) as archive:
+        with archives.tar(data_path) as archive:
             words: list[str] = []
             columns: list[list[str]] = []
             for word, props in zip(_lines(archive, words_name), _lines(archive, props_name), strict=False):
@@ -63,7 +63,8 @@ def _lines(archive: tarfile.TarFile, name: str) -> Iterator[str]:
     file = archive.extractfile(name)
     if file is None:
         raise FileNotFoundError(f"{name} is no file of the archive; fetch the archive again")
-    with gzip.open(file) as lines:
+    room = archives.MAX_RATIO * archive.getmember(name).size + archives.ROOM
+    with archives.Bounded(gzip.open(file), name, room) as lines:
         for line in lines:
             yield line.decode()
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import tarfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fluidjax.files import atomic
+from fluidjax.paddle.dataset import archives
 
 __all__ = [
     "load_image_bytes",
@@ -53,7 +53,7 @@ def batch_images_from_tar(
     if os.path.exists(meta_file):
         return meta_file
     paths: list[str] = []
-    with tarfile.open(data_file) as archive:
+    with archives.tar(data_file) as archive:
         members = [m for m in archive.getmembers() if m.name in img2label]
         for start in range(0, len(members), num_per_batch):
             group = members[start : start + num_per_batch]

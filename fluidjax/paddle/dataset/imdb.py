@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 import string
-import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fluidjax.paddle.dataset import common
+from fluidjax.paddle.dataset import archives, common
 
 __all__ = ["build_dict", "train", "test"]
 
@@ -24,7 +23,7 @@ Reader = Callable[[], Iterator[tuple[list[int], int]]]
 
 def tokenize(pattern: re.Pattern[str]) -> Iterator[list[bytes]]:
     """The words of each review whose path matches: lower case, without punctuation."""
-    with tarfile.open(common.download(URL, "imdb", MD5)) as archive:
+    with archives.tar(common.download(URL, "imdb", MD5)) as archive:
         for member in archive:
             file = archive.extractfile(member) if pattern.match(member.name) else None
             if file is not None:

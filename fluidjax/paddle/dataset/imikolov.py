@@ -6,12 +6,11 @@ own b'<unk>' is a word like any other.
 
 from __future__ import annotations
 
-import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from fluidjax.paddle.dataset import common
+from fluidjax.paddle.dataset import archives, common
 
 __all__ = ["train", "test", "build_dict"]
 
@@ -40,7 +39,7 @@ def word_count(f: Iterable[bytes], word_freq: dict[Any, int] | None = None) -> d
 
 
 def _lines(filename: str) -> Iterator[bytes]:
-    with tarfile.open(common.download(URL, "imikolov", MD5)) as archive:
+    with archives.tar(common.download(URL, "imikolov", MD5)) as archive:
         file = archive.extractfile(filename)
         if file is not None:
             yield from file

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import struct
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fluidjax.paddle.dataset import common
+from fluidjax.paddle.dataset import archives, common
 
 __all__ = ["train", "test"]
 
@@ -29,12 +28,12 @@ def reader_creator(image_filename: str, label_filename: str, buffer_size: int) -
     """A reader of (float32 [784] in [-1, 1], label) from gzipped IDX files, ``buffer_size`` scaled at a time."""
 
     def reader() -> Iterator[tuple[np.ndarray, int]]:
-        with gzip.open(image_filename) as file:
+        with archives.gzipped(image_filename) as file:
             data = file.read()
-        with gzip.open(label_filename) as file:
-            labels = np.frombuffer(file.read(), np.uint8, offset=8)
-        _, count, rows, cols = struct.unpack_from(">IIII", data)
-        pixels = np.frombuffer(data, np.uint8, count * rows * cols, offset=16).reshape(count, rows * cols)
+            _, count, rows, cols = struct.unpack_from(">IIII", data)
+            pixels = np.frombuffer(data, np.uint8, count * rows * cols, offset=16).reshape(count, rows * cols)
+        with archives.gzipped(label_filename) as file:
+            labels = np.frombuffer(file.read(), np.uint8, count, offset=8)
         for start in range(0, len(labels), buffer_size):
             images = pixels[start : start + buffer_size].astype(np.float32) / 255.0 * 2.0 - 1.0
             for image, label in zip(images, labels[start : start + buffer_size], strict=True):

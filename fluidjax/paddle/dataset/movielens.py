@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.paddle.dataset import common
+from fluidjax.paddle.dataset import archives, common
 
 __all__ = [
     "train",
@@ -87,7 +87,7 @@ def _load() -> str:
     path = common.download(URL, "movielens", MD5)
     if MOVIE_INFO is not None:
         return path
-    with zipfile.ZipFile(path) as package:
+    with archives.zipped(path) as package:
         films = {}
         for index, title, categories in _records(package, "movies"):
             match = re.match(r"^(.*)\((\d+)\)$", title)
@@ -108,7 +108,7 @@ def _ratings(rand_seed: int = 0, test_ratio: float = 0.1, is_test: bool = False)
     path = _load()
     draw = np.random.RandomState(rand_seed)
     films, users = movie_info(), user_info()
-    with zipfile.ZipFile(path) as package:
+    with archives.zipped(path) as package:
         for user, film, rating, _ in _records(package, "ratings"):
             if (draw.random_sample() < test_ratio) == is_test:
                 yield [*users[int(user)].value(), *films[int(film)].value(), [float(rating) * 2 - 5.0]]

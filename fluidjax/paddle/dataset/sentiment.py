@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import functools
 import re
-import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from fluidjax.paddle.dataset import common
+from fluidjax.paddle.dataset import archives, common
 
 __all__ = ["train", "test", "get_word_dict"]
 
@@ -32,7 +31,7 @@ def download_data_if_not_yet() -> str:
 @functools.lru_cache(maxsize=1)
 def _corpus(path: str) -> dict[str, list[str]]:
     """The words of each review, by name."""
-    with zipfile.ZipFile(path) as archive:
+    with archives.zipped(path) as archive:
         names = sorted(name for name in archive.namelist() if name.endswith(".txt"))
         return {
             name.split("movie_reviews/", 1)[-1]: _WORD.findall(archive.read(name).decode("utf-8", "replace"))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fluidjax.paddle.dataset import common
+from fluidjax.paddle.dataset import archives, common
 
 __all__ = ["train", "test"]
 
@@ -77,7 +76,7 @@ def fluid_model() -> str:
     """A folder, new at each call, with a trained inference model."""
     path = common.download(FLUID_URL_MODEL, "uci_housing", FLUID_MD5_MODEL, "fit_a_line.fluid.tar")
     folder = tempfile.mkdtemp()
-    with tarfile.open(path) as archive:
+    with archives.tar(path) as archive:
         archive.extractall(folder, filter="data")
     return folder
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import tarfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from fluidjax.paddle.dataset import archives
 from fluidjax.paddle.dataset.common import download
 
 __all__ = ["train", "test", "val"]
@@ -39,7 +39,7 @@ def reader_creator(filename: str, sub_name: str) -> Reader:
     pillow = _pillow()
 
     def reader() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        with tarfile.open(filename) as archive:
+        with archives.tar(filename) as archive:
 
             def member(name: str) -> bytes:
                 file = archive.extractfile(name)

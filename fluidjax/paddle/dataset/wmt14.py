@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import tarfile
 from collections.abc import Callable, Iterator
 
-from fluidjax.paddle.dataset import common
+from fluidjax.paddle.dataset import archives, common
 
 __all__ = ["train", "test", "get_dict"]
 
@@ -27,7 +26,7 @@ Pair = tuple[list[int], list[int], list[int]]
 
 
 def _lines(tar_file: str, suffix: str) -> Iterator[str]:
-    with tarfile.open(tar_file) as archive:
+    with archives.tar(tar_file) as archive:
         for member in archive:
             file = archive.extractfile(member) if member.name.endswith(suffix) else None
             if file is not None:

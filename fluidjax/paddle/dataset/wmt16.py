@@ -6,12 +6,11 @@ Dictionaries are made of the training part, and kept beside the archive.
 from __future__ import annotations
 
 import os
-import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 from fluidjax.files import atomic
-from fluidjax.paddle.dataset import common
+from fluidjax.paddle.dataset import archives, common
 
 __all__ = ["train", "test", "validation", "fetch", "get_dict"]
 
@@ -31,7 +30,7 @@ Reader = Callable[[], Iterator[Pair]]
 
 def _pairs(tar_file: str, name: str) -> Iterator[list[str]]:
     """[English, German] for each line that has both."""
-    with tarfile.open(tar_file) as archive:
+    with archives.tar(tar_file) as archive:
         file = archive.extractfile(name)
         if file is None:
             raise FileNotFoundError(f"{tar_file} has no {name}; fetch the archive again")
