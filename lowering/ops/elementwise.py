@@ -49,7 +49,7 @@ def _(x: Meta, y: Meta, d_out, *, axis):
     return _both(x, y, axis, d_out, d_out)
 
 
-@elementwise_add.grad_grad(out="DDOut")
+@elementwise_add.grad_grad(out="DDOut", rows=None)
 def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
     return _plus(ddx, ddy, dout, axis, 1)
 
@@ -76,7 +76,7 @@ def _(x: Meta, y: Meta, d_out, *, axis):
     return _both(x, y, axis, d_out, -d_out)
 
 
-@elementwise_sub.grad_grad(out="DDOut")
+@elementwise_sub.grad_grad(out="DDOut", rows=None)
 def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
     return _plus(ddx, ddy, dout, axis, -1)
 
@@ -98,7 +98,7 @@ def _(x, y, d_out, *, axis):
     return _both(x, y, axis, d_out * b, d_out * a)
 
 
-@elementwise_mul.grad_grad(out="DDOut X@GRAD Y@GRAD")
+@elementwise_mul.grad_grad(out="DDOut X@GRAD Y@GRAD", rows=None)
 def _(x, y, dout, ddx=None, ddy=None, *, axis):
     ddx = jnp.zeros_like(x) if ddx is None else ddx
     ddy = jnp.zeros_like(y) if ddy is None else ddy
@@ -132,7 +132,7 @@ def _(x, y, out, d_out, *, axis):
     return _both(x, y, axis, quotient, -quotient * out)
 
 
-@elementwise_div.grad_grad(out="Y@GRAD DOut DDOut")
+@elementwise_div.grad_grad(out="Y@GRAD DOut DDOut", rows=None)
 def _(y, out, dx, ddx=None, ddy=None, *, axis):
     if dx.size < out.size:
         raise ValueError(

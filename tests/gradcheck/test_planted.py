@@ -203,3 +203,18 @@ def test_the_report_is_a_table():
     head = lines.index("per parameter")
     columns = [line.rindex("e") for line in (lines[head + 2], lines[head + 3])]
     assert columns[0] == columns[1], "the numbers of a column end in one place"
+
+
+def test_a_penalty_on_the_gradient_by_ragged_data():
+    """Gradients of gradients keep zeros in padding rows, where a bias is broadcast too."""
+
+    def make():
+        x = fluid.data("x", [-1, 4], "float32", lod_level=1)
+        x.stop_gradient = False
+        (slope,) = gradients(layers.fc(layers.fc(x, 5, act="relu"), 1), x)
+        return layers.mean(layers.sqrt(layers.reduce_sum(layers.square(slope), dim=1, keep_dim=True)))
+
+    rows = np.random.default_rng(0).standard_normal((5, 4)).astype("float32")
+    report = checked(built(make, {"x": fluid.create_lod_tensor(rows, [[2, 3]], fluid.CPUPlace())}))
+    assert report.ok, report
+    assert report.padded
