@@ -26,7 +26,6 @@ from .values import (
     fill_padding,
     is_concrete,
     is_padded,
-    lod_of,
 )
 
 # Values larger than this are not worth folding while tracing: they would be embedded in the executable.
@@ -192,8 +191,10 @@ def _single(slot: Slot, value: Any, definition: OpDef) -> Any:
     if slot.wants == "meta":
         if isinstance(value, SelectedRows):
             return Meta(value.shape, value.dtype)
-        nrows = value.nrows if isinstance(value, LoDArray) else None
-        return Meta(tuple(value.shape), value.dtype, lod_of(value), nrows)
+        if isinstance(value, LoDArray):
+            rows = (value.lod, value.nrows, value.nseq, value.longest, value.tight)
+            return Meta(tuple(value.shape), value.dtype, *rows)
+        return Meta(tuple(value.shape), value.dtype)
     if isinstance(value, (SelectedRows, TensorArray, RankTable, StepScopes)):
         raise SlotError(
             f"op {definition.type} expects a tensor in slot {slot.name}, received a {type(value).__name__};"
@@ -229,12 +230,14 @@ def _with_lod(definition: OpDef, values: SlotValues, results: SlotValues, padded
     carried = False
     for slot in definition.outputs:
         result = results[slot.name]
-        source = _lod_source(values.get(definition.lod.get(slot.name, "")))
+        source = values.get(definition.lod.get(slot.name, ""))
         rows = _rows_of(slot, values, padded)
         if isinstance(result, (list, tuple)):
-            wrapped[slot.name] = [_wrap(r, source, p) for r, p in zip(result, _each(rows, result), strict=True)]
+            sources = [_lod_source(s) for s in _each(source, result)]
+            each = zip(result, sources, _each(rows, result), strict=True)
+            wrapped[slot.name] = [_wrap(r, s, p) for r, s, p in each]
         else:
-            wrapped[slot.name] = _wrap(result, source, rows)
+            wrapped[slot.name] = _wrap(result, _lod_source(source), rows)
         carried |= any(isinstance(r, LoDArray) and r.padded for r in _flat({"": wrapped[slot.name]}))
     if padded is not None and definition.forward is None and not carried:
         raise NeedsExact(f"op {definition.type} did not keep the rows of its input")
@@ -252,6 +255,7 @@ def _rows_of(slot: Slot, values: SlotValues, padded: LoDArray | None) -> Any:
 
 
 def _each(rows: Any, results: Sequence[Any]) -> Sequence[Any]:
+    """One for each result: its own where there are as many, else the same for all."""
     return rows if isinstance(rows, list) and len(rows) == len(results) else [rows] * len(results)
 
 

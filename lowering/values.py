@@ -192,6 +192,15 @@ class Meta:
     dtype: np.dtype
     lod: tuple[Array, ...] = ()
     nrows: Array | None = None
+    nseq: Array | None = None
+    longest: tuple[int, ...] = ()
+    tight: bool = False
+
+    def like(self, data: Array) -> Any:
+        """``data`` with the rows and the LoD of the value, where it has any."""
+        if not self.lod and self.nrows is None:
+            return data
+        return LoDArray(data, self.lod, self.nrows, self.nseq, self.longest, self.tight)
 
 
 def is_concrete(value: Any) -> bool:

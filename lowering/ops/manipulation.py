@@ -106,7 +106,7 @@ def _(x: list[Meta], d_out: LoDArray, axis_tensor=None, *, axis):
         return _cut_ragged(x, d_out.data)
     ends = np.cumsum([v.shape[along] for v in x])[:-1].tolist()
     pieces = jnp.split(d_out.data, ends, axis=along)
-    return [d_out.with_data(p) for p in pieces] if along and d_out.padded else pieces
+    return [m.like(p) for m, p in zip(x, pieces, strict=True)] if along else pieces
 
 
 def _cut_ragged(x: list[Meta], data: Any) -> list[LoDArray]:

@@ -99,7 +99,6 @@ def _real_entries(part: SelectedRows) -> Any:
 
 
 def _sum_dense(dense: list[Any], sparse: list[SelectedRows]) -> Any:
-    carrier = next((v for v in dense if isinstance(v, LoDArray)), None)
     arrays = [v.data if isinstance(v, LoDArray) else v for v in dense]
     padded = [isinstance(v, LoDArray) and v.padded for v in dense]
     if any(padded) and not all(padded):
@@ -112,7 +111,7 @@ def _sum_dense(dense: list[Any], sparse: list[SelectedRows]) -> Any:
         total = total + array
     for part in sparse:
         total = jnp.asarray(total).at[part.rows].add(part.values, mode="drop")
-    return total if carrier is None else carrier.with_data(total)
+    return dense[0].with_data(total) if isinstance(dense[0], LoDArray) else total
 
 
 def _sum_arrays(arrays: list[TensorArray]) -> TensorArray:

@@ -74,14 +74,16 @@ def reshape(x: LoDArray, shape: Sizes = None, shape_tensor: list[Sizes] = None, 
 
 @reshape.grad
 def _(x: Meta, out: Meta, d_out: LoDArray, shape: Meta = None, shape_tensor: list[Meta] = None):
-    return _back(d_out, x.shape), None, None
+    return _back(d_out, x, x.shape), None, None
 
 
-def _back(d_out: LoDArray, shape: tuple[int, ...]) -> Any:
-    """The gradient in the shape of X. A padded gradient's rows may not change."""
+def _back(d_out: LoDArray, x: Meta, shape: tuple[int, ...]) -> Any:
+    """The gradient in the shape of X, with the rows and the LoD that ``x`` (X or XShape) has."""
     out = d_out.data.reshape(shape) if prod(shape) == d_out.data.size else None
     if out is None:
         raise NeedsExact("the gradient of a change of shape has other rows than its input")
+    if d_out.padded == (x.nrows is not None):
+        return x.like(out)
     if d_out.padded and shape and shape[0] and d_out.capacity > shape[0] and d_out.capacity % shape[0] == 0:
         return LoDArray(out, (), d_out.rows() // np.int32(d_out.capacity // shape[0]))
     return _keep_rows(d_out, out)
@@ -104,12 +106,12 @@ def reshape2(x: LoDArray, shape: Sizes = None, shape_tensor: list[Sizes] = None,
 
 @reshape2.grad
 def _(x_shape: Meta, d_out: LoDArray):
-    return _back(d_out, x_shape.shape[1:])
+    return _back(d_out, x_shape, x_shape.shape[1:])
 
 
 @reshape2.grad_grad(out="DDOut")
 def _(dout: Meta, ddx: LoDArray):
-    return _back(ddx, dout.shape)
+    return _back(ddx, dout, dout.shape)
 
 
 # --- squeeze, unsqueeze, flatten ---------------------------------------------------------------------------------
@@ -142,7 +144,7 @@ def squeeze(x: LoDArray, *, axes: list[int] = ()):
 
 @squeeze.grad
 def _(x: Meta, d_out: LoDArray):
-    return _back(d_out, x.shape)
+    return _back(d_out, x, x.shape)
 
 
 @op(out="Out XShape", rows="masked", lod=None, infer=_infer_squeeze, inplace={"Out": "x"}, linear=True)
@@ -153,7 +155,7 @@ def squeeze2(x: LoDArray, *, axes: list[int] = ()):
 
 @squeeze2.grad
 def _(x_shape: Meta, d_out: LoDArray):
-    return _back(d_out, x_shape.shape[1:])
+    return _back(d_out, x_shape, x_shape.shape[1:])
 
 
 def _unsqueezed(shape: tuple[int, ...], axes: list[int]) -> tuple[int, ...]:
@@ -187,7 +189,7 @@ def unsqueeze(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, a
 
 @unsqueeze.grad
 def _(x: Meta, d_out: LoDArray):
-    return _back(d_out, x.shape)
+    return _back(d_out, x, x.shape)
 
 
 @op(out="Out XShape", rows="masked", lod=None, infer=_infer_unsqueeze, diff="x", inplace={"Out": "x"}, linear=True)
@@ -198,7 +200,7 @@ def unsqueeze2(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, 
 
 @unsqueeze2.grad
 def _(x_shape: Meta, d_out: LoDArray):
-    return _back(d_out, x_shape.shape[1:])
+    return _back(d_out, x_shape, x_shape.shape[1:])
 
 
 def _flatten(x: LoDArray, axis: int):
@@ -213,7 +215,7 @@ def flatten(x: LoDArray, *, axis: int = 1):
 
 @flatten.grad
 def _(x: Meta, d_out: LoDArray):
-    return _back(d_out, x.shape)
+    return _back(d_out, x, x.shape)
 
 
 @op(out="Out XShape", rows="masked", lod=None, inplace={"Out": "x"})
@@ -224,7 +226,7 @@ def flatten2(x: LoDArray, *, axis: int = 1):
 
 @flatten2.grad
 def _(x_shape: Meta, d_out: LoDArray):
-    return _back(d_out, x_shape.shape[1:])
+    return _back(d_out, x_shape, x_shape.shape[1:])
 
 
 # --- transpose ---------------------------------------------------------------------------------------------------
@@ -252,15 +254,15 @@ def _(x: Meta, out: Meta, d_out, *, axis):
 
 
 @op(out="Out XShape", vendor="use_mkldnn use_quantizer", rows=_rows_first, lod={"XShape": "x"})
-def transpose2(x, *, axis: list[int], data_format: str = "AnyLayout"):
+def transpose2(x: LoDArray, *, axis: list[int], data_format: str = "AnyLayout"):
     """``transpose`` with XShape."""
     del data_format
-    return jnp.transpose(x, axis), zero_rows(x)
+    return jnp.transpose(x.data, axis), x.with_data(zero_rows(x))
 
 
 @transpose2.grad
 def _(x_shape: Meta, d_out, *, axis):
-    return jnp.transpose(d_out, _inverse(axis))
+    return x_shape.like(jnp.transpose(d_out, _inverse(axis)))
 
 
 # --- expand ------------------------------------------------------------------------------------------------------
