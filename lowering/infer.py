@@ -210,7 +210,7 @@ def _abstract_value(entry: tuple[tuple[int, ...], int, int], sizes: tuple[int, i
 
 def _merge(definition: OpDef, signature: _Signature, first: Any, second: Any) -> dict[str, tuple[Any, ...]]:
     merged = {}
-    levels = {name: max((e[2] for e in entries if e), default=0) for name, entries in signature}
+    levels = {name: next((e[2] for e in entries if e), 0) for name, entries in signature}
     for slot in definition.outputs:
         one, two = first.get(slot.name), second.get(slot.name)
         pairs = zip(one, two, strict=True) if isinstance(one, list) else [(one, two)]

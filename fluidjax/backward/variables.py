@@ -10,6 +10,7 @@ from fluidjax import unique_name
 from fluidjax.backward.names import EMPTY, forward_name, grad_name, is_grad
 from fluidjax.backward.paths import sub_block_of
 from fluidjax.enums import VarType
+from lowering.registry import get_op, has_op
 
 if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator, Variable
@@ -19,6 +20,16 @@ GradInfo = dict[str, tuple[str, "Block"]]
 # Reads a gradient that the recurrent op itself provides; no block declares it.
 _READS_UNDECLARED = ("rnn_memory_helper_grad",)
 _SPARSE_SLOTS = ("W@GRAD", "Weight@GRAD")
+
+# Gradient ops whose shape inference shares no LoD in Fluid, whatever their kernels do.
+_LEVELLESS = frozenset(
+    f"{type}_grad"
+    for type in (
+        "batch_norm", "clip", "cos_sim", "cross_entropy", "expand", "gru", "huber_loss", "layer_norm", "lstm",
+        "matmul", "mul", "norm", "pad", "prelu", "sequence_softmax", "sigmoid_cross_entropy_with_logits", "slice",
+        "smooth_l1_loss", "softmax", "softmax_with_cross_entropy", "stack",
+    )
+) | {"cross_entropy_grad2"}  # fmt: skip
 
 
 def rename_taken(block: Block, start: int, grad_to_var: dict[str, str], renamed: dict[str, str]) -> None:
@@ -134,9 +145,20 @@ def _create(block: Block, op: Operator, slot: str, name: str) -> None:
         return
     kind = _kind(block, op, slot, forward)
     if kind in (VarType.LOD_TENSOR, VarType.SELECTED_ROWS, VarType.LOD_TENSOR_ARRAY):
-        block.create_var(name=name, type=kind, dtype=forward.dtype, shape=forward.shape)
+        level = _lod_level(block, op, slot, name) if kind == VarType.LOD_TENSOR else None
+        block.create_var(name=name, type=kind, dtype=forward.dtype, shape=forward.shape, lod_level=level)
     else:
         block.create_var(name=name, type=kind)
+
+
+def _lod_level(block: Block, op: Operator, slot: str, name: str) -> int:
+    """The LoD level of what the gradient takes its LoD from, where Fluid knows of it before it runs."""
+    definition = get_op(op.type) if has_op(op.type) else None
+    source = definition.lod.get(slot) if definition is not None and op.type not in _LEVELLESS else None
+    names = op.input(source) if source in op.input_names else []
+    place = op.output(slot).index(name)
+    var = block._find_var_recursive(names[place if place < len(names) else 0]) if names else None
+    return 0 if var is None or var.type != VarType.LOD_TENSOR else var.lod_level
 
 
 def _kind(block: Block, op: Operator, slot: str, forward: Variable) -> VarType:

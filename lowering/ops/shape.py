@@ -15,7 +15,7 @@ from lowering.program import VarInfo
 from lowering.registry import Sizes, op
 from lowering.values import LoDArray, Meta
 
-X_SHAPE = {"Out": "x", "XShape": "x"}
+X_SHAPE_LOD = {"X@GRAD": "XShape"}  # what the gradients take their LoD from
 
 
 def _keep_rows(x: LoDArray, out: Any) -> Any:
@@ -104,7 +104,7 @@ def reshape2(x: LoDArray, shape: Sizes = None, shape_tensor: list[Sizes] = None,
     return _reshape(x, shape_, shape, shape_tensor), x.with_data(zero_rows(x))
 
 
-@reshape2.grad
+@reshape2.grad(lod=X_SHAPE_LOD)
 def _(x_shape: Meta, d_out: LoDArray):
     return _back(d_out, x_shape, x_shape.shape[1:])
 
@@ -153,7 +153,7 @@ def squeeze2(x: LoDArray, *, axes: list[int] = ()):
     return _squeeze(x, axes), x.with_data(zero_rows(x))
 
 
-@squeeze2.grad
+@squeeze2.grad(lod=X_SHAPE_LOD)
 def _(x_shape: Meta, d_out: LoDArray):
     return _back(d_out, x_shape, x_shape.shape[1:])
 
@@ -198,7 +198,7 @@ def unsqueeze2(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, 
     return _unsqueeze(x, axes, axes_tensor, axes_tensor_list), x.with_data(zero_rows(x))
 
 
-@unsqueeze2.grad
+@unsqueeze2.grad(lod=X_SHAPE_LOD)
 def _(x_shape: Meta, d_out: LoDArray):
     return _back(d_out, x_shape, x_shape.shape[1:])
 
@@ -224,7 +224,7 @@ def flatten2(x: LoDArray, *, axis: int = 1):
     return _flatten(x, axis), x.with_data(zero_rows(x))
 
 
-@flatten2.grad
+@flatten2.grad(lod=X_SHAPE_LOD)
 def _(x_shape: Meta, d_out: LoDArray):
     return _back(d_out, x_shape, x_shape.shape[1:])
 
@@ -260,7 +260,7 @@ def transpose2(x: LoDArray, *, axis: list[int], data_format: str = "AnyLayout"):
     return jnp.transpose(x.data, axis), x.with_data(zero_rows(x))
 
 
-@transpose2.grad
+@transpose2.grad(lod=X_SHAPE_LOD)
 def _(x_shape: Meta, d_out, *, axis):
     return x_shape.like(jnp.transpose(d_out, _inverse(axis)))
 

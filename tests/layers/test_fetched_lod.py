@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import fluidjax as fluid
@@ -44,6 +43,22 @@ def test_lod_is_shared_as_in_paddle(rng, name):
         }
         names = [n + "@GRAD" for n in gradients]
         got, *grads = fluid.Executor(place).run(feed=feed, fetch_list=[out, *names], return_numpy=False)
+        levels = [x.block.var(n).lod_level for n in names]
     assert got.lod() == wanted
+    assert levels == [len(lod) for lod in gradients.values()], "declared as it is"
     assert [g.lod() for g in grads] == list(gradients.values())
     assert all(g.shape() == [5, 4] for g in grads)
+
+
+@pytest.mark.parametrize(
+    ("build", "level"),
+    [(lambda x: layers.fc(x, 3), 0), (layers.softmax, 0), (layers.relu, 1), (lambda x: layers.reduce_sum(x, 1), 1)],
+    ids=["fc", "softmax", "relu", "reduce_sum"],
+)
+def test_the_level_that_gradients_are_declared_with(build, level):
+    """As the shape inference of Paddle's gradient ops has it, which differs from op to op."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 4], lod_level=1)
+        x.stop_gradient = False
+        fluid.backward.append_backward(layers.reduce_sum(layers.square(build(x))))
+        assert x.block.var("x@GRAD").lod_level == level
