@@ -58,6 +58,12 @@ def test_what_cannot_be_differentiated_twice_says_so(op, rng):
         check_higher(case, rng)
 
 
+def test_a_division_of_a_broadcast_x_is_refused(rng):
+    (case,) = (c for c in table() if c.name == "elementwise_div-small-x")
+    with pytest.raises(lowering.OpError, match="expected an X as large as Out"):
+        check_higher(case, rng)
+
+
 def test_the_counts():
     """Of the op types with a plain gradient op all have a second derivative but these."""
     found = [lowering.get_op(t) for t in lowering.registered_ops()]
