@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
 from .counts import SlotValues, each, flat
+from .errors import NeedsExact
 from .program import GRAD, OpView
 from .registry import OpDef
-from .values import Array, LoDArray, is_padded
+from .values import Array, LoDArray, is_concrete, is_padded
 
 if TYPE_CHECKING:
     from .block import Runner
+
+UNEVEN = "its ragged inputs do not have equally many rows"
 
 
 def aligned(definition: OpDef, op: OpView, values: SlotValues, runner: Runner) -> SlotValues:
@@ -23,12 +28,43 @@ def aligned(definition: OpDef, op: OpView, values: SlotValues, runner: Runner) -
     executor runs the op on exact rows, which fail as they would without padding.
     """
     padded = [v for v in flat(values) if is_padded(v)]
-    if len({v.capacity for v in padded}) < 2 or not _row_wise(definition, op, padded[0]):
+    counts, capacities = {id(v.nrows) for v in padded}, {v.capacity for v in padded}
+    if max(len(counts), len(capacities)) < 2 or not _row_wise(definition, op, padded[0]):
         return values
-    rows = [jnp.asarray(v.nrows) for v in padded]
-    runner.expect_equal_rows(op, jnp.stack(rows).min() == jnp.stack(rows).max())
-    capacity = min(v.capacity for v in padded)
+    runner.fed.expect_equal(op, padded)
+    if len(capacities) == 1:
+        return values
+    if len(counts) > 1:
+        rows = jnp.stack([jnp.asarray(v.nrows) for v in padded])
+        runner.expect_equal_rows(op, rows.min() == rows.max())
+    capacity = min(capacities)
     return each(values, lambda v: _cut(v, capacity))
+
+
+class FedRows:
+    """The row counts that a trace was given: which of them have to be equal, as rows are paired.
+
+    Attributes:
+        pairs: positions among the inputs of the trace; and what to raise where their row counts differ.
+    """
+
+    def __init__(self, inputs: Sequence[Any] = ()):
+        self._known = {id(v.nrows): (at, v.nrows) for at, v in enumerate(inputs) if is_padded(v)}
+        self.pairs: dict[tuple[int, int], NeedsExact] = {}
+
+    def expect_equal(self, op: OpView, values: Sequence[LoDArray]) -> None:
+        """Note that ``op`` pairs the rows of these values."""
+        at = sorted({self._known[id(v.nrows)][0] for v in values if id(v.nrows) in self._known})
+        for pair in pairwise(at):
+            self.pairs.setdefault(pair, NeedsExact(UNEVEN).asked_by(op))
+
+
+def check_pairs(pairs: Mapping[tuple[int, int], NeedsExact], inputs: Sequence[Any]) -> None:
+    """Raise NeedsExact where inputs whose rows are paired do not have equally many, as far as the host knows."""
+    for (a, b), need in pairs.items():
+        counts = [v.nrows for v in (inputs[a], inputs[b]) if is_padded(v) and is_concrete(v.nrows)]
+        if len(counts) == 2 and counts[0] != counts[1]:
+            raise need
 
 
 def regrown(values: SlotValues, results: SlotValues) -> SlotValues:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .align import aligned, regrown
+from .align import UNEVEN, FedRows, aligned, regrown
 from .call import SlotValues, call, gather, scatter
 from .checks import Watch, merged
 from .counts import counted, each, follows_rows, plain, without_counts
@@ -118,6 +118,7 @@ class Runner:
         self.overflows: dict[str, Any] = {}
         self.uneven: dict[str, NeedsExact] = {}  # what to raise where an overflow means rows that do not fit together
         self.widened = widened
+        self.fed = FedRows()  # whoever traces may say what the row counts of its inputs are
         self.after_op = after_op
         self.watch = watch
         self.unsettled = False  # whether variables of two forms are among the values
@@ -233,7 +234,7 @@ class Runner:
     def expect_equal_rows(self, op: OpView, agree: Any) -> None:
         """Tell the executor whether the ragged inputs of ``op`` have equally many rows; it needs exact ones if not."""
         name = f"rows of op {op.index} of block {op.block_idx}"
-        self.uneven[name] = NeedsExact("its ragged inputs do not have equally many rows").asked_by(op)
+        self.uneven[name] = NeedsExact(UNEVEN).asked_by(op)
         self.overflow(name, ~agree)
 
     def draw_key(self, op: OpView) -> Any:

@@ -12,6 +12,7 @@ from jaxlib._jax import ArrayImpl
 
 from fluidjax.execution.guard import Checks, find_checks
 from fluidjax.execution.packing import NOTHING, Packing
+from lowering.align import FedRows, check_pairs
 from lowering.block import Runner
 from lowering.checks import Watch
 from lowering.counts import plain
@@ -199,6 +200,8 @@ class CompiledOps:
         self._ready: dict[Hashable, Compiled] = {}
         self.used: dict[str, int] = {}
         self.uneven: dict[str, NeedsExact] = {}
+        self._pairs: dict[tuple[int, int], NeedsExact] = {}
+        self._current: Sequence[Any] = ()  # the values that are traced or run
         self.traces = 0
 
     def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Step:
@@ -206,7 +209,10 @@ class CompiledOps:
 
         Raises:
             InvalidArgumentError: a value that was fed is none that its op can take; nothing ran.
+            NeedsExact: rows that are paired are not equally many; nothing ran.
         """
+        check_pairs(self._pairs, values)
+        self._current = values
         key = form([*replaced, *values])
         try:
             compiled = self._ready[key] = self._ready.get(key) or self._compiled(replaced, values, seed)
@@ -217,7 +223,7 @@ class CompiledOps:
             self._donate = False
             self._ready.clear()
             return self(replaced, values, seed)
-        self._ready[key] = compiled
+        self._ready[key], self._current = compiled, ()
         compiled.traced.ran = True
         return Step(compiled.results(left[0]), left[1], compiled.after(left))
 
@@ -275,7 +281,10 @@ class CompiledOps:
             runner.unsettled = bool(self._starts)
             first = env.pop(FIRST, None)
             env.update({n: Either(first, env.pop(BEFORE + n, None), env[n]) for n in self._starts})
+            runner.fed = FedRows([env.get(name) for name in self.inputs])
             runner.run_ops(self._ops, env)
+            self._pairs.update(runner.fed.pairs)
+            check_pairs(runner.fed.pairs, self._current)
             faults, overflows = watch.parted(runner.overflows)
             after = [plain(env[n]) for n in self._replaced]
             if self.awaited is not None:

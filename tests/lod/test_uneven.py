@@ -56,6 +56,30 @@ def test_uneven_rows_are_refused(rng) -> None:
         train(padded_tagger, [tagged(rng, [4, 4, 4, 4]), feed])
 
 
+def product() -> Sequence[Any]:
+    x, y = (fluid.data(name, [None, WIDTH], "float32", lod_level=1) for name in ("x", "label"))
+    rows = layers.fc(x, WIDTH) * layers.fc(y, WIDTH, act="tanh")
+    return [layers.mean(layers.square(rows)), rows]
+
+
+def multiplied(rng: np.random.Generator, x: int, y: int) -> dict[str, Any]:
+    rows = rng.normal(size=(x + y, WIDTH)).astype(np.float32)
+    return {"x": ragged(rows[:x], [x]), "label": ragged(rows[x:], [y])}
+
+
+@pytest.mark.parametrize("before", [[], [(14, 14)]], ids=["first", "later"])
+def test_rows_of_one_capacity_are_counted_too(rng, before) -> None:
+    """14 rows and 13 have room for 16: no row is paired with padding."""
+    feeds = [multiplied(rng, *sizes) for sizes in [*before, (14, 13)]]
+    with pytest.raises(fluid.core.EnforceNotMet, match=r"float32\[14, 3\].*float32\[13, 3\]"):
+        train(product, feeds)
+
+
+def test_one_row_is_spread_over_the_others(rng, train_exact) -> None:
+    feeds = [multiplied(rng, *sizes) for sizes in [(5, 5), (5, 1), (7, 7)]]
+    train(product, feeds).assert_close(train_exact(product, feeds))
+
+
 def sliced_product() -> Sequence[Any]:
     x = fluid.data("x", [None, 2], "float32", lod_level=1)
     start, count = (fluid.data(name, [None, 1], "int64") for name in ("start", "count"))
