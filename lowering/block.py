@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -128,7 +129,7 @@ class Runner:
         self.fixed: frozenset[str] = frozenset()  # arrays that the loop being traced does not write
         self.unflagged: frozenset[str] = frozenset()  # gradient arrays whose elements are taken at most once
         self.turn: Any = None  # the step of the loop being traced, for random ops inside it
-        self._draws: dict[str, int] = {}
+        self.draws: dict[str, int] = {}  # how often the block being run has drawn, by the name drawn into
 
     def run_block(self, block_idx: int, env: Env) -> Env:
         """Run all ops of a block over ``env``, which is changed in place and returned."""
@@ -243,14 +244,32 @@ class Runner:
         The name, unlike the op's index, survives pruning and cloning; a second draw into the same name counts on.
         """
         name = next(iter(op.output_names()), op.type)
-        count = self._draws.get(name, 0)
-        self._draws[name] = count + 1
+        count = self.draws.get(name, 0)
+        self.draws[name] = count + 1
         seed = int(op.attrs.get("seed", 0) or 0)
         if seed:
             return self._in_turn(fold_in(seed_key(seed, host=is_host_key(self.key)), count))
         if self.key is None:
             raise OpError(f"op {op.type} (#{op.index}) draws random numbers, but the run was given no key; pass key=")
         return self._in_turn(fold_in(self.key, (zlib.crc32(name.encode()) + count) & 0x7FFFFFFF))
+
+    @contextmanager
+    def step(self, turn: Any = None) -> Iterator[None]:
+        """Around the ops of step ``turn`` of a loop, or of a branch (None).
+
+        Draws fold in the step's number, and are counted in each step from where they stood around the loop: the same
+        step draws the same numbers, traced once or several times, alone or one after the other.
+        """
+        if turn is None:
+            yield
+            return
+        outside = self.turn, self.draws
+        self.draws = dict(self.draws)
+        self.turn = turn if self.turn is None else self.turn * 65_537 + turn
+        try:
+            yield
+        finally:
+            self.turn, self.draws = outside
 
     def _in_turn(self, key: Any) -> Any:
         return key if self.turn is None else jax.random.fold_in(key, self.turn)

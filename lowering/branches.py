@@ -11,10 +11,10 @@ import numpy as np
 
 from .block import Context
 from .errors import LoweringError, NeedsConcrete
-from .loop_plan import all_writes, gradient_blocks, outer_writes, passed_on, save_plan, seen_from_outside
+from .loop_plan import all_writes, ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
 from .loop_saves import Recorder, restore
 from .loop_values import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
-from .loops import Env, as_arrays, collected, pass_on
+from .loops import Env, as_arrays, collected, pass_on, stacked
 from .program import EMPTY, GRAD, BlockView
 from .tracing import trace
 from .values import LoDArray, SelectedRows, StepScopes, TensorArray
@@ -68,6 +68,7 @@ def run_conditional(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar:
         return
     if ctx.runner.interpret:
         raise NeedsConcrete("the condition of a conditional_block")
+    env.update({n: stacked(n, env[n], ctx.runner) for n in written if isinstance(env.get(n), TensorArray)})
     (shapes, kept_shapes, flag_shapes), again = trace(taken)
     template = {n: join(env[n], t) if _fits(env.get(n)) else t for n, t in shapes.items()}
 
@@ -108,11 +109,12 @@ def run_conditional_grad(ctx: Context) -> None:
         )
 
     outer = _out_grads(ctx)
-    pairs, passed = _targets(ctx, outer), passed_on(ctx.runner.program, block.idx)
+    pairs = _targets(ctx, outer)
     # What the loop around has gathered of an array's gradient; the elements of this branch are added.
     handed = {n for n, _ in outer}
     outer += [(n + GRAD, o) for o, n in pairs if n + GRAD not in handed and isinstance(env.get(n), TensorArray)]
-    ended = {n for n, _ in outer if n not in passed and not isinstance(env.get(n.removesuffix(GRAD)), TensorArray)}
+    ended = ending(ctx.runner.program, block.idx, [n for n, _ in outer])
+    ended = {n for n in ended if not isinstance(env.get(n.removesuffix(GRAD)), TensorArray)}
 
     def taken(_: None = None) -> Env:
         inner = {n: v for n, v in seen_from_outside(op, env).items() if n not in block.vars}

@@ -13,7 +13,7 @@ from .block import Context
 from .checks import merged
 from .errors import LoweringError
 from .loop_hoist import Hoist, find_hoists, stacks_of
-from .loop_plan import all_writes, passed_on, seen_from_outside, sub_block
+from .loop_plan import all_writes, ending, seen_from_outside, sub_block
 from .loop_saves import Reread, at_step, restore
 from .loop_values import fit, known_int, stacked_template, zero_gradient, zeros
 from .loops import Env, as_arrays, collected, pass_on, settle, stacked, stacked_reads, write_at
@@ -109,8 +109,8 @@ def _make(ctx: Context) -> Backward:
     back.counters = [
         n for n in sorted(writes) if GRAD not in n and n not in block.vars and n not in forward and n in ctx.env
     ]
-    passed = passed_on(program, block.idx)
-    back.ended = [n for n in back.shared if n not in passed and not _is_array(ctx, n)]
+    ended = ending(program, block.idx, back.shared)
+    back.ended = [n for n in back.shared if n in ended and not _is_array(ctx, n)]
     return back
 
 

@@ -111,6 +111,28 @@ def passed_on(program: ProgramView, idx: int) -> set[str]:
     return all_writes(program, idx) | handed
 
 
+def gives_anew(program: ProgramView, idx: int) -> set[str]:
+    """What block ``idx`` or a block inside it writes, save by ops that hand a variable and its gradient through."""
+    found: set[str] = set()
+    for op in program.blocks[idx].ops:
+        inner = sub_block(op)
+        if inner is not None:
+            found |= gives_anew(program, inner)
+        elif op.type not in ("assign", "increment") or list(op.inputs["X"]) != list(op.outputs["Out"]):
+            found.update(op.output_names())
+    return found
+
+
+def ending(program: ProgramView, grad_idx: int, gradients: Iterable[str]) -> set[str]:
+    """Those of the ``gradients`` flowing into a block from behind that are zero in front of it.
+
+    Their variables get other values in the forward block, and the gradient block has no new value for them.
+    """
+    passed, forward = passed_on(program, grad_idx), program.blocks[grad_idx].forward_idx
+    anew = gives_anew(program, forward) if forward >= 0 else None
+    return {n for n in gradients if n not in passed and (anew is None or n.rpartition(GRAD)[0] in anew)}
+
+
 # Marks what is saved as it was at the start of a step, where another gradient block wants the end's.
 BEFORE = "@BEFORE@"
 

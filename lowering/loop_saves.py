@@ -73,7 +73,8 @@ class Recorder:
     """Runs the ops of one step and collects what ``plan`` wants of it.
 
     Attributes:
-        constants: values that are the same in each step and known while tracing; they are not stacked.
+        constants: values that are the same in each step and known while tracing; they are not stacked. Those of the
+            last run.
     """
 
     def __init__(self, plan: SavePlan | None, facts: Facts | None = None):
@@ -124,7 +125,7 @@ class Recorder:
     def _apart(self, saves: dict[str, Any]) -> dict[str, Any]:
         leaves = jax.tree_util.tree_leaves
         constant = [n for n, v in saves.items() if all(isinstance(x, np.ndarray | np.generic) for x in leaves(v))]
-        self.constants.update({n: saves[n] for n in constant})
+        self.constants = {n: saves[n] for n in constant}  # of this trace: what was known in an earlier one may not be
         return {n: v for n, v in saves.items() if n not in constant}
 
 

@@ -123,7 +123,8 @@ def _has_uneven_arrays(loop: Loop) -> bool:
 
 def run_steps(loop: Loop) -> None:
     """Run the loop step by step; NeedsConcrete when the condition is not known while tracing."""
-    env, saved = loop.ctx.env, []
+    env, runner = loop.ctx.env, loop.runner
+    saved: list[Env] = []
     while True:
         go = known(env.get(loop.cond))
         if go is None:
@@ -131,7 +132,8 @@ def run_steps(loop: Loop) -> None:
         if not go.any():
             break
         step, recorder = dict(env), Recorder(loop.plan)
-        kept = recorder.run(loop.runner, loop.body.ops, step)
+        with runner.step(len(saved)):
+            kept = recorder.run(runner, loop.body.ops, step)
         saved.append({**kept, **recorder.constants})
         env.update({n: step[n] for n in loop.written if n in step})
     if loop.scopes is not None:
@@ -238,6 +240,8 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 class collected:
     """Inside a step random ops depend on the step, and flags of overflows and faults are outputs of the step.
 
+    A step may be traced several times; what it draws does not depend on that (see ``Runner.step``).
+
     Args:
         fixed: arrays that the loop does not write.
         unflagged: gradient arrays whose elements are taken at most once.
@@ -249,16 +253,17 @@ class collected:
 
     def __enter__(self) -> Env:
         runner = self.runner
-        self.outside = runner.overflows, runner.turn, runner.fixed, runner.unflagged, runner.inside
+        self.outside = runner.overflows, runner.fixed, runner.unflagged, runner.inside
         runner.overflows, runner.inside = {}, True
         runner.fixed, runner.unflagged = self.arrays
-        if self.turn is not None:
-            runner.turn = self.turn if runner.turn is None else runner.turn * 65_537 + self.turn
+        self.step = runner.step(self.turn)
+        self.step.__enter__()
         return runner.overflows
 
     def __exit__(self, *_: Any) -> None:
         runner = self.runner
-        runner.overflows, runner.turn, runner.fixed, runner.unflagged, runner.inside = self.outside
+        self.step.__exit__(None, None, None)
+        runner.overflows, runner.fixed, runner.unflagged, runner.inside = self.outside
 
 
 def pass_on(runner: Runner, flags: Env) -> None:

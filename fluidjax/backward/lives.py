@@ -8,7 +8,6 @@ another value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fluidjax.backward.names import EMPTY, grad_name
@@ -48,13 +47,23 @@ def ended_by(op: Operator) -> list[str]:
     return [grad_name(n) for n in names if _has_gradient(op.block, n) and not is_array(op.block, n)]
 
 
-def overwritten(block: Block, ops: Iterable[Operator] | None = None) -> set[str]:
-    """Variables around ``block`` to which its ops, or those of blocks inside it, give another value or element."""
+def carried_by(op: Operator, block: Block) -> set[str]:
+    """Gradients that flow through loop or branch ``op`` with ``block``: of what it writes around the block.
+
+    The gradient of a branch is handed all of them; that of a loop those of variables that get another value.
+    """
+    if op.type not in GUARDED:
+        return set()
+    return {grad_name(n) for n in _written_around(block, handed_through=op.type == "conditional_block")}
+
+
+def _written_around(block: Block, handed_through: bool) -> set[str]:
+    """Variables around ``block`` that its ops and blocks write; ``handed_through``: the value they had, too."""
     found: set[str] = set()
-    for op in block.ops if ops is None else ops:
+    for op in block.ops:
         inner = sub_block_of(op)
         if inner is not None and op.type in GUARDED:
-            found |= overwritten(block.program.block(inner))
-        elif not hands_through(op):
+            found |= _written_around(block.program.block(inner), handed_through)
+        elif handed_through or not hands_through(op):
             found.update(n for n in op.output_arg_names if n != EMPTY)
     return {n for n in found if not block.has_var(n) and _has_gradient(block, n)}

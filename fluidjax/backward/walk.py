@@ -10,9 +10,9 @@ from typing import Any
 import lowering
 from fluidjax.backward.accumulate import sum_repeated_gradients
 from fluidjax.backward.descs import Pending, append_pending
-from fluidjax.backward.lives import ended_by, is_array, overwritten
-from fluidjax.backward.names import PASS, forward_name, grad_name, in_args, is_grad, out_args, rename
-from fluidjax.backward.paths import GUARDED, check_unchanged, forward_of, operands, sub_block_of
+from fluidjax.backward.lives import carried_by, ended_by, is_array
+from fluidjax.backward.names import PASS, forward_name, in_args, is_grad, out_args, rename
+from fluidjax.backward.paths import check_unchanged, forward_of, operands, sub_block_of
 from fluidjax.backward.prune import drop_clearing, drop_disconnected, drop_stopped
 from fluidjax.backward.versions import keep_values
 from fluidjax.framework.view import op_view
@@ -161,7 +161,7 @@ class Walk:
         path = self.of_block.get(index)
         # Inside, gradients bear their plain names in every pass: the op around the block maps them to those outside.
         within = replace(self, order=1, renamed={}, written=[])
-        carried = {grad_name(n) for n in overwritten(forward_block)} if op.type in GUARDED else set()
+        carried = carried_by(op, forward_block)
         within.append(forward_block, forward_block.ops if path is None else path, block, carried=carried)
         program._rollback()
         return GradBlock(block.idx, [op_view(op) for op in block.ops], forward_block, target, carried)

@@ -129,14 +129,16 @@ class _Level:
         slots: the variables by number; a block inside starts with a copy of the list.
         counters: integers below ELEMENTS of the loops around.
         fixed: variables that are read only: the float counters of the loops around.
+        writes: whether elements of the array may be written: a step of a StaticRNN writes nothing around it.
     """
 
     slots: list[Any]
     counters: list[Any] = field(default_factory=list)
     fixed: list[Any] = field(default_factory=list)
+    writes: bool = True
 
     def inside(self) -> _Level:
-        return _Level(list(self.slots), list(self.counters), list(self.fixed))
+        return _Level(list(self.slots), list(self.counters), list(self.fixed), self.writes)
 
 
 class _Builder:
@@ -204,7 +206,7 @@ class _Builder:
         self.indent -= 1
 
     def statement(self, level: _Level, depth: int) -> None:
-        kinds = ["bind", "overwrite", "advance", "write"]
+        kinds = ["bind", "overwrite", "advance", *(["write"] if level.writes else [])]
         if depth:
             kinds += ["block"] * 3
         kind = self.draw(st.sampled_from(kinds))
@@ -344,7 +346,8 @@ class _Builder:
         rnn = layers.StaticRNN()
         with rnn.step():
             inner = level.inside()
-            inner.slots[k] = rnn.step_input(steps)
+            inner.slots, inner.writes = [layers.scale(v, 1.0) for v in inner.slots], False
+            inner.slots[k] = layers.scale(rnn.step_input(steps), 1.0)
             memory = rnn.memory(init=boot)
             inner.fixed.append(memory)
             self.statements(inner, depth)

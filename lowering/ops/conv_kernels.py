@@ -5,6 +5,7 @@ Three linear maps are all that conv, conv_transpose and their gradients (of any 
 """
 
 import math
+from collections.abc import Callable
 from itertools import product
 from typing import NamedTuple
 
@@ -46,9 +47,9 @@ def resolve_padding(algorithm, paddings, in_size, ksize, strides, dilations):
 
 def forward(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
     """y[N, O, ...] = x[N, C, ...] (*) w[O, C / groups, ...]; a pointwise kernel on CPU is one GEMM."""
-    if _pointwise(w.shape, geo) and _on_cpu():
-        return pointwise(x, w, geo)
-    return _general(x, w, geo)
+    if not _pointwise(w.shape, geo):
+        return _general(x, w, geo)
+    return _by_platform(lambda x, w: pointwise(x, w, geo), lambda x, w: _general(x, w, geo), x, w)
 
 
 def _general(x, w, geo):
@@ -63,8 +64,9 @@ def _general(x, w, geo):
     )
 
 
-def _on_cpu() -> bool:
-    return jax.default_backend() == "cpu"
+def _by_platform(on_cpu: Callable, elsewhere: Callable, *operands: jax.Array) -> jax.Array:
+    """``on_cpu`` or ``elsewhere``, by the platform that the run is compiled for."""
+    return lax.platform_dependent(*operands, cpu=on_cpu, default=elsewhere)
 
 
 def _pointwise(w_shape: tuple, geo: Geometry) -> bool:
@@ -94,19 +96,24 @@ def input_grad(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> ja
     On CPU a general convolution with a dilated left side is slow, so one GEMM makes the columns and each
     kernel tap is added at its shifted place; elsewhere XLA's own transpose convolution is used.
     """
-    if prefer_columns(dy, w, geo):
-        return input_grad_columns(dy, w, x_shape, geo)
-    return input_grad_direct(dy, w, x_shape, geo)
+    if not prefer_columns(dy, w, geo):
+        return input_grad_direct(dy, w, x_shape, geo)
+    return _by_platform(
+        lambda dy, w: input_grad_columns(dy, w, x_shape, geo),
+        lambda dy, w: input_grad_direct(dy, w, x_shape, geo),
+        dy,
+        w,
+    )
 
 
 def prefer_columns(dy: jax.Array, w: jax.Array, geo: Geometry) -> bool:
-    """Whether GEMM and shifted adds beat XLA's transposed convolution.
+    """Whether GEMM and shifted adds beat XLA's transposed convolution on CPU.
 
     Measured on XLA:CPU: they do for pointwise kernels (2.4 times), few input channels (7 times for one) and large
     kernels whose columns stay in cache (16 MB; 2.3 times for 5x5). For 3x3 kernels alone they are even, in a whole
     ResNet step 8 % slower, and slower to compile.
     """
-    if not _on_cpu() or geo.groups != 1:
+    if geo.groups != 1:
         return False
     taps = size_of(w.shape[2:])
     columns = taps * w.shape[1] * dy.shape[0] * size_of(dy.shape[2:])
@@ -145,10 +152,14 @@ def _place(column, tap, x_shape, geo):
 
 def filter_grad(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> jax.Array:
     """The adjoint of `forward` in w: the gradient of w[w_shape]; pointwise on CPU as one GEMM (3.8 times faster)."""
-    if _pointwise(w_shape, geo) and _on_cpu():
+    if not _pointwise(w_shape, geo):
+        return filter_grad_direct(x, dy, w_shape, geo)
+
+    def product(x, dy):
         x = _strided(x, geo).reshape(*x.shape[:2], -1)
         return jnp.einsum("ncp,nop->oc", x, dy.reshape(*dy.shape[:2], -1)).reshape(w_shape)
-    return filter_grad_direct(x, dy, w_shape, geo)
+
+    return _by_platform(product, lambda x, dy: filter_grad_direct(x, dy, w_shape, geo), x, dy)
 
 
 def filter_grad_direct(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Gradients of nested loops and branches over variables that change, against finite differences of the program."""
+"""Gradients of nested loops, branches and recurrences over variables that change, against finite differences of the program."""
 
 from __future__ import annotations
 
@@ -113,3 +113,15 @@ def test_gradients_of_nested_loops(nest) -> None:
 @given(nests(("while_loop", "float_loop"), depth=2))
 def test_gradients_of_compiled_nested_loops(nest) -> None:
     nest.check(interpret=False)
+
+
+@settings(RANDOM, max_examples=12)
+@given(nests(("cond",), depth=1))
+def test_gradients_of_branches(nest) -> None:
+    nest.check()
+
+
+@settings(RANDOM, max_examples=5)
+@given(nests(("StaticRNN", "DynamicRNN"), depth=1))
+def test_gradients_of_recurrences(nest) -> None:
+    nest.check()
