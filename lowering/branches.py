@@ -116,9 +116,14 @@ def run_conditional_grad(ctx: Context) -> None:
     ended = ending(ctx.runner.program, block.idx, [n for n, _ in outer])
     ended = {n for n in ended if not isinstance(env.get(n.removesuffix(GRAD)), TensorArray)}
 
+    # Where nothing behind the branch has used a variable that was there before it, its gradient is zero.
+    bases = [(n, g, n.removesuffix(GRAD)) for n, g in outer]
+    before = set(op.inputs.get("Input") or ())
+    flowing = [(n, g, b) for n, g, b in bases if g in env or (b in before and _is_tensor(env.get(b)))]
+
     def taken(_: None = None) -> Env:
         inner = {n: v for n, v in seen_from_outside(op, env).items() if n not in block.vars}
-        inner.update({n: env[g] for n, g in outer if g in env})
+        inner.update({n: env[g] if g in env else zero_gradient(env[b]) for n, g, b in flowing})
         inner.update(
             restore({**scopes.saved, **scopes.extra}, inner, all_writes(ctx.runner.program, block.idx), ctx.runner)
         )
@@ -147,6 +152,10 @@ def run_conditional_grad(ctx: Context) -> None:
         None,
     )
     env.update(results)
+
+
+def _is_tensor(value: Any) -> bool:
+    return value is not None and not isinstance(value, TensorArray | SelectedRows)
 
 
 def _updates(block: BlockView, env: MutableMapping[str, Any]) -> list[str]:

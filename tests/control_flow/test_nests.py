@@ -1,4 +1,4 @@
-"""Gradients of nested loops, branches and recurrences over variables that change, against finite differences of the program."""
+"""Gradients of nested loops, branches and recurrences, over variables that change, against finite differences."""
 
 from __future__ import annotations
 
