@@ -235,7 +235,8 @@ def _autodiff(
     def objective(values: Mapping[str, Any]) -> Any:
         local = {**env, **{n: like(env[n], values[n]) for n in inputs}}
         out = Runner(subject.program, key=key).run_ops(subject.ops, local)
-        return sum(jnp.sum(data_of(out[n]) * cotangents[n]) for n in outputs)
+        # Rows whose number is computed are padded in a trace, and exact where the cotangents were drawn.
+        return sum(jnp.sum(data_of(out[n])[: len(c)] * c) for n, c in cotangents.items())
 
     try:
         grads = jax.grad(objective)({n: jnp.asarray(data_of(env[n])) for n in inputs})

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import lowering
-from fluidjax.testing import Mismatch
+from fluidjax.testing import Mismatch, ragged_blocks
 from fluidjax.testing.programs import case_programs, grow
 from fluidjax.testing.reach import reached
 from fluidjax.testing.table_blocks import block_cases, case_block
@@ -46,6 +46,11 @@ def test_a_planted_fault_in_the_middle_of_a_chain_is_caught(monkeypatch):
     monkeypatch.setattr(rule, "fn", lambda *args, **attrs: right(*args, **attrs) * (1 + 1e-4))
     with pytest.raises(Mismatch, match=r"against jax\.grad"):
         sample.check_backward()
+
+
+def test_rows_of_computed_lengths():
+    """jax differentiates sequence_unpad over padded rows; Fluid's gradient op has the exact ones."""
+    assert grow(least, [ragged_blocks.padded], ragged=True).check_grad().ok
 
 
 def test_a_case_of_most_gradient_ops_is_a_block():
