@@ -25,11 +25,11 @@ _SPARSE_SLOTS = ("W@GRAD", "Weight@GRAD")
 _LEVELLESS = frozenset(
     f"{type}_grad"
     for type in (
-        "batch_norm", "clip", "cos_sim", "cross_entropy", "expand", "gru", "huber_loss", "layer_norm", "lstm",
+        "batch_norm", "clip", "cos_sim", "expand", "gru", "huber_loss", "layer_norm", "lstm",
         "matmul", "mul", "norm", "pad", "prelu", "sequence_softmax", "sigmoid_cross_entropy_with_logits", "slice",
         "smooth_l1_loss", "softmax", "softmax_with_cross_entropy", "stack",
     )
-) | {"cross_entropy_grad2"}  # fmt: skip
+)  # fmt: skip
 
 
 def rename_taken(block: Block, start: int, grad_to_var: dict[str, str], renamed: dict[str, str]) -> None:

@@ -52,8 +52,14 @@ def test_lod_is_shared_as_in_paddle(rng, name):
 
 @pytest.mark.parametrize(
     ("build", "level"),
-    [(lambda x: layers.fc(x, 3), 0), (layers.softmax, 0), (layers.relu, 1), (lambda x: layers.reduce_sum(x, 1), 1)],
-    ids=["fc", "softmax", "relu", "reduce_sum"],
+    [
+        (lambda x: layers.fc(x, 3), 0),
+        (layers.softmax, 0),
+        (layers.relu, 1),
+        (lambda x: layers.reduce_sum(x, 1), 1),
+        (lambda x: layers.cross_entropy(x, fluid.data("y", [None, 1], "int64", lod_level=1)), 1),
+    ],
+    ids=["fc", "softmax", "relu", "reduce_sum", "cross_entropy"],
 )
 def test_the_level_that_gradients_are_declared_with(build, level):
     """As the shape inference of Paddle's gradient ops has it, which differs from op to op."""
