@@ -74,7 +74,7 @@ class _Tar(tarfile.TarFile):
 
     def next(self) -> tarfile.TarInfo | None:
         member = super().next()
-        if member is not None and member.size > self.fileobj.limit:  # type: ignore[attr-defined, union-attr]
+        if member is not None and member.size > self.fileobj.limit:  # type: ignore[attr-defined]
             raise too_much(str(member.name)[:200], member.size)
         return member
 
