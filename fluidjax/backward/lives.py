@@ -63,7 +63,8 @@ def _written_around(block: Block, handed_through: bool) -> set[str]:
     for op in block.ops:
         inner = sub_block_of(op)
         if inner is not None and op.type in GUARDED:
-            found |= _written_around(block.program.block(inner), handed_through)
+            every = handed_through or op.type == "conditional_block"
+            found |= _written_around(block.program.block(inner), every)
         elif handed_through or not hands_through(op):
             found.update(n for n in op.output_arg_names if n != EMPTY)
     return {n for n in found if not block.has_var(n) and _has_gradient(block, n)}

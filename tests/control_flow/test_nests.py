@@ -125,3 +125,9 @@ def test_gradients_of_branches(nest) -> None:
 @given(nests(("StaticRNN", "DynamicRNN"), depth=1))
 def test_gradients_of_recurrences(nest) -> None:
     nest.check()
+
+
+@settings(RANDOM, max_examples=8)
+@given(nests(("while_loop", "cond"), depth=2))
+def test_gradients_of_branches_in_loops(nest) -> None:
+    nest.check()
