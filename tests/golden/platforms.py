@@ -45,7 +45,8 @@ def lowering_for(platform: str) -> Iterator[Lowered]:
 
     def watched(self: CompiledOps, replaced: Any, values: Any, seed: Any) -> Compiled:
         compiled = build(self, replaced, values, seed)
-        traced = compiled.step.trace(replaced, given(values), seed)
+        step: Any = compiled.step  # a jitted function
+        traced = step.trace(replaced, given(values), seed)
         traced.lower(lowering_platforms=(PLATFORMS[platform],))
         lowered.count += 1
         return compiled

@@ -28,7 +28,7 @@ def doubled():
 
 
 def test_rules_are_told_the_platform(monkeypatch):
-    told: list[str] = []
+    told = []
     rule = lowering.get_op("mul")
     monkeypatch.setattr(rule, "fn", _noting(rule.fn, told))
     monkeypatch.setattr(rule, "special", (*rule.special, "ctx"))
