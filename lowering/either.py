@@ -49,10 +49,10 @@ def run_either(runner: Runner, op: OpView, env: MutableMapping[str, Any]) -> dic
         return runner.run_op(op, env)
     if get_op(op.type).kind != "plain":
         raise NeedsOneForm(op.type)
-    draws, flags, is_first = dict(runner._draws), dict(runner.overflows), env[names[0]].first
+    draws, flags, is_first = dict(runner.draws), dict(runner.overflows), env[names[0]].first
 
     def run(form: str) -> Any:
-        runner._draws = dict(draws)
+        runner.draws = dict(draws)
         given = {n: getattr(env[n], form) for n in names}
         return runner.run_op(op, {**env, **given})
 
