@@ -148,8 +148,16 @@ class Prepared:
         results = self._run_settled(scope, feed, seed)
         if results is None:
             with scope._lock, self._lock:
-                results = self._run_unsettled(scope, feed, seed)
+                try:
+                    results = self._run_unsettled(scope, feed, seed)
+                finally:
+                    self._count_compilations()
         return results
+
+    def _count_compilations(self) -> None:
+        if self._fresh:
+            self._fresh = False
+            self._recompilations.step()
 
     def _run_unsettled(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
         if self._undeclared:
@@ -163,10 +171,6 @@ class Prepared:
             except NeedsConcrete as needed:
                 self._provide(needed)
                 continue
-            finally:
-                if self._fresh:
-                    self._fresh = False
-                    self._recompilations.step()
             if results is not None:
                 return results
         raise LoweringError(

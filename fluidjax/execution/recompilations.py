@@ -23,9 +23,9 @@ class RecompilationWarning(UserWarning):
 
 
 class Recompilations:
-    """What forced the compilations of one program; warns once when they are more than eight.
+    """What forced the compilations of one program; warns once when they were more than eight.
 
-    A program that host ops cut into pieces counts as compiled once however many pieces are compiled in one step.
+    A step counts once, however many pieces and attempts are compiled in it.
     """
 
     def __init__(self, program: ProgramView):
