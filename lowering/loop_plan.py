@@ -256,10 +256,9 @@ class _Host:
         self.env = env
         self.result = Walk()
         self.lost: set[str] = set()  # names whose value was known once and is not any more
-        self.relevant = [op for op in block.ops if _followed(op)]
         self.clobbered = {n for op in block.ops if not _followed(op) for n in op.output_names()}
         # Whether a condition that is not known in the first steps may be known later.
-        self.hopeful = any(op.type == "logical_and" or self._bounded(op) for op in self.relevant)
+        self.hopeful = any(op.type == "logical_and" or self._bounded(op) for op in block.ops if _followed(op))
 
     def value(self, name: str) -> np.ndarray | None:
         if name in self.known:
@@ -273,18 +272,26 @@ class _Host:
         return op.type in _FALSE_FROM_BOUND and op.inputs[_FALSE_FROM_BOUND[op.type][0]][0] in self.bounds
 
     def step(self) -> None:
-        for op in self.relevant:
+        """Follow one step, op by op: what an op writes that is not followed is not known any more, whoever wrote it before."""
+        for op in self.block.ops:
+            if not _followed(op):
+                self._lose(op.output_names())
+                continue
             if op.type == "write_to_array":
                 self._note_write(op)
                 continue
             out = op.output_names()[0]
             value = self._evaluate(op)
             if value is None:
-                self.known.pop(out, None)
-                self.lost.add(out)
+                self._lose([out])
             else:
                 self.known[out] = value
                 self.lost.discard(out)
+
+    def _lose(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.known.pop(name, None)
+            self.lost.add(name)
 
     def _note_write(self, op: OpView) -> None:
         array, index = op.outputs["Out"][0], self.value(op.inputs["I"][0])
