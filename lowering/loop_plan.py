@@ -272,7 +272,7 @@ class _Host:
         return op.type in _FALSE_FROM_BOUND and op.inputs[_FALSE_FROM_BOUND[op.type][0]][0] in self.bounds
 
     def step(self) -> None:
-        """Follow one step, op by op: what an op writes that is not followed is not known any more, whoever wrote it before."""
+        """Follow one step; what an op that is not followed writes is not known after it, whoever wrote it before."""
         for op in self.block.ops:
             if not _followed(op):
                 self._lose(op.output_names())

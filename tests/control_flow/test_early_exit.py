@@ -12,7 +12,7 @@ from fluidjax.layers.control_flow import ConditionalBlock
 
 
 def doubling(limit: float) -> tuple[fluid.Program, list[fluid.Variable]]:
-    """y = x * 2^k for at most five steps, until the sum of y is above ``limit``; fetches (i, y, gradient of mean(y))."""
+    """y = x * 2^k, k at most 5, until the sum of y is above ``limit``; what to fetch: i, y, the gradient of mean(y)."""
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         x = fluid.data("x", [3], "float32")
