@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +44,8 @@ def run(program: Program, block: Block, values: dict[str, float]) -> None:
             run(program, op._block_attr("sub_block"), values)
 
 
+# The branches of these programs note in an attribute of their own whether they run.
+@pytest.mark.filterwarnings("ignore:the program has attributes")
 @settings(max_examples=150, deadline=None)
 @given(statements, st.sampled_from(NAMES), st.lists(st.sampled_from(NAMES), max_size=1))
 def test_targets_keep_their_values(body: list[tuple], target: str, fed: list[str]) -> None:

@@ -74,11 +74,18 @@ def same(ours: Any, theirs: Any) -> bool:
     return ours == theirs
 
 
+# Ops that ours has after Paddle's: the derivative of ``increment`` into another variable, which Paddle drops.
+FURTHER = {"increment": ["assign"]}
+
+
 @pytest.mark.parametrize(("op_type", "key"), variants(), ids=lambda v: v)
 def test_gradient_ops(op_type, key):
     forward = forward_op(op_type, key)
     theirs = entry_of(op_type, key)["ops"]
     ours, _ = lowering.grad_ops(forward, set())
+    further = FURTHER.get(op_type, [])
+    assert [o.type for o in ours[len(theirs) :]] == further
+    ours = ours[: len(theirs)]
     assert [o.type for o in ours] == [t["type"] for t in theirs]
     for o, t in zip(ours, theirs, strict=True):
         assert dict(sorted(o.inputs.items())) == t["inputs"]
