@@ -15,7 +15,7 @@ from fluidjax.files.trust import binding
 from fluidjax.framework import Operator, Program
 from fluidjax.places import CPUPlace
 from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
-from lowering.host import provide
+from lowering.engine.host import provide
 from lowering.program import EMPTY
 
 _functions: list[Callable[..., Any]] = []

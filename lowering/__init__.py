@@ -4,8 +4,11 @@ Usable alone: ``get_op("tanh")`` is the op's function with its proto, ``run_bloc
 ``ProgramView``. Nothing here imports the front end.
 """
 
-from .block import Context, Runner, run_block
-from .errors import (
+from lowering.engine.grad_maker import GradMaker, grad_ops
+from lowering.engine.higher import saved_slots
+from lowering.engine.infer import infer_outputs
+from lowering.engine.runner import Context, Runner, run_block
+from lowering.errors import (
     AttrError,
     LoweringError,
     NeedsConcrete,
@@ -16,11 +19,8 @@ from .errors import (
     UninitializedError,
     UnknownOpError,
 )
-from .grad_maker import GradMaker, grad_ops
-from .higher import saved_slots
-from .infer import infer_outputs
-from .program import EMPTY, GRAD, BlockView, OpSpec, OpView, ProgramView, VarInfo, VarView
-from .registry import (
+from lowering.program import EMPTY, GRAD, BlockView, OpSpec, OpView, ProgramView, VarInfo, VarView
+from lowering.registry import (
     AttrSpec,
     OpDef,
     Slot,
@@ -32,9 +32,9 @@ from .registry import (
     op,
     registered_ops,
 )
-from .values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray
+from lowering.values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray
 
-from . import ops  # isort: skip  (registers every rule; needs the names above)
+from lowering import ops  # isort: skip  (registers every rule; needs the names above)
 
 __all__ = [
     "EMPTY", "GRAD", "AttrError", "AttrSpec", "BlockView", "Context", "GradMaker", "LoDArray", "LoweringError", "Meta",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from .extrema import at_least
-from .values import Array
+from lowering.extrema import at_least
+from lowering.values import Array
 
 Function = Callable[[Array], Array]
 

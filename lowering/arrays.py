@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import NeedsConcrete
-from .loop_values import (
+from lowering.errors import NeedsConcrete
+from lowering.loop_values import (
     abstract,
     array_template,
     element,
@@ -27,7 +27,7 @@ from .loop_values import (
     zero_gradient,
     zeros,
 )
-from .values import LoDArray, SelectedRows, TensorArray
+from lowering.values import LoDArray, SelectedRows, TensorArray
 
 
 def length(array: TensorArray | None) -> Any:

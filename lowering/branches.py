@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .block import Context
-from .errors import LoweringError, NeedsConcrete
-from .loop_plan import all_writes, ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
-from .loop_saves import Recorder, restore
-from .loop_values import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
-from .loops import Env, as_arrays, collected, pass_on, stacked
-from .program import EMPTY, GRAD, BlockView
-from .tracing import trace
-from .values import LoDArray, SelectedRows, StepScopes, TensorArray
+from lowering.engine.runner import Context
+from lowering.errors import LoweringError, NeedsConcrete
+from lowering.loop_plan import all_writes, ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
+from lowering.loop_saves import Recorder, restore
+from lowering.loop_values import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
+from lowering.loops import Env, as_arrays, collected, pass_on, stacked
+from lowering.program import EMPTY, GRAD, BlockView
+from lowering.tracing import trace
+from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray
 
 
 def condition(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar: bool) -> Any:

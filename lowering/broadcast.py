@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .dtypes import LOD_TENSOR
-from .errors import OpError
-from .program import EMPTY, OpView, VarInfo, VarView
+from lowering.dtypes import LOD_TENSOR
+from lowering.errors import OpError
+from lowering.program import EMPTY, OpView, VarInfo, VarView
 
 Shape = tuple[int, ...]
 VarOf = Callable[[str], VarView | None]

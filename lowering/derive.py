@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .dtypes import is_float
-from .errors import RegistryError
-from .program import GRAD
-from .registry import OpDef, Slot, _grad_attrs_inherited, _grad_outputs, grad_lod_map, grad_rows
-from .values import LoDArray, data_of
+from lowering.dtypes import is_float
+from lowering.errors import RegistryError
+from lowering.program import GRAD
+from lowering.registry import OpDef, Slot, _grad_attrs_inherited, _grad_outputs, grad_lod_map, grad_rows
+from lowering.values import LoDArray, data_of
 
 
 def vjp_definition(forward: OpDef, *, reads: str | None, type: str | None) -> OpDef:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from .program import OpView
+    from lowering.program import OpView
 
 
 class EnforceNotMet(Exception):

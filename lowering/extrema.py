@@ -10,7 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from .values import Array
+from lowering.values import Array
 
 
 def at_least(x: Array, low: Any) -> Array:

@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import arrays
-from .loop_plan import all_writes, outer_writes, sub_block
-from .loop_remake import Makers, find_makers
-from .loop_values import known
-from .program import BlockView, OpView, ProgramView
-from .values import TensorArray
+from lowering import arrays
+from lowering.loop_plan import all_writes, outer_writes, sub_block
+from lowering.loop_remake import Makers, find_makers
+from lowering.loop_values import known
+from lowering.program import BlockView, OpView, ProgramView
+from lowering.values import TensorArray
 
 
 @jax.tree_util.register_dataclass

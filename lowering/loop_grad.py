@@ -8,17 +8,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from . import arrays
-from .block import Context
-from .checks import merged
-from .errors import LoweringError
-from .loop_hoist import Hoist, find_hoists, stacks_of
-from .loop_plan import all_writes, ending, seen_from_outside, sub_block
-from .loop_saves import Reread, at_step, restore
-from .loop_values import fit, known_int, stacked_template, zero_gradient, zeros
-from .loops import Env, as_arrays, collected, pass_on, settle, stacked, stacked_reads, write_at
-from .program import EMPTY, GRAD, PASS, BlockView, ProgramView, forward_name
-from .values import SelectedRows, StepScopes, TensorArray
+from lowering import arrays
+from lowering.engine.checks import merged
+from lowering.engine.runner import Context
+from lowering.errors import LoweringError
+from lowering.loop_hoist import Hoist, find_hoists, stacks_of
+from lowering.loop_plan import all_writes, ending, seen_from_outside, sub_block
+from lowering.loop_saves import Reread, at_step, restore
+from lowering.loop_values import fit, known_int, stacked_template, zero_gradient, zeros
+from lowering.loops import Env, as_arrays, collected, pass_on, settle, stacked, stacked_reads, write_at
+from lowering.program import EMPTY, GRAD, PASS, BlockView, ProgramView, forward_name
+from lowering.values import SelectedRows, StepScopes, TensorArray
 
 
 @dataclass

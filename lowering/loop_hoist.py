@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .block import Runner
-from .contractions import Contraction, contractions, over_rows
-from .loop_facts import Affine
-from .loop_saves import Reread
-from .loop_values import known_int
-from .program import EMPTY, BlockView, OpView
-from .values import LoDArray, SelectedRows, StepScopes, TensorArray, data_of
+from lowering.contractions import Contraction, contractions, over_rows
+from lowering.engine.runner import Runner
+from lowering.loop_facts import Affine
+from lowering.loop_saves import Reread
+from lowering.loop_values import known_int
+from lowering.program import EMPTY, BlockView, OpView
+from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray, data_of
 
 # Rows of one product when the number of steps is only known at run time.
 _ROWS = 512

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import is_float, to_numpy
-from .loop_values import known, known_int
-from .program import EMPTY, GRAD, BlockView, OpView, ProgramView
-from .registry import get_op, has_op
-from .values import TensorArray
+from lowering.dtypes import is_float, to_numpy
+from lowering.loop_values import known, known_int
+from lowering.program import EMPTY, GRAD, BlockView, OpView, ProgramView
+from lowering.registry import get_op, has_op
+from lowering.values import TensorArray
 
 # A loop whose counters are known is followed this far before it is taken to be endless.
 _LONGEST_WALK = 200_000

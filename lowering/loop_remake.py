@@ -13,8 +13,8 @@ from typing import Any
 
 import jax
 
-from .block import Runner
-from .program import GRAD, BlockView, OpView, ProgramView
+from lowering.engine.runner import Runner
+from lowering.program import GRAD, BlockView, OpView, ProgramView
 
 # Ops that compute each element from one element of each input.
 CHEAP = frozenset(

@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import arrays
-from .block import Runner
-from .loop_facts import Affine, Again, Facts
-from .loop_plan import BEFORE, SavePlan
-from .loop_remake import Choice, Remade, remake
-from .loop_values import element, same_structure, scalar
-from .program import OpView
-from .values import LoDArray, StepScopes, TensorArray
+from lowering import arrays
+from lowering.engine.runner import Runner
+from lowering.loop_facts import Affine, Again, Facts
+from lowering.loop_plan import BEFORE, SavePlan
+from lowering.loop_remake import Choice, Remade, remake
+from lowering.loop_values import element, same_structure, scalar
+from lowering.program import OpView
+from lowering.values import LoDArray, StepScopes, TensorArray
 
 
 @jax.tree_util.register_pytree_node_class

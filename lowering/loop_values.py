@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import NeedsExact
-from .values import Array, LoDArray, SelectedRows, TensorArray, fill_padding
+from lowering.errors import NeedsExact
+from lowering.values import Array, LoDArray, SelectedRows, TensorArray, fill_padding
 
 
 def known(value: Any) -> np.ndarray | None:

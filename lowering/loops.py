@@ -10,26 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import arrays
-from .block import Context, Runner
-from .checks import merged
-from .errors import LoweringError, NeedsConcrete, NeedsExact
-from .loop_facts import find_facts
-from .loop_plan import SavePlan, Walk, gradient_blocks, outer_writes, save_plan, walk
-from .loop_saves import Recorder
-from .loop_values import (
-    abstract,
-    fit,
-    join,
-    known,
-    same_structure,
-    scalar,
-    stacked_template,
-    zeros,
-)
-from .program import BlockView
-from .tracing import trace
-from .values import StepScopes, TensorArray, is_padded
+from lowering import arrays
+from lowering.engine.checks import merged
+from lowering.engine.runner import Context, Runner
+from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
+from lowering.loop_facts import find_facts
+from lowering.loop_plan import SavePlan, Walk, gradient_blocks, outer_writes, save_plan, walk
+from lowering.loop_saves import Recorder
+from lowering.loop_values import abstract, fit, join, known, same_structure, scalar, stacked_template, zeros
+from lowering.program import BlockView
+from lowering.tracing import trace
+from lowering.values import StepScopes, TensorArray, is_padded
 
 Env = dict[str, Any]
 # Steps of a loop without a known bound that the first attempt has room for.

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .sequence import bounds, lengths, row_numbers, take
-from .values import Array, LoDArray, is_concrete
+from lowering.sequence import bounds, lengths, row_numbers, take
+from lowering.values import Array, LoDArray, is_concrete
 
 # Batches below this run in one phase: narrower windows would save less than another loop costs to compile.
 _PHASED = 16

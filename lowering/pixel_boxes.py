@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .values import LoDArray, data_of, exact
+from lowering.values import LoDArray, data_of, exact
 
 # exp() of a predicted size is bounded by this growth of a side.
 _MOST_GROWTH = float(np.log(1000.0 / 16.0))

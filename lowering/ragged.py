@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .sequence import offsets_of, row_numbers, segments, take
-from .values import Array, LoDArray, fill_padding, is_concrete
+from lowering.sequence import offsets_of, row_numbers, segments, take
+from lowering.values import Array, LoDArray, fill_padding, is_concrete
 
 
 def sources(starts: Array, counts: Array, capacity: int) -> tuple[Array, Array]:

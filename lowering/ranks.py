@@ -7,10 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .loop_values import known, known_int
-from .ragged import sources
-from .sequence import offsets_of, row_numbers, segments, take
-from .values import Array, LoDArray, RankTable, TensorArray, fill_padding
+from lowering.loop_values import known, known_int
+from lowering.ragged import sources
+from lowering.sequence import offsets_of, row_numbers, segments, take
+from lowering.values import Array, LoDArray, RankTable, TensorArray, fill_padding
 
 
 def rank_table(x: LoDArray, level: int) -> RankTable:
@@ -155,7 +155,7 @@ def sequences_of(array: TensorArray, table: RankTable, room: int, *, backward: b
     if not array.stacked and is_known(table):
         return _known_sequences(array, table)
     if not array.stacked:
-        from .arrays import as_stacked
+        from lowering.arrays import as_stacked
 
         array = as_stacked(array, next(v for v in array.items or () if v is not None), table.longest)
     level = len(table.lod) - 1

@@ -15,19 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import arrays
-from .block import Context
-from .checks import over_steps
-from .errors import LoweringError, NeedsExact
-from .loop_facts import Facts, lies_still, written_alone
-from .loop_hoist import Stack, find_hoists, stacks_of
-from .loop_plan import all_writes, gradient_blocks, save_plan, seen_from_outside
-from .loop_remake import find_makers
-from .loop_saves import Recorder, restore
-from .loop_values import zero_gradient
-from .loops import Env, as_arrays, collected, pass_on
-from .program import EMPTY, GRAD, BlockView
-from .values import LoDArray, SelectedRows, StepScopes
+from lowering import arrays
+from lowering.engine.checks import over_steps
+from lowering.engine.runner import Context
+from lowering.errors import LoweringError, NeedsExact
+from lowering.loop_facts import Facts, lies_still, written_alone
+from lowering.loop_hoist import Stack, find_hoists, stacks_of
+from lowering.loop_plan import all_writes, gradient_blocks, save_plan, seen_from_outside
+from lowering.loop_remake import find_makers
+from lowering.loop_saves import Recorder, restore
+from lowering.loop_values import zero_gradient
+from lowering.loops import Env, as_arrays, collected, pass_on
+from lowering.program import EMPTY, GRAD, BlockView
+from lowering.values import LoDArray, SelectedRows, StepScopes
 
 
 @dataclass

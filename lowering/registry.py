@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .errors import AttrError, RegistryError, UnknownOpError
-from .program import GRAD
-from .values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray, is_concrete
-from .vendor import COMMON, VENDOR
+from lowering.errors import AttrError, RegistryError, UnknownOpError
+from lowering.program import GRAD
+from lowering.values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray, is_concrete
+from lowering.vendor import COMMON, VENDOR
 
 
 class Long(int):
@@ -86,7 +86,7 @@ class AttrSpec:
 
 @dataclass(frozen=True)
 class Check:
-    """What an op insists on about its numbers: ``fn`` of some of the rule's parameters; see ``lowering.checks``."""
+    """What an op insists on about its numbers: ``fn`` of some of the rule's parameters; see ``engine.checks``."""
 
     fn: Callable[..., Any]
     inputs: tuple[Slot, ...]
@@ -264,7 +264,7 @@ def double_gradient(definition: OpDef) -> OpDef | None:
     """The grad op of an op; that of a grad op without a rule is derived on demand."""
     wanting = definition.gradient is None and definition.make_grad is None
     if wanting and definition.forward is not None and definition.obstacle is None:
-        from .higher import differentiate
+        from lowering.engine.higher import differentiate
 
         differentiate(definition)
     return definition.gradient
@@ -447,7 +447,7 @@ def _parsed(
 
 
 def _derive_gradient(definition: OpDef, reads: str | None, grad_type: str | None) -> None:
-    from .derive import vjp_definition
+    from lowering.derive import vjp_definition
 
     definition.gradient = register(vjp_definition(definition, reads=reads, type=grad_type))
 
@@ -705,6 +705,6 @@ def concrete(value: Any, what: str) -> np.ndarray:
 
     if not isinstance(data, Tracer):
         return np.asarray(data)
-    from .errors import NeedsConcrete
+    from lowering.errors import NeedsConcrete
 
     raise NeedsConcrete(what)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import windows
-from .errors import OpError
-from .program import EMPTY, OpView, VarInfo, VarView
+from lowering import windows
+from lowering.errors import OpError
+from lowering.program import EMPTY, OpView, VarInfo, VarView
 
 Facts = Mapping[str, tuple[Any, ...]]  # output slot -> (shape, LoD level, dtype number)
 Infer = Callable[[OpView, Callable[[str], VarView | None]], dict[str, VarInfo]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import SizeError
+from lowering.errors import SizeError
 
 Pads = tuple[int, int]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fluidjax import unique_name
 from fluidjax.backward.names import ROLE_BACKWARD, ROLE_OPTIMIZE, is_grad
 from fluidjax.framework.view import op_view, program_view
-from lowering.plan import reads_of, writes_of
+from lowering.engine.plan import reads_of, writes_of
 
 if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator

@@ -19,8 +19,8 @@ from fluidjax.backward.names import EMPTY, ROLE_FORWARD, is_grad
 from fluidjax.backward.paths import GUARDED, sub_block_of
 from fluidjax.enums import VarType
 from fluidjax.framework.view import op_view, program_view
+from lowering.engine.plan import writes_of
 from lowering.loop_plan import seen_early
-from lowering.plan import writes_of
 from lowering.program import ProgramView
 
 if TYPE_CHECKING:

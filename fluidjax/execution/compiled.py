@@ -12,11 +12,11 @@ from jaxlib._jax import ArrayImpl
 
 from fluidjax.execution.guard import Checks, find_checks
 from fluidjax.execution.packing import NOTHING, Packing
-from lowering.align import FedRows, check_pairs
-from lowering.block import Runner
-from lowering.checks import Watch
-from lowering.counts import plain
-from lowering.either import Either, NeedsOneForm
+from lowering.engine.align import FedRows, check_pairs
+from lowering.engine.checks import Watch
+from lowering.engine.counts import plain
+from lowering.engine.either import Either, NeedsOneForm
+from lowering.engine.runner import Runner
 from lowering.errors import InvalidArgumentError, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
@@ -147,7 +147,7 @@ def given(values: Sequence[Any]) -> tuple[Any, ...]:
 class CompiledOps:
     """Ops as one jitted function ``(replaced, values, seed) -> ((*replaced, *outputs), overflow flags, failure)``.
 
-    A step that finds a fault (see ``lowering.checks``) returns the ``replaced`` that it overwrote as they were.
+    A step that finds a fault (see ``lowering.engine.checks``) returns the ``replaced`` that it overwrote as they were.
 
     Args:
         program, ops: what to run.

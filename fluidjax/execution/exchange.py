@@ -11,7 +11,7 @@ from fluidjax.execution.buckets import bucket, pad_offsets, pad_rows
 from fluidjax.execution.fetched import fetched
 from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
 from lowering import values as low
-from lowering.counts import plain
+from lowering.engine.counts import plain
 
 
 def lod_array(

@@ -17,7 +17,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from lowering.checks import Watch
+from lowering.engine.checks import Watch
 from lowering.errors import InvalidArgumentError
 
 # Elements that are computed ahead at most, and the bytes of a state that the step itself can hold at no great cost.

@@ -23,15 +23,15 @@ from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.starts import Starts
 from fluidjax.execution.state import distinct, gather_plain, gather_values, is_plain, on_device, write_back
 from fluidjax.scope import Scope
-from lowering.block import Runner
-from lowering.checks import Watch
-from lowering.either import NeedsOneForm
+from lowering.engine.checks import Watch
+from lowering.engine.either import NeedsOneForm
+from lowering.engine.plan import Plan, Segment, make_plan
+from lowering.engine.runner import Runner
+from lowering.engine.validate import validate
+from lowering.engine.widen import widened
 from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact
-from lowering.plan import Plan, Segment, make_plan
 from lowering.program import ProgramView
-from lowering.validate import validate
 from lowering.values import LoDArray, exact
-from lowering.widen import widened
 
 # A loop that overflows this many doublings is not going to end.
 _MAX_DOUBLINGS = 30

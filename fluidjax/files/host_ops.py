@@ -13,7 +13,7 @@ from fluidjax.files import atomic
 from fluidjax.files.cursor import Cursor
 from fluidjax.files.errors import bad_file, explain
 from fluidjax.files.tensor import DenseValue, RowsValue, Value, decode, decode_rows, encode
-from lowering.host import provide
+from lowering.engine.host import provide
 from lowering.values import LoDArray, SelectedRows
 
 

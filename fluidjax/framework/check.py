@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from fluidjax import framework_pb2 as pb
 from fluidjax.enums import AttrType, OpRole
 from fluidjax.framework.names import OP_ROLE
-from lowering.validate import unknown_attrs
+from lowering.engine.validate import unknown_attrs
 
 
 def parse_message(data: bytes) -> pb.ProgramDesc:

@@ -11,8 +11,8 @@ import numpy as np
 import lowering
 from fluidjax.gradcheck.double import to_double, to_single
 from fluidjax.gradcheck.local import Env, Subject, apart, dense, floating, generic, inputs_before, like, run_ops, seeds
-from lowering.block import Runner
 from lowering.dtypes import FP32
+from lowering.engine.runner import Runner
 from lowering.errors import NeedsConcrete, NeedsExact
 from lowering.program import GRAD, OpView, ProgramView
 from lowering.values import LoDArray, data_of, exact

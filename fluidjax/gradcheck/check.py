@@ -27,7 +27,7 @@ from fluidjax.gradcheck.rows import enlarged
 from fluidjax.gradcheck.whole import Whole
 from fluidjax.scope import Scope, global_scope
 from fluidjax.values import LoDTensor
-from lowering.plan import make_plan, sub_blocks
+from lowering.engine.plan import make_plan, sub_blocks
 from lowering.program import OpView
 from lowering.values import data_of
 

@@ -17,7 +17,7 @@ from fluidjax.gradcheck.double import to_single
 from fluidjax.gradcheck.local import Env, dense
 from fluidjax.places import CPUPlace
 from fluidjax.scope import Scope
-from lowering.plan import make_plan
+from lowering.engine.plan import make_plan
 
 
 def draws_inside(program: Program) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 
 from fluidjax.gradcheck.local import Env
-from lowering.block import Runner
+from lowering.engine.plan import sub_blocks
+from lowering.engine.runner import Runner
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
-from lowering.plan import sub_blocks
 from lowering.program import OpView, ProgramView
 from lowering.values import exact
 

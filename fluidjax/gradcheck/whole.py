@@ -12,9 +12,9 @@ import numpy as np
 import lowering
 from fluidjax.gradcheck import local
 from fluidjax.gradcheck.local import Env, Subject
-from lowering.block import Runner
+from lowering.engine.plan import sub_blocks
+from lowering.engine.runner import Runner
 from lowering.errors import NeedsConcrete, NeedsExact
-from lowering.plan import sub_blocks
 from lowering.program import OpView, ProgramView
 from lowering.values import data_of, exact
 

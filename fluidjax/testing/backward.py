@@ -16,7 +16,7 @@ from fluidjax.backward import append_backward
 from fluidjax.framework import program_view
 from fluidjax.gradcheck.double import in_double, to_double
 from fluidjax.testing.checks import GRADIENT_RTOL, Mismatch
-from lowering.block import Runner
+from lowering.engine.runner import Runner
 from lowering.program import ProgramView
 from lowering.values import data_of
 

@@ -11,8 +11,8 @@ import numpy as np
 
 import lowering
 from fluidjax.testing.case import Case
-from lowering.block import Runner
 from lowering.dtypes import from_numpy, is_float
+from lowering.engine.runner import Runner
 from lowering.program import GRAD, BlockView, OpView, ProgramView, VarView
 from lowering.values import data_of
 

@@ -18,8 +18,8 @@ from fluidjax.framework.view import program_view
 from fluidjax.testing.case import Case
 from fluidjax.testing.checks import Mismatch
 from fluidjax.testing.run import Bound, bind, no_grad, read_gradients, run_forward
-from lowering.block import Runner
 from lowering.dtypes import from_numpy, is_float
+from lowering.engine.runner import Runner
 from lowering.values import LoDArray, data_of
 
 STEP = 1e-4

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering import arrays
-from lowering.block import Context
 from lowering.dtypes import INT64
+from lowering.engine.grad_maker import GradMaker
+from lowering.engine.runner import Context
 from lowering.errors import NeedsConcrete, SlotError
-from lowering.grad_maker import GradMaker
 from lowering.loop_values import known_int, scalar, zero_gradient
 from lowering.loops import array_room
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo, forward_names

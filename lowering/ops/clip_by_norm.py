@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 
-from ..registry import Value, op
-from ..values import SelectedRows, data_of
-from .optimizer_sparse import merge_rows
+from lowering.ops.optimizer_sparse import merge_rows
+from lowering.registry import Value, op
+from lowering.values import SelectedRows, data_of
 
 _ANY_HEIGHT = 2**31 - 1
 

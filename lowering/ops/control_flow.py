@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from lowering.branches import run_conditional, run_conditional_grad
+from lowering.engine.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete, NeedsExact, SlotError
-from lowering.grad_maker import GradMaker
 from lowering.loop_grad import run_while_grad
 from lowering.loop_values import known_int, same_structure, scalar, zero_gradient
 from lowering.loops import run_while

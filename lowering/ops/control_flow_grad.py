@@ -6,9 +6,9 @@ The backward pass has written the gradient sub-block before it asks for these: `
 
 from __future__ import annotations
 
-from ..grad_maker import GradMaker
-from ..program import EMPTY, GRAD, OpSpec
-from ..registry import Block
+from lowering.engine.grad_maker import GradMaker
+from lowering.program import EMPTY, GRAD, OpSpec
+from lowering.registry import Block
 
 
 def while_grad_maker(g: GradMaker) -> list[OpSpec]:

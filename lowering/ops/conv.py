@@ -8,10 +8,9 @@ and layers add a bias with elementwise_add.
 import jax.numpy as jnp
 
 from lowering import windows
+from lowering.ops import conv_kernels as kernels
+from lowering.ops.conv_kernels import Geometry
 from lowering.registry import Meta, op
-
-from . import conv_kernels as kernels
-from .conv_kernels import Geometry
 
 VENDOR = (
     "use_cudnn use_mkldnn fuse_relu fuse_activation fuse_alpha fuse_beta fuse_residual_connection "

@@ -6,11 +6,10 @@ size = (in - 1) * stride - padding + dilation * (k - 1) + 1, or `output_size` wh
 
 import jax.numpy as jnp
 
+from lowering.ops import conv_kernels as kernels
+from lowering.ops.conv import channel_back, channel_first
+from lowering.ops.conv_kernels import Geometry
 from lowering.registry import op
-
-from . import conv_kernels as kernels
-from .conv import channel_back, channel_first
-from .conv_kernels import Geometry
 
 VENDOR = "use_cudnn use_mkldnn workspace_size_MB"
 VENDOR_2D = VENDOR + " fuse_relu fuse_activation fuse_alpha fuse_beta"

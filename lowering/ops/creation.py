@@ -8,10 +8,10 @@ from math import ceil, prod
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.call import FOLD_LIMIT
-from lowering.checks import Demand
-from lowering.counts import shape_counts, sizes_of, with_rows
 from lowering.dtypes import FP32, to_numpy
+from lowering.engine.call import FOLD_LIMIT
+from lowering.engine.checks import Demand
+from lowering.engine.counts import shape_counts, sizes_of, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sequence_infer
-from ..checks import Demand, within_lengths
-from ..packing import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
-from ..registry import op
-from ..sequence import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take
-from ..values import Array, LoDArray, Meta
+from lowering import sequence_infer
+from lowering.engine.checks import Demand, within_lengths
+from lowering.packing import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
+from lowering.registry import op
+from lowering.sequence import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take
+from lowering.values import Array, LoDArray, Meta
 
 
 class Chains(NamedTuple):

@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.checks import Demand
+from lowering.engine.checks import Demand
 from lowering.extrema import at_least
+from lowering.ops.shared import off_rows
 from lowering.program import VarInfo
 from lowering.registry import Meta, op
-
-from .shared import off_rows
 
 CLIP = -64.0
 HUGE = 1e20

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from lowering.ops.detection_match import host
 from lowering.program import VarInfo
 from lowering.registry import Value, op
 from lowering.values import LoDArray
-
-from .detection_match import host
 
 
 def _area(boxes: np.ndarray) -> np.ndarray:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from lowering.ops.nms import suppress
 from lowering.pixel_boxes import clipped, decode, joined, sides
 from lowering.program import VarInfo
 from lowering.registry import Value, op
 from lowering.values import data_of, exact
-
-from .nms import suppress
 
 
 def _infer(op_view, var_of):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.broadcast import infer_broadcast, placed_pair
-from lowering.checks import nonzero
+from lowering.engine.checks import nonzero
 from lowering.registry import Value, op
 from lowering.values import Meta, SelectedRows, data_of
 

@@ -6,7 +6,7 @@ With is_sparse the gradient of the table is a SelectedRows holding one row per i
 import jax
 import jax.numpy as jnp
 
-from lowering.checks import Demand
+from lowering.engine.checks import Demand
 from lowering.registry import Long, Meta, Value, op
 from lowering.values import LoDArray, SelectedRows, data_of
 

@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from lowering.extrema import at_least
+from lowering.ops.elementwise import aligned
 from lowering.registry import op
-
-from .elementwise import aligned
 
 _FC_VENDOR = (
     "use_mkldnn @ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@ use_quantizer Scale_in Scale_weights Scale_out"

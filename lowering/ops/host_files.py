@@ -1,11 +1,11 @@
-"""Ops that read and write files: they run on the host, by services of the front end (see ``lowering.host``)."""
+"""Ops that read and write files: they run on the host, by services of the front end (see ``lowering.engine.host``)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lowering.dtypes import SELECTED_ROWS
-from lowering.host import service
+from lowering.engine.host import service
 from lowering.registry import Long, Longs, Value, op
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowering.host import service
+from lowering.engine.host import service
 from lowering.registry import Value, op
 
 

@@ -3,11 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.checks import Demand
+from lowering.engine.checks import Demand
+from lowering.ops.embedding import gather_rows
 from lowering.registry import op
 from lowering.values import Meta, SelectedRows
-
-from .embedding import gather_rows
 
 CLIP = 40.0
 VENDOR = "remote_prefetch trainer_id height_sections epmap table_names"

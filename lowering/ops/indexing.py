@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.checks import Demand
+from lowering.engine.checks import Demand
 from lowering.registry import op
 from lowering.values import LoDArray, Meta, row_mask
 

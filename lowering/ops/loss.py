@@ -5,12 +5,11 @@ import math
 import jax
 import jax.numpy as jnp
 
-from lowering.checks import Demand
+from lowering.engine.checks import Demand
 from lowering.extrema import at_least
+from lowering.ops.shared import transpose_of
 from lowering.program import VarInfo
 from lowering.registry import Long, Meta, op
-
-from .shared import transpose_of
 
 
 def softplus(x):

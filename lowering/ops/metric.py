@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowering import sequence_infer
-from lowering.checks import Demand
+from lowering.engine.checks import Demand
 from lowering.registry import op
 from lowering.values import LoDArray, row_mask
 

@@ -10,11 +10,10 @@ from functools import partial
 
 import numpy as np
 
+from lowering.ops.detection_match import host
 from lowering.program import VarInfo
 from lowering.registry import Value, op
 from lowering.values import LoDArray, data_of, exact
-
-from .detection_match import host
 
 Kept = list[tuple[int, int]]  # (class, box) of one image
 

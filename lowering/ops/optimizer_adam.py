@@ -7,9 +7,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..registry import Long, Value, op
-from ..values import Array, SelectedRows, data_of
-from .optimizer_sparse import dense, merge_rows, only_dense, put_rows, scalar, take_rows
+from lowering.ops.optimizer_sparse import dense, merge_rows, only_dense, put_rows, scalar, take_rows
+from lowering.registry import Long, Value, op
+from lowering.values import Array, SelectedRows, data_of
 
 _ADAM_INPLACE = {
     "ParamOut": "param",

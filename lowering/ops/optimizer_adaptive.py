@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..registry import Value, op
-from ..values import SelectedRows, data_of
-from .optimizer_sparse import dense, merge_rows, only_dense, put_rows, scalar, take_rows
+from lowering.ops.optimizer_sparse import dense, merge_rows, only_dense, put_rows, scalar, take_rows
+from lowering.registry import Value, op
+from lowering.values import SelectedRows, data_of
 
 
 @op(out="ParamOut MomentOut", lod=None, inplace={"ParamOut": "param", "MomentOut": "moment"})

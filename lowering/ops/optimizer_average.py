@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..registry import Long, op
-from ..values import Array
+from lowering.registry import Long, op
+from lowering.values import Array
 
 # The first sum is moved to the second after this many updates, so that adding to it stays exact.
 _MOVE_AFTER = 16384

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..registry import Value, op
-from ..values import Array, SelectedRows, data_of
-from .optimizer_sparse import dense, only_dense, scalar
+from lowering.ops.optimizer_sparse import dense, only_dense, scalar
+from lowering.registry import Value, op
+from lowering.values import Array, SelectedRows, data_of
 
 
 @op(out="ParamOut", lod=None, inplace={"ParamOut": "param"})

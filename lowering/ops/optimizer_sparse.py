@@ -6,8 +6,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..errors import SlotError
-from ..values import Array, SelectedRows, data_of
+from lowering.errors import SlotError
+from lowering.values import Array, SelectedRows, data_of
 
 
 def scalar(x: Any, dtype: Any) -> Array:

@@ -11,12 +11,11 @@ import numpy as np
 from jax import lax
 
 from lowering import windows
+from lowering.ops import pool_kernels as kernels
+from lowering.ops.conv import channel_back, channel_first
+from lowering.ops.conv_kernels import resolve_padding
+from lowering.ops.pool_kernels import Axis, adaptive_axis
 from lowering.registry import Meta, op
-
-from . import pool_kernels as kernels
-from .conv import channel_back, channel_first
-from .conv_kernels import resolve_padding
-from .pool_kernels import Axis, adaptive_axis
 
 
 def pool_axes(sizes, ksize, strides, paddings, *, global_pooling=False, adaptive=False, ceil_mode=False,

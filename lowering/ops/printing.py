@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowering.block import Context
-from lowering.grad_maker import GradMaker
+from lowering.engine.grad_maker import GradMaker
+from lowering.engine.runner import Context
 from lowering.loop_values import known
 from lowering.ops.arrays import shape_like
 from lowering.program import OpSpec

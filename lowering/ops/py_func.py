@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowering.grad_maker import GradMaker
-from lowering.host import service
+from lowering.engine.grad_maker import GradMaker
+from lowering.engine.host import service
 from lowering.program import OpSpec
 from lowering.registry import op
 

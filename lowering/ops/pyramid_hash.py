@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .. import sequence_infer
-from ..registry import op
-from ..sequence import bounds, lengths, new_rows, offsets, offsets_of, row_numbers, segments, shifted, take
-from ..values import Array, LoDArray, fill_padding, is_concrete
-from ..word_hashes import murmur3_128, xxh32
+from lowering import sequence_infer
+from lowering.registry import op
+from lowering.sequence import bounds, lengths, new_rows, offsets, offsets_of, row_numbers, segments, shifted, take
+from lowering.values import Array, LoDArray, fill_padding, is_concrete
+from lowering.word_hashes import murmur3_128, xxh32
 
 _BLOOM_MAGIC = np.uint64(17070416)
 _HEADER_WORDS = 8

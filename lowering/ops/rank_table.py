@@ -9,10 +9,10 @@ import numpy as np
 
 from lowering import ranks
 from lowering.arrays import gradient_like
-from lowering.block import Context
 from lowering.dtypes import INT64
+from lowering.engine.grad_maker import GradMaker
+from lowering.engine.runner import Context
 from lowering.errors import NeedsExact, SlotError
-from lowering.grad_maker import GradMaker
 from lowering.loop_values import known, known_int, scalar, zero_gradient
 from lowering.ops.arrays import forward_array, forward_value, shape_like
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..program import OpView, VarInfo
-from ..registry import op
-from ..values import Array
+from lowering.program import OpView, VarInfo
+from lowering.registry import op
+from lowering.values import Array
 
 
 class Layer(NamedTuple):

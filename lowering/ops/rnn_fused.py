@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from .. import sequence_infer
-from ..activations import activation as named
-from ..checks import Demand
-from ..extrema import at_least
-from ..packing import pack, run_forward
-from ..registry import op
-from ..sequence import lowest, offsets, take
-from ..values import Array, LoDArray, Meta
-from .rnn_gru import gru_cell, split_weight
-from .rnn_lstm import Activations, initial, lstm_cell, split_bias
+from lowering import sequence_infer
+from lowering.activations import activation as named
+from lowering.engine.checks import Demand
+from lowering.extrema import at_least
+from lowering.ops.rnn_gru import gru_cell, split_weight
+from lowering.ops.rnn_lstm import Activations, initial, lstm_cell, split_bias
+from lowering.packing import pack, run_forward
+from lowering.registry import op
+from lowering.sequence import lowest, offsets, take
+from lowering.values import Array, LoDArray, Meta
 
 _STATES = {"h0": "H0", "c0": "C0", "xx": "XX"}
 

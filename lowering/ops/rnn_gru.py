@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from .. import sequence_infer
-from ..activations import NUMBERED, activation, slope
-from ..packing import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
-from ..registry import op
-from ..sequence import offsets
-from ..values import Array, LoDArray
-from .rnn_lstm import initial, packed_value
+from lowering import sequence_infer
+from lowering.activations import NUMBERED, activation, slope
+from lowering.ops.rnn_lstm import initial, packed_value
+from lowering.packing import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
+from lowering.registry import op
+from lowering.sequence import offsets
+from lowering.values import Array, LoDArray
 
 
 def split_weight(weight: Array) -> tuple[Array, Array]:

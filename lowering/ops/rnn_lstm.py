@@ -6,20 +6,12 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from .. import sequence_infer
-from ..activations import activation, slope
-from ..packing import (
-    Packing,
-    alive_rows,
-    materialized,
-    pack,
-    run_backward,
-    run_forward,
-    spare_rows,
-)
-from ..registry import op
-from ..sequence import offsets
-from ..values import Array, LoDArray
+from lowering import sequence_infer
+from lowering.activations import activation, slope
+from lowering.packing import Packing, alive_rows, materialized, pack, run_backward, run_forward, spare_rows
+from lowering.registry import op
+from lowering.sequence import offsets
+from lowering.values import Array, LoDArray
 
 
 class Peepholes(NamedTuple):

@@ -5,13 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from .. import sequence_infer
-from ..activations import activation, slope
-from ..packing import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
-from ..registry import op
-from ..sequence import offsets
-from ..values import LoDArray
-from .rnn_lstm import (
+from lowering import sequence_infer
+from lowering.activations import activation, slope
+from lowering.ops.rnn_lstm import (
     Activations,
     bias_gradient,
     initial,
@@ -20,6 +16,10 @@ from .rnn_lstm import (
     packed_value,
     split_bias,
 )
+from lowering.packing import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
+from lowering.registry import op
+from lowering.sequence import offsets
+from lowering.values import LoDArray
 
 
 def _projected_by(proj_activation: str, cell_activation: str) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from lowering import sequence_infer
+from lowering.ops.roi_pooling import image_of, round_half_away, valid
 from lowering.registry import Meta, op
 from lowering.values import LoDArray, fill_padding
-
-from .roi_pooling import image_of, round_half_away, valid
 
 # Coordinates nearer than this are equal.
 _NEAR = 1e-4

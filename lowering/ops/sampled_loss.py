@@ -8,11 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.checks import Demand
+from lowering.engine.checks import Demand
+from lowering.ops.embedding import gather_rows
 from lowering.registry import Meta, op
 from lowering.values import SelectedRows
-
-from .embedding import gather_rows
 
 UNIFORM, LOG_UNIFORM, CUSTOM = 0, 1, 2
 VENDOR = "remote_prefetch trainer_id height_sections epmap table_names"

@@ -6,10 +6,9 @@ import numpy as np
 
 from lowering import windows
 from lowering.errors import NeedsExact
+from lowering.ops.conv_kernels import pad_pairs
 from lowering.program import VarInfo
 from lowering.registry import LoDArray, concrete, op
-
-from .conv_kernels import pad_pairs
 
 
 def corner(image, row, col, inside):

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from ..dtypes import LOD_TENSOR
-from ..errors import SlotError
-from ..program import OpView, VarInfo, VarView
-from ..registry import Value, op
-from ..values import SelectedRows
-from .optimizer_sparse import merge_rows
+from lowering.dtypes import LOD_TENSOR
+from lowering.errors import SlotError
+from lowering.ops.optimizer_sparse import merge_rows
+from lowering.program import OpView, VarInfo, VarView
+from lowering.registry import Value, op
+from lowering.values import SelectedRows
 
 VarOf = Callable[[str], VarView | None]
 

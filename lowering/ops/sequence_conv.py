@@ -6,19 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sequence_infer, windows
-from ..registry import concrete, op
-from ..sequence import (
-    bounds,
-    expand_dims,
-    grad_spec,
-    offsets,
-    per_row,
-    row_gradient,
-    row_numbers,
-    shifted,
-)
-from ..values import Array, LoDArray
+from lowering import sequence_infer, windows
+from lowering.registry import concrete, op
+from lowering.sequence import bounds, expand_dims, grad_spec, offsets, per_row, row_gradient, row_numbers, shifted
+from lowering.values import Array, LoDArray
 
 
 def _paddings(start: int, length: int) -> tuple[int, int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sequence_infer
-from ..checks import Demand
-from ..program import OpSpec
-from ..registry import concrete, op
-from ..sequence import (
+from lowering import sequence_infer
+from lowering.engine.checks import Demand
+from lowering.program import OpSpec
+from lowering.registry import concrete, op
+from lowering.sequence import (
     bounds,
     expand_dims,
     lengths,
@@ -21,7 +21,7 @@ from ..sequence import (
     segments,
     take,
 )
-from ..values import Array, LoDArray, Meta, fill_padding
+from lowering.values import Array, LoDArray, Meta, fill_padding
 
 
 def _level(y: LoDArray, ref_level: int) -> int:

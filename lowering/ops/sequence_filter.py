@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sequence_infer
-from ..registry import Long, concrete, op
-from ..sequence import offsets, row_numbers, take
-from ..values import LoDArray
+from lowering import sequence_infer
+from lowering.registry import Long, concrete, op
+from lowering.sequence import offsets, row_numbers, take
+from lowering.values import LoDArray
 
 
 @op(

@@ -7,24 +7,15 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sequence_infer
-from ..activations import activation
-from ..checks import Demand
-from ..extrema import at_least
-from ..registry import Long, op
-from ..sequence import (
-    expand_dims,
-    offsets,
-    per_row,
-    per_sequence,
-    row_numbers,
-    segment_sum,
-    segments,
-    take,
-)
-from ..values import Array, LoDArray, Meta, SelectedRows, fill_padding
-from .sequence_conv import check_context, context_columns
-from .sequence_pool import pool_rows
+from lowering import sequence_infer
+from lowering.activations import activation
+from lowering.engine.checks import Demand
+from lowering.extrema import at_least
+from lowering.ops.sequence_conv import check_context, context_columns
+from lowering.ops.sequence_pool import pool_rows
+from lowering.registry import Long, op
+from lowering.sequence import expand_dims, offsets, per_row, per_sequence, row_numbers, segment_sum, segments, take
+from lowering.values import Array, LoDArray, Meta, SelectedRows, fill_padding
 
 
 def _unit_lod(x: LoDArray, data: Array) -> LoDArray:

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .. import sequence_infer
-from ..registry import concrete, op
-from ..sequence import offsets, take
-from ..values import Array, LoDArray
-from .sequence_pad import padded_rows
+from lowering import sequence_infer
+from lowering.ops.sequence_pad import padded_rows
+from lowering.registry import concrete, op
+from lowering.sequence import offsets, take
+from lowering.values import Array, LoDArray
 
 
 def _sizes(x: LoDArray, what: str) -> np.ndarray:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .. import sequence_infer
-from ..registry import op
-from ..sequence import bounds, lengths, offsets, row_numbers, segments, take
-from ..values import Array, LoDArray
+from lowering import sequence_infer
+from lowering.registry import op
+from lowering.sequence import bounds, lengths, offsets, row_numbers, segments, take
+from lowering.values import Array, LoDArray
 
 
 class Rows(NamedTuple):

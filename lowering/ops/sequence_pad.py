@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sequence_infer
-from ..dtypes import to_numpy
-from ..registry import concrete, op
-from ..sequence import (
+from lowering import sequence_infer
+from lowering.dtypes import to_numpy
+from lowering.registry import concrete, op
+from lowering.sequence import (
     bounds,
     expand_dims,
     lengths,
@@ -21,7 +21,7 @@ from ..sequence import (
     static_longest,
     take,
 )
-from ..values import Array, LoDArray, is_concrete
+from lowering.values import Array, LoDArray, is_concrete
 
 
 def padded_rows(x: Array, off: Array, width: int, fill: Array) -> Array:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sequence_infer
-from ..registry import op
-from ..sequence import (
+from lowering import sequence_infer
+from lowering.registry import op
+from lowering.sequence import (
     bounds,
     expand_dims,
     grad_spec,
@@ -23,7 +23,7 @@ from ..sequence import (
     segments,
     take,
 )
-from ..values import Array, LoDArray
+from lowering.values import Array, LoDArray
 
 
 def _weights(pooltype: str, off: Array, dtype: np.dtype) -> Array | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from .. import sequence_infer
-from ..checks import Demand
-from ..registry import op
-from ..sequence import (
+from lowering import sequence_infer
+from lowering.engine.checks import Demand
+from lowering.registry import op
+from lowering.sequence import (
     bounds,
     expand_dims,
     new_rows,
@@ -20,7 +20,7 @@ from ..sequence import (
     shifted,
     take,
 )
-from ..values import Array, LoDArray
+from lowering.values import Array, LoDArray
 
 
 @op(rows="masked", lod=None, diff="x", infer=sequence_infer.like("X", level=0))

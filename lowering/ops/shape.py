@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.counts import RowSize, with_rows
+from lowering.engine.counts import RowSize, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows
 from lowering.program import VarInfo

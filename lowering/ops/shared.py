@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.counts import sizes_of
 from lowering.dtypes import SELECTED_ROWS
+from lowering.engine.counts import sizes_of
 from lowering.program import EMPTY, VarInfo
 from lowering.registry import concrete
 from lowering.values import RowCounts, SelectedRows

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..registry import op
-from ..values import Array
+from lowering.registry import op
+from lowering.values import Array
 
 
 def _patches(edges: Array, nodes: int, max_depth: int, dtype: np.dtype) -> Array:

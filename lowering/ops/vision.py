@@ -4,9 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering import windows
+from lowering.ops.shared import transpose_of
 from lowering.registry import Long, Meta, op
-
-from .shared import transpose_of
 
 
 @op(rows="wise", lod=None)

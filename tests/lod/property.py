@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import lowering
-from lowering.block import Context, Runner
-from lowering.call import call
-from lowering.counts import plain
 from lowering.dtypes import is_float
+from lowering.engine.call import call
+from lowering.engine.counts import plain
+from lowering.engine.runner import Context, Runner
 from lowering.program import GRAD, BlockView, OpView, ProgramView
 from lowering.values import LoDArray, SelectedRows
 

@@ -100,4 +100,4 @@ def test_ops_that_mix_rows_ask_for_exact_ones(case, rng):
     with jax.enable_x64(True):
         ins = values_of(case, draw(case, rng, COUNT, TOTAL), 16, "first")
         with pytest.raises(NeedsExact):
-            lowering.call.call(lowering.get_op(case.op), ins, attrs, {"key": None, "ctx": None})
+            lowering.engine.call.call(lowering.get_op(case.op), ins, attrs, {"key": None, "ctx": None})

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering.call import call
+from lowering.engine.call import call
 from lowering.errors import NeedsExact
 from lowering.values import LoDArray
 from tests.lod.property import Case, Dense, Rows, draw, values_of

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering.block import Runner
-from lowering.call import call
+from lowering.engine.call import call
+from lowering.engine.runner import Runner
 from lowering.errors import OpError
 from lowering.program import OpView
 from lowering.values import LoDArray

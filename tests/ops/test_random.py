@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering import host_bits, random_bits
-from lowering.block import Runner
+from lowering.engine import host_bits, random_bits
+from lowering.engine.runner import Runner
 from lowering.program import BlockView, OpView, ProgramView
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering.call import call
+from lowering.engine.call import call
 from lowering.program import GRAD
 from lowering.values import LoDArray, data_of
 from tests.lod.property import valid_rows

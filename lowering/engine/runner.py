@@ -11,18 +11,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from .align import UNEVEN, FedRows, aligned, regrown
-from .call import SlotValues, call, gather, scatter
-from .checks import Watch, merged
-from .counts import counted, each, follows_rows, plain, without_counts
-from .either import run_either
-from .errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
-from .host_bits import is_host_key
-from .program import EMPTY, OpView, ProgramView, VarView
-from .random_bits import fold_in, seed_key
-from .recompute import find_segments, separate
-from .registry import OpDef, get_op
-from .values import LoDArray, TensorArray, data_of, exact
+from lowering.engine.align import UNEVEN, FedRows, aligned, regrown
+from lowering.engine.call import SlotValues, call, gather, scatter
+from lowering.engine.checks import Watch, merged
+from lowering.engine.counts import counted, each, follows_rows, plain, without_counts
+from lowering.engine.either import run_either
+from lowering.engine.host_bits import is_host_key
+from lowering.engine.random_bits import fold_in, seed_key
+from lowering.engine.recompute import find_segments, separate
+from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
+from lowering.program import EMPTY, OpView, ProgramView, VarView
+from lowering.registry import OpDef, get_op
+from lowering.values import LoDArray, TensorArray, data_of, exact
 
 Env = MutableMapping[str, Any]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .dtypes import LOD_TENSOR, LOD_TENSOR_ARRAY, SELECTED_ROWS, to_numpy
-from .errors import UnknownOpError
-from .program import OpView, ProgramView
-from .registry import _unknown_op_message, get_op, has_op
-from .vendor import COMMON
+from lowering.dtypes import LOD_TENSOR, LOD_TENSOR_ARRAY, SELECTED_ROWS, to_numpy
+from lowering.errors import UnknownOpError
+from lowering.program import OpView, ProgramView
+from lowering.registry import _unknown_op_message, get_op, has_op
+from lowering.vendor import COMMON
 
 _TYPED = (LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY)
 _MARKERS = frozenset({"feed", "fetch", "read", "create_py_reader", "create_double_buffer_reader"})

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .program import OpView, ProgramView
+from lowering.program import OpView, ProgramView
 
 Env = MutableMapping[str, Any]
 

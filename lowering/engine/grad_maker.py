@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import LoweringError
-from .program import EMPTY, GRAD, OpSpec, OpView
-from .registry import OpDef, double_gradient, get_op
+from lowering.errors import LoweringError
+from lowering.program import EMPTY, GRAD, OpSpec, OpView
+from lowering.registry import OpDef, double_gradient, get_op
 
 # Products of two factors: the second derivative by one exists only where a tangent of the other flows in.
 _CROSSED = {

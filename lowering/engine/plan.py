@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from .program import EMPTY, OpView, ProgramView
-from .registry import get_op
+from lowering.program import EMPTY, OpView, ProgramView
+from lowering.registry import get_op
 
 # Ops that only mark where values enter and leave; the executor does their work.
 _MARKERS = frozenset({"feed", "fetch", "read", "create_py_reader", "create_double_buffer_reader"})

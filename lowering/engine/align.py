@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
-from .counts import SlotValues, each, flat
-from .errors import NeedsExact
-from .program import GRAD, OpView
-from .registry import OpDef
-from .values import Array, LoDArray, is_concrete, is_padded
+from lowering.engine.counts import SlotValues, each, flat
+from lowering.errors import NeedsExact
+from lowering.program import GRAD, OpView
+from lowering.registry import OpDef
+from lowering.values import Array, LoDArray, is_concrete, is_padded
 
 if TYPE_CHECKING:
-    from .block import Runner
+    from lowering.engine.runner import Runner
 
 UNEVEN = "its ragged inputs do not have equally many rows"
 

@@ -15,13 +15,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .call import call
-from .derive import cotangent, has_gradient, plain, rebuild
-from .errors import LoweringError, NeedsExact
-from .grad_maker import GradMaker
-from .program import EMPTY, GRAD, OpSpec
-from .registry import OpDef, Slot, grad_lod_map, register
-from .values import LoDArray, SelectedRows
+from lowering.derive import cotangent, has_gradient, plain, rebuild
+from lowering.engine.call import call
+from lowering.engine.grad_maker import GradMaker
+from lowering.errors import LoweringError, NeedsExact
+from lowering.program import EMPTY, GRAD, OpSpec
+from lowering.registry import OpDef, Slot, grad_lod_map, register
+from lowering.values import LoDArray, SelectedRows
 
 _SPECIAL = ("key", "ctx", "in_place")
 

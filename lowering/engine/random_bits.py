@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import host_bits
+from lowering.engine import host_bits
 
 CHUNKS = (1 << 12, 1 << 15, 1 << 18)
 HOST_LIMIT = 1 << 22  # the host draws this many values about as fast as a kernel compiles

@@ -10,13 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from .block import Context, OpView, Runner, _SingleOp, doc_line, in_place, special, static_attrs
-from .call import call
-from .dtypes import LOD_TENSOR, from_numpy, to_numpy
-from .errors import LoweringError, NeedsConcrete, NeedsExact, OpError, SizeError
-from .program import EMPTY, VarInfo, VarView, forward_names
-from .registry import OpDef, Slot, get_op
-from .values import LoDArray
+from lowering.dtypes import LOD_TENSOR, from_numpy, to_numpy
+from lowering.engine.call import call
+from lowering.engine.runner import Context, OpView, Runner, _SingleOp, doc_line, in_place, special, static_attrs
+from lowering.errors import LoweringError, NeedsConcrete, NeedsExact, OpError, SizeError
+from lowering.program import EMPTY, VarInfo, VarView, forward_names
+from lowering.registry import OpDef, Slot, get_op
+from lowering.values import LoDArray
 
 # Sizes that stand for an unknown dim; both divide well, and what differs between them is unknown.
 PROBES = (5040, 10080)

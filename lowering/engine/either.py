@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from .loop_values import same_structure
-from .plan import reads_of
-from .program import OpView
-from .registry import get_op
-from .tracing import trace
-from .values import Array
+from lowering.engine.plan import reads_of
+from lowering.loop_values import same_structure
+from lowering.program import OpView
+from lowering.registry import get_op
+from lowering.tracing import trace
+from lowering.values import Array
 
 if TYPE_CHECKING:
-    from .block import Runner
+    from lowering.engine.runner import Runner
 
 
 class NeedsOneForm(Exception):

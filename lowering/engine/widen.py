@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from .program import EMPTY, OpView, ProgramView, forward_name
-from .registry import get_op
+from lowering.program import EMPTY, OpView, ProgramView, forward_name
+from lowering.registry import get_op
 
 Axes = dict[str, int]  # names of the widened variables, and their widened axes
 Rule = Callable[[OpView, Axes, ProgramView], "Mapping[str, int] | None"]

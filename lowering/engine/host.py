@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .errors import OpError
+from lowering.errors import OpError
 
 _services: dict[str, Callable[..., Any]] = {}
 
@@ -20,6 +20,6 @@ def service(name: str) -> Callable[..., Any]:
     if name not in _services:
         raise OpError(
             f"the op acts on the host through {name!r}: expected a front end that provides it, found"
-            f" {sorted(_services) or 'none'}; import fluidjax, or call lowering.host.provide({name!r}, function)"
+            f" {sorted(_services) or 'none'}; import fluidjax, or call lowering.engine.host.provide({name!r}, function)"
         )
     return _services[name]

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import NeedsExact
-from .registry import OpDef
-from .values import Array, LoDArray, RowCounts, fill_padding, is_concrete, is_padded
+from lowering.errors import NeedsExact
+from lowering.registry import OpDef
+from lowering.values import Array, LoDArray, RowCounts, fill_padding, is_concrete, is_padded
 
 # Row counts at which an op that is linear in its counts is evaluated: two make the line, the third proves it.
 _PROBES = (7, 12, 100_003)

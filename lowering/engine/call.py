@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .counts import plain
-from .dtypes import is_float
-from .errors import NeedsExact, SlotError, UninitializedError
-from .program import EMPTY, GRAD, OpView, ProgramView
-from .registry import OpDef, Slot
-from .values import (
+from lowering.dtypes import is_float
+from lowering.engine.counts import plain
+from lowering.errors import NeedsExact, SlotError, UninitializedError
+from lowering.program import EMPTY, GRAD, OpView, ProgramView
+from lowering.registry import OpDef, Slot
+from lowering.values import (
     LoDArray,
     Meta,
     RankTable,

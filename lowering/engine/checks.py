@@ -22,13 +22,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import InvalidArgumentError
-from .program import OpView
-from .registry import Check, OpDef, Slot
-from .values import Array, LoDArray, Meta, data_of, is_padded, lod_of
+from lowering.errors import InvalidArgumentError
+from lowering.program import OpView
+from lowering.registry import Check, OpDef, Slot
+from lowering.values import Array, LoDArray, Meta, data_of, is_padded, lod_of
 
 if TYPE_CHECKING:
-    from .block import Runner
+    from lowering.engine.runner import Runner
 
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
