@@ -20,7 +20,7 @@ from fluidjax.backward.paths import GUARDED, sub_block_of
 from fluidjax.enums import VarType
 from fluidjax.framework.view import op_view, program_view
 from lowering.engine.plan import writes_of
-from lowering.loop_plan import seen_early
+from lowering.loops.save_plan import seen_early
 from lowering.program import ProgramView
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import arrays
 from lowering.dtypes import INT64
 from lowering.engine.grad_maker import GradMaker
 from lowering.engine.runner import Context
 from lowering.errors import NeedsConcrete, SlotError
-from lowering.loop_values import known_int, scalar, zero_gradient
-from lowering.loops import array_room
+from lowering.loops import arrays
+from lowering.loops.carried import known_int, scalar, zero_gradient
+from lowering.loops.while_loop import array_room
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo, forward_names
 from lowering.registry import TensorArray, Value, op
 from lowering.values import LoDArray

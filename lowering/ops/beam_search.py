@@ -10,7 +10,7 @@ from jax import lax
 
 from lowering.dtypes import INT32
 from lowering.errors import SlotError
-from lowering.loop_values import known, known_int
+from lowering.loops.carried import known, known_int
 from lowering.program import EMPTY, OpView, VarInfo
 from lowering.registry import Value, op
 from lowering.sequence import row_numbers, segments, take

@@ -7,12 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lowering.branches import run_conditional, run_conditional_grad
 from lowering.engine.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete, NeedsExact, SlotError
-from lowering.loop_grad import run_while_grad
-from lowering.loop_values import known_int, same_structure, scalar, zero_gradient
-from lowering.loops import run_while
+from lowering.loops.branches import run_conditional, run_conditional_grad
+from lowering.loops.carried import known_int, same_structure, scalar, zero_gradient
+from lowering.loops.recurrent import run_recurrent, run_recurrent_grad
+from lowering.loops.while_grad import run_while_grad
+from lowering.loops.while_loop import run_while
 from lowering.ops.arrays import shape_like
 from lowering.ops.control_flow_grad import (
     conditional_block_grad_maker,
@@ -20,7 +21,6 @@ from lowering.ops.control_flow_grad import (
     while_grad_maker,
 )
 from lowering.program import OpSpec, OpView, VarInfo
-from lowering.recurrent import run_recurrent, run_recurrent_grad
 from lowering.registry import Block, Value, op
 from lowering.values import LoDArray, SelectedRows, TensorArray
 
@@ -50,7 +50,7 @@ def while_(
 
 @while_.grad(type="while_grad", wrt="x", slots={"d_out": "Out@GRAD"})
 def _(x: list[Value], out: list[Value] = (), d_out: list[Value] = (), step_scopes: Value = None, *, ctx):
-    """Run the gradient block over the steps, last first; see lowering.loop_grad."""
+    """Run the gradient block over the steps, last first; see lowering.loops.while_grad."""
     run_while_grad(ctx)
 
 

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.arrays import cleared
 from lowering.dtypes import is_float
 from lowering.errors import NeedsExact, SlotError
+from lowering.loops.arrays import cleared
 from lowering.ops.elementwise import aligned, unbroadcast
 from lowering.ops.shared import merge_rows, off_rows, outputs_like
 from lowering.program import OpSpec, VarInfo

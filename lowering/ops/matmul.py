@@ -6,7 +6,7 @@ from math import prod
 
 import jax.numpy as jnp
 
-from lowering.contractions import contraction, over_rows
+from lowering.loops.contractions import contraction, over_rows
 from lowering.ops.shared import transpose_of
 from lowering.registry import op
 from lowering.values import Meta

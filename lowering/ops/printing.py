@@ -12,7 +12,7 @@ import numpy as np
 
 from lowering.engine.grad_maker import GradMaker
 from lowering.engine.runner import Context
-from lowering.loop_values import known
+from lowering.loops.carried import known
 from lowering.ops.arrays import shape_like
 from lowering.program import OpSpec
 from lowering.registry import Value, op

@@ -7,13 +7,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import ranks
-from lowering.arrays import gradient_like
 from lowering.dtypes import INT64
 from lowering.engine.grad_maker import GradMaker
 from lowering.engine.runner import Context
 from lowering.errors import NeedsExact, SlotError
-from lowering.loop_values import known, known_int, scalar, zero_gradient
+from lowering.loops import ranks
+from lowering.loops.arrays import gradient_like
+from lowering.loops.carried import known, known_int, scalar, zero_gradient
 from lowering.ops.arrays import forward_array, forward_value, shape_like
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo
 from lowering.ragged import partition, pick, sources

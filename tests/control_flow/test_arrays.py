@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowering import LoDArray, TensorArray, arrays, ranks
-from lowering.loop_values import fit, join
+from lowering import LoDArray, TensorArray
+from lowering.loops import arrays, ranks
+from lowering.loops.carried import fit, join
 
 ROOM = 12
 

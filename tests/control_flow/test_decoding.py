@@ -8,7 +8,7 @@ import pytest
 
 import fluidjax as fluid
 from lowering import LoDArray, Runner, get_op
-from lowering.loop_values import stack
+from lowering.loops.carried import stack
 from lowering.program import BlockView, OpView, ProgramView
 from lowering.values import TensorArray
 from tests.control_flow.running import build, run

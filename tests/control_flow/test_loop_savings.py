@@ -14,7 +14,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax.framework.view import program_view
 from lowering import Runner
-from lowering.loop_facts import Affine, find_facts
+from lowering.loops.facts import Affine, find_facts
 from tests.control_flow.running import build, run
 
 layers = fluid.layers

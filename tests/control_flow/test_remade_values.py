@@ -11,8 +11,9 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from lowering import loop_remake, loop_saves
-from lowering.loop_remake import Remade
+from lowering.loops import remake as loop_remake
+from lowering.loops import saves as loop_saves
+from lowering.loops.remake import Remade
 from tests.control_flow.running import build, ragged, run
 
 ROWS, WIDTH, STEPS = 128, 64, 3

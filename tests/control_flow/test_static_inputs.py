@@ -10,7 +10,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from lowering import loop_saves
+from lowering.loops import saves as loop_saves
 from tests.control_flow.running import build, ragged, run
 
 WIDTH, LENGTHS = 3, [2, 4, 1]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from lowering.loop_plan import SavePlan
-from lowering.loop_saves import Recorder
+from lowering.loops.save_plan import SavePlan
+from lowering.loops.saves import Recorder
 from lowering.ops import conv_kernels as kernels
 from tests.control_flow.running import build, run
 

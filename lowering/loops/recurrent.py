@@ -15,17 +15,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import arrays
 from lowering.engine.checks import over_steps
 from lowering.engine.runner import Context
 from lowering.errors import LoweringError, NeedsExact
-from lowering.loop_facts import Facts, lies_still, written_alone
-from lowering.loop_hoist import Stack, find_hoists, stacks_of
-from lowering.loop_plan import all_writes, gradient_blocks, save_plan, seen_from_outside
-from lowering.loop_remake import find_makers
-from lowering.loop_saves import Recorder, restore
-from lowering.loop_values import zero_gradient
-from lowering.loops import Env, as_arrays, collected, pass_on
+from lowering.loops import arrays
+from lowering.loops.carried import zero_gradient
+from lowering.loops.facts import Facts, lies_still, written_alone
+from lowering.loops.hoist import Stack, find_hoists, stacks_of
+from lowering.loops.remake import find_makers
+from lowering.loops.save_plan import all_writes, gradient_blocks, save_plan, seen_from_outside
+from lowering.loops.saves import Recorder, restore
+from lowering.loops.while_loop import Env, as_arrays, collected, pass_on
 from lowering.program import EMPTY, GRAD, BlockView
 from lowering.values import LoDArray, SelectedRows, StepScopes
 

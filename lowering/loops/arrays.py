@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.errors import NeedsConcrete
-from lowering.loop_values import (
+from lowering.loops.carried import (
     abstract,
     array_template,
     element,

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import arrays
 from lowering.engine.runner import Runner
-from lowering.loop_facts import Affine, Again, Facts
-from lowering.loop_plan import BEFORE, SavePlan
-from lowering.loop_remake import Choice, Remade, remake
-from lowering.loop_values import element, same_structure, scalar
+from lowering.loops import arrays
+from lowering.loops.carried import element, same_structure, scalar
+from lowering.loops.facts import Affine, Again, Facts
+from lowering.loops.remake import Choice, Remade, remake
+from lowering.loops.save_plan import BEFORE, SavePlan
 from lowering.program import OpView
 from lowering.values import LoDArray, StepScopes, TensorArray
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.loop_values import known, known_int
+from lowering.loops.carried import known, known_int
 from lowering.ragged import sources
 from lowering.sequence import offsets_of, row_numbers, segments, take
 from lowering.values import Array, LoDArray, RankTable, TensorArray, fill_padding
@@ -155,7 +155,7 @@ def sequences_of(array: TensorArray, table: RankTable, room: int, *, backward: b
     if not array.stacked and is_known(table):
         return _known_sequences(array, table)
     if not array.stacked:
-        from lowering.arrays import as_stacked
+        from lowering.loops.arrays import as_stacked
 
         array = as_stacked(array, next(v for v in array.items or () if v is not None), table.longest)
     level = len(table.lod) - 1

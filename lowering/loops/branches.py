@@ -11,12 +11,12 @@ import numpy as np
 
 from lowering.engine.runner import Context
 from lowering.errors import LoweringError, NeedsConcrete
-from lowering.loop_plan import all_writes, ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
-from lowering.loop_saves import Recorder, restore
-from lowering.loop_values import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
-from lowering.loops import Env, as_arrays, collected, pass_on, stacked
+from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
+from lowering.loops.save_plan import all_writes, ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
+from lowering.loops.saves import Recorder, restore
+from lowering.loops.tracing import trace
+from lowering.loops.while_loop import Env, as_arrays, collected, pass_on, stacked
 from lowering.program import EMPTY, GRAD, BlockView
-from lowering.tracing import trace
 from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray
 
 

@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import arrays
-from lowering.loop_plan import all_writes, outer_writes, sub_block
-from lowering.loop_remake import Makers, find_makers
-from lowering.loop_values import known
+from lowering.loops import arrays
+from lowering.loops.carried import known
+from lowering.loops.remake import Makers, find_makers
+from lowering.loops.save_plan import all_writes, outer_writes, sub_block
 from lowering.program import BlockView, OpView, ProgramView
 from lowering.values import TensorArray
 

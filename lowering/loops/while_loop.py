@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import arrays
 from lowering.engine.checks import merged
 from lowering.engine.runner import Context, Runner
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
-from lowering.loop_facts import find_facts
-from lowering.loop_plan import SavePlan, Walk, gradient_blocks, outer_writes, save_plan, walk
-from lowering.loop_saves import Recorder
-from lowering.loop_values import abstract, fit, join, known, same_structure, scalar, stacked_template, zeros
+from lowering.loops import arrays
+from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, stacked_template, zeros
+from lowering.loops.facts import find_facts
+from lowering.loops.save_plan import SavePlan, Walk, gradient_blocks, outer_writes, save_plan, walk
+from lowering.loops.saves import Recorder
+from lowering.loops.tracing import trace
 from lowering.program import BlockView
-from lowering.tracing import trace
 from lowering.values import StepScopes, TensorArray, is_padded
 
 Env = dict[str, Any]

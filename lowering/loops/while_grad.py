@@ -8,15 +8,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lowering import arrays
 from lowering.engine.checks import merged
 from lowering.engine.runner import Context
 from lowering.errors import LoweringError
-from lowering.loop_hoist import Hoist, find_hoists, stacks_of
-from lowering.loop_plan import all_writes, ending, seen_from_outside, sub_block
-from lowering.loop_saves import Reread, at_step, restore
-from lowering.loop_values import fit, known_int, stacked_template, zero_gradient, zeros
-from lowering.loops import Env, as_arrays, collected, pass_on, settle, stacked, stacked_reads, write_at
+from lowering.loops import arrays
+from lowering.loops.carried import fit, known_int, stacked_template, zero_gradient, zeros
+from lowering.loops.hoist import Hoist, find_hoists, stacks_of
+from lowering.loops.save_plan import all_writes, ending, seen_from_outside, sub_block
+from lowering.loops.saves import Reread, at_step, restore
+from lowering.loops.while_loop import Env, as_arrays, collected, pass_on, settle, stacked, stacked_reads, write_at
 from lowering.program import EMPTY, GRAD, PASS, BlockView, ProgramView, forward_name
 from lowering.values import SelectedRows, StepScopes, TensorArray
 

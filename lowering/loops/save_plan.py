@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowering.dtypes import is_float, to_numpy
-from lowering.loop_values import known, known_int
+from lowering.loops.carried import known, known_int
 from lowering.program import EMPTY, GRAD, BlockView, OpView, ProgramView
 from lowering.registry import get_op, has_op
 from lowering.values import TensorArray

@@ -14,11 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lowering.contractions import Contraction, contractions, over_rows
 from lowering.engine.runner import Runner
-from lowering.loop_facts import Affine
-from lowering.loop_saves import Reread
-from lowering.loop_values import known_int
+from lowering.loops.carried import known_int
+from lowering.loops.contractions import Contraction, contractions, over_rows
+from lowering.loops.facts import Affine
+from lowering.loops.saves import Reread
 from lowering.program import EMPTY, BlockView, OpView
 from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray, data_of
 

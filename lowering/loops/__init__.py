@@ -1,0 +1,1 @@
+"""Loops, branches and recurrences, and their gradients."""
