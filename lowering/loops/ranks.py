@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.loops.carried import known, known_int
-from lowering.ragged import sources
-from lowering.sequence import offsets_of, row_numbers, segments, take
+from lowering.ragged.reorder import sources
+from lowering.ragged.rows import offsets_of, row_numbers, segments, take
 from lowering.values import Array, LoDArray, RankTable, TensorArray, fill_padding
 
 

@@ -12,8 +12,8 @@ from lowering.dtypes import INT32
 from lowering.errors import SlotError
 from lowering.loops.carried import known, known_int
 from lowering.program import EMPTY, OpView, VarInfo
+from lowering.ragged.rows import row_numbers, segments, take
 from lowering.registry import Value, op
-from lowering.sequence import row_numbers, segments, take
 from lowering.top import largest
 from lowering.values import LoDArray
 

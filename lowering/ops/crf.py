@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import sequence_infer
 from lowering.engine.checks import Demand, within_lengths
-from lowering.packing import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take
+from lowering.ragged.time_major import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
 from lowering.registry import op
-from lowering.sequence import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take
 from lowering.values import Array, LoDArray, Meta
 
 

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering import sequence_infer
 from lowering.engine.checks import Demand, within_lengths
 from lowering.extrema import at_least
 from lowering.ops.sequence_pad import padded_rows, unpadded_rows
 from lowering.ops.sequence_slice import compact
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import bounds, lengths, longest, offsets, row_gradient, row_numbers, segments, take
 from lowering.registry import op
-from lowering.sequence import bounds, lengths, longest, offsets, row_gradient, row_numbers, segments, take
 from lowering.values import Array, LoDArray, Meta, is_concrete
 
 # Stands for log 0: far below any log probability, and finite, so that differences stay defined.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from lowering import sequence as seq
-from lowering import sequence_infer
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged import rows as seq
 from lowering.registry import op
 from lowering.values import LoDArray
 

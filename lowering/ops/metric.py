@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 from jax import lax
 
-from lowering import sequence_infer
 from lowering.engine.checks import Demand
+from lowering.ragged import infer as sequence_infer
 from lowering.registry import op
 from lowering.values import LoDArray, row_mask
 

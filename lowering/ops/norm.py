@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering import sequence_infer
+from lowering.ragged import infer as sequence_infer
 from lowering.registry import op
 
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering import sequence_infer
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import bounds, lengths, new_rows, offsets, offsets_of, row_numbers, segments, shifted, take
 from lowering.registry import op
-from lowering.sequence import bounds, lengths, new_rows, offsets, offsets_of, row_numbers, segments, shifted, take
 from lowering.values import Array, LoDArray, fill_padding, is_concrete
 from lowering.word_hashes import murmur3_128, xxh32
 

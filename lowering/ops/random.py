@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import sequence_infer
 from lowering.dtypes import to_numpy
 from lowering.engine import random_bits
 from lowering.engine.counts import with_rows
 from lowering.ops.creation import infer_given_shape
 from lowering.ops.shared import into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
+from lowering.ragged import infer as sequence_infer
 from lowering.registry import Longs, Sizes, op
 from lowering.values import LoDArray
 

@@ -16,9 +16,9 @@ from lowering.loops.arrays import gradient_like
 from lowering.loops.carried import known, known_int, scalar, zero_gradient
 from lowering.ops.arrays import forward_array, forward_value, shape_like
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo
-from lowering.ragged import partition, pick, sources
+from lowering.ragged.reorder import partition, pick, sources
+from lowering.ragged.rows import offsets_of, row_numbers, take
 from lowering.registry import RankTable, TensorArray, Value, op
-from lowering.sequence import offsets_of, row_numbers, take
 from lowering.values import LoDArray, fill_padding
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from lowering import sequence_infer
 from lowering.activations import activation as named
 from lowering.engine.checks import Demand
 from lowering.extrema import at_least
 from lowering.ops.rnn_gru import gru_cell, split_weight
 from lowering.ops.rnn_lstm import Activations, initial, lstm_cell, split_bias
-from lowering.packing import pack, run_forward
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import lowest, offsets, take
+from lowering.ragged.time_major import pack, run_forward
 from lowering.registry import op
-from lowering.sequence import lowest, offsets, take
 from lowering.values import Array, LoDArray, Meta
 
 _STATES = {"h0": "H0", "c0": "C0", "xx": "XX"}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from lowering import sequence_infer
 from lowering.activations import NUMBERED, activation, slope
 from lowering.ops.rnn_lstm import initial, packed_value
-from lowering.packing import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import offsets
+from lowering.ragged.time_major import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
 from lowering.registry import op
-from lowering.sequence import offsets
 from lowering.values import Array, LoDArray
 
 

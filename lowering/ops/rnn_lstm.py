@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from lowering import sequence_infer
 from lowering.activations import activation, slope
-from lowering.packing import Packing, alive_rows, materialized, pack, run_backward, run_forward, spare_rows
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import offsets
+from lowering.ragged.time_major import Packing, alive_rows, materialized, pack, run_backward, run_forward, spare_rows
 from lowering.registry import op
-from lowering.sequence import offsets
 from lowering.values import Array, LoDArray
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from lowering import sequence_infer
 from lowering.ops.roi_pooling import image_of, round_half_away, valid
+from lowering.ragged import infer as sequence_infer
 from lowering.registry import Meta, op
 from lowering.values import LoDArray, fill_padding
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from lowering import sequence as seq
+from lowering.ragged import rows as seq
 from lowering.registry import Meta, op
 from lowering.values import LoDArray, fill_padding, row_mask
 

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import sequence_infer, windows
+from lowering import windows
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import bounds, expand_dims, grad_spec, offsets, per_row, row_gradient, row_numbers, shifted
 from lowering.registry import concrete, op
-from lowering.sequence import bounds, expand_dims, grad_spec, offsets, per_row, row_gradient, row_numbers, shifted
 from lowering.values import Array, LoDArray
 
 

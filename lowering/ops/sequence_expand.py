@@ -5,11 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import sequence_infer
 from lowering.engine.checks import Demand
 from lowering.program import OpSpec
-from lowering.registry import concrete, op
-from lowering.sequence import (
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import (
     bounds,
     expand_dims,
     lengths,
@@ -21,6 +20,7 @@ from lowering.sequence import (
     segments,
     take,
 )
+from lowering.registry import concrete, op
 from lowering.values import Array, LoDArray, Meta, fill_padding
 
 

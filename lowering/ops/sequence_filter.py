@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import sequence_infer
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import offsets, row_numbers, take
 from lowering.registry import Long, concrete, op
-from lowering.sequence import offsets, row_numbers, take
 from lowering.values import LoDArray
 
 

@@ -7,14 +7,14 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import sequence_infer
 from lowering.activations import activation
 from lowering.engine.checks import Demand
 from lowering.extrema import at_least
 from lowering.ops.sequence_conv import check_context, context_columns
 from lowering.ops.sequence_pool import pool_rows
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import expand_dims, offsets, per_row, per_sequence, row_numbers, segment_sum, segments, take
 from lowering.registry import Long, op
-from lowering.sequence import expand_dims, offsets, per_row, per_sequence, row_numbers, segment_sum, segments, take
 from lowering.values import Array, LoDArray, Meta, SelectedRows, fill_padding
 
 

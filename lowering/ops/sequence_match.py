@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering import sequence_infer
 from lowering.ops.sequence_pad import padded_rows
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import offsets, take
 from lowering.registry import concrete, op
-from lowering.sequence import offsets, take
 from lowering.values import Array, LoDArray
 
 

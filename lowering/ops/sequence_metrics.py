@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering import sequence_infer
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import bounds, lengths, offsets, row_numbers, segments, take
 from lowering.registry import op
-from lowering.sequence import bounds, lengths, offsets, row_numbers, segments, take
 from lowering.values import Array, LoDArray
 
 

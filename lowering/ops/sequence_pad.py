@@ -5,10 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import sequence_infer
 from lowering.dtypes import to_numpy
-from lowering.registry import concrete, op
-from lowering.sequence import (
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import (
     bounds,
     expand_dims,
     lengths,
@@ -21,6 +20,7 @@ from lowering.sequence import (
     static_longest,
     take,
 )
+from lowering.registry import concrete, op
 from lowering.values import Array, LoDArray, is_concrete
 
 

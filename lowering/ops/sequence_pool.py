@@ -5,9 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import sequence_infer
-from lowering.registry import op
-from lowering.sequence import (
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import (
     bounds,
     expand_dims,
     grad_spec,
@@ -23,6 +22,7 @@ from lowering.sequence import (
     segments,
     take,
 )
+from lowering.registry import op
 from lowering.values import Array, LoDArray
 
 

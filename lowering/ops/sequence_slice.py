@@ -5,10 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from lowering import sequence_infer
 from lowering.engine.checks import Demand
-from lowering.registry import op
-from lowering.sequence import (
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import (
     bounds,
     expand_dims,
     new_rows,
@@ -20,6 +19,7 @@ from lowering.sequence import (
     shifted,
     take,
 )
+from lowering.registry import op
 from lowering.values import Array, LoDArray
 
 

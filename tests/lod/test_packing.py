@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowering import packing, sequence
+from lowering.ragged import rows as sequence
+from lowering.ragged import time_major as packing
 from lowering.values import LoDArray
 
 LENGTHS = [

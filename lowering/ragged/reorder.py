@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.sequence import offsets_of, row_numbers, segments, take
+from lowering.ragged.rows import offsets_of, row_numbers, segments, take
 from lowering.values import Array, LoDArray, fill_padding, is_concrete
 
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.sequence import bounds, lengths, row_numbers, take
+from lowering.ragged.rows import bounds, lengths, row_numbers, take
 from lowering.values import Array, LoDArray, is_concrete
 
 # Batches below this run in one phase: narrower windows would save less than another loop costs to compile.
