@@ -1,7 +1,7 @@
-"""The operators, one file per family. Importing this package registers all of them."""
+"""The operators, a folder per family and a file per idea. Importing this package registers all of them."""
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
-for _module in sorted(m.name for m in iter_modules(__path__)):
-    import_module(f"{__name__}.{_module}")
+for _module in sorted(m.name for m in walk_packages(__path__, f"{__name__}.")):
+    import_module(_module)

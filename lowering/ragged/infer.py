@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lowering import windows
 from lowering.errors import OpError
+from lowering.ops.nn import windows
 from lowering.program import EMPTY, OpView, VarInfo, VarView
 
 Facts = Mapping[str, tuple[Any, ...]]  # output slot -> (shape, LoD level, dtype number)

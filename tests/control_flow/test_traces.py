@@ -9,7 +9,7 @@ import pytest
 import fluidjax as fluid
 from lowering.loops.save_plan import SavePlan
 from lowering.loops.saves import Recorder
-from lowering.ops import conv_kernels as kernels
+from lowering.ops.nn import conv_kernels as kernels
 from tests.control_flow.running import build, run
 
 layers = fluid.layers

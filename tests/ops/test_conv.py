@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering.ops import conv_kernels as kernels
-from lowering.ops.conv_kernels import Geometry
+from lowering.ops.nn import conv_kernels as kernels
+from lowering.ops.nn.conv_kernels import Geometry
 
 SHAPES = {
     "plain": ((2, 3, 7, 6), (4, 3, 3, 3), Geometry((1, 1), ((1, 1), (1, 1)), (1, 1), 1)),

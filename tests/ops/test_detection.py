@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering.ops import nms
+from lowering.ops.detection import nms
 from lowering.values import LoDArray
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering.pixel_boxes import decode, encode, pairwise
-from lowering.polygon import polygon_mask
+from lowering.ops.detection.pixel_boxes import decode, encode, pairwise
+from lowering.ops.detection.polygon import polygon_mask
 from lowering.values import LoDArray
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import lowering
 from lowering import SelectedRows, SlotError
-from lowering.ops.optimizer_sparse import merge_rows
+from lowering.ops.optimizer.sparse import merge_rows
 
 ROWS, WIDTH = 7, 3
 LR = np.array([0.1], np.float64)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering.ops import pool_kernels as kernels
-from lowering.ops.pool_kernels import AdaptiveAxis, Axis
+from lowering.ops.nn import pool_kernels as kernels
+from lowering.ops.nn.pool_kernels import AdaptiveAxis, Axis
 
 
 @pytest.fixture(autouse=True)

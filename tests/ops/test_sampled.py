@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering.ops import sampled_loss
+from lowering.ops.loss import sampled as sampled_loss
 from lowering.registry import SelectedRows
 from lowering.values import LoDArray
 

@@ -7,8 +7,8 @@ import pytest
 import fluidjax as fluid
 import lowering
 from lowering.errors import SlotError
-from lowering.ops.indexing import gather
-from lowering.ops.math import clip, scale, sum_
+from lowering.ops.math.arithmetic import clip, scale, sum_
+from lowering.ops.tensor.indexing import gather
 from lowering.values import Meta, SelectedRows
 
 L = fluid.layers

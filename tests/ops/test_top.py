@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowering import top
+from lowering.ops.tensor import top
 
 FLOATS = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5, 1e-45, -3e38]
 WIDTHS = {160: 4, 167: 5, 96: 8, 240: 1}  # with and without a rest that fills no group

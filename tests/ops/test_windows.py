@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import fluidjax as fluid
 from fluidjax import layers
-from lowering import windows
 from lowering.errors import OpError, SizeError
+from lowering.ops.nn import windows
 
 SIZE, K, STRIDE = 6, 7, 7  # GoogLeNet's last pool at 224: (6 - 7) / 7 + 1 is 1 in C++
 

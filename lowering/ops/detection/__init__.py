@@ -1,0 +1,1 @@
+"""Boxes, anchors, proposals, regions of interest, suppression."""

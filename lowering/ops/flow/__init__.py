@@ -1,0 +1,1 @@
+"""Loops, branches, tensor arrays, rank tables, beam search."""

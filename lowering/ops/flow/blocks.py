@@ -1,0 +1,216 @@
+"""Loops, branches and what goes with them: while, conditional_block, recurrent, select."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lowering.engine.grad_maker import GradMaker
+from lowering.errors import NeedsConcrete, NeedsExact, SlotError
+from lowering.loops.branches import run_conditional, run_conditional_grad
+from lowering.loops.carried import known_int, same_structure, scalar, zero_gradient
+from lowering.loops.recurrent import run_recurrent, run_recurrent_grad
+from lowering.loops.while_grad import run_while_grad
+from lowering.loops.while_loop import run_while
+from lowering.ops.flow.arrays import shape_like
+from lowering.ops.flow.gradients import conditional_block_grad_maker, recurrent_grad_maker, while_grad_maker
+from lowering.program import OpSpec, OpView, VarInfo
+from lowering.registry import Block, Value, op
+from lowering.values import LoDArray, SelectedRows, TensorArray
+
+
+def _nothing(op: OpView, var_of: Any) -> dict[str, VarInfo]:
+    """The variables around a block keep the shapes they were declared with."""
+    return {}
+
+
+@op("while", out="Out* StepScopes", kind="block", infer=_nothing)
+def while_(
+    x: list[Value],
+    condition: list[Value],
+    *,
+    sub_block: Block,
+    is_test: bool = False,
+    skip_eager_deletion_vars: list[str] = (),
+    ctx,
+):
+    """Run the ops of ``sub_block`` again and again as long as Condition is true; Out are the outer variables it writes.
+
+    The block reads and writes the variables around it; its own start anew in each step. StepScopes is what
+    ``while_grad`` needs of the steps.
+    """
+    run_while(ctx)
+
+
+@while_.grad(type="while_grad", wrt="x", slots={"d_out": "Out@GRAD"})
+def _(x: list[Value], out: list[Value] = (), d_out: list[Value] = (), step_scopes: Value = None, *, ctx):
+    """Run the gradient block over the steps, last first; see lowering.loops.while_grad."""
+    run_while_grad(ctx)
+
+
+@op(out="Out* Scope", slots={"input_": "Input"}, kind="block", infer=_nothing)
+def conditional_block(
+    cond: list[Value],
+    input_: list[Value],
+    *,
+    sub_block: Block,
+    is_scalar_condition: bool = False,
+    skip_eager_deletion_vars: list[str] = (),
+    ctx,
+):
+    """Run the ops of ``sub_block`` once if the condition holds: Cond is true when is_scalar_condition, else every
+    Input has elements. Variables it would have written keep their value otherwise (zeros when they had none).
+    """
+    run_conditional(ctx, cond, input_, is_scalar_condition)
+
+
+@conditional_block.grad(wrt="input_", slots={"d_out": "Out@GRAD"})
+def _(
+    cond: list[Value], input_: list[Value], out: list[Value] = (), d_out: list[Value] = (), scope: Value = None, *, ctx
+):
+    """Run the gradient block if the block has run; zero gradients otherwise."""
+    run_conditional_grad(ctx)
+
+
+@op(out="Out* Scope", slots={"input_": "Input"}, kind="block", infer=_nothing)
+def conditional_block_infer(
+    cond: list[Value],
+    input_: list[Value],
+    *,
+    sub_block: Block,
+    is_scalar_condition: bool = False,
+    skip_eager_deletion_vars: list[str] = (),
+    ctx,
+):
+    """As conditional_block, without a gradient."""
+    run_conditional(ctx, cond, input_, is_scalar_condition)
+
+
+_RECURRENT = {"inputs": "inputs", "initial_states": "initial_states", "parameters": "parameters"}
+
+
+@op(out="outputs* step_scopes", slots=_RECURRENT, kind="block", infer=_nothing)
+def recurrent(
+    inputs: list[Value],
+    initial_states: list[Value],
+    parameters: list[Value],
+    *,
+    has_states: bool = False,
+    ex_states: list[str],
+    states: list[str],
+    sub_block: Block,
+    reverse: bool = False,
+    is_train: bool = True,
+    skip_eager_deletion_vars: list[str] = (),
+    ctx,
+):
+    """Run the ops of ``sub_block`` for each row of the inputs' first axis, last row first when ``reverse``.
+
+    In a step an input's name means its row, and ``ex_states[k]`` the value that ``states[k]`` had in the step before,
+    ``initial_states[k]`` in the first. The outputs of the steps are stacked.
+    """
+    run_recurrent(ctx)
+
+
+@recurrent.grad(
+    wrt="inputs initial_states parameters",
+    slots={"d_outputs": "outputs@GRAD", "d_step_scopes": "step_scopes@GRAD"},
+)
+def _(
+    inputs: list[Value],
+    initial_states: list[Value],
+    parameters: list[Value],
+    outputs: list[Value] = (),
+    d_outputs: list[Value] = (),
+    step_scopes: Value = None,
+    d_step_scopes: Value = None,
+    *,
+    ctx,
+):
+    """Run the gradient block for each step, last first; gradients of the parameters add up."""
+    run_recurrent_grad(ctx)
+
+
+while_.grad_maker(while_grad_maker)
+conditional_block.grad_maker(conditional_block_grad_maker)
+recurrent.grad_maker(recurrent_grad_maker)
+
+
+@op(kind="block", infer=shape_like("Out", "X", None))
+def rnn_memory_helper(x: Value, *, dtype: int = 5, ctx):
+    """Out = X: gives a state of a recurrent step a name of its own."""
+    return x
+
+
+@rnn_memory_helper.grad
+def _(x: Value, out: Value, d_out: Value, *, ctx):
+    """X@GRAD = Out@GRAD; zeros when nothing wants Out."""
+    return zero_gradient(x) if d_out is None else d_out
+
+
+# --- choosing -----------------------------------------------------------------------------------------------------
+
+
+@op(kind="block", infer=_nothing)
+def select_input(x: list[Value], mask: Value, *, ctx):
+    """Out = X[Mask], Mask being one int32."""
+    chosen = known_int(mask)
+    if chosen is not None:
+        if not 0 <= chosen < len(x) or x[chosen] is None:
+            raise SlotError(
+                f"op select_input wants input {chosen} of {list(ctx.op.inputs['X'])}, which has no value;"
+                " let every branch compute its result"
+            )
+        return x[chosen]
+    if any(v is None for v in x):
+        raise NeedsConcrete("the mask of select_input, as a branch has no value")
+    if not all(same_structure(v, x[0]) for v in x):
+        if any(isinstance(v, TensorArray) for v in x):
+            raise NeedsConcrete("the mask of select_input, as the branches differ")
+        raise NeedsConcrete("the mask of select_input, as the branches have different shapes")
+    where = scalar(mask)
+    return jax.tree_util.tree_map(lambda *v: _pick(where, v), *x)
+
+
+def _pick(where: Any, values: tuple[Any, ...]) -> Any:
+    result = jnp.asarray(values[0])
+    for k, value in enumerate(values[1:], 1):
+        result = jnp.where(where == k, jnp.asarray(value), result)
+    return result
+
+
+@select_input.grad_maker
+def _(g: GradMaker):
+    inputs = {"Mask": g.input("Mask"), "X": g.output_grad("Out")}
+    outputs = {"Out": g.input_grad("X", drop_empty=False)}
+    return [OpSpec("select_output", inputs, outputs, g.attrs)]
+
+
+def _like_x(op: OpView, var_of: Any) -> dict[str, VarInfo]:
+    return {n: VarInfo(info.shape) for n, info in shape_like("Out", "X", None)(op, var_of).items()}
+
+
+@op(out="Out*", kind="block", infer=_like_x)
+def select_output(x: Value, mask: Value, *, ctx):
+    """Out[Mask] = X; the others get no value, or zeros where Mask is not known while tracing."""
+    count, chosen = ctx.arity("Out"), known_int(mask)
+    if chosen is not None:
+        return [x if k == chosen else None for k in range(count)]
+    where = scalar(mask)
+    return [_masked(x, where == k) for k in range(count)]
+
+
+def _masked(x: Any, keep: Any) -> Any:
+    if isinstance(x, SelectedRows):
+        raise NeedsExact("select_output of a sparse gradient")
+    if isinstance(x, LoDArray):
+        return x.with_data(jnp.where(keep, x.data, jnp.zeros((), x.dtype)))
+    return jax.tree_util.tree_map(lambda v: jnp.where(keep, v, jnp.zeros((), v.dtype)), x)
+
+
+@select_output.grad_maker
+def _(g: GradMaker):
+    inputs = {"Mask": g.input("Mask"), "X": g.output_grad("Out")}
+    return [OpSpec("select_input", inputs, {"Out": g.input_grad("X")}, g.attrs)]

@@ -1,0 +1,1 @@
+"""Ops that Paddle's inference passes fuse out of others."""

@@ -1,0 +1,1 @@
+"""Ops that run on the host: files, readers, printing, Python functions."""

@@ -1,0 +1,1 @@
+"""Losses and the metrics that judge beside them."""

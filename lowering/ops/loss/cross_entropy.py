@@ -1,0 +1,151 @@
+"""cross_entropy, cross_entropy2 and softmax_with_cross_entropy.
+
+Fluid's CPU softmax clips x - max(x) at -64, so no probability falls below e^-64 / sum; and a logarithm of zero counts
+as -1e20. Both are kept.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from lowering.engine.checks import Demand
+from lowering.ops.math.extrema import at_least
+from lowering.ops.shared import off_rows
+from lowering.program import VarInfo
+from lowering.registry import Meta, op
+
+CLIP = -64.0
+HUGE = 1e20
+# jnp.take_along_axis, less its care for indices outside, which takes long to trace and to compile
+_ONE_OF_EACH_ROW = lax.GatherDimensionNumbers((), (1,), (1,), (0,), (0,))
+
+
+def shifted(x, axis):
+    """x - max(x) along `axis`, not below -64."""
+    return at_least(x - lax.stop_gradient(x.max(axis=axis, keepdims=True)), CLIP)
+
+
+def finite_log(p):
+    """log(p), where infinities count as 1e20 (Fluid's TolerableValue), in float16 as its largest number."""
+    huge = jnp.asarray(min(HUGE, float(jnp.finfo(p.dtype).max)), p.dtype)
+    return jnp.clip(jnp.log(p), -huge, huge)
+
+
+def pick(x, label):
+    """(x[..., label], mask of labels inside) for labels [..., 1] along the last axis."""
+    inside = (label >= 0) & (label < x.shape[-1])
+    rows = x.reshape(-1, x.shape[-1])
+    index = jnp.where(inside, label, 0).reshape(-1, 1)
+    picked = lax.gather(rows, index, _ONE_OF_EACH_ROW, (1, 1), mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+    return picked.reshape(label.shape), inside
+
+
+def one_hot_rows(label, width, dtype):
+    """Rows of width `width` with a one at `label` [..., 1]."""
+    return (label == jnp.arange(width, dtype=label.dtype)).astype(dtype)
+
+
+def _loss_shape(x, label):
+    """The loss is [..., 1] like the label, or as short as a label without the last axis."""
+    return (*x.shape[:-1], 1) if label.ndim == x.ndim else x.shape[:-1]
+
+
+@op(out="Y", diff="x", lod="x", rows="wise")
+def cross_entropy(x, label, *, soft_label: bool = False, ignore_index: int = -100):
+    """Y[..., 1] = -log(X[..., Label]), or -sum(Label * log(X)) with soft_label; 0 where Label is ignore_index."""
+    if soft_label:
+        return -(label * finite_log(x)).sum(axis=-1, keepdims=True)
+    shape = _loss_shape(x, label)
+    label = label.reshape(*x.shape[:-1], 1)
+    picked, _ = pick(x, label)
+    return jnp.where(label == ignore_index, 0, -finite_log(picked)).reshape(shape)
+
+
+@cross_entropy.check
+def _(x: Meta, label, *, soft_label, ignore_index):
+    return [] if soft_label else [Demand("label", label, 0, x.shape[-1], ignore_index)]
+
+
+@cross_entropy.grad
+def _(x, label, d_y, *, soft_label, ignore_index):
+    d_y = d_y.reshape(*x.shape[:-1], 1)
+    if soft_label:
+        return -d_y * label / x
+    label = label.reshape(*x.shape[:-1], 1)
+    hit = (label == jnp.arange(x.shape[-1], dtype=label.dtype)) & (label != ignore_index)
+    return jnp.where(hit, -d_y / jnp.where(hit, x, 1), 0)
+
+
+@op(out="Y XShape MatchX", diff="x", lod={"Y": "x", "XShape": "x"}, rows="wise")
+def cross_entropy2(x, label, *, ignore_index: int = -100):
+    """Y = -log(MatchX), MatchX[..., 1] = X[..., Label]; XShape is [*X's shape, 0]."""
+    shape = _loss_shape(x, label)
+    label = label.reshape(*x.shape[:-1], 1)
+    picked, _ = pick(x, label)
+    ignored = label == ignore_index
+    match = jnp.where(ignored, 0, picked)
+    loss = jnp.where(ignored, 0, -finite_log(picked)).reshape(shape)
+    return loss, np.zeros((*x.shape, 0), x.dtype), match
+
+
+@cross_entropy2.check
+def _(x: Meta, label, *, ignore_index):
+    return [Demand("label", label, 0, x.shape[-1], ignore_index)]
+
+
+@cross_entropy2.grad(type="cross_entropy_grad2")
+def _(x_shape: Meta, label, match_x, d_y, *, ignore_index):
+    shape = x_shape.shape[:-1]
+    label = label.reshape(*shape[:-1], 1)
+    hit = (label == jnp.arange(shape[-1], dtype=label.dtype)) & (label != ignore_index)
+    return jnp.where(hit, -d_y.reshape(label.shape) / match_x.reshape(label.shape), 0)
+
+
+def _infer_softmax_loss(op_view, var_of):
+    """From Logits alone, as in Fluid: the label may be declared with an unknown number of rows."""
+    logits = var_of(op_view.inputs["Logits"][0])
+    if logits is None:
+        return {}
+    shape = list(logits.shape)
+    shape[op_view.attrs.get("axis", -1)] = 1
+    found = {n: VarInfo(tuple(logits.shape), logits.dtype, logits.lod_level) for n in op_view.outputs["Softmax"]}
+    return found | {n: VarInfo(tuple(shape), logits.dtype, logits.lod_level) for n in op_view.outputs["Loss"]}
+
+
+@op(out="Softmax Loss", diff="logits", lod="logits", rows=off_rows, infer=_infer_softmax_loss)
+def softmax_with_cross_entropy(
+    logits,
+    label,
+    *,
+    soft_label: bool = False,
+    numeric_stable_mode: bool = True,
+    ignore_index: int = -100,
+    axis: int = -1,
+):
+    """Softmax of Logits along `axis`; Loss = -log Softmax[Label], or -sum(Label * log Softmax) with soft_label."""
+    z = shifted(logits, axis)
+    e = jnp.exp(z)
+    total = e.sum(axis=axis, keepdims=True)
+    if soft_label:
+        loss = -(label * (z - jnp.log(total))).sum(axis=axis, keepdims=True)
+        return e / total, loss
+    label = label.reshape(total.shape)
+    inside = (label >= 0) & (label < logits.shape[axis])
+    z_label = jnp.take_along_axis(z, jnp.where(inside, label, 0), axis=axis)
+    return e / total, jnp.where(label == ignore_index, 0, jnp.log(total) - z_label)
+
+
+@softmax_with_cross_entropy.check
+def _(logits: Meta, label, *, soft_label, ignore_index, axis):
+    return [] if soft_label else [Demand("label", label, 0, logits.shape[axis], ignore_index)]
+
+
+@softmax_with_cross_entropy.grad(lod={"Logits@GRAD": "Softmax"})
+def _(label, softmax, d_loss, *, soft_label, ignore_index, axis):
+    if soft_label:
+        return (softmax * label.sum(axis=axis, keepdims=True) - label) * d_loss
+    shape = list(softmax.shape)
+    shape[axis] = 1
+    label, d_loss = label.reshape(shape), d_loss.reshape(shape)
+    hit = label == lax.broadcasted_iota(label.dtype, softmax.shape, axis % softmax.ndim)
+    return jnp.where(label == ignore_index, 0, (softmax - hit.astype(softmax.dtype)) * d_loss)

@@ -1,0 +1,371 @@
+"""Losses on predictions and targets: logistic, regression and ranking losses, each with its written gradient."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from lowering.engine.checks import Demand
+from lowering.ops.math.extrema import at_least
+from lowering.ops.shared import transpose_of
+from lowering.program import VarInfo
+from lowering.registry import Long, Meta, op
+
+
+def softplus(x):
+    """log(1 + exp(x)) without overflow."""
+    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+def bernoulli_loss(x, label):
+    """-label * log(sigmoid(x)) - (1 - label) * log(1 - sigmoid(x))."""
+    return jnp.maximum(x, 0) - x * label + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+def _counted(label, ignore_index):
+    """Whether each label counts (Fluid compares its integer part)."""
+    return jnp.trunc(label) != ignore_index
+
+
+def _normalizer(counted, dtype):
+    return jnp.maximum(counted.sum(dtype=dtype), 1e-5)
+
+
+def _unless_normalized(attrs, ndim):
+    return None if attrs["normalize"] else "wise"
+
+
+@op(diff="x", rows=_unless_normalized)
+def sigmoid_cross_entropy_with_logits(x, label, *, normalize: bool = False, ignore_index: int = -100):
+    """Out = max(X, 0) - X * Label + log(1 + exp(-|X|)); 0 at ignore_index; / number of counted ones to normalize."""
+    counted = _counted(label, ignore_index)
+    out = jnp.where(counted, bernoulli_loss(x, label), 0)
+    return out / _normalizer(counted, x.dtype) if normalize else out
+
+
+@sigmoid_cross_entropy_with_logits.grad
+def _(x, label, d_out, *, normalize, ignore_index):
+    counted = _counted(label, ignore_index)
+    dx = jnp.where(counted, (jax.nn.sigmoid(x) - label) * d_out, 0)
+    return dx / _normalizer(counted, x.dtype) if normalize else dx
+
+
+@op(diff="x", rows="wise")
+def bce_loss(x, label):
+    """Out = -Label * log(X) - (1 - Label) * log(1 - X), logarithms not below -100."""
+    return -label * at_least(jnp.log(x), -100) - (1 - label) * at_least(jnp.log(1 - x), -100)
+
+
+@bce_loss.grad
+def _(x, label, d_out):
+    return d_out * (x - label) / at_least((1 - x) * x, 1e-12)
+
+
+@op(out="Loss", diff="predicted", lod="predicted", rows="wise")
+def log_loss(predicted, labels, *, epsilon: float):
+    """Loss = -Labels * log(Predicted + epsilon) - (1 - Labels) * log(1 - Predicted + epsilon)."""
+    return -labels * jnp.log(predicted + epsilon) - (1 - labels) * jnp.log(1 - predicted + epsilon)
+
+
+@log_loss.grad
+def _(predicted, labels, d_loss, *, epsilon):
+    return d_loss * ((1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon))
+
+
+@op(out="Loss", diff="logits", lod="logits", rows="wise")
+def hinge_loss(logits, labels):
+    """Loss = max(0, 1 - Logits * (2 * Labels - 1))."""
+    return at_least(1 - logits * (2 * labels - 1), 0)
+
+
+@hinge_loss.grad
+def _(logits, labels, d_loss):
+    sign = 2 * labels - 1
+    return jnp.where(logits * sign < 1, -sign * d_loss, 0)
+
+
+@op(out="Residual Out", lod={"Out": "x"}, rows="wise")
+def huber_loss(x, y, *, delta: float):
+    """Out = 0.5 r^2 where |r| <= delta, else delta * (|r| - 0.5 delta); Residual r = Y - X."""
+    r = y - x
+    size = jnp.abs(r)
+    return r, jnp.where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta))
+
+
+@huber_loss.grad(rows="wise residual d_out")
+def _(residual, d_out, *, delta):
+    slope = jnp.clip(residual, -delta, delta) * d_out
+    return -slope, slope
+
+
+@op(out="IntermediateVal Out", diff="x", lod=None, rows="wise")
+def modified_huber_loss(x, y):
+    """v = X * (2Y - 1); Out = -4 v below -1, (1 - v)^2 below 1, else 0."""
+    v = x * (2 * y - 1)
+    return v, jnp.where(v < -1, -4 * v, jnp.where(v < 1, jnp.square(1 - v), 0))
+
+
+@modified_huber_loss.grad(rows="wise")
+def _(y, intermediate_val, d_out):
+    v, sign = intermediate_val, 2 * y - 1
+    slope = jnp.where(v < -1, -4 * sign, jnp.where(v < 1, -2 * (1 - v) * sign, 0))
+    return slope * d_out
+
+
+def _rows_sum(v):
+    return v.reshape(v.shape[0], -1).sum(axis=1, keepdims=True)
+
+
+def _infer_smooth_l1(op_view, var_of):
+    """From X alone, as in Fluid: Y may be declared with an unknown number of rows."""
+    x = var_of(op_view.inputs["X"][0])
+    if x is None:
+        return {}
+    found = {n: VarInfo(tuple(x.shape), x.dtype, 0) for n in op_view.outputs["Diff"]}
+    return found | {n: VarInfo((x.shape[0], 1), x.dtype, x.lod_level) for n in op_view.outputs["Out"]}
+
+
+@op(out="Diff Out", diff="x y", lod=None, rows="wise", infer=_infer_smooth_l1)
+def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma: float = 1.0):
+    """Out[n] = sum over a row of OutsideWeight * s(InsideWeight * (X - Y)).
+
+    s(d) = 0.5 sigma^2 d^2 where |d| < 1 / sigma^2, else |d| - 0.5 / sigma^2.
+    """
+    diff = (x - y) if inside_weight is None else (x - y) * inside_weight
+    s2 = sigma * sigma
+    size = jnp.abs(diff)
+    value = jnp.where(size < 1 / s2, 0.5 * s2 * diff * diff, size - 0.5 / s2)
+    value = value if outside_weight is None else value * outside_weight
+    return diff, _rows_sum(value)
+
+
+@smooth_l1_loss.grad
+def _(diff, d_out, inside_weight=None, outside_weight=None, *, sigma):
+    s2 = sigma * sigma
+    slope = jnp.where(jnp.abs(diff) < 1 / s2, s2 * diff, jnp.sign(diff))
+    for weight in (inside_weight, outside_weight):
+        slope = slope if weight is None else slope * weight
+    dx = slope * d_out.reshape(d_out.shape[0], *[1] * (diff.ndim - 1))
+    return dx, -dx
+
+
+def _unless_reduced(attrs, ndim):
+    return "wise" if attrs["reduction"] == "none" else None
+
+
+@op(out="Loss", diff="x", lod=None, rows=_unless_reduced)
+def kldiv_loss(x, target, *, reduction: str = "mean"):
+    """Loss = Target * (log(Target) - X), 0 where Target <= 0; reduction none, batchmean, mean or sum (shape [1])."""
+    positive = target > 0
+    loss = jnp.where(positive, target * (jnp.log(jnp.where(positive, target, 1)) - x), 0)
+    if reduction == "none":
+        return loss
+    return (loss.sum() / _reduction_count(x, reduction)).reshape(1)
+
+
+def _reduction_count(x, reduction):
+    return {"mean": math.prod(x.shape), "batchmean": x.shape[0]}.get(reduction, 1)
+
+
+@kldiv_loss.grad
+def _(x: Meta, target, d_loss, *, reduction):
+    slope = jnp.where(target > 0, -target, 0) * d_loss
+    return slope if reduction == "none" else slope / _reduction_count(x, reduction)
+
+
+@op(diff="x", rows="wise x")
+def label_smooth(x, prior_dist=None, *, epsilon: float = 0.0):
+    """Out = (1 - epsilon) * X + epsilon * PriorDist, the prior being uniform over the last axis by default."""
+    prior = 1 / x.shape[-1] if prior_dist is None else prior_dist.reshape(-1)
+    return (1 - epsilon) * x + epsilon * prior
+
+
+@label_smooth.grad(rows="wise")
+def _(d_out, *, epsilon):
+    return (1 - epsilon) * d_out
+
+
+@op(diff="left right", lod=None, rows="wise")
+def rank_loss(label, left, right):
+    """Out = log(1 + exp(Left - Right)) - Label * (Left - Right), all [N, 1] or [N]; Out is shaped like Label."""
+    o = (left.reshape(-1) - right.reshape(-1)).reshape(label.shape)
+    return softplus(o) - label * o
+
+
+@rank_loss.grad
+def _(label, left, right, d_out):
+    o = left.reshape(-1) - right.reshape(-1)
+    slope = d_out.reshape(-1) * (jax.nn.sigmoid(o) - label.reshape(-1))
+    return slope.reshape(left.shape), -slope.reshape(right.shape)
+
+
+@op(out="Activated Out", diff="x1 x2", slots={"x1": "X1", "x2": "X2"}, lod=None, rows="wise")
+def margin_rank_loss(x1, x2, label, *, margin: float = 0.0):
+    """Out = max(0, margin - Label * (X1 - X2)); Activated is 1 where it is positive."""
+    raw = margin - label * (x1 - x2)
+    return (raw > 0).astype(x1.dtype), at_least(raw, 0)
+
+
+@margin_rank_loss.grad(rows="wise")
+def _(label, activated, d_out):
+    slope = -d_out * activated * label
+    return slope, -slope
+
+
+def _others(x, label):
+    """True off the label's column."""
+    return label.reshape(-1, 1) != jnp.arange(x.shape[1], dtype=label.dtype)
+
+
+@op(out="Y", diff="x", lod="x", rows="wise")
+def bpr_loss(x, label):
+    """Y[n, 1] = mean over j other than the label of log(1 + exp(X[n, j] - X[n, label]))."""
+    chosen = jnp.take_along_axis(x, label.reshape(-1, 1), axis=1)
+    terms = jnp.where(_others(x, label), softplus(x - chosen), 0)
+    return terms.sum(axis=1, keepdims=True) / (x.shape[1] - 1)
+
+
+@bpr_loss.check
+def _(x: Meta, label):
+    return [Demand("label", label, 0, x.shape[1])]
+
+
+@bpr_loss.grad
+def _(x, label, d_y):
+    others = _others(x, label)
+    chosen = jnp.take_along_axis(x, label.reshape(-1, 1), axis=1)
+    slope = jnp.where(others, jax.nn.sigmoid(x - chosen), 0) * d_y.reshape(-1, 1) / (x.shape[1] - 1)
+    return jnp.where(others, slope, -slope.sum(axis=1, keepdims=True))
+
+
+@op(out="sub_result Out", slots={"sub_result": "sub_result"}, lod={"Out": "x"}, rows="wise")
+def squared_l2_distance(x, y):
+    """Out[n, 1] = sum((X[n] - Y[n])^2), Y having one row for all or as many as X; sub_result = X - Y."""
+    diff = x.reshape(x.shape[0], -1) - y.reshape(y.shape[0], -1)
+    return diff, jnp.square(diff).sum(axis=1, keepdims=True)
+
+
+@squared_l2_distance.grad
+def _(x: Meta, y: Meta, sub_result, d_out):
+    dx = 2 * d_out.reshape(-1, 1) * sub_result
+    dy = -dx.sum(axis=0, keepdims=True) if y.shape[0] == 1 else -dx
+    return dx.reshape(x.shape), dy.reshape(y.shape)
+
+
+@op(out="Y", diff="x", lod="x", rows="wise")
+def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound: float = 15.0, soft_max_lower_bound: float = -15.0):
+    """Sum of the click's and the teacher's logistic losses, both coded in Label.
+
+    -2: no click, no teacher; -1: click, no teacher; [0, 1): no click, teacher's value Label; [1, 2]: click, teacher's
+    value Label - 1.
+    """
+    click = ((label >= -1) & (label < 0)) | (label >= 1)
+    teacher = jnp.where(label >= 1, label - 1, label)
+    loss = bernoulli_loss(x, click.astype(x.dtype))
+    return loss + jnp.where(label >= 0, bernoulli_loss(x, teacher), 0)
+
+
+@teacher_student_sigmoid_loss.grad
+def _(x, label, d_y, *, soft_max_up_bound, soft_max_lower_bound):
+    """The gradient is 0 where X leaves the bounds (which the loss itself does not heed), as in Fluid."""
+    p = jax.nn.sigmoid(jnp.clip(x, soft_max_lower_bound, soft_max_up_bound))
+    click_only = jnp.where(label < -1, 0, 1) - p
+    both = label - 2 * p
+    slope = jnp.where(label < 0, click_only, both)
+    inside = (x < soft_max_up_bound) & (x > soft_max_lower_bound)
+    return jnp.where(inside, -slope, 0) * d_y
+
+
+@op(out="CentersOut SampleCenterDiff Loss", diff="x", lod={"Loss": "x"}, inplace={"CentersOut": "centers"})
+def center_loss(x, label, centers, center_update_rate, *, cluster_num: int, need_update: bool):
+    """Loss[n, 1] = 0.5 * |X[n] - Centers[Label[n]]|^2; with need_update the centers move towards their samples.
+
+    CentersOut[c] = Centers[c] + rate * sum of its differences / (1 + number of its samples).
+    """
+    label = label.reshape(-1)
+    diff = x.reshape(x.shape[0], -1) - jnp.asarray(centers)[label]
+    loss = 0.5 * jnp.square(diff).sum(axis=1, keepdims=True)
+    if not need_update:
+        return centers, diff.reshape(x.shape), loss
+    counts = jnp.ones(cluster_num, x.dtype).at[label].add(1, mode="drop")
+    moves = jnp.zeros_like(centers).at[label].add(diff, mode="drop")
+    step = center_update_rate.reshape(()) / counts
+    return centers + moves * step[:, None], diff.reshape(x.shape), loss
+
+
+@center_loss.check
+def _(label, centers: Meta):
+    return [Demand("label", label, 0, centers.shape[0])]
+
+
+@center_loss.grad
+def _(x: Meta, sample_center_diff, d_loss):
+    rows = d_loss.reshape(-1, *[1] * (len(x.shape) - 1))
+    return (rows * sample_center_diff.reshape(x.shape)).astype(x.dtype)
+
+
+@op(diff="x", lod="x", rows="wise x label")
+def sigmoid_focal_loss(x, label, fg_num, *, gamma: float = 2.0, alpha: float = 0.25):
+    """Out = focal loss of class c at X[n, c] over max(FgNum, 1); Label[n] is 0 for background, c + 1 for class c.
+
+    A label of -1 leaves the row out.
+    """
+    positive, negative, weight = _focal_parts(x, label, fg_num, alpha)
+    p = jax.nn.sigmoid(x)
+    log_p = jnp.log(at_least(p, jnp.finfo(x.dtype).tiny))
+    log_not_p = jnp.minimum(-x, 0) - jnp.log1p(jnp.exp(-jnp.abs(x)))
+    loss = -positive * jnp.power(1 - p, gamma) * log_p - negative * jnp.power(p, gamma) * log_not_p
+    return loss * weight
+
+
+def _focal_parts(x, label, fg_num, alpha):
+    """(alpha on the true class, 1 - alpha off it, 1 / max(FgNum, 1))."""
+    label = label.reshape(-1, 1)
+    at = label == jnp.arange(1, x.shape[1] + 1, dtype=label.dtype)
+    off = (label != -1) & ~at
+    weight = 1 / jnp.maximum(fg_num.reshape(()), 1).astype(x.dtype)
+    return at * jnp.asarray(alpha, x.dtype), off * jnp.asarray(1 - alpha, x.dtype), weight
+
+
+@sigmoid_focal_loss.grad
+def _(x, label, fg_num, d_out, *, gamma, alpha):
+    positive, negative, weight = _focal_parts(x, label, fg_num, alpha)
+    p = jax.nn.sigmoid(x)
+    log_p = jnp.log(at_least(p, jnp.finfo(x.dtype).tiny))
+    log_not_p = jnp.minimum(-x, 0) - jnp.log1p(jnp.exp(-jnp.abs(x)))
+    at = jnp.power(1 - p, gamma) * (1 - p - gamma * p * log_p)
+    off = jnp.power(p, gamma) * (gamma * (1 - p) * log_not_p - p)
+    return -(positive * at + negative * off) * weight * d_out
+
+
+def _class_weights(label, weight, ignore_index, dtype):
+    """(weight of each label, 0 where ignored; the label, 0 where ignored)."""
+    counted = label != ignore_index
+    index = jnp.where(counted, label, 0)
+    ones = jnp.ones(label.shape, dtype) if weight is None else jnp.asarray(weight)[index]
+    return jnp.where(counted, ones, 0), index
+
+
+@op(out="Out Total_weight", slots={"total_weight": "Total_weight"}, diff="x", lod=None)
+def nll_loss(x, label, weight=None, *, ignore_index: Long = -100, reduction: str = "mean"):
+    """Out = -Weight[Label] * X[n, Label, ...]; reduction none, sum or mean (by Total_weight)."""
+    w, index = _class_weights(label, weight, ignore_index, x.dtype)
+    losses = -w * jnp.take_along_axis(x, index[:, None], axis=1)[:, 0]
+    if reduction == "none":
+        return losses, jnp.zeros(1, x.dtype)
+    total = w.sum()
+    out = losses.sum() / total if reduction == "mean" else losses.sum()
+    return out.reshape(1), total.reshape(1)
+
+
+@nll_loss.check
+def _(x: Meta, label, *, ignore_index):
+    return [Demand("label", label, 0, x.shape[1], ignore_index)]
+
+
+@nll_loss.grad
+def _(x: Meta, label, total_weight, d_out, weight=None, *, ignore_index, reduction):
+    w, index = _class_weights(label, weight, ignore_index, d_out.dtype)
+    slope = -w * d_out
+    slope = slope / total_weight if reduction == "mean" else slope
+    return transpose_of(lambda v: jnp.take_along_axis(v, index[:, None], axis=1)[:, 0], x, slope)

@@ -1,0 +1,1 @@
+"""Arithmetic: elementwise, reductions, products of matrices."""

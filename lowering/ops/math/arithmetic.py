@@ -1,0 +1,285 @@
+"""Sums, scaling, clipping, running sums, tests for finite values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.dtypes import is_float
+from lowering.errors import NeedsExact, SlotError
+from lowering.loops.arrays import cleared
+from lowering.ops.math.elementwise import aligned, unbroadcast
+from lowering.ops.shared import merge_rows, off_rows, outputs_like
+from lowering.program import OpSpec, VarInfo
+from lowering.registry import Value, op
+from lowering.values import LoDArray, SelectedRows, TensorArray
+
+
+def on_values(x: Any, fn: Any) -> Any:
+    """``fn`` on the numbers of a dense or sparse value; rows and LoD stay."""
+    if isinstance(x, SelectedRows):
+        return replace(x, values=fn(x.values))
+    if isinstance(x, LoDArray):
+        return x.with_data(fn(x.data))
+    return fn(x)
+
+
+def _number(value: float, dtype: Any) -> Any:
+    """An attribute in the kernel's data type: integers truncate it."""
+    return int(value) if jnp.issubdtype(dtype, jnp.integer) else value
+
+
+@op(rows="wise x", diff="x", fold=True, linear=True)
+def scale(x: Value, scale_tensor=None, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True):
+    """Out = scale * X + bias, or scale * (X + bias); ScaleTensor [1] replaces ``scale``. X may be SelectedRows."""
+    factor = _number(scale, x.dtype) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
+    shift = _number(bias, x.dtype)
+
+    same = scale_tensor is None and factor == 1
+    factor = jnp.asarray(factor, x.dtype)  # a Python number would widen a known bfloat16
+
+    def apply(data):
+        if bias_after_scale or not shift:
+            data = data if same else data * factor
+            return data + jnp.asarray(shift, x.dtype) if shift else data
+        return (data + jnp.asarray(shift, x.dtype)) * factor
+
+    return on_values(x, apply)
+
+
+@scale.grad_maker
+def _(g):
+    attrs = dict(g.attrs, bias=0.0, bias_after_scale=True)
+    inputs = {"X": g.output_grad("Out"), "ScaleTensor": g.input("ScaleTensor")}
+    return [OpSpec("scale", inputs, {"Out": g.input_grad("X")}, attrs)]
+
+
+@op("sum", vendor="use_mkldnn", rows="masked", fold=True, absent="x", linear=True)
+def sum_(x: list[Value]):
+    """Out = the sum of all X: dense tensors, SelectedRows (rows are joined), both (dense), or tensor arrays."""
+    given = [v for v in x if v is not None]
+    if not given:
+        raise SlotError("op sum got no value in X; expected at least one initialized variable")
+    if any(isinstance(v, TensorArray) for v in given):
+        return _sum_arrays(given)
+    if all(isinstance(v, SelectedRows) for v in given):
+        return _join_rows(given)
+    return _sum_dense(
+        [v for v in given if not isinstance(v, SelectedRows)], [v for v in given if isinstance(v, SelectedRows)]
+    )
+
+
+def _join_rows(parts: list[SelectedRows]) -> SelectedRows:
+    """Each row once, in rising order, its entries added; entries behind the distinct rows are zero padding."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = jnp.concatenate([p.rows for p in parts])
+    values = jnp.concatenate([p.values for p in parts])
+    if not rows.shape[0]:
+        return replace(parts[0], rows=rows, values=values, nrows=None)
+    real = jnp.concatenate([_real_entries(p) for p in parts])
+    order = jnp.argsort(jnp.where(real, rows, parts[0].height), stable=True)
+    rows, real = rows[order], real[order]
+    first = jnp.concatenate([real[:1], real[1:] & (rows[1:] != rows[:-1])])
+    target = jnp.maximum(jnp.cumsum(first, dtype=jnp.int32) - 1, 0)
+    merged = jnp.full_like(rows, rows[0]).at[jnp.where(first, target, rows.shape[0])].set(rows, mode="drop")
+    summed = jnp.zeros_like(values).at[target].add(values[order])
+    return SelectedRows(merged, summed, parts[0].height, jnp.sum(first, dtype=jnp.int32))
+
+
+def _real_entries(part: SelectedRows) -> Any:
+    count = part.rows.shape[0]
+    if part.nrows is None:
+        return jnp.ones((count,), np.bool_)
+    return jnp.arange(count) < part.nrows
+
+
+def _sum_dense(dense: list[Any], sparse: list[SelectedRows]) -> Any:
+    arrays = [v.data if isinstance(v, LoDArray) else v for v in dense]
+    padded = [isinstance(v, LoDArray) and v.padded for v in dense]
+    if any(padded) and not all(padded):
+        raise NeedsExact("op sum mixes padded and exact rows")
+    arrays = [a for a in arrays if a.size] or arrays[:1]
+    if len({a.shape for a in arrays}) > 1:
+        raise SlotError(f"op sum adds tensors of one shape, received {[tuple(a.shape) for a in arrays]}")
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    for part in sparse:
+        total = jnp.asarray(total).at[part.rows].add(part.values, mode="drop")
+    return dense[0].with_data(total) if isinstance(dense[0], LoDArray) else total
+
+
+def _sum_arrays(arrays: list[TensorArray]) -> TensorArray:
+    """Elements are added position by position; an array may lack the last ones. What a gradient took is zero."""
+    arrays = [cleared(a) for a in arrays]
+    if any(a.stacked for a in arrays):
+        return _sum_stacked(arrays)
+    lists = [a.items or () for a in arrays]
+    longest = max(len(items) for items in lists)
+    total = []
+    for i in range(longest):
+        present = [items[i] for items in lists if i < len(items) and items[i] is not None]
+        total.append(sum_.fn(present) if present else None)
+    return TensorArray(tuple(total))
+
+
+def _sum_stacked(arrays: list[TensorArray]) -> TensorArray:
+    written = [a for a in arrays if a.stacked or a.items]
+    if any(not a.stacked for a in written) or len({a.capacity for a in written}) > 1:
+        raise SlotError("op sum got tensor arrays of unequal capacity; write them with the same loop bound")
+    buffer = jax.tree_util.tree_map(lambda *leaves: _total(leaves), *[a.buffer for a in written])
+    length = written[0].length
+    for a in written[1:]:
+        length = jnp.maximum(length, a.length)
+    return TensorArray(None, buffer, length)
+
+
+def _total(leaves):
+    """Numbers add; offsets and counts (integers) are the same in all arrays."""
+    if not jnp.issubdtype(leaves[0].dtype, jnp.floating):
+        return leaves[0]
+    total = leaves[0]
+    for leaf in leaves[1:]:
+        total = total + leaf
+    return total
+
+
+@sum_.grad_maker
+def _(g):
+    return [OpSpec("scale", {"X": g.output_grad("Out")}, {"Out": [name]}, {"scale": 1.0}) for name in g.input_grad("X")]
+
+
+@op(rows="wise", linear=True)
+def minus(x, y):
+    """Out = X - Y."""
+    return x - y
+
+
+@minus.grad_maker
+def _(g):
+    return [
+        OpSpec("scale", {"X": g.output_grad("Out")}, {"Out": names}, {"scale": factor})
+        for names, factor in ((g.input_grad("X"), 1.0), (g.input_grad("Y"), -1.0))
+        if names
+    ]
+
+
+@op(rows="wise", fold=True, inplace={"Out": "x"}, linear=True)
+def increment(x, *, step: float = 1.0):
+    """Out[1] = X + step. Its gradient op is ``increment`` by -step on X itself: it rewinds a loop counter."""
+    if x.size != 1:
+        raise ValueError(f"increment counts one number; expected X of one element, received shape {list(x.shape)}")
+    return x + jnp.asarray(step, x.dtype)
+
+
+@increment.grad_maker
+def _(g):
+    attrs = dict(g.attrs, step=-float(g.attrs.get("step", 1.0)))
+    back = OpSpec("increment", {"X": g.output("Out")}, {"Out": g.input("X")}, attrs)
+    if g.input("X") == g.output("Out"):
+        return [back]  # the gradient stays what it is, under its name
+    wanted = g.input_grad("X")
+    return [back, *([OpSpec("assign", {"X": g.output_grad("Out")}, {"Out": wanted})] if wanted else [])]
+
+
+def _bound(attr: float, tensor: Any, dtype: Any) -> Any:
+    if tensor is not None:
+        return tensor.reshape(()).astype(dtype)
+    return attr if is_float(dtype) else int(attr)
+
+
+@op(rows="wise x", diff="x")
+def clip(x: Value, min=None, max=None, *, min_: float, max_: float):
+    """Out = X limited to [min, max]; the Min and Max tensors replace the attributes. X may be SelectedRows."""
+    low, high = _bound(min_, min, x.dtype), _bound(max_, max, x.dtype)
+    if isinstance(x, SelectedRows):
+        x, first = merge_rows(x)
+        clipped = jnp.clip(x.values, low, high)
+        return replace(x, values=jnp.where(first.reshape((-1,) + (1,) * (clipped.ndim - 1)), clipped, 0))
+    return on_values(x, lambda data: jnp.clip(data, low, high))
+
+
+@clip.grad
+def _(x, d_out, min=None, max=None, *, min_, max_):
+    low, high = _bound(min_, min, x.dtype), _bound(max_, max, x.dtype)
+    return jnp.where((x > low) & (x < high), d_out, 0)
+
+
+@op(rows=off_rows)
+def cumsum(x, *, axis: int = -1, exclusive: bool = False, reverse: bool = False):
+    """Out = running sums of X along ``axis``; exclusive leaves the element itself out, reverse starts at the end."""
+    out = jax.lax.cumsum(x, axis=axis % x.ndim, reverse=reverse)
+    return out - x if exclusive else out
+
+
+@cumsum.grad_maker
+def _(g):
+    attrs = dict(g.attrs, reverse=not g.attrs.get("reverse", False))
+    return [OpSpec("cumsum", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, attrs)]
+
+
+def _infer_verdict(op, var_of):
+    """One element; the declared data type stays, as in Fluid."""
+    return outputs_like(op, "Out", VarInfo((1,)))
+
+
+@op(lod=None, diff="", infer=_infer_verdict)
+def isfinite(x: Value):
+    """Out[1] = whether every element of X is finite."""
+    return jnp.all(jnp.isfinite(_numbers(x))).reshape(1)
+
+
+@op(lod=None, diff="", infer=_infer_verdict)
+def isinf(x: Value):
+    """Out[1] = whether some element of X is infinite."""
+    return jnp.any(jnp.isinf(_numbers(x))).reshape(1)
+
+
+@op(lod=None, diff="", infer=_infer_verdict)
+def isnan(x: Value):
+    """Out[1] = whether some element of X is not a number."""
+    return jnp.any(jnp.isnan(_numbers(x))).reshape(1)
+
+
+def _numbers(x: Any) -> Any:
+    """The stored numbers; padding rows are copies of valid ones, so they never change the verdict."""
+    if isinstance(x, SelectedRows):
+        return x.values
+    return x.data if isinstance(x, LoDArray) else x
+
+
+@op(lod=None, diff="")
+def allclose(input, other, *, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
+    """Out[1] = whether |Input - Other| <= atol + rtol * |Other| everywhere."""
+    return jnp.allclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan).reshape(1)
+
+
+@op(lod=None)
+def dist(x, y, *, p: float = 2.0):
+    """Out[1] = the p-norm of X - Y (broadcast); p 0 counts differences, +-inf take the extreme one."""
+    size = jnp.abs(jnp.subtract(*aligned(x, y, -1)))
+    if p == 0:
+        return jnp.sum(size != 0).astype(x.dtype).reshape(1)
+    if np.isinf(p):
+        return (jnp.max if p > 0 else jnp.min)(size).reshape(1)
+    return (jnp.sum(size**p) ** (1 / p)).reshape(1)
+
+
+@dist.grad
+def _(x, y, out, d_out, *, p):
+    a, b = aligned(x, y, -1)
+    difference = a - b
+    size = jnp.abs(difference)
+    if p == 0:
+        slope = jnp.zeros_like(size)
+    elif np.isinf(p):
+        slope = (size == out.reshape(())).astype(size.dtype)
+    else:
+        slope = jnp.where(out > 0, (size / jnp.where(out > 0, out, 1)) ** (p - 1), 0)
+    grad = slope * jnp.sign(difference) * d_out.reshape(())
+    return unbroadcast(grad, a.shape, x.shape), unbroadcast(-grad, b.shape, y.shape)

@@ -1,0 +1,32 @@
+"""Scaling a tensor down to a norm: gradient clipping."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+
+from lowering.ops.optimizer.sparse import merge_rows
+from lowering.registry import Value, op
+from lowering.values import SelectedRows, data_of
+
+_ANY_HEIGHT = 2**31 - 1
+
+
+@op(grad=None)
+def clip_by_norm(x: Value, *, max_norm: float):
+    """Out = X * max_norm / norm where norm = sqrt(sum X^2) is above ``max_norm``, else X.
+
+    Equal rows of SelectedRows are added up before the norm is taken.
+    """
+    if isinstance(x, SelectedRows):
+        # Fluid merges rows without looking at the height, which a table that was never given one does not have.
+        merged = merge_rows(replace(x, height=x.height or _ANY_HEIGHT))
+        return replace(merged, values=_scaled(merged.values, max_norm), height=x.height)
+    return _scaled(data_of(x), max_norm)
+
+
+def _scaled(x, max_norm: float):
+    norm = jnp.sqrt(jnp.sum(jnp.square(x)))
+    under = norm <= max_norm  # not so for NaN, which has to show in every element
+    return x * jnp.where(under, 1, max_norm / jnp.where(under, 1, norm)).astype(x.dtype)

@@ -1,0 +1,96 @@
+"""Comparisons and logic. Results are bool; none has a gradient."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.dtypes import BOOL
+from lowering.ops.math.broadcast import infer_broadcast
+from lowering.ops.math.elementwise import aligned
+from lowering.registry import op
+from lowering.values import Meta, is_concrete
+
+
+def _compared(name: str, x, y, axis: int):
+    """The comparison NumPy and JAX know as ``name``; known values, as a loop's first condition, need no kernel."""
+    x, y = aligned(x, y, axis)
+    if is_concrete(x) and is_concrete(y) and x.dtype == y.dtype:
+        return np.asarray(getattr(np, name)(x, y))
+    return getattr(jnp, name)(x, y)
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+def less_than(x, y, *, axis: int = -1):
+    """Out = X < Y, broadcast as in elementwise_add."""
+    return _compared("less", x, y, axis)
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+def less_equal(x, y, *, axis: int = -1):
+    """Out = X <= Y."""
+    return _compared("less_equal", x, y, axis)
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+def greater_than(x, y, *, axis: int = -1):
+    """Out = X > Y."""
+    return _compared("greater", x, y, axis)
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+def greater_equal(x, y, *, axis: int = -1):
+    """Out = X >= Y."""
+    return _compared("greater_equal", x, y, axis)
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+def equal(x, y, *, axis: int = -1):
+    """Out = X == Y."""
+    return _compared("equal", x, y, axis)
+
+
+@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+def not_equal(x, y, *, axis: int = -1):
+    """Out = X != Y."""
+    return _compared("not_equal", x, y, axis)
+
+
+@op(lod=None, diff="")
+def equal_reduce(x, y, *, axis: int = -1):
+    """Out[1] = whether all elements of X and the broadcast Y are equal; False for shapes that do not broadcast."""
+    if x.shape != y.shape and x.size == y.size:
+        return jnp.zeros((1,), np.bool_)
+    return jnp.all(jnp.equal(*aligned(x, y, axis))).reshape(1)
+
+
+@op(rows="wise", fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
+def logical_and(x, y):
+    """Out = X and Y."""
+    return jnp.logical_and(x, y)
+
+
+@op(rows="wise", fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
+def logical_or(x, y):
+    """Out = X or Y."""
+    return jnp.logical_or(x, y)
+
+
+@op(rows="wise", fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
+def logical_xor(x, y):
+    """Out = X xor Y."""
+    return jnp.logical_xor(x, y)
+
+
+@op(rows="wise", fold=True, diff="")
+def logical_not(x):
+    """Out = not X."""
+    return jnp.logical_not(x)
+
+
+@op(lod=None, rows="masked", fold=True, diff="")
+def is_empty(x: Meta):
+    """Out[1] = whether X has no elements."""
+    if x.nrows is not None:
+        return (x.nrows == 0).reshape(1)
+    return np.array([np.prod(x.shape) == 0])

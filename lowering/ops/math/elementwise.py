@@ -1,0 +1,213 @@
+"""Binary operators with Fluid's axis broadcasting, their gradients and second gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.engine.checks import nonzero
+from lowering.ops.math.broadcast import infer_broadcast, placed_pair
+from lowering.registry import Value, op
+from lowering.values import Meta, SelectedRows, data_of
+
+VENDOR = "use_mkldnn x_data_format y_data_format"
+
+
+def aligned(x, y, axis: int):
+    """X and Y reshaped so that NumPy broadcasting gives Fluid's result."""
+    if x.shape == y.shape:
+        return x, y
+    sx, sy = placed_pair(x.shape, y.shape, axis)
+    return x.reshape(sx), y.reshape(sy)
+
+
+def unbroadcast(grad, view: tuple[int, ...], shape: tuple[int, ...]):
+    """Sum ``grad`` over the axes that broadcasting ``view`` repeated; the result has ``shape``."""
+    if grad.shape == tuple(shape):
+        return grad
+    axes = tuple(i for i, (g, v) in enumerate(zip(grad.shape, view, strict=True)) if v == 1 and g != 1)
+    return (jnp.sum(grad, axis=axes) if axes else grad).reshape(shape)
+
+
+def _both(x, y, axis, gx, gy):
+    """(gx, gy) summed to the shapes of X and Y."""
+    sx, sy = placed_pair(x.shape, y.shape, axis)
+    return unbroadcast(gx, sx, x.shape), unbroadcast(gy, sy, y.shape)
+
+
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), linear=True)
+def elementwise_add(x, y, *, axis: int = -1):
+    """Out = X + Y, Y's dims aligned with X's from ``axis`` (-1: from the end)."""
+    x, y = aligned(x, y, axis)
+    return x + y
+
+
+@elementwise_add.grad
+def _(x: Meta, y: Meta, d_out, *, axis):
+    return _both(x, y, axis, d_out, d_out)
+
+
+@elementwise_add.grad_grad(out="DDOut", rows=None)
+def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
+    return _plus(ddx, ddy, dout, axis, 1)
+
+
+def _plus(ddx, ddy, dout, axis, sign):
+    """ddx + sign * ddy in the shape of Out; an absent one is zero."""
+    if ddy is None:
+        return jnp.broadcast_to(ddx, dout.shape)
+    if ddx is None:
+        ddx = jnp.zeros(dout.shape, ddy.dtype)
+    a, b = aligned(ddx, ddy, axis)
+    return jnp.broadcast_to(a + sign * b, dout.shape)
+
+
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), linear=True)
+def elementwise_sub(x, y, *, axis: int = -1):
+    """Out = X - Y."""
+    x, y = aligned(x, y, axis)
+    return x - y
+
+
+@elementwise_sub.grad
+def _(x: Meta, y: Meta, d_out, *, axis):
+    return _both(x, y, axis, d_out, -d_out)
+
+
+@elementwise_sub.grad_grad(out="DDOut", rows=None)
+def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
+    return _plus(ddx, ddy, dout, axis, -1)
+
+
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), linear=True)
+def elementwise_mul(x: Value, y, *, axis: int = -1):
+    """Out = X * Y, Y's dims aligned with X's from ``axis``. X may be SelectedRows, Y then being a scalar [1]."""
+    if isinstance(x, SelectedRows):
+        if y.size != 1:
+            raise ValueError(f"SelectedRows times a tensor of shape {y.shape}: Y has to be a scalar of shape [1]")
+        return replace(x, values=x.values * y.reshape(()))
+    x, y = aligned(data_of(x), y, axis)
+    return x * y
+
+
+@elementwise_mul.grad
+def _(x, y, d_out, *, axis):
+    a, b = aligned(x, y, axis)
+    return _both(x, y, axis, d_out * b, d_out * a)
+
+
+@elementwise_mul.grad_grad(out="DDOut X@GRAD Y@GRAD", rows=None)
+def _(x, y, dout, ddx=None, ddy=None, *, axis):
+    ddx = jnp.zeros_like(x) if ddx is None else ddx
+    ddy = jnp.zeros_like(y) if ddy is None else ddy
+    a, b = aligned(x, y, axis)
+    da, db = ddx.reshape(a.shape), ddy.reshape(b.shape)
+    return da * b + a * db, *_both(x, y, axis, dout * db, dout * da)
+
+
+def _quotient(x, y):
+    """X / Y; integers truncate towards zero."""
+    if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V":
+        return x / y
+    return jnp.sign(x) * jnp.sign(y) * (jnp.abs(x) // jnp.abs(y))
+
+
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+def elementwise_div(x, y, *, axis: int = -1):
+    """Out = X / Y; integers truncate towards zero."""
+    return _quotient(*aligned(x, y, axis))
+
+
+@elementwise_div.check
+def _(y):
+    return nonzero("y", y)
+
+
+@elementwise_div.grad
+def _(x, y, out, d_out, *, axis):
+    _, b = aligned(x, y, axis)
+    quotient = d_out / b
+    return _both(x, y, axis, quotient, -quotient * out)
+
+
+@elementwise_div.grad_grad(out="Y@GRAD DOut DDOut", rows=None)
+def _(y, out, dx, ddx=None, ddy=None, *, axis):
+    if dx.size < out.size:
+        raise ValueError(
+            f"X of shape {dx.shape} is broadcast to {out.shape}, and this op reads only the sum of what its elements"
+            " get: expected an X as large as Out. Expand X before the division"
+        )
+    ddx = jnp.zeros_like(dx) if ddx is None else ddx
+    ddy = jnp.zeros_like(y) if ddy is None else ddy
+    sx, sy = placed_pair(dx.shape, y.shape, axis)
+    b, da, db, g = y.reshape(sy), ddx.reshape(sx), ddy.reshape(sy), dx.reshape(sx)
+    d_y = unbroadcast((out * db - da) * g / b, sy, y.shape)
+    return d_y, -g * db, (da - out * db) / b
+
+
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+def elementwise_max(x, y, *, axis: int = -1):
+    """Out = X > Y ? X : Y, so that a NaN of X gives way and one of Y stays."""
+    a, b = aligned(x, y, axis)
+    return jnp.where(a > b, a, b)
+
+
+@elementwise_max.grad
+def _(x, y, d_out, *, axis):
+    """Y takes the gradient where both are equal, none where one is NaN."""
+    a, b = aligned(x, y, axis)
+    return _both(x, y, axis, jnp.where(a > b, d_out, 0), jnp.where(a <= b, d_out, 0))
+
+
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+def elementwise_min(x, y, *, axis: int = -1):
+    """Out = X < Y ? X : Y, so that a NaN of X gives way and one of Y stays."""
+    a, b = aligned(x, y, axis)
+    return jnp.where(a < b, a, b)
+
+
+@elementwise_min.grad
+def _(x, y, d_out, *, axis):
+    """Y takes the gradient where both are equal, none where one is NaN."""
+    a, b = aligned(x, y, axis)
+    return _both(x, y, axis, jnp.where(a < b, d_out, 0), jnp.where(a >= b, d_out, 0))
+
+
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+def elementwise_pow(x, y, *, axis: int = -1):
+    """Out = X ** Y; integers are computed in float64 and truncated."""
+    x, y = aligned(x, y, axis)
+    if np.issubdtype(x.dtype, np.integer):
+        return jnp.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
+    return jnp.power(x, y)
+
+
+@elementwise_pow.grad
+def _(x, y, d_out, *, axis):
+    a, b = aligned(x, y, axis)
+    return _both(x, y, axis, d_out * b * jnp.power(a, b - 1), d_out * jnp.log(a) * jnp.power(a, b))
+
+
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), diff="")
+def elementwise_mod(x, y, *, axis: int = -1):
+    """Out = X mod Y: the remainder of truncated division for integers, of floored division for floats."""
+    x, y = aligned(x, y, axis)
+    return x - _quotient(x, y) * y if np.issubdtype(x.dtype, np.integer) else jnp.mod(x, y)
+
+
+@elementwise_mod.check
+def _(y):
+    return nonzero("y", y)
+
+
+@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), diff="")
+def elementwise_floordiv(x, y, *, axis: int = -1):
+    """Out = X / Y of integers, truncated towards zero (Fluid's kernel, despite the name)."""
+    return _quotient(*aligned(x, y, axis))
+
+
+@elementwise_floordiv.check
+def _(y):
+    return nonzero("y", y)

@@ -1,0 +1,107 @@
+"""Norms as reductions, and positions of extrema."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.dtypes import INT64, to_numpy
+from lowering.ops.math.reduction import OPTIONS, _axes, _masked, _spread, _to_input, reduction
+from lowering.ops.shared import off_rows
+from lowering.registry import Long, op
+from lowering.values import LoDArray
+
+
+@reduction()
+def frobenius_norm(x, axes, keep_dim, out_dtype):
+    """Out = sqrt of the sum of X * X over ``dim``."""
+    data = _masked(x, axes, 0)
+    return jnp.sqrt(jnp.sum(data * data, axis=axes, keepdims=keep_dim))
+
+
+@frobenius_norm.grad
+def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
+    axes = _axes(x.data.ndim, dim, reduce_all)
+    return _to_input(x.data / (_spread(out, x, axes) + 1e-12) * _spread(d_out, x, axes), x, axes)
+
+
+def _all(x: LoDArray) -> tuple[int, ...]:
+    return tuple(range(x.data.ndim))
+
+
+@op(**OPTIONS)
+def l1_norm(x: LoDArray):
+    """Out[1] = sum of |X|."""
+    return jnp.sum(jnp.abs(_masked(x, _all(x), 0))).reshape(1)
+
+
+@l1_norm.grad
+def _(x: LoDArray, d_out):
+    return _to_input(d_out.reshape(()) * jnp.sign(x.data), x, _all(x))
+
+
+@op(**OPTIONS)
+def squared_l2_norm(x: LoDArray):
+    """Out[1] = sum of X * X."""
+    data = _masked(x, _all(x), 0)
+    return jnp.sum(data * data).reshape(1)
+
+
+@squared_l2_norm.grad
+def _(x: LoDArray, d_out):
+    return _to_input(2 * d_out.reshape(()) * x.data, x, _all(x))
+
+
+@op(out="Norm Out", lod=None, rows=off_rows)
+def norm(x, *, axis: int, epsilon: float = 1e-10):
+    """Norm = sqrt(sum of X * X over ``axis`` + epsilon), the axis kept as 1; Out = X / Norm."""
+    length = jnp.sqrt(jnp.sum(x * x, axis=axis, keepdims=True) + epsilon)
+    return length, x / length
+
+
+@norm.grad
+def _(x, norm, d_out, *, axis):
+    inner = jnp.sum(x * d_out, axis=axis, keepdims=True)
+    return d_out / norm - x * (inner / (norm * norm * norm))
+
+
+@op(lod=None)
+def p_norm(x, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, keepdim: bool = False):
+    """Out = (sum of |X| ** porder over ``axis``) ** (1 / porder); porder 0 counts, +-inf take extrema."""
+    del epsilon
+    size = jnp.abs(x)
+    if porder == 0:
+        out = jnp.sum((x != 0).astype(x.dtype), axis=axis, keepdims=keepdim)
+    elif np.isinf(porder):
+        out = (jnp.max if porder > 0 else jnp.min)(size, axis=axis, keepdims=keepdim)
+    else:
+        out = jnp.sum(size**porder, axis=axis, keepdims=keepdim) ** (1 / porder)
+    return out.reshape(1) if out.ndim == 0 else out
+
+
+@p_norm.grad
+def _(x, out, d_out, *, porder, axis, epsilon):
+    kept = tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
+    out, d_out = out.reshape(kept), d_out.reshape(kept)
+    if porder == 0:
+        return jnp.zeros_like(x)
+    if np.isinf(porder):
+        return jnp.where(jnp.abs(x) == out, jnp.sign(x) * d_out, 0)
+    slope = jnp.abs(x) ** (porder - 1) / (out ** (porder - 1) + epsilon)
+    return slope * jnp.sign(x) * d_out
+
+
+def _arg(fn, x, axis, keepdims, dtype):
+    return fn(x, axis=axis, keepdims=keepdims).astype(to_numpy(INT64 if dtype < 0 else dtype))
+
+
+@op(lod=None, diff="", rows=off_rows)
+def arg_max(x, *, axis: Long, keepdims: bool = False, dtype: int = -1):
+    """Out = index of the first maximum of X along ``axis``; int64 unless ``dtype`` says otherwise."""
+    return _arg(jnp.argmax, x, axis, keepdims, dtype)
+
+
+@op(lod=None, diff="", rows=off_rows)
+def arg_min(x, *, axis: Long, keepdims: bool = False, dtype: int = -1):
+    """Out = index of the first minimum of X along ``axis``; int64 unless ``dtype`` says otherwise."""
+    return _arg(jnp.argmin, x, axis, keepdims, dtype)

@@ -1,0 +1,1 @@
+"""The layers of networks: convolution, pooling, normalisation, activations, embeddings."""

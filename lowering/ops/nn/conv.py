@@ -1,0 +1,186 @@
+"""conv2d, conv3d and depthwise_conv2d, with first and second gradients.
+
+Out[N, O, ...] = Input[N, C, ...] (*) Filter[O, C / groups, ...] (cross-correlation). SAME padding drops the
+dilations. The plain CPU kernels of Fluid leave Bias and ResidualData to the fused MKL-DNN ones; so do these rules,
+and layers add a bias with elementwise_add.
+"""
+
+import jax.numpy as jnp
+
+from lowering.ops.nn import conv_kernels as kernels
+from lowering.ops.nn import windows
+from lowering.ops.nn.conv_kernels import Geometry
+from lowering.registry import Meta, op
+
+VENDOR = (
+    "use_cudnn use_mkldnn fuse_relu fuse_activation fuse_alpha fuse_beta fuse_residual_connection "
+    "force_fp32_output workspace_size_MB exhaustive_search"
+)
+VENDOR_2D = VENDOR + (
+    " use_quantizer fuse_relu_before_depthwise_conv fuse_brelu fuse_brelu_threshold "
+    "Scale_in Scale_out Scale_in_eltwise Scale_weights"
+)
+
+
+def channel_first(x, data_format):
+    """x in NC... order, whatever `data_format` says it is in."""
+    return jnp.moveaxis(x, -1, 1) if data_format in ("NHWC", "NDHWC") else x
+
+
+def channel_back(x, data_format):
+    """An NC... value in the order of `data_format`."""
+    return jnp.moveaxis(x, 1, -1) if data_format in ("NHWC", "NDHWC") else x
+
+
+def plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format):
+    """(Input in NC... order, its Geometry)."""
+    x = channel_first(input, data_format)
+    if x.shape[1] != filter.shape[1] * groups:
+        raise ValueError(
+            f"Input has {x.shape[1]} channels and Filter {list(filter.shape)} with groups={groups} expects "
+            f"{filter.shape[1] * groups}; make the channels equal"
+        )
+    pads, dilations = kernels.resolve_padding(
+        padding_algorithm, paddings, x.shape[2:], filter.shape[2:], strides, dilations
+    )
+    axes = zip(x.shape[2:], filter.shape[2:], strides, pads, dilations, strict=True)
+    return x, Geometry(tuple(strides), tuple(windows.reached(*axis) for axis in axes), dilations, groups)
+
+
+def _backward(x, filter, d_output, geo, data_format):
+    dy = channel_first(d_output, data_format)
+    dx = kernels.input_grad(dy, filter, x.shape, geo)
+    return channel_back(dx, data_format), kernels.filter_grad(x, dy, filter.shape, geo)
+
+
+def _backward_twice(x, filter, d_output, directions, geo, data_format):
+    """(DDOutput, DInput, DFilter): the forward in both directions, and `d_output` against each of them."""
+    dd_input, dd_filter = directions
+    dy = channel_first(d_output, data_format)
+    dd_out, dx, dw = jnp.zeros_like(dy), jnp.zeros_like(x), jnp.zeros_like(filter)
+    if dd_input is not None:
+        ddx = channel_first(dd_input, data_format)
+        dd_out = dd_out + kernels.forward(ddx, filter, geo)
+        dw = kernels.filter_grad(ddx, dy, filter.shape, geo)
+    if dd_filter is not None:
+        dd_out = dd_out + kernels.forward(x, dd_filter, geo)
+        dx = kernels.input_grad(dy, dd_filter, x.shape, geo)
+    return channel_back(dd_out, data_format), channel_back(dx, data_format), dw
+
+
+def conv2d_rule(
+    input,
+    filter,
+    bias=None,
+    residual_data=None,
+    *,
+    is_test: bool = False,
+    strides: list[int] = (1, 1),
+    paddings: list[int] = (0, 0),
+    padding_algorithm: str = "EXPLICIT",
+    groups: int = 1,
+    dilations: list[int] = (1, 1),
+    data_format: str = "NCHW",
+):
+    """Output = Input (*) Filter over the two spatial axes."""
+    x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
+    return channel_back(kernels.forward(x, filter, geo), data_format)
+
+
+def conv2d_grad(
+    input, filter, d_output, bias=None, *, strides, paddings, padding_algorithm, groups, dilations, data_format
+):
+    """Input@GRAD and Filter@GRAD; the unused Bias gets zeros."""
+    x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
+    grads = _backward(x, filter, d_output, geo, data_format)
+    return (*grads, None if bias is None else jnp.zeros_like(bias))
+
+
+conv2d = op("conv2d", out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows="wise input")(
+    conv2d_rule
+)
+depthwise_conv2d = op(
+    "depthwise_conv2d",
+    out="Output",
+    diff="input filter bias",
+    vendor=VENDOR_2D,
+    lod="input",
+    rows="wise input",
+)(conv2d_rule)
+conv2d.grad(conv2d_grad)
+depthwise_conv2d.grad(conv2d_grad)
+
+
+@conv2d.grad_grad(out="DDOutput DInput DFilter", rows=None)
+def _(
+    input,
+    filter,
+    doutput,
+    ddinput=None,
+    ddfilter=None,
+    *,
+    strides,
+    paddings,
+    padding_algorithm,
+    groups,
+    dilations,
+    data_format,
+):
+    x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
+    return _backward_twice(x, filter, doutput, (ddinput, ddfilter), geo, data_format)
+
+
+@op(out="Output", diff="input filter", vendor=VENDOR, lod="input", rows="wise input")
+def conv3d(
+    input,
+    filter,
+    residual_data=None,
+    *,
+    is_test: bool = False,
+    strides: list[int] = (1, 1, 1),
+    paddings: list[int] = (0, 0, 0),
+    padding_algorithm: str = "EXPLICIT",
+    groups: int = 1,
+    dilations: list[int] = (1, 1, 1),
+    data_format: str = "NCDHW",
+):
+    """Output = Input (*) Filter over the three spatial axes."""
+    x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
+    return channel_back(kernels.forward(x, filter, geo), data_format)
+
+
+@conv3d.grad
+def _(
+    input,
+    filter,
+    d_output,
+    residual_data: Meta = None,
+    *,
+    strides,
+    paddings,
+    padding_algorithm,
+    groups,
+    dilations,
+    data_format,
+):
+    x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
+    return _backward(x, filter, d_output, geo, data_format)
+
+
+@conv3d.grad_grad(out="DDOutput DInput DFilter", rows=None)
+def _(
+    input,
+    filter,
+    doutput,
+    ddinput=None,
+    ddfilter=None,
+    *,
+    strides,
+    paddings,
+    padding_algorithm,
+    groups,
+    dilations,
+    data_format,
+):
+    x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
+    return _backward_twice(x, filter, doutput, (ddinput, ddfilter), geo, data_format)

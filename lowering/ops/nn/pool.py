@@ -1,0 +1,283 @@
+"""pool2d, pool3d, the max pools that return indices, unpool and spp.
+
+A window i along an axis covers rows i * stride - pad ... + ksize; their number is
+`windows.count`. `exclusive` averages divide by the rows really in the window.
+"""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from lowering.ops.nn import pool_kernels as kernels
+from lowering.ops.nn import windows
+from lowering.ops.nn.conv import channel_back, channel_first
+from lowering.ops.nn.conv_kernels import resolve_padding
+from lowering.ops.nn.pool_kernels import Axis, adaptive_axis
+from lowering.registry import Meta, op
+
+
+def pool_axes(sizes, ksize, strides, paddings, *, global_pooling=False, adaptive=False, ceil_mode=False,
+              padding_algorithm="EXPLICIT"):  # fmt: skip
+    """The windows of each spatial axis."""
+    if global_pooling and not adaptive:
+        return [Axis(s, 1, s, 1, 0) for s in sizes]
+    ksize = sizes if global_pooling else ksize
+    if adaptive:
+        return [adaptive_axis(s, k) for s, k in zip(sizes, ksize, strict=True)]
+    pads, _ = resolve_padding(padding_algorithm, paddings, sizes, ksize, strides, [1] * len(sizes))
+    return [
+        Axis(size, windows.count(size, k, s, pad, ceil_mode=ceil_mode), k, s, pad[0])
+        for size, k, s, pad in zip(sizes, ksize, strides, pads, strict=True)
+    ]
+
+
+def _at_least_lowest(x, axes):
+    """A box that lies in the padding as a whole has the maximum -FLT_MAX, whatever the dtype."""
+    if all((axis.counts() > 0).all() for axis in axes):
+        return x
+    return jnp.maximum(x, jnp.asarray(-np.finfo(np.float32).max, x.dtype))
+
+
+def max_pool(x, axes):
+    """Maxima over boxes; the innermost axis first, as the gradient's row-major order wants."""
+    for dim in reversed(range(len(axes))):
+        x = kernels.max_axis(x, dim + 2, axes[dim])
+    return _at_least_lowest(x, axes)
+
+
+def max_pool_grad(x, out, d_out, axes):
+    """Each box's gradient at its first maximum in row-major order."""
+    stages = [x]
+    for dim in reversed(range(1, len(axes))):
+        stages.append(kernels.max_axis(stages[-1], dim + 2, axes[dim]))
+    stages.append(out)
+    for step, dim in enumerate(range(len(axes))):
+        source, target = stages[-2 - step], stages[-1 - step]
+        d_out = kernels.max_axis_grad(source, target, d_out, dim + 2, axes[dim])
+    return d_out
+
+
+def _divisor(axes, exclusive, dtype):
+    """Number of rows averaged in each box, broadcastable to the output."""
+    adaptive = any(not isinstance(a, Axis) for a in axes)
+    if not (exclusive or adaptive):
+        return jnp.asarray(math.prod(a.k for a in axes), dtype)
+    counts = jnp.ones((1,) * len(axes), dtype)
+    for dim, axis in enumerate(axes):
+        counts *= jnp.asarray(axis.counts(), dtype).reshape([-1 if d == dim else 1 for d in range(len(axes))])
+    return counts
+
+
+def avg_pool(x, axes, exclusive):
+    """Means over boxes."""
+    divisor = _divisor(axes, exclusive, x.dtype)
+    for dim in reversed(range(len(axes))):
+        x = kernels.sum_axis(x, dim + 2, axes[dim])
+    return x / divisor
+
+
+def avg_pool_grad(d_out, axes, exclusive):
+    """Each box's gradient divided over its rows."""
+    d_out = d_out / _divisor(axes, exclusive, d_out.dtype)
+    for dim, axis in enumerate(axes):
+        d_out = kernels.sum_axis_grad(d_out, dim + 2, axis)
+    return d_out
+
+
+def _pool(x, pooling_type, exclusive, data_format, ksize, strides, paddings, **options):
+    x = channel_first(x, data_format)
+    axes = pool_axes(x.shape[2:], ksize, strides, paddings, **options)
+    out = max_pool(x, axes) if _is_max(pooling_type) else avg_pool(x, axes, exclusive)
+    return channel_back(out, data_format)
+
+
+def _pool_grad(x, out, d_out, pooling_type, exclusive, data_format, ksize, strides, paddings, **options):
+    x, out, d_out = (channel_first(v, data_format) for v in (x, out, d_out))
+    axes = pool_axes(x.shape[2:], ksize, strides, paddings, **options)
+    if _is_max(pooling_type):
+        dx = max_pool_grad(x, out, d_out, axes)
+    else:
+        dx = avg_pool_grad(d_out, axes, exclusive)
+    return channel_back(dx, data_format)
+
+
+def _is_max(pooling_type):
+    if pooling_type not in ("max", "avg"):
+        raise ValueError(f"pooling_type expects 'max' or 'avg', received {pooling_type!r}; use one of the two")
+    return pooling_type == "max"
+
+
+@op(vendor="use_cudnn use_mkldnn use_quantizer", rows="wise")
+def pool2d(
+    x,
+    *,
+    pooling_type: str,
+    ksize: list[int],
+    global_pooling: bool = False,
+    strides: list[int] = (1, 1),
+    paddings: list[int] = (0, 0),
+    exclusive: bool = True,
+    adaptive: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCHW",
+    is_test: bool = False,
+    padding_algorithm: str = "EXPLICIT",
+):
+    """Out = max or mean of X over boxes of two spatial axes."""
+    return _pool(
+        x, pooling_type, exclusive, data_format, ksize, strides, paddings, global_pooling=global_pooling,
+        adaptive=adaptive, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
+    )  # fmt: skip
+
+
+@pool2d.grad
+def _(x, out, d_out, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive, adaptive, ceil_mode,
+      data_format, padding_algorithm):  # fmt: skip
+    return _pool_grad(
+        x, out, d_out, pooling_type, exclusive, data_format, ksize, strides, paddings,
+        global_pooling=global_pooling, adaptive=adaptive, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
+    )  # fmt: skip
+
+
+@op(vendor="use_cudnn use_mkldnn", rows="wise")
+def pool3d(
+    x,
+    *,
+    pooling_type: str,
+    ksize: list[int],
+    global_pooling: bool = False,
+    strides: list[int] = (1, 1, 1),
+    paddings: list[int] = (0, 0, 0),
+    exclusive: bool = True,
+    adaptive: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCDHW",
+    padding_algorithm: str = "EXPLICIT",
+):
+    """Out = max or mean of X over boxes of three spatial axes."""
+    return _pool(
+        x, pooling_type, exclusive, data_format, ksize, strides, paddings, global_pooling=global_pooling,
+        adaptive=adaptive, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
+    )  # fmt: skip
+
+
+@pool3d.grad
+def _(x, out, d_out, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive, adaptive, ceil_mode,
+      data_format, padding_algorithm):  # fmt: skip
+    return _pool_grad(
+        x, out, d_out, pooling_type, exclusive, data_format, ksize, strides, paddings,
+        global_pooling=global_pooling, adaptive=adaptive, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
+    )  # fmt: skip
+
+
+def _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive):
+    axes = pool_axes(x.shape[2:], ksize, strides, paddings, global_pooling=global_pooling, adaptive=adaptive)
+    index = jnp.arange(math.prod(x.shape[2:]), dtype=jnp.int32).reshape(x.shape[2:])
+    value, index = x, jnp.broadcast_to(index, x.shape)
+    for dim in reversed(range(len(axes))):
+        value, index = kernels.argmax_axis(value, index, dim + 2, axes[dim])
+    return _at_least_lowest(value, axes), index
+
+
+def scatter_planes(values, index, shape):
+    """Zeros[shape] with `values` added at flat spatial position `index` of their own [n, c] plane; -1 is nowhere."""
+    n, c = shape[:2]
+    index = jnp.where(index < 0, math.prod(shape[2:]), index)
+    planes = jnp.zeros((n * c, math.prod(shape[2:])), values.dtype)
+    rows = jnp.arange(n * c)[:, None]
+    out = planes.at[rows, index.reshape(n * c, -1)].add(values.reshape(n * c, -1), mode="drop")
+    return out.reshape(shape)
+
+
+def _max_pool_index_grad(x: Meta, mask, d_out):
+    """X@GRAD: Out@GRAD added at the positions in Mask."""
+    return scatter_planes(d_out, mask, x.shape)
+
+
+@op(out="Out Mask", rows="wise", undeclared="Mask:dtype")
+def max_pool2d_with_index(
+    x,
+    *,
+    ksize: list[int],
+    global_pooling: bool = False,
+    adaptive: bool = False,
+    strides: list[int] = (1, 1),
+    paddings: list[int] = (0, 0),
+):
+    """Out = maxima over boxes, Mask = their flat positions h * W + w in X (int32)."""
+    return _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive)
+
+
+@op(out="Out Mask", rows="wise", undeclared="Mask:dtype")
+def max_pool3d_with_index(
+    x,
+    *,
+    ksize: list[int],
+    global_pooling: bool = False,
+    adaptive: bool = False,
+    strides: list[int] = (1, 1, 1),
+    paddings: list[int] = (0, 0, 0),
+):
+    """Out = maxima over boxes, Mask = their flat positions (d * H + h) * W + w in X (int32)."""
+    return _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive)
+
+
+max_pool2d_with_index.grad(_max_pool_index_grad)
+max_pool3d_with_index.grad(_max_pool_index_grad)
+
+
+@op(diff="x", rows="wise")
+def unpool(x, indices, *, ksize: list[int], strides: list[int] = (1, 1), paddings: list[int] = (0, 0),
+           unpooling_type: str):  # fmt: skip
+    """Out = zeros with X at the flat positions Indices; out = (in - 1) * stride - 2 * padding + ksize."""
+    sizes = [
+        windows.at_least_one((i - 1) * s - 2 * p + k, i, f"unpool with ksize {k} and {p} rows less at each end")
+        for i, k, s, p in zip(x.shape[2:], ksize, strides, paddings, strict=True)
+    ]
+    shape = (*x.shape[:2], math.prod(sizes))
+    planes = jnp.zeros((shape[0] * shape[1], shape[2]), x.dtype)
+    rows = jnp.arange(planes.shape[0])[:, None]
+    flat = planes.at[rows, indices.reshape(planes.shape[0], -1)].set(x.reshape(planes.shape[0], -1), mode="drop")
+    return flat.reshape(*x.shape[:2], *sizes)
+
+
+@unpool.grad
+def _(x: Meta, indices, out: Meta, d_out):
+    planes = d_out.reshape(*x.shape[:2], -1)
+    flat = jnp.take_along_axis(planes, indices.reshape(*x.shape[:2], -1).astype(jnp.int32), axis=2)
+    return flat.reshape(x.shape)
+
+
+def _spp_levels(x, pyramid_height):
+    """The windows of each pyramid level: 2^level bins per axis, padded so that they cover the input."""
+    for level in range(pyramid_height):
+        bins = 2**level
+        axes = []
+        for size in x.shape[2:]:
+            k = -(-size // bins)
+            axes.append(Axis(size, bins, k, k, (k * bins - size + 1) // 2))
+        yield axes
+
+
+@op(rows="wise")
+def spp(x, *, pyramid_height: int, pooling_type: str):
+    """Spatial pyramid pooling: for each level, X pooled to 2^level x 2^level bins, flattened and joined."""
+    pool = max_pool if _is_max(pooling_type) else lambda x, axes: avg_pool(x, axes, True)
+    return lax.concatenate([pool(x, axes).reshape(x.shape[0], -1) for axes in _spp_levels(x, pyramid_height)], 1)
+
+
+@spp.grad
+def _(x, out, d_out, *, pyramid_height, pooling_type):
+    total, at = jnp.zeros_like(x), 0
+    for axes in _spp_levels(x, pyramid_height):
+        shape = (*x.shape[:2], *(a.out for a in axes))
+        stop = at + math.prod(shape[1:])
+        level, d_level = (lax.slice_in_dim(v, at, stop, axis=1).reshape(shape) for v in (out, d_out))
+        if _is_max(pooling_type):
+            total = total + max_pool_grad(x, level, d_level, axes)
+        else:
+            total = total + avg_pool_grad(d_level, axes, True)
+        at = stop
+    return total

@@ -1,0 +1,224 @@
+"""Reading images at real coordinates: grid_sampler, affine_grid, deformable_conv(_v1), deformable_psroi_pooling."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.errors import NeedsExact
+from lowering.ops.nn import windows
+from lowering.ops.nn.conv_kernels import pad_pairs
+from lowering.program import VarInfo
+from lowering.registry import LoDArray, concrete, op
+
+
+def corner(image, row, col, inside):
+    """image[c, row, col] for integer positions [...]: [c, ...], 0 where not `inside`."""
+    rows, cols = jnp.clip(row, 0, image.shape[1] - 1), jnp.clip(col, 0, image.shape[2] - 1)
+    return jnp.where(inside, jnp.asarray(image)[:, rows, cols], 0)
+
+
+def bilinear(image, y, x):
+    """image [c, H, W] at real positions y, x [...]: [c, ...]; pixels outside the image count as zeros."""
+    height, width = image.shape[1:]
+    y0, x0 = jnp.floor(y), jnp.floor(x)
+    fy, fx = y - y0, x - x0
+    row, col = y0.astype(jnp.int32), x0.astype(jnp.int32)
+    total = 0
+    for dy, wy in ((0, 1 - fy), (1, fy)):
+        for dx, wx in ((0, 1 - fx), (1, fx)):
+            r, c = row + dy, col + dx
+            inside = (r >= 0) & (r < height) & (c >= 0) & (c < width)
+            total = total + wy * wx * corner(image, r, c, inside)
+    return total
+
+
+@op(out="Output", lod="x", rows="wise", vendor={"use_cudnn": True}, grad="vjp", reads="x grid")
+def grid_sampler(x, grid):
+    """Output[n, c, h, w] = X[n, c] at (x, y) = (Grid[n, h, w] + 1) / 2 * (size - 1), bilinear, zeros outside."""
+    height, width = x.shape[2:]
+    col = (grid[..., 0] + 1) * 0.5 * (width - 1)
+    row = (grid[..., 1] + 1) * 0.5 * (height - 1)
+    return jax.vmap(bilinear)(x, row, col)
+
+
+def _base_grid(output_shape, output_shape_tensor, dtype):
+    """Homogeneous positions (x, y, 1) [H, W, 3] over [-1, 1]."""
+    shape = output_shape
+    if output_shape_tensor is not None:
+        shape = [int(v) for v in concrete(output_shape_tensor, "OutputShape").reshape(-1)]
+    height, width = shape[2:]
+    span = lambda n: jnp.linspace(-1, 1, n, dtype=dtype) if n > 1 else jnp.full(1, -1, dtype)  # noqa: E731
+    x, y = jnp.meshgrid(span(width), span(height))
+    return jnp.stack([x, y, jnp.ones_like(x)], axis=-1)
+
+
+def _infer_affine_grid(op, var_of):
+    """The batch of Theta; Fluid leaves the image's sides open also where they are attributes."""
+    theta = var_of(op.inputs["Theta"][0])
+    return {op.outputs["Output"][0]: VarInfo((theta.shape[0], -1, -1, 2), theta.dtype, theta.lod_level)}
+
+
+@op(out="Output", diff="theta", lod="theta", vendor={"use_cudnn": True}, rows="wise theta", infer=_infer_affine_grid)
+def affine_grid(theta, output_shape=None, *, output_shape_: list[int] = ()):
+    """Output[n, h, w] = Theta[n] (x, y, 1), x and y running from -1 to 1 over an image of output_shape [N, C, H, W]."""
+    base = _base_grid(output_shape_, output_shape, theta.dtype)
+    return jnp.einsum("hwk,njk->nhwj", base, theta)
+
+
+@affine_grid.grad(rows="wise d_output")
+def _(d_output, output_shape=None, *, output_shape_):
+    base = _base_grid(output_shape_, output_shape, d_output.dtype)
+    return jnp.einsum("nhwj,hwk->njk", d_output, base)
+
+
+def _deformable_positions(offset, x_shape, k, strides, pads, dilations, groups):
+    """Sampling rows and columns [N, deformable_groups, taps, oh, ow]."""
+    n = x_shape[0]
+    oh, ow = offset.shape[2:]
+    offset = offset.reshape(n, groups, k[0] * k[1], 2, oh, ow)
+    tap_y, tap_x = (v.reshape(-1, 1, 1) for v in np.meshgrid(np.arange(k[0]), np.arange(k[1]), indexing="ij"))
+    base_y = np.arange(oh)[:, None] * strides[0] - pads[0][0] + tap_y * dilations[0]
+    base_x = np.arange(ow)[None] * strides[1] - pads[1][0] + tap_x * dilations[1]
+    return offset[:, :, :, 0] + base_y.astype(offset.dtype), offset[:, :, :, 1] + base_x.astype(offset.dtype)
+
+
+def deformable(x, offset, mask, filter, strides, paddings, dilations, groups, deformable_groups):
+    """A convolution whose taps read X at offset positions, weighted by `mask` (None: 1)."""
+    n, c = x.shape[:2]
+    k, pads = filter.shape[2:], pad_pairs(paddings, 2)
+    out = [windows.count(x.shape[2 + a], k[a], strides[a], pads[a], dilations[a]) for a in (0, 1)]
+    if tuple(offset.shape[2:]) != tuple(out):
+        raise ValueError(f"Offset covers {list(offset.shape[2:])} positions and the output has {out}; make them equal")
+    y, xs = _deformable_positions(offset, x.shape, k, strides, pads, dilations, deformable_groups)
+    grouped = x.reshape(n, deformable_groups, c // deformable_groups, *x.shape[2:])
+    columns = jax.vmap(jax.vmap(bilinear))(grouped, y, xs)
+    if mask is not None:
+        columns = columns * mask.reshape(n, deformable_groups, 1, k[0] * k[1], *out)
+    columns = columns.reshape(n, groups, (c // groups) * k[0] * k[1], -1)
+    kernel = filter.reshape(groups, filter.shape[0] // groups, -1)
+    return jnp.einsum("gok,ngkp->ngop", kernel, columns).reshape(n, filter.shape[0], *out)
+
+
+@op(out="Output", lod=None, grad="vjp", reads="input offset mask filter")
+def deformable_conv(
+    input,
+    offset,
+    mask,
+    filter,
+    *,
+    strides: list[int] = (1, 1),
+    paddings: list[int] = (0, 0),
+    dilations: list[int] = (1, 1),
+    groups: int = 1,
+    deformable_groups: int = 1,
+    im2col_step: int = 64,
+):
+    """Deformable convolution v2: tap t of output p reads Input at p * stride + t * dilation + Offset, times Mask."""
+    return deformable(input, offset, mask, filter, strides, paddings, dilations, groups, deformable_groups)
+
+
+@op(out="Output", lod=None, grad="vjp", reads="input offset filter")
+def deformable_conv_v1(
+    input,
+    offset,
+    filter,
+    *,
+    strides: list[int] = (1, 1),
+    paddings: list[int] = (0, 0),
+    dilations: list[int] = (1, 1),
+    groups: int = 1,
+    deformable_groups: int = 1,
+    im2col_step: int = 64,
+):
+    """Deformable convolution v1: `deformable_conv` without a Mask."""
+    return deformable(input, offset, None, filter, strides, paddings, dilations, groups, deformable_groups)
+
+
+def _roi_images(rois: LoDArray):
+    """Index of the image that each region of interest belongs to; exact rows only."""
+    if rois.padded:
+        raise NeedsExact("regions of interest")
+    if not rois.lod:
+        return jnp.zeros(rois.shape[0], jnp.int32)
+    return (jnp.arange(rois.shape[0])[:, None] >= rois.lod[-1][1:]).sum(axis=1)
+
+
+def _bin_starts(rois, trans, scale, pooled, part, trans_std, classes):
+    """(hstart, wstart, bin height, bin width), each broadcastable to [R, classes, PH, PW]."""
+    corner = jnp.round(rois)
+    x0, y0 = corner[:, 0] * scale - 0.5, corner[:, 1] * scale - 0.5
+    width = jnp.maximum((corner[:, 2] + 1) * scale - 0.5 - x0, 0.1).reshape(-1, 1, 1, 1)
+    height = jnp.maximum((corner[:, 3] + 1) * scale - 0.5 - y0, 0.1).reshape(-1, 1, 1, 1)
+    ph, pw = np.arange(pooled[0]).reshape(-1, 1), np.arange(pooled[1])
+    bin_h, bin_w = height / pooled[0], width / pooled[1]
+    shift_x = shift_y = 0
+    if trans is not None:
+        part_h = np.floor(ph / pooled[0] * part[0]).astype(int)
+        part_w = np.floor(pw / pooled[1] * part[1]).astype(int)
+        moved = trans.reshape(trans.shape[0], classes, 2, *trans.shape[2:])[:, :, :, part_h, part_w] * trans_std
+        shift_x, shift_y = moved[:, :, 0], moved[:, :, 1]
+    hstart = ph * bin_h + y0.reshape(-1, 1, 1, 1) + shift_y * height
+    wstart = pw * bin_w + x0.reshape(-1, 1, 1, 1) + shift_x * width
+    return hstart, wstart, bin_h, bin_w
+
+
+def _sampled(image, channels, h, w):
+    """image [C, H, W] at channels [O, PH, PW] and real positions [O, PH, PW, S, S] inside the image."""
+    height, width = image.shape[1:]
+    y, x = jnp.clip(h, 0, height - 1), jnp.clip(w, 0, width - 1)
+    y0, x0 = jnp.floor(y).astype(jnp.int32), jnp.floor(x).astype(jnp.int32)
+    y1, x1 = jnp.minimum(y0 + 1, height - 1), jnp.minimum(x0 + 1, width - 1)
+    fy, fx, c = y - y0, x - x0, channels[..., None, None]
+    top = image[c, y0, x0] * (1 - fx) + image[c, y0, x1] * fx
+    return top * (1 - fy) + (image[c, y1, x0] * (1 - fx) + image[c, y1, x1] * fx) * fy
+
+
+@op(
+    out="TopCount Output",
+    slots={"rois": "ROIs"},
+    diff="input trans",
+    lod=None,
+    grad="vjp",
+    reads="input rois trans top_count d_output",
+    undeclared="TopCount:dtype",
+)
+def deformable_psroi_pooling(
+    input,
+    rois: LoDArray,
+    trans,
+    *,
+    no_trans: bool,
+    spatial_scale: float,
+    output_dim: int,
+    group_size: list[int],
+    pooled_height: int,
+    pooled_width: int,
+    part_size: list[int],
+    sample_per_part: int,
+    trans_std: float,
+):
+    """Position-sensitive pooling whose bins move by Trans: Output [R, output_dim, PH, PW] = mean of sample_per_part^2
+    bilinear samples of the bin's own channel, those inside the image, whose number is TopCount.
+    """
+    pooled, s = (pooled_height, pooled_width), sample_per_part
+    classes = 1 if no_trans else trans.shape[1] // 2
+    hstart, wstart, bin_h, bin_w = _bin_starts(
+        rois.data, None if no_trans else trans, spatial_scale, pooled, part_size, trans_std, classes
+    )
+    per_class = output_dim // classes
+    spread = lambda v: jnp.repeat(v, per_class, axis=1)[..., None, None]  # noqa: E731
+    step = np.arange(s)
+    h = spread(hstart) + step[:, None] * (bin_h / s)[..., None, None]
+    w = spread(wstart) + step * (bin_w / s)[..., None, None]
+    h, w = jnp.broadcast_arrays(h, w)
+    shape = (output_dim, *pooled, s, s)
+    h, w = (jnp.broadcast_to(v, (v.shape[0], *shape)) for v in (h, w))
+    gh, gw = (np.clip(np.arange(p) * g // p, 0, g - 1) for p, g in zip(pooled, group_size, strict=True))
+    top = np.arange(output_dim)[:, None, None] * group_size[0] * group_size[1]
+    channels = jnp.asarray(top + gh[:, None] * group_size[1] + gw)
+    height, width = input.shape[2:]
+    inside = (w >= -0.5) & (w <= width - 0.5) & (h >= -0.5) & (h <= height - 0.5)
+    samples = jax.vmap(_sampled, in_axes=(0, None, 0, 0))(jnp.asarray(input)[_roi_images(rois)], channels, h, w)
+    count = inside.sum(axis=(-2, -1))
+    total = jnp.where(inside, samples, 0).sum(axis=(-2, -1))
+    return count.astype(input.dtype), total / jnp.maximum(count, 1)

@@ -1,0 +1,114 @@
+"""Gradient descent with and without momentum: sgd, momentum, lars_momentum, dpsgd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lowering.ops.optimizer.sparse import dense, only_dense, scalar
+from lowering.registry import Value, op
+from lowering.values import Array, SelectedRows, data_of
+
+
+@op(out="ParamOut", lod=None, inplace={"ParamOut": "param"})
+def sgd(param, learning_rate, grad: Value):
+    """ParamOut = Param - LearningRate * Grad; of a sparse gradient only its rows change."""
+    lr = scalar(learning_rate, param.dtype)
+    if isinstance(grad, SelectedRows):
+        step = lr * grad.values.astype(param.dtype)
+        if grad.nrows is not None:
+            real = jnp.arange(grad.rows.shape[0]) < grad.nrows
+            step = jnp.where(real.reshape((-1,) + (1,) * (step.ndim - 1)), step, 0)
+        return jnp.asarray(param).at[grad.rows].add(-step, mode="drop")
+    return param - lr * data_of(grad).reshape(param.shape)
+
+
+@op(out="ParamOut VelocityOut", lod=None, inplace={"ParamOut": "param", "VelocityOut": "velocity"})
+def momentum(param, grad: Value, velocity, learning_rate, *, mu: float, use_nesterov: bool = False):
+    """VelocityOut = mu * Velocity + Grad; ParamOut = Param - LearningRate * VelocityOut.
+
+    With Nesterov, ParamOut = Param - LearningRate * (Grad + mu * VelocityOut). Under a sparse gradient the rows that
+    it does not touch have a gradient of zero: their velocity decays and moves them on, as in the real kernel.
+    """
+    g = dense(grad).reshape(param.shape)
+    lr = scalar(learning_rate, param.dtype)
+    v = mu * velocity + g
+    step = g + mu * v if use_nesterov else v
+    return param - lr * step, v
+
+
+@op(out="ParamOut VelocityOut", lod=None, inplace={"ParamOut": "param", "VelocityOut": "velocity"})
+def lars_momentum(
+    param,
+    grad: Value,
+    velocity,
+    learning_rate,
+    *,
+    mu: float,
+    lars_coeff: float = 0.001,
+    lars_weight_decay: float = 0.0005,
+):
+    """Momentum with a learning rate for each layer.
+
+    local_lr = LearningRate * lars_coeff * |Param| / (|Grad| + lars_weight_decay * |Param|), or LearningRate where a
+    norm or the weight decay is zero; VelocityOut = mu * Velocity + local_lr * (Grad + lars_weight_decay * Param);
+    ParamOut = Param - VelocityOut.
+    """
+    g = only_dense(grad, "lars_momentum")
+    lr = scalar(learning_rate, param.dtype)
+    p_norm = jnp.sqrt(jnp.sum(param * param))
+    g_norm = jnp.sqrt(jnp.sum(g * g))
+    if lars_weight_decay > 0:
+        usable = (p_norm > 0) & (g_norm > 0)
+        scaled = lr * lars_coeff * p_norm / jnp.where(usable, g_norm + lars_weight_decay * p_norm, 1)
+        lr = jnp.where(usable, scaled, lr)
+    v = velocity * mu + lr * (g + lars_weight_decay * param)
+    return param - v, v
+
+
+@op(out="ParamOut", lod=None, inplace={"ParamOut": "param"})
+def dpsgd(
+    param,
+    grad: Value,
+    learning_rate,
+    *,
+    clip: float = 10.0,
+    batch_size: float = 16.0,
+    sigma: float = 1.0,
+    seed: int = 0,
+    key: Any,
+):
+    """Differentially private descent: ParamOut = Param - LearningRate * (Grad / max(1, |Grad|/clip) + n / batch_size).
+
+    n is one draw of N(0, sigma^2), the same for all elements, as in the real kernel.
+    """
+    g = only_dense(grad, "dpsgd")
+    lr = scalar(learning_rate, param.dtype)
+    norm = jnp.sqrt(jnp.sum(g * g))
+    noise = sigma * jax.random.normal(key, (), param.dtype)
+    return param - lr * (g / jnp.maximum(norm / clip, 1) + noise / batch_size)
+
+
+def _shrink(prox: Array, lr: Array, l1: float, l2: float) -> Array:
+    """The proximal step of l1 and l2 regularisation."""
+    if l1 > 0:
+        prox = jnp.sign(prox) * jnp.maximum(jnp.abs(prox) - lr * l1, 0)
+    return prox / (1 + lr * l2)
+
+
+@op(out="ParamOut", lod=None, inplace={"ParamOut": "param"})
+def proximal_gd(param, grad: Value, learning_rate, *, l1: float = 0.0, l2: float = 0.0):
+    """prox = Param - LearningRate * Grad; ParamOut = sign(prox) max(|prox| - lr l1, 0) / (1 + lr l2)."""
+    lr = scalar(learning_rate, param.dtype)
+    return _shrink(param - lr * only_dense(grad, "proximal_gd"), lr, l1, l2)
+
+
+@op(out="ParamOut MomentOut", lod=None, inplace={"ParamOut": "param", "MomentOut": "moment"})
+def proximal_adagrad(param, moment, grad: Value, learning_rate, *, l1: float = 0.0, l2: float = 0.0):
+    """MomentOut = Moment + Grad^2; the proximal step of Param - LearningRate * Grad / sqrt(MomentOut)."""
+    g = only_dense(grad, "proximal_adagrad")
+    lr = scalar(learning_rate, param.dtype)
+    m = moment + g * g
+    return _shrink(param - lr * g / jnp.sqrt(m), lr, l1, l2), m

@@ -1,0 +1,1 @@
+"""Ops of recommendation models: hashes, trees, click-through rates."""

@@ -1,0 +1,1 @@
+"""Ops over the rows of ragged sequences."""

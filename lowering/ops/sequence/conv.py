@@ -1,0 +1,236 @@
+"""Convolutions along sequences, and images as sequences of patches."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.ops.nn import windows
+from lowering.ragged import infer as sequence_infer
+from lowering.ragged.rows import bounds, expand_dims, grad_spec, offsets, per_row, row_gradient, row_numbers, shifted
+from lowering.registry import concrete, op
+from lowering.values import Array, LoDArray
+
+
+def _paddings(start: int, length: int) -> tuple[int, int]:
+    """How many rows of trainable padding a context has before and behind a sequence."""
+    return max(0, -start), max(0, start + length - 1)
+
+
+def _inside(off: Array, capacity: int, by: int) -> Array:
+    """bool [capacity, 1]: whether row r + by belongs to the sequence of row r."""
+    _, start, end = bounds(off, capacity)
+    rows = row_numbers(capacity) + np.int32(by)
+    return ((rows >= start) & (rows < end))[:, None]
+
+
+def _padding_rows(off: Array, capacity: int, by: int, up: int, count: int) -> Array:
+    """[capacity, count], one-hot: the padding row that stands for row r + by; all zero inside the sequence."""
+    _, start, end = bounds(off, capacity)
+    rows = row_numbers(capacity) + np.int32(by)
+    index = jnp.where(rows < start, rows - start + up, rows - end + up)
+    outside = ((rows < start) | (rows >= end)) & (row_numbers(capacity) < off[-1])
+    return (index[:, None] == row_numbers(count)[None, :]) & outside[:, None]
+
+
+def context_columns(x: Array, off: Array, start: int, length: int, padding: Array | None = None) -> Array:
+    """[capacity, length * width]: for each row its context, rows outside the sequence from ``padding`` or zero."""
+    up, down = _paddings(start, length)
+    columns = []
+    for by in range(start, start + length):
+        column = jnp.where(_inside(off, x.shape[0], by), shifted(x, by), 0)
+        if padding is not None and up + down:
+            chosen = _padding_rows(off, x.shape[0], by, up, up + down)
+            column = column + jnp.dot(chosen.astype(x.dtype), padding)
+        columns.append(column)
+    return jnp.concatenate(columns, axis=1)
+
+
+def context_gradient(d_columns: Array, off: Array, start: int, length: int) -> Array:
+    """The gradient of ``x`` in ``context_columns``."""
+    capacity = d_columns.shape[0]
+    total = None
+    for by, part in zip(range(start, start + length), jnp.split(d_columns, length, axis=1), strict=True):
+        moved = shifted(jnp.where(_inside(off, capacity, by), part, 0), -by)
+        total = moved if total is None else total + moved
+    return total
+
+
+def _padding_gradient(d_columns: Array, off: Array, start: int, length: int) -> Array:
+    up, down = _paddings(start, length)
+    capacity = d_columns.shape[0]
+    parts = jnp.split(d_columns, length, axis=1)
+    total = jnp.zeros((up + down, parts[0].shape[1]), d_columns.dtype)
+    for by, part in zip(range(start, start + length), parts, strict=True):
+        chosen = _padding_rows(off, capacity, by, up, up + down)
+        total = total + jnp.dot(chosen.astype(part.dtype).T, part)
+    return total
+
+
+def check_context(contextLength: int, contextStride: int) -> None:  # noqa: N803 (Fluid's attribute names)
+    if contextStride != 1 or contextLength < 1:
+        raise ValueError(
+            f"sequence_conv takes contextStride 1 and contextLength >= 1, received {contextStride} and"
+            f" {contextLength}; change the layer's filter_stride or filter_size"
+        )
+
+
+@op(rows="masked", infer=sequence_infer.sequence_conv)
+def sequence_conv(
+    x: LoDArray,
+    filter,
+    padding_data=None,
+    *,
+    paddingTrainable: bool = False,  # noqa: N803
+    contextLength: int,  # noqa: N803
+    contextStart: int = 0,  # noqa: N803
+    contextStride: int = 1,  # noqa: N803
+):
+    """Out[r] = concat(X[r + contextStart], ..., contextLength rows) Filter, zeros outside the sequence.
+
+    With ``paddingTrainable`` the rows before and behind a sequence come from PaddingData.
+    """
+    check_context(contextLength, contextStride)
+    padding = padding_data if paddingTrainable else None
+    columns = context_columns(x.data, offsets(x), contextStart, contextLength, padding)
+    return per_row(x, jnp.dot(columns, filter))
+
+
+@sequence_conv.grad(wrt="x padding_data filter")
+def _(
+    x: LoDArray,
+    filter,
+    d_out,
+    padding_data=None,
+    *,
+    paddingTrainable=False,  # noqa: N803
+    contextLength: int,  # noqa: N803
+    contextStart=0,  # noqa: N803
+):
+    off = offsets(x)
+    padding = padding_data if paddingTrainable else None
+    columns = context_columns(x.data, off, contextStart, contextLength, padding)
+    d_columns = jnp.dot(d_out, filter.T)
+    d_x = context_gradient(d_columns, off, contextStart, contextLength)
+    d_padding = None if padding is None else _padding_gradient(d_columns, off, contextStart, contextLength)
+    return row_gradient(x, d_x), d_padding, jnp.dot(columns.T, d_out)
+
+
+@sequence_conv.grad_maker
+def _(g):
+    trainable = bool(g.attrs.get("paddingTrainable"))
+    extra = " PaddingData" if trainable and g.input("PaddingData") else ""
+    return grad_spec(g, "X Filter Out@GRAD" + extra, "X Filter" + extra)
+
+
+@op(rows="masked")
+def row_conv(x: LoDArray, filter):
+    """Out[r] = sum over w of Filter[w] * X[r + w] within the sequence (X may be a padded batch [n, t, d] too)."""
+    return per_row(x, _row_conv(x, filter))
+
+
+def _row_conv(x: LoDArray, filter: Array) -> Array:
+    total = None
+    for by in range(filter.shape[0]):
+        term = _ahead(x, by) * filter[by]
+        total = term if total is None else total + term
+    return total
+
+
+def _ahead(x: LoDArray, by: int) -> Array:
+    """Row r + by of X, zero where it is behind the sequence."""
+    if x.lod:
+        return jnp.where(_inside(offsets(x), x.capacity, by), shifted(x.data, by), 0)
+    width = min(by, x.shape[1])
+    return jnp.pad(x.data[:, width:], ((0, 0), (0, width), (0, 0)))
+
+
+@row_conv.grad
+def _(x: LoDArray, filter, d_out):
+    _, pull = jax.vjp(lambda data: _row_conv(x.with_data(data), filter), x.data)
+    axes = tuple(range(d_out.ndim - 1))
+    d_filter = [jnp.sum(_ahead(x, by) * d_out, axis=axes) for by in range(filter.shape[0])]
+    return row_gradient(x, pull(d_out)[0]), jnp.stack(d_filter)
+
+
+def _patches(x: Array, kernels: list[int], strides: list[int], paddings: list[int], size: tuple[int, int]):
+    """[n, oh, ow, c * kh * kw]: the patches of images [n, c, h, w], zeros outside."""
+    up, left = paddings[:2]
+    need = [(s - 1) * stride + k for s, stride, k in zip(size, strides, kernels, strict=True)]
+    extra = [max(0, n - d - p) for n, d, p in zip(need, x.shape[2:], (up, left), strict=True)]
+    x = jnp.pad(x, ((0, 0), (0, 0), (up, extra[0]), (left, extra[1])))
+    parts = []
+    for i in range(kernels[0]):
+        for j in range(kernels[1]):
+            rows = slice(i, i + (size[0] - 1) * strides[0] + 1, strides[0])
+            parts.append(x[:, :, rows, j : j + (size[1] - 1) * strides[1] + 1 : strides[1]])
+    return jnp.stack(parts, axis=2).reshape(x.shape[0], -1, *size).transpose(0, 2, 3, 1)
+
+
+def _patch_count(size: tuple[int, ...], kernels: list[int], strides: list[int], paddings: list[int]):
+    pads = [(paddings[i], paddings[i + 2]) for i in range(2)]
+    height, width = (windows.count(size[i], kernels[i], strides[i], pads[i]) for i in range(2))
+    return height, width
+
+
+@op(diff="x", lod=None, infer=sequence_infer.im2sequence)
+def im2sequence(
+    x,
+    y=None,
+    *,
+    kernels: list[int],
+    strides: list[int] = [1, 1],  # noqa: B006
+    paddings: list[int] = [0, 0, 0, 0],  # noqa: B006
+    out_stride: list[int] = [1, 1],  # noqa: B006
+):
+    """The patches of image i of X [n, c, h, w] are the rows of sequence i of Out [patches, c * kh * kw].
+
+    Y [n, 2] gives each image's own height and width (before a division by ``out_stride``) in a batch of several.
+    """
+    if y is None or x.shape[0] == 1:
+        size = _patch_count(x.shape[2:], kernels, strides, paddings)
+        rows = _patches(x, kernels, strides, paddings, size).reshape(x.shape[0] * size[0] * size[1], -1)
+        step = size[0] * size[1]
+        return LoDArray(rows, (np.arange(x.shape[0] + 1, dtype=np.int32) * np.int32(step),))
+    real = np.ceil(concrete(y, "the image sizes Y of im2sequence") / np.asarray(out_stride)).astype(int)
+    sizes = [_patch_count(tuple(r), kernels, strides, paddings) for r in real]
+    largest = (max(h for h, _ in sizes), max(w for _, w in sizes))
+    patches = _patches(x, kernels, strides, paddings, largest)
+    parts = [p[:h, :w].reshape(h * w, -1) for p, (h, w) in zip(patches, sizes, strict=True)]
+    off = np.concatenate([[0], np.cumsum([h * w for h, w in sizes])]).astype(np.int32)
+    return LoDArray(jnp.concatenate(parts), (off,))
+
+
+@im2sequence.grad
+def _(x, d_out, *, kernels: list[int], strides=[1, 1], paddings=[0, 0, 0, 0]):  # noqa: B006
+    size = _patch_count(x.shape[2:], kernels, strides, paddings)
+    forward, pull = jax.vjp(lambda v: _patches(v, kernels, strides, paddings, size), x)
+    return pull(d_out.reshape(forward.shape))[0]
+
+
+@op(rows="masked")
+def add_position_encoding(x: LoDArray, *, alpha: float = 1.0, beta: float = 1.0):
+    """Out = alpha X + beta PE; PE[t] = (sin(t / 10000^(k / (h - 1))), cos(same)) for k < h = width / 2.
+
+    t counts the rows of a sequence, or the second axis of a padded batch [n, t, width].
+    """
+    width = x.shape[-1]
+    if width % 2:
+        raise ValueError(f"add_position_encoding takes rows of even width, received {width}; pad the width")
+    half = width // 2
+    exponents = np.arange(half) / max(half - 1, 1) if half > 1 else np.ones(1)
+    scale = 10000.0**exponents
+    if x.lod:
+        steps = row_numbers(x.capacity) - bounds(offsets(x), x.capacity)[1]
+    else:
+        steps = row_numbers(x.shape[1])
+    angle = jnp.asarray(steps, jnp.float64)[:, None] / scale[None, :]
+    encoding = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=1).astype(x.dtype)
+    encoding = encoding if x.lod else expand_dims(encoding[None], 3)
+    return per_row(x, x.data * jnp.asarray(alpha, x.dtype) + encoding * jnp.asarray(beta, x.dtype))
+
+
+@add_position_encoding.grad
+def _(d_out: LoDArray, *, alpha=1.0):
+    return d_out.with_data(d_out.data * jnp.asarray(alpha, d_out.dtype))

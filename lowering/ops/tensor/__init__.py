@@ -1,0 +1,1 @@
+"""Making tensors, reshaping them, taking parts and joining."""

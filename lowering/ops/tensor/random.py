@@ -1,0 +1,237 @@
+"""Random tensors. A rule's ``key`` is the run's, folded with the op's output name, or made from its ``seed``."""
+
+from __future__ import annotations
+
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.dtypes import to_numpy
+from lowering.engine import random_bits
+from lowering.engine.counts import with_rows
+from lowering.ops.shared import into_declared, outputs_like, shape_from
+from lowering.ops.tensor.creation import infer_given_shape
+from lowering.program import VarInfo
+from lowering.ragged import infer as sequence_infer
+from lowering.registry import Longs, Sizes, op
+from lowering.values import LoDArray
+
+
+def _with_diagonal(out, diag_num: int, diag_step: int, diag_val: float):
+    """The first ``diag_num`` elements of a diagonal of a matrix, ``diag_step`` columns apart, set to a value."""
+    if not diag_num:
+        return out
+    positions = np.arange(diag_num) * (diag_step + 1)
+    return out.reshape(-1).at[positions].set(jnp.asarray(diag_val, out.dtype)).reshape(out.shape)
+
+
+@op(infer=infer_given_shape, diff="")
+def uniform_random(
+    shape_tensor: Sizes = None,
+    shape_tensor_list: list[Sizes] = None,
+    *,
+    key,
+    ctx,
+    shape: Longs = (),
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+    diag_num: int = 0,
+    diag_step: int = 0,
+    diag_val: float = 1.0,
+    dtype: int = 5,
+):
+    """Out = values from [min, max) in ``shape``; ``diag_num`` elements of a diagonal may be set to ``diag_val``."""
+    del seed
+    dims = shape_from(shape, shape_tensor, shape_tensor_list, "uniform_random: the shape")
+    out = random_bits.uniform(key, dims, to_numpy(dtype), min, max)
+    given = shape_tensor is None and not shape_tensor_list
+    height = dims[0] if given else -1  # as Paddle infers it: before it looks into tensors
+    return into_declared(with_rows(_with_diagonal(out, diag_num, diag_step, diag_val), dims), ctx, height)
+
+
+@op(infer=infer_given_shape, vendor="use_mkldnn", diff="")
+def gaussian_random(
+    shape_tensor: Sizes = None,
+    shape_tensor_list: list[Sizes] = None,
+    *,
+    key,
+    shape: Longs = (),
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: int = 5,
+):
+    """Out = values from N(mean, std ** 2) in ``shape``."""
+    del seed
+    dims = shape_from(shape, shape_tensor, shape_tensor_list, "gaussian_random: the shape")
+    return with_rows(random_bits.normal(key, dims, to_numpy(dtype), mean, std), dims)
+
+
+@op(diff="")
+def truncated_gaussian_random(
+    *, key, shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: int = 5
+):
+    """Out = values from N(mean, std ** 2) within two standard deviations."""
+    del seed
+    return random_bits.truncated_normal(key, shape, to_numpy(dtype), mean, std)
+
+
+@op(infer=infer_given_shape, diff="")
+def randint(
+    shape_tensor: Sizes = None,
+    shape_tensor_list: list[Sizes] = None,
+    *,
+    key,
+    shape: Longs = (),
+    low: int,
+    high: int,
+    dtype: int = 3,
+    seed: int = 0,
+):
+    """Out = integers from [low, high) in ``shape``."""
+    del seed
+    dims = shape_from(shape, shape_tensor, shape_tensor_list, "randint: the shape")
+    return with_rows(random_bits.integers(key, dims, to_numpy(dtype), low, high), dims)
+
+
+@op(diff="")
+def randperm(*, key, n: int, dtype: int = 3, seed: int = 0):
+    """Out [n] = a random permutation of 0 .. n - 1."""
+    del seed
+    return random_bits.permutation(key, n).astype(to_numpy(dtype))
+
+
+def _batch_like(input: LoDArray, draw, shape, input_dim_idx: int, output_dim_idx: int):
+    """``draw`` of a shape that takes one dim from Input; rows of a padded Input stay rows."""
+    dims = list(shape)
+    dims[output_dim_idx] = input.shape[input_dim_idx]
+    out = draw(dims)
+    rows = input_dim_idx == output_dim_idx == 0 and input.padded
+    return LoDArray(out, (), input.nrows) if rows else out
+
+
+@op(rows="masked", lod=None, diff="")
+def uniform_random_batch_size_like(
+    input: LoDArray,
+    *,
+    key,
+    shape: list[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+    diag_num: int = 0,
+    diag_step: int = 0,
+    diag_val: float = 1.0,
+    dtype: int = 5,
+):
+    """Out = values from [min, max); dim ``output_dim_idx`` is Input's ``input_dim_idx``."""
+    del seed, diag_num, diag_step, diag_val
+    kind = to_numpy(dtype)
+    return _batch_like(
+        input, lambda dims: random_bits.uniform(key, dims, kind, min, max), shape, input_dim_idx, output_dim_idx
+    )
+
+
+@op(rows="masked", lod=None, diff="")
+def gaussian_random_batch_size_like(
+    input: LoDArray,
+    *,
+    key,
+    shape: list[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: int = 5,
+):
+    """Out = values from N(mean, std ** 2); dim ``output_dim_idx`` is Input's ``input_dim_idx``."""
+    del seed
+    kind = to_numpy(dtype)
+    return _batch_like(
+        input, lambda dims: random_bits.normal(key, dims, kind, mean, std), shape, input_dim_idx, output_dim_idx
+    )
+
+
+def _infer_sampling(op, var_of):
+    """One id per row; the declared data type stays, as in Fluid."""
+    return outputs_like(op, "Out", VarInfo(tuple(var_of(op.inputs["X"][0]).shape[:-1])))
+
+
+@op(diff="", rows="wise", infer=_infer_sampling)
+def sampling_id(x, *, key, min: float = 0.0, max: float = 1.0, seed: int = 0):
+    """Out[b] = a column drawn with the probabilities X[b, :], int64.
+
+    A number from [min, max) is compared with the running sums of the row; the last column takes what is left.
+    """
+    del seed
+    threshold = random_bits.uniform(key, (x.shape[0], 1), x.dtype, min, max)
+    picked = jnp.sum((jnp.cumsum(x, axis=1) <= threshold).astype(np.int32), axis=1)
+    return jnp.minimum(picked, x.shape[1] - 1).astype(np.int64)
+
+
+@op(diff="")
+def seed(*, key, seed: int = 0):
+    """Out[1] = ``seed``, or a random int32 when it is 0."""
+    if seed:
+        return np.asarray([seed], np.int32)
+    return random_bits.integers(key, (1,), np.int32, 1, np.iinfo(np.int32).max)
+
+
+def _next_seed(given):
+    """What a stateful seed tensor holds after a draw: a fixed scramble of it."""
+    return jnp.asarray(given) * 6364136223846793005 + 1442695040888963407
+
+
+def _state(seed, startup_seed: int):
+    """The seed tensor's number; before the first run, the attribute's."""
+    return jnp.asarray(startup_seed, np.int64) if seed is None else seed.reshape(-1)[0].astype(np.int64)
+
+
+@sequence_infer.inferred
+def _infer_shuffled(of):
+    """Fluid leaves the number of shuffled rows open, and takes a seed without a shape for one of size 0."""
+    x = of("X")
+    return {
+        "Out": (x.shape, x.lod_level, x.dtype),
+        "ShuffleIdx": ((-1,), 0, None),
+        "SeedOut": (of("Seed").shape or (0,), 0, None),
+    }
+
+
+@op(out="Out ShuffleIdx SeedOut", lod={"Out": "x", "SeedOut": "seed"}, diff="x", absent="seed", infer=_infer_shuffled)
+def shuffle_batch(x, seed, *, startup_seed: int = 0):
+    """Out = the rows of X (all dims but the last) in random order; ShuffleIdx[i] = where Out's row i came from.
+
+    Seed [1] is a counter in the program: SeedOut replaces it, so each run shuffles anew.
+    """
+    state = _state(seed, startup_seed)
+    order = random_bits.permutation(jax.random.key(state), prod(x.shape[:-1]))
+    rows = x.reshape(-1, x.shape[-1])
+    return jnp.asarray(rows)[order].reshape(x.shape), order.astype(np.int64), _next_seed(state).reshape(1)
+
+
+@shuffle_batch.grad
+def _(shuffle_idx, d_out):
+    rows = d_out.reshape(-1, d_out.shape[-1])
+    return jnp.zeros_like(rows).at[shuffle_idx].set(rows).reshape(d_out.shape)
+
+
+@op(out="Out SeedOut", lod=None, diff="", absent="seed", undeclared="SeedOut")
+def random_crop(x, seed, *, shape: list[int], startup_seed: int = 0):
+    """Out = a window of ``shape`` over the last dims of X, at a random place of its own for each leading index."""
+    state = _state(seed, startup_seed)
+    lead = x.ndim - len(shape)
+    batch = x.reshape(-1, *x.shape[lead:])
+    keys = jax.random.split(jax.random.key(state), len(shape))
+    starts = [
+        jax.random.randint(k, (batch.shape[0],), 0, n - w + 1)
+        for k, n, w in zip(keys, batch.shape[1:], shape, strict=True)
+    ]
+    crop = jax.vmap(lambda row, *at: jax.lax.dynamic_slice(row, at, shape))(batch, *starts)
+    return crop.reshape(*x.shape[:lead], *shape), _next_seed(state).reshape(1)

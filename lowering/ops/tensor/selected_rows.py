@@ -1,0 +1,54 @@
+"""Operators on SelectedRows values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+
+from lowering.dtypes import LOD_TENSOR
+from lowering.errors import SlotError
+from lowering.ops.optimizer.sparse import merge_rows
+from lowering.program import OpView, VarInfo, VarView
+from lowering.registry import Value, op
+from lowering.values import SelectedRows
+
+VarOf = Callable[[str], VarView | None]
+
+
+def _like_x(kind: int | None) -> Callable[[OpView, VarOf], dict[str, VarInfo]]:
+    """Shape inference: outputs like X, as the kind of variable ``kind`` (None: X's own)."""
+
+    def infer(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:
+        source = var_of(op_view.inputs["X"][0])
+        if source is None:
+            return {}
+        info = VarInfo(tuple(source.shape), source.dtype, None, source.type if kind is None else kind)
+        return dict.fromkeys(op_view.outputs["Out"], info)
+
+    return infer
+
+
+def _sparse(x: object, op_type: str) -> SelectedRows:
+    if not isinstance(x, SelectedRows):
+        raise SlotError(
+            f"op {op_type} expects SelectedRows in slot X, received a {type(x).__name__}; give it the gradient of a"
+            " look-up with is_sparse=True, or leave the op out for dense gradients"
+        )
+    return x
+
+
+@op(grad=None, lod=None, infer=_like_x(None))
+def merge_selected_rows(x: Value):
+    """Out = X with each row once, in ascending order, values of equal rows added up."""
+    return merge_rows(_sparse(x, "merge_selected_rows"))
+
+
+@op(grad=None, lod=None, infer=_like_x(LOD_TENSOR))
+def get_tensor_from_selected_rows(x: Value):
+    """Out [n, ...] = the value rows of X, without their row numbers; entries behind the last row are zero."""
+    sparse = _sparse(x, "get_tensor_from_selected_rows")
+    if sparse.nrows is None:
+        return sparse.values
+    real = jnp.arange(sparse.rows.shape[0]) < sparse.nrows
+    return jnp.where(real.reshape((-1,) + (1,) * (sparse.values.ndim - 1)), sparse.values, 0)
