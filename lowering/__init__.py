@@ -20,19 +20,8 @@ from lowering.errors import (
     UnknownOpError,
 )
 from lowering.program import EMPTY, GRAD, BlockView, OpSpec, OpView, ProgramView, VarInfo, VarView
-from lowering.registry import (
-    AttrSpec,
-    OpDef,
-    Slot,
-    check_attrs,
-    concrete,
-    double_gradient,
-    get_op,
-    has_op,
-    op,
-    registered_ops,
-)
-from lowering.values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray
+from lowering.registry import AttrSpec, OpDef, Slot, check_attrs, double_gradient, get_op, has_op, op, registered_ops
+from lowering.values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray, concrete
 
 from lowering import ops  # isort: skip  (registers every rule; needs the names above)
 

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.errors import NeedsConcrete
+
 Array = Any  # jax.Array or numpy.ndarray (a value known while tracing)
 
 
@@ -262,3 +264,16 @@ def valid_rows(value: LoDArray) -> tuple[Any, list[np.ndarray]]:
             count = int(levels[i][-1]) if len(levels[i]) else 0
     data = value.data if isinstance(value.data, jax.core.Tracer) else np.asarray(value.data)
     return data[: data.shape[0] if value.nrows is None else int(value.nrows)], levels
+
+
+def concrete(value: Any, what: str) -> np.ndarray:
+    """``value`` as a host array; NeedsConcrete when it depends on data that only the running program knows."""
+    if is_concrete(value) or isinstance(value, (int, float, bool, list, tuple)):
+        return np.asarray(value)
+    data = value.data if isinstance(value, LoDArray) else value
+    if is_concrete(data):
+        return np.asarray(data)
+    if not isinstance(data, jax.core.Tracer):
+        return np.asarray(data)
+
+    raise NeedsConcrete(what)

@@ -15,12 +15,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lowering.derive import cotangent, has_gradient, plain, rebuild
 from lowering.engine.call import call
 from lowering.engine.grad_maker import GradMaker
 from lowering.errors import LoweringError, NeedsExact
 from lowering.program import EMPTY, GRAD, OpSpec
-from lowering.registry import OpDef, Slot, grad_lod_map, register
+from lowering.registry import OpDef, Slot, register
+from lowering.registry.derived import cotangent, has_gradient, plain, rebuild
+from lowering.registry.gradients import grad_lod_map
+from lowering.registry.table import DERIVE
 from lowering.values import LoDArray, SelectedRows
 
 _SPECIAL = ("key", "ctx", "in_place")
@@ -267,3 +269,6 @@ def _recalled(parts: _Parts, maker: GradMaker, slot: str) -> list[str]:
             " that holds the forward ops"
         )
     return list(maker.forward.inputs.get(slot) or ())
+
+
+DERIVE.append(differentiate)

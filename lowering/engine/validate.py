@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from lowering.dtypes import LOD_TENSOR, LOD_TENSOR_ARRAY, SELECTED_ROWS, to_numpy
 from lowering.errors import UnknownOpError
 from lowering.program import OpView, ProgramView
-from lowering.registry import _unknown_op_message, get_op, has_op
-from lowering.vendor import COMMON
+from lowering.registry import get_op, has_op
+from lowering.registry.table import _unknown_op_message
+from lowering.registry.vendor import COMMON
 
 _TYPED = (LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY)
 _MARKERS = frozenset({"feed", "fetch", "read", "create_py_reader", "create_double_buffer_reader"})

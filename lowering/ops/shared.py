@@ -13,8 +13,7 @@ import numpy as np
 from lowering.dtypes import SELECTED_ROWS
 from lowering.engine.counts import sizes_of
 from lowering.program import EMPTY, VarInfo
-from lowering.registry import concrete
-from lowering.values import RowCounts, SelectedRows
+from lowering.values import RowCounts, SelectedRows, concrete
 
 
 def transpose_of(fn: Callable[[Any], Any], like: Any, d_out: Any) -> Any:

@@ -15,8 +15,7 @@ import numpy as np
 from lowering.engine.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete
 from lowering.program import GRAD, OpSpec
-from lowering.registry import concrete
-from lowering.values import Array, LoDArray, fill_padding, is_concrete
+from lowering.values import Array, LoDArray, concrete, fill_padding, is_concrete
 
 # A comparison of every row with every offset is fastest up to this many pairs; a binary search above it.
 _DENSE_PAIRS = 1 << 24

@@ -7,8 +7,7 @@ import pytest
 
 import lowering
 from lowering.ops.loss import sampled as sampled_loss
-from lowering.registry import SelectedRows
-from lowering.values import LoDArray
+from lowering.values import LoDArray, SelectedRows
 
 KEY = 7
 

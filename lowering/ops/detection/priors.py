@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.registry import Meta, op
+from lowering.registry import op
+from lowering.values import Meta
 
 
 def _cells(count: int) -> jax.Array:

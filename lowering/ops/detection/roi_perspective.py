@@ -6,8 +6,8 @@ import jax.numpy as jnp
 
 from lowering.ops.detection.roi_pooling import image_of, round_half_away, valid
 from lowering.ragged import infer as sequence_infer
-from lowering.registry import Meta, op
-from lowering.values import LoDArray, fill_padding
+from lowering.registry import op
+from lowering.values import LoDArray, Meta, fill_padding
 
 # Coordinates nearer than this are equal.
 _NEAR = 1e-4

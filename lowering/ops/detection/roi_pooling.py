@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from lowering.ragged import rows as seq
-from lowering.registry import Meta, op
-from lowering.values import LoDArray, fill_padding, row_mask
+from lowering.registry import op
+from lowering.values import LoDArray, Meta, fill_padding, row_mask
 
 
 def image_of(rois: LoDArray, given=None) -> jax.Array:

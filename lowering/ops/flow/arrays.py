@@ -16,8 +16,8 @@ from lowering.loops import arrays
 from lowering.loops.carried import known_int, scalar, zero_gradient
 from lowering.loops.while_loop import array_room
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo, forward_names
-from lowering.registry import TensorArray, Value, op
-from lowering.values import LoDArray
+from lowering.registry import Value, op
+from lowering.values import LoDArray, TensorArray
 
 
 def shape_like(out: str, source: str, level: int | None = 0) -> Any:

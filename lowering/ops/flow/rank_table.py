@@ -18,8 +18,8 @@ from lowering.ops.flow.arrays import forward_array, forward_value, shape_like
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo
 from lowering.ragged.reorder import partition, pick, sources
 from lowering.ragged.rows import offsets_of, row_numbers, take
-from lowering.registry import RankTable, TensorArray, Value, op
-from lowering.values import LoDArray, fill_padding
+from lowering.registry import Value, op
+from lowering.values import LoDArray, RankTable, TensorArray, fill_padding
 
 
 def as_lod(value: Any, slot: str, ctx: Context) -> LoDArray:

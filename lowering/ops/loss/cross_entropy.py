@@ -12,7 +12,8 @@ from lowering.engine.checks import Demand
 from lowering.ops.math.extrema import at_least
 from lowering.ops.shared import off_rows
 from lowering.program import VarInfo
-from lowering.registry import Meta, op
+from lowering.registry import op
+from lowering.values import Meta
 
 CLIP = -64.0
 HUGE = 1e20

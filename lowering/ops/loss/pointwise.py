@@ -9,7 +9,8 @@ from lowering.engine.checks import Demand
 from lowering.ops.math.extrema import at_least
 from lowering.ops.shared import transpose_of
 from lowering.program import VarInfo
-from lowering.registry import Long, Meta, op
+from lowering.registry import Long, op
+from lowering.values import Meta
 
 
 def softplus(x):

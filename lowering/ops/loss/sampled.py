@@ -10,8 +10,8 @@ import numpy as np
 
 from lowering.engine.checks import Demand
 from lowering.ops.nn.embedding import gather_rows
-from lowering.registry import Meta, op
-from lowering.values import SelectedRows
+from lowering.registry import op
+from lowering.values import Meta, SelectedRows
 
 UNIFORM, LOG_UNIFORM, CUSTOM = 0, 1, 2
 VENDOR = "remote_prefetch trainer_id height_sections epmap table_names"

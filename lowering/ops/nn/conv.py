@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from lowering.ops.nn import conv_kernels as kernels
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv_kernels import Geometry
-from lowering.registry import Meta, op
+from lowering.registry import op
+from lowering.values import Meta
 
 VENDOR = (
     "use_cudnn use_mkldnn fuse_relu fuse_activation fuse_alpha fuse_beta fuse_residual_connection "

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import Demand
-from lowering.registry import Long, Meta, Value, op
-from lowering.values import LoDArray, SelectedRows, data_of
+from lowering.registry import Long, Value, op
+from lowering.values import LoDArray, Meta, SelectedRows, data_of
 
 VENDOR = "is_distributed remote_prefetch trainer_id height_sections epmap table_names"
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.program import VarInfo
-from lowering.registry import Meta, concrete, op
+from lowering.registry import op
+from lowering.values import Meta, concrete
 
 
 class Taps(NamedTuple):

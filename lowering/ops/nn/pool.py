@@ -15,7 +15,8 @@ from lowering.ops.nn import windows
 from lowering.ops.nn.conv import channel_back, channel_first
 from lowering.ops.nn.conv_kernels import resolve_padding
 from lowering.ops.nn.pool_kernels import Axis, adaptive_axis
-from lowering.registry import Meta, op
+from lowering.registry import op
+from lowering.values import Meta
 
 
 def pool_axes(sizes, ksize, strides, paddings, *, global_pooling=False, adaptive=False, ceil_mode=False,

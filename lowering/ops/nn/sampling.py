@@ -8,7 +8,8 @@ from lowering.errors import NeedsExact
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv_kernels import pad_pairs
 from lowering.program import VarInfo
-from lowering.registry import LoDArray, concrete, op
+from lowering.registry import op
+from lowering.values import LoDArray, concrete
 
 
 def corner(image, row, col, inside):

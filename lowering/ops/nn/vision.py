@@ -5,7 +5,8 @@ import numpy as np
 
 from lowering.ops.nn import windows
 from lowering.ops.shared import transpose_of
-from lowering.registry import Long, Meta, op
+from lowering.registry import Long, op
+from lowering.values import Meta
 
 
 @op(rows="wise", lod=None)

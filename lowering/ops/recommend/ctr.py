@@ -2,7 +2,8 @@
 
 import jax.numpy as jnp
 
-from lowering.registry import LoDArray, op
+from lowering.registry import op
+from lowering.values import LoDArray
 
 
 @op(out="Y", slots={"cvm_": "CVM"}, diff="x", lod="x")

@@ -9,8 +9,8 @@ import numpy as np
 from lowering.ops.nn import windows
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import bounds, expand_dims, grad_spec, offsets, per_row, row_gradient, row_numbers, shifted
-from lowering.registry import concrete, op
-from lowering.values import Array, LoDArray
+from lowering.registry import op
+from lowering.values import Array, LoDArray, concrete
 
 
 def _paddings(start: int, length: int) -> tuple[int, int]:

@@ -20,8 +20,8 @@ from lowering.ragged.rows import (
     segments,
     take,
 )
-from lowering.registry import concrete, op
-from lowering.values import Array, LoDArray, Meta, fill_padding
+from lowering.registry import op
+from lowering.values import Array, LoDArray, Meta, concrete, fill_padding
 
 
 def _level(y: LoDArray, ref_level: int) -> int:

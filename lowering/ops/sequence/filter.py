@@ -7,8 +7,8 @@ import numpy as np
 
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import offsets, row_numbers, take
-from lowering.registry import Long, concrete, op
-from lowering.values import LoDArray
+from lowering.registry import Long, op
+from lowering.values import LoDArray, concrete
 
 
 @op(

@@ -13,8 +13,8 @@ from jax import lax
 from lowering.ops.sequence.pad import padded_rows
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import offsets, take
-from lowering.registry import concrete, op
-from lowering.values import Array, LoDArray
+from lowering.registry import op
+from lowering.values import Array, LoDArray, concrete
 
 
 def _sizes(x: LoDArray, what: str) -> np.ndarray:

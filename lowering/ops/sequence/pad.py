@@ -20,8 +20,8 @@ from lowering.ragged.rows import (
     static_longest,
     take,
 )
-from lowering.registry import concrete, op
-from lowering.values import Array, LoDArray, is_concrete
+from lowering.registry import op
+from lowering.values import Array, LoDArray, concrete, is_concrete
 
 
 def padded_rows(x: Array, off: Array, width: int, fill: Array) -> Array:

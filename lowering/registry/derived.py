@@ -12,7 +12,8 @@ import numpy as np
 from lowering.dtypes import is_float
 from lowering.errors import RegistryError
 from lowering.program import GRAD
-from lowering.registry import OpDef, Slot, _grad_attrs_inherited, _grad_outputs, grad_lod_map, grad_rows
+from lowering.registry.definition import OpDef, Slot
+from lowering.registry.gradients import grad_lod_map, grad_rows, gradient_outputs, inherited_attrs
 from lowering.values import LoDArray, data_of
 
 
@@ -28,8 +29,8 @@ def vjp_definition(forward: OpDef, *, reads: str | None, type: str | None) -> Op
         type or forward.type + "_grad",
         lambda *args, **attrs: None,
         inputs,
-        _grad_outputs(forward, forward.diff),
-        _grad_attrs_inherited(forward),
+        gradient_outputs(forward, forward.diff),
+        inherited_attrs(forward),
         forward.special,
         "plain",
         grad_rows(forward),

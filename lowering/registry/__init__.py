@@ -1,0 +1,15 @@
+"""The op registry: one Python function is a whole operator.
+
+The function's signature is the OpProto, its body the kernel, its docstring the formula; a gradient rule stands beside
+it. ``definition`` is what is known of an op, ``notation`` how it is written down, ``table`` where it is found.
+"""
+
+from lowering.registry.attributes import check_attrs
+from lowering.registry.definition import AttrSpec, Block, Blocks, Check, Long, Longs, OpDef, Sizes, Slot, Value
+from lowering.registry.notation import op
+from lowering.registry.table import double_gradient, get_op, has_op, register, registered_ops
+
+__all__ = [
+    "AttrSpec", "Block", "Blocks", "Check", "Long", "Longs", "OpDef", "Sizes", "Slot", "Value", "check_attrs",
+    "double_gradient", "get_op", "has_op", "op", "register", "registered_ops",
+]  # fmt: skip

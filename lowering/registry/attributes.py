@@ -1,0 +1,103 @@
+"""Attributes: their types, how values become Fluid's, and what an op being written must have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lowering.errors import AttrError
+from lowering.registry.definition import AttrSpec, Block, Blocks, Long, Longs, OpDef
+from lowering.registry.table import get_op
+from lowering.registry.vendor import COMMON
+
+ATTR_TYPES: dict[Any, str] = {
+    int: "INT",
+    float: "FLOAT",
+    str: "STRING",
+    bool: "BOOLEAN",
+    list[int]: "INTS",
+    list[float]: "FLOATS",
+    list[str]: "STRINGS",
+    list[bool]: "BOOLEANS",
+    Long: "LONG",
+    Longs: "LONGS",
+    Block: "BLOCK",
+    Blocks: "BLOCKS",
+}
+
+
+def _float32(value: float) -> float:
+    return float(np.float32(value))
+
+
+_CONVERTERS: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
+    "INT": ((int, np.integer, bool), int),
+    "LONG": ((int, np.integer, bool), int),
+    "BLOCK": ((int, np.integer), int),
+    "FLOAT": ((int, float, np.integer, np.floating), _float32),
+    "STRING": ((str, bytes), lambda v: v if isinstance(v, str) else v.decode("utf-8", "surrogateescape")),
+    "BOOLEAN": ((bool, np.bool_, int, np.integer), bool),
+}
+
+
+_LISTS = {
+    "INTS": "INT",
+    "LONGS": "LONG",
+    "FLOATS": "FLOAT",
+    "STRINGS": "STRING",
+    "BOOLEANS": "BOOLEAN",
+    "BLOCKS": "BLOCK",
+}
+
+
+def as_attribute(kind: str, value: Any, error: Callable[[Any], Exception]) -> Any:
+    if kind in _LISTS:
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise error(value)
+        return [as_attribute(_LISTS[kind], v, error) for v in value]
+    accepted, convert = _CONVERTERS[kind]
+    if not isinstance(value, accepted):
+        raise error(value)
+    return convert(value)
+
+
+def check_attrs(type: str, attrs: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
+    """Attributes of an op about to be written: converted to Fluid's types, defaults filled in.
+
+    A grad op's attributes are inherited from its forward op, so they are converted where known and kept otherwise.
+    Raises AttrError for an attribute that is unknown, of the wrong type, or required and missing.
+    """
+    definition = get_op(type)
+    place = f"op {type}{where}"
+    checked: dict[str, Any] = {}
+    for name, value in attrs.items():
+        spec = definition.attrs.get(name)
+        if spec is not None:
+            checked[name] = as_attribute(spec.type, value, partial(_attr_type_error, place, spec))
+        elif name in COMMON or definition.forward is not None:
+            checked[name] = value
+        else:
+            known = ", ".join(sorted(definition.attrs)) or "none"
+            raise AttrError(f"{place} has no attribute {name!r}; expected one of: {known}. Remove or rename it")
+    if definition.forward is None:
+        _fill_defaults(definition, checked, place)
+    return checked
+
+
+def _fill_defaults(definition: OpDef, checked: dict[str, Any], place: str) -> None:
+    for spec in definition.attrs.values():
+        if spec.name in checked:
+            continue
+        if spec.required:
+            raise AttrError(f"{place} needs attribute {spec.name!r} ({spec.type}), and none was given; pass it")
+        checked[spec.name] = list(spec.default) if isinstance(spec.default, list) else spec.default
+
+
+def _attr_type_error(place: str, spec: AttrSpec, got: Any) -> AttrError:
+    return AttrError(
+        f"{place}: attribute {spec.name!r} expects {spec.type}, received {got!r} ({type(got).__name__});"
+        " convert the value"
+    )

@@ -1,0 +1,146 @@
+"""What is known of one op: its slots, attributes and rules. Plain data, below everything else."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowering.values import RankTable, SelectedRows, StepScopes, TensorArray
+
+
+class Long(int):
+    """Annotation of a LONG attribute."""
+
+
+class Longs(list):
+    """Annotation of a LONGS attribute."""
+
+
+class Block(int):
+    """Annotation of a BLOCK attribute (the index of a sub-block)."""
+
+
+class Blocks(list):
+    """Annotation of a BLOCKS attribute."""
+
+
+class Value:
+    """Annotation of a parameter that takes whatever the variable holds (LoDArray, SelectedRows, array ...)."""
+
+
+class Sizes:
+    """Annotation of a parameter that takes a shape, or a dim of one: row counts come as they are (see ``counts``)."""
+
+
+RowsRule = str | None | Callable[[Mapping[str, Any], int], str | None]
+
+
+RAW_TYPES = (Value, SelectedRows, TensorArray, RankTable, StepScopes)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One input or output slot. ``wants``: 'array', 'lod' (LoDArray), 'meta', 'sizes' or 'raw' (as it is)."""
+
+    name: str
+    param: str
+    duplicable: bool = False
+    dispensable: bool = False
+    wants: str = "array"
+
+
+@dataclass(frozen=True)
+class AttrSpec:
+    name: str
+    type: str
+    default: Any = None
+    required: bool = False
+    param: str = ""  # '' for vendor attributes, which no rule reads
+
+
+@dataclass(frozen=True)
+class Check:
+    """What an op insists on about its numbers: ``fn`` of some of the rule's parameters; see ``engine.checks``."""
+
+    fn: Callable[..., Any]
+    inputs: tuple[Slot, ...]
+    attrs: tuple[AttrSpec, ...]
+
+
+@dataclass
+class OpDef:
+    """All that is known of one op type. Callable as the plain function it was made from."""
+
+    type: str
+    fn: Callable[..., Any]
+    inputs: list[Slot]
+    outputs: list[Slot]
+    attrs: dict[str, AttrSpec]
+    special: frozenset[str] = frozenset()
+    kind: str = "plain"
+    rows: RowsRule = None
+    lod: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
+    diff: tuple[str, ...] = ()  # parameters of the differentiable inputs
+    gradient: OpDef | None = None
+    make_grad: Callable[..., Any] | None = None
+    infer: Callable[..., Any] | None = None
+    fold: bool = False
+    linear: bool = False
+    inplace: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
+    absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may hold no value yet
+    undeclared: tuple[str, ...] = ()  # output slots, or "Slot:dtype", that shape inference leaves to the layer
+    updates: tuple[str, ...] = ()  # input slots whose variables the op changes; new values follow its outputs
+    forward: OpDef | None = None  # for a gradient op, what it is the gradient of
+    demands: Check | None = None
+    once: str = ""  # for a gradient op, why there is no gradient of it
+    loops: bool = False  # for a gradient op: it, or its forward op, loops as long as the values say
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.fn) or ""
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the op has a gradient op, or one can be derived."""
+        derivable = self.forward is not None and self.obstacle is None
+        return self.gradient is not None or self.make_grad is not None or derivable
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why this gradient op cannot be differentiated; None where it can, and for ops that are no gradient ops."""
+        if self.forward is None:
+            return None
+        if self.kind in ("block", "host"):
+            return f"it is the gradient of {self.forward.type}, which runs other ops"
+        if self.updates:
+            return f"it changes {list(self.updates)} itself"
+        return self.once or None
+
+    @property
+    def gradient_slots(self) -> frozenset[str]:
+        """The input slots of a gradient op that bring gradients: those that the forward op does not have."""
+        forward = self
+        while forward.forward is not None:
+            forward = forward.forward
+        own = {s.name for s in [*forward.inputs, *forward.outputs]}
+        return frozenset(s.name for s in self.inputs if s.name not in own)
+
+    def rows_rule(self, attrs: Mapping[str, Any], ndim: int) -> str | None:
+        """What padding rows mean to one op with these attributes, its padded value having ``ndim`` dims."""
+        if not callable(self.rows):
+            return self.rows
+        return self.rows({s.name: attrs.get(s.name, s.default) for s in self.attrs.values()}, ndim)
+
+    def input(self, name: str) -> Slot | None:
+        return next((s for s in self.inputs if s.name == name), None)
+
+    def output(self, name: str) -> Slot | None:
+        return next((s for s in self.outputs if s.name == name), None)
+
+    def slot_of(self, param: str) -> Slot | None:
+        return next((s for s in [*self.inputs, *self.outputs] if s.param == param), None)

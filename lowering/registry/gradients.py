@@ -1,0 +1,46 @@
+"""What grad ops have in common: their slots, attributes, rows and LoD follow from the forward op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from lowering.program import GRAD
+from lowering.registry.definition import AttrSpec, OpDef, RowsRule, Slot
+
+
+def differentiable_params(definition: OpDef) -> tuple[str, ...]:
+    return tuple(s.param for s in definition.inputs if s.wants != "meta")
+
+
+def inherited_attrs(forward: OpDef) -> dict[str, AttrSpec]:
+    """A derived gradient calls the forward function, so it reads the same attributes."""
+    return {name: replace(spec, required=False) for name, spec in forward.attrs.items()}
+
+
+def grad_rows(forward: OpDef) -> RowsRule:
+    """The rows rule of a grad op: rows also come through the forward op's outputs and their gradients."""
+    if callable(forward.rows):
+        rule = forward.rows
+        return lambda attrs, ndim: _with_output_carriers(forward, rule(attrs, ndim))
+    return _with_output_carriers(forward, forward.rows)
+
+
+def _with_output_carriers(forward: OpDef, rule: str | None) -> str | None:
+    if rule is None or not rule.startswith("wise "):
+        return rule
+    outputs = [s.param for s in forward.outputs]
+    return " ".join([rule, *outputs, *(f"d_{p}" for p in outputs)])
+
+
+def gradient_outputs(forward: OpDef, wrt: Iterable[str]) -> list[Slot]:
+    slots = [forward.slot_of(p) for p in wrt]
+    return [Slot(s.name + GRAD, "d_" + s.param, s.duplicable, True) for s in slots if s is not None]
+
+
+def grad_lod_map(definition: OpDef) -> dict[str, str]:
+    """X@GRAD carries the LoD of X where the grad op reads X, else that of the first output gradient it reads."""
+    reads = [s.name for s in definition.inputs]
+    fallback = next((n for n in reads if n.endswith(GRAD)), None)
+    shared = {s.name: s.name[: -len(GRAD)] if s.name[: -len(GRAD)] in reads else fallback for s in definition.outputs}
+    return {out: source for out, source in shared.items() if source is not None}
