@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fluidjax import clip_ops
 from fluidjax.framework import (
     Block,
     Program,
@@ -16,6 +15,7 @@ from fluidjax.framework import (
     name_scope,
 )
 from fluidjax.framework.names import OP_NAMESCOPE, OP_ROLE_VAR
+from fluidjax.writing import clip_ops
 
 __all__ = [
     "set_gradient_clip",

@@ -6,8 +6,8 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.checks import check_dtype, check_variable_and_dtype
-from fluidjax.layers.common import lookup
+from fluidjax.layers._nn.common import lookup
+from fluidjax.writing.checks import check_dtype, check_variable_and_dtype
 
 __all__ = ["one_hot", "embedding"]
 

@@ -17,7 +17,7 @@ from fluidjax.framework import (
 )
 from fluidjax.initializer import Constant, Initializer, Xavier
 from fluidjax.param_attr import ParamAttr, WeightNormParamAttr
-from fluidjax.weight_norm import normalized_parameter
+from fluidjax.writing.weight_norm import normalized_parameter
 
 
 class LayerHelperBase:

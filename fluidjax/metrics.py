@@ -11,7 +11,7 @@ from fluidjax import layers, unique_name
 from fluidjax.framework import Program, program_guard
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.detection_map import detection_map
+from fluidjax.layers._detection.map import detection_map
 
 __all__ = [
     "MetricBase",

@@ -1,14 +1,7 @@
 # ruff: noqa: F401  (the names of fluid.layers.control_flow are gathered here)
 """The names of ``fluid.layers.control_flow``."""
 
-from fluidjax.layers.control_flow_api import (
-    case,
-    cond,
-    copy_var_to_parent_block,
-    switch_case,
-    while_loop,
-)
-from fluidjax.layers.control_flow_basic import (
+from fluidjax.layers._control_flow.basic import (
     Print,
     array_length,
     array_read,
@@ -23,7 +16,7 @@ from fluidjax.layers.control_flow_basic import (
     less_than,
     not_equal,
 )
-from fluidjax.layers.control_flow_blocks import (
+from fluidjax.layers._control_flow.blocks import (
     BlockGuard,
     BlockGuardWithCompletion,
     ConditionalBlock,
@@ -34,8 +27,9 @@ from fluidjax.layers.control_flow_blocks import (
     While,
     WhileGuard,
 )
-from fluidjax.layers.control_flow_dynamic_rnn import DynamicRNN
-from fluidjax.layers.control_flow_lod import (
+from fluidjax.layers._control_flow.dynamic_rnn import DynamicRNN
+from fluidjax.layers._control_flow.functions import case, cond, copy_var_to_parent_block, switch_case, while_loop
+from fluidjax.layers._control_flow.ragged import (
     array_to_lod_tensor,
     lod_rank_table,
     lod_tensor_to_array,
@@ -47,7 +41,7 @@ from fluidjax.layers.control_flow_lod import (
     shrink_memory,
     split_lod_tensor,
 )
-from fluidjax.layers.control_flow_static_rnn import StaticRNN, StaticRNNMemoryLink
+from fluidjax.layers._control_flow.static_rnn import StaticRNN, StaticRNNMemoryLink
 
 __all__ = [
     "DynamicRNN",

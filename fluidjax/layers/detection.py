@@ -1,13 +1,16 @@
 # ruff: noqa: F403  (the names of fluid.layers.detection are gathered here)
 """Layers of object detectors."""
 
-from fluidjax.layers import detection_boxes, detection_match, detection_ssd, detection_targets
-from fluidjax.layers.detection_boxes import *
-from fluidjax.layers.detection_map import *
-from fluidjax.layers.detection_match import *
-from fluidjax.layers.detection_regions import roi_perspective_transform
-from fluidjax.layers.detection_ssd import *
-from fluidjax.layers.detection_targets import *
+from fluidjax.layers._detection import boxes as detection_boxes
+from fluidjax.layers._detection import match as detection_match
+from fluidjax.layers._detection import ssd as detection_ssd
+from fluidjax.layers._detection import targets as detection_targets
+from fluidjax.layers._detection.boxes import *
+from fluidjax.layers._detection.map import *
+from fluidjax.layers._detection.match import *
+from fluidjax.layers._detection.regions import roi_perspective_transform
+from fluidjax.layers._detection.ssd import *
+from fluidjax.layers._detection.targets import *
 
 __all__ = [
     *detection_boxes.__all__,

@@ -8,12 +8,12 @@ from fluidjax.enums import VarType
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers import manipulation, matmul, reduction
-from fluidjax.layers.checks import check_type, check_variable_and_dtype
-from fluidjax.layers.control_flow_basic import equal
-from fluidjax.layers.ctc import edit_distance, warpctc
+from fluidjax.layers._control_flow.basic import equal
+from fluidjax.layers._loss.sampled import hsigmoid, nce, sampled_softmax_with_cross_entropy
+from fluidjax.layers._sequence.ctc import edit_distance, warpctc
+from fluidjax.layers._tensor import manipulation, matmul, reduction
 from fluidjax.layers.ops import square
-from fluidjax.layers.sampled_loss import hsigmoid, nce, sampled_softmax_with_cross_entropy
+from fluidjax.writing.checks import check_type, check_variable_and_dtype
 
 __all__ = [
     "center_loss",

@@ -7,8 +7,8 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.checks import check_variable_and_dtype
-from fluidjax.layers.indexing import topk
+from fluidjax.layers._tensor.indexing import topk
+from fluidjax.writing.checks import check_variable_and_dtype
 
 __all__ = ["accuracy", "auc"]
 

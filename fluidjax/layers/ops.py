@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fluidjax.framework import Variable
-from fluidjax.layers.checks import check_variable_and_dtype
-from fluidjax.layers.emit import emit
+from fluidjax.writing.checks import check_variable_and_dtype
+from fluidjax.writing.emit import emit
 
 _FLOATS = ("float16", "float32", "float64")
 _INTEGERS_TOO = {"abs": ("int32", "int64"), "exp": ("int32", "int64"), "square": ("int32", "int64")}

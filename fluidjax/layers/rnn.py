@@ -1,16 +1,16 @@
 # ruff: noqa: F401  (the names of fluid.layers.rnn are gathered here)
 """The names of ``fluid.layers.rnn``."""
 
-from fluidjax.layers.rnn_cells import GRUCell, LSTMCell, RNNCell, rnn
-from fluidjax.layers.rnn_decoders import BeamSearchDecoder, Decoder, dynamic_decode
-from fluidjax.layers.rnn_helpers import (
+from fluidjax.layers._rnn.cells import GRUCell, LSTMCell, RNNCell, rnn
+from fluidjax.layers._rnn.decoders import BeamSearchDecoder, Decoder, dynamic_decode
+from fluidjax.layers._rnn.helpers import (
     BasicDecoder,
     DecodeHelper,
     GreedyEmbeddingHelper,
     SampleEmbeddingHelper,
     TrainingHelper,
 )
-from fluidjax.layers.rnn_ops import (
+from fluidjax.layers._rnn.kernels import (
     beam_search,
     beam_search_decode,
     dynamic_gru,

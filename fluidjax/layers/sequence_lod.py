@@ -6,7 +6,7 @@ from typing import Any
 
 from fluidjax.framework import Variable, convert_np_dtype_to_dtype_
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.sequence_checks import FLOATS, INTS, NUMBERS, VarType, variable, variables
+from fluidjax.layers._sequence.checks import FLOATS, INTS, NUMBERS, VarType, variable, variables
 
 __all__ = [
     "sequence_conv",

@@ -10,14 +10,14 @@ from fluidjax.enums import VarType, to_var_type
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant, Initializer
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.checks import FILLED, check_dtype, check_type, check_variable_and_dtype, convert_dtype
-from fluidjax.layers.emit import emit, emit_many
-from fluidjax.layers.filled import full, full_like, kron, trace, tril, triu
-from fluidjax.layers.shapes import cast, fill_constant
-from fluidjax.layers.tensor_files import load_combine as load_combine
-from fluidjax.layers.tensor_files import save as save
-from fluidjax.layers.tensor_files import save_combine as save_combine
+from fluidjax.layers._tensor.files import load_combine as load_combine
+from fluidjax.layers._tensor.files import save as save
+from fluidjax.layers._tensor.files import save_combine as save_combine
+from fluidjax.layers._tensor.filled import full, full_like, kron, trace, tril, triu
+from fluidjax.layers._tensor.shapes import cast, fill_constant
 from fluidjax.param_attr import ParamAttr
+from fluidjax.writing.checks import FILLED, check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
     "arange",

@@ -36,7 +36,7 @@ def test_log_uniform_frequencies():
 
 
 def test_alias_method_frequencies():
-    from fluidjax.layers.sampled_loss import alias_tables
+    from fluidjax.layers._loss.sampled import alias_tables
 
     wanted = np.array([0.1, 0.2, 0.3, 0.4])
     alias, keep = alias_tables(wanted.tolist())

@@ -6,7 +6,7 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.emit import emit_many
+from fluidjax.writing.emit import emit_many
 
 __all__ = ["fused_elemwise_activation", "multiclass_nms2", "search_pyramid_hash"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.checks import check_type, check_variable_and_dtype
-from fluidjax.layers.emit import emit
+from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.emit import emit
 
 __all__ = ["partial_concat", "partial_sum", "rank_attention", "shuffle_batch"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layers import nn, sequence_lod, tensor
-from fluidjax.layers.control_flow_static_rnn import StaticRNN
-from fluidjax.layers.rnn_units import BasicGRUUnit, BasicLSTMUnit, _named
+from fluidjax.layers._control_flow.static_rnn import StaticRNN
+from fluidjax.layers._rnn.units import BasicGRUUnit, BasicLSTMUnit, _named
 
 __all__ = ["BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm"]
 

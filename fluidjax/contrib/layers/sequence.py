@@ -6,7 +6,7 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.sequence_checks import FLOATS, INTS, pair, variable
+from fluidjax.layers._sequence.checks import FLOATS, INTS, pair, variable
 
 __all__ = [
     "fused_embedding_seq_pool",

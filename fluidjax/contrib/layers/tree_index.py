@@ -9,7 +9,7 @@ from fluidjax.framework import Variable, convert_np_dtype_to_dtype_
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers import reshape, slice
-from fluidjax.layers.checks import check_dtype
+from fluidjax.writing.checks import check_dtype
 
 __all__ = ["tdm_child", "tdm_sampler"]
 

@@ -10,7 +10,7 @@ from fluidjax.contrib.quantize.insertion import Insertion, Settings
 from fluidjax.executor import global_scope
 from fluidjax.framework import Program, default_main_program, default_startup_program, program_guard
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers.step_counter import autoincreased_step_counter
+from fluidjax.layers._nn.step_counter import autoincreased_step_counter
 from fluidjax.scope import Scope
 from lowering.registry import get_op
 

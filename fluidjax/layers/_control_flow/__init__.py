@@ -1,0 +1,1 @@
+"""Rooms behind ``layers.control_flow``."""

@@ -1,0 +1,227 @@
+"""Layers that match boxes and suppress those that overlap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.framework import Variable
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.writing.checks import check_variable_and_dtype
+from fluidjax.writing.emit import emit, emit_many
+
+__all__ = [
+    "bipartite_match",
+    "collect_fpn_proposals",
+    "distribute_fpn_proposals",
+    "locality_aware_nms",
+    "matrix_nms",
+    "multiclass_nms",
+    "target_assign",
+]
+
+
+def bipartite_match(
+    dist_matrix: Variable, match_type: str | None = None, dist_threshold: float | None = None, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """Match rows to columns, the largest similarity first.
+
+    Args:
+        dist_matrix: [rows, M], the rows of each image a sequence.
+        match_type: ``bipartite`` (default) or ``per_prediction``, which also matches free columns to their best row
+            from ``dist_threshold`` (default 0.5) on.
+
+    Returns:
+        The row matched to each column, -1 for none (int32 [N, M]), and the similarity ([N, M]).
+    """
+    check_variable_and_dtype(dist_matrix, "dist_matrix", ["float32", "float64"], "bipartite_match")
+    outputs = [("ColToRowMatchIndices", "int32", False), ("ColToRowMatchDist", dist_matrix.dtype, False)]
+    attrs: dict[str, Any] = {}
+    if match_type is not None:
+        attrs["match_type"] = match_type
+    if dist_threshold is not None:
+        attrs["dist_threshold"] = dist_threshold
+    rows, found = emit_many("bipartite_match", {"DistMat": dist_matrix}, outputs, attrs, name=name)
+    return rows, found
+
+
+def target_assign(
+    input: Variable,
+    matched_indices: Variable,
+    negative_indices: Variable | None = None,
+    mismatch_value: int | None = None,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Targets of matched columns: out[i, j] = row matched_indices[i, j] of the i-th sequence of input.
+
+    Args:
+        input: rows [rows, P, K] with one LoD level.
+        matched_indices: int32 [N, M], -1 for none.
+        negative_indices: columns (int32, one LoD level) that count with ``mismatch_value`` (default 0).
+
+    Returns:
+        Targets [N, M, K] and weights [N, M, 1], 1 where matched or negative.
+    """
+    inputs = {"X": input, "MatchIndices": matched_indices}
+    if negative_indices is not None:
+        inputs["NegIndices"] = negative_indices
+    outputs = [("Out", input.dtype, False), ("OutWeight", "float32", False)]
+    attrs = {} if mismatch_value is None else {"mismatch_value": mismatch_value}
+    out, weight = emit_many("target_assign", inputs, outputs, attrs, name=name)
+    return out, weight
+
+
+def multiclass_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    nms_threshold: float = 0.3,
+    normalized: bool = True,
+    nms_eta: float = 1.0,
+    background_label: int = 0,
+    name: str | None = None,
+) -> Variable:
+    """Keep, class by class, the boxes that overlap no better one.
+
+    Args:
+        bboxes: [N, M, 4] with scores [N, C, M]; or [rows, C, 4] with scores [rows, C], one LoD level.
+        score_threshold: boxes below take no part; nms_top_k: at most so many per class (-1: all).
+        keep_top_k: at most so many per image (-1: all).
+        nms_threshold: overlap above which a box is dropped; multiplied by ``nms_eta`` at each box kept while above 0.5.
+        background_label: the class to leave out (-1: none).
+
+    Returns:
+        Rows (label, score, x0, y0, x1, y1), one LoD level; [[-1]] when there is nothing.
+    """
+    check_variable_and_dtype(bboxes, "BBoxes", ["float32", "float64"], "multiclass_nms")
+    check_variable_and_dtype(scores, "Scores", ["float32", "float64"], "multiclass_nms")
+    attrs = {
+        "background_label": background_label,
+        "score_threshold": score_threshold,
+        "nms_top_k": nms_top_k,
+        "nms_threshold": nms_threshold,
+        "keep_top_k": keep_top_k,
+        "nms_eta": nms_eta,
+        "normalized": normalized,
+    }
+    inputs = {"BBoxes": bboxes, "Scores": scores}
+    return emit("multiclass_nms", inputs, bboxes.dtype, attrs, name=name, stop_gradient=True)
+
+
+def locality_aware_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    nms_threshold: float = 0.3,
+    normalized: bool = True,
+    nms_eta: float = 1.0,
+    background_label: int = -1,
+    name: str | None = None,
+) -> Variable:
+    """``multiclass_nms`` after overlapping neighbours are merged by their scores; boxes of 4, 8, 16 ... numbers.
+
+    Raises:
+        ValueError: the boxes or scores are not of rank 3.
+    """
+    check_variable_and_dtype(bboxes, "bboxes", ["float32", "float64"], "locality_aware_nms")
+    check_variable_and_dtype(scores, "scores", ["float32", "float64"], "locality_aware_nms")
+    for what, var in (("bboxes", bboxes), ("scores", scores)):
+        if len(var.shape) != 3:
+            raise ValueError(f"locality_aware_nms: {what} should be of rank 3, received {list(var.shape)}. Reshape it.")
+    attrs = {
+        "background_label": background_label,
+        "score_threshold": score_threshold,
+        "nms_top_k": nms_top_k,
+        "nms_threshold": nms_threshold,
+        "keep_top_k": keep_top_k,
+        "nms_eta": nms_eta,
+        "normalized": normalized,
+    }
+    inputs = {"BBoxes": bboxes, "Scores": scores}
+    return emit("locality_aware_nms", inputs, bboxes.dtype, attrs, name=name, stop_gradient=True)
+
+
+def matrix_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    post_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    use_gaussian: bool = False,
+    gaussian_sigma: float = 2.0,
+    background_label: int = 0,
+    normalized: bool = True,
+    return_index: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Suppression by decayed scores instead of dropped boxes.
+
+    Args:
+        post_threshold: boxes whose decayed score is not above it are dropped; others as for ``multiclass_nms``.
+        use_gaussian, gaussian_sigma: decay by exp(-sigma iou^2) instead of 1 - iou.
+        return_index: also return the boxes' rows in ``bboxes`` flattened, int32 [No, 1].
+
+    Returns:
+        Rows (label, score, x0, y0, x1, y1), one LoD level.
+    """
+    check_variable_and_dtype(bboxes, "BBoxes", ["float32", "float64"], "matrix_nms")
+    check_variable_and_dtype(scores, "Scores", ["float32", "float64"], "matrix_nms")
+    attrs = {
+        "background_label": background_label,
+        "score_threshold": score_threshold,
+        "post_threshold": post_threshold,
+        "nms_top_k": nms_top_k,
+        "gaussian_sigma": gaussian_sigma,
+        "use_gaussian": use_gaussian,
+        "keep_top_k": keep_top_k,
+        "normalized": normalized,
+    }
+    outputs = [("Out", bboxes.dtype, True), ("Index", "int32", True)]
+    out, index = emit_many("matrix_nms", {"BBoxes": bboxes, "Scores": scores}, outputs, attrs, name=name)
+    return (out, index) if return_index else out
+
+
+def distribute_fpn_proposals(
+    fpn_rois: Variable, min_level: int, max_level: int, refer_level: int, refer_scale: int, name: str | None = None
+) -> tuple[list[Variable], Variable]:
+    """Send regions [R, 4] to levels of a pyramid by their size: floor(log2(sqrt(area) / refer_scale) + refer_level).
+
+    Returns:
+        The regions of each level, and int32 [R, 1]: where each region is in their concatenation.
+    """
+    check_variable_and_dtype(fpn_rois, "fpn_rois", ["float32", "float64"], "distribute_fpn_proposals")
+    helper = LayerHelper("distribute_fpn_proposals", name=name)
+    levels = [helper.create_variable_for_type_inference(fpn_rois.dtype) for _ in range(max_level - min_level + 1)]
+    restore = helper.create_variable_for_type_inference("int32")
+    helper.append_op(
+        type="distribute_fpn_proposals",
+        inputs={"FpnRois": fpn_rois},
+        outputs={"MultiFpnRois": levels, "RestoreIndex": restore},
+        attrs={
+            "min_level": min_level,
+            "max_level": max_level,
+            "refer_level": refer_level,
+            "refer_scale": refer_scale,
+        },
+    )
+    return levels, restore
+
+
+def collect_fpn_proposals(
+    multi_rois: list[Variable],
+    multi_scores: list[Variable],
+    min_level: int,
+    max_level: int,
+    post_nms_top_n: int,
+    name: str | None = None,
+) -> Variable:
+    """The ``post_nms_top_n`` regions of best score over the levels of a pyramid, image by image."""
+    count = max_level - min_level + 1
+    inputs = {"MultiLevelRois": multi_rois[:count], "MultiLevelScores": multi_scores[:count]}
+    attrs = {"post_nms_topN": post_nms_top_n}
+    dtype = multi_rois[0].dtype
+    return emit("collect_fpn_proposals", inputs, dtype, attrs, name=name, slot="FpnRois", stop_gradient=True)

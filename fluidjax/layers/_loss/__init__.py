@@ -1,0 +1,1 @@
+"""Rooms behind ``layers.loss`` and ``layers.nn``."""

@@ -1,0 +1,1 @@
+"""Networks: rooms behind ``layers.nn``."""

@@ -1,0 +1,231 @@
+"""The layers every model uses: fc, embedding, dropout; and small ones on labels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fluidjax.framework import Variable, default_main_program
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.writing.checks import check_dtype, check_type, check_variable_and_dtype
+
+__all__ = ["fc", "embedding", "dropout", "label_smooth", "fsp_matrix", "continuous_value_model", "similarity_focus"]
+
+
+def fc(
+    input: Any,
+    size: int,
+    num_flatten_dims: int = 1,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Fully connected layer: out = act(sum over inputs of X_i W_i + b).
+
+    Args:
+        input: a Variable, or several; the first num_flatten_dims axes are rows, the others columns.
+        size: columns of the result.
+        num_flatten_dims: number of leading axes kept; -1 for all but the last.
+        param_attr, bias_attr: of W_i [columns, size] (a list for several inputs) and b [size] (False: none).
+        act: type of an activation op.
+
+    Returns:
+        [the leading axes, size], with the LoD of the first input.
+    """
+    helper = LayerHelper("fc", **locals())
+    check_type(input, "input", (list, tuple, Variable), "fc")
+    for i, one in enumerate(helper.multiple_input()):
+        check_type(one, f"input[{i}]", Variable, "fc")
+    dtype = helper.input_dtype()
+    check_dtype(dtype, "input", ["float16", "float32", "float64"], "fc")
+    products = []
+    for x, attr in helper.iter_inputs_and_params():
+        split = len(x.shape) - 1 if num_flatten_dims == -1 else num_flatten_dims
+        w = helper.create_parameter(attr=attr, shape=[math.prod(x.shape[split:]), size], dtype=dtype, is_bias=False)
+        product = helper.create_variable_for_type_inference(dtype)
+        helper.append_op(
+            type="mul",
+            inputs={"X": x, "Y": w},
+            outputs={"Out": product},
+            attrs={"x_num_col_dims": split, "y_num_col_dims": 1},
+        )
+        products.append(product)
+    total = products[0]
+    if len(products) > 1:
+        total = helper.create_variable_for_type_inference(dtype)
+        helper.append_op(type="sum", inputs={"X": products}, outputs={"Out": total}, attrs={"use_mkldnn": False})
+    return helper.append_activation(helper.append_bias_op(total, dim_start=split))
+
+
+def embedding(
+    input: Variable,
+    size: Any,
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """Rows of a table W [size[0], size[1]]: out[..., :] = W[input[..., 0]].
+
+    Args:
+        input: ids int64 [..., 1].
+        size: [number of ids, width].
+        is_sparse: the table's gradient is a SelectedRows of the rows looked up.
+        padding_idx: this id gives zeros; a negative one counts from the end.
+
+    Returns:
+        [..., width], with the LoD of input.
+    """
+    helper = LayerHelper("embedding", **locals())
+    check_variable_and_dtype(input, "input", ["int64"], "fluid.layers.embedding")
+    check_dtype(dtype, "dtype", ["float16", "float32", "float64"], "fluid.layers.embedding")
+    return lookup(helper, "lookup_table", input, size, is_sparse, is_distributed, padding_idx, dtype)
+
+
+def lookup(
+    helper: LayerHelper,
+    op_type: str,
+    input: Variable,
+    size: Any,
+    is_sparse: bool,
+    is_distributed: bool,
+    padding_idx: int | None,
+    dtype: Any,
+) -> Variable:
+    """The table and the op of both embedding layers."""
+    table = helper.create_parameter(attr=helper.param_attr, shape=size, dtype=dtype, is_bias=False)
+    out = helper.create_variable_for_type_inference(dtype)
+    if padding_idx is None:
+        padding_idx = -1
+    elif padding_idx < 0:
+        padding_idx += size[0]
+    helper.append_op(
+        type=op_type,
+        inputs={"Ids": input, "W": table},
+        outputs={"Out": out},
+        attrs={
+            "is_sparse": is_sparse,
+            "is_distributed": is_distributed,
+            "remote_prefetch": is_sparse and not is_distributed,
+            "padding_idx": padding_idx,
+        },
+    )
+    return out
+
+
+def dropout(
+    x: Variable,
+    dropout_prob: float,
+    is_test: bool = False,
+    seed: int | None = None,
+    name: str | None = None,
+    dropout_implementation: str = "downgrade_in_infer",
+) -> Variable:
+    """out = x with each element zeroed with probability dropout_prob.
+
+    Args:
+        x: float32 or float64.
+        is_test: leave nothing out (also set by ``clone(for_test=True)``).
+        seed: fixes the draw.
+        dropout_implementation: "downgrade_in_infer" multiplies by 1 - dropout_prob when testing, "upscale_in_train"
+            divides by it when training.
+
+    Returns:
+        A variable shaped like x.
+    """
+    helper = LayerHelper("dropout", **locals())
+    check_variable_and_dtype(x, "x", ["float16", "float32", "float64"], "dropout")
+    out = helper.create_variable_for_type_inference(dtype=x.dtype)
+    mask = helper.create_variable_for_type_inference(dtype="uint8", stop_gradient=True)
+    if not seed:
+        seed = default_main_program().random_seed or None
+    helper.append_op(
+        type="dropout",
+        inputs={"X": [x]},
+        outputs={"Out": [out], "Mask": [mask]},
+        attrs={
+            "dropout_prob": dropout_prob,
+            "is_test": is_test,
+            "fix_seed": seed is not None,
+            "seed": seed if seed is not None else 0,
+            "dropout_implementation": dropout_implementation,
+        },
+    )
+    return out
+
+
+def label_smooth(
+    label: Variable,
+    prior_dist: Variable | None = None,
+    epsilon: float = 0.1,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """out = (1 - epsilon) label + epsilon prior_dist, by default the uniform distribution over the last axis.
+
+    Args:
+        label: one-hot or soft labels [N, classes], float32 or float64; prior_dist: [1, classes].
+
+    Returns:
+        A variable shaped like label. ValueError unless 0 <= epsilon <= 1.
+    """
+    if epsilon > 1.0 or epsilon < 0.0:
+        raise ValueError(f"The value of epsilon must be between 0 and 1, received {epsilon}. Choose another.")
+    check_variable_and_dtype(label, "label", ["float32", "float64"], "label_smooth")
+    helper = LayerHelper("label_smooth", **locals())
+    label.stop_gradient = True
+    out = helper.create_variable_for_type_inference(dtype)
+    inputs = {"X": label, "PriorDist": prior_dist} if prior_dist else {"X": label}
+    helper.append_op(type="label_smooth", inputs=inputs, outputs={"Out": out}, attrs={"epsilon": float(epsilon)})
+    return out
+
+
+def fsp_matrix(x: Variable, y: Variable) -> Variable:
+    """out[n, i, j] = mean over pixels of x[n, i] y[n, j], for [N, C1, H, W] and [N, C2, H, W]."""
+    check_variable_and_dtype(x, "x", ["float32", "float64"], "fsp_matrix")
+    check_variable_and_dtype(y, "y", ["float32", "float64"], "fsp_matrix")
+    helper = LayerHelper("fsp_matrix", **locals())
+    out = helper.create_variable_for_type_inference(dtype=helper.input_dtype(input_param_name="x"))
+    helper.append_op(type="fsp", inputs={"X": x, "Y": y}, outputs={"Out": out})
+    return out
+
+
+def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True) -> Variable:
+    """Take show and click counts, the first two columns of an embedding, as logarithms, or off.
+
+    Args:
+        input: [N, D] or rows of sequences.
+        cvm: [N, 2], show and click; its values are the columns' gradients.
+        use_cvm: True: log(show + 1), log(click + 1) - log(show + 1), the rest; False: the rest alone, [N, D - 2].
+    """
+    helper = LayerHelper("cvm", **locals())
+    out = helper.create_variable(dtype=input.dtype)
+    check_variable_and_dtype(input, "input", ["float16", "float32", "float64"], "cvm")
+    helper.append_op(type="cvm", inputs={"X": [input], "CVM": [cvm]}, outputs={"Y": [out]}, attrs={"use_cvm": use_cvm})
+    return out
+
+
+def similarity_focus(input: Variable, axis: int, indexes: list[int], name: str | None = None) -> Variable:
+    """A 0/1 mask of input [N, A, B, C]: for each slice of ``indexes`` along ``axis`` (1, 2 or 3), its largest elements
+    with no row and no column twice; joined over the slices and repeated along the axis.
+
+    Raises TypeError or ValueError for another axis or no indexes.
+    """
+    helper = LayerHelper("similarity_focus", **locals())
+    check_variable_and_dtype(input, "input", ["float32", "float64"], "similarity_focus")
+    check_type(axis, "axis", int, "similarity_focus")
+    check_type(indexes, "indexes", list, "similarity_focus")
+    if axis not in (1, 2, 3):
+        raise ValueError(f"axis of similarity_focus must be 1, 2 or 3, received {axis}. Choose one of them.")
+    if not indexes:
+        raise ValueError("indexes of similarity_focus can not be empty. Give the slices to look at.")
+    out = helper.create_variable_for_type_inference(dtype=input.dtype)
+    helper.append_op(
+        type="similarity_focus",
+        inputs={"X": input},
+        outputs={"Out": out},
+        attrs={"axis": axis, "indexes": indexes},
+    )
+    return out

@@ -1,0 +1,440 @@
+"""Normalisation layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fluidjax.enums import VarType
+from fluidjax.framework import Variable
+from fluidjax.initializer import Constant, Normal
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.param_attr import ParamAttr
+from fluidjax.writing.checks import check_type, check_variable_and_dtype
+
+__all__ = [
+    "batch_norm",
+    "inplace_abn",
+    "instance_norm",
+    "data_norm",
+    "layer_norm",
+    "group_norm",
+    "spectral_norm",
+    "lrn",
+    "affine_channel",
+]
+
+_FLOATS = ("float16", "float32", "float64")
+
+
+def _channels(input: Variable, data_layout: str, layer: str) -> int:
+    if data_layout not in ("NCHW", "NHWC"):
+        raise ValueError(
+            f"data_layout of {layer} must be 'NCHW' or 'NHWC', received {data_layout!r}. Use one of the two."
+        )
+    return input.shape[1 if data_layout == "NCHW" else -1]
+
+
+def _running(helper: LayerHelper, name: str | None, start: float, shape: list[int], dtype: Any, averaged: bool):
+    """A statistic that the op updates: a parameter without a gradient."""
+    attr = ParamAttr(name=name, initializer=Constant(start), trainable=False, do_model_average=averaged)
+    var = helper.create_parameter(attr=attr, shape=shape, dtype=dtype)
+    assert var is not None  # only attr=False makes none
+    var.stop_gradient = True
+    return var
+
+
+def _batch_norm(helper: LayerHelper, op_type: str, layer: str, in_place: bool, extra: dict[str, Any]) -> Variable:
+    args = helper.kwargs
+    input, act_dtype = args["input"], args["input"].dtype
+    dtype = VarType.FP32 if act_dtype == VarType.FP16 else act_dtype
+    shape = [_channels(input, args["data_layout"], layer)]
+    scale = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=dtype, default_initializer=Constant(1.0))
+    bias = helper.create_parameter(attr=helper.bias_attr, shape=shape, dtype=dtype, is_bias=True)
+    averaged = args["do_model_average_for_mean_and_var"]
+    mean = _running(helper, args["moving_mean_name"], 0.0, shape, dtype, averaged)
+    variance = _running(helper, args["moving_variance_name"], 1.0, shape, dtype, averaged)
+    saved_mean = helper.create_variable_for_type_inference(dtype=dtype, stop_gradient=True)
+    saved_variance = helper.create_variable_for_type_inference(dtype=dtype, stop_gradient=True)
+    out = input if in_place else helper.create_variable_for_type_inference(act_dtype)
+    inputs = {"X": input, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance}
+    attrs = {
+        "epsilon": args["epsilon"],
+        "is_test": args["is_test"],
+        "data_layout": args["data_layout"],
+        "use_mkldnn": False,
+        "fuse_with_relu": False,
+        "use_global_stats": args["use_global_stats"],
+        **extra,
+    }
+    if isinstance(args["momentum"], Variable):
+        inputs["MomentumTensor"] = args["momentum"]
+    else:
+        attrs["momentum"] = args["momentum"]
+    outputs = {
+        "Y": out,
+        "MeanOut": mean,
+        "VarianceOut": variance,
+        "SavedMean": saved_mean,
+        "SavedVariance": saved_variance,
+    }
+    helper.append_op(type=op_type, inputs=inputs, outputs=outputs, attrs=attrs)
+    return out
+
+
+def batch_norm(
+    input: Variable,
+    act: str | None = None,
+    is_test: bool = False,
+    momentum: Any = 0.9,
+    epsilon: float = 1e-05,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    data_layout: str = "NCHW",
+    in_place: bool = False,
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    use_global_stats: bool = False,
+) -> Variable:
+    """out = act(scale (input - mean) / sqrt(variance + epsilon) + bias), statistics over all axes but the channels.
+
+    Training uses the batch's statistics and moves the running ones: moving = moving * momentum + batch * (1 -
+    momentum). Testing (is_test, or a program cloned for test) and use_global_stats use the running ones.
+
+    Args:
+        input: rank 2 to 5, channels at axis 1 or (data_layout "NHWC") last.
+        momentum: a float, or a Variable [1] float32.
+        param_attr, bias_attr: of scale [C], from 1, and bias [C], from 0.
+        moving_mean_name, moving_variance_name: names of the running statistics, to share or find them.
+
+    Returns:
+        A variable shaped like input. ValueError for another layout, AssertionError for bias_attr=False.
+    """
+    assert bias_attr is not False, "bias_attr should not be False in batch_norm. Freeze the bias instead."
+    check_variable_and_dtype(input, "input", _FLOATS, "batch_norm")
+    helper = LayerHelper("batch_norm", **locals())
+    return helper.append_activation(_batch_norm(helper, "batch_norm", "batch_norm", in_place, {}))
+
+
+def inplace_abn(
+    input: Variable,
+    act: str | None = None,
+    is_test: bool = False,
+    momentum: Any = 0.9,
+    epsilon: float = 1e-05,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    use_global_stats: bool = False,
+    act_alpha: float = 1.0,
+) -> Variable:
+    """``batch_norm`` and an invertible activation in one op, written over its input.
+
+    Args:
+        act: None, "identity", "leaky_relu" (slope act_alpha) or "elu" (scale act_alpha).
+        others: as for ``batch_norm``.
+
+    Returns:
+        ``input`` itself, now holding the result. ValueError for another activation.
+    """
+    if act not in (None, "identity", "leaky_relu", "elu"):
+        raise ValueError(
+            f"inplace_abn only support act as None, 'identity', 'leaky_relu', 'elu' now, received {act!r}. Use one."
+        )
+    assert bias_attr is not False, "bias_attr should not be False in inplace_abn. Freeze the bias instead."
+    check_variable_and_dtype(input, "input", ["float32", "float64"], "inplace_abn")
+    helper = LayerHelper("inplace_abn", **locals())
+    extra = {"activation": act or "", "alpha": act_alpha, "use_sync_bn": False}
+    return _batch_norm(helper, "inplace_abn", "inplace_abn", True, extra)
+
+
+def instance_norm(
+    input: Variable, epsilon: float = 1e-05, param_attr: Any = None, bias_attr: Any = None, name: str | None = None
+) -> Variable:
+    """out = scale (input - mean) / sqrt(variance + epsilon) + bias, statistics over each plane of each instance.
+
+    Args:
+        input: [N, C, ...], float32 or float64.
+        param_attr, bias_attr: of scale [C], from 1, and bias [C], from 0.
+
+    Returns:
+        A variable shaped like input.
+    """
+    check_variable_and_dtype(input, "input", ["float32", "float64"], "instance_norm")
+    assert bias_attr is not False, "bias_attr should not be False in instance_norm. Freeze the bias instead."
+    assert param_attr is not False, "param_attr should not be False in instance_norm. Freeze the scale instead."
+    helper = LayerHelper("instance_norm", **locals())
+    shape, dtype = [input.shape[1]], input.dtype
+    scale = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=dtype, default_initializer=Constant(1.0))
+    bias = helper.create_parameter(
+        attr=helper.bias_attr, shape=shape, dtype=dtype, is_bias=True, default_initializer=Constant(0.0)
+    )
+    saved_mean = helper.create_variable_for_type_inference(dtype=dtype, stop_gradient=True)
+    saved_variance = helper.create_variable_for_type_inference(dtype=dtype, stop_gradient=True)
+    out = helper.create_variable_for_type_inference(dtype)
+    helper.append_op(
+        type="instance_norm",
+        inputs={"X": input, "Scale": scale, "Bias": bias},
+        outputs={"Y": out, "SavedMean": saved_mean, "SavedVariance": saved_variance},
+        attrs={"epsilon": epsilon},
+    )
+    return out
+
+
+def _data_norm_sums(helper: LayerHelper, param_attr: Any, name: str | None, shape: list[int], dtype: Any) -> list:
+    starts = {"batch_size": 1e4, "batch_sum": 0.0, "batch_square": 1e4}
+    if isinstance(param_attr, dict):
+        starts = {key: param_attr.get(key, value) for key, value in starts.items()}
+    prefix = f"{name or 'dn'}."
+    suffixes = {"batch_size": "batch_size", "batch_sum": "batch_sum", "batch_square": "batch_square_sum"}
+    return [
+        helper.create_parameter(
+            attr=ParamAttr(name=prefix + suffixes[key], initializer=Constant(value=float(value)), trainable=True),
+            shape=shape,
+            dtype=dtype,
+        )
+        for key, value in starts.items()
+    ]
+
+
+def data_norm(
+    input: Variable,
+    act: str | None = None,
+    epsilon: float = 1e-05,
+    param_attr: Any = None,
+    data_layout: str = "NCHW",
+    in_place: bool = False,
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    slot_dim: int = -1,
+    sync_stats: bool = False,
+    summary_decay_rate: float = 0.9999999,
+    enable_scale_and_shift: bool = False,
+) -> Variable:
+    """out = act((input - batch_sum / batch_size) sqrt(batch_size / batch_square_sum)), per column, over the past.
+
+    The sums are parameters [C] whose 'gradients' are what a batch adds to them.
+
+    Args:
+        input: [N, C], float32 or float64.
+        param_attr: a dict with the starts "batch_size" (1e4), "batch_sum" (0), "batch_square" (1e4), and "scale_w",
+            "bias" with enable_scale_and_shift.
+        slot_dim: width of a slot whose first column is a show count; slots with count 0 give zeros.
+
+    Returns:
+        A variable shaped like input.
+    """
+    helper = LayerHelper("data_norm", **locals())
+    check_variable_and_dtype(input, "input", ["float32", "float64"], "data_norm")
+    shape, dtype = [_channels(input, data_layout, "data_norm")], input.dtype
+    inputs: dict[str, Any] = {"X": input}
+    sums = _data_norm_sums(helper, param_attr, name, shape, dtype)
+    inputs |= dict(zip(("BatchSize", "BatchSum", "BatchSquareSum"), sums, strict=True))
+    if enable_scale_and_shift:
+        starts = {"scale_w": 1.0, "bias": 0.0} | {
+            k: v for k, v in (param_attr if isinstance(param_attr, dict) else {}).items() if k in ("scale_w", "bias")
+        }
+        for slot in ("scale_w", "bias"):
+            attr = ParamAttr(
+                name=f"{name or 'dn'}.{slot}", initializer=Constant(value=float(starts[slot])), trainable=True
+            )
+            inputs[slot] = helper.create_parameter(attr=attr, shape=shape, dtype=dtype)
+    means = helper.create_variable(dtype=dtype, stop_gradient=True)
+    scales = helper.create_variable(dtype=dtype, stop_gradient=True)
+    out = input if in_place else helper.create_variable(dtype=dtype)
+    attrs = {"epsilon": epsilon, "sync_stats": sync_stats, "summary_decay_rate": summary_decay_rate}
+    if slot_dim > 0:
+        attrs["slot_dim"] = slot_dim
+    if enable_scale_and_shift:
+        attrs["enable_scale_and_shift"] = enable_scale_and_shift
+    outputs = {"Y": out, "Means": means, "Scales": scales}
+    helper.append_op(type="data_norm", inputs=inputs, outputs=outputs, attrs=attrs)
+    return helper.append_activation(out)
+
+
+def layer_norm(
+    input: Variable,
+    scale: bool = True,
+    shift: bool = True,
+    begin_norm_axis: int = 1,
+    epsilon: float = 1e-05,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """out = act(g (input - mean) / sqrt(variance + epsilon) + b), statistics over the axes from begin_norm_axis on.
+
+    Args:
+        input: rank 2 or more, float32 or float64.
+        scale, shift: whether there are g, from 1, and b, from 0, each [product of the normalised dims].
+
+    Returns:
+        A variable shaped like input.
+    """
+    check_variable_and_dtype(input, "input", ["float32", "float64"], "layer_norm")
+    helper = LayerHelper("layer_norm", **locals())
+    dtype, inputs = input.dtype, dict[str, Any](X=input)
+    shape = [math.prod(input.shape[begin_norm_axis:])]
+    if scale:
+        assert param_attr is not False, "param_attr should not be False when using scale. Pass scale=False instead."
+        inputs["Scale"] = helper.create_parameter(
+            attr=helper.param_attr, shape=shape, dtype=dtype, default_initializer=Constant(1.0)
+        )
+    if shift:
+        assert bias_attr is not False, "bias_attr should not be False when using shift. Pass shift=False instead."
+        inputs["Bias"] = helper.create_parameter(attr=helper.bias_attr, shape=shape, dtype=dtype, is_bias=True)
+    mean = helper.create_variable_for_type_inference(dtype=dtype, stop_gradient=True)
+    variance = helper.create_variable_for_type_inference(dtype=dtype, stop_gradient=True)
+    out = helper.create_variable_for_type_inference(dtype)
+    helper.append_op(
+        type="layer_norm",
+        inputs=inputs,
+        outputs={"Y": out, "Mean": mean, "Variance": variance},
+        attrs={"epsilon": epsilon, "begin_norm_axis": begin_norm_axis},
+    )
+    return helper.append_activation(out)
+
+
+def group_norm(
+    input: Variable,
+    groups: int,
+    epsilon: float = 1e-05,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """out = act(scale (input - mean) / sqrt(variance + epsilon) + bias), statistics over groups of channels.
+
+    Args:
+        input: [N, C, ...] or (data_layout "NHWC") [N, ..., C].
+        groups: number of groups, a divisor of C.
+        param_attr, bias_attr: of scale [C] and bias [C]; as in Fluid 1.8, each exists only where its attr is given.
+
+    Returns:
+        A variable shaped like input. ValueError for another layout.
+    """
+    helper = LayerHelper("group_norm", **locals())
+    check_variable_and_dtype(input, "input", ["float32", "float64"], "group_norm")
+    dtype, inputs = input.dtype, dict[str, Any](X=input)
+    shape = [_channels(input, data_layout, "group_norm")]
+    if param_attr:
+        inputs["Scale"] = helper.create_parameter(
+            attr=helper.param_attr, shape=shape, dtype=dtype, default_initializer=Constant(1.0)
+        )
+    if bias_attr:
+        inputs["Bias"] = helper.create_parameter(attr=helper.bias_attr, shape=shape, dtype=dtype, is_bias=True)
+    mean = helper.create_variable(dtype=dtype, stop_gradient=True)
+    variance = helper.create_variable(dtype=dtype, stop_gradient=True)
+    out = helper.create_variable(dtype=dtype)
+    helper.append_op(
+        type="group_norm",
+        inputs=inputs,
+        outputs={"Y": out, "Mean": mean, "Variance": variance},
+        attrs={"epsilon": epsilon, "groups": groups, "data_layout": data_layout},
+    )
+    return helper.append_activation(out)
+
+
+def spectral_norm(
+    weight: Variable, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, name: str | None = None
+) -> Variable:
+    """out = weight / sigma, sigma being the weight's largest singular value by power iteration.
+
+    Args:
+        weight: rank 2 to 5; the matrix has ``dim`` (0, or 1 for conv transposes) as its rows.
+        power_iters: steps from the parameters u [rows] and v [columns], drawn from Normal(0, 1) and not trained.
+
+    Returns:
+        A variable shaped like weight.
+    """
+    helper = LayerHelper("spectral_norm", **locals())
+    check_variable_and_dtype(weight, "weight", ["float32", "float64"], "spectral_norm")
+    check_type(dim, "dim", int, "spectral_norm")
+    check_type(power_iters, "power_iters", int, "spectral_norm")
+    check_type(eps, "eps", float, "spectral_norm")
+    rows = weight.shape[dim]
+    vectors = []
+    for size in (rows, math.prod(weight.shape) // rows):
+        vector = helper.create_parameter(
+            attr=ParamAttr(), shape=[size], dtype=weight.dtype, default_initializer=Normal(0.0, 1.0)
+        )
+        assert vector is not None
+        vector.stop_gradient = True
+        vectors.append(vector)
+    out = helper.create_variable(dtype=weight.dtype)
+    helper.append_op(
+        type="spectral_norm",
+        inputs={"Weight": weight, "U": vectors[0], "V": vectors[1]},
+        outputs={"Out": out},
+        attrs={"dim": dim, "power_iters": power_iters, "eps": eps},
+    )
+    return out
+
+
+def lrn(
+    input: Variable,
+    n: int = 5,
+    k: float = 1.0,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """out = input / (k + alpha * sum of input^2 over n neighbouring channels) ^ beta.
+
+    Args:
+        input: [N, C, H, W] (or NHWC), float32.
+        n: odd.
+
+    Returns:
+        A variable shaped like input. ValueError unless the rank is 4 and the format one of the two.
+    """
+    helper = LayerHelper("lrn", **locals())
+    check_variable_and_dtype(input, "input", ["float32"], "lrn")
+    if len(input.shape) != 4:
+        raise ValueError(f"Input's dimension size of lrn must be 4, received {len(input.shape)}. Reshape it.")
+    if data_format not in ("NCHW", "NHWC"):
+        raise ValueError(f"data_format of lrn must be 'NCHW' or 'NHWC', received {data_format!r}. Use one of the two.")
+    mid = helper.create_variable_for_type_inference(dtype=input.dtype, stop_gradient=True)
+    out = helper.create_variable_for_type_inference(input.dtype)
+    helper.append_op(
+        type="lrn",
+        inputs={"X": input},
+        outputs={"Out": out, "MidOut": mid},
+        attrs={"n": n, "k": k, "alpha": alpha, "beta": beta, "data_format": data_format},
+    )
+    return out
+
+
+def affine_channel(
+    x: Variable,
+    scale: Variable | None = None,
+    bias: Variable | None = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+    act: str | None = None,
+) -> Variable:
+    """out = act(scale[c] x + bias[c]), scale and bias being Variables [C]: batch_norm with fixed statistics."""
+    helper = LayerHelper("affine_channel", **locals())
+    check_variable_and_dtype(x, "x", ["float32", "float64"], "affine_channel")
+    check_type(scale, "scale", (Variable, type(None)), "affine_channel")
+    check_type(bias, "bias", (Variable, type(None)), "affine_channel")
+    out = helper.create_variable_for_type_inference(dtype=x.dtype)
+    helper.append_op(
+        type="affine_channel",
+        inputs={"X": x, "Scale": scale, "Bias": bias},
+        outputs={"Out": out},
+        attrs={"data_layout": data_layout},
+    )
+    return helper.append_activation(out)

@@ -1,0 +1,1 @@
+"""Sequences: rooms behind ``layers.sequence_lod`` and ``layers.nn``."""

@@ -1,0 +1,198 @@
+"""Layers around sequences that Fluid keeps in ``layers.nn``: LoD changes, patches, positions, hashes, filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.framework import Variable
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers._sequence.checks import FLOATS, INTS, NUMBERS, pair, variable
+
+__all__ = [
+    "lod_reset",
+    "lod_append",
+    "im2sequence",
+    "row_conv",
+    "add_position_encoding",
+    "hash",
+    "filter_by_instag",
+]
+
+
+def lod_reset(x: Variable, y: Variable | None = None, target_lod: list[int] | None = None) -> Variable:
+    """``x`` with another LoD: that of ``y``, else the offsets that ``y`` holds, else ``target_lod``.
+
+    Args:
+        x: [rows, ...].
+        y: a Variable with LoD, or offsets int32 [n + 1].
+        target_lod: offsets.
+
+    Returns:
+        ``x`` under the new LoD. Raises ValueError when neither is given.
+    """
+    variable(x, "x", "lod_reset", NUMBERS)
+    helper = LayerHelper("lod_reset", x=x)
+    if y is None and target_lod is None:
+        raise ValueError(
+            "y and target_lod should not be both none: lod_reset needs one of them to take the LoD from. Pass y=..."
+        )
+    out = helper.create_variable_for_type_inference(dtype=x.dtype)
+    if y is not None:
+        variable(y, "y", "lod_reset")
+        helper.append_op(type="lod_reset", inputs={"X": x, "Y": y}, outputs={"Out": out})
+    else:
+        helper.append_op(type="lod_reset", inputs={"X": x}, attrs={"target_lod": target_lod}, outputs={"Out": out})
+    return out
+
+
+def lod_append(x: Variable, level: Any) -> Variable:
+    """``x`` with one more, finest LoD level.
+
+    Args:
+        x: [rows, ...] with LoD.
+        level: offsets as a list or tuple, or a Variable: its LoD, else the offsets that it holds.
+
+    Returns:
+        ``x`` under the longer LoD. Raises ValueError when ``level`` is neither.
+    """
+    if not isinstance(level, (Variable, list, tuple)):
+        raise ValueError(
+            f"Input(level) must be list, tuple or Variable, received {type(level).__name__}. Pass offsets, like"
+            " [0, 2, 5]."
+        )
+    variable(x, "x", "lod_append", NUMBERS)
+    helper = LayerHelper("lod_append", x=x)
+    out = helper.create_variable_for_type_inference(dtype=x.dtype)
+    inputs: dict[str, Any] = {"X": x}
+    attrs: dict[str, Any] = {"append": True}
+    if isinstance(level, Variable):
+        inputs["Y"] = level
+    else:
+        attrs["target_lod"] = list(level)
+    helper.append_op(type="lod_reset", inputs=inputs, attrs=attrs, outputs={"Out": out})
+    return out
+
+
+def im2sequence(
+    input: Variable,
+    filter_size: Any = 1,
+    stride: Any = 1,
+    padding: Any = 0,
+    input_image_size: Variable | None = None,
+    out_stride: Any = 1,
+    name: str | None = None,
+) -> Variable:
+    """The patches of each image as a sequence of rows.
+
+    Args:
+        input: images [n, channels, height, width] of float32.
+        filter_size, stride: an int, or [height, width].
+        padding: an int, [up and down, left and right], or [up, left, down, right].
+        input_image_size: [n, 2], the true size of each image.
+        out_stride: by how much the true size is divided first.
+
+    Returns:
+        [patches of all images, channels * height * width of a patch] with LoD.
+    """
+    variable(input, "input", "im2sequence", ("float32",))
+    paddings = pair(padding)
+    if len(paddings) == 2:
+        paddings = paddings * 2
+    inputs: dict[str, Any] = {"X": input}
+    attrs = {"kernels": pair(filter_size), "strides": pair(stride), "paddings": paddings}
+    if input_image_size is not None:
+        inputs["Y"] = input_image_size
+        attrs["out_stride"] = pair(out_stride)
+    helper = LayerHelper("im2sequence", input=input, name=name)
+    out = helper.create_variable_for_type_inference(dtype=helper.input_dtype())
+    helper.append_op(type="im2sequence", inputs=inputs, outputs={"Out": out}, attrs=attrs)
+    return out
+
+
+def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, act: str | None = None) -> Variable:
+    """act(sum over w of W[w] * input[r + w] within the sequence), w from 0 to ``future_context_size``.
+
+    Args:
+        input: [rows, width] with LoD, or padded [sequences, steps, width], of float32.
+
+    Returns:
+        As the input.
+    """
+    variable(input, "input", "row_conv", ("float32",))
+    helper = LayerHelper("row_conv", input=input, param_attr=param_attr, act=act)
+    dtype = helper.input_dtype()
+    shape = [future_context_size + 1, input.shape[-1]]
+    weight = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=dtype)
+    out = helper.create_variable_for_type_inference(dtype)
+    helper.append_op(type="row_conv", inputs={"X": [input], "Filter": [weight]}, outputs={"Out": [out]})
+    return helper.append_activation(out)
+
+
+def add_position_encoding(input: Variable, alpha: float, beta: float, name: str | None = None) -> Variable:
+    """alpha input + beta (sin, cos of t / 10000^(k / (h - 1))), t the place in the sequence, k < h = width / 2.
+
+    Args:
+        input: [rows, width] with LoD, or [sequences, steps, width]; the width is even.
+
+    Returns:
+        As the input.
+    """
+    variable(input, "input", "add_position_encoding", FLOATS)
+    helper = LayerHelper("add_position_encoding", input=input, alpha=alpha, beta=beta, name=name)
+    out = helper.create_variable_for_type_inference(dtype=helper.input_dtype())
+    helper.append_op(
+        type="add_position_encoding",
+        inputs={"X": [input]},
+        outputs={"Out": out},
+        attrs={"alpha": alpha, "beta": beta},
+    )
+    return out
+
+
+def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = None) -> Variable:
+    """``num_hash`` hashes (XXH64 modulo ``hash_size``) of each row of ids.
+
+    Args:
+        input: int32 or int64 [rows, n], with or without LoD.
+
+    Returns:
+        [rows, num_hash, 1] of the input's dtype; no gradient.
+    """
+    variable(input, "input", "hash", INTS)
+    helper = LayerHelper("hash", input=input, num_hash=num_hash, name=name)
+    out = helper.create_variable_for_type_inference(helper.input_dtype(), stop_gradient=True)
+    helper.append_op(
+        type="hash",
+        inputs={"X": input},
+        outputs={"Out": out},
+        attrs={"num_hash": num_hash, "mod_by": hash_size},
+    )
+    return out
+
+
+def filter_by_instag(
+    ins: Variable, ins_tag: Variable, filter_tag: Variable, is_lod: bool, out_val_if_empty: int = 0
+) -> tuple[Variable, Variable]:
+    """The instances that carry one of the wanted tags, and their loss weights.
+
+    Args:
+        ins: [rows, ...], one instance for each sequence (or row, without LoD).
+        ins_tag: int64 [rows, 1] with LoD, the tags of each instance.
+        filter_tag: int64, the wanted tags.
+        is_lod: whether ``ins`` has LoD.
+        out_val_if_empty: fills the one row that stands for no instance at all.
+
+    Returns:
+        (the instances left, float32 [instances, 1]: 1, or 0 where none was left).
+    """
+    helper = LayerHelper("filter_by_instag", input=ins, ins_tag=ins_tag, filter_tag=filter_tag, is_lod=is_lod)
+    out = helper.create_variable_for_type_inference(dtype=ins.dtype)
+    weight = helper.create_variable_for_type_inference(dtype="float64")
+    index = helper.create_variable_for_type_inference(dtype=ins_tag.dtype)
+    helper.append_op(
+        type="filter_by_instag",
+        inputs={"Ins": ins, "Ins_tag": ins_tag, "Filter_tag": filter_tag},
+        outputs={"Out": out, "LossWeight": weight, "IndexMap": index},
+        attrs={"is_lod": is_lod, "out_val_if_empty": out_val_if_empty},
+    )
+    return out, weight

@@ -1,0 +1,1 @@
+"""Tensors: rooms behind ``layers.tensor`` and ``layers.nn``."""

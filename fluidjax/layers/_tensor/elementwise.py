@@ -1,0 +1,184 @@
+"""Binary operators, logic, scaling and sums of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fluidjax.framework import Variable
+from fluidjax.layers.tensor import assign, sums
+from fluidjax.writing.checks import NUMBERS, check_type, check_variable_and_dtype
+from fluidjax.writing.emit import emit
+
+_COMPARED = ("float32", "float64", "int32", "int64")
+
+__all__ = [
+    "elementwise_add",
+    "elementwise_sub",
+    "elementwise_mul",
+    "elementwise_div",
+    "elementwise_max",
+    "elementwise_min",
+    "elementwise_pow",
+    "elementwise_mod",
+    "elementwise_floordiv",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "addcmul",
+    "clamp",
+    "clip",
+    "elementwise_equal",
+    "logical_not",
+    "scale",
+    "sum",
+]
+
+
+def _arithmetic(op_type: str, formula: str, dtypes: tuple[str, ...]) -> Callable[..., Variable]:
+    def function(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+        check_variable_and_dtype(x, "x", dtypes, op_type)
+        check_variable_and_dtype(y, "y", dtypes, op_type)
+        return emit(op_type, {"X": x, "Y": y}, x.dtype, {"axis": axis}, name=name, act=act)
+
+    function.__name__ = function.__qualname__ = op_type
+    function.__doc__ = f"""out = {formula}, the smaller operand repeated along the larger one's other dims.
+
+    Args:
+        x, y: of one element type ({", ".join(dtypes)}). The dims of the one with fewer are those of the other from
+            ``axis`` on; a dim of 1 stretches.
+        axis: where they are aligned; -1 aligns the last dims.
+        act: activation of the result.
+        name: the layer's name.
+
+    Raises:
+        TypeError: an operand is no Variable, or of another element type.
+    """
+    return function
+
+
+elementwise_add = _arithmetic("elementwise_add", "x + y", NUMBERS)
+elementwise_sub = _arithmetic("elementwise_sub", "x - y", NUMBERS)
+elementwise_mul = _arithmetic("elementwise_mul", "x * y", NUMBERS)
+elementwise_div = _arithmetic("elementwise_div", "x / y; integers truncate", NUMBERS)
+elementwise_max = _arithmetic("elementwise_max", "max(x, y)", _COMPARED)
+elementwise_min = _arithmetic("elementwise_min", "min(x, y)", _COMPARED)
+elementwise_pow = _arithmetic("elementwise_pow", "x ** y", NUMBERS)
+elementwise_mod = _arithmetic("elementwise_mod", "the remainder of x / y", NUMBERS)
+elementwise_floordiv = _arithmetic("elementwise_floordiv", "x / y without its fraction", NUMBERS)
+
+
+def _logical(op_type: str, inputs: dict[str, Any], out: Variable | None, name: str | None) -> Variable:
+    for slot, value in inputs.items():
+        check_variable_and_dtype(value, slot.lower(), "bool", op_type)
+    if out is not None:
+        check_type(out, "out", Variable, op_type)
+    return emit(op_type, inputs, next(iter(inputs.values())).dtype, name=name, out=out)
+
+
+def _logic(op_type: str, formula: str) -> Callable[..., Variable]:
+    def function(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+        return _logical(op_type, {"X": x, "Y": y}, out, name)
+
+    function.__name__ = function.__qualname__ = op_type
+    function.__doc__ = f"""out = {formula}, for bool tensors of one shape; written to ``out`` when given."""
+    return function
+
+
+logical_and = _logic("logical_and", "x and y")
+logical_or = _logic("logical_or", "x or y")
+logical_xor = _logic("logical_xor", "exactly one of x and y")
+
+
+def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """out = not x, for a bool tensor; written to ``out`` when given."""
+    return _logical("logical_not", {"X": x}, out, name)
+
+
+def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """out = x == y as bool, for tensors of one shape and element type."""
+    return emit("equal", {"X": [x], "Y": [y]}, "bool", name=name, layer="elementwise_equal", stop_gradient=True)
+
+
+def scale(
+    x: Variable,
+    scale: float | Variable = 1.0,
+    bias: float = 0.0,
+    bias_after_scale: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """out = scale * x + bias, or scale * (x + bias) unless ``bias_after_scale``.
+
+    Args:
+        x: any number type.
+        scale: a number, or a Variable [1].
+        bias: a number.
+        act: activation of the result.
+    """
+    dtypes = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
+    check_variable_and_dtype(x, "x", dtypes, "scale")
+    inputs: dict[str, Any] = {"X": [x]}
+    attrs: dict[str, Any] = {"bias": float(bias), "bias_after_scale": bias_after_scale}
+    if isinstance(scale, Variable):
+        inputs["ScaleTensor"] = [scale]
+    else:
+        attrs["scale"] = float(scale)
+    return emit("scale", inputs, x.dtype, attrs, name=name, act=act)
+
+
+def sum(x: Variable | list[Variable]) -> Variable:
+    """out = the sum of the tensors of a list, all of one shape."""
+    return sums(x, out=None)
+
+
+def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
+    """out = x limited to [min, max]; float32 or float64."""
+    check_variable_and_dtype(x, "x", ("float32", "float64"), "clip")
+    return emit("clip", {"X": x}, x.dtype, {"min": float(min), "max": float(max)}, name=name)
+
+
+def clamp(
+    input: Variable,
+    min: float | Variable | None = None,
+    max: float | Variable | None = None,
+    output: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """out = input limited to [min, max]; either bound may be absent, a number or a Variable [1].
+
+    An absent lower bound is -inf (Fluid 1.8 writes the smallest positive float, which clips negative values to it).
+
+    Raises:
+        AssertionError: both bounds are absent.
+    """
+    assert min is not None or max is not None, "clamp: either min or max should be defined; pass one of them"
+    check_variable_and_dtype(input, "input", ("float32", "float64", "int32"), "clamp")
+    inputs: dict[str, Any] = {"X": input}
+    attrs = {"min": float("-inf"), "max": float("inf")}
+    for key, bound in (("min", min), ("max", max)):
+        if isinstance(bound, Variable):
+            bound.stop_gradient = True
+            inputs[key.capitalize()] = bound
+        elif bound is not None:
+            attrs[key] = float(bound)
+    return emit("clip", inputs, input.dtype, attrs, name=name, layer="clamp", out=output)
+
+
+def addcmul(
+    input: Variable,
+    tensor1: Variable,
+    tensor2: Variable,
+    value: float = 1.0,
+    out: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """out = input + value * tensor1 * tensor2; written to ``out`` when given."""
+    for label, var in (("input", input), ("tensor1", tensor1), ("tensor2", tensor2)):
+        check_variable_and_dtype(var, label, ("float32", "float64", "int32", "int64"), "addcmul")
+    result = elementwise_add(input, elementwise_mul(tensor1, tensor2) * value)
+    if out is not None:
+        assign(result, output=out)
+        return out
+    del name
+    return result

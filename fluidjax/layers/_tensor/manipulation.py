@@ -1,0 +1,362 @@
+"""Changes of shape, repetition, joining, splitting and padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fluidjax.enums import VarType
+from fluidjax.framework import Variable
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable
+from fluidjax.layers.tensor import assign
+from fluidjax.writing.checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from fluidjax.writing.emit import emit, emit_many
+
+__all__ = [
+    "diag_embed",
+    "expand",
+    "expand_as",
+    "flatten",
+    "flip",
+    "meshgrid",
+    "rank",
+    "reshape",
+    "roll",
+    "shape",
+    "size",
+    "split",
+    "squeeze",
+    "stack",
+    "transpose",
+    "unsqueeze",
+    "unstack",
+]
+
+_NUMBERS = ("float16", "float32", "float64", "int32", "int64")
+
+
+def _reshape_dims(shape: list[Any], x: Variable) -> list[int]:
+    """The shape attribute: -1 for Variables and the one dim to be inferred. AssertionError when it is no shape."""
+    dims, inferred = [], None
+    for i, dim in enumerate(shape):
+        if isinstance(dim, Variable):
+            dims.append(-1)
+            continue
+        dims.append(int(dim))
+        if dim == -1:
+            assert inferred is None, f"Only one dimension value of 'shape' in reshape can be -1, received {shape}"
+            inferred = i
+        elif dim == 0:
+            assert i < len(x.shape), f"The index of 0 in `shape` must be less than the input's rank, received {shape}"
+        else:
+            assert dim > 0, f"Each dimension value of 'shape' in reshape must not be negative except one -1: {shape}"
+    return dims
+
+
+def reshape(
+    x: Variable,
+    shape: Any,
+    actual_shape: Variable | None = None,
+    act: str | None = None,
+    inplace: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """``x`` in another shape of as many elements.
+
+    Args:
+        x: float16, float32, float64, int32 or int64.
+        shape: a list of ints and Variables [1], or an int32 Variable; 0 copies the dim of ``x``, one -1 is inferred.
+        actual_shape: an int32 Variable that replaces ``shape`` at run time.
+        act: activation of the result.
+        inplace: the result is ``x`` itself.
+
+    Raises:
+        TypeError: arguments of other types.
+        AssertionError: ``shape`` has several -1, other negative dims, or a 0 behind the dims of ``x``.
+    """
+    check_variable_and_dtype(x, "x", _NUMBERS, "reshape")
+    check_type(shape, "shape", (list, tuple, Variable), "reshape")
+    check_type(actual_shape, "actual_shape", (Variable, type(None)), "reshape")
+    helper = LayerHelper("reshape2", act=act, name=name)
+    inputs: dict[str, Any] = {"X": x}
+    attrs: dict[str, Any] = {}
+    if isinstance(shape, Variable):
+        shape.stop_gradient = True
+        inputs["Shape"] = shape
+    else:
+        assert len(shape) > 0, "The size of 'shape' in reshape can't be zero; pass at least one dim"
+        attrs["shape"] = _reshape_dims(list(shape), x)
+        if contains_variable(shape):
+            inputs["ShapeTensor"] = as_tensors(helper, shape)
+        elif isinstance(actual_shape, Variable):
+            actual_shape.stop_gradient = True
+            inputs["Shape"] = actual_shape
+    out = x if inplace else helper.create_variable_for_type_inference(dtype=x.dtype)
+    x_shape = helper.create_variable_for_type_inference(dtype=x.dtype)
+    helper.append_op(type="reshape2", inputs=inputs, attrs=attrs, outputs={"Out": out, "XShape": x_shape})
+    return helper.append_activation(out)
+
+
+def _with_x_shape(
+    op_type: str, inputs: dict[str, Any], attrs: dict[str, Any], dtype: Any, name: str | None, layer: str
+) -> Variable:
+    outputs = [("Out", dtype, False), ("XShape", dtype, False)]
+    return emit_many(op_type, inputs, outputs, attrs, name=name, layer=layer)[0]
+
+
+def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
+    """``input`` without those of its dims ``axes`` that are 1; without every dim of 1 when ``axes`` is empty."""
+    check_variable_and_dtype(input, "input", (*_NUMBERS, "int8"), "squeeze")
+    check_type(axes, "axes", (list, tuple), "squeeze")
+    return _with_x_shape("squeeze2", {"X": input}, {"axes": list(axes)}, input.dtype, name, "squeeze")
+
+
+def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
+    """``input`` with a dim of 1 inserted at each of ``axes``: an int, Variable, or list of ints and Variables."""
+    check_type(axes, "axes", (int, list, tuple, Variable), "unsqueeze")
+    check_variable_and_dtype(input, "input", (*_NUMBERS, "int8"), "unsqueeze")
+    helper = LayerHelper("unsqueeze2", name=name)
+    inputs: dict[str, Any] = {"X": input}
+    attrs: dict[str, Any] = {}
+    axes = [axes] if isinstance(axes, int) else axes
+    if isinstance(axes, Variable):
+        axes.stop_gradient = True
+        inputs["AxesTensor"] = axes
+    elif contains_variable(axes):
+        inputs["AxesTensorList"] = as_tensors(helper, axes)
+    else:
+        attrs["axes"] = list(axes)
+    out = helper.create_variable_for_type_inference(dtype=input.dtype)
+    x_shape = helper.create_variable_for_type_inference(dtype=input.dtype)
+    helper.append_op(type="unsqueeze2", inputs=inputs, attrs=attrs, outputs={"Out": out, "XShape": x_shape})
+    return out
+
+
+def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
+    """``x`` as a matrix whose rows are its first ``axis`` dims.
+
+    Raises:
+        ValueError: ``axis`` is no int in [0, rank].
+    """
+    check_variable_and_dtype(x, "x", ("float32", "float64", "int8", "int32", "int64"), "flatten")
+    if not isinstance(axis, int) or not 0 <= axis <= len(x.shape):
+        raise ValueError(f"The axis should be a int, and in range [0, rank(x)], received {axis} for {x.shape}")
+    return _with_x_shape("flatten2", {"X": x}, {"axis": axis}, x.dtype, name, "flatten")
+
+
+def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable:
+    """``x`` with its dims in the order ``perm``.
+
+    Raises:
+        ValueError: ``perm`` is not as long as the rank, or names a dim that does not exist.
+    """
+    check_variable_and_dtype(x, "x", _NUMBERS, "transpose")
+    check_type(perm, "perm", list, "transpose")
+    if len(perm) != len(x.shape):
+        raise ValueError(
+            f"Input(perm) is the permutation of dimensions of Input(x), its length should be equal to dimensions of"
+            f" Input(x), but received dimension of Input(x) is {len(x.shape)}, the length of Input(perm) is"
+            f" {len(perm)}."
+        )
+    for i, dim in enumerate(perm):
+        if dim >= len(x.shape):
+            raise ValueError(
+                f"Each element in Input(perm) should be less than Input(x)'s dimension, but {i}-th element in"
+                f" Input(perm) is {dim} which exceeds Input(x)'s dimension {len(x.shape)}."
+            )
+    return _with_x_shape("transpose2", {"X": [x]}, {"axis": perm}, x.dtype, name, "transpose")
+
+
+def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
+    """``x`` repeated expand_times[i] times along dim i.
+
+    Args:
+        x: bool, float32, float64, int32 or int64.
+        expand_times: a list of ints and Variables [1], or an int32 Variable.
+
+    Raises:
+        ValueError: a bool ``x`` that wants a gradient.
+        AssertionError: a number that is not positive.
+    """
+    check_variable_and_dtype(x, "x", ("bool", "float32", "float64", "int32", "int64"), "expand")
+    check_type(expand_times, "expand_times", (list, tuple, Variable), "expand")
+    if convert_dtype(x.dtype) == "bool" and x.stop_gradient is not True:
+        raise ValueError("expand op bool date type must set the stop_gradient to be True")
+    helper = LayerHelper("expand", name=name)
+    inputs: dict[str, Any] = {"X": [x]}
+    attrs: dict[str, Any] = {}
+    if isinstance(expand_times, Variable):
+        expand_times.stop_gradient = True
+        inputs["ExpandTimes"] = expand_times
+    else:
+        for times in expand_times:
+            assert isinstance(times, Variable) or times > 0, f"expand_times should be positive, received {expand_times}"
+        attrs["expand_times"] = as_attr(expand_times)
+        if contains_variable(expand_times):
+            inputs["expand_times_tensor"] = as_tensors(helper, expand_times)
+    out = helper.create_variable_for_type_inference(x.dtype)
+    helper.append_op(type="expand", inputs=inputs, outputs={"Out": out}, attrs=attrs)
+    return out
+
+
+def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
+    """``x`` repeated to the shape of ``target_tensor``."""
+    known = ("float32", "float64", "int32", "int64", "bool")
+    check_variable_and_dtype(x, "x", known, "expand_as")
+    check_variable_and_dtype(target_tensor, "target_tensor", known, "expand_as")
+    return emit("expand_as", {"X": x, "target_tensor": target_tensor}, x.dtype, name=name)
+
+
+def stack(x: Variable | list[Variable], axis: int = 0) -> Variable:
+    """The tensors of a list (or the elements of a tensor array) joined along a new dim ``axis``."""
+    helper = LayerHelper("stack")
+    given = list(x) if isinstance(x, (list, tuple)) else [x]
+    out = helper.create_variable_for_type_inference(given[0].dtype)
+    if given[0].type == VarType.LOD_TENSOR_ARRAY:
+        index = helper.create_variable_for_type_inference(dtype="int32")
+        outputs = {"Out": [out], "OutIndex": [index]}
+        attrs = {"axis": axis, "use_stack": True}
+        helper.append_op(type="tensor_array_to_tensor", inputs={"X": given[0]}, outputs=outputs, attrs=attrs)
+    else:
+        helper.append_op(type="stack", inputs={"X": given}, outputs={"Y": out}, attrs={"axis": axis})
+    return out
+
+
+def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
+    """The slices of ``x`` along ``axis``, without that dim; ``num`` is needed where the dim is unknown.
+
+    Raises:
+        ValueError: the dim is unknown and ``num`` not given.
+    """
+    helper = LayerHelper("unstack")
+    if num is None:
+        if axis is None or x.shape[axis] <= 0:
+            raise ValueError(f"unknown unstack number: dim {axis} of {x.shape}; pass num")
+        num = x.shape[axis]
+    outs = [helper.create_variable_for_type_inference(x.dtype) for _ in range(num)]
+    helper.append_op(type="unstack", inputs={"X": [x]}, outputs={"Y": outs}, attrs={"axis": axis, "num": num})
+    return outs
+
+
+def split(
+    input: Variable, num_or_sections: int | list[Any], dim: int | Variable = -1, name: str | None = None
+) -> list[Variable]:
+    """``input`` cut along ``dim``.
+
+    Args:
+        input: bool, float16, float32, float64, int32 or int64.
+        num_or_sections: a number of equal pieces, or their sizes: ints and Variables [1], one may be -1.
+        dim: an int, or a Variable [1].
+
+    Raises:
+        TypeError: arguments of other types.
+        AssertionError: a number that does not divide the dim, or more sizes than elements.
+    """
+    check_variable_and_dtype(input, "input", ("bool", *_NUMBERS), "split")
+    check_type(num_or_sections, "num_or_sections", (list, int, tuple), "split")
+    check_type(dim, "dim", (int, Variable), "split")
+    helper = LayerHelper("split", name=name)
+    inputs: dict[str, Any] = {"X": input}
+    attrs: dict[str, Any] = {"num": num_or_sections if isinstance(num_or_sections, int) else 0}
+    if isinstance(dim, Variable):
+        dim.stop_gradient = True
+        inputs["AxisTensor"] = dim
+        length = -1
+    else:
+        dim = len(input.shape) + dim if dim < 0 else dim
+        attrs["axis"] = dim
+        length = input.shape[dim]
+    if isinstance(num_or_sections, int):
+        num = num_or_sections
+        assert num > 1, f"num_or_sections must be more than 1, received {num}"
+        assert length < 0 or length % num == 0, f"{num} pieces do not divide dim {dim} of {input.shape}"
+    else:
+        num = len(num_or_sections)
+        assert length < 0 or num <= length, f"{num} sections are more than dim {dim} of {input.shape} has elements"
+        attrs["sections"] = as_attr(num_or_sections)
+        if contains_variable(num_or_sections):
+            inputs["SectionsTensorList"] = as_tensors(helper, num_or_sections)
+    outs = [helper.create_variable_for_type_inference(dtype=input.dtype) for _ in range(num)]
+    helper.append_op(type="split", inputs=inputs, outputs={"Out": outs}, attrs=attrs)
+    return outs
+
+
+def flip(input: Variable, dims: list[int], name: str | None = None) -> Variable:
+    """``input`` in reverse order along ``dims``."""
+    helper = LayerHelper("flip", name=name)
+    check_type(input, "X", Variable, "flip")
+    check_dtype(input.dtype, "X", ("float32", "float64", "int32", "int64", "bool"), "flip")
+    check_type(dims, "dims", (list, tuple), "flip")
+    assert len(dims) > 0, "dims in the flip op must not be an empty list; name a dim"
+    out = helper.create_variable_for_type_inference(input.dtype)
+    helper.append_op(type="flip", inputs={"X": input}, outputs={"Out": out}, attrs={"dims": list(dims)})
+    return out
+
+
+def roll(input: Variable, shifts: int | list[int], dims: int | list[int] | None = None) -> Variable:
+    """``input`` shifted cyclically by ``shifts`` along ``dims``; without dims, as one flat vector.
+
+    Raises:
+        ValueError: a dim out of range.
+    """
+    helper = LayerHelper("roll")
+    origin = input.shape
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    dims = [dims] if isinstance(dims, int) else dims
+    if dims is not None:
+        for dim in dims:
+            if not -len(origin) <= dim < len(origin):
+                raise ValueError(f"dim is out of range: {dim} of {len(origin)} dims; choose one in range")
+    else:
+        input = reshape(input, shape=[-1, 1])
+        dims = [0]
+    out = helper.create_variable_for_type_inference(input.dtype)
+    attrs = {"dims": list(dims), "shifts": shifts}
+    helper.append_op(type="roll", inputs={"X": input}, outputs={"Out": out}, attrs=attrs)
+    return reshape(out, shape=list(origin), inplace=True)
+
+
+def meshgrid(input: list[Variable], name: str | None = None) -> list[Variable]:
+    """The grids of several vectors: out[i] has the shape of all, and varies along dim i as input[i]."""
+    check_type(input, "input", (list, tuple), "meshgrid")
+    for i, x in enumerate(input):
+        check_variable_and_dtype(x, f"input[{i}]", ("float32", "float64", "int32", "int64"), "meshgrid")
+    helper = LayerHelper("meshgrid", name=name)
+    outs = [helper.create_variable_for_type_inference(dtype=x.dtype) for x in input]
+    helper.append_op(type="meshgrid", inputs={"X": list(input)}, outputs={"Out": outs})
+    return outs
+
+
+def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
+    """Square planes (dim1, dim2) whose ``offset``-th diagonal is the last dim of ``input`` (a Variable or array)."""
+    if not isinstance(input, Variable):
+        input = assign(input)
+    check_dtype(input.dtype, "Input", ("int32", "int64", "float16", "float32", "float64"), "diag_embed")
+    rank = len(input.shape) + 1
+    if dim1 % rank == dim2 % rank:
+        raise AssertionError(f"dim1 and dim2 cannot be identical, received {dim1} and {dim2} of {rank} dims")
+    attrs = {"offset": offset, "dim1": dim1, "dim2": dim2}
+    out = emit("diag_embed", {"Input": [input]}, input.dtype, attrs)
+    out.stop_gradient = True
+    return out
+
+
+def shape(input: Variable) -> Variable:
+    """The dims of ``input``: int32 [rank]."""
+    known = ("bool", "float16", "float32", "float64", "int32", "int64")
+    check_variable_and_dtype(input, "input", known, "shape")
+    return emit("shape", {"Input": input}, "int32")
+
+
+def rank(input: Variable) -> Variable:
+    """The number of dims of ``input``: int32 [1], known when the program is built."""
+    check_type(input, "input", Variable, "input")
+    return assign(np.array(len(input.shape), "int32"))
+
+
+def size(input: Variable) -> Variable:
+    """The number of elements of ``input``: int64 [1]."""
+    check_variable_and_dtype(input, "input", ("bool", "float16", "float32", "float64", "int32", "int64"), "size")
+    return emit("size", {"Input": input}, "int64")

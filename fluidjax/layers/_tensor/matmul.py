@@ -1,0 +1,188 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.framework import Variable
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.writing.checks import FLOATS, check_type, check_variable_and_dtype
+from fluidjax.writing.emit import emit, emit_many
+
+__all__ = ["addmm", "bilinear_tensor_product", "bmm", "cos_sim", "cross", "dot", "matmul", "mul", "t"]
+
+
+def mul(
+    x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None
+) -> Variable:
+    """out = x y, each flattened to a matrix.
+
+    Args:
+        x: its first ``x_num_col_dims`` dims are rows; float16, float32 or float64.
+        y: its first ``y_num_col_dims`` dims are rows.
+
+    Returns:
+        The product, with the row dims of x and the column dims of y.
+    """
+    check_variable_and_dtype(x, "x", FLOATS, "mul")
+    check_variable_and_dtype(y, "y", FLOATS, "mul")
+    attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
+    return emit("mul", {"X": x, "Y": y}, x.dtype, attrs, name=name)
+
+
+def _check_matmul(x: Variable, y: Variable, transpose_x: bool, transpose_y: bool) -> None:
+    """Raise ValueError when the inner dims or batch dims are known and differ."""
+    xs, ys = list(x.shape), list(y.shape)
+    xs = [1, *xs] if len(xs) == 1 else xs
+    ys = [*ys, 1] if len(ys) == 1 else ys
+    if transpose_x:
+        xs[-2], xs[-1] = xs[-1], xs[-2]
+    if transpose_y:
+        ys[-2], ys[-1] = ys[-1], ys[-2]
+    if xs[-1] != ys[-2] and xs[-1] != -1 and ys[-2] != -1:
+        raise ValueError(
+            f"After performing an optional transpose, Input X's width should be equal to Y's width for matmul; "
+            f"received x {x.shape}, y {y.shape}. Transpose or reshape one of them."
+        )
+    if len(ys) > 2 and len(xs) > 2:
+        for i, dim in enumerate(ys[:-2]):
+            if i < len(xs) and xs[i] >= 0 and dim >= 0 and xs[i] != dim:
+                raise ValueError(
+                    f"When the matrix is larger than 2 dimensions, the higher dimensional values of the two matrices "
+                    f"need to be equal; received x {x.shape}, y {y.shape}. Reshape one of them."
+                )
+
+
+def matmul(
+    x: Variable,
+    y: Variable,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    alpha: float = 1.0,
+    name: str | None = None,
+) -> Variable:
+    """out = alpha * x y, over the last two dims, batched over the others.
+
+    Args:
+        x: float16, float32 or float64; a vector is one row.
+        y: a vector is one column.
+        transpose_x, transpose_y: swap the last two dims first.
+        alpha: a factor.
+
+    Raises:
+        ValueError: the inner dims or the batch dims differ.
+    """
+    for label, value in (("x", x), ("y", y)):
+        check_variable_and_dtype(value, label, FLOATS, "matmul")
+    _check_matmul(x, y, transpose_x, transpose_y)
+    attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": float(alpha)}
+    return emit("matmul", {"X": x, "Y": y}, x.dtype, attrs, name=name)
+
+
+def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """out[b] = x[b] y[b], for x [B, M, K] and y [B, K, N].
+
+    Raises:
+        ValueError: another number of dims, or sizes that do not fit.
+    """
+    if len(x.shape) != 3 or len(y.shape) != 3:
+        raise ValueError(
+            f"x and y should be 3-dimensional, received dims {len(x.shape)} and {len(y.shape)}; reshape them"
+        )
+    if x.shape[2] != y.shape[1]:
+        raise ValueError(f"x's width must be equal with y's height, received x {x.shape}, y {y.shape}; transpose one")
+    return emit("bmm", {"X": x, "Y": y}, x.dtype, name=name)
+
+
+def addmm(
+    input: Variable, x: Variable, y: Variable, alpha: float = 1.0, beta: float = 1.0, name: str | None = None
+) -> Variable:
+    """out = alpha * x y + beta * input, for matrices; ``input`` may stretch dims of 1.
+
+    Raises:
+        ValueError: no matrices, or sizes that do not fit.
+    """
+    for label, value in (("input", input), ("x", x), ("y", y)):
+        check_variable_and_dtype(value, label, ("float32", "float64"), "addmm")
+    if not len(input.shape) == len(x.shape) == len(y.shape) == 2:
+        raise ValueError(
+            f"The dimension of input, x, y should be 2 but receive {input.shape}, {x.shape}, {y.shape}; reshape them"
+        )
+    if x.shape[1] != y.shape[0]:
+        raise ValueError(f"The input Variable x's width must be equal with y's height; received {x.shape}, {y.shape}")
+    attrs = {"Alpha": alpha, "Beta": beta}
+    return emit("addmm", {"Input": input, "X": x, "Y": y}, x.dtype, attrs, name=name)
+
+
+def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """The inner product over the last dim, kept as 1, of vectors or batches of vectors."""
+    for label, value in (("x", x), ("y", y)):
+        check_variable_and_dtype(value, label, ("float32", "float64", "int32", "int64"), "dot")
+    return emit("dot", {"X": x, "Y": y}, x.dtype, name=name)
+
+
+def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
+    """The cross product along ``dim``, a dim of size 3 (None: the first one)."""
+    attrs = {"dim": dim} if dim is not None else {}
+    return emit("cross", {"X": input, "Y": other}, input.dtype, attrs)
+
+
+def cos_sim(X: Variable, Y: Variable) -> Variable:
+    """out[n] = X[n] . Y[n] / (\\|X[n]\\| \\|Y[n]\\|), [N, 1]; Y may have one row for all. float32."""
+    check_variable_and_dtype(X, "X", "float32", "cos_sim")
+    check_variable_and_dtype(Y, "Y", "float32", "cos_sim")
+    outputs = [("Out", X.dtype, False), ("XNorm", X.dtype, False), ("YNorm", X.dtype, False)]
+    return emit_many("cos_sim", {"X": [X], "Y": [Y]}, outputs)[0]
+
+
+def t(input: Variable, name: str | None = None) -> Variable:
+    """The transpose of a matrix; a vector or scalar as it is.
+
+    Raises:
+        ValueError: more than two dims.
+    """
+    check_variable_and_dtype(input, "input", (*FLOATS, "int32", "int64"), "transpose")
+    if len(input.shape) > 2:
+        raise ValueError(
+            f"Input(input) only support N-D (N<=2) tensor, but received a {len(input.shape)}-D one."
+            " Use fluid.layers.transpose with a perm."
+        )
+    if len(input.shape) <= 1:
+        return input
+    helper = LayerHelper("t", name=name)
+    out = helper.create_variable_for_type_inference(input.dtype)
+    shape = helper.create_variable_for_type_inference(input.dtype)
+    outputs = {"Out": [out], "XShape": [shape]}
+    helper.append_op(type="transpose2", inputs={"X": [input]}, outputs=outputs, attrs={"axis": [1, 0]})
+    return out
+
+
+def bilinear_tensor_product(
+    x: Variable,
+    y: Variable,
+    size: int,
+    act: str | None = None,
+    name: str | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+) -> Variable:
+    """out[b, i] = x[b] W[i] y[b] + bias[i], with a learned W [size, M, N].
+
+    Args:
+        x: [B, M], float32 or float64.
+        y: [B, N].
+        size: the number of outputs.
+        act: activation of the result.
+        param_attr, bias_attr: of W and the bias [1, size].
+    """
+    check_type(size, "size", int, "bilinear_tensor_product")
+    helper = LayerHelper("bilinear_tensor_product", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name)
+    dtype = x.dtype
+    shape = [size, x.shape[1], y.shape[1]]
+    weight = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=dtype, is_bias=False)
+    out = helper.create_variable_for_type_inference(dtype=dtype)
+    inputs = {"X": x, "Y": y, "Weight": weight}
+    if helper.bias_attr:
+        inputs["Bias"] = helper.create_parameter(attr=helper.bias_attr, shape=[1, size], dtype=dtype, is_bias=True)
+    helper.append_op(type="bilinear_tensor_product", inputs=inputs, outputs={"Out": out})
+    return helper.append_activation(out)

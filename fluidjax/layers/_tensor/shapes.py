@@ -1,0 +1,112 @@
+"""Shape arguments that may hold Variables, and fill_constant and cast, which make the tensors they are passed as."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluidjax.enums import VarType, to_var_type
+from fluidjax.framework import Variable
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.writing.checks import FILLED, check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from fluidjax.writing.emit import emit
+
+
+def contains_variable(values: Any) -> bool:
+    """Whether a list of numbers has a Variable among them."""
+    return any(isinstance(v, Variable) for v in values)
+
+
+def cast(x: Variable, dtype: Any) -> Variable:
+    """``x`` as another element type: bool, float16, float32, float64, int8, int32, int64 or uint8."""
+    known = ("bool", "float16", "float32", "float64", "int32", "int64", "uint8")
+    check_variable_and_dtype(x, "x", known, "cast")
+    check_dtype(dtype, "dtype", (*known, "int8"), "cast")
+    attrs = {"in_dtype": int(x.dtype), "out_dtype": int(to_var_type(dtype))}
+    return emit("cast", {"X": [x]}, dtype, attrs)
+
+
+def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Variable | None = None) -> Variable:
+    """A tensor of one value.
+
+    Args:
+        shape: a list of ints and Variables [1], or a Variable.
+        dtype: bool, float16, float32, float64, int32 or int64.
+        value: a number, or a Variable [1].
+        force_cpu: kept on the op, without meaning here.
+        out: an existing variable for the result.
+    """
+    attrs: dict[str, Any] = {"force_cpu": force_cpu}
+    inputs: dict[str, Any] = {}
+    if isinstance(value, Variable):
+        inputs["ValueTensor"] = value
+    else:
+        attrs["value"] = float(value)
+        whole = convert_dtype(dtype) in ("int64", "int32")
+        attrs["str_value"] = str(int(value)) if whole else str(float(value))
+    helper = LayerHelper("fill_constant")
+    check_dtype(dtype, "dtype", FILLED, "fill_constant")
+    check_type(shape, "shape", (Variable, list, tuple), "fill_constant")
+    if out is not None:
+        check_variable_and_dtype(out, "out", [convert_dtype(dtype)], "fill_constant")
+    shape_argument(helper, inputs, attrs, shape, "fill_constant")
+    if out is None:
+        out = helper.create_variable_for_type_inference(dtype=dtype)
+    attrs["dtype"] = int(out.dtype)
+    helper.append_op(type="fill_constant", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
+    out.stop_gradient = True
+    return out
+
+
+def constants(value: int, dtype: str = "int32") -> Variable:
+    """A Variable [1] that holds one number known now."""
+    return fill_constant([1], dtype, value, force_cpu=True)
+
+
+def as_tensors(helper: LayerHelper, values: Sequence[Any], dtype: str = "int32") -> list[Variable]:
+    """Each number or Variable of a list as a Variable [1]; the numbers' are temporaries of the layer."""
+    tensors = []
+    for value in values:
+        if isinstance(value, Variable):
+            value.stop_gradient = True
+            tensors.append(value)
+        else:
+            made = helper.create_variable_for_type_inference(dtype)
+            tensors.append(fill_constant([1], dtype, value, force_cpu=True, out=made))
+    return tensors
+
+
+def as_attr(values: Sequence[Any], unknown: int = -1) -> list[int]:
+    """The numbers of a list, ``unknown`` in place of each Variable."""
+    return [unknown if isinstance(v, Variable) else int(v) for v in values]
+
+
+def _as_int32(value: Variable) -> Variable:
+    return cast(value, "int32") if value.dtype == VarType.INT64 else value
+
+
+def shape_argument(
+    helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], shape: Any, op_type: str
+) -> None:
+    """Put a shape on an op: attribute ``shape``, input ShapeTensor (a Variable) or ShapeTensorList (a mixed list)."""
+    if isinstance(shape, Variable):
+        shape.stop_gradient = True
+        inputs["ShapeTensor"] = _as_int32(shape)
+        return
+    if not len(shape):
+        raise AssertionError(f"The size of argument(shape) of {op_type} can't be zero; pass at least one dim")
+    attrs["shape"] = as_attr(shape)
+    if any(not isinstance(v, Variable) and v < 0 for v in shape):
+        raise ValueError(
+            f"Each value of attribute 'shape' of {op_type} is expected to be no less than 0, received {list(shape)}."
+            " Take unknown sizes from a tensor with fill_constant_batch_size_like or fluid.layers.shape."
+        )
+    if contains_variable(shape):
+        tensors = []
+        for value in shape:
+            if isinstance(value, Variable):
+                value.stop_gradient = True
+                tensors.append(_as_int32(value))
+            else:
+                tensors.append(constants(int(value)))
+        inputs["ShapeTensorList"] = tensors

@@ -1,0 +1,202 @@
+"""Parts of tensors: slices, crops and margins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.framework import Variable
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable
+from fluidjax.writing.checks import FLOATS, check_type, check_variable_and_dtype
+from fluidjax.writing.emit import emit
+
+__all__ = ["crop", "crop_tensor", "pad", "pad2d", "pad_constant_like", "slice", "strided_slice"]
+
+
+def _bound(
+    helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], flags: list[int], name: str, values: Any
+) -> list[int]:
+    """Put one bound (starts, ends, strides) on a slice op; returns its axes' infer flags."""
+    slot = name.capitalize()
+    if isinstance(values, Variable):
+        values.stop_gradient = True
+        inputs[f"{slot}Tensor"] = values
+        return [-1] * len(flags)
+    attrs[name] = as_attr(values)
+    if contains_variable(values):
+        inputs[f"{slot}TensorList"] = as_tensors(helper, values)
+        return [-1 if isinstance(v, Variable) else f for v, f in zip(values, flags, strict=True)]
+    return flags
+
+
+def slice(input: Variable, axes: list[int], starts: Any, ends: Any) -> Variable:
+    """input[starts[i]:ends[i]] along axes[i].
+
+    Args:
+        input: a tensor, or a tensor array (of which axis 0 is cut).
+        axes: dims.
+        starts, ends: lists of ints and Variables [1], or Variables; negative ones count from the end.
+
+    Raises:
+        ValueError: ``starts`` or ``ends`` is of another type.
+    """
+    for label, value in (("starts", starts), ("ends", ends)):
+        if not isinstance(value, (list, tuple, Variable)):
+            raise ValueError(
+                f"Input {label} must be an Variable, python list or tuple, received {type(value).__name__}."
+            )
+    helper = LayerHelper("slice")
+    inputs: dict[str, Any] = {"Input": input}
+    attrs: dict[str, Any] = {"axes": list(axes)}
+    flags = [1] * len(axes)
+    flags = _bound(helper, inputs, attrs, flags, "starts", starts)
+    flags = _bound(helper, inputs, attrs, flags, "ends", ends)
+    attrs["infer_flags"] = flags
+    out = helper.create_variable_for_type_inference(dtype=input.dtype)
+    helper.append_op(type="slice", inputs=inputs, attrs=attrs, outputs={"Out": out})
+    return out
+
+
+def strided_slice(input: Variable, axes: list[int], starts: Any, ends: Any, strides: Any) -> Variable:
+    """input[starts[i]:ends[i]:strides[i]] along axes[i]; arguments as for ``slice``, strides may be negative."""
+    helper = LayerHelper("strided_slice")
+    check_variable_and_dtype(input, "input", ("float32", "float64", "int32", "int64"), "strided_slice")
+    check_type(axes, "axes", (list, tuple), "strided_slice")
+    for label, value in (("starts", starts), ("ends", ends), ("strides", strides)):
+        check_type(value, label, (list, tuple, Variable), "strided_slice")
+    inputs: dict[str, Any] = {"Input": input}
+    attrs: dict[str, Any] = {"axes": list(axes)}
+    flags = [1] * len(axes)
+    for label, value in (("starts", starts), ("ends", ends), ("strides", strides)):
+        found = _bound(helper, inputs, attrs, flags, label, value)
+        flags = flags if isinstance(value, Variable) else found
+    attrs["infer_flags"] = flags
+    out = helper.create_variable_for_type_inference(dtype=input.dtype)
+    helper.append_op(type="strided_slice", inputs=inputs, attrs=attrs, outputs={"Out": out})
+    return out
+
+
+def pad(x: Variable, paddings: list[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
+    """``x`` with paddings[2i] elements of ``pad_value`` before dim i and paddings[2i + 1] behind it."""
+    check_variable_and_dtype(x, "x", (*FLOATS, "int32", "int64"), "pad")
+    attrs = {"paddings": list(paddings), "pad_value": float(pad_value)}
+    return emit("pad", {"X": x}, x.dtype, attrs, name=name)
+
+
+def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None) -> Variable:
+    """``y`` extended behind each dim with ``pad_value`` to the shape of ``x``."""
+    check_type(x, "x", Variable, "pad_constant_like")
+    check_variable_and_dtype(y, "y", ("float32", "float64", "int32", "int64"), "pad_constant_like")
+    return emit("pad_constant_like", {"X": x, "Y": y}, y.dtype, {"pad_value": float(pad_value)}, name=name)
+
+
+def pad2d(
+    input: Variable,
+    paddings: Any = [0, 0, 0, 0],  # noqa: B006  (Fluid's signature; never changed)
+    mode: str = "constant",
+    pad_value: float = 0.0,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Images with margins.
+
+    Args:
+        input: [N, C, H, W] or [N, H, W, C]; float16, float32, float64, int32 or int64.
+        paddings: [top, bottom, left, right], or an int32 Variable [4].
+        mode: 'constant', 'reflect' (mirrored without the edge) or 'edge'.
+        pad_value: the constant.
+        data_format: 'NCHW' or 'NHWC'.
+    """
+    check_variable_and_dtype(input, "input", (*FLOATS, "int32", "int64"), "pad2d")
+    attrs: dict[str, Any] = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format}
+    inputs: dict[str, Any] = {"X": [input]}
+    if isinstance(paddings, Variable):
+        inputs["Paddings"] = [paddings]
+        attrs["paddings"] = []
+    else:
+        attrs["paddings"] = list(paddings)
+    helper = LayerHelper("pad2d", name=name)
+    assert mode in ("reflect", "edge", "constant"), f"mode should be one of constant, reflect, edge, received {mode!r}"
+    out = helper.create_variable_for_type_inference(input.dtype)
+    helper.append_op(type="pad2d", inputs=inputs, outputs={"Out": out}, attrs=attrs)
+    return out
+
+
+def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
+    """The window of ``x`` of ``shape`` (a list, or a Variable whose shape is meant) that starts at ``offsets``.
+
+    Raises:
+        ValueError: ``shape`` is neither.
+    """
+    check_variable_and_dtype(x, "x", ("float32",), "crop")
+    helper = LayerHelper("crop", name=name)
+    if not isinstance(shape, (list, tuple, Variable)):
+        raise ValueError(f"The shape should be a list, tuple or Variable, received {type(shape).__name__}.")
+    offsets = [0] * len(x.shape) if offsets is None else offsets
+    inputs: dict[str, Any] = {"X": x}
+    attrs: dict[str, Any] = {}
+    if isinstance(shape, Variable):
+        inputs["Y"] = shape
+    else:
+        attrs["shape"] = list(shape)
+    if isinstance(offsets, Variable):
+        inputs["Offsets"] = offsets
+    else:
+        attrs["offsets"] = list(offsets)
+    out = helper.create_variable_for_type_inference(x.dtype)
+    helper.append_op(type="crop", inputs=inputs, outputs={"Out": out}, attrs=attrs or None)
+    return out
+
+
+def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
+    """The window of ``x`` of ``shape`` that starts at ``offsets``.
+
+    Args:
+        x: float32, float64, int32 or int64.
+        shape: ints and Variables [1], or an int32 Variable; -1 takes what is left.
+        offsets: likewise, default zeros.
+
+    Raises:
+        TypeError, ValueError: another type, or a number that is no size or place.
+    """
+    helper = LayerHelper("crop_tensor", name=name)
+    check_variable_and_dtype(x, "x", ("float32", "float64", "int32", "int64"), "crop_tensor")
+    check_type(shape, "shape", (list, tuple, Variable), "crop_tensor")
+    check_type(offsets, "offsets", (list, tuple, Variable, type(None)), "crop_tensor")
+    offsets = [0] * len(x.shape) if offsets is None else offsets
+    out = helper.create_variable_for_type_inference(x.dtype)
+    inputs: dict[str, Any] = {"X": x}
+    attrs: dict[str, Any] = {}
+    _crop_offsets(helper, inputs, attrs, offsets, len(x.shape))
+    _crop_shape(helper, inputs, attrs, shape)
+    helper.append_op(type="crop_tensor", inputs=inputs, outputs={"Out": out}, attrs=attrs or None)
+    return out
+
+
+def _crop_offsets(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], offsets: Any, rank: int) -> None:
+    if isinstance(offsets, Variable):
+        offsets.stop_gradient = True
+        inputs["Offsets"] = offsets
+        attrs["offsets"] = [-1] * rank
+        return
+    for value in offsets:
+        if not isinstance(value, Variable) and (not isinstance(value, int) or value < 0):
+            raise ValueError(f"Attr(offsets) of Op(crop_tensor) should hold non-negative ints, received {offsets}.")
+    attrs["offsets"] = as_attr(offsets)
+    if contains_variable(offsets):
+        inputs["OffsetsTensor"] = as_tensors(helper, offsets)
+
+
+def _crop_shape(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], shape: Any) -> None:
+    if isinstance(shape, Variable):
+        shape.stop_gradient = True
+        inputs["Shape"] = shape
+        return
+    for value in shape:
+        if not isinstance(value, Variable) and (not isinstance(value, int) or value == 0 or value < -1):
+            raise ValueError(f"Attr(shape) of Op(crop_tensor) should hold positive ints or -1, received {shape}.")
+    if contains_variable(shape):
+        inputs["ShapeTensor"] = as_tensors(helper, shape)
+        attrs["shape"] = as_attr(shape, unknown=0)
+    else:
+        attrs["shape"] = list(shape)

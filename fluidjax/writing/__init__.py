@@ -1,0 +1,1 @@
+"""Writing ops into programs: what layers, clips and parameters share."""
