@@ -32,9 +32,9 @@ from fluidjax.framework import (
     require_version,
     set_flags,
 )
-from fluidjax.places import CPUPlace, CUDAPinnedPlace, CUDAPlace
-from fluidjax.scope import Scope, global_scope, scope_guard
-from fluidjax.values import LoDTensor, LoDTensorArray
+from fluidjax.base.places import CPUPlace, CUDAPinnedPlace, CUDAPlace
+from fluidjax.base.scope import Scope, global_scope, scope_guard
+from fluidjax.base.values import LoDTensor, LoDTensorArray
 from fluidjax import lod_tensor
 from fluidjax.lod_tensor import create_lod_tensor, create_random_int_lodtensor
 

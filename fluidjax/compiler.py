@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fluidjax.base.places import CUDAPlace, Place
 from fluidjax.framework import Program, cpu_places, cuda_places
-from fluidjax.places import CUDAPlace, Place
 
 __all__ = ["CompiledProgram", "ExecutionStrategy", "BuildStrategy"]
 

@@ -6,16 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import lowering
-from fluidjax.enums import AttrType, OpRole, VarType, to_numpy_dtype
-from fluidjax.errors import EnforceNotMet, EOFException
-from fluidjax.flags import _flags
-from fluidjax.framework import names as _names
-from fluidjax.framework.descs import BlockDescView as BlockDesc
-from fluidjax.framework.descs import OpDescView as OpDesc
-from fluidjax.framework.descs import ProgramDescView as ProgramDesc
-from fluidjax.framework.descs import VarDescView as VarDesc
-from fluidjax.framework.protos import op_proto
-from fluidjax.places import (
+from fluidjax.base.enums import AttrType, OpRole, VarType, to_numpy_dtype
+from fluidjax.base.errors import EnforceNotMet, EOFException
+from fluidjax.base.flags import _flags
+from fluidjax.base.places import (
     CPUPlace,
     CUDAPinnedPlace,
     CUDAPlace,
@@ -23,10 +17,16 @@ from fluidjax.places import (
     get_cuda_device_count,
     is_compiled_with_cuda,
 )
-from fluidjax.scope import Scope
-from fluidjax.scope import ScopeVariable as Variable
-from fluidjax.unbuilt import AN_EXECUTOR, unbuilt
-from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows, Tensor
+from fluidjax.base.scope import Scope
+from fluidjax.base.scope import ScopeVariable as Variable
+from fluidjax.base.unbuilt import AN_EXECUTOR, unbuilt
+from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, Tensor
+from fluidjax.framework import names as _names
+from fluidjax.framework.descs import BlockDescView as BlockDesc
+from fluidjax.framework.descs import OpDescView as OpDesc
+from fluidjax.framework.descs import ProgramDescView as ProgramDesc
+from fluidjax.framework.descs import VarDescView as VarDesc
+from fluidjax.framework.protos import op_proto
 
 __all__ = [
     "AttrType",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fluidjax.base.enums import VarType
 from fluidjax.data_feeder import check_type
-from fluidjax.enums import VarType
 from fluidjax.framework import Variable, default_main_program
 
 __all__ = ["data"]

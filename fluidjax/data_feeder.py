@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.enums import VarType, to_numpy_dtype
+from fluidjax.base.enums import VarType, to_numpy_dtype
+from fluidjax.base.places import CUDAPlace, Place, cpu_places, cuda_places
+from fluidjax.base.values import LoDTensor
 from fluidjax.framework import Program, Variable, default_main_program
-from fluidjax.places import CUDAPlace, Place, cpu_places, cuda_places
-from fluidjax.values import LoDTensor
 
 __all__ = ["DataFeeder"]
 

@@ -1,6 +1,6 @@
 """``fluid.dataset``: training data in many text files, read file after file or held in memory.
 
-Files are in the MultiSlot format (see ``fluidjax.multi_slot``). ``Executor.train_from_dataset`` trains on one;
+Files are in the MultiSlot format (see ``fluidjax.readers.multi_slot``). ``Executor.train_from_dataset`` trains on one;
 ``DataLoader.from_dataset`` makes feeds of it.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from fluidjax.files.errors import explain
 from fluidjax.framework import Variable
-from fluidjax.multi_slot import Sample, desc_text, read_file, to_feed
-from fluidjax.prefetch import Prefetcher, prefetched
+from fluidjax.readers.multi_slot import Sample, desc_text, read_file, to_feed
+from fluidjax.readers.prefetch import Prefetcher, prefetched
 
 __all__ = ["DatasetFactory", "InMemoryDataset", "QueueDataset"]
 

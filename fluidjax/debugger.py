@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import OpRole, VarType, to_numpy_dtype
+from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
 from fluidjax.framework import Block, Parameter, Variable
 from fluidjax.framework.attrs import read_attr
 from fluidjax.framework.names import BOOKKEEPING, OP_ROLE

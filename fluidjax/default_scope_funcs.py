@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from fluidjax.scope import Scope, ScopeVariable
+from fluidjax.base.scope import Scope, ScopeVariable
 
 __all__ = ["get_cur_scope", "enter_local_scope", "leave_local_scope", "var", "find_var", "scoped_function"]
 

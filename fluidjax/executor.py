@@ -9,6 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from fluidjax.base.flags import flag
+from fluidjax.base.places import CPUPlace, Place
+from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, run_from_dataset
 from fluidjax.execution import fork, mode
@@ -19,11 +22,8 @@ from fluidjax.execution.fetched import fetched
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
 from fluidjax.files.trust import check as check_trusted
-from fluidjax.flags import flag
 from fluidjax.framework import Program, Variable, default_main_program, program_view
-from fluidjax.places import CPUPlace, Place
 from fluidjax.reader import next_feed
-from fluidjax.scope import Scope, global_scope, scope_guard
 
 __all__ = ["Executor", "global_scope", "scope_guard"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from fluidjax import layers, unique_name
+from fluidjax.base.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda
+from fluidjax.base.scope import Scope, scope_guard
 from fluidjax.data import data
 from fluidjax.executor import Executor
 from fluidjax.framework import Program, program_guard
 from fluidjax.optimizer import SGD
-from fluidjax.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda
-from fluidjax.scope import Scope, scope_guard
 
 __all__ = ["run_check"]
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.python_functions import bind_py_func
+from fluidjax.base.scope import global_scope
 from fluidjax.data_feeder import DataFeeder
 from fluidjax.files import host_ops, inference, state, variables
 from fluidjax.files.errors import FileFormatError, MismatchError, UnsafeNameError, UntrustedProgramError
@@ -32,9 +34,7 @@ from fluidjax.paddle.reader import (
     shuffle,
     xmap_readers,
 )
-from fluidjax.python_functions import bind_py_func
 from fluidjax.reader import DataLoader, PyReader, default_collate_fn
-from fluidjax.scope import global_scope
 
 __all__ = [
     "save_vars",

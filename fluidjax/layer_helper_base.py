@@ -6,7 +6,7 @@ import copy
 from typing import Any, NoReturn
 
 from fluidjax import unique_name
-from fluidjax.enums import VarType, to_var_type
+from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.framework import (
     Operator,
     Parameter,

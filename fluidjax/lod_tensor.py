@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.places import Place
-from fluidjax.values import LoDTensor
+from fluidjax.base.places import Place
+from fluidjax.base.values import LoDTensor
 
 __all__ = ["create_lod_tensor", "create_random_int_lodtensor"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.places import CPUPlace, CUDAPlace
+from fluidjax.base.scope import Scope, global_scope
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluidjax.executor import Executor
 from fluidjax.framework import Program, default_main_program
-from fluidjax.places import CPUPlace, CUDAPlace
-from fluidjax.scope import Scope, global_scope
 
 __all__ = ["ParallelExecutor"]
 

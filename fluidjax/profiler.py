@@ -15,9 +15,9 @@ from typing import Any
 
 import jax
 
+from fluidjax.base.places import get_cuda_device_count
 from fluidjax.execution import mode
 from fluidjax.files import atomic
-from fluidjax.places import get_cuda_device_count
 from lowering.program import OpView
 
 __all__ = ["cuda_profiler", "reset_profiler", "profiler", "start_profiler", "stop_profiler"]

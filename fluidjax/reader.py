@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.enums import to_numpy_dtype
+from fluidjax.base.errors import EOFException
+from fluidjax.base.places import CPUPlace, Place
+from fluidjax.base.values import LoDTensor, LoDTensorArray
 from fluidjax.data_feeder import BatchedTensorProvider, DataFeeder
 from fluidjax.dataloader import BatchSampler, Dataset
-from fluidjax.enums import to_numpy_dtype
-from fluidjax.errors import EOFException
 from fluidjax.framework import Program, Variable
 from fluidjax.paddle.batch import batch
 from fluidjax.paddle.reader import xmap_readers
-from fluidjax.places import CPUPlace, Place
-from fluidjax.prefetch import Prefetcher
-from fluidjax.reader_ops import create_program_reader, readers_of
-from fluidjax.values import LoDTensor, LoDTensorArray
+from fluidjax.readers.prefetch import Prefetcher
+from fluidjax.readers.reader_ops import create_program_reader, readers_of
 
 __all__ = ["PyReader", "DataLoader"]
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from fluidjax.framework import Block, Variable, name_scope
 from fluidjax.framework.names import NEW_GRAD_SUFFIX
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fluidjax.backward.names import EMPTY, grad_name
 from fluidjax.backward.paths import GUARDED, sub_block_of
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 
 if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fluidjax import unique_name
 from fluidjax.backward.names import EMPTY, forward_name, grad_name, is_grad
 from fluidjax.backward.paths import sub_block_of
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from lowering.registry import get_op, has_op
 
 if TYPE_CHECKING:

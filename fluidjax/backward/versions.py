@@ -17,7 +17,7 @@ from fluidjax import unique_name
 from fluidjax.backward.lives import hands_through
 from fluidjax.backward.names import EMPTY, ROLE_FORWARD, is_grad
 from fluidjax.backward.paths import GUARDED, sub_block_of
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from fluidjax.framework.view import op_view, program_view
 from lowering.engine.plan import writes_of
 from lowering.loops.save_plan import seen_early

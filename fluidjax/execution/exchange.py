@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows
 from fluidjax.execution.buckets import bucket, pad_offsets, pad_rows
 from fluidjax.execution.fetched import fetched
-from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
 from lowering import values as low
 from lowering.engine.counts import plain
 

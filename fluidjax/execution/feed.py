@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, lod_fault
 from fluidjax.execution.buckets import bucket
 from fluidjax.execution.exchange import lod_array, to_lowering
-from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows, lod_fault
 from lowering.dtypes import from_numpy, to_numpy
 from lowering.program import VarView
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fluidjax.base.scope import Scope
 from fluidjax.execution.buckets import bucket
 from fluidjax.execution.compiled import Changes, Compiled, CompiledOps, Step, form, given
 from fluidjax.execution.exchange import lod_array, trim
@@ -22,7 +23,6 @@ from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.starts import Starts
 from fluidjax.execution.state import distinct, gather_plain, gather_values, is_plain, on_device, write_back
-from fluidjax.scope import Scope
 from lowering.engine.checks import Watch
 from lowering.engine.either import NeedsOneForm
 from lowering.engine.plan import Plan, Segment, make_plan

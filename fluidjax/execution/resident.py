@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
+from fluidjax.base.scope import Scope
+from fluidjax.base.values import Resident
 from fluidjax.execution.compiled import Compiled
 from fluidjax.execution.packing import Packing
 from fluidjax.execution.state import on_device
-from fluidjax.scope import Scope
-from fluidjax.values import Resident
 
 
 class ResidentState:

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
+from fluidjax.base.scope import Scope, ScopeVariable
+from fluidjax.base.values import LoDTensor
 from fluidjax.execution.exchange import to_holder, to_lowering
-from fluidjax.scope import Scope, ScopeVariable
-from fluidjax.values import LoDTensor
 
 NONE: Mapping[str, Any] = {}
 

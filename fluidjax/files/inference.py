@@ -9,13 +9,13 @@ from typing import Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
+from fluidjax.base.scope import global_scope
 from fluidjax.files import atomic, trust, variables
 from fluidjax.files.compatible import stamp
 from fluidjax.files.errors import bad_file, explain
 from fluidjax.files.scope_values import check_savable, chunks_of, put
 from fluidjax.framework import Program, Variable, program_guard
-from fluidjax.scope import global_scope
 
 MODEL = "__model__"
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from fluidjax.enums import VarType, to_numpy_dtype
+from fluidjax.base.enums import VarType, to_numpy_dtype
+from fluidjax.base.scope import Scope, ScopeVariable
+from fluidjax.base.values import LoDTensor, SelectedRows
 from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.files.errors import MismatchError, bad_file, explain
 from fluidjax.files.tensor import DenseValue, RowsValue, Value, encode
 from fluidjax.framework import Variable
-from fluidjax.scope import Scope, ScopeVariable
-from fluidjax.values import LoDTensor, SelectedRows
 
 
 class UninitializedVariableError(RuntimeError):

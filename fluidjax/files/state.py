@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax import framework_pb2 as pb
+from fluidjax.base.scope import global_scope
 from fluidjax.files import atomic, pickles, variables
 from fluidjax.files.compatible import stamp
 from fluidjax.files.cursor import Cursor
@@ -17,7 +18,6 @@ from fluidjax.files.errors import FileFormatError, MismatchError, bad_file, expl
 from fluidjax.files.scope_values import check_array_fits, check_savable, put, value_of
 from fluidjax.files.tensor import DenseValue, decode
 from fluidjax.framework import Program, Variable
-from fluidjax.scope import global_scope
 
 PARAMS, OPTIMIZER, MODEL = ".pdparams", ".pdopt", ".pdmodel"
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from fluidjax.enums import VarType, is_floating, to_var_type
-from fluidjax.flags import get_flags, set_flags
+from fluidjax.base.enums import VarType, is_floating, to_var_type
+from fluidjax.base.flags import get_flags, set_flags
+from fluidjax.base.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
+from fluidjax.base.version import require_version
 from fluidjax.framework import program as _program
 from fluidjax.framework.block import Block
 from fluidjax.framework.callstack import user_line
@@ -37,8 +39,6 @@ from fluidjax.framework.scopes import full_name_scope as _full_name_scope
 from fluidjax.framework.slicing import getitem as _getitem
 from fluidjax.framework.variable import Parameter, ParameterMetaClass, Variable, VariableMetaClass
 from fluidjax.framework.view import program_view
-from fluidjax.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
-from fluidjax.version import require_version
 
 Variable.__getitem__ = _getitem  # type: ignore[method-assign]
 

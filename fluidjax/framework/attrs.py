@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import lowering
-from fluidjax.enums import AttrType
+from fluidjax.base.enums import AttrType
 from fluidjax.framework import names
 from fluidjax.framework_pb2 import OpDesc
 

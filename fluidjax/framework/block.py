@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from fluidjax.framework import descs
 from fluidjax.framework.infer import infer_outputs, raw_op
 from fluidjax.framework.operator import Operator

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from google.protobuf.message import DecodeError
 
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import AttrType, OpRole
+from fluidjax.base.enums import AttrType, OpRole
 from fluidjax.framework.names import OP_ROLE
 from lowering.engine.validate import unknown_attrs
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import lowering
-from fluidjax import enums
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import AttrType, VarType, to_var_type
-from fluidjax.errors import EnforceNotMet
+from fluidjax.base import enums
+from fluidjax.base.enums import AttrType, VarType, to_var_type
+from fluidjax.base.errors import EnforceNotMet
+from fluidjax.base.version import full_version, version_number
 from fluidjax.framework.attrs import attr_type, read_attr
 from fluidjax.framework.infer import infer_desc, write_kind, write_shape
 from fluidjax.framework.messages import (
@@ -27,7 +28,6 @@ from fluidjax.framework.messages import (
     set_slot,
     set_tensor,
 )
-from fluidjax.version import full_version, version_number
 
 
 def _nothing() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import lowering
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import AttrType
+from fluidjax.base.enums import AttrType
 from fluidjax.framework import callstack, messages
 from fluidjax.framework.attrs import declared_type, read_attr
 from fluidjax.framework.sparse_types import sparse_outputs

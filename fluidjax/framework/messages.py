@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import AttrType, VarType
-from fluidjax.errors import EnforceNotMet
+from fluidjax.base.enums import AttrType, VarType
+from fluidjax.base.errors import EnforceNotMet
 from fluidjax.framework.attrs import type_of_value, write_attr
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import lowering
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import AttrType, OpRole
+from fluidjax.base.enums import AttrType, OpRole
 from fluidjax.framework import callstack, descs, messages, names
 from fluidjax.framework.attrs import BOOKKEEPING_TYPES, attr_type, declared_type, read_attr
 from fluidjax.framework.text import message_text

@@ -9,14 +9,14 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import AttrType, OpRole
+from fluidjax.base.enums import AttrType, OpRole
+from fluidjax.base.version import full_version, version_number
 from fluidjax.framework import descs, messages, names, scopes
 from fluidjax.framework.block import Block
 from fluidjax.framework.check import check_structure, parse_message, warn_of_unknown_attributes
 from fluidjax.framework.prune import for_inference, pruned, without_backward
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import Parameter, Variable
-from fluidjax.version import full_version, version_number
 
 # The seed that new programs start with; ``Program.global_seed`` sets it.
 global_prog_seed = 0

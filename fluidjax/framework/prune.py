@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import AttrType, OpRole, VarType
+from fluidjax.base.enums import AttrType, OpRole, VarType
 from fluidjax.framework import messages, names
 from fluidjax.framework.operator import Operator
 from fluidjax.framework.variable import Variable

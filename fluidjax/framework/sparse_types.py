@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from lowering import OpView, VarInfo, VarView
 
 # Ops whose output is sparse when X is; `sum` only when all of X are.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
-from fluidjax.enums import VarType, to_var_type
+from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.framework import descs, messages
 from fluidjax.framework.names import grad_var_name
 from fluidjax.framework.text import message_text

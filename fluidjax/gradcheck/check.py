@@ -11,6 +11,8 @@ import numpy as np
 
 import lowering
 from fluidjax.backward.paths import forward_of
+from fluidjax.base.scope import Scope, global_scope
+from fluidjax.base.values import LoDTensor
 from fluidjax.execution.feed import Feeder
 from fluidjax.execution.state import gather_values
 from fluidjax.files.trust import check as check_trusted
@@ -25,8 +27,6 @@ from fluidjax.gradcheck.program import append_gradients, first_of_backward, forw
 from fluidjax.gradcheck.report import Beside, GradientMismatch, GradientReport, Row
 from fluidjax.gradcheck.rows import enlarged
 from fluidjax.gradcheck.whole import Whole
-from fluidjax.scope import Scope, global_scope
-from fluidjax.values import LoDTensor
 from lowering.engine.plan import make_plan, sub_blocks
 from lowering.program import OpView
 from lowering.values import data_of

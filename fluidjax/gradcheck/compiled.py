@@ -8,6 +8,8 @@ import jax
 import numpy as np
 
 import lowering
+from fluidjax.base.places import CPUPlace
+from fluidjax.base.scope import Scope
 from fluidjax.execution.exchange import to_holder, to_lowering
 from fluidjax.execution.state import gather_values, write_back
 from fluidjax.executor import Executor
@@ -15,8 +17,6 @@ from fluidjax.framework import Program
 from fluidjax.framework.view import program_view
 from fluidjax.gradcheck.double import to_single
 from fluidjax.gradcheck.local import Env, dense
-from fluidjax.places import CPUPlace
-from fluidjax.scope import Scope
 from lowering.engine.plan import make_plan
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.values import LoDTensor
 from fluidjax.framework import Program
-from fluidjax.values import LoDTensor
 
 LEAST = 9
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fluidjax import unique_name
+from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.data import input_variable
 from fluidjax.data_feeder import check_type
-from fluidjax.enums import VarType, to_var_type
 from fluidjax.framework import Program, Variable, default_main_program, default_startup_program
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.reader import GeneratorLoader
-from fluidjax.reader_ops import (
+from fluidjax.readers.reader_ops import (
     append_create_op,
     append_double_buffer_op,
     append_read_op,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.enums import VarType, to_var_type
+from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant, Initializer
 from fluidjax.layer_helper import LayerHelper

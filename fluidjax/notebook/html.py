@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.enums import OpRole, VarType, to_numpy_dtype
+from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
+from fluidjax.base.values import LoDTensor
 from fluidjax.framework import Block, Operator, Parameter, Program, Variable, callstack, names
-from fluidjax.values import LoDTensor
 
 # Rows of a table that are shown; the rest is counted.
 _ROWS = 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from fluidjax.base.enums import VarType
 from fluidjax.clip import GradientClipBase
-from fluidjax.enums import VarType
 from fluidjax.framework import Block, Operator, Variable, name_scope
 from fluidjax.optimizer.base import Optimizer, Pair
 from fluidjax.regularizer import WeightDecayRegularizer

@@ -10,8 +10,10 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.backward import append_backward
+from fluidjax.base.enums import VarType
+from fluidjax.base.places import CPUPlace
+from fluidjax.base.scope import global_scope
 from fluidjax.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
-from fluidjax.enums import VarType
 from fluidjax.framework import (
     Block,
     Operator,
@@ -25,9 +27,7 @@ from fluidjax.framework import (
 )
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.places import CPUPlace
 from fluidjax.regularizer import WeightDecayRegularizer, append_regularization_ops
-from fluidjax.scope import global_scope
 
 Pair = tuple[Any, Any]  # (Parameter, its gradient Variable or None)
 

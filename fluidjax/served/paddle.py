@@ -5,12 +5,14 @@ import sys
 
 del sys.modules[__name__]
 try:
-    from fluidjax import aliases, legacy
+    from fluidjax import legacy
+    from fluidjax.command import aliases
 except ModuleNotFoundError as error:
     if error.name != "fluidjax":
         raise
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    from fluidjax import aliases, legacy
+    from fluidjax import legacy
+    from fluidjax.command import aliases
 
 legacy.install()
 aliases.serve()

@@ -1,6 +1,6 @@
 """Programs for workers that exchange gradients among themselves."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 Collective = unbuilt(__name__, "Collective")
 GradAllReduce = unbuilt(__name__, "GradAllReduce")

@@ -1,6 +1,6 @@
 """Programs for trainers and parameter servers."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 DistributeTranspiler = unbuilt(__name__, "DistributeTranspiler")
 DistributeTranspilerConfig = unbuilt(__name__, "DistributeTranspilerConfig")

@@ -1,5 +1,5 @@
 """Programs for trainers that send their parameters now and then."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 GeoSgdTranspiler = unbuilt(__name__, "GeoSgdTranspiler")

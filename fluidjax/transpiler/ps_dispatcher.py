@@ -1,6 +1,6 @@
 """Which parameter server holds which parameter."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 PSDispatcher = unbuilt(__name__, "PSDispatcher")
 HashName = unbuilt(__name__, "HashName")

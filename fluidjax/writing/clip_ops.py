@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax import unique_name
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 from google.protobuf import descriptor_pb2, text_format
 
-from fluidjax import cli
+from fluidjax.command import cli
 from fluidjax.legacy import package_names, protobuf_stubs, python_names
 from tests.cli.test_run import ROOT, run
 
@@ -150,7 +150,7 @@ def test_pipe_commands_find_paddle_and_show_their_own_error(tmp_path):
 
 
 def test_the_environment_of_children(monkeypatch):
-    from fluidjax import aliases
+    from fluidjax.command import aliases
 
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not isinstance(f, aliases.AliasFinder)])
     monkeypatch.setenv("PYTHONPATH", "mine")

@@ -52,7 +52,7 @@ print('helper', helper.VALUE, helper.fluid is fluid)
 
 
 def run(tmp_path, *arguments, **environment):
-    command = [sys.executable, "-W", "error", "-m", "fluidjax.cli", *arguments]
+    command = [sys.executable, "-W", "error", "-m", "fluidjax.command.cli", *arguments]
     env = dict(os.environ, PYTHONPATH=str(ROOT), FLUIDJAX_CACHE_DIR=str(tmp_path / "cache"), **environment)
     return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
@@ -121,7 +121,7 @@ print(jax.config.jax_compilation_cache_dir)
 
 
 def test_the_compilation_cache(tmp_path):
-    from fluidjax import cli
+    from fluidjax.command import cli
 
     (tmp_path / "script.py").write_text(COMPILES)
     done = run(tmp_path, "run", "script.py")
@@ -142,7 +142,7 @@ def test_the_compilation_cache(tmp_path):
 def test_a_real_paddle_in_the_way(monkeypatch):
     import types
 
-    from fluidjax import aliases
+    from fluidjax.command import aliases
 
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.setitem(sys.modules, "paddle", types.ModuleType("paddle"))
@@ -162,6 +162,6 @@ def test_a_real_paddle_in_the_way(monkeypatch):
     ],
 )
 def test_what_names_stand_for(name, target):
-    from fluidjax import aliases
+    from fluidjax.command import aliases
 
     assert aliases.target_of(name) == target

@@ -12,9 +12,9 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 import fluidjax as fluid
+from fluidjax.base.values import Resident
 from fluidjax.execution import prepared
 from fluidjax.execution.packing import Packing
-from fluidjax.values import Resident
 from lowering.errors import LoweringError
 from tests.conftest import seed_of
 from tests.executor.conftest import Net

@@ -6,7 +6,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import framework_pb2 as pb
-from fluidjax.enums import AttrType
+from fluidjax.base.enums import AttrType
 
 
 def nested(levels: int, ops: int) -> bytes:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.base.unbuilt import NotBuiltError
 from fluidjax.incubate.data_generator import DataGenerator, MultiSlotDataGenerator, MultiSlotStringDataGenerator
-from fluidjax.unbuilt import NotBuiltError
 from fluidjax.wrapped_decorator import signature_safe_contextmanager, wrap_decorator
 
 # Module -> names, as Paddle 1.8.5 has them.

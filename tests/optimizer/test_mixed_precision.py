@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.base.enums import VarType
 from fluidjax.contrib import mixed_precision
-from fluidjax.enums import VarType
 from tests.optimizer.train import Data, Run
 
 

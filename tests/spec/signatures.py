@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fluidjax.unbuilt import is_unbuilt
+from fluidjax.base.unbuilt import is_unbuilt
 from tests.spec import api
 
 _MISSING = object()

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from fluidjax import layers, unique_name
+from fluidjax.base.enums import VarType
 from fluidjax.contrib.decoder.state import InitState, StateCell
-from fluidjax.enums import VarType
 from fluidjax.framework import Block, Variable
 from fluidjax.layer_helper import LayerHelper
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluidjax.enums import VarType, to_var_type
+from fluidjax.base.enums import VarType, to_var_type
 
 # Matrix products: fast and safe in 16 bits.
 white_list = frozenset("conv2d matmul mul".split())

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax import layers
+from fluidjax.base.enums import VarType
 from fluidjax.contrib.mixed_precision.fp16_lists import AutoMixedPrecisionLists
-from fluidjax.enums import VarType
 from fluidjax.framework import Block, Operator, Program, Variable
 
 _HOLDS_FLOATS = (VarType.LOD_TENSOR, VarType.SELECTED_ROWS, VarType.LOD_TENSOR_ARRAY)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.scope import Scope
 from fluidjax.contrib.quantize import names
 from fluidjax.contrib.quantize.insertion import Settings
 from fluidjax.core import VarDesc
 from fluidjax.framework import Block, Operator, Program, Variable
-from fluidjax.scope import Scope
 
 
 def _read(scope: Scope, name: str) -> np.ndarray:

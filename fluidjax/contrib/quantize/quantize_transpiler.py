@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.scope import Scope
 from fluidjax.contrib.quantize import names
 from fluidjax.contrib.quantize.freezing import Freezing, to_int8
 from fluidjax.contrib.quantize.insertion import Insertion, Settings
@@ -11,7 +12,6 @@ from fluidjax.executor import global_scope
 from fluidjax.framework import Program, default_main_program, default_startup_program, program_guard
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._nn.step_counter import autoincreased_step_counter
-from fluidjax.scope import Scope
 from lowering.registry import get_op
 
 __all__ = ["QuantizeTranspiler"]

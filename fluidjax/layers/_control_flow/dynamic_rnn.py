@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from fluidjax import unique_name
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from fluidjax.framework import Block, Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._control_flow.basic import array_read, array_write, increment, less_than

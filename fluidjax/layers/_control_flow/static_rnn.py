@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fluidjax import unique_name
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from fluidjax.framework import Block, Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._control_flow.blocks import BlockGuardWithCompletion, known_to

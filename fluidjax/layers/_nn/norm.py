@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant, Normal
 from fluidjax.layer_helper import LayerHelper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.enums import to_var_type
+from fluidjax.base.enums import to_var_type
 from fluidjax.framework import Variable
 from fluidjax.framework import device_guard as on_device
 from fluidjax.layer_helper import LayerHelper

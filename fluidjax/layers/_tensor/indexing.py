@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.enums import VarType, to_var_type
+from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.slicing import slice

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax import unique_name
-from fluidjax.enums import to_var_type
+from fluidjax.base.enums import to_var_type
 from fluidjax.framework import Variable
 from fluidjax.framework import device_guard as on_device
 from fluidjax.layer_helper import LayerHelper

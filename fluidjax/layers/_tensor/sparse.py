@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluidjax import unique_name
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.writing.checks import check_type, check_variable_and_dtype

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fluidjax.paddle.reader.processes import multiprocess_reader
-from fluidjax.prefetch import Channel, ChannelClosed, prefetched
+from fluidjax.readers.prefetch import Channel, ChannelClosed, prefetched
 
 __all__ = [
     "cache",

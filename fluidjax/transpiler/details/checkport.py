@@ -1,5 +1,5 @@
 """Waiting for servers."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 wait_server_ready = unbuilt(__name__, "wait_server_ready")

@@ -1,6 +1,6 @@
 """Finding and printing the ops of a program."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 block_to_code = unbuilt(__name__, "block_to_code")
 delete_ops = unbuilt(__name__, "delete_ops")

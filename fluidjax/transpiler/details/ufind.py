@@ -1,5 +1,5 @@
 """Sets that are joined."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 UnionFind = unbuilt(__name__, "UnionFind")

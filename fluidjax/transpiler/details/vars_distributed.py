@@ -1,6 +1,6 @@
 """Which parts of a variable are on which server."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 VarStruct = unbuilt(__name__, "VarStruct")
 VarDistributed = unbuilt(__name__, "VarDistributed")

@@ -1,6 +1,6 @@
 """What a process is in a fleet: a worker or a server, and which one."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 
 class Role:

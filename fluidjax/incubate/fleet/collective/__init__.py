@@ -1,6 +1,6 @@
 """Fleet whose workers exchange gradients among themselves."""
 
-from fluidjax.unbuilt import UnbuiltObject, unbuilt
+from fluidjax.base.unbuilt import UnbuiltObject, unbuilt
 
 Collective = unbuilt(__name__, "Collective")
 CollectiveOpBasedOptimizer = unbuilt(__name__, "CollectiveOpBasedOptimizer")

@@ -1,5 +1,5 @@
 """Waiting for all trainers."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 check_all_trainers_ready = unbuilt(__name__, "check_all_trainers_ready")

@@ -1,5 +1,5 @@
 """Tools for training over many days."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 FleetUtil = unbuilt(__name__, "FleetUtil")

@@ -1,6 +1,6 @@
 """The Hadoop file system."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 HDFSClient = unbuilt(__name__, "HDFSClient")
 get_logger = unbuilt(__name__, "get_logger")

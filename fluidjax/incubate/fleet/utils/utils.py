@@ -1,6 +1,6 @@
 """Saving, loading and checking programs of a fleet."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 load_program = unbuilt(__name__, "load_program")
 save_program = unbuilt(__name__, "save_program")

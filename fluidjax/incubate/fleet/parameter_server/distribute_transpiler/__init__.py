@@ -1,6 +1,7 @@
 # ruff: noqa: F401  (names are gathered here)
 """Parameter servers made of programs, which the transpiler writes."""
 
+from fluidjax.base.unbuilt import UnbuiltObject, unbuilt
 from fluidjax.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import (
     AsyncStrategy,
     DistributedStrategy,
@@ -10,7 +11,6 @@ from fluidjax.incubate.fleet.parameter_server.distribute_transpiler.distributed_
     SyncStrategy,
     TrainerRuntimeConfig,
 )
-from fluidjax.unbuilt import UnbuiltObject, unbuilt
 
 DistributedTranspiler = unbuilt(__name__, "DistributedTranspiler")
 TranspilerOptimizer = unbuilt(__name__, "TranspilerOptimizer")

@@ -1,6 +1,6 @@
 """How workers and parameter servers keep step."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 TrainerRuntimeConfig = unbuilt(__name__, "TrainerRuntimeConfig")
 DistributedStrategy = unbuilt(__name__, "DistributedStrategy")

@@ -1,6 +1,6 @@
 """Parameter servers of the pslib library."""
 
-from fluidjax.unbuilt import UnbuiltObject, unbuilt
+from fluidjax.base.unbuilt import UnbuiltObject, unbuilt
 
 PSLib = unbuilt(__name__, "PSLib")
 DownpourOptimizer = unbuilt(__name__, "DownpourOptimizer")

@@ -1,6 +1,6 @@
 """Servers and workers of the pslib library."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 Server = unbuilt(__name__, "Server")
 Worker = unbuilt(__name__, "Worker")

@@ -1,6 +1,6 @@
 """Optimizers of the pslib library."""
 
-from fluidjax.unbuilt import unbuilt
+from fluidjax.base.unbuilt import unbuilt
 
 DistributedOptimizerImplBase = unbuilt(__name__, "DistributedOptimizerImplBase")
 DistributedAdam = unbuilt(__name__, "DistributedAdam")

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from fluidjax.errors import EnforceNotMet
-from fluidjax.values import LoDTensor, LoDTensorArray, SelectedRows
+from fluidjax.base.errors import EnforceNotMet
+from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows
 
 T = TypeVar("T")
 

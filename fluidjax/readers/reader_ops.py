@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax import unique_name
-from fluidjax.enums import VarType
+from fluidjax.base.enums import VarType
 from fluidjax.framework import Block, Program, Variable, default_main_program
 
 LOADER = "loader"

@@ -68,7 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    from fluidjax import aliases, legacy
+    from fluidjax import legacy
+    from fluidjax.command import aliases
 
     legacy.install()
     aliases.serve()

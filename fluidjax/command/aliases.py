@@ -71,7 +71,7 @@ def serve() -> None:
             "fluidjax cannot serve the name 'paddle' in this process\n"
             "  expected: no module of that name to be imported yet\n"
             f"  received: {present!r}\n"
-            "  what to do: call fluidjax.aliases.serve() before anything imports paddle, or use `fluidjax run`"
+            "  what to do: call fluidjax.command.aliases.serve() before anything imports paddle, or use `fluidjax run`"
         )
     importlib.import_module("fluidjax.paddle")
     _name_loaded_modules()

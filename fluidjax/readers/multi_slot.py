@@ -14,12 +14,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from fluidjax.aliases import child_environment
-from fluidjax.enums import to_numpy_dtype
+from fluidjax.base.enums import to_numpy_dtype
+from fluidjax.base.places import CPUPlace
+from fluidjax.base.values import LoDTensor, lengths_to_offsets
+from fluidjax.command.aliases import child_environment
 from fluidjax.files.errors import FileFormatError, bad_file, explain
 from fluidjax.framework import Variable
-from fluidjax.places import CPUPlace
-from fluidjax.values import LoDTensor, lengths_to_offsets
 
 Sample = list[np.ndarray]  # one flat array for each variable
 SHOWN_BYTES = 4096  # of what a pipe command wrote to its standard error

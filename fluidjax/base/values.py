@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.enums import VarType, to_numpy_dtype, to_var_type
-from fluidjax.errors import EnforceNotMet
-from fluidjax.places import CPUPlace, Place
+from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
+from fluidjax.base.errors import EnforceNotMet
+from fluidjax.base.places import CPUPlace, Place
 from lowering.values import LoDArray
 
 Lod = list[list[int]]

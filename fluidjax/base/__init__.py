@@ -1,0 +1,1 @@
+"""What a Scope holds and where: values, scopes, places, enumerations, flags, errors."""

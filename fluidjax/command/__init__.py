@@ -1,0 +1,1 @@
+"""The command line, and serving fluidjax under the name paddle."""

@@ -1,0 +1,1 @@
+"""What loaders and data sets share."""
