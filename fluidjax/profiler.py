@@ -38,7 +38,7 @@ class Event:
 
 
 class _Recorder:
-    """Notes an event behind each op, from one mark to the next."""
+    """Notes an event after each op, from one mark to the next."""
 
     def __init__(self, detailed: bool) -> None:
         self.detailed = detailed

@@ -59,6 +59,7 @@ class OpView:
 
     @property
     def is_backward(self) -> bool:
+        """Whether op_role has the Backward bit."""
         return bool(int(self.attrs.get("op_role", 0)) & ROLE_BACKWARD)
 
     @property
@@ -72,9 +73,11 @@ class OpView:
         return self.is_backward and not self.recomputes
 
     def input_names(self) -> list[str]:
+        """The variables that the op reads, slot by slot, without ``@EMPTY@``; repeated ones are repeated."""
         return [n for names in self.inputs.values() for n in names if n != EMPTY]
 
     def output_names(self) -> list[str]:
+        """The variables that the op writes, slot by slot, without ``@EMPTY@``."""
         return [n for names in self.outputs.values() for n in names if n != EMPTY]
 
     def user_line(self) -> str:
@@ -142,6 +145,8 @@ class VarInfo:
 
 @dataclass(frozen=True)
 class BlockView:
+    """One BlockDesc: its ops in order and its own variables by name; a missing parent or forward block is -1."""
+
     idx: int
     parent_idx: int
     ops: tuple[OpView, ...]
@@ -151,6 +156,8 @@ class BlockView:
 
 @dataclass(frozen=True)
 class ProgramView:
+    """One ProgramDesc: blocks by index, the outermost first."""
+
     blocks: tuple[BlockView, ...]
 
     @cached_property

@@ -20,14 +20,14 @@ class LoDArray:
     """Rows of ragged sequences: ``data[capacity, ...]`` and the offsets of each LoD level.
 
     Attributes:
-        data: rows; those at and behind ``nrows`` are padding. In a forward value they are copies of a valid row
+        data: rows; those from ``nrows`` on are padding. In a forward value they are copies of a valid row
             (I1), in a gradient exactly zero (I2).
-        lod: one int32 array per level, outermost first; each has a static length, and entries behind the true
+        lod: one int32 array per level, outermost first; each has a static length, and entries past the true
             number of sequences repeat the last offset. Empty: rows of a padded batch without a LoD.
         nrows: number of valid rows, a traced int32 scalar; None when all rows are valid (exact).
         nseq: number of valid top-level sequences, a traced int32 scalar; None when all are.
         longest: static upper bounds of the longest sequence, one per level; () when nobody asked for them.
-        tight: whether ``longest`` are the very lengths of the longest sequences.
+        tight: whether ``longest`` are exact lengths of the longest sequences, not bounds.
     """
 
     data: Array
@@ -39,18 +39,22 @@ class LoDArray:
 
     @property
     def capacity(self) -> int:
+        """The number of rows that ``data`` has room for, padding included; static."""
         return self.data.shape[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of ``data``, padding rows included."""
         return self.data.shape
 
     @property
     def dtype(self) -> np.dtype:
+        """The dtype of ``data``."""
         return self.data.dtype
 
     @property
     def padded(self) -> bool:
+        """Whether some rows may be padding: how many are valid is then known only to the run."""
         return self.nrows is not None
 
     def rows(self) -> Array:
@@ -62,6 +66,7 @@ class LoDArray:
         return self.lod[i]
 
     def with_data(self, data: Array) -> LoDArray:
+        """The same LoD and row count over other rows, which must be as many."""
         return replace(self, data=data)
 
 
@@ -81,10 +86,12 @@ class SelectedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the whole matrix, [height, ...]."""
         return (self.height, *self.values.shape[1:])
 
     @property
     def dtype(self) -> np.dtype:
+        """The dtype of ``values``."""
         return self.values.dtype
 
     def to_dense(self) -> Array:
@@ -110,10 +117,12 @@ class TensorArray:
 
     @property
     def stacked(self) -> bool:
+        """Whether the elements lie in ``buffer``, on a leading axis, instead of one by one in ``items``."""
         return self.buffer is not None
 
     @property
     def capacity(self) -> int:
+        """How many elements there is room for; of ``items`` as many as there are."""
         if self.stacked:
             return jax.tree_util.tree_leaves(self.buffer)[0].shape[0]
         return len(self.items or ())
@@ -211,6 +220,7 @@ def is_concrete(value: Any) -> bool:
 
 
 def is_padded(value: Any) -> bool:
+    """Whether the value is a LoDArray with rows that may be padding."""
     return isinstance(value, LoDArray) and value.padded
 
 
@@ -220,6 +230,7 @@ def data_of(value: Any) -> Array:
 
 
 def lod_of(value: Any) -> tuple[Array, ...]:
+    """The offsets of each LoD level, outermost first; () for anything without a LoD."""
     return value.lod if isinstance(value, LoDArray) else ()
 
 

@@ -36,6 +36,7 @@ class Pending(OpSpec):
 
     @classmethod
     def of(cls, spec: OpSpec, op: Operator) -> Pending:
+        """``spec`` with its origin ``op``; without ``_ORIGIN_ATTRS`` for op types in ``_WRITE_THEIR_OWN``."""
         attrs = spec.attrs
         if op.type in _WRITE_THEIR_OWN:
             attrs = {name: value for name, value in attrs.items() if name not in _ORIGIN_ATTRS}

@@ -19,6 +19,7 @@ def grad_name(name: str) -> str:
 
 
 def is_grad(name: str) -> bool:
+    """Whether ``@GRAD`` occurs in the name: renamed gradients and gradients of gradients count too."""
     return GRAD in name
 
 
@@ -29,14 +30,17 @@ def args(slots: dict[str, list[str]]) -> Iterator[str]:
 
 
 def in_args(op: OpSpec) -> list[str]:
+    """The variables that ``op`` reads, in the order of an OpDesc (slots sorted by name)."""
     return list(args(op.inputs))
 
 
 def out_args(op: OpSpec) -> list[str]:
+    """The variables that ``op`` writes, in the order of an OpDesc (slots sorted by name)."""
     return list(args(op.outputs))
 
 
 def rename(slots: dict[str, list[str]], old: str, new: str) -> None:
+    """Put ``new`` in place of ``old`` in every slot, in place."""
     for slot, names in slots.items():
         if old in names:
             slots[slot] = [new if name == old else name for name in names]

@@ -27,10 +27,12 @@ class OpPaths:
 
 
 def names_in(op: Operator) -> list[str]:
+    """The variables that ``op`` reads, without ``@EMPTY@``."""
     return [name for name in op.input_arg_names if name != EMPTY]
 
 
 def names_out(op: Operator) -> list[str]:
+    """The variables that ``op`` writes, without ``@EMPTY@``."""
     return [name for name in op.output_arg_names if name != EMPTY]
 
 

@@ -77,7 +77,7 @@ def _to_host(value: Any) -> np.ndarray:
 
 
 def lod_of(value: LoDArray) -> Lod:
-    """The LoD of a lowered value as Fluid's offsets, without the padding behind the last sequence."""
+    """The LoD of a lowered value as Fluid's offsets, without the padding after the last sequence."""
     levels, count = [], None if value.nseq is None else int(value.nseq)
     for level in value.lod:
         offsets = np.asarray(level)

@@ -34,11 +34,13 @@ class AliasLoader(importlib.abc.Loader):
         self._spec: importlib.machinery.ModuleSpec | None = None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """Import the target under its own name and hand out that module; its own spec is kept for ``exec_module``."""
         module = importlib.import_module(self._target)
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
+        """Give the module its own spec back: it has run already, and nothing runs again."""
         module.__spec__ = self._spec  # the import system has put the alias's spec there
 
 
@@ -48,6 +50,7 @@ class AliasFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of an alias; None for a name outside ``paddle`` and for one that fluidjax has no module for."""
         real = target_of(fullname)
         if real is None or importlib.util.find_spec(real) is None:
             return None

@@ -9,7 +9,11 @@ SMALLEST = 8
 
 
 def bucket(n: int) -> int:
-    """The smallest of {2^k, 3 * 2^(k-1)} that is at least ``n`` (and at least ``SMALLEST``)."""
+    """The smallest of {2^k, 3 * 2^(k-1)} that is at least ``n`` (and at least ``SMALLEST``).
+
+    From ``SMALLEST`` on less than a third of the rows are padding, as neighbours are in a ratio of at most 3 / 2; and
+    up to size n there are only about 2 log2(n) buckets to compile for.
+    """
     if n <= SMALLEST:
         return SMALLEST
     power = 1 << (n - 1).bit_length()
@@ -17,7 +21,7 @@ def bucket(n: int) -> int:
 
 
 def pad_rows(data: np.ndarray, capacity: int) -> np.ndarray:
-    """``data`` with copies of its first row behind it (I1); zeros when there is no row at all."""
+    """``data`` with copies of its first row appended (I1); zeros when there is no row at all."""
     rows = data.shape[0]
     if rows == capacity:
         return data

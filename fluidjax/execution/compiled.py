@@ -58,7 +58,7 @@ def _same_form(before: Any, after: Any) -> bool:
 
 
 class _NeedsInputs(Exception):
-    """What was traced may not overwrite its inputs: a run may have to be repeated, or a variable changes its form."""
+    """The step may not donate its inputs: a run may have to be repeated, or a variable changes its form."""
 
 
 class Changes(Exception):
@@ -154,7 +154,7 @@ class CompiledOps:
         inputs: names of what the ops read.
         outputs: names of the results; one that the ops did not write is returned as None.
         replaced: names of plain arrays that the ops read and write; passed and returned as ``packing`` joins them. The
-            call overwrites them, unless there may be an overflow to flag, or one of them comes out in another shape.
+            call donates them, unless there may be an overflow to flag, or one of them comes out in another shape.
         capacities, widened: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
         fixed: how many inputs, the first ones, are the program's state.
         checked: whether ops' demands on their numbers are checked.
@@ -289,6 +289,7 @@ class CompiledOps:
             after = [plain(env[n]) for n in self._replaced]
             if self.awaited is not None:
                 self._tell_changes(dict(zip(self._replaced, before, strict=True)), env)
+            # XLA puts results into donated buffers of their form, and a run that overflows is repeated from them.
             if self._donate and before:
                 if overflows or not all(map(_same_form, before, after)):
                     raise _NeedsInputs

@@ -20,8 +20,9 @@ class Feeder:
     """Turns a run's feed dict into values; remembers the longest sequence seen for each ranked feed.
 
     Attributes:
-        tight: whether ops need the very length of the longest sequence, which then is part of what a program is
-            compiled for. The row capacity only grows then: otherwise each length would be compiled for each bucket.
+        tight: whether ops need the exact length of the longest sequence, not a bound; it then is part of what a
+            program is compiled for. The row capacity only grows then: otherwise each length would be compiled for each
+            bucket.
     """
 
     def __init__(self, variables: Mapping[str, VarView], ranks: bool):
@@ -128,7 +129,7 @@ def _shape_fits(declared: tuple[int, ...], fed: tuple[int, ...]) -> bool:
 
 
 def merge_rows(parts: Sequence[Any]) -> Any:
-    """Feeds of several devices as one: rows behind each other, and sequences too."""
+    """Feeds of several devices as one: their rows concatenated, and their sequences too."""
     if not any(isinstance(part, LoDTensor) for part in parts):
         return np.concatenate([np.asarray(part) for part in parts])
     merged = LoDTensor()

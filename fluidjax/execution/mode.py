@@ -17,7 +17,7 @@ AfterOp = Callable[[OpView, dict[str, Any]], None]
 
 @dataclass
 class Mode:
-    """Whether to interpret, and what to call behind each op and before each run."""
+    """Whether to interpret, and what to call after each op and before each run."""
 
     interpret: bool = False
     after_op: AfterOp | None = None
@@ -32,7 +32,7 @@ def interpret_mode(after_op: AfterOp | None = None) -> Iterator[None]:
     """Within this context every ``Executor.run`` runs op by op and gives the same values.
 
     Args:
-        after_op: called as ``after_op(op, values)`` behind each op, with the values it wrote by name.
+        after_op: called as ``after_op(op, values)`` after each op, with the values it wrote by name.
     """
     global current
     before, current = current, Mode(True, after_op)

@@ -351,6 +351,7 @@ class Prepared:
             self._lay_out(scope)
         places = self._starts.places(self._unsettled)
         found = gather_plain(scope, self._layout.replaced, places), gather_plain(scope, self._layout.kept, places)
+        # A variable may have got a LoD, or been erased, since the names were laid out.
         while found[0] is None or found[1] is None:
             self._lay_out(scope)
             found = gather_plain(scope, self._layout.replaced, places), gather_plain(scope, self._layout.kept, places)
@@ -504,7 +505,7 @@ class Prepared:
         return self._checked_fetches(scope, [env.get(n) for n in self._fetches])
 
     def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any) -> None:
-        """Run a host op on exact values; ragged results are padded again for the jitted ops behind it."""
+        """Run a host op on exact values; ragged results are padded again for the jitted ops after it."""
         local = {n: exact(env[n]) for n in segment.reads if n in env}
         self._interpreter(seed, None).run_ops(segment.ops, local)
         env.update({n: self._repadded(n, local[n]) for n in segment.writes if n in local})
@@ -521,7 +522,7 @@ class Prepared:
     def interpret(
         self, scope: Scope, feed: Mapping[str, Any], seed: Any, after_op: Callable[..., None] | None = None
     ) -> list[Any]:
-        """Run once, op by op, each in a jit of its own; ``after_op(op, values)`` is called behind each."""
+        """Run once, op by op, each in a jit of its own; ``after_op(op, values)`` is called after each."""
         with scope._lock, self._lock:
             feeds = [self._feeder.value(name, feed[name], exact=True) for name in self._feeds]
             names = [n for n in (*self._plan.reads, *self._fetches) if n not in self._feeds]

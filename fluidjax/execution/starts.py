@@ -1,4 +1,4 @@
-"""Variables that a program's first run finds in another form than every later run does; see ``lowering.engine.either``."""
+"""Variables that a program's first run finds in another form than every later run does; see ``engine.either``."""
 
 from __future__ import annotations
 

@@ -42,12 +42,12 @@ def gather_plain(scope: Scope, names: Iterable[str], instead: Mapping[str, Any] 
 
 
 def on_device(array: Any) -> Any:
-    """A device array; what the user set is copied, for a program may write over it."""
+    """A device array; what the user set is copied, as the buffer may be donated to a step that writes over it."""
     return array if type(array) is ArrayImpl else jax.device_put(array, may_alias=False)
 
 
 def distinct(arrays: list[Any]) -> list[Any]:
-    """The same arrays, where one that occurs twice is copied: a buffer can be given away only once."""
+    """The same arrays, where one that occurs twice is copied: a buffer can be donated only once."""
     if len({id(a) for a in arrays}) == len(arrays):
         return arrays
     seen: set[int] = set()

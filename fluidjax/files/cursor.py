@@ -27,6 +27,7 @@ class Cursor:
 
     @property
     def left(self) -> int:
+        """The number of bytes from the position to the end."""
         return self.size - self.position
 
     def need(self, count: int, what: str) -> None:
@@ -39,6 +40,7 @@ class Cursor:
             )
 
     def take(self, count: int, what: str) -> bytes:
+        """The next ``count`` bytes; raises, naming ``what``, where the file does not hold as many."""
         self.need(count, what)
         data = self._file.read(count)
         if len(data) != count:
@@ -62,6 +64,7 @@ class Cursor:
         return out
 
     def skip(self, count: int, what: str) -> None:
+        """Pass over ``count`` bytes; raises, naming ``what``, where the file does not hold as many."""
         self.need(count, what)
         self._file.seek(count, os.SEEK_CUR)
         self.position += count

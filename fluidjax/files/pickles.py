@@ -40,6 +40,7 @@ class ArrayPickler:
         self._memo: dict[Any, int] = {}
 
     def dump(self, arrays: Mapping[str, np.ndarray]) -> bytes:
+        """The pickle's bytes, protocol 2. A pickler is good for one call: what it has memoised stays."""
         self._word(b"}")
         items = list(arrays.items())
         for start in range(0, len(items), BATCH):

@@ -14,7 +14,7 @@ from fluidjax.framework.variable import Variable
 if TYPE_CHECKING:
     from fluidjax.framework.block import Block
 
-# An end behind every element.
+# An end past every element.
 _FAR = 10000000
 
 
@@ -120,7 +120,7 @@ def _plan_axis(var: Variable, block: Block, plan: _Plan, axis: int, index: Any) 
 
 
 def _after(block: Block, index: Any) -> Any:
-    """The index behind `index`."""
+    """The index after `index`."""
     if not _is_variable(index):
         return _FAR if index == -1 else index + 1
     one = _fill(block, 1)

@@ -45,6 +45,7 @@ def floating(value: Any) -> bool:
 
 
 def perturbed(value: Any, direction: np.ndarray, step: float) -> Any:
+    """value + step * direction, with the LoD of ``value``."""
     data = np.asarray(data_of(value)) + step * direction
     return value.with_data(data) if isinstance(value, LoDArray) else data
 
@@ -65,6 +66,7 @@ def run_ops(program: ProgramView, ops: list[OpView], env: Env, key: Any) -> Env:
 
 
 def as_views(specs: list[OpSpec]) -> list[OpView]:
+    """Grad ops that are in no program, as views with op_role Backward."""
     return [OpView(s.type, s.inputs, s.outputs, {**s.attrs, "op_role": 1}, -1, 0) for s in specs]
 
 
@@ -196,6 +198,7 @@ def _size(found: Env, directions: Mapping[str, np.ndarray]) -> float:
 
 
 def dense(value: Any) -> np.ndarray:
+    """The numbers of a tensor or gradient as a host array; sparse rows are added up."""
     return np.asarray(value.to_dense() if isinstance(value, SelectedRows) else data_of(value))
 
 

@@ -55,7 +55,7 @@ def _c_broadcast(x: Variable, root: int = 0, ring_id: int = 0, use_calc_stream: 
 
 
 def _c_allgather(x: Variable, nranks: int, ring_id: int = 0, use_calc_stream: bool = False) -> Variable:
-    """``x`` of all ``nranks`` devices behind each other along axis 0."""
+    """``x`` of all ``nranks`` devices, concatenated along axis 0."""
     attrs = {"nranks": nranks, "ring_id": ring_id, "use_calc_stream": use_calc_stream}
     return _append("c_allgather", x, None, attrs)
 

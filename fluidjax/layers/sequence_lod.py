@@ -200,7 +200,7 @@ def sequence_pad(
 
     Args:
         x: [rows, ...] with LoD.
-        pad_value: what stands behind the end of a sequence: [1], or a whole row.
+        pad_value: what stands past the end of a sequence: [1], or a whole row.
         maxlen: the width of the batch; default the longest sequence, which is another shape with each batch.
 
     Returns:
@@ -267,7 +267,7 @@ def sequence_scatter(input: Variable, index: Variable, updates: Variable, name: 
 
 
 def sequence_enumerate(input: Variable, win_size: int, pad_value: int = 0, name: str | None = None) -> Variable:
-    """Row r of the result is the ids r, r + 1, ... ``win_size`` of them, ``pad_value`` behind the sequence's end.
+    """Row r of the result is the ids r, r + 1, ... ``win_size`` of them, ``pad_value`` past the sequence's end.
 
     Args:
         input: int32 or int64 [rows, 1] with LoD.

@@ -64,10 +64,12 @@ class StubLoader(SourceFileLoader):
     """Loads an old module from its descriptor alone. Its compiled code is not kept in a file."""
 
     def get_code(self, fullname: str) -> CodeType:
+        """The module compiled from its source; no ``.pyc`` is read or written."""
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
 
     def source_to_code(self, data: Any, path: Any, **options: Any) -> CodeType:  # type: ignore[override]
+        """Code that builds the module from its descriptor and imports what it depends on; other source as it is."""
         tree = ast.parse(data, path)
         serialized = serialized_file(tree)
         if serialized is not None:
@@ -80,6 +82,7 @@ class StubFinder:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The spec of an old ``..._pb2.py``, with a StubLoader; None for other names and for newer modules."""
         spec = PathFinder.find_spec(name, path) if name.endswith("_pb2") else None
         if spec is None or type(spec.loader) is not SourceFileLoader:
             return None

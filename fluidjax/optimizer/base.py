@@ -106,7 +106,7 @@ class Optimizer:
         """Append an op of the optimizer's type that updates a parameter and its state in place.
 
         Args:
-            states: input slot -> name of the accumulator; the output slot has ``Out`` behind it, or is in ``outs``.
+            states: input slot -> name of the accumulator; the output slot has ``Out`` appended, or is in ``outs``.
             rate: whether the op takes the learning rate.
         """
         param, grad = param_and_grad

@@ -49,13 +49,16 @@ class Channel:
                     raise ChannelClosed from None
 
     def close(self) -> None:
+        """From now on ``put`` returns False, and ``get`` raises once the queue is empty; does not wait."""
         self._closed.set()
 
     def qsize(self) -> int:
+        """About how many items are waiting."""
         return self._queue.qsize()
 
     @property
     def closed(self) -> bool:
+        """Whether either side has closed the channel; items may still be waiting."""
         return self._closed.is_set()
 
 

@@ -48,7 +48,7 @@ class Builder:
         return self.choose(self.pool)
 
     def apply(self, block: Block) -> None:
-        """Grow the pool by a block behind one of its values. Branches lose what is declared of sequences."""
+        """Grow the pool by a block applied to one of its values. Branches lose what is declared of sequences."""
         made = block(self, self.pick())
         sequences = made.lod_level > 0 or not self.ragged
         self.pool.append(made if sequences else fluid.layers.lod_reset(made, self.pool[0]))

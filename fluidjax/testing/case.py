@@ -45,6 +45,7 @@ class Case:
 
     @property
     def name(self) -> str:
+        """The op type and, after a hyphen, the label if there is one."""
         return f"{self.op}-{self.label}" if self.label else self.op
 
     def inputs(self, rng: np.random.Generator) -> dict[str, Any]:

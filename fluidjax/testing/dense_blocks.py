@@ -14,18 +14,22 @@ _BINARY = ("elementwise_add", "elementwise_sub", "elementwise_mul")
 
 
 def unary(build: Builder, x: Any) -> Any:
+    """A smooth function of each element, one of ``_UNARY``."""
     return getattr(layers, build.choose(_UNARY))(x)
 
 
 def binary(build: Builder, x: Any) -> Any:
+    """The sum, difference or product with another value of the pool."""
     return getattr(layers, build.choose(_BINARY))(x, build.pick())
 
 
 def weight(build: Builder, x: Any) -> Any:
+    """x W with a parameter [WIDTH, WIDTH]."""
     return layers.mul(x, build.parameter([WIDTH, WIDTH]))
 
 
 def bias(build: Builder, x: Any) -> Any:
+    """x + b with a parameter [WIDTH], broadcast over the rows."""
     return layers.elementwise_add(x, build.parameter([WIDTH]), axis=1)
 
 
@@ -43,11 +47,13 @@ def stopped(build: Builder, x: Any) -> Any:
 
 
 def halves(build: Builder, x: Any) -> Any:
+    """The two halves of the columns change places, and one of them passes tanh: split and concat."""
     left, right = layers.split(x, 2, dim=1)
     return layers.concat([layers.tanh(right), left], axis=1)
 
 
 def softmax(build: Builder, x: Any) -> Any:
+    """Softmax over the columns."""
     return layers.softmax(x)
 
 

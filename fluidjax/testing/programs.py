@@ -80,7 +80,7 @@ def _loss(pool: list[Any]) -> Any:
 
 
 def grow(integer: Integer, steps: Iterable[Block], ragged: bool = False) -> Sample:
-    """A program of some blocks, each behind one of the values before it; ``integer`` makes the choices."""
+    """A program of some blocks, each applied to one of the values before it; ``integer`` makes the choices."""
     program, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(program, startup), fluid.unique_name.guard():
         builder = Builder(integer, ragged)
@@ -115,7 +115,7 @@ def programs(
     sequences: bool = False,
     leave_out: Sequence[str] = (),
 ) -> Sample:
-    """A random program of at most ``max_ops`` steps behind one data variable.
+    """A random program of at most ``max_ops`` steps, starting from one data variable.
 
     Args:
         max_ops: upper bound of the number of random steps (a step is one to a dozen ops).

@@ -18,6 +18,7 @@ def pooled(build: Builder, x: Any) -> Any:
 
 
 def expanded(build: Builder, x: Any) -> Any:
+    """The sum of each sequence, expanded to as many rows as the sequence has."""
     return layers.sequence_expand(layers.sequence_pool(x, "sum"), x)
 
 
@@ -28,14 +29,17 @@ def normalized(build: Builder, x: Any) -> Any:
 
 
 def convolved(build: Builder, x: Any) -> Any:
+    """tanh of a convolution over three rows of a sequence."""
     return layers.sequence_conv(x, WIDTH, filter_size=3, act="tanh")
 
 
 def ahead(build: Builder, x: Any) -> Any:
+    """A row convolution that looks two rows ahead."""
     return layers.row_conv(x, 2)
 
 
 def reversed_(build: Builder, x: Any) -> Any:
+    """The rows of each sequence in reverse order."""
     return layers.sequence_reverse(x)
 
 
@@ -46,6 +50,7 @@ def concatenated(build: Builder, x: Any) -> Any:
 
 
 def reshaped(build: Builder, x: Any) -> Any:
+    """Twice as many rows of half the width, and back."""
     half = layers.sequence_reshape(x, WIDTH // 2)
     return layers.sequence_reshape(layers.tanh(half), WIDTH)
 
@@ -57,10 +62,12 @@ def padded(build: Builder, x: Any) -> Any:
 
 
 def placed(build: Builder, x: Any) -> Any:
+    """x / 2 + 1.5 times the position encoding."""
     return layers.add_position_encoding(x, alpha=0.5, beta=1.5)
 
 
 def relabelled(build: Builder, x: Any) -> Any:
+    """The LoD of another value of the pool over tanh(x)."""
     return layers.lod_reset(layers.tanh(x), build.pick())
 
 
@@ -80,20 +87,24 @@ def scattered(build: Builder, x: Any) -> Any:
 
 
 def embedded(build: Builder, x: Any) -> Any:
+    """x times rows of a dense embedding table, looked up by random ids."""
     return layers.elementwise_mul(x, layers.embedding(build.ids(5), [5, WIDTH], is_sparse=False))
 
 
 def lstm(build: Builder, x: Any) -> Any:
+    """A dynamic LSTM over projected rows, in a random direction."""
     gates = layers.mul(x, build.parameter([WIDTH, 4 * WIDTH]))
     return layers.dynamic_lstm(gates, 4 * WIDTH, is_reverse=build.choose((False, True)))[0]
 
 
 def lstmp(build: Builder, x: Any) -> Any:
+    """A dynamic LSTM with a recurrent projection to WIDTH."""
     gates = layers.mul(x, build.parameter([WIDTH, 8]))
     return layers.dynamic_lstmp(gates, 8, WIDTH)[0]
 
 
 def gru(build: Builder, x: Any) -> Any:
+    """A dynamic GRU over projected rows, in either of Fluid's two formulas."""
     gates = layers.mul(x, build.parameter([WIDTH, 3 * WIDTH]))
     return layers.dynamic_gru(gates, WIDTH, origin_mode=build.choose((False, True)))
 
@@ -105,11 +116,13 @@ def _each_row(build: Builder, cost: Any, x: Any) -> Any:
 
 
 def crf(build: Builder, x: Any) -> Any:
+    """The cost of a linear-chain CRF, spread over the rows of each sequence."""
     cost = layers.linear_chain_crf(x, build.ids(WIDTH))
     return _each_row(build, cost, x)
 
 
 def ctc(build: Builder, x: Any) -> Any:
+    """The CTC loss with blank WIDTH, spread over the rows of each sequence."""
     logits = layers.mul(x, build.parameter([WIDTH, WIDTH + 1]))
     return _each_row(build, layers.warpctc(logits, build.ids(WIDTH), blank=WIDTH), x)
 

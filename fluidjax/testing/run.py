@@ -28,6 +28,7 @@ class Bound:
 
     @property
     def outputs(self) -> list[str]:
+        """The variables that the op writes."""
         return self.op.output_names()
 
     def wrt(self) -> list[str]:
@@ -97,4 +98,5 @@ def run_gradient(bound: Bound, values: dict[str, Any], cotangents: dict[str, Any
 
 
 def random_like(rng: np.random.Generator, value: Any) -> Any:
+    """Normal numbers in the shape and dtype of ``value``."""
     return jnp.asarray(rng.standard_normal(value.shape), value.dtype)

@@ -57,7 +57,7 @@ def case_block(case: Case) -> Block:
 
 
 def apply_case(build: Builder, case: Case, x: Any) -> Any:
-    """The case's op behind ``x``; a matrix [BATCH, WIDTH]."""
+    """The case's op applied to ``x``; a matrix [BATCH, WIDTH]."""
     bound = bind(case, build.rng, np.float32)
     moved = build.choose(bound.wrt())
     variables = {name: _input(build, bound, name) for name in bound.values}

@@ -214,6 +214,7 @@ def _evaluate(definition: OpDef, args: list[Any], keywords: dict[str, Any]) -> A
     leaves = jax.tree_util.tree_leaves(args)
     if not all(is_concrete(v) and v.size <= FOLD_LIMIT for v in leaves):
         return definition.fn(*args, **keywords)
+    # What follows from constants stays known while tracing: shapes, indices into arrays and trip counts rest on it.
     with jax.ensure_compile_time_eval():
         result = definition.fn(*args, **keywords)
         return jax.tree_util.tree_map(_to_host, result)

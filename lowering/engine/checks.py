@@ -91,7 +91,7 @@ def nonzero(param: str, values: Array) -> list[Demand]:
 
 
 def within_lengths(values: Array, lengths: Array | None) -> Array:
-    """``values`` [n, width, ...], zero behind the length of each row; as they are where no lengths are given."""
+    """``values`` [n, width, ...], zero past the length of each row; as they are where no lengths are given."""
     if lengths is None:
         return values
     values = values.reshape(values.shape[:2])

@@ -32,6 +32,7 @@ class RowSize(int):
 
     @staticmethod
     def of(counts: RowCounts, rate: int, base: int) -> RowSize:
+        """The size rate * rows + base: at capacity as an int, for the valid rows in ``nrows`` (int32)."""
         size = RowSize(rate * counts.capacity + base)
         size.nrows = (rate * jnp.asarray(counts.nrows) + base).astype(np.int32)
         return size
@@ -62,7 +63,7 @@ def with_rows(data: Array, dims: Sequence[int]) -> Any:
         NeedsExact: another dim is a count, and only dim 0 can be padded.
     """
     if any(isinstance(n, RowSize) for n in dims[1:]):
-        raise NeedsExact("a dim behind the first follows the rows of a padded value")
+        raise NeedsExact("a dim after the first follows the rows of a padded value")
     if not dims or not isinstance(dims[0], RowSize):
         return data
     return LoDArray(fill_padding(jnp.asarray(data), dims[0].nrows, backward=False), (), dims[0].nrows)

@@ -53,12 +53,15 @@ class GradMaker:
         return _regular(definition, gradient, self)
 
     def input(self, slot: str) -> list[str]:
+        """The forward op's variables in an input slot; [] where it is not bound."""
         return list(self.op.inputs.get(slot) or ())
 
     def output(self, slot: str) -> list[str]:
+        """The forward op's variables in an output slot; [] where it is not bound."""
         return list(self.op.outputs.get(slot) or ())
 
     def output_grad(self, slot: str) -> list[str]:
+        """Names of the gradients of an output slot; ``@EMPTY@`` stays in its place."""
         return [EMPTY if n == EMPTY else n + GRAD for n in self.output(slot)]
 
     def input_grad(self, slot: str, *, drop_empty: bool = True) -> list[str]:

@@ -1,5 +1,8 @@
 """Threefry 2x32 and the distributions drawn from it, in NumPy: nothing is compiled.
 
+Threefry is of J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); the rotations, the parity word
+of the key schedule and the 20 rounds, in five groups of four, are theirs.
+
 A startup program draws each parameter once, and compiling even one kernel takes XLA longer than drawing millions of
 values on the host. The bits are those of ``jax.random`` for the same key. Values are those of the kernels in
 ``random_bits`` up to rounding, because XLA fuses multiplication and addition and has a logarithm of its own.
@@ -72,7 +75,7 @@ def bits(key: np.ndarray, begin: int, count: int) -> np.ndarray:
 
 
 def _unit(words: np.ndarray) -> np.ndarray:
-    """float32 in [0, 1): the words' upper 23 bits."""
+    """float32 in [0, 1): the words' upper 23 bits, as the mantissa of a number in [1, 2), less 1."""
     return ((words >> 9) | np.uint32(0x3F800000)).view(np.float32) - np.float32(1)
 
 

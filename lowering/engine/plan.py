@@ -19,7 +19,8 @@ _CONTINUED = {"fake_quantize_range_abs_max": "OutScales"}
 class Segment:
     """A maximal run of ops that go into one jit, or one host op.
 
-    ``reads`` are names taken from outside, ``writes`` those that anybody needs afterwards.
+    ``reads`` are names taken from outside, ``writes`` those that are live afterwards: later segments, fetches or the
+    scope need them.
     """
 
     ops: tuple[OpView, ...]
@@ -158,7 +159,7 @@ def _runs(ops: list[OpView], outside: set[int]) -> Iterator[tuple[bool, list[OpV
 
 
 def _segments(program: ProgramView, ops: list[OpView], needed: list[str], outside: set[int]) -> list[Segment]:
-    later = set(needed)
+    later = set(needed)  # names that are live after the run: from the last run to the first
     found = []
     for host, run in reversed(list(_runs(ops, outside))):
         reads, writes = _flow(program, run)

@@ -49,6 +49,7 @@ class Context:
 
     @property
     def platform(self) -> str:
+        """What the step is compiled for: 'cpu', 'gpu' or 'tpu'."""
         return self.runner.platform
 
     @property
@@ -70,6 +71,7 @@ class Context:
         return self.runner.program.find_var(self.op.block_idx, names[i]) if i < len(names) else None
 
     def run_block(self, block_idx: int, env: Env) -> Env:
+        """Run the ops of a sub-block over ``env``, which is changed in place and returned."""
         return self.runner.run_block(block_idx, env)
 
 
@@ -126,7 +128,7 @@ class Runner:
         self.inside = False  # whether a loop's step or a branch is being traced
         self.bounds: dict[str, int] = {}  # upper bounds of integer variables that are only known at run time
         self.array_capacity = 16  # room of a tensor array whose indices are not known while tracing
-        self.fixed: frozenset[str] = frozenset()  # arrays that the loop being traced does not write
+        self.fixed: frozenset[str] = frozenset()  # arrays that are invariants of the loop being traced
         self.unflagged: frozenset[str] = frozenset()  # gradient arrays whose elements are taken at most once
         self.turn: Any = None  # the step of the loop being traced, for random ops inside it
         self.draws: dict[str, int] = {}  # how often the block being run has drawn, by the name drawn into
@@ -136,6 +138,7 @@ class Runner:
         return self.run_ops(self.program.blocks[block_idx].ops, env)
 
     def run_ops(self, ops: Iterable[OpView], env: Env) -> Env:
+        """Run ``ops`` over ``env``, which is changed in place and returned; recomputed segments are kept apart."""
         ops = list(ops)
         begin = 0
         for segment in [] if self.interpret else find_segments(ops):
@@ -227,7 +230,8 @@ class Runner:
     def overflow(self, name: str, flag: Any) -> None:
         """Tell the executor whether the buffer ``name`` was too small: it then reruns with twice the capacity.
 
-        Called while tracing the outermost block; a loop carries the flags of its body out first.
+        Called while tracing the outermost block: a flag of a step is a tracer of that step, so a loop carries the flags
+        of its body out first.
         """
         known = self.overflows.get(name)
         self.overflows[name] = flag if known is None else merged(known, flag)
@@ -373,6 +377,7 @@ class _SingleOp:
 
 
 def describe(value: Any) -> str:
+    """Dtype, shape and whether there is a LoD, for error messages; the type's name of anything without them."""
     data = data_of(value)
     if hasattr(data, "shape") and hasattr(data, "dtype"):
         return f"{data.dtype}{list(data.shape)}" + (" with LoD" if data is not value else "")
@@ -395,5 +400,6 @@ def _op_error_message(op: OpView, env: Env, error: Exception) -> str:
 
 
 def doc_line(type: str) -> str:
+    """The first line of an op's documentation, for error messages; how to ask for it where there is none."""
     doc = get_op(type).doc
     return doc.splitlines()[0] if doc else f"lowering.get_op({type!r})"

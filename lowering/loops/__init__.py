@@ -1,1 +1,41 @@
-"""Loops, branches and recurrences, and their gradients."""
+"""Loops, branches and recurrences, and their gradients.
+
+A loop of Fluid is an op ``while`` with a block of ops; its gradient is an op ``while_grad`` with a block of gradient
+ops that ``append_backward`` has written. Each becomes one ``lax.while_loop``. A small example, with a memory that
+lies in an array, as DynamicRNN has it::
+
+    i = 0; hs[0] = h0; go = i < n     # block 0
+    while go:                         # block 1                    block 2, its gradient, in reverse order
+        h = hs[i]                     #   read_from_array          hs@GRAD[i] += h@GRAD
+        a = mul(h, w)                 #   mul                      h@GRAD, w@GRAD = a@GRAD w^T, h^T a@GRAD
+        s = tanh(a)                   #   tanh                     a@GRAD = s@GRAD (1 - s^2)
+        i = i + 1                     #   increment                i = i - 1
+        hs[i] = s                     #   write_to_array           s@GRAD = hs@GRAD[i]; hs@GRAD[i] = 0
+        go = i < n                    #   less_than
+
+**The forward loop** carries what the block writes and a block around it owns: ``i``, ``hs`` and ``go``
+(``save_plan.outer_writes``). XLA wants one structure for a carry, so the step is traced until its result has the
+structure of its argument (``while_loop.settle``), and ``hs`` becomes one buffer [capacity, ...] (``arrays``). The
+capacity is the number of steps plus one, if following ``i`` and ``go`` on the host tells it (``save_plan.walk``);
+otherwise it is a guess, a flag says whether it sufficed, and the executor doubles it.
+
+**The residuals** are what block 2 reads of a step: ``h``, ``s`` and ``i`` (``save_plan.save_plan``). The plain way is
+to stack each on a leading [steps] axis. Here none has to be:
+
+- ``i`` is 1 + t at the end of step t (``facts.Affine``), as ``increment`` moves it by the same amount in every step.
+- ``h`` is ``hs[t]`` and ``s`` is ``hs[t + 1]`` in the array that the loop leaves. Step t + k, k >= 0, writes
+  ``hs[t + k + 1]``, which never is ``hs[t]``, and only step t itself writes ``hs[t + 1]`` (``Affine.meets``). So both
+  elements are still live in the gradient, and an index will do (``saves.Reread``).
+- ``w`` is not written in the loop: the gradient reads it from the environment around it, as the forward step did.
+- A large value that cheap ops make of smaller ones would be computed once more instead (``remake``).
+
+**The gradient loop** runs block 2 for t = steps - 1, ..., 0. It carries ``hs@GRAD``, which before step t holds what
+the steps after t have contributed, and the rewound ``i``. ``w@GRAD`` is a sum over the steps. The loop does not carry
+the sum, but keeps the rows: h^T a@GRAD summed over the steps is one product of all rows of ``hs`` and ``a@GRAD`` after
+the loop (``hoist``, ``contractions``). ``hs@GRAD`` needs no flags for elements already taken, because step t writes
+``hs[t + 1]`` once and before anything reads it (``Facts.once``).
+
+``branches`` does the same for ``conditional_block``, whose gradient needs one step's residuals at most, and
+``recurrent`` for StaticRNN, whose steps ``lax.scan`` counts. ``ranks`` turns ragged sequences into arrays of steps
+and back.
+"""

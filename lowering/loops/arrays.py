@@ -1,4 +1,9 @@
-"""Tensor arrays: element by element while indices are known, stacked on a leading axis once they are not."""
+"""Tensor arrays: element by element while indices are known, stacked on a leading axis once they are not.
+
+What must hold: the elements of a stacked array have one structure, each is padded to it, and the first ``length`` of
+them are written. In a gradient array, an element flagged as ``taken`` counts as zero: the gradient of its write has
+used it, and what is added afterwards belongs to the element's earlier value.
+"""
 
 from __future__ import annotations
 
@@ -123,8 +128,8 @@ def _untaken(array: TensorArray, value: Any, where: Any) -> Any:
 def element_at(buffer: Any, where: Any) -> Any:
     """Element ``where`` of a stacked buffer.
 
-    The branch keeps XLA:CPU from fusing the read into whatever else uses it: a read fused into a write of
-    another buffer of the loop makes it copy whole buffers in each step.
+    The branch, which is always taken, keeps XLA:CPU from fusing the read into whatever else uses it: a read fused into
+    a write of another buffer of the loop makes it copy whole buffers in each step.
     """
 
     def read(_: None) -> Any:
@@ -134,12 +139,12 @@ def element_at(buffer: Any, where: Any) -> Any:
 
 
 def fixed_element(buffer: Any, where: Any) -> Any:
-    """Element ``where`` of a stacked buffer that the loop around does not write: may be fused into what uses it."""
+    """Element ``where`` of a stacked buffer that is a loop invariant: the read may be fused into what uses it."""
     return jax.tree_util.tree_map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, where, 0, keepdims=False), buffer)
 
 
 def get_fixed(array: TensorArray, where: Any) -> Any:
-    """``array[where]`` of an array that the loop around does not write."""
+    """``array[where]`` of an array that is a loop invariant."""
     array = array if array.stacked else _stacked_items(array)
     return fixed_element(array.buffer, where)
 
@@ -221,11 +226,11 @@ def gradient_like(
 ) -> TensorArray:
     """The gradient array of ``forward`` with its elements, capacity and row counts; zeros where none was written.
 
-    It ends behind the last element that has a gradient, as an array ends behind the last one written.
+    It ends after the last element that has a gradient, as an array ends after the last one written.
 
     Args:
         flags: whether it needs flags that tell which elements were taken.
-        whole: the elements behind that end are zeros, which an array held element by element has to spell out.
+        whole: the elements past that end are zeros, which an array held element by element has to spell out.
     """
     if not forward.stacked:
         return _item_gradients(gradient, forward, whole)
@@ -327,7 +332,7 @@ def cleared(array: TensorArray) -> TensorArray:
 
 
 def add_arrays(a: TensorArray, b: TensorArray) -> TensorArray:
-    """Element by element sum of two gradient arrays; the shorter one counts as zero behind its end.
+    """Element by element sum of two gradient arrays; the shorter one counts as zero past its end.
 
     Elements that were taken count as zero.
     """

@@ -1,4 +1,10 @@
-"""``conditional_block`` and its gradient: ``lax.cond``, or nothing at all where the condition is known."""
+"""``conditional_block`` and its gradient: ``lax.cond``, or nothing at all where the condition is known.
+
+What must hold: both branches of a ``lax.cond`` return one structure. A variable that the block writes has the join of
+its values before and after it; one without a value before is zeros where the block does not run, where Fluid leaves it
+uninitialized. Residuals are those of one step, zeros where it did not run; the gradient takes its own branch by the
+same condition, so it never reads such zeros.
+"""
 
 from __future__ import annotations
 

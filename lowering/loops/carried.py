@@ -1,4 +1,9 @@
-"""Values that loops and branches carry: one structure for all steps, rows padded where steps differ."""
+"""Values that loops and branches carry: one structure for all steps, rows padded where steps differ.
+
+What must hold: ``a`` and ``b`` both ``fit`` into ``join(a, b)``, and ``fit`` keeps every valid row, offset and element.
+It adds padding (I1 in a forward value, I2 in a gradient) and never cuts; where padding cannot make two values alike,
+NeedsExact is raised instead.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from lowering.values import Array, LoDArray, SelectedRows, TensorArray, fill_pad
 
 
 def known(value: Any) -> np.ndarray | None:
-    """The host value of an array that this trace (or no trace) knows; None for a tracer or no array."""
+    """The host value of an array that is known while tracing (or outside a trace); None for a tracer or no array."""
     if isinstance(value, LoDArray):
         value = value.data
     if isinstance(value, np.ndarray | np.generic | int | float | bool):
@@ -173,7 +178,7 @@ def same_structure(a: Any, b: Any) -> bool:
 
 
 def fit(value: Any, template: Any, *, backward: bool = False) -> Any:
-    """``value`` in the structure of ``template``: rows, offsets and elements padded, counts added.
+    """``value`` in the structure of ``template``: rows, offsets and elements padded, row counts added; nothing is cut.
 
     ``backward`` fills rows with zeros (I2) instead of copies of the first row (I1).
     """

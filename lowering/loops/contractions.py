@@ -2,7 +2,8 @@
 
 An op's rule declares it: ``@contraction("mul_grad", "Y@GRAD", ("X", "Out@GRAD"))`` over a function of the values of
 those inputs, the value of the differentiated input, and the op's attributes. It returns (left [R, K], right [R, N])
-such that the gradient has the numbers of leftT right, or None where that does not hold.
+such that the gradient has the numbers of left^T right, or None where that does not hold. ``hoist`` rests on this: the
+products of single steps add up to the product of their rows put together.
 """
 
 from __future__ import annotations

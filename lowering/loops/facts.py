@@ -1,8 +1,11 @@
-"""What a loop's body says about its counters and arrays, read off its ops before it is traced.
+"""Facts about a loop's counters and arrays, read off the ops of its body before it is traced.
 
-A counter that is only incremented has the value ``first + stride * t`` in step t, so it need not be saved for the
-gradient. Neither need a value that lies in a tensor array: where indices are such counters it can be told that no later
-step overwrites it, or what a cheap op makes of such a counter and of values that the loop leaves alone.
+A counter that is only incremented has the value ``first + stride * t`` in step t, so it is no residual. Nor is an
+element of a tensor array that stays live until the gradient: where indices are such counters, it can be decided that no
+later write overwrites it. Nor is what a cheap op makes of such a counter and of loop invariants.
+
+What must hold: a fact is true of every step of every run, or it is not stated. The analysis is sound, not complete:
+what an op does that it does not follow is unknown, and an unknown index may be any index.
 """
 
 from __future__ import annotations
@@ -44,7 +47,11 @@ class Affine:
         return jnp.asarray(t, jnp.int32) * self.stride + self.first
 
     def meets(self, other: Affine, earliest: int) -> bool:
-        """Whether ``other`` comes to the value of this step ``earliest`` or more steps later."""
+        """Whether other(t + k) == self(t) for some k >= ``earliest``; True where that is not decided.
+
+        With equal strides, other.first + stride * (t + k) == self.first + stride * t gives
+        k = (self.first - other.first) / stride, the same for every t.
+        """
         distance = self.first - other.first
         if self.stride != other.stride or self.stride == 0:
             return True  # not known to be apart
@@ -54,7 +61,7 @@ class Affine:
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Again:
-    """The output of op ``number`` of block ``block`` with this index: what else the op reads is there afterwards."""
+    """The output of op ``number`` of block ``block`` with this index; its other inputs are live in the gradient."""
 
     block: int
     number: int
@@ -67,9 +74,9 @@ class Facts:
 
     Attributes:
         ends: name -> its value at the end of a step.
-        reads: name read from an array that keeps the element -> (array, index; None: at run time).
-        writes: name written to an array that keeps it -> (array, index).
-        fixed: arrays that the loop does not write.
+        reads: name read from an array, of an element that stays live -> (array, index; None: known at run time).
+        writes: name written to an array, where it stays live -> (array, index).
+        fixed: arrays that the loop does not write: loop invariants.
         once: arrays whose elements are written at most once, and not read before.
         again: name -> how to make it again.
         makers: the cheap ops of a step.
@@ -137,7 +144,7 @@ def written_alone(program: ProgramView, body: BlockView) -> set[str]:
 
 
 def lies_still(program: ProgramView, op: OpView) -> Callable[[str], bool]:
-    """Whether a variable that loop ``op`` does not write is there, with the same value, in the loop's gradient."""
+    """Whether a variable that loop ``op`` does not write is still live, and unchanged, in the loop's gradient."""
     given = set(op.input_names())  # the gradient op reads them too
     return lambda name: name in given and _stays(program, op.block_idx, op.index, name)
 
@@ -145,7 +152,7 @@ def lies_still(program: ProgramView, op: OpView) -> Callable[[str], bool]:
 def _made_again(
     program: ProgramView, loop: OpView, body: BlockView, env: Mapping[str, Any]
 ) -> Iterator[tuple[str, Again]]:
-    """Shrunken static inputs: their rows are there anyway, and which of them are alive follows from the step."""
+    """Shrunken static inputs: their rows are live anyway, and how many of them a step keeps follows from its number."""
     follow = _Follow(program, body, env, _counters(program, body, env))
     written = all_writes(program, body.idx)
     for number, op in enumerate(body.ops):
@@ -160,7 +167,11 @@ def _made_again(
 
 
 def _spares(use: _Access, write: _Access) -> bool:
-    """Whether ``write`` leaves the element of ``use`` alone from then on."""
+    """Whether no execution of ``write`` after ``use``, in this step or a later one, hits the element of ``use``.
+
+    The first one is in the same step where the write comes later in the block, and in the next step otherwise. A write
+    does not hit its own element again if its index moves.
+    """
     if use.index is None or write.index is None:
         return False
     if use is write:
@@ -169,7 +180,11 @@ def _spares(use: _Access, write: _Access) -> bool:
 
 
 def _written_once(uses: list[_Access], before: Any) -> bool:
-    """Whether the single write is of new elements, none of which has been read before."""
+    """Whether a single write fills each element at most once, and before anything reads it.
+
+    Its index grows from the array's length on, so each step writes an element of its own that was not there before;
+    and no write hits an element that an earlier access has used.
+    """
     writes = [u for u in uses if u.write]
     held = arrays.length(before) if before is None or isinstance(before, TensorArray) else None
     if len(writes) != 1 or not isinstance(held, int):
@@ -186,9 +201,11 @@ def _read_inside(program: ProgramView, body: BlockView, array: str) -> bool:
 
 
 def _stays(program: ProgramView, block_idx: int, index: int, array: str) -> bool:
-    """Whether no forward op that runs behind op ``index`` of a block writes the array."""
+    """Whether no forward op that runs after op ``index`` of a block writes the array."""
     block = program.blocks[block_idx]
-    again = block_idx != 0 and array not in block.vars  # the block may run again
+    # A block of a loop around this one may run again, and then the ops before op ``index`` run after it as well. A
+    # variable of the block itself starts anew with each run.
+    again = block_idx != 0 and array not in block.vars
     for op in block.ops:
         if op.index == index or op.is_backward or (op.index < index and not again):
             continue
@@ -221,7 +238,11 @@ def _accesses(program: ProgramView, body: BlockView, env: Mapping[str, Any]) -> 
 
 
 def _counters(program: ProgramView, body: BlockView, env: Mapping[str, Any]) -> dict[str, Affine]:
-    """Integers around the loop that each step moves by the same amount."""
+    """Integers around the loop that each step moves by the same amount.
+
+    Each name is followed alone, from its value before the loop: ``increment`` and ``assign`` are all that is followed,
+    so where the end of the step is known, the step maps every x to x + c, and what moves the first step moves each.
+    """
     found = {}
     for name in outer_writes(body):
         start = _constant(env, name)

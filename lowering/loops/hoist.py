@@ -1,8 +1,14 @@
-"""Parameter gradients taken out of a backward loop: one product of all rows after it instead of one in each step.
+"""Parameter gradients hoisted out of a gradient loop: one product of all rows after it instead of one in each step.
 
-Where a step would add leftT right to a parameter's gradient (see ``contractions``), the loop keeps left and right, and
-the sum over the steps is one product of [steps * R, K] and [steps * R, N]. What lies in a buffer already (saved values,
-elements of arrays) is not kept again.
+Where a step would add left^T right to a parameter's gradient (see ``contractions``), the loop keeps left and right, as
+
+    sum_t left_t^T right_t = [left_0; left_1; ...]^T [right_0; right_1; ...],
+
+one large product of [steps * R, K] and [steps * R, N] instead of many small ones, and no sum to carry. Operands that
+lie in a buffer already (residuals, elements of arrays) are not kept again.
+
+What must hold: the gradient only enters the sum. One op writes it, no op of the block reads it, and no input of that op
+is written twice, so that its value at the end of the step is the one that the op would have read.
 """
 
 from __future__ import annotations
@@ -141,13 +147,16 @@ def _rows(one: Hoisted, env: Mapping[str, Any]) -> tuple[Any, Any] | None:
 
 
 def _pays(pair: tuple[Any, Any], stacks: Mapping[int, Stack]) -> bool:
-    """Whether keeping the rows moves less than adding to the gradient (a read and a write of it) would."""
+    """Whether keeping R (K + N) numbers, less those in a buffer, moves less than reading and writing the sum, 2 K N."""
     kept = sum(v.size for v in pair if id(v) not in stacks)
     return bool(kept <= 2 * pair[0].shape[1] * pair[1].shape[1])
 
 
 def contract(left: Stack, right: Stack, steps: Any, platform: str) -> Any:
-    """The sum over the steps of leftT right."""
+    """The sum over the steps of left^T right.
+
+    Where the number of steps is traced, the rows are multiplied block by block up to it, as slices have static sizes.
+    """
     count = known_int(steps)
     if count is not None:
         a, b = (jax.lax.slice_in_dim(s.buffer, s.first, s.first + count) for s in (left, right))
@@ -158,6 +167,7 @@ def contract(left: Stack, right: Stack, steps: Any, platform: str) -> Any:
 
     def add(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         begin, total = carry
+        # The last block would reach past the buffer: it starts earlier, and rows that were counted are masked out.
         at = jnp.minimum(begin, room - size)
         turn = at + jnp.arange(size, dtype=jnp.int32)
         fresh = ((turn >= begin) & (turn < steps))[:, None, None]

@@ -1,4 +1,10 @@
-"""Rank tables and the two conversions between a LoD tensor and the array of its time steps."""
+"""Rank tables and the two conversions between a LoD tensor and the array of its time steps.
+
+Sequences are ranked by falling length, so those with an item t are the first ``alive(t)`` ones: element t + 1 continues
+a prefix of the rows of element t, and a memory of step t loses its last rows for step t + 1. What must hold: ``index``
+is a permutation, stable for equal lengths, and ``sequences_of`` is the inverse of ``steps_of``. Each of them exists
+twice: for offsets known while tracing, which gives exact elements, and traced, which gives elements of equal capacity.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +39,8 @@ def rank_table(x: LoDArray, level: int) -> RankTable:
     lens = off[1:] - off[:-1]
     numbers = row_numbers(lens.shape[0])
     key = lens if count is None else jnp.where(numbers < count, lens, -1)
+    # A stable sort by counting: the place of a sequence is how many come before it, longer ones and, among equally long
+    # ones, earlier ones. Sequences that only pad the batch come last.
     ahead = (key[:, None] > key[None, :]) | ((key[:, None] == key[None, :]) & (numbers[:, None] < numbers[None, :]))
     place = jnp.sum(ahead, axis=0, dtype=jnp.int32)
     index = jnp.zeros(lens.shape[0], jnp.int32).at[place].set(numbers)
@@ -63,6 +71,7 @@ def alive(table: RankTable, t: Any) -> Any:
 
 
 def is_known(table: RankTable) -> bool:
+    """Whether the lengths, and with them the order, are known while tracing."""
     return known(table.lengths) is not None
 
 
@@ -150,7 +159,7 @@ def sequences_of(array: TensorArray, table: RankTable, room: int, *, backward: b
     """The inverse of ``steps_of``: the items of each sequence one after another, sequences in their first order.
 
     Args:
-        room: the row capacity of the result, where it is not known from the elements; rows behind it are lost.
+        room: the row capacity of the result, where it is not known from the elements; rows past it are lost.
     """
     if not array.stacked and is_known(table):
         return _known_sequences(array, table)

@@ -1,7 +1,12 @@
 """``recurrent`` (StaticRNN) and its gradient: ``lax.scan`` over the leading axis.
 
-As for ``while``, weight gradients are products of the rows of all steps where that pays, and large cheap values of a
-step are made again.
+The forward carry is the memories: ``state`` of step t is ``ex_state`` of step t + 1. The gradient's carry is the
+gradients of ``ex_state``, so the one that step t + 1 leaves is a part of the gradient of ``state`` in step t; those of
+parameters are summed. As for ``while``, weight gradients are products of the rows of all steps where that pays, and
+large cheap values of a step are made again.
+
+What must hold: rows are exact, and all inputs have equally many steps. Inputs are no residuals: the gradient's scan
+reads the same row of them.
 """
 
 from __future__ import annotations
@@ -167,7 +172,7 @@ def run_recurrent_grad(ctx: Context) -> None:
         stacks = stacks_of(scopes, found, inner)
         stacks.update({id(inner[n]): Stack(whole) for n, whole in {**xs, **d_outs}.items()})
         for _, ex, state in rec.links:
-            # What the next step wants of its previous state comes on top of what else wants this state.
+            # d ex_state of step t + 1 is one part of d state of step t; ops of the block add the others to it.
             inner[state + GRAD] = memory[ex]
         ctx.runner.run_ops(hoist.ops, inner)
         kept = hoist.collect(ctx.runner, inner, stacks)

@@ -1,8 +1,12 @@
-"""What a loop's gradient computes again of each step because keeping it would move more memory than computing it.
+"""Residuals that a loop's gradient computes again because storing them would move more memory than computing them.
 
 Attention adds a small query to the keys of a whole batch: what comes of it is as large as the keys and another one in
 each step, and all that a step adds to the keys, which stay, is the query. Such values are made again from it, by the
-same ops as before.
+same ops as before: rematerialization (Chen et al., "Training deep nets with sublinear memory cost", 2016), for
+elementwise ops alone.
+
+What must hold: when the ops run again, each of their inputs has the value that it had in the step. It is written once
+in the step, or is a loop invariant that stays live, or is made again itself.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ CHEAP = frozenset(
     " sequence_expand sequence_expand_as sigmoid sin softsign sqrt square squeeze squeeze2 tanh unsqueeze"
     " unsqueeze2".split()
 )
-# Bytes of a value in one step from which on it is worth the while.
+# Bytes of a residual in one step from which on it is considered.
 _WORTH = 1 << 14
 
 
@@ -61,7 +65,7 @@ def find_makers(
 
     Args:
         once: names that the body writes once, and no block inside it.
-        stays: whether no op writes a variable during the loop or behind it.
+        stays: whether no op writes a variable during the loop or after it: it is a loop invariant and stays live.
         given: names that have a value when a step starts, which the body does not write.
     """
     makers = Makers(body)

@@ -1,4 +1,12 @@
-"""What a loop or branch carries and saves, read off its blocks; and how often it runs, where constants tell."""
+"""What a loop or branch carries and saves, read off its blocks; and how often it runs, where constants tell.
+
+Residuals: every name that the gradient block reads before it writes it, and that its forward step defines, is in the
+plan, at the end of the step or at its start, whichever the gradient needs. A name that the step does not define is
+no residual: the gradient block finds it in the environment around the loop.
+
+Trip counts: a value counts as known only if every op that makes it is followed. So an exact walk takes the steps of the
+run, and an inexact one, which goes on while the condition is unknown, takes at least as many.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +27,7 @@ _LONGEST_WALK = 200_000
 
 
 def names_of(slots: Mapping[str, Iterable[str]]) -> list[str]:
+    """The variables of all slots, without ``@EMPTY@``."""
     return [n for names in slots.values() for n in names if n != EMPTY]
 
 
@@ -47,6 +56,7 @@ def seen_from_outside(op: OpView, env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sub_block(op: OpView) -> int | None:
+    """The index of the block in attribute ``sub_block``; None where the op has none."""
     idx = op.attrs.get("sub_block")
     return int(idx) if idx is not None else None
 
@@ -133,7 +143,7 @@ def ending(program: ProgramView, grad_idx: int, gradients: Iterable[str]) -> set
     return {n for n in gradients if n not in passed and (anew is None or n.rpartition(GRAD)[0] in anew)}
 
 
-# Marks what is saved as it was at the start of a step, where another gradient block wants the end's.
+# Marks the value at the start of a step, as another gradient block of the loop may need the one at its end.
 BEFORE = "@BEFORE@"
 
 
@@ -141,8 +151,8 @@ BEFORE = "@BEFORE@"
 class SavePlan:
     """What one step keeps for the gradient.
 
-    ``final``: names saved as they are at the end of the step; ``before``: outer names saved as they were at its start;
-    ``shapes``: names of which only shape and LoD are read.
+    ``final``: residuals with their value at the end of the step; ``before``: outer names with their value at its start;
+    ``shapes``: names of which only shape and LoD are read, so that the data need not stay live.
     """
 
     final: list[str] = field(default_factory=list)
@@ -176,6 +186,8 @@ def _plan_of(program: ProgramView, forward: BlockView, grad_idx: int, written: s
             if not data:
                 plan.shapes.add(name)
         elif name in written and GRAD not in name:
+            # A variable that the gradient block rewinds starts there with the end's value. Of any other the forward
+            # ops that read it before its write saw the value at the start, and so must their gradient ops.
             early = name not in rewound and _read_before_written(program, forward, name)
             (plan.before if early else plan.final).append(name)
     return plan
@@ -242,7 +254,8 @@ _BINARY = {
     "logical_or": np.logical_or,
     "logical_xor": np.logical_xor,
 }
-# Comparisons that stay false, once false, whatever a smaller right or left side does.
+# Comparisons that a smaller value of the named side can only turn false: where an upper bound of it gives false, so
+# does its value.
 _FALSE_FROM_BOUND = {"less_than": ("Y", np.less), "less_equal": ("Y", np.less_equal),
                      "greater_than": ("X", np.greater), "greater_equal": ("X", np.greater_equal)}  # fmt: skip
 
@@ -255,7 +268,7 @@ class _Host:
         self.known: dict[str, np.ndarray] = {}
         self.env = env
         self.result = Walk()
-        self.lost: set[str] = set()  # names whose value was known once and is not any more
+        self.lost: set[str] = set()  # names written by a followed op from something unknown; the env's value is stale
         self.clobbered = {n for op in block.ops if not _followed(op) for n in op.output_names()}
         # Whether a condition that is not known in the first steps may be known later.
         self.hopeful = any(op.type == "logical_and" or self._bounded(op) for op in block.ops if _followed(op))
@@ -342,7 +355,10 @@ def _constant(op: OpView) -> np.ndarray | None:
 
 
 def walk(block: BlockView, cond: str, env: Mapping[str, Any], bounds: Mapping[str, int]) -> Walk:
-    """Follow the counters of a while loop's body on the host; see ``Walk``."""
+    """Follow the counters of a while loop's body on the host; see ``Walk``.
+
+    While the condition is unknown the walk goes on as if it were true, so the steps it takes are an upper bound.
+    """
     host = _Host(block, env, bounds)
     start = known_int(env.get(cond))
     result, exact = host.result, start is not None

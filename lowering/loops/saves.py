@@ -1,4 +1,10 @@
-"""What a loop keeps of each step for its gradient, and how the gradient step gets it back."""
+"""Residuals: what a loop keeps of each step for its gradient, and how the gradient step gets it back.
+
+What must hold: ``restore`` of what ``Recorder.run`` returned for step t gives each name of the plan the value that it
+had in step t. A name is saved whole unless ``Facts`` show that it can be had for less: as a function of t (``Affine``),
+out of an array (``Reread``), by running its op once more (``Again``, ``Remade``), or as a leaf that is saved under
+another name (``Same``).
+"""
 
 from __future__ import annotations
 
@@ -22,23 +28,25 @@ from lowering.values import LoDArray, StepScopes, TensorArray
 
 @jax.tree_util.register_pytree_node_class
 class Hollow:
-    """An array of which only shape and dtype are kept: a pytree without leaves."""
+    """An array of which only shape and dtype are kept: a pytree without leaves, so no data stays live for it."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any):
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
 
     def tree_flatten(self) -> tuple[tuple[()], tuple[tuple[int, ...], str]]:
+        """(no leaves, (shape, dtype name)): to jax the array is part of the structure."""
         return (), (self.shape, str(self.dtype))
 
     @classmethod
     def tree_unflatten(cls, aux: Any, _: Any) -> Hollow:
+        """The array back from (shape, dtype name)."""
         return cls(*aux)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Reread:
-    """A value that lies in an array, where no later step overwrites it: the index will do."""
+    """A residual that is an element of an array and that no later write overwrites: the index is saved in its place."""
 
     index: Any
     array: str = field(metadata={"static": True}, default="")
@@ -47,7 +55,7 @@ class Reread:
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Same:
-    """A leaf that is also leaf ``number`` of what is saved, or made again, under ``name``."""
+    """A leaf that is the same tracer as leaf ``number`` of what is saved, or made again, under ``name``."""
 
     name: str
     number: int
@@ -73,7 +81,8 @@ class Recorder:
     """Runs the ops of one step and collects what ``plan`` wants of it.
 
     Attributes:
-        constants: values that are the same in each step and known while tracing; they are not stacked. Those of the
+        constants: residuals known while tracing, host arrays throughout. The one trace serves every step, so they are
+            the same in each, and are not stacked. Those of the
             last run.
     """
 
@@ -135,7 +144,10 @@ def _is_inner(value: Any) -> bool:
 
 
 def _once(saves: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
-    """``saves`` with each traced array in it only once; ``whole`` are values that need not be saved at all."""
+    """``saves`` with each traced array in it only once; ``whole`` are values that need not be saved at all.
+
+    A tracer stands for one value of the step, so leaves that are the same object are equal in every step.
+    """
     places: dict[int, Same] = {}
     for name, value in whole.items():
         for number, leaf in enumerate(jax.tree_util.tree_leaves(value, _is_inner)):
@@ -195,6 +207,7 @@ def restore(
     found = {}
     for name, value in _resolved(values).items():
         bare = name.removeprefix(BEFORE)
+        # Two gradient blocks of one loop may have asked for both values: one that rewinds the variable takes the end's.
         if bare in rewound if bare != name else BEFORE + name in saved and name not in rewound:
             continue
         found[bare] = _filled(value)
@@ -206,7 +219,7 @@ def at_step(saved: dict[str, Any], t: Any) -> dict[str, Any]:
     found = {}
     for name, value in saved.items():
         leaves = jax.tree_util.tree_leaves(value)
-        if leaves and leaves[0].shape[0] == 1:
+        if leaves and leaves[0].shape[0] == 1:  # a single step: no dynamic index
             found[name] = element(value, 0)
         else:
             found[name] = arrays.fixed_element(value, t) if leaves else value

@@ -1,4 +1,8 @@
-"""Tracing a function once, to learn what it returns and to use the trace."""
+"""Tracing a function once, to learn what it returns and to use the trace.
+
+What must hold: the function depends on its arguments and on values that stay as they are, and whatever else it does
+(noting capacities, collecting flags) is to happen once: its Python runs once, however often the result is called.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,8 @@ from jax.extend.core import jaxpr_as_fun
 def trace(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Callable[..., Any]]:
     """(the abstract result of ``function``, a function that computes what it does without running its Python again).
 
-    Loops inside loops would otherwise be traced again for every level around them.
+    A loop inside a loop would otherwise be traced at least twice by each level around it, to settle and to lower: the
+    innermost step 2^depth times.
 
     Args:
         arguments: abstract values; the returned function takes values of the same structure.

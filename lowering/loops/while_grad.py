@@ -1,4 +1,10 @@
-"""``while_grad``: the gradient block run over the saved steps, last step first, as Fluid wrote it."""
+"""``while_grad``: the gradient block run over the saved steps, last step first, as Fluid wrote it.
+
+The carry before the gradient of step t holds, for each variable that the loop writes, the gradient with respect to its
+value after step t; for each one that the loop only reads, the sum of what steps t + 1, t + 2, ... contribute; and
+counters as they were after step t. What must hold: ``restore`` gives the gradient block the values that its forward
+step had, and a gradient outside of the loop is never mistaken for one of this backward pass (``seen_from_outside``).
+"""
 
 from __future__ import annotations
 
@@ -26,14 +32,15 @@ class Backward:
     """One while_grad op about to run.
 
     Attributes:
-        shared: inside name -> outer name of gradients that flow from step to step: of arrays, and of outer
+        shared: inside name -> outer name of gradients that are carried from step to step: of arrays, and of outer
             variables the loop writes.
         summed: inside name -> (outer name, forward name) of gradients that add up over the steps.
         counters: outer names, not gradients, that the gradient block writes (``increment`` rewinds them).
-        ended: shared gradients that no gradient op of the block passes on to the step before.
+        ended: shared gradients that no op of the block writes: no gradient flows to the variable's value before the
+            step, so the carry for step t - 1 is zero.
         writes: every name that the gradient block writes.
         unflagged: gradients of arrays whose elements are taken at most once.
-        outside: what the block sees around it.
+        outside: what the block sees around it; loop invariants.
         hoist: the block's ops without the products that are computed after the loop.
     """
 
@@ -124,7 +131,7 @@ def _base(gradient: str) -> str:
 
 
 def _check_absent(ctx: Context, inside: str, outer: str) -> None:
-    """A gradient that flows into the loop from behind it may be absent, and is then zero, if nothing computes it.
+    """The gradient with respect to what the loop leaves may be absent, and is then zero, if nothing computes it.
 
     So it is with arrays and variables that only the loop itself reads. Where some op before has computed a gradient
     of the same variable in the same pass and nobody has read it, names do not fit and zeros would be wrong.
@@ -141,7 +148,7 @@ def _check_absent(ctx: Context, inside: str, outer: str) -> None:
     if lost:
         raise LoweringError(
             f"op while_grad (#{op.index} of block {op.block_idx}) has no value for {outer!r}, the gradient of"
-            f" {_base(inside)!r} behind the loop.\n  expected: a value, or no op that computes this gradient;"
+            f" {_base(inside)!r} after the loop.\n  expected: a value, or no op that computes this gradient;"
             f" received: none, although {', '.join(lost)} is computed before and read by nobody.\n  to do: append"
             " the backward pass again with fluidjax, or correct the names in the loaded program"
         )
@@ -192,7 +199,7 @@ def _taken(program: ProgramView, block: BlockView) -> set[str]:
 
 
 def _step(back: Backward, state: Env, saved: Env, t: Any = None) -> tuple[Env, Env]:
-    """(the state after (that is, before in time) one step, what is kept of it for products after the loop)."""
+    """(the carry for step t - 1, the operands of step t for products after the loop), from the carry of step t."""
     outer = {n: v for n, v in back.outside.items() if n not in back.block.vars}
     env = {**outer, **{n: v for n, v in state.items() if not n.endswith("@TOTAL")}}
     found = restore(saved, env, back.writes, back.ctx.runner, t)

@@ -1,4 +1,10 @@
-"""``while``: one ``lax.while_loop``, or step by step where every value is known."""
+"""``while``: one ``lax.while_loop``, or step by step where every value is known.
+
+The carry is what the block writes of the variables around it. What must hold: the carry has one structure (tree, shapes
+and dtypes) before, between and after the steps, which ``settle`` finds as a fixed point; all else that leaves a step
+(residuals, overflow and fault flags) is returned by it, so that no tracer of the step escapes. A loop that stops for
+want of capacity, its condition still true, raises an overflow flag, and the executor discards the run.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +41,7 @@ class Loop:
     Attributes:
         written: outer names that the body writes.
         plan: what its gradient needs of each step; None when there is none.
-        initial: the written names that have a value before the loop.
+        initial: the written names that have a value before the loop: the first carry.
     """
 
     ctx: Context
@@ -47,10 +53,12 @@ class Loop:
 
     @property
     def runner(self) -> Runner:
+        """The runner that traces the loop."""
         return self.ctx.runner
 
     @property
     def scopes(self) -> str | None:
+        """The variable that keeps the loop's residuals (StepScopes); None where the op binds none."""
         names = self.ctx.op.outputs.get("StepScopes") or ()
         return names[0] if names else None
 
@@ -162,12 +170,12 @@ def _writes_arrays(loop: Loop) -> bool:
 
 
 def _array_room(loop: Loop, found: Walk, capacity: int) -> int:
-    """Elements that an array written in the loop has room for: memories write one behind the last step."""
+    """Elements that an array written in the loop has room for: in step t a memory writes index t + 1."""
     return max([capacity + 1, *found.lengths.values()])
 
 
 def _finish(loop: Loop, found: Walk, final: Env) -> None:
-    """After the loop: counters are known again, and array lengths known or to be checked."""
+    """After the loop: counters that the host has followed are constants again, array lengths known or to be checked."""
     env = loop.ctx.env
     if found.exact:
         env.update({n: v for n, v in found.after.items() if n in final})
@@ -206,7 +214,7 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
     start = {n: stacked(n, v, runner) for n, v in loop.initial.items()}
     start = {n: v for n, v in start.items() if not (isinstance(v, TensorArray) and not v.stacked)}
     (template, kept, flags), traced = settle(step, start)
-    # Arrays held element by element are made in their last form at once.
+    # An array held element by element is stacked with the settled structure at once, not stacked and then padded.
     before = {n: loop.initial[n] if isinstance(v, TensorArray) else v for n, v in start.items()}
     state = {n: fit(before[n], t) if n in before else zeros(t) for n, t in template.items()}
     saved = {n: zeros(stacked_template(v, capacity)) for n, v in kept.items()}
@@ -229,7 +237,9 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 
 
 class collected:
-    """Inside a step random ops depend on the step, and flags of overflows and faults are outputs of the step.
+    """While a step is traced: random ops depend on the step, and flags of overflows and faults are collected.
+
+    A flag is a tracer of the step. Left in ``Runner.overflows`` it would escape from the trace, so the step returns it.
 
     A step may be traced several times; what it draws does not depend on that (see ``Runner.step``).
 
@@ -274,6 +284,7 @@ def array_room(runner: Runner, name: str) -> int:
 
 
 def as_arrays(tree: Any) -> Any:
+    """The tree with every leaf as a jax array: a carry must go into a step with the types that it comes out with."""
     return jax.tree_util.tree_map(jnp.asarray, tree)
 
 
@@ -285,7 +296,7 @@ def write_at(buffer: Any, value: Any, t: Any) -> Any:
 
 
 def stacked_reads(env: Mapping[str, Any], names: Iterable[str]) -> Env:
-    """Arrays that steps read by an index not known, stacked once around the loop instead of in each step."""
+    """Arrays that steps read by a traced index, stacked once: the buffers are loop invariants of the steps."""
     found = {}
     for name in sorted(names):  # an order of its own in each process would miss the cache of compiled programs
         array = env.get(name)
@@ -308,10 +319,13 @@ Step = Callable[[Env, Any], tuple[Env, Env, Env]]
 
 
 def settle(step: Step, start: Env) -> tuple[tuple[Env, Env, Env], Step]:
-    """The structure that a loop's values keep, found by tracing its step until nothing changes.
+    """The structure that a loop's carry keeps, found by tracing its step until nothing changes.
+
+    Each round joins the carry's structure with that of the step's result: capacities only grow, and what the first
+    step makes joins the carry. The last trace has the fixed point as its argument, so it is the step of the loop.
 
     Returns:
-        abstract values: (state by name, what a step saves, its overflow flags); and the step as it was traced last.
+        abstract values: (carry by name, residuals of a step, its flags); and the step as it was traced last.
 
     Raises:
         NeedsExact: shapes change from step to step in a way that padding cannot cover.

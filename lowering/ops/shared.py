@@ -23,7 +23,7 @@ def transpose_of(fn: Callable[[Any], Any], like: Any, d_out: Any) -> Any:
 
 
 def zero_rows(x: Any) -> Any:
-    """The XShape output: no elements, its dims behind the first are X's."""
+    """The XShape output: no elements; its dims after the first are X's."""
     return np.zeros((0, *x.shape), x.dtype)
 
 
@@ -54,6 +54,7 @@ def names_in(op: Any, slot: str) -> list[str]:
 
 
 def outputs_like(op: Any, slot: str, info: VarInfo) -> dict[str, VarInfo]:
+    """``info`` for every variable bound to output slot ``slot``."""
     return {n: info for n in op.outputs.get(slot, ()) if n != EMPTY}
 
 

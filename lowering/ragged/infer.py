@@ -25,10 +25,12 @@ class Inputs:
         self.attrs = op.attrs
 
     def all(self, slot: str) -> list[VarView]:
+        """The declared variables bound to a slot, in order; empty and undeclared ones are left out."""
         found = [self._var_of(n) for n in self._op.inputs.get(slot) or () if n != EMPTY]
         return [v for v in found if v is not None]
 
     def has(self, slot: str) -> bool:
+        """Whether a declared variable is bound to a slot."""
         return bool(self.all(slot))
 
     def __call__(self, slot: str) -> VarView:
@@ -83,6 +85,7 @@ def columns(shape: Any, width: int) -> tuple[int, ...]:
 
 @inferred
 def sequence_pool(of: Inputs) -> Facts:
+    """Out: X with one LoD level less; MaxIndex, of MAX pooling alone, like X without LoD."""
     x = of.ragged("X")
     facts: dict[str, tuple[Any, ...]] = {"Out": (x.shape, x.lod_level - 1, x.dtype)}
     if str(of.attrs.get("pooltype", "AVERAGE")).upper() == "MAX":
@@ -92,18 +95,21 @@ def sequence_pool(of: Inputs) -> Facts:
 
 @inferred
 def sequence_expand(of: Inputs) -> Facts:
+    """Out [-1, ...] with the LoD level of X."""
     x = of("X")
     return {"Out": ((-1, *x.shape[1:]), x.lod_level, x.dtype)}
 
 
 @inferred
 def sequence_expand_as(of: Inputs) -> Facts:
+    """Out [-1, ...] with the LoD level of Y."""
     x, y = of("X"), of("Y")
     return {"Out": ((-1, *x.shape[1:]), y.lod_level, x.dtype)}
 
 
 @inferred
 def sequence_concat(of: Inputs) -> Facts:
+    """Out: the rows of all X added up (-1 where one is unknown), with the highest LoD level among them."""
     xs = of.all("X")
     rows = sum(x.shape[0] for x in xs) if all(x.shape[0] >= 0 for x in xs) else -1
     return {"Out": ((rows, *xs[0].shape[1:]), max(x.lod_level for x in xs), xs[0].dtype)}
@@ -111,6 +117,7 @@ def sequence_concat(of: Inputs) -> Facts:
 
 @inferred
 def sequence_conv(of: Inputs) -> Facts:
+    """Out: X with as many columns as Filter."""
     x, w = of("X"), of("Filter")
     if len(x.shape) != 2 or len(w.shape) != 2:
         raise OpError(
@@ -122,18 +129,21 @@ def sequence_conv(of: Inputs) -> Facts:
 
 @inferred
 def sequence_enumerate(of: Inputs) -> Facts:
+    """Out [rows of X, win_size] with the LoD level of X."""
     x = of("X")
     return {"Out": ((x.shape[0], int(of.attrs["win_size"])), x.lod_level, x.dtype)}
 
 
 @inferred
 def sequence_reshape(of: Inputs) -> Facts:
+    """Out [-1, new_dim] with the LoD level of X."""
     x = of("X")
     return {"Out": ((-1, int(of.attrs["new_dim"])), x.lod_level, x.dtype)}
 
 
 @inferred
 def sequence_pad(of: Inputs) -> Facts:
+    """Out [-1, padded_length, ...] without LoD, 1 (as Fluid says) where padded_length is not given; Length [-1]."""
     x = of.ragged("X")
     padded = int(of.attrs.get("padded_length", -1))
     return {
@@ -144,12 +154,14 @@ def sequence_pad(of: Inputs) -> Facts:
 
 @inferred
 def sequence_unpad(of: Inputs) -> Facts:
+    """Out [-1, ...] of LoD level 1: X without its second dim, and at least [-1, 1]."""
     x = of("X")
     return {"Out": ((-1, *(x.shape[2:] or (1,))), 1, x.dtype)}
 
 
 @inferred
 def sequence_mask(of: Inputs) -> Facts:
+    """Y [..., maxlen] in ``out_dtype``; -1 where maxlen comes from a tensor or from the numbers of X."""
     x = of("X")
     maxlen = int(of.attrs.get("maxlen", -1))
     width = -1 if of.has("MaxLenTensor") or maxlen <= 0 else maxlen
@@ -158,6 +170,7 @@ def sequence_mask(of: Inputs) -> Facts:
 
 @inferred
 def sequence_topk_avg_pooling(of: Inputs) -> Facts:
+    """Out [-1, len(topks) * channel_num] with the LoD level of ROW."""
     row = of("ROW")
     width = len(of.attrs["topks"]) * int(of.attrs["channel_num"])
     return {"Out": ((-1, width), row.lod_level, of("X").dtype)}
@@ -165,6 +178,7 @@ def sequence_topk_avg_pooling(of: Inputs) -> Facts:
 
 @inferred
 def lod_reset(of: Inputs) -> Facts:
+    """Out: X with the LoD level of Y (at least 1); without Y one level, or one more than X under ``append``."""
     x = of("X")
     if of.has("Y"):
         level = max(of("Y").lod_level, 1)
@@ -175,6 +189,7 @@ def lod_reset(of: Inputs) -> Facts:
 
 @inferred
 def im2sequence(of: Inputs) -> Facts:
+    """Out [N, C * kh * kw] of LoD level 1: N is Fluid's, the true number of rows is that of the windows."""
     x = of("X")
     kernel, stride, pads = (of.attrs[name] for name in ("kernels", "strides", "paddings"))
     for axis, size in enumerate(x.shape[2:]):
@@ -185,23 +200,27 @@ def im2sequence(of: Inputs) -> Facts:
 
 @inferred
 def edit_distance(of: Inputs) -> Facts:
+    """Out like Refs without LoD; SequenceNum [1]."""
     return {"Out": (of("Refs").shape, 0, None), "SequenceNum": ((1,), 0, None)}
 
 
 @inferred
 def match_matrix_tensor(of: Inputs) -> Facts:
+    """Out and Tmp [-1, 1]: how many numbers there are follows from the LoD alone."""
     x = of("X")
     return {"Out": ((-1, 1), x.lod_level, x.dtype), "Tmp": ((-1, 1), 0, x.dtype)}
 
 
 @inferred
 def var_conv_2d(of: Inputs) -> Facts:
+    """Out and Col [-1, 1]: how many numbers there are follows from the LoD alone."""
     x = of("X")
     return {"Out": ((-1, 1), 0, x.dtype), "Col": ((-1, 1), 0, x.dtype)}
 
 
 @inferred
 def filter_by_instag(of: Inputs) -> Facts:
+    """Out: Ins with an unknown number of rows; LossWeight [-1, 1]; IndexMap [-1, 2]."""
     ins = of("Ins")
     return {
         "Out": ((-1, *ins.shape[1:]), 0, ins.dtype),
@@ -212,6 +231,7 @@ def filter_by_instag(of: Inputs) -> Facts:
 
 @inferred
 def lstm(of: Inputs) -> Facts:
+    """Hidden and Cell [rows, H] with the LoD level of Input; the Batch* buffers without, BatchGate like Input."""
     x, w = of("Input"), of("Weight")
     hidden = (x.shape[0], w.shape[0])
     return {
@@ -224,6 +244,7 @@ def lstm(of: Inputs) -> Facts:
 
 @inferred
 def lstmp(of: Inputs) -> Facts:
+    """Projection [rows, P] and Cell [rows, H] with the LoD level of Input; the Batch* buffers without."""
     x, proj = of("Input"), of("ProjWeight")
     cell = (x.shape[0], proj.shape[0])
     return {
@@ -237,6 +258,7 @@ def lstmp(of: Inputs) -> Facts:
 
 @inferred
 def gru(of: Inputs) -> Facts:
+    """Hidden [rows, H] with the LoD level of Input; the Batch* buffers without, BatchGate like Input."""
     x, w = of("Input"), of("Weight")
     hidden = (x.shape[0], w.shape[0])
     return {
@@ -249,6 +271,7 @@ def gru(of: Inputs) -> Facts:
 
 @inferred
 def linear_chain_crf(of: Inputs) -> Facts:
+    """Alpha and EmissionExps like Emission, TransitionExps like Transition; LogLikelihood [-1, 1]."""
     emission, transition = of("Emission"), of("Transition")
     return {
         "Alpha": (emission.shape, 0, emission.dtype),
@@ -260,6 +283,7 @@ def linear_chain_crf(of: Inputs) -> Facts:
 
 @inferred
 def crf_decoding(of: Inputs) -> Facts:
+    """ViterbiPath [rows, 1], or [n, width] where Length says that Emission is padded."""
     emission = of("Emission")
     shape = emission.shape[:2] if of.has("Length") else (emission.shape[0], 1)
     return {"ViterbiPath": (shape, emission.lod_level, None)}
@@ -267,11 +291,13 @@ def crf_decoding(of: Inputs) -> Facts:
 
 @inferred
 def warpctc(of: Inputs) -> Facts:
+    """Loss [-1, 1]: one number for each sequence."""
     return {"Loss": ((-1, 1), 0, of("Logits").dtype)}
 
 
 @inferred
 def ctc_align(of: Inputs) -> Facts:
+    """Output [-1, 1]; with InputLength it is like Input, and OutputLength is [n, 1]."""
     x = of("Input")
     if of.has("InputLength"):
         return {"Output": (x.shape, 0, x.dtype), "OutputLength": ((x.shape[0], 1), 0, x.dtype)}
@@ -280,6 +306,7 @@ def ctc_align(of: Inputs) -> Facts:
 
 @inferred
 def fused_embedding_seq_pool(of: Inputs) -> Facts:
+    """Out [-1, width]: one row of W for each id in a row of Ids, side by side."""
     w, ids = of("W"), of("Ids")
     width = w.shape[1]
     for dim in ids.shape[1:-1]:
@@ -299,16 +326,19 @@ def _fused_lstm(of: Inputs, rows: VarView, gates: int) -> Facts:
 
 @inferred
 def fusion_lstm(of: Inputs) -> Facts:
+    """Hidden and Cell [rows, H], XX [rows, 4 H] as wide as WeightX; all with the LoD level of X."""
     return _fused_lstm(of, of("X"), of("WeightX").shape[1])
 
 
 @inferred
 def fused_embedding_fc_lstm(of: Inputs) -> Facts:
+    """Hidden and Cell [rows, H], XX [rows, 4 H] as wide as Embeddings; all with the LoD level of Ids."""
     return _fused_lstm(of, of("Ids"), of("Embeddings").shape[1])
 
 
 @inferred
 def fusion_gru(of: Inputs) -> Facts:
+    """Hidden [rows, H], XX [rows, 3 H] as wide as WeightX; both with the LoD level of X."""
     x, w = of("X"), of("WeightH")
     return {
         "Hidden": ((x.shape[0], w.shape[0]), x.lod_level, x.dtype),
@@ -318,6 +348,7 @@ def fusion_gru(of: Inputs) -> Facts:
 
 @inferred
 def attention_lstm(of: Inputs) -> Facts:
+    """Hidden and Cell [rows, H], H from C0, with the LoD level of X."""
     x, c0 = of("X"), of("C0")
     hidden = ((x.shape[0], c0.shape[1]), x.lod_level, x.dtype)
     return {"Hidden": hidden, "Cell": hidden}
@@ -325,6 +356,7 @@ def attention_lstm(of: Inputs) -> Facts:
 
 @inferred
 def fusion_seqconv_eltadd_relu(of: Inputs) -> Facts:
+    """Out: X with as many columns as Filter; ColMat with as many as Filter has rows, without LoD."""
     x, w = of("X"), of("Filter")
     return {
         "Out": (columns(x.shape, w.shape[1]), x.lod_level, x.dtype),
@@ -334,18 +366,21 @@ def fusion_seqconv_eltadd_relu(of: Inputs) -> Facts:
 
 @inferred
 def fusion_seqexpand_concat_fc(of: Inputs) -> Facts:
+    """Out: the first X with as many columns as FCWeight."""
     x = of("X")
     return {"Out": (columns(x.shape, of("FCWeight").shape[1]), x.lod_level, x.dtype)}
 
 
 @inferred
 def fusion_seqpool_concat(of: Inputs) -> Facts:
+    """Out [-1, the columns of all X added up] of LoD level 1."""
     xs = of.all("X")
     return {"Out": ((-1, sum(x.shape[1] for x in xs)), 1, xs[0].dtype)}
 
 
 @inferred
 def fusion_seqpool_cvm_concat(of: Inputs) -> Facts:
+    """Out [-1, the columns of all X added up] without LoD; each X loses two unless ``use_cvm``."""
     xs = of.all("X")
     gone = 0 if of.attrs.get("use_cvm", True) else 2
     return {"Out": ((-1, sum(x.shape[1] - gone for x in xs)), 0, xs[0].dtype)}

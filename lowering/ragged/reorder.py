@@ -15,7 +15,7 @@ from lowering.values import Array, LoDArray, fill_padding, is_concrete
 def sources(starts: Array, counts: Array, capacity: int) -> tuple[Array, Array]:
     """Rows that stay together in runs: (offsets of the new order, source row of each of ``capacity`` new rows).
 
-    Run s is ``counts[s]`` rows from row ``starts[s]``; rows behind the last run repeat the first row of run 0.
+    Run s is ``counts[s]`` rows from row ``starts[s]``; rows after the last run repeat the first row of run 0.
     """
     off = offsets_of(counts)
     rows = row_numbers(capacity)
@@ -33,7 +33,7 @@ def pick(x: LoDArray, order: Array, count: Any, *, backward: bool) -> LoDArray:
 
     Args:
         order: int32, sequence numbers; may be shorter than the sequences of x.
-        count: how many entries of ``order`` count; None for all of them. Entries behind become padding.
+        count: how many entries of ``order`` count; None for all of them. Entries after these become padding.
         backward: padding rows are zeros instead of copies of a valid row.
     """
     total = order.shape[0]

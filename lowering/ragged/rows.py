@@ -38,11 +38,12 @@ def lengths(off: Array) -> Array:
 
 
 def row_numbers(count: int) -> np.ndarray:
+    """int32 [count] on the host: 0, 1, 2 ..."""
     return np.arange(count, dtype=np.int32)
 
 
 def segments(off: Array, rows: Array) -> Array:
-    """int32: the sequence that each row number belongs to; the number of sequences for rows behind the last one."""
+    """int32: the sequence that each row number belongs to; the number of sequences for rows past the last one."""
     if is_concrete(off) and is_concrete(rows):
         return np.searchsorted(off[1:], rows, side="right").astype(np.int32)
     if off.shape[0] * rows.size <= _DENSE_PAIRS:
@@ -164,7 +165,7 @@ def shifted(x: Array, by: int) -> Array:
 
 
 def bounds(off: Array, capacity: int) -> tuple[Array, Array, Array]:
-    """(sequence, first row, row behind the last) of each row; padding rows count as one empty sequence."""
+    """(sequence, first row, one past the last row) of each row; padding rows count as one empty sequence."""
     seg = segments(off, row_numbers(capacity))
     ends = np.concatenate if is_concrete(off) else jnp.concatenate
     closed = ends([off, off[-1:]])

@@ -4,9 +4,13 @@ Sequences are sorted by falling length; the rows of step t of all sequences that
 steps follow each other. A recurrence is then a loop over windows of rows, with as many trips as the longest sequence
 is long. The window narrows (to a half and a quarter of the batch) as sequences end, so short ones cost little.
 
-A window may reach over the rows of its step into those of the next; what is written there is overwritten by the next
-step. Buffers therefore have one batch of spare rows. A backward loop writes its steps in reverse order, for the same
-reason; ``back`` maps rows into that layout.
+With alive(t) the number of sequences longer than t, step t begins at start(t) = alive(0) + ... + alive(t - 1), which is
+also the sum over the sequences of min(t, length).
+
+A window has a static width, at least alive(t), so it may reach over the rows of its step into those of the next; what
+is written there is overwritten by the later steps. Buffers therefore have one batch of spare rows. A backward loop must
+write its steps one after the other too, the last one first: step t begins at total - start(t + 1) there, and ``back``
+maps rows into that layout.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from lowering.values import Array, LoDArray, is_concrete
 
 # Batches below this run in one phase: narrower windows would save less than another loop costs to compile.
 _PHASED = 16
+# Up to so many pairs of a row and a sequence, starts are computed as a sum over the sequences.
 _DENSE_PAIRS = 1 << 24
 
 
@@ -38,7 +43,7 @@ class Packing:
         sizes: int32 [n], falling lengths.
         source: int32 [capacity + n], the row at each packed position (0 where there is none).
         target: int32 [capacity], the packed position of each row; padding rows share that of row 0.
-        back: int32 [capacity], the position of each row in a backward loop's buffer; padding rows point behind all.
+        back: int32 [capacity], the position of each row in a backward loop's buffer; padding rows point past all.
         first: bool [capacity], whether a row is where its sequence's recurrence starts.
         seg: int32 [capacity], the sequence of each row (clamped).
     """
@@ -56,7 +61,7 @@ class Packing:
     reverse: bool
 
     def packed(self, x: Array) -> Array:
-        """Rows in packed order, with ``n`` spare ones behind."""
+        """Rows in packed order, and ``n`` spare ones after them."""
         return take(x, self.source)
 
     def unpacked(self, buffer: Array) -> Array:
@@ -64,9 +69,11 @@ class Packing:
         return take(buffer, self.target)
 
     def sorted(self, per_sequence: Array) -> Array:
+        """[n, ...] by sequence -> by rank, longest first."""
         return take(per_sequence, self.order)
 
     def unsorted(self, per_rank: Array) -> Array:
+        """[n, ...] by rank -> by sequence."""
         return take(per_rank, self.rank)
 
     def previous(self, x: Array, initial: Array | None) -> Array:
@@ -87,6 +94,7 @@ def _ranks(sizes: Array) -> tuple[Array, Array]:
     if n > 1024:
         order = jnp.argsort(-sizes, stable=True).astype(jnp.int32)
         return order, jnp.zeros(n, jnp.int32).at[order].set(row_numbers(n), unique_indices=True)
+    # Counting instead of sorting: the rank is how many sequences are longer, or as long and earlier.
     here, there, mine = sizes[None, :], sizes[:, None], np.arange(n)
     ahead = (here > there) | ((here == there) & (mine[None, :] < mine[:, None]))
     rank = jnp.sum(ahead, axis=1, dtype=jnp.int32)
@@ -103,6 +111,8 @@ def _step_starts(steps: Array, sizes: Array) -> Array:
         return table[np.minimum(steps, len(table) - 1)]
     if steps.size * sizes.size <= _DENSE_PAIRS:
         return jnp.sum(jnp.minimum(steps[:, None], sizes[None, :]), axis=1, dtype=jnp.int32)
+    # Too many pairs for the sum: alive(t) is n less the sequences of length <= t, a running sum over a histogram of the
+    # lengths, and the starts are a running sum over that.
     falling = jnp.zeros(steps.size + 2, jnp.int32).at[sizes].add(1, mode="clip")
     alive = sizes.size - jnp.cumsum(falling)
     table = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(alive, dtype=jnp.int32)])
@@ -196,7 +206,7 @@ def run_forward(p: Packing, step: Step, carry: Any, reads: Any, *, overwrite: bo
             source = buffers[0] if overwrite else reads
             windows = jax.tree_util.tree_map(lambda b: _window(b, start, width), source)
             carry, rows = step(carry, windows, alive)
-            if overwrite:  # rows behind those of this step still hold what the next one reads
+            if overwrite:  # rows of the window past this step's still hold what the next step reads
                 rows = (jnp.where(alive_rows(width, alive), rows[0], windows), *rows[1:])
             buffers = _write(buffers, rows, start)
             return (t + 1, start + alive, _alive(sizes, t + 1)), carry, buffers
@@ -208,8 +218,9 @@ def run_forward(p: Packing, step: Step, carry: Any, reads: Any, *, overwrite: bo
 def run_backward(p: Packing, step: Step, carry: Any, reads: Any) -> tuple[Any, Any]:
     """Run a recurrence over the steps in reverse order.
 
-    ``carry`` is a pytree of [n, ...] (its values: zeros, as nothing follows the last step); rows of a window behind
-    ``alive`` must leave ``step`` as zeros, in the carry and in what is written.
+    ``carry`` is a pytree of [n, ...]; it starts as zeros, as nothing follows the last step. Rows of a window from
+    ``alive`` on must leave ``step`` as zeros, in the carry and in what is written: in an earlier step they belong to
+    shorter sequences, whose last step that one may be.
 
     Returns:
         (final carry in rank order, the written rows in the layout of ``Packing.back``).

@@ -54,6 +54,11 @@ _LISTS = {
 
 
 def as_attribute(kind: str, value: Any, error: Callable[[Any], Exception]) -> Any:
+    """``value`` converted to attribute type ``kind``, lists element by element.
+
+    Raises:
+        Exception: ``error(value)``, of the value or element that is of no type that ``kind`` takes.
+    """
     if kind in _LISTS:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise error(value)

@@ -53,6 +53,8 @@ class Slot:
 
 @dataclass(frozen=True)
 class AttrSpec:
+    """One attribute: its Fluid name and type ('INT', 'FLOATS' ...), its default, and the rule's parameter for it."""
+
     name: str
     type: str
     default: Any = None
@@ -102,6 +104,7 @@ class OpDef:
 
     @property
     def doc(self) -> str:
+        """The docstring of the op's rule; '' where it has none."""
         return inspect.getdoc(self.fn) or ""
 
     @property
@@ -137,10 +140,13 @@ class OpDef:
         return self.rows({s.name: attrs.get(s.name, s.default) for s in self.attrs.values()}, ndim)
 
     def input(self, name: str) -> Slot | None:
+        """The input slot of that name; None where there is none."""
         return next((s for s in self.inputs if s.name == name), None)
 
     def output(self, name: str) -> Slot | None:
+        """The output slot of that name; None where there is none."""
         return next((s for s in self.outputs if s.name == name), None)
 
     def slot_of(self, param: str) -> Slot | None:
+        """The input or output slot that the rule's parameter ``param`` stands for; None where there is none."""
         return next((s for s in [*self.inputs, *self.outputs] if s.param == param), None)

@@ -90,23 +90,29 @@ def _as_tuple(result: Any, forward: OpDef) -> tuple[Any, ...]:
 
 
 def plain(value: Any) -> Any:
+    """The bare arrays of a value or of a list of values, LoD and row counts left out."""
     if isinstance(value, (list, tuple)):
         return [data_of(v) for v in value]
     return data_of(value)
 
 
 def has_gradient(value: Any) -> bool:
+    """Whether jax can differentiate by it: a float value, or a list of nothing but such values."""
     leaves = value if isinstance(value, (list, tuple)) else [value]
     return bool(leaves) and all(v is not None and is_float(v.dtype) for v in leaves)
 
 
 def rebuild(original: Any, data: Any) -> Any:
+    """``data`` with the LoD and row count of ``original``, element by element in lists."""
     if isinstance(original, (list, tuple)):
         return [rebuild(o, d) for o, d in zip(original, data, strict=True)]
     return original.with_data(data) if isinstance(original, LoDArray) else data
 
 
 def cotangent(primal_out: Any, grad: Any) -> Any:
+    """The cotangent that ``jax.vjp`` wants for an output: ``grad`` in its dtype and shape,
+    zeros where there is none, and float0 for integers.
+    """
     if isinstance(primal_out, list):
         grads = grad if grad else [None] * len(primal_out)
         return [cotangent(o, g) for o, g in zip(primal_out, grads, strict=True)]

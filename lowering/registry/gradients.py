@@ -10,6 +10,7 @@ from lowering.registry.definition import AttrSpec, OpDef, RowsRule, Slot
 
 
 def differentiable_params(definition: OpDef) -> tuple[str, ...]:
+    """The parameters whose numbers the rule reads, those annotated ``Meta`` left out."""
     return tuple(s.param for s in definition.inputs if s.wants != "meta")
 
 
@@ -34,6 +35,7 @@ def _with_output_carriers(forward: OpDef, rule: str | None) -> str | None:
 
 
 def gradient_outputs(forward: OpDef, wrt: Iterable[str]) -> list[Slot]:
+    """The output slots of a grad op: X@GRAD, as parameter d_x, for each of the forward parameters ``wrt``."""
     slots = [forward.slot_of(p) for p in wrt]
     return [Slot(s.name + GRAD, "d_" + s.param, s.duplicable, True) for s in slots if s is not None]
 

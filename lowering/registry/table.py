@@ -32,6 +32,7 @@ def registered_ops() -> list[str]:
 
 
 def has_op(type: str) -> bool:
+    """Whether ``get_op(type)`` finds a definition; a derived gradient is made and entered on the way."""
     return type in _REGISTRY or _derived(type) is not None
 
 

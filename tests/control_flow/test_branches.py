@@ -104,7 +104,7 @@ def test_ifelse_treats_each_row_by_its_condition(rng, signs: list[int]) -> None:
 
 
 def test_gradients_of_a_cond_inside_a_while(rng) -> None:
-    """h w in the first step, h h w in the two behind it: ((x w)^2 w)^2 w."""
+    """h w in the first step, h h w in the two after it: ((x w)^2 w)^2 w."""
 
     def network():
         x = fluid.data("x", [3], "float64")

@@ -86,7 +86,7 @@ def check(got, want, rows: int) -> None:
 
 @pytest.mark.parametrize("case", range(8))
 def test_steps_with_equal_scores_and_sources_of_any_size(rng, case: int) -> None:
-    """More beams in a source than the beam size, fewer candidates than it, none at all; padded rows behind."""
+    """More beams in a source than the beam size, fewer candidates than it, none at all; padded rows at the end."""
     beam, end, width, room = (2, 1, 3, 12) if case % 2 else (5, 1, 2, 12)
     sources = np.concatenate([[0], np.cumsum(rng.permutation([0, 1, 4, 3]))]).astype(np.int32)
     rows = int(sources[-1])

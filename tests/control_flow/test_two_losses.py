@@ -197,7 +197,7 @@ def test_two_passes_equal_jax_grad(rng) -> None:
 
 
 def test_an_array_that_only_the_other_loss_reads_behind_the_loop(rng) -> None:
-    """In the loop both losses go through both arrays; behind it each reads one, and the first pass leaves nothing."""
+    """In the loop both losses go through both arrays; after it each reads one, and the first pass leaves nothing."""
 
     def network():
         start, (wx, wh) = _start(), _parameters()
@@ -221,7 +221,7 @@ def test_an_array_that_only_the_other_loss_reads_behind_the_loop(rng) -> None:
 
 
 def test_a_loss_that_is_built_after_the_first_pass_reads_the_rewound_counter(rng) -> None:
-    """Forward ops behind a backward pass see the counter rewound, and so do their gradients."""
+    """Forward ops after a backward pass see the counter rewound, and so do their gradients."""
 
     def network():
         first, _, inputs = while_loop()
@@ -276,7 +276,7 @@ def test_a_gradient_of_a_gradient_is_refused(network: Callable) -> None:
 
 
 def test_a_gradient_that_does_not_reach_the_loop_is_no_zero(rng) -> None:
-    """A program whose names do not fit: the gradient behind the loop is computed, but while_grad reads another."""
+    """A program whose names do not fit: the gradient after the loop is computed, but while_grad reads another."""
     main, startup, _ = build(lambda: [fluid.gradients([while_loop()[0]], [_var("wx")])])
     block = main.global_block()
     reader = next(op for op in block.ops if op.type == "while_grad")

@@ -51,7 +51,7 @@ def from_lowering(value: Any) -> Value | None:
 
 
 def lod_levels(value: LoDArray) -> list[list[int]]:
-    """The LoD without the entries behind the last sequence."""
+    """The LoD without the entries after the last sequence."""
     levels, count = [], None if value.nseq is None else int(value.nseq)
     for level in value.lod:
         offsets = [int(x) for x in np.asarray(level)]

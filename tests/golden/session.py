@@ -33,7 +33,7 @@ def value_of(fetched: Any) -> Value | None:
 
 
 class Session:
-    """One Scope and one Executor; ``interpret`` runs op by op, with ``after_op`` called behind each."""
+    """One Scope and one Executor; ``interpret`` runs op by op, with ``after_op`` called after each."""
 
     def __init__(self, interpret: bool = False, after_op: Any = None) -> None:
         self.scope = fluid.Scope()

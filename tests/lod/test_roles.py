@@ -1,4 +1,4 @@
-"""What is a gradient, and so has zeros behind its rows, follows from definitions and roles, never from a name."""
+"""What is a gradient, and so has zeros after its rows, follows from definitions and roles, never from a name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_plainest_ragged_classifier(rng, loss_of):
 
 @pytest.mark.parametrize(("name", "fill"), [("h.subprog_0", 1.0), ("h@GRAD", 0.0)])
 def test_a_recomputed_op_computes_no_gradients(name, fill):
-    """Its role is Backward, yet what it writes are forward values: zeros behind their rows would be divided by."""
+    """Its role is Backward, yet what it writes are forward values: zeros after their rows would be divided by."""
     x = LoDArray(jnp.arange(1.0, 9.0)[:, None], (np.array([0, 1, 3], np.int32),), jnp.int32(3))
     ops = (OpView("split_lod_tensor", {"X": ["x"], "Mask": ["m"]}, {"OutTrue": [name]}, {"op_role": ROLE_BACKWARD}),)
     program = ProgramView((lowering.BlockView(0, -1, ops, {}),))
@@ -71,7 +71,7 @@ def test_a_recomputed_op_computes_no_gradients(name, fill):
 
 @pytest.mark.parametrize("name", ["t", "t@GRAD", "mean_grad"])
 def test_a_given_gradient_of_any_name(rng, name):
-    """``target_gradients`` are read as gradients: what stands behind their rows counts nothing."""
+    """``target_gradients`` are read as gradients: what stands after their rows counts nothing."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
         x, t = fluid.data("x", [None, 5], lod_level=1), fluid.data(name, [None, 4], lod_level=1)

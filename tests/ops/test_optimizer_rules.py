@@ -28,7 +28,7 @@ def table(rng: np.random.Generator, positive: bool = False) -> np.ndarray:
 
 
 def sparse(rng: np.random.Generator, nrows: int | None = None) -> tuple[SelectedRows, np.ndarray]:
-    """A sparse gradient with a repeated row (and padding behind ``nrows``), and the same as a dense array."""
+    """A sparse gradient with a repeated row (and padding from ``nrows`` on), and the same as a dense array."""
     rows = np.array([5, 2, 5, 0], np.int64)
     values = rng.normal(size=(4, WIDTH))
     count = len(rows) if nrows is None else nrows

@@ -90,7 +90,7 @@ def embedding(starts):
 
 
 def gradient_of(out, numbers):
-    """Out@GRAD with these numbers in its valid rows, zero behind them."""
+    """Out@GRAD with these numbers in its valid rows, zero after them."""
     data = np.zeros(out.shape, out.dtype)
     data[: len(numbers)] = numbers
     return out.with_data(data)

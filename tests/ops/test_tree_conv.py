@@ -7,7 +7,7 @@ import lowering
 
 
 def test_trees_do_not_mix(rng):
-    """Paddle leaves rows of a longer tree behind a shorter one."""
+    """Paddle leaves rows of a longer tree after those of a shorter one."""
     edges = np.array([[[1, 2], [1, 3], [2, 4]], [[1, 2], [0, 0], [0, 0]]], np.int32)
     nodes, filters = rng.standard_normal((2, 4, 3)), rng.standard_normal((3, 3, 2, 2))
     op = lowering.get_op("tree_conv")

@@ -14,7 +14,7 @@ __all__ = ["BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm"]
 
 
 def _units(make: Callable[[str, Any, Any], Any], name: str, count: int, param: Any, bias: Any, tag: str) -> list:
-    """One unit for each layer; named attributes get the direction and the layer behind their names."""
+    """One unit for each layer; named attributes get the direction and the layer appended to their names."""
     middle = "_layers_" if tag == "fw" else "_reverse_layers_"
     return [
         make(f"{name}{middle}{i}", _named(param, f"_{tag}_w_{i}"), _named(bias, f"_{tag}_b_{i}")) for i in range(count)
@@ -82,7 +82,7 @@ class _Stack:
 
 
 def _masked(new: Variable, old: Variable, mask: Variable) -> Variable:
-    """new inside the sequence, old behind its end."""
+    """``new`` inside the sequence, ``old`` past its end."""
     return nn.elementwise_mul(new, mask, axis=0) - nn.elementwise_mul(old, (mask - 1), axis=0)
 
 
@@ -144,11 +144,11 @@ def basic_gru(
         input: Variable [batch, time, width], or [time, batch, width] without ``batch_first``.
         init_hidden: Variable [layers * directions, batch, hidden]; None for zeros.
         hidden_size, num_layers: of the GRU.
-        sequence_length: int Variable [batch]; behind its end a sequence keeps its state.
+        sequence_length: int Variable [batch]; past its end a sequence keeps its state.
         dropout_prob: of each layer's output.
         bidirectional: run in both directions.
         batch_first: layout of input and output.
-        param_attr, bias_attr: ParamAttr; names get direction and layer behind them.
+        param_attr, bias_attr: ParamAttr; names get direction and layer appended.
         gate_activation, activation: layer functions; default sigmoid and tanh.
         dtype: of the parameters.
         name: prefix of the parameters' names.

@@ -137,7 +137,7 @@ def _lower_outputs(block: Block, op: Operator, low: VarType) -> None:
 
 
 def update_role_var_grad(main_prog: Program, params_grads: Sequence[tuple[Variable, Variable]]) -> None:
-    """Note parameters at the ops that complete their 16-bit gradients, and move the casts to 32 bits behind them.
+    """Note parameters at the ops that complete their 16-bit gradients, and move the casts to 32 bits after them.
 
     Raises:
         ValueError: a cast is not part of the backward pass, or something else than an update reads its result.

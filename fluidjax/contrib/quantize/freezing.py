@@ -28,7 +28,7 @@ def _persistable(program: Program) -> set[str]:
 
 
 class Freezing:
-    """Freezes one program: weights are rounded in the scope, and each op's result is scaled back behind it."""
+    """Freezes one program: weights are rounded in the scope, and each op's result is scaled back after it."""
 
     def __init__(self, program: Program, place: Any, scope: Scope, settings: Settings) -> None:
         self._program = program

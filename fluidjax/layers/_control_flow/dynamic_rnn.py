@@ -169,7 +169,7 @@ class DynamicRNN:
         """
         if self.status != DynamicRNN.AFTER_RNN:
             raise ValueError(
-                "Output of the dynamic RNN can only be visited outside the rnn block. Call it behind `with block():`."
+                "Output of the dynamic RNN can only be visited outside the rnn block. Call it after `with block():`."
             )
         return self.outputs[0] if len(self.outputs) == 1 else self.outputs
 

@@ -173,7 +173,7 @@ class StaticRNN:
             ValueError: before the step is written, or without outputs.
         """
         if self.status != StaticRNN.AFTER_RNN_BLOCK:
-            raise ValueError("RNN output can only be retrieved after rnn block. Call rnn() behind `with rnn.step():`.")
+            raise ValueError("RNN output can only be retrieved after rnn block. Call rnn() after `with rnn.step():`.")
         if not self.outputs:
             raise ValueError("RNN has no output. Call rnn.step_output or rnn.output inside the step.")
         return self.outputs[0] if len(self.outputs) == 1 else self.outputs

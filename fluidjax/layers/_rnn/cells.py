@@ -149,6 +149,7 @@ class GRUCell(RNNCell):
 
     @property
     def state_shape(self) -> list[int]:
+        """[hidden_size]: the state h of one sequence."""
         return [self.hidden_size]
 
 
@@ -188,6 +189,7 @@ class LSTMCell(RNNCell):
 
     @property
     def state_shape(self) -> list[list[int]]:
+        """[[hidden_size], [hidden_size]]: the states h and c of one sequence."""
         return [[self.hidden_size], [self.hidden_size]]
 
 
@@ -222,7 +224,7 @@ def rnn(
         cell: the cell.
         inputs: Variables [batch, time, ...], or [time, batch, ...] when ``time_major``; nested as the cell takes them.
         initial_states: nested as the cell's states; default zeros.
-        sequence_length: int Variable [batch]; behind its end a sequence keeps its state.
+        sequence_length: int Variable [batch]; past its end a sequence keeps its state.
         time_major: layout of inputs and outputs.
         is_reverse: run from the last step to the first.
         kwargs: passed on to ``cell.call``.

@@ -273,7 +273,7 @@ def dynamic_decode(
     return_length: bool = False,
     **kwargs: Any,
 ) -> tuple:
-    """Run a decoder until every sequence has ended, or ``max_step_num`` steps are behind it.
+    """Run a decoder until every sequence has ended, or the steps up to ``max_step_num`` are done.
 
     Args:
         decoder: what to run.

@@ -47,7 +47,7 @@ def _initial(inputs: dict, h_0: Variable | None, c_0: Variable | None, size: int
 
 
 def _lstm_bias(helper: LayerHelper, size: int, use_peepholes: bool, dtype: str) -> Variable | None:
-    """[1, 4 * size], and three more vectors of peephole weights behind it."""
+    """[1, 4 * size], and three more vectors of peephole weights after it."""
     width = 7 * size if use_peepholes else 4 * size
     return helper.create_parameter(attr=helper.bias_attr, shape=[1, width], dtype=dtype, is_bias=True)
 
@@ -363,7 +363,7 @@ def lstm(
         init_h, init_c: Variables [layers * directions, batch, hidden].
         max_len: the longest time.
         hidden_size, num_layers: of the LSTM.
-        dropout_prob: of the inputs of the layers behind the first.
+        dropout_prob: of the inputs of the layers after the first.
         is_bidirec: run in both directions.
         is_test: no dropout.
         name: prefix of the variables made.

@@ -15,7 +15,7 @@ __all__ = ["BasicGRUUnit", "BasicLSTMUnit"]
 
 
 def _named(attr: Any, suffix: str) -> Any:
-    """A copy of a ParamAttr with ``suffix`` behind its name, when it has one."""
+    """A copy of a ParamAttr with ``suffix`` appended to its name, when it has one."""
     if attr is None or not getattr(attr, "name", None):
         return attr
     attr = copy.deepcopy(attr)
@@ -62,7 +62,7 @@ class BasicGRUUnit(_Unit):
     Args:
         name_scope: prefix of the parameters' names.
         hidden_size: width of h.
-        param_attr, bias_attr: ParamAttr; a name gets ``_gate`` and ``_candidate`` behind it.
+        param_attr, bias_attr: ParamAttr; a name gets ``_gate`` and ``_candidate`` appended.
         gate_activation, activation: layer functions; default sigmoid and tanh.
         dtype: of the parameters.
     """

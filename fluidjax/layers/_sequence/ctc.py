@@ -64,7 +64,7 @@ def ctc_greedy_decoder(
         input: probabilities [rows, classes] with LoD, or padded [sequences, steps, classes] with ``input_length``.
         blank: the class that is dropped.
         input_length: int64 [sequences, 1], for padded input.
-        padding_value: fills padded rows behind their end.
+        padding_value: fills padded rows past their end.
 
     Returns:
         ids [rows, 1] with LoD; for padded input (ids [sequences, steps], lengths [sequences, 1]).

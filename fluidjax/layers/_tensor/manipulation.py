@@ -74,7 +74,7 @@ def reshape(
 
     Raises:
         TypeError: arguments of other types.
-        AssertionError: ``shape`` has several -1, other negative dims, or a 0 behind the dims of ``x``.
+        AssertionError: ``shape`` has several -1, other negative dims, or a 0 past the dims of ``x``.
     """
     check_variable_and_dtype(x, "x", _NUMBERS, "reshape")
     check_type(shape, "shape", (list, tuple, Variable), "reshape")

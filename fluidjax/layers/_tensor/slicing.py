@@ -77,14 +77,14 @@ def strided_slice(input: Variable, axes: list[int], starts: Any, ends: Any, stri
 
 
 def pad(x: Variable, paddings: list[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """``x`` with paddings[2i] elements of ``pad_value`` before dim i and paddings[2i + 1] behind it."""
+    """``x`` with paddings[2i] elements of ``pad_value`` before dim i and paddings[2i + 1] after it."""
     check_variable_and_dtype(x, "x", (*FLOATS, "int32", "int64"), "pad")
     attrs = {"paddings": list(paddings), "pad_value": float(pad_value)}
     return emit("pad", {"X": x}, x.dtype, attrs, name=name)
 
 
 def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """``y`` extended behind each dim with ``pad_value`` to the shape of ``x``."""
+    """``y`` extended at the end of each dim with ``pad_value`` to the shape of ``x``."""
     check_type(x, "x", Variable, "pad_constant_like")
     check_variable_and_dtype(y, "y", ("float32", "float64", "int32", "int64"), "pad_constant_like")
     return emit("pad_constant_like", {"X": x, "Y": y}, y.dtype, {"pad_value": float(pad_value)}, name=name)

@@ -146,7 +146,7 @@ def xmap_readers(
         mapper: a function of one sample.
         reader: where the samples come from.
         process_num: number of threads.
-        buffer_size: how many samples wait before, and how many results behind, the threads.
+        buffer_size: how many samples wait before the threads, and how many results after them.
         order: keep the order of ``reader``; otherwise results come as they are ready.
 
     An error in ``reader`` or ``mapper`` is raised in the consumer.

@@ -16,10 +16,12 @@ class PlotData:
         self.value: list[Any] = []
 
     def append(self, step: Any, value: Any) -> None:
+        """Add the point (step, value)."""
         self.step.append(step)
         self.value.append(value)
 
     def reset(self) -> None:
+        """Drop all points."""
         self.step, self.value = [], []
 
 

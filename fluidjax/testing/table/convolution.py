@@ -33,12 +33,14 @@ def _pairs(paddings, n):
 
 
 def conv2d(Input, Filter, strides=(1, 1), paddings=(0, 0), dilations=(1, 1), groups=1, data_format="NCHW"):
+    """NumPy's conv2d: correlation of Input [N, C, H, W] (or NHWC) with Filter [O, C / groups, kh, kw]."""
     x = np.moveaxis(Input, -1, 1) if data_format == "NHWC" else Input
     out = _conv(x, Filter, strides, _pairs(paddings, 2), dilations, groups)
     return np.moveaxis(out, 1, -1) if data_format == "NHWC" else out
 
 
 def conv3d(Input, Filter, strides=(1, 1, 1), paddings=(0, 0, 0), dilations=(1, 1, 1), groups=1):
+    """NumPy's conv3d: correlation of Input [N, C, D, H, W] with Filter [O, C / groups, kd, kh, kw]."""
     return _conv(Input, Filter, strides, _pairs(paddings, 3), dilations, groups)
 
 

@@ -62,7 +62,7 @@ def c_allreduce_prod(x):
 
 @op(lod=None, **_COMMON)
 def c_allgather(x, *, nranks: int):
-    """Out = X of all devices behind each other along axis 0."""
+    """Out = X of all devices, concatenated along axis 0."""
     return lax.all_gather(x, AXIS, tiled=True) if over_mesh() else x
 
 

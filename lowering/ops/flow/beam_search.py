@@ -126,7 +126,7 @@ def _best(high: Any, total: Any, counts: Any, beam: int, platform: str) -> tuple
 def _in_order(parent: Any, kept: Any, count: Any) -> Any:
     """Which slot comes at each place when the ``count`` kept ones are ordered by beam, then by slot.
 
-    Places behind the last repeat the first. Comparing all pairs is cheaper than a sort where beams are few.
+    Places after the last repeat the first. Comparing all pairs is cheaper than a sort where beams are few.
     """
     slots = row_numbers(parent.shape[0])
     order = jnp.where(kept, parent * np.int32(len(slots)) + slots, np.iinfo(np.int32).max)

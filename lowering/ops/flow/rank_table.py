@@ -128,7 +128,7 @@ def shrink_rnn_memory(x: Value, rank_table: RankTable, i: Value, *, ctx):
 
 
 def _first(x: LoDArray, count: Any) -> LoDArray:
-    """The first ``count`` sequences of x in place: the rows behind them become padding, their offsets end."""
+    """The first ``count`` sequences of x in place: the rows after them become padding, their offsets end."""
     if not x.lod:
         return LoDArray(fill_padding(x.data, count, backward=False), (), jnp.asarray(count, jnp.int32))
     lod, end = [], jnp.asarray(count, jnp.int32)
@@ -142,7 +142,7 @@ def _first(x: LoDArray, count: Any) -> LoDArray:
 
 @shrink_rnn_memory.grad(wrt="x", slots={"d_out": "Out@GRAD"})
 def _(x: Value, d_out: Value, *, ctx):
-    """X@GRAD = Out@GRAD with zero rows behind it."""
+    """X@GRAD = Out@GRAD with zero rows appended."""
     like = as_lod(x, "X", ctx)
     if d_out is None:
         return zero_gradient(unwrap(like))

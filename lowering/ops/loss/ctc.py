@@ -135,7 +135,7 @@ def _forward(lat: Lattice, logp: Array) -> Array:
 
 
 def _ends(lat: Lattice) -> Array:
-    """bool [e]: the last label and the blank behind it, where a path may end."""
+    """bool [e]: the last label and the blank after it, where a path may end."""
     return lat.inside & (lat.at >= lat.count[lat.seq] - 2)
 
 

@@ -74,7 +74,7 @@ def sum_(x: list[Value]):
 
 
 def _join_rows(parts: list[SelectedRows]) -> SelectedRows:
-    """Each row once, in rising order, its entries added; entries behind the distinct rows are zero padding."""
+    """Each row once, in rising order, its entries added; entries after the distinct rows are zero padding."""
     if len(parts) == 1:
         return parts[0]
     rows = jnp.concatenate([p.rows for p in parts])

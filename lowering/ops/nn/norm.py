@@ -138,7 +138,7 @@ def _channel_axis(x, data_layout):
 
 
 def _uneven(values, affine, groups, data_layout):
-    """The channels of each group: slices of the values and, behind them, of Scale and Bias (or None)."""
+    """The channels of each group: slices of the values, then of Scale and Bias (or None)."""
     axis = _channel_axis(values[0], data_layout)
     channels = values[0].shape[axis]
     size = -(-channels // groups)

@@ -16,7 +16,7 @@ def scalar(x: Any, dtype: Any) -> Array:
 
 
 def merge_rows(grad: SelectedRows) -> SelectedRows:
-    """``grad`` with each row once, rows ascending; ``nrows`` counts them (entries behind it are out of range).
+    """``grad`` with each row once, rows ascending; ``nrows`` counts them (entries from there on are out of range).
 
     The values of a repeated row are added in the order in which they come.
     """

@@ -21,8 +21,8 @@ _HEADER_WORDS = 8
 class Grams(NamedTuple):
     """The n-grams of a batch: by sequence, in it by length, then by first row; n from 2 to ``lengths + 1``.
 
-    ``source`` [C] int32 is (n - 2) * rows + first row, ``seq`` [C] the sequence; entries at and behind the last of
-    ``offsets`` (int32 [sequences + 1]) are none.
+    ``source`` [C] int32 is (n - 2) * rows + first row, ``seq`` [C] the sequence; entries from the last of
+    ``offsets`` (int32 [sequences + 1]) on are none.
     """
 
     source: Array
@@ -31,6 +31,7 @@ class Grams(NamedTuple):
 
     @property
     def valid(self) -> Array:
+        """bool [C]: which entries are n-grams."""
         return row_numbers(self.source.shape[0]) < self.offsets[-1]
 
 
@@ -143,7 +144,7 @@ def _windows(words: list[list[Array]], num_emb: int, rand_len: int, space_len: i
 
 
 def _rows(x: LoDArray, grams: Grams, kept: Kept) -> tuple[Array, Array]:
-    """(the row of Out of each n-gram, that behind the last where it is not kept; the offsets of Out).
+    """(the row of Out of each n-gram, one past the last where it is not kept; the offsets of Out).
 
     A sequence without n-grams has one row.
     """

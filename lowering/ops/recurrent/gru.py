@@ -21,6 +21,7 @@ def split_weight(weight: Array) -> tuple[Array, Array]:
 
 
 def join_weight(d_gate: Array, d_candidate: Array, shape: tuple[int, ...]) -> Array:
+    """The inverse of ``split_weight``: both gradients, one after the other in memory, in Weight's ``shape``."""
     return jnp.concatenate([d_gate.reshape(-1), d_candidate.reshape(-1)]).reshape(shape)
 
 

@@ -38,6 +38,8 @@ def split_bias(bias: Array, hidden: int, use_peepholes: bool) -> tuple[Array, Pe
 
 
 class Activations(NamedTuple):
+    """Names of an LSTM's functions: of its gates i, f and o, of the cell in act(c), and of the candidate."""
+
     gate: str
     cell: str
     candidate: str
@@ -94,7 +96,7 @@ def initial(p: Packing, state: Array | None, like: Array, width: int) -> Array:
 
 
 def packed_value(x: LoDArray, buffer: Array) -> LoDArray:
-    """A packed buffer as an op's output: its valid rows, and spare ones behind."""
+    """A packed buffer as an op's output: its valid rows, and spare ones after them."""
     return LoDArray(buffer, (), jnp.asarray(offsets(x)[-1], jnp.int32))
 
 
@@ -196,6 +198,9 @@ def _(
 
 
 def bias_gradient(d_gates: Array, c_prev: Array, cell: Array, bias: Array, use_peepholes: bool) -> Array:
+    """Bias@GRAD in the shape of ``bias``: d_gates summed over the rows, then d_i c_prev, d_f c_prev and d_o c
+    for peepholes; zeros in what ``bias`` holds beyond these.
+    """
     parts = [d_gates.sum(axis=0)]
     if use_peepholes:
         _, d_i, d_f, d_o = jnp.split(d_gates, 4, axis=1)

@@ -14,7 +14,7 @@ from lowering.values import Array, LoDArray, concrete
 
 
 def _paddings(start: int, length: int) -> tuple[int, int]:
-    """How many rows of trainable padding a context has before and behind a sequence."""
+    """How many rows of trainable padding a context has before and after a sequence."""
     return max(0, -start), max(0, start + length - 1)
 
 
@@ -69,6 +69,7 @@ def _padding_gradient(d_columns: Array, off: Array, start: int, length: int) -> 
 
 
 def check_context(contextLength: int, contextStride: int) -> None:  # noqa: N803 (Fluid's attribute names)
+    """Raise ValueError unless contextStride is 1 and contextLength at least 1, all that Fluid's op takes."""
     if contextStride != 1 or contextLength < 1:
         raise ValueError(
             f"sequence_conv takes contextStride 1 and contextLength >= 1, received {contextStride} and"
@@ -89,7 +90,7 @@ def sequence_conv(
 ):
     """Out[r] = concat(X[r + contextStart], ..., contextLength rows) Filter, zeros outside the sequence.
 
-    With ``paddingTrainable`` the rows before and behind a sequence come from PaddingData.
+    With ``paddingTrainable`` the rows before and after a sequence come from PaddingData.
     """
     check_context(contextLength, contextStride)
     padding = padding_data if paddingTrainable else None
@@ -139,7 +140,7 @@ def _row_conv(x: LoDArray, filter: Array) -> Array:
 
 
 def _ahead(x: LoDArray, by: int) -> Array:
-    """Row r + by of X, zero where it is behind the sequence."""
+    """Row r + by of X, zero where it is past the sequence's end."""
     if x.lod:
         return jnp.where(_inside(offsets(x), x.capacity, by), shifted(x.data, by), 0)
     width = min(by, x.shape[1])

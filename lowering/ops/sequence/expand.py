@@ -107,7 +107,7 @@ def _joined(xs: list[LoDArray]) -> tuple[Array, list[Array]]:
     for x, off in zip(xs, offs, strict=True):
         seg, start, _ = bounds(off, x.capacity)
         shift = take(before, seg) - start
-        # Padding rows go behind everything.
+        # Padding rows go after everything.
         inside = row_numbers(x.capacity) < off[-1]
         targets.append(jnp.where(inside, row_numbers(x.capacity) + shift, np.int32(2**30)))
         before = before + lengths(off)

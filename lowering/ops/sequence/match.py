@@ -1,6 +1,6 @@
 """Ops over pairs of sequences whose matrices differ in size: match matrices, their pooling and convolution.
 
-The matrices of a batch lie flat, one behind the other, and their sizes follow from the LoD of two other inputs, which
+The matrices of a batch lie flat, one after the other, and their sizes follow from the LoD of two other inputs, which
 these ops need on the host. Inside, a batch is padded to its largest matrix.
 """
 

@@ -25,7 +25,7 @@ from lowering.values import Array, LoDArray, concrete, is_concrete
 
 
 def padded_rows(x: Array, off: Array, width: int, fill: Array) -> Array:
-    """[n, width, ...]: the rows of each sequence side by side, ``fill`` behind its end."""
+    """[n, width, ...]: the rows of each sequence side by side, ``fill`` past its end."""
     steps = row_numbers(width)
     rows = off[:-1, None] + steps[None, :]
     inside = steps[None, :] < lengths(off)[:, None]
@@ -47,7 +47,7 @@ def _longest(x: LoDArray, ctx) -> int:
 
 @op(out="Out Length", rows="masked", lod=None, diff="x", infer=sequence_infer.sequence_pad)
 def sequence_pad(x: LoDArray, pad_value, *, padded_length: int = -1, ctx):
-    """Out[i, t] = row t of sequence i of X, ``PadValue`` behind its end; Length[i] is the length.
+    """Out[i, t] = row t of sequence i of X, ``PadValue`` past its end; Length[i] is the length.
 
     ``padded_length`` -1 pads to the longest sequence, which changes the shape from batch to batch; to a bound of it
     where the program cuts off again what is behind.

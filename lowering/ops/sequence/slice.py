@@ -75,7 +75,7 @@ def sequence_erase(x: LoDArray, *, tokens: list[int]):
     infer=sequence_infer.sequence_enumerate,
 )
 def sequence_enumerate(x: LoDArray, *, win_size: int, pad_value: int = 0):
-    """Out[r, j] = X[r + j] within the sequence of row r, ``pad_value`` behind its end."""
+    """Out[r, j] = X[r + j] within the sequence of row r, ``pad_value`` past its end."""
     _, _, end = bounds(offsets(x), x.capacity)
     flat, rows = x.data.reshape(x.capacity), row_numbers(x.capacity)
     fill = jnp.asarray(pad_value, x.dtype)

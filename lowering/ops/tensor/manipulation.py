@@ -84,7 +84,7 @@ def _concat_ragged(parts: list[LoDArray]) -> LoDArray:
 
 
 def _joined_lod(parts: list[LoDArray]) -> tuple[Any, ...]:
-    """The offsets of all parts one behind the other; none when some part has no LoD."""
+    """The offsets of all parts, concatenated; none when some part has no LoD."""
     levels = len(parts[0].lod)
     if not levels or any(len(p.lod) != levels for p in parts):
         return ()
@@ -325,7 +325,7 @@ def _off_padded(attrs, ndim):
 
 @op(rows=_off_padded)
 def pad(x, *, paddings: list[int], pad_value: float = 0.0):
-    """Out = X with paddings[2i] elements of ``pad_value`` before dim i and paddings[2i + 1] behind it."""
+    """Out = X with paddings[2i] elements of ``pad_value`` before dim i and paddings[2i + 1] after it."""
     return jnp.pad(x, _pairs(paddings), constant_values=jnp.asarray(pad_value, x.dtype))
 
 
@@ -337,7 +337,7 @@ def _(d_out, *, paddings):
 
 @op(diff="y", rows=None)
 def pad_constant_like(x: Meta, y, *, pad_value: float = 0.0):
-    """Out = Y extended behind each dim with ``pad_value`` to the shape of X."""
+    """Out = Y extended at the end of each dim with ``pad_value`` to the shape of X."""
     margins = [(0, n - m) for n, m in zip(x.shape, y.shape, strict=True)]
     return jnp.pad(y, margins, constant_values=jnp.asarray(pad_value, y.dtype))
 

@@ -46,7 +46,7 @@ def merge_selected_rows(x: Value):
 
 @op(grad=None, lod=None, infer=_like_x(LOD_TENSOR))
 def get_tensor_from_selected_rows(x: Value):
-    """Out [n, ...] = the value rows of X, without their row numbers; entries behind the last row are zero."""
+    """Out [n, ...] = the value rows of X, without their row numbers; entries after the last row are zero."""
     sparse = _sparse(x, "get_tensor_from_selected_rows")
     if sparse.nrows is None:
         return sparse.values

@@ -82,7 +82,7 @@ def _infer_slice(op, var_of):
 
 
 def _flags(op, count: int) -> list[int]:
-    """``infer_flags``, -1 where a bound is not known; the list may be short: the axes behind its end are known."""
+    """``infer_flags``, -1 where a bound is not known; the list may be short: the axes past its end are known."""
     flags = list(op.attrs.get("infer_flags") or ())[:count]
     return flags + [1] * (count - len(flags))
 
