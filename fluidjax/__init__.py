@@ -91,7 +91,7 @@ from fluidjax.gradcheck import GradientMismatch, GradientReport, check_grad
 # Looking on: programs as code and graphs, the installation.
 from fluidjax import debugger, default_scope_funcs
 from fluidjax import install_check
-from fluidjax.memory import memory_optimize, release_memory
+from fluidjax.transpiler.memory_optimization_transpiler import memory_optimize, release_memory
 
 # Under their old names, and what is still to be built.
 from fluidjax import core_avx, incubate, proto, transpiler, wrapped_decorator

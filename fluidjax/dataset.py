@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.files.errors import explain
+from fluidjax.base.errors import explain
 from fluidjax.framework import Variable
 from fluidjax.readers.multi_slot import Sample, desc_text, read_file, to_feed
 from fluidjax.readers.prefetch import Prefetcher, prefetched

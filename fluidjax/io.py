@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.base.python_functions import bind_py_func
 from fluidjax.base.scope import global_scope
 from fluidjax.data_feeder import DataFeeder
+from fluidjax.execution.python_functions import bind_py_func
 from fluidjax.files import host_ops, inference, state, variables
 from fluidjax.files.errors import FileFormatError, MismatchError, UnsafeNameError, UntrustedProgramError
 from fluidjax.files.scope_values import UninitializedVariableError

@@ -7,6 +7,7 @@ each ``Executor.run`` takes the next batch, until ``fluid.core.EOFException``.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -452,8 +453,6 @@ class DataLoader:
         return iter(mapped())
 
     def _init_worker(self, started: Iterator[int], ready: set[int]) -> None:
-        import threading
-
         thread = threading.get_ident()
         if thread not in ready:
             ready.add(thread)

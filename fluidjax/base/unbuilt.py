@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, NoReturn
 
-from fluidjax.files.errors import explain
+from fluidjax.base.errors import explain
 
 
 class NotBuiltError(NotImplementedError):

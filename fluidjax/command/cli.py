@@ -14,7 +14,13 @@ import runpy
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import metadata
 from types import TracebackType
+
+import jax
+
+from fluidjax import legacy
+from fluidjax.command import aliases
 
 # What `pip install paddlepaddle` brought along, and Python itself once: module -> package. The extra `legacy` has all.
 PADDLE_NEEDS = {
@@ -48,8 +54,6 @@ def cache_dir() -> str:
 
 def enable_compilation_cache() -> None:
     """Keep compiled programs on disk, unless JAX was told where to keep them already."""
-    import jax
-
     if jax.config.values.get("jax_compilation_cache_dir"):
         return
     jax.config.update("jax_compilation_cache_dir", cache_dir())
@@ -68,9 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    from fluidjax import legacy
-    from fluidjax.command import aliases
-
     legacy.install()
     aliases.serve()
     os.environ.update(aliases.child_environment())
@@ -79,8 +80,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    from importlib import metadata
-
     parser = argparse.ArgumentParser(prog="fluidjax", description=__doc__, usage=USAGE)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     version = metadata.version("fluidjax") if _installed("fluidjax") else "(not installed)"
@@ -95,8 +94,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _installed(name: str) -> bool:
-    from importlib import metadata
-
     return any(dist.name == name for dist in metadata.distributions())
 
 

@@ -22,7 +22,8 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
-from fluidjax.files.errors import bad_file, explain
+from fluidjax.base.errors import explain
+from fluidjax.files.errors import bad_file
 from fluidjax.files.paths import RESERVED, inside
 
 fcntl: Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fluidjax.base.errors import explain
+
 
 class FileFormatError(ValueError):
     """A file does not hold what its format says; nothing of it was used."""
@@ -20,11 +22,6 @@ class UnsafeNameError(ValueError):
 
 class UntrustedProgramError(PermissionError):
     """A program that came from a file wants to act on the host (files, network, Python) without leave."""
-
-
-def explain(what: str, expected: str, received: str, todo: str) -> str:
-    """One message of three parts: what is wrong; expected and received; what to do."""
-    return f"{what}\n  expected: {expected}\n  received: {received}\n  what to do: {todo}"
 
 
 def bad_file(what: str, expected: str, received: str, todo: str = "") -> FileFormatError:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.errors import explain
 from fluidjax.files import atomic
 from fluidjax.files.cursor import Cursor
-from fluidjax.files.errors import bad_file, explain
+from fluidjax.files.errors import bad_file
 from fluidjax.files.tensor import DenseValue, RowsValue, Value, decode, decode_rows, encode
 from lowering.engine.host import provide
 from lowering.values import LoDArray, SelectedRows

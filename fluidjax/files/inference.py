@@ -10,10 +10,11 @@ from typing import Any
 from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import explain
 from fluidjax.base.scope import global_scope
 from fluidjax.files import atomic, trust, variables
 from fluidjax.files.compatible import stamp
-from fluidjax.files.errors import bad_file, explain
+from fluidjax.files.errors import bad_file
 from fluidjax.files.scope_values import check_savable, chunks_of, put
 from fluidjax.framework import Program, Variable, program_guard
 

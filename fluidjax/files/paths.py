@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from fluidjax.files.errors import UnsafeNameError, explain
+from fluidjax.base.errors import explain
+from fluidjax.files.errors import UnsafeNameError
 
 RESERVED = ".fluidjax-"  # the prefix of the folders in which a save is prepared
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.files.errors import FileFormatError, bad_file, explain
+from fluidjax.base.errors import explain
+from fluidjax.files.errors import FileFormatError, bad_file
 
 BATCH = 1000  # items that one SETITEMS takes, as CPython's pickler has it
 MAX_DEPTH = 64  # of containers in containers

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fluidjax.files.errors import UntrustedProgramError, explain
+from fluidjax.base.errors import explain
+from fluidjax.files.errors import UntrustedProgramError
 
 HOST_EFFECTS = {
     "py_func": "calls a Python function",

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.files import atomic
 from fluidjax.files.cursor import Cursor
-from fluidjax.files.errors import bad_file, explain
+from fluidjax.files.errors import bad_file
 from fluidjax.files.scope_values import check_fits, check_savable, chunks_of, put
 from fluidjax.files.tensor import Value, decode, decode_all, decode_rows
 from fluidjax.framework import Parameter, Program, Variable, default_main_program

@@ -15,10 +15,11 @@ from typing import IO, Any
 import numpy as np
 
 from fluidjax.base.enums import to_numpy_dtype
+from fluidjax.base.errors import explain
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.values import LoDTensor, lengths_to_offsets
 from fluidjax.command.aliases import child_environment
-from fluidjax.files.errors import FileFormatError, bad_file, explain
+from fluidjax.files.errors import FileFormatError, bad_file
 from fluidjax.framework import Variable
 
 Sample = list[np.ndarray]  # one flat array for each variable

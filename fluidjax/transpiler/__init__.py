@@ -1,7 +1,7 @@
 # ruff: noqa: F401  (names are gathered here)
 """Rewriting programs for many machines. The names import; all but memory_optimize are not built yet."""
 
-from fluidjax.memory import memory_optimize, release_memory
 from fluidjax.transpiler import collective, details, distribute_transpiler
 from fluidjax.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig
+from fluidjax.transpiler.memory_optimization_transpiler import memory_optimize, release_memory
 from fluidjax.transpiler.ps_dispatcher import HashName, RoundRobin

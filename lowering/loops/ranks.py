@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.loops.arrays import as_stacked
 from lowering.loops.carried import known, known_int
 from lowering.ragged.reorder import sources
 from lowering.ragged.rows import offsets_of, row_numbers, segments, take
@@ -124,8 +126,6 @@ def _known_steps(x: LoDArray, table: RankTable, level: int) -> TensorArray:
 
 
 def _nested_steps(x: LoDArray, table: RankTable, off: Array, level: int, backward: bool) -> TensorArray:
-    import jax
-
     numbers = row_numbers(table.index.shape[0])
     starts = jnp.asarray(off)[:-1][table.index]
 
@@ -164,8 +164,6 @@ def sequences_of(array: TensorArray, table: RankTable, room: int, *, backward: b
     if not array.stacked and is_known(table):
         return _known_sequences(array, table)
     if not array.stacked:
-        from lowering.loops.arrays import as_stacked
-
         array = as_stacked(array, next(v for v in array.items or () if v is not None), table.longest)
     level = len(table.lod) - 1
     buffer = array.buffer

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.view import program_view
+from fluidjax.framework.view import program_view
 from lowering import LoDArray, Runner
 from tests.control_flow.running import build, run
 

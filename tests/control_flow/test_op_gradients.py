@@ -16,7 +16,7 @@ import pytest
 
 import fluidjax as fluid
 import lowering
-from fluidjax.view import program_view
+from fluidjax.framework.view import program_view
 from lowering import LoDArray, Runner
 from lowering.values import data_of
 from tests.control_flow.running import build, ragged, run

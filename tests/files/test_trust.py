@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.base import python_functions
+from fluidjax.execution import python_functions
 from fluidjax.files.errors import FileFormatError, UntrustedProgramError
 from tests.files.conftest import VALUES
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import explain
 from fluidjax.base.scope import global_scope
 from fluidjax.files import atomic, inference, paths, variables
 from fluidjax.files.cursor import Cursor
-from fluidjax.files.errors import bad_file, explain
+from fluidjax.files.errors import bad_file
 from fluidjax.files.scope_values import check_array_fits, check_fits, put
 from fluidjax.files.tensor import DenseValue, RowsValue, Value, decode, decode_rows, encode
 from fluidjax.framework import Block, Program, Variable

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.files.errors import explain
+from fluidjax.base.errors import explain
 
 __all__ = ["MultiSlotDataGenerator", "MultiSlotStringDataGenerator"]
 

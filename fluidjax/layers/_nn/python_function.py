@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fluidjax.base.python_functions import register
 from fluidjax.data_feeder import check_type
+from fluidjax.execution.python_functions import register
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 

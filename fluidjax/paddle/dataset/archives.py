@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import io
@@ -117,8 +118,6 @@ def _unpacked(file: BinaryIO) -> Any:
     if start[:2] == b"\x1f\x8b":
         return gzip.open(file)
     if start[:3] == b"BZh":
-        import bz2
-
         return bz2.open(file)
     return lzma.open(file) if start == b"\xfd7zXZ\x00" else file
 

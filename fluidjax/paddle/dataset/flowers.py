@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.optional import optional
 from fluidjax.paddle.dataset import image
 from fluidjax.paddle.dataset.common import download
 from fluidjax.paddle.reader import map_readers, xmap_readers
@@ -44,13 +45,7 @@ test_mapper = functools.partial(default_mapper, False)
 
 
 def _matlab(path: str, key: str) -> np.ndarray:
-    try:
-        from scipy.io import loadmat
-    except ImportError as error:
-        raise ImportError(
-            "paddle.dataset.flowers needs scipy to read labels\n"
-            "  expected: the module scipy\n  received: it is not installed\n  what to do: pip install scipy"
-        ) from error
+    loadmat = optional("scipy.io", "paddle.dataset.flowers needs scipy to read labels", "scipy").loadmat
     return loadmat(path)[key][0]
 
 

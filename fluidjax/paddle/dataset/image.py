@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.optional import optional
 from fluidjax.files import atomic
 from fluidjax.paddle.dataset import archives
 
@@ -30,15 +31,7 @@ __all__ = [
 
 
 def _opencv() -> Any:
-    try:
-        import cv2
-    except ImportError as error:
-        raise ImportError(
-            "paddle.dataset.image needs OpenCV to read and resize pictures\n"
-            "  expected: the module cv2\n  received: it is not installed\n"
-            "  what to do: pip install opencv-python-headless"
-        ) from error
-    return cv2
+    return optional("cv2", "paddle.dataset.image needs OpenCV to read and resize pictures", "opencv-python-headless")
 
 
 def batch_images_from_tar(

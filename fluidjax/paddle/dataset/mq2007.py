@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.optional import optional
 from fluidjax.paddle.dataset.common import download
 
 URL = "http://www.bigdatalab.ac.cn/benchmark/upload/download_source/7b6dbbe2-842c-11e4-a536-bcaec51b9163_MQ2007.rar"
@@ -129,14 +130,8 @@ def _folder() -> str:
     path = fetch()
     folder = os.path.dirname(path)
     if not os.path.isdir(os.path.join(folder, "MQ2007")):
-        try:
-            import rarfile
-        except ImportError as error:
-            raise ImportError(
-                "paddle.dataset.mq2007 needs rarfile to unpack its archive\n"
-                "  expected: the module rarfile\n  received: it is not installed\n"
-                f"  what to do: pip install rarfile, or unpack {path} there yourself"
-            ) from error
+        todo = f"rarfile, or unpack {path} there yourself"
+        rarfile = optional("rarfile", "paddle.dataset.mq2007 needs rarfile to unpack its archive", todo)
         rarfile.RarFile(path).extractall(path=folder)
     return folder
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from fluidjax.base.optional import optional
 from fluidjax.paddle.dataset import archives, common
 
 __all__ = ["train", "test"]
@@ -26,9 +27,8 @@ Reader = Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 def feature_range(maximums: np.ndarray, minimums: np.ndarray) -> None:
     """Draw the range of each feature into ``image/ranges.png`` (needs matplotlib)."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 6))
+    drawing = optional("matplotlib.figure", "paddle.dataset.uci_housing draws the ranges of features", "matplotlib")
+    figure = drawing.Figure(figsize=(10, 6))
     axes = figure.subplots()
     axes.bar(range(len(maximums)), maximums - minimums, color="r", align="center")
     axes.set_title("feature scale")

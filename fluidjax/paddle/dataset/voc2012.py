@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.optional import optional
 from fluidjax.paddle.dataset import archives
 from fluidjax.paddle.dataset.common import download
 
@@ -24,14 +25,7 @@ Reader = Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 
 def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError(
-            "paddle.dataset.voc2012 needs Pillow to read pictures\n"
-            "  expected: the module PIL\n  received: it is not installed\n  what to do: pip install pillow"
-        ) from error
-    return Image
+    return optional("PIL.Image", "paddle.dataset.voc2012 needs Pillow to read pictures", "pillow")
 
 
 def reader_creator(filename: str, sub_name: str) -> Reader:

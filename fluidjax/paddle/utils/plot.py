@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from fluidjax.base.optional import optional
+
 __all__ = ["Ploter"]
 
 
@@ -49,9 +51,7 @@ class Ploter:
         """Draw the curves into a file, or below the notebook's cell in place of the last picture."""
         if self.__plot_is_disabled__():
             return
-        from matplotlib.figure import Figure
-
-        figure = Figure()
+        figure = optional("matplotlib.figure", "paddle.utils.plot draws curves", "matplotlib").Figure()
         axes = figure.subplots()
         for title, data in self.__plot_data__.items():
             if data.step:
@@ -60,8 +60,7 @@ class Ploter:
         if path is not None:
             figure.savefig(path)
             return
-        from IPython import display
-
+        display = optional("IPython.display", "paddle.utils.plot shows curves in a notebook", "ipython")
         display.clear_output(wait=True)
         display.display(figure)
 

@@ -10,7 +10,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "fluidjax":
         raise
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
     from fluidjax import legacy
     from fluidjax.command import aliases
 

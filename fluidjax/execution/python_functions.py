@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from fluidjax.base.errors import explain
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows
 from fluidjax.execution.exchange import to_holder, to_lowering
-from fluidjax.files.errors import explain
 from fluidjax.files.trust import binding
 from fluidjax.framework import Operator, Program
 from lowering.engine.host import provide

@@ -1,0 +1,145 @@
+"""The house as its imports show it: which room may import which, no circles, few imports inside functions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("lowering", "fluidjax")
+
+# A room imports what stands to the left of it, and itself. Deeper names come first where a prefix is not enough.
+STOREYS = (
+    ("lowering",),
+    ("fluidjax.framework_pb2", "fluidjax.backend_check", "fluidjax.base", "fluidjax.unique_name"),
+    ("fluidjax.framework",),
+)
+# Imports inside functions, each for its reason: (file, module) -> reason.
+LATE = {
+    ("fluidjax/paddle/dataset/common.py", "fluidjax.paddle.dataset"): "looks at all data sets, which need this module",
+}
+
+
+def modules() -> dict[str, Path]:
+    """All modules by dotted name."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def _resolved(name: str, path: Path, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = name.split(".")
+    kept = parts[: len(parts) - node.level + (path.name == "__init__.py")]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _imports(name: str, path: Path, nodes: Iterator[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _resolved(name, path, node)
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield inner if inner in MODULES else base
+
+
+def _at_top(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Statements that run at import; what only type checkers read is left out."""
+    for node in body:
+        yield node
+        if isinstance(node, (ast.If, ast.Try)) and "TYPE_CHECKING" not in ast.unparse(node).split("\n")[0]:
+            yield from _at_top(node.body)
+
+
+def graph() -> dict[str, set[str]]:
+    """Module -> the modules of this project that importing it imports."""
+    found = {}
+    for name, path in MODULES.items():
+        top = _at_top(ast.parse(path.read_text()).body)
+        found[name] = {i for i in _imports(name, path, top) if i in MODULES and i != name}
+    return found
+
+
+GRAPH = graph()
+
+
+def storey(name: str) -> int:
+    """The storey a module stands on; everything that is not named stands above."""
+    for level, rooms in enumerate(STOREYS):
+        if any(name == room or name.startswith(room + ".") for room in rooms):
+            return level
+    return len(STOREYS)
+
+
+def test_imports_go_down() -> None:
+    up = [
+        f"{name} imports {target}"
+        for name, targets in GRAPH.items()
+        for target in targets
+        if target != "fluidjax" and storey(target) > storey(name)
+    ]
+    assert not up
+
+
+def _circles() -> list[list[str]]:
+    """Strongly connected modules, by Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for target in GRAPH[name]:
+            if target not in index:
+                visit(target)
+                low[name] = min(low[name], low[target])
+            elif target in stack:
+                low[name] = min(low[name], index[target])
+        if low[name] == index[name]:
+            circle = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(circle) > 1:
+                found.append(sorted(circle))
+
+    for name in GRAPH:
+        if name not in index:
+            visit(name)
+    return found
+
+
+def test_there_are_no_circles() -> None:
+    assert _circles() == []
+
+
+def _late() -> list[tuple[str, str]]:
+    found = []
+    for name, path in MODULES.items():
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                found += [(str(path.relative_to(ROOT)), i) for i in _imports(name, path, ast.walk(function))]
+    return found
+
+
+def test_imports_inside_functions_have_a_reason() -> None:
+    assert len(LATE) <= 10
+    assert sorted(set(_late())) == sorted(LATE)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_folder_says_what_it_holds(package: str) -> None:
+    packages = [path for name, path in MODULES.items() if path.name == "__init__.py" and name.startswith(package)]
+    assert [str(p.relative_to(ROOT)) for p in packages if not ast.get_docstring(ast.parse(p.read_text()))] == []
