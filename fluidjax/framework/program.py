@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from fluidjax import framework_pb2 as pb
-from fluidjax.base.enums import AttrType, OpRole
+from fluidjax.base.enums import OpRole
 from fluidjax.base.version import full_version, version_number
 from fluidjax.framework import descs, messages, names, scopes
 from fluidjax.framework.block import Block
@@ -362,8 +362,3 @@ class Program:
         return self.to_string(True)
 
     __repr__ = __str__
-
-
-def block_attrs(op: pb.OpDesc) -> Iterator[pb.OpDesc.Attr]:
-    """The attributes of an op that name blocks."""
-    return (attr for attr in op.attrs if attr.type in (AttrType.BLOCK, AttrType.BLOCKS))

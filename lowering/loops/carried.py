@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.errors import NeedsExact
-from lowering.values import Array, LoDArray, SelectedRows, TensorArray, fill_padding
+from lowering.values import Array, LoDArray, SelectedRows, TensorArray
 
 
 def known(value: Any) -> np.ndarray | None:
@@ -274,11 +274,3 @@ def stack(items: Any, capacity: int, item: Any, *, backward: bool = False) -> Te
         columns.append(_grow(column, capacity))
     buffer = jax.tree_util.tree_unflatten(structure, columns)
     return TensorArray(None, buffer, jnp.int32(len(items)))
-
-
-def with_rows(data: Array, nrows: Any, *, backward: bool, exact: bool = False) -> Any:
-    """Rows without LoD, of which ``nrows`` are valid; a plain array when that is all of them."""
-    count = known_int(nrows)
-    if exact or count == data.shape[0]:
-        return data
-    return LoDArray(fill_padding(data, nrows, backward=backward), (), jnp.asarray(nrows, jnp.int32))

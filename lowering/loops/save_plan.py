@@ -26,11 +26,6 @@ from lowering.values import TensorArray
 _LONGEST_WALK = 200_000
 
 
-def names_of(slots: Mapping[str, Iterable[str]]) -> list[str]:
-    """The variables of all slots, without ``@EMPTY@``."""
-    return [n for names in slots.values() for n in names if n != EMPTY]
-
-
 def outer_writes(block: BlockView) -> list[str]:
     """Names that a block writes and that belong to a block around it, in order."""
     written = dict.fromkeys(n for op in block.ops for n in op.output_names())

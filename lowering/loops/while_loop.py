@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.dtypes import LOD_TENSOR_ARRAY
 from lowering.engine.checks import merged
 from lowering.engine.runner import Context, Runner
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
@@ -86,7 +87,7 @@ def make_loop(ctx: Context) -> Loop:
 
 def _is_array(ctx: Context, name: str) -> bool:
     var = ctx.runner.program.find_var(ctx.op.block_idx, name)
-    return isinstance(ctx.env.get(name), TensorArray) or (var is not None and var.type == 13)
+    return isinstance(ctx.env.get(name), TensorArray) or (var is not None and var.type == LOD_TENSOR_ARRAY)
 
 
 def run_while(ctx: Context) -> None:

@@ -33,9 +33,9 @@ def fusion_seqconv_eltadd_relu(
     filter,
     bias,
     *,
-    contextLength: int,  # noqa: N803
-    contextStart: int = 0,  # noqa: N803
-    contextStride: int = 1,  # noqa: N803
+    contextLength: int,
+    contextStart: int = 0,
+    contextStride: int = 1,
 ):
     """Out = relu(sequence_conv(X, Filter) + Bias); ColMat holds the contexts."""
     check_context(contextLength, contextStride)

@@ -41,11 +41,6 @@ def pick(x, label):
     return picked.reshape(label.shape), inside
 
 
-def one_hot_rows(label, width, dtype):
-    """Rows of width `width` with a one at `label` [..., 1]."""
-    return (label == jnp.arange(width, dtype=label.dtype)).astype(dtype)
-
-
 def _loss_shape(x, label):
     """The loss is [..., 1] like the label, or as short as a label without the last axis."""
     return (*x.shape[:-1], 1) if label.ndim == x.ndim else x.shape[:-1]

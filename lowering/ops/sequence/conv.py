@@ -68,7 +68,7 @@ def _padding_gradient(d_columns: Array, off: Array, start: int, length: int) -> 
     return total
 
 
-def check_context(contextLength: int, contextStride: int) -> None:  # noqa: N803 (Fluid's attribute names)
+def check_context(contextLength: int, contextStride: int) -> None:
     """Raise ValueError unless contextStride is 1 and contextLength at least 1, all that Fluid's op takes."""
     if contextStride != 1 or contextLength < 1:
         raise ValueError(
@@ -83,10 +83,10 @@ def sequence_conv(
     filter,
     padding_data=None,
     *,
-    paddingTrainable: bool = False,  # noqa: N803
-    contextLength: int,  # noqa: N803
-    contextStart: int = 0,  # noqa: N803
-    contextStride: int = 1,  # noqa: N803
+    paddingTrainable: bool = False,
+    contextLength: int,
+    contextStart: int = 0,
+    contextStride: int = 1,
 ):
     """Out[r] = concat(X[r + contextStart], ..., contextLength rows) Filter, zeros outside the sequence.
 
@@ -105,9 +105,9 @@ def _(
     d_out,
     padding_data=None,
     *,
-    paddingTrainable=False,  # noqa: N803
-    contextLength: int,  # noqa: N803
-    contextStart=0,  # noqa: N803
+    paddingTrainable=False,
+    contextLength: int,
+    contextStart=0,
 ):
     off = offsets(x)
     padding = padding_data if paddingTrainable else None

@@ -107,12 +107,12 @@ def var_conv_2d(
     column: LoDArray,
     w,
     *,
-    InputChannel: int = 1,  # noqa: N803
-    OutputChannel: int = 1,  # noqa: N803
-    StrideH: int = 1,  # noqa: N803
-    StrideW: int = 1,  # noqa: N803
-    KernelH: int = 1,  # noqa: N803
-    KernelW: int = 1,  # noqa: N803
+    InputChannel: int = 1,
+    OutputChannel: int = 1,
+    StrideH: int = 1,
+    StrideW: int = 1,
+    KernelH: int = 1,
+    KernelW: int = 1,
 ):
     """Convolve images [channels, rows, cols] of differing size, centred, with W [out, in * kh * kw]; all lie flat.
 
