@@ -22,7 +22,7 @@ from lowering.loops.save_plan import all_writes, ending, gradient_blocks, outer_
 from lowering.loops.saves import Recorder, restore
 from lowering.loops.tracing import trace
 from lowering.loops.while_loop import Env, as_arrays, collected, pass_on, stacked
-from lowering.program import EMPTY, GRAD, BlockView
+from lowering.program import EMPTY, GRAD, BlockView, ProgramView
 from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray
 
 
@@ -141,7 +141,7 @@ def run_conditional_grad(ctx: Context) -> None:
             found[target] = zero_gradient(env[name]) if value is None else value
         return {**found, **{n: inner[n] for n in updates}}
 
-    updates = _updates(block, env)
+    updates = _updates(ctx.runner.program, block, env)
     around = {n.removesuffix(GRAD): env[g] for n, g in outer if g in env}
     blank = {o: around[n] if n in around else zero_gradient(env[n]) for o, n in pairs}
     blank.update({n: env[n] for n in updates})
@@ -164,9 +164,12 @@ def _is_tensor(value: Any) -> bool:
     return value is not None and not isinstance(value, TensorArray | SelectedRows)
 
 
-def _updates(block: BlockView, env: MutableMapping[str, Any]) -> list[str]:
-    """Outer variables that the block changes: an optimizer inside the branch writes parameters and its own state."""
-    written = dict.fromkeys(n for op in block.ops for n in op.output_names())
+def _updates(program: ProgramView, block: BlockView, env: MutableMapping[str, Any]) -> list[str]:
+    """Outer variables that the block, or one inside it, changes.
+
+    An optimizer inside the branch writes parameters and its own state; the gradient of a counter rewinds it.
+    """
+    written = sorted(all_writes(program, block.idx))
     return [n for n in written if n not in block.vars and GRAD not in n and n in env]
 
 

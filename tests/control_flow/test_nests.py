@@ -103,6 +103,32 @@ def test_a_grad_op_reads_the_value_that_its_op_read() -> None:
     np.testing.assert_allclose([loss[0], d_x[0]], [5 * 0.5**4, 20 * 0.5**3], rtol=1e-12)
 
 
+@pytest.mark.parametrize("interpret", [False, True])
+def test_a_branch_inside_a_branch_takes_back_its_counters(interpret: bool) -> None:
+    """The inner branch advances v in place; in front of both, x * v was computed from the v of before."""
+
+    def network():
+        x = fluid.data("x", [1], "float64")
+        x.stop_gradient = False
+        held = layers.scale(x, 1.0)
+        product = layers.elementwise_mul(layers.scale(x, 3.0), held)
+        positive = layers.greater_than(x, layers.fill_constant([1], "float64", 0.0))
+
+        def advance():
+            return layers.increment(held, 0.25)
+
+        def nothing():
+            return layers.scale(held, 1.0)
+
+        result = layers.cond(positive, lambda: layers.cond(positive, advance, nothing), nothing)
+        loss = layers.reduce_sum(layers.elementwise_add(product, result))
+        return [held, *fluid.gradients([loss], [x])]
+
+    main, startup, fetch = build(network)
+    _, d_x = run(main, startup, {"x": np.full(1, 0.5)}, fetch, interpret=interpret)
+    np.testing.assert_allclose(d_x, [4.0], rtol=1e-12)  # 6 x + 1
+
+
 @settings(RANDOM, max_examples=12)
 @given(nests(("while_loop", "float_loop", "While"), depth=3))
 def test_gradients_of_nested_loops(nest) -> None:
