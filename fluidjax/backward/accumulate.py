@@ -21,6 +21,7 @@ class _Accumulator:
         ends: Mapping[int, Iterable[str]],
         carried: Iterable[str],
         arrays: Iterable[str],
+        given: Iterable[str],
     ) -> None:
         self.ops = ops
         self.block_idx = block_idx
@@ -28,6 +29,7 @@ class _Accumulator:
         self.incoming = set(carried)  # gradients that flow in and have met no op yet
         self.carried = set(carried)
         self.arrays = set(arrays)
+        self.given = set(given)
         self.ended: set[str] = set()  # gradients of values that begin behind the op the walk has come to
         self.parts: dict[str, list[str]] = {}  # gradient -> the names of its parts so far
         self.first: dict[str, int] = {}  # gradient -> index of the op that wrote the first part
@@ -43,6 +45,8 @@ class _Accumulator:
             self._begin_at(index, op)
         self._end(len(self.ops))
         self._sum_before(len(self.ops), [name for name, parts in self.parts.items() if len(parts) > 1])
+        unused = sorted(name for name in self.given & self.ended if self.parts.get(name))
+        self.sums.setdefault(len(self.ops), []).extend(zeros(name, name) for name in unused)
         result: list[OpSpec] = []
         for index, op in enumerate(self.ops):
             result += [*self.sums.get(index, ()), op]
@@ -168,6 +172,7 @@ def sum_repeated_gradients(
     ends: Mapping[int, Iterable[str]] = MappingProxyType({}),
     carried: Iterable[str] = (),
     arrays: Iterable[str] = (),
+    given: Iterable[str] = (),
 ) -> list[OpSpec]:
     """Rename gradients that several of ``ops`` write and add ``sum`` ops before their first reader.
 
@@ -180,5 +185,6 @@ def sum_repeated_gradients(
         ends: index of an op -> gradients whose variable holds another value from there on: see ``lives``.
         carried: gradients that flow from step to step of the loop, or past the branch, whose gradient block this is.
         arrays: those among them that are of tensor arrays.
+        given: gradients of variables that have a value in front of the block; zero where that value is not used.
     """
-    return _Accumulator(ops, block_idx, ends, carried, arrays).run()
+    return _Accumulator(ops, block_idx, ends, carried, arrays, given).run()

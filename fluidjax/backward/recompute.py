@@ -10,6 +10,7 @@ from fluidjax import unique_name
 from fluidjax.backward.accumulate import sum_repeated_gradients
 from fluidjax.backward.descs import Pending, append_pending
 from fluidjax.backward.names import in_args, out_args, rename_all
+from fluidjax.backward.overwritten import check_in_place
 from fluidjax.backward.paths import sub_block_of
 from fluidjax.backward.prune import drop_stopped
 from fluidjax.framework.view import op_view
@@ -114,7 +115,7 @@ def append_with_checkpoints(
     A recomputed variable ``x`` is called ``x.subprog_<n>``, n counting segments from the last. The lowering puts an
     optimization barrier before each recomputed segment, without which XLA would merge it with the original.
 
-    Raises ValueError for an op with a sub-block on the path.
+    Raises ValueError for an op with a sub-block on the path, and for one that overwrites what is wanted again.
     """
     for op in ops:
         if sub_block_of(op) is not None:
@@ -122,6 +123,7 @@ def append_with_checkpoints(
                 f"recompute: op {op.type} has a sub-block, which cannot be recomputed; expected plain ops between the "
                 "loss and its parameters. Differentiate without checkpoints"
             )
+    check_in_place(block, ops, lambda op: lowering.grad_ops(op_view(op), walk.stopped[block.idx])[0])
     stats = ProgramStats(block, ops)
     stats.modify_forward_desc_for_recompute()
     stats.build_stats()

@@ -18,6 +18,7 @@ from fluidjax.backward.lives import hands_through
 from fluidjax.backward.names import EMPTY, ROLE_FORWARD, is_grad
 from fluidjax.backward.paths import GUARDED, sub_block_of
 from fluidjax.base.enums import VarType
+from fluidjax.framework import user_line
 from fluidjax.framework.view import op_view, program_view
 from lowering.engine.plan import writes_of
 from lowering.loops.save_plan import seen_early
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator, Program
 
 KEPT = "@KEPT"
+_STEP_INPUTS = "inputs"  # of recurrent_grad: the block knows them by these names, so that no copy can stand in
+_RECURRENT = (_STEP_INPUTS, "initial_states")
 
 Written = list[tuple["Operator", "Operator | None"]]
 
@@ -129,6 +132,8 @@ class _Values:
         inner = sub_block_of(op)
         if inner is not None:
             yield from (_Read(n) for n in sorted(self.changing & _reads_inside(op.block.program, inner)))
+            for slot in (s for s in _RECURRENT if s in op.input_names):
+                yield from (_Read(n, slot) for n in op.input(slot) if n in self.changing)
             return
         definition = lowering.get_op(op.type)
         for slot in op.input_names:
@@ -137,9 +142,11 @@ class _Values:
                 yield from (_Read(n, slot) for n in op.input(slot) if n in self.changing)
 
     def _read_copy(self, op: Operator, read: _Read, wanted: int) -> None:
+        if read.slot == _STEP_INPUTS:
+            raise ValueError(_overwritten_steps(op, read.name))
         copy = self.kept.get((read.name, wanted)) or self._copy(read.name, wanted)
         inner = sub_block_of(op)
-        if inner is not None:
+        if inner is not None and not read.slot:
             _rename_inside(op.block.program, inner, read.name, copy)
             return
         op.desc.set_input(read.slot, [copy if n == read.name else n for n in op.input(read.slot)])
@@ -157,6 +164,14 @@ class _Values:
         block._append_op_desc("assign", {"X": [name]}, {"Out": [copy]}, attrs, index=place)
         self.kept[name, wanted] = copy
         return copy
+
+
+def _overwritten_steps(op: Operator, name: str) -> str:
+    return (
+        f"gradient of a StaticRNN in block {op.block.idx}: its step_input {name!r} is overwritten behind it"
+        f" ({user_line(op)}); expected the values that its steps have read. Write to another variable, or give the"
+        f" StaticRNN a copy, layers.assign({name})"
+    )
 
 
 def _is_forward(op: Operator) -> bool:

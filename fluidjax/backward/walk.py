@@ -11,10 +11,11 @@ import lowering
 from fluidjax.backward.accumulate import sum_repeated_gradients
 from fluidjax.backward.descs import Pending, append_pending
 from fluidjax.backward.lives import carried_by, ended_by, is_array
-from fluidjax.backward.names import PASS, forward_name, in_args, is_grad, out_args, rename
+from fluidjax.backward.names import PASS, forward_name, grad_name, in_args, is_grad, out_args, rename
 from fluidjax.backward.paths import check_unchanged, forward_of, operands, sub_block_of
 from fluidjax.backward.prune import drop_clearing, drop_disconnected, drop_stopped
 from fluidjax.backward.versions import keep_values
+from fluidjax.framework import Parameter
 from fluidjax.framework.view import op_view
 from lowering.program import OpSpec, OpView
 
@@ -90,7 +91,8 @@ class Walk:
         ops = list(ops)
         pending = self.grad_ops(block, ops, target, starts)
         arrays = [name for name in carried if is_array(block, forward_name(name))]
-        pending = sum_repeated_gradients(pending, block.idx, _ends(block, pending), carried, arrays)
+        ends = _ends(block, pending)
+        pending = sum_repeated_gradients(pending, block.idx, ends, carried, arrays, _given(block))
         pending = drop_stopped(pending, self.stopped[block.idx])
         pending = drop_clearing(drop_disconnected(pending, _known_names(ops)))
         written = append_pending(target, pending, self.callbacks, self.grad_to_var)
@@ -177,6 +179,12 @@ def _ends(block: Block, pending: list[OpSpec]) -> dict[int, list[str]]:
         if names:
             ends.setdefault(bisect_right(behind, -number), []).extend(names)
     return ends
+
+
+def _given(block: Block) -> set[str]:
+    """The gradients of what the global block finds: of data and parameters."""
+    found = (v.name for v in block.vars.values() if v.is_data or isinstance(v, Parameter))
+    return {grad_name(name) for name in found} if block.idx == 0 else set()
 
 
 def _is_copy(spec: OpSpec) -> bool:

@@ -142,3 +142,29 @@ def test_what_is_computed_again_is_declared_with_its_shape() -> None:
     assert again
     for var in again:
         assert var.shape == net.block.var(var.name.rpartition(".subprog_")[0]).shape != ()
+
+
+def overwriting(checkpoints: bool, read_before: bool) -> tuple[Builder, list[str]]:
+    """tanh in place on the product of x and w; ``read_before``: the product is read before it is overwritten."""
+    net = Builder()
+    product = net.op("mul", {"X": net.data("x", [2, 3]), "Y": net.parameter("w", [3, 3])}, "product")
+    square = net.op("square", {"X": product}, "square") if read_before else product
+    net.block.append_op(type="tanh", inputs={"X": [product]}, outputs={"Out": [product]})
+    total = net.op("elementwise_add", {"X": square, "Y": product}, "total")
+    loss = net.op("mean", {"X": net.op("square", {"X": total}, "squares")}, "loss")
+    pairs = append_backward(loss, checkpoints=[total] if checkpoints else None)
+    return net, [grad.name for _, grad in pairs]
+
+
+def test_an_op_in_place_is_computed_again(rng: np.random.Generator) -> None:
+    feed = {"x": rng.normal(size=(2, 3)).astype(np.float32), "w": rng.normal(size=(3, 3)).astype(np.float32)}
+    plain, grads = overwriting(False, False)
+    again, grads_again = overwriting(True, False)
+    want, found = run(plain.program, feed, grads), run(again.program, feed, grads_again)
+    np.testing.assert_allclose(found, want, rtol=1e-6)
+    assert np.abs(want).max() > 0.01
+
+
+def test_a_value_that_is_overwritten_cannot_be_computed_again() -> None:
+    with pytest.raises(ValueError, match="recompute: op tanh .* overwrites 'product', which square .* has used"):
+        overwriting(True, True)

@@ -129,6 +129,65 @@ def test_a_branch_inside_a_branch_takes_back_its_counters(interpret: bool) -> No
     np.testing.assert_allclose(d_x, [4.0], rtol=1e-12)  # 6 x + 1
 
 
+def test_data_overwritten_before_it_is_used_has_no_gradient() -> None:
+    def network():
+        x = fluid.data("x", [1], "float64")
+        x.stop_gradient = False
+        two = layers.fill_constant([1], "float64", 2.0)
+        two.stop_gradient = False
+        layers.assign(two, x)
+        loss = layers.reduce_sum(layers.elementwise_mul(x, x))
+        return [loss, *fluid.gradients([loss], [x])]
+
+    main, startup, fetch = build(network)
+    loss, d_x = run(main, startup, {"x": np.full(1, 0.5)}, fetch)
+    assert [loss[0], d_x[0]] == [4.0, 0.0]
+
+
+def test_a_parameter_overwritten_before_it_is_used_has_no_gradient() -> None:
+    def network():
+        weight = layers.create_parameter([1], "float64", default_initializer=fluid.initializer.Constant(0.5))
+        layers.assign(layers.scale(fluid.data("x", [1], "float64"), 2.0), weight)
+        loss = layers.reduce_sum(layers.elementwise_mul(weight, weight))
+        return [loss, *(gradient for _, gradient in fluid.backward.append_backward(loss))]
+
+    main, startup, fetch = build(network)
+    loss, gradient = run(main, startup, {"x": np.full(1, 0.5)}, fetch)
+    assert [loss[0], gradient[0]] == [1.0, 0.0]
+
+
+def product_of_steps(overwrite: Callable[[Any, Any], Any]):
+    """The sum of a StaticRNN's x * x and x * x * 2x, whose inputs are overwritten behind it, and d/dx."""
+
+    def network():
+        x = fluid.data("x", [1], "float64")
+        x.stop_gradient = False
+        steps, boot = layers.stack([x, layers.scale(x, 2.0)], axis=0), layers.scale(x, 1.0)
+        rnn = layers.StaticRNN()
+        with rnn.step():
+            memory = rnn.memory(init=boot)
+            product = layers.elementwise_mul(memory, rnn.step_input(steps))
+            rnn.update_memory(memory, product)
+            rnn.step_output(product)
+        result = rnn()
+        overwrite(steps, boot)
+        loss = layers.reduce_sum(result)
+        return [loss, *fluid.gradients([loss], [x])]
+
+    return build(network)
+
+
+def test_the_memory_a_static_rnn_began_with_may_be_overwritten() -> None:
+    main, startup, fetch = product_of_steps(lambda steps, boot: layers.assign(layers.scale(boot, 7.0), boot))
+    loss, d_x = run(main, startup, {"x": np.full(1, 0.5)}, fetch)
+    np.testing.assert_allclose([loss[0], d_x[0]], [0.5, 2.5], rtol=1e-12)
+
+
+def test_the_input_of_a_static_rnn_may_not_be_overwritten() -> None:
+    with pytest.raises(ValueError, match="step_input 'stack_0.tmp_0' is overwritten behind it"):
+        product_of_steps(lambda steps, boot: layers.assign(layers.scale(steps, 7.0), steps))
+
+
 @settings(RANDOM, max_examples=12)
 @given(nests(("while_loop", "float_loop", "While"), depth=3))
 def test_gradients_of_nested_loops(nest) -> None:
