@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from lowering.engine.checks import Demand
-from lowering.ops.math.extrema import at_least
+from lowering.ops.math.extrema import at_least, exp_at_least
 from lowering.ops.shared import off_rows
 from lowering.program import VarInfo
 from lowering.registry import op
@@ -22,8 +22,8 @@ _ONE_OF_EACH_ROW = lax.GatherDimensionNumbers((), (1,), (1,), (0,), (0,))
 
 
 def shifted(x, axis):
-    """x - max(x) along `axis`, not below -64."""
-    return at_least(x - lax.stop_gradient(x.max(axis=axis, keepdims=True)), CLIP)
+    """x - max(x) along `axis`; softmax counts nothing of it below -64."""
+    return x - lax.stop_gradient(x.max(axis=axis, keepdims=True))
 
 
 def finite_log(p):
@@ -120,14 +120,14 @@ def softmax_with_cross_entropy(
 ):
     """Softmax of Logits along `axis`; Loss = -log Softmax[Label], or -sum(Label * log Softmax) with soft_label."""
     z = shifted(logits, axis)
-    e = jnp.exp(z)
+    e = exp_at_least(z, CLIP)
     total = e.sum(axis=axis, keepdims=True)
     if soft_label:
-        loss = -(label * (z - jnp.log(total))).sum(axis=axis, keepdims=True)
+        loss = -(label * (at_least(z, CLIP) - jnp.log(total))).sum(axis=axis, keepdims=True)
         return e / total, loss
     label = label.reshape(total.shape)
     inside = (label >= 0) & (label < logits.shape[axis])
-    z_label = jnp.take_along_axis(z, jnp.where(inside, label, 0), axis=axis)
+    z_label = at_least(jnp.take_along_axis(z, jnp.where(inside, label, 0), axis=axis), CLIP)
     return e / total, jnp.where(label == ignore_index, 0, jnp.log(total) - z_label)
 
 

@@ -6,6 +6,7 @@ operand in place of a NaN: softmax of nothing but NaN would be uniform, and the 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,3 +22,11 @@ def at_least(x: Array, low: Any) -> Array:
 def at_most(x: Array, high: Any) -> Array:
     """min(x, high), NaN where x is NaN."""
     return jnp.where(x > high, jnp.asarray(high, x.dtype), x)
+
+
+def exp_at_least(x: Array, low: float) -> Array:
+    """exp(max(x, low)), NaN where x is NaN.
+
+    The bound stands behind exp: XLA then makes one pass of x, as it does of the maximum that would drop the NaN.
+    """
+    return at_least(jnp.exp(x), math.exp(low))

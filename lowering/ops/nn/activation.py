@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from lowering.ops.math.extrema import at_least, at_most
+from lowering.ops.math.extrema import at_least, at_most, exp_at_least
 from lowering.ops.shared import off_rows
 from lowering.registry import op
 
@@ -282,7 +282,7 @@ def _(x, d_out, *, threshold):
 def softmax(x, *, axis: int = -1, data_format: str = "AnyLayout", is_test: bool = False):
     """Out = exp(X - max) / sum exp(X - max) over ``axis``; X - max is clipped at -64, as Fluid's CPU kernel does."""
     del data_format, is_test
-    e = jnp.exp(at_least(x - jnp.max(x, axis=axis, keepdims=True), -64))
+    e = exp_at_least(x - jnp.max(x, axis=axis, keepdims=True), -64)
     return e / jnp.sum(e, axis=axis, keepdims=True)
 
 
