@@ -43,6 +43,26 @@ def test_adaptive_maxima(rng):
                                   np.asarray(indexed).reshape(2, 3, -1))  # fmt: skip
 
 
+WIDE = {
+    AdaptiveAxis(37, 2): [(0, 19), (18, 37)],
+    Axis(37, 3, 20, 10, 2): [(0, 18), (8, 28), (18, 37)],
+    Axis(40, 2, 20, 20, 0): [(0, 20), (20, 40)],
+}
+
+
+@pytest.mark.parametrize("axis", WIDE, ids=str)
+def test_maxima_of_windows_too_wide_to_unroll(rng, axis):
+    """And where the first of them stands."""
+    x = rng.integers(0, 5, (3, axis.size)).astype(np.float64)
+    first = np.stack([a + np.argmax(x[:, a:b], 1) for a, b in WIDE[axis]], 1)
+    with jax.enable_x64(True):
+        x, rows = jax.numpy.asarray(x), jax.numpy.arange(axis.size) + jax.numpy.zeros(x.shape, int)
+        best, at = kernels.argmax_axis(x, rows, 1, axis)
+        np.testing.assert_array_equal(at, first)
+        np.testing.assert_array_equal(best, np.take_along_axis(np.asarray(x), first, 1))
+        np.testing.assert_array_equal(kernels.max_axis(x, 1, axis), best)
+
+
 @pytest.mark.parametrize("axis", [Axis(7, 3, 3, 2, 1), Axis(6, 3, 2, 2, 0), Axis(20, 2, 18, 2, 0), AdaptiveAxis(7, 3)])
 def test_sums_and_their_adjoint(rng, axis):
     x, dy = rng.standard_normal((2, axis.size)), rng.standard_normal((2, axis.out))

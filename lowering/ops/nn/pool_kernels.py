@@ -94,6 +94,19 @@ def taps(x, dim, axis, fill) -> list[jax.Array]:
     return [lax.slice_in_dim(padded, t, t + stop, axis.stride, dim) for t in range(axis.k)]
 
 
+def _tap(x, dim, axis, fill):
+    """(number of taps, the function from t, maybe traced, to what ``taps`` gives at t)."""
+    if isinstance(axis, AdaptiveAxis):
+        columns = axis.table.T
+        return len(columns), lambda t: jnp.take(x, jnp.asarray(columns)[t], axis=dim)
+    padded, span = _pad(x, dim, axis, fill), (axis.out - 1) * axis.stride + 1
+
+    def tap(t):
+        return lax.slice_in_dim(lax.dynamic_slice_in_dim(padded, t, span, dim), 0, span, axis.stride, dim)
+
+    return axis.k, tap
+
+
 def _tile_view(x, dim, axis: Axis):
     return x.reshape(*x.shape[:dim], axis.out, axis.k, *x.shape[dim + 1 :])
 
@@ -109,6 +122,8 @@ def max_axis(x: jax.Array, dim: int, axis) -> jax.Array:
         if axis.tiled:
             return _tile_view(x, dim, axis).max(axis=dim + 1)
         return _reduce_window(x, dim, axis, lowest, lax.max)
+    if isinstance(axis, AdaptiveAxis) and axis.table.shape[1] > UNROLL:
+        return jnp.take(x, jnp.asarray(axis.table), axis=dim).max(axis=dim + 1)
     rows = taps(x, dim, axis, lowest)
     best = rows[0]
     for row in rows[1:]:
@@ -203,9 +218,13 @@ def _tiled_max_grad(x, y, dy, dim, axis: Axis):
 
 def argmax_axis(value: jax.Array, index: jax.Array, dim: int, axis) -> tuple[jax.Array, jax.Array]:
     """(largest row, the `index` carried by its first occurrence) of each window."""
-    values, indices = taps(value, dim, axis, -jnp.inf), taps(index, dim, axis, -1)
-    best, at = values[0], indices[0]
-    for v, i in zip(values[1:], indices[1:], strict=True):
-        larger = (v > best) | (at < 0)
-        best, at = jnp.where(larger, v, best), jnp.where(larger, i, at)
-    return best, at
+    count, values = _tap(value, dim, axis, -jnp.inf)
+    _, indices = _tap(index, dim, axis, -1)
+
+    def larger(t, found):
+        best, at = found
+        v, i = values(t), indices(t)
+        takes = (v > best) | (at < 0)
+        return jnp.where(takes, v, best), jnp.where(takes, i, at)
+
+    return lax.fori_loop(1, count, larger, (values(0), indices(0)), unroll=count <= UNROLL)

@@ -20,7 +20,8 @@ def _patches(edges: Array, nodes: int, max_depth: int, dtype: np.dtype) -> Array
     parent, child = (jnp.where(valid, edges[:, i] - 1, nodes) for i in range(2))
     links = jnp.zeros((nodes, nodes), dtype).at[parent, child].set(1, mode="drop")
     same = (parent[:, None] == parent[None, :]) & valid[:, None] & valid[None, :]
-    earlier = np.tril(np.ones((edges.shape[0],) * 2, bool), -1)
+    place = jnp.arange(edges.shape[0])
+    earlier = place[:, None] > place
     siblings, order = same.sum(axis=1), (same & earlier).sum(axis=1)
     share = jnp.where(siblings == 1, 0.5, order / jnp.maximum(siblings - 1, 1)).astype(dtype)
     left = jnp.zeros(nodes, dtype).at[child].set(share, mode="drop")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from lowering.registry import Long, op
 
@@ -33,27 +34,27 @@ def _merge(state, lane):
 
 def _lanes(words, seed: np.uint64):
     """The stripes of 32 bytes: (accumulated state, number of words used)."""
-    count = len(words)
+    rows, count = words.shape
     if count < 4:
-        return jnp.full_like(words[0], seed + _P5) if words else None, 0
-    lanes = [jnp.full_like(words[0], v) for v in (seed + _P1 + _P2, seed + _P2, seed, seed - _P1)]
-    used = 0
-    while used + 4 <= count:
-        lanes = [_round(lane, words[used + i]) for i, lane in enumerate(lanes)]
-        used += 4
-    state = _rotate(lanes[0], 1) + _rotate(lanes[1], 7) + _rotate(lanes[2], 12) + _rotate(lanes[3], 18)
+        return jnp.full(rows, seed + _P5), 0
+    used = count // 4 * 4
+    stripes = words[:, :used].reshape(rows, -1, 4).swapaxes(0, 1)
+    start = jnp.broadcast_to(np.array([seed + _P1 + _P2, seed + _P2, seed, seed - _P1]), (rows, 4))
+    lanes, _ = lax.scan(lambda lanes, stripe: (_round(lanes, stripe), None), start, stripes, unroll=4)
+    lanes = [lanes[:, i] for i in range(4)]
+    state = sum(map(_rotate, lanes, (1, 7, 12, 18)))
     for lane in lanes:
         state = _merge(state, lane)
     return state, used
 
 
 def xxh64(words, half, seed: int):
-    """XXH64 over 64-bit ``words`` followed by an optional 32-bit ``half``; lists of equal-shaped uint64 arrays."""
+    """XXH64 [N] over 64-bit ``words`` [N, K], followed by an optional 32-bit ``half`` [N]; all of them uint64."""
     with np.errstate(over="ignore"):
-        state, used = _lanes(words, np.uint64(seed)) if words else (jnp.full_like(half, np.uint64(seed) + _P5), 0)
-        state = state + np.uint64(8 * len(words) + (4 if half is not None else 0))
-        for word in words[used:]:
-            state = _rotate(state ^ _round(jnp.zeros_like(word), word), 27) * _P1 + _P4
+        state, used = _lanes(words, np.uint64(seed))
+        state = state + np.uint64(8 * words.shape[1] + (4 if half is not None else 0))
+        for i in range(used, words.shape[1]):
+            state = _rotate(state ^ _round(jnp.zeros_like(state), words[:, i]), 27) * _P1 + _P4
         if half is not None:
             state = _rotate(state ^ (half * _P1), 23) * _P2 + _P3
         state = (state ^ (state >> np.uint64(33))) * _P2
@@ -70,10 +71,10 @@ def hash_(x, *, num_hash: int = 1, mod_by: Long = 100000):
     size = x.shape[-1]
     rows = x.reshape(-1, size)
     if x.dtype == np.int64:
-        words, half = [rows[:, i].astype(np.uint64) for i in range(size)], None
+        words, half = rows.astype(np.uint64), None
     else:
-        columns = [rows[:, i].astype(np.uint32).astype(np.uint64) for i in range(size)]
-        words = [columns[i] | (columns[i + 1] << np.uint64(32)) for i in range(0, size - 1, 2)]
-        half = columns[-1] if size % 2 else None
+        parts = rows.astype(np.uint32).astype(np.uint64)
+        low, high = (parts[:, i : size // 2 * 2 : 2] for i in range(2))
+        words, half = low | (high << np.uint64(32)), parts[:, -1] if size % 2 else None
     hashes = [xxh64(words, half, seed) % np.uint64(mod_by) for seed in range(num_hash)]
     return jnp.stack(hashes, axis=1).astype(x.dtype).reshape(-1, num_hash, 1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from lowering.engine.checks import Demand
 from lowering.registry import op
@@ -61,8 +62,12 @@ def _(x: Meta, index: LoDArray, d_out: LoDArray, *, overwrite):
     return grad if x.nrows is None else LoDArray(grad, x.lod, x.nrows)
 
 
-def _split_index(index: Any) -> tuple[Any, ...]:
-    return tuple(index[..., i] for i in range(index.shape[-1]))
+def _split_index(index: Any, x: Any) -> tuple[Any, ...]:
+    """The parts of Index [..., parts], each of which addresses one dim of X."""
+    parts, rank = index.shape[-1], len(x.shape)
+    if parts > rank:  # told before they are split, as shape inference tries thousands
+        raise ValueError(f"the last dim of Index addresses {parts} dims of X, which has {rank}: at most {rank} fit")
+    return tuple(index[..., i] for i in range(parts))
 
 
 def _nd_demands(x, index):
@@ -76,7 +81,7 @@ def gather_nd(x, index):
     """Out = X[Index[..., 0], Index[..., 1], ...]; the last dim of Index addresses the first dims of X."""
     if index.shape[-1] == 0:
         return jnp.broadcast_to(x, (*index.shape[:-1], *x.shape))
-    return jnp.asarray(x)[_split_index(index)]
+    return jnp.asarray(x)[_split_index(index, x)]
 
 
 @gather_nd.check
@@ -88,7 +93,7 @@ def _(x: Meta, index):
 def _(x: Meta, index, d_out):
     if index.shape[-1] == 0:
         return jnp.sum(d_out, axis=tuple(range(index.ndim - 1)))
-    return jnp.zeros(x.shape, d_out.dtype).at[_split_index(index)].add(d_out)
+    return jnp.zeros(x.shape, d_out.dtype).at[_split_index(index, x)].add(d_out)
 
 
 @op(lod=None, diff="x updates", inplace={"Out": "x"}, rows=None)
@@ -117,7 +122,7 @@ def scatter_nd_add(x, index, updates):
     """Out = X with Updates added at Index (see gather_nd); equal places add up."""
     if index.shape[-1] == 0:
         return x + jnp.sum(updates.reshape(-1, *x.shape), axis=0, dtype=x.dtype)
-    return jnp.asarray(x).at[_split_index(index)].add(updates)
+    return jnp.asarray(x).at[_split_index(index, x)].add(updates)
 
 
 @scatter_nd_add.check
@@ -129,7 +134,7 @@ def _(x: Meta, index):
 def _(index, updates: Meta, d_out):
     if index.shape[-1] == 0:
         return d_out, jnp.broadcast_to(d_out, updates.shape)
-    return d_out, jnp.asarray(d_out)[_split_index(index)]
+    return d_out, jnp.asarray(d_out)[_split_index(index, d_out)]
 
 
 @op(diff="x", rows=None)
@@ -212,13 +217,13 @@ def _(x, *, index_num):
 @op(diff="", lod=None, rows=None)
 def gather_tree(ids, parents):
     """Out [T, B, W] = whole beams: from the last step back, Ids along the chain of Parents."""
-    steps, beams = ids.shape[0], jnp.arange(ids.shape[2], dtype=parents.dtype)
-    beam = jnp.broadcast_to(beams, ids.shape[1:])
-    out = [None] * steps
-    for t in reversed(range(steps)):
-        out[t] = jnp.take_along_axis(ids[t], beam, axis=-1)
-        beam = jnp.take_along_axis(parents[t], beam, axis=-1)
-    return jnp.stack(out)
+
+    def back(beam: Any, step: Any) -> tuple[Any, Any]:
+        of_ids, of_parents = (jnp.take_along_axis(part, beam, axis=-1) for part in step)
+        return of_parents, of_ids
+
+    last = jnp.broadcast_to(jnp.arange(ids.shape[2], dtype=parents.dtype), ids.shape[1:])
+    return lax.scan(back, last, (ids, parents), reverse=True)[1]
 
 
 @gather_tree.check

@@ -268,6 +268,8 @@ def _offsets(attr, tensor, tensors, ndim):
     if tensors:
         return [t.reshape(()).astype(np.int32) for t in tensors]
     if tensor is not None:
+        if tensor.size != ndim:  # told before it is taken apart, as shape inference tries thousands
+            raise ValueError(f"expected an offset for each of {ndim} dims, received {tensor.size}")
         return list(tensor.reshape(-1).astype(np.int32))
     return [np.int32(o) for o in attr] or [np.int32(0)] * ndim
 
