@@ -79,6 +79,13 @@ def newest(directory: str, name: str) -> str:
     return path
 
 
+def names(directory: str) -> list[str]:
+    """The files right in a folder, with those whose move was cut short."""
+    folders = [directory, *_committed(directory)]
+    found = {name for folder in folders for name in os.listdir(folder) if not os.path.isdir(os.path.join(folder, name))}
+    return sorted(found)
+
+
 @contextlib.contextmanager
 def reading(directory: str | None) -> Iterator[None]:
     """Within this context no save changes the folder, so that all that is read is of one save."""

@@ -190,11 +190,8 @@ def load_program_state(model_path: str, var_list: Iterable[Variable] | None) -> 
 
 
 def _folder_state(folder: str, names: list[str] | None) -> dict[str, np.ndarray]:
-    atomic_names = sorted(os.listdir(folder)) if names is None else names
     state, skipped = {}, []
-    for name in atomic_names:
-        if os.path.isdir(os.path.join(folder, name)):
-            continue
+    for name in atomic.names(folder) if names is None else names:
         try:
             with variables.open_file(folder, name) as file:
                 cursor = Cursor(file, os.path.join(folder, name))

@@ -7,10 +7,13 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import fluidjax as fluid
 from fluidjax.files import atomic
 from fluidjax.files.errors import FileFormatError, UnsafeNameError
+from fluidjax.files.tensor import DenseValue, encode
 
 COMMITTED = atomic.COMMITTED + "1-0123abcd"
 
@@ -124,3 +127,13 @@ def test_savers_of_two_processes_take_turns(tmp_path):
         _, error = saver.communicate()
         assert saver.returncode == 0, error
     assert len({read(tmp_path, n) for n in "abc"}) == 1 and sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
+
+
+def test_a_state_is_complete_while_its_first_save_is_cut_short(tmp_path):
+    """As after a kill between the commit and the moves: what is not in its place yet belongs to the folder."""
+    atomic.write_files(str(tmp_path / "model"), {"w": encode(DenseValue(np.ones(2, np.float32)))})
+    (tmp_path / "model" / COMMITTED).mkdir()
+    (tmp_path / "model" / "w").rename(tmp_path / "model" / COMMITTED / "w")
+    with pytest.warns(UserWarning, match="not found"):
+        state = fluid.io.load_program_state(str(tmp_path / "model"))
+    assert list(state) == ["w"] and state["w"].tolist() == [1, 1]
