@@ -41,7 +41,7 @@ golden: $(VENV)/.with-test
 prove: $(VENV)/.with-test
 	$(PY) -m tests.gradcheck.sweep --seconds $(or $(SECONDS),3600)
 
-# SECONDS for each target; the tests run each for two.
+# SECONDS for each target; the tests run each for one.
 SECONDS ?= 1800
 fuzz: $(VENV)/.with-test
 	FUZZ_SECONDS=$(SECONDS) $(PY) -m pytest tests/fuzz tests/crash $(PYTEST_ARGS)

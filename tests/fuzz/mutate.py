@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "2"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "1"))
 _WORDS = (b"\x00" * 4, b"\xff" * 4, b"\xff" * 8, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"9" * 12, b"-1")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import errno
 import gzip
 import io
 import lzma
@@ -48,9 +49,10 @@ def sound(path: str) -> Iterator[None]:
     except _SIGNS_OF_DAMAGE as error:
         raise _broken(path, error) from error
     except OSError as error:
-        if error.errno is not None or isinstance(error, FileNotFoundError):
+        if error.errno not in (None, errno.EINVAL) or isinstance(error, FileNotFoundError):
             raise
-        raise _broken(path, error) from error  # bz2 and gzip say so where the data is wrong
+        # bz2 and gzip say so where the data is wrong; zipfile seeks to before the start
+        raise _broken(path, error) from error
 
 
 def _broken(path: str, error: Exception) -> FileFormatError:

@@ -29,7 +29,7 @@ Sentence = tuple[list[str], str, list[str]]  # words, predicate, one label for e
 
 def load_label_dict(filename: str) -> dict[str, int]:
     """Numbers for the labels: B- and I- of each tag, tags sorted (Fluid: in any order), then O."""
-    with open(filename) as file:
+    with archives.sound(filename), open(filename) as file:
         tags = sorted({line.strip()[2:] for line in file if line.strip()[:2] in ("B-", "I-")})
     labels = [mark + tag for tag in tags for mark in ("B-", "I-")]
     return {label: index for index, label in enumerate([*labels, "O"])}
@@ -37,7 +37,7 @@ def load_label_dict(filename: str) -> dict[str, int]:
 
 def load_dict(filename: str) -> dict[str, int]:
     """Numbers for the lines of a file."""
-    with open(filename) as file:
+    with archives.sound(filename), open(filename) as file:
         return {line.strip(): index for index, line in enumerate(file)}
 
 
@@ -103,7 +103,7 @@ def reader_creator(
     predicate_dict: Mapping[str, int] | None = None,
     label_dict: Mapping[str, int] | None = None,
 ) -> Callable[[], Iterator[tuple[list[Any], ...]]]:
-    """A reader of nine lists as long as the sentence.
+    """A reader of nine lists as long as the sentence; FileFormatError for one without a predicate.
 
     They are: words; the words two before, one before, at, one after and two after the predicate (repeated);
     the predicate (repeated); marks of those five words; labels.
@@ -112,7 +112,8 @@ def reader_creator(
 
     def reader() -> Iterator[tuple[list[Any], ...]]:
         for words, verb, labels in corpus_reader():
-            size, at = len(words), labels.index("B-V")
+            with archives.sound("a sentence of CoNLL 2005"):
+                size, at = len(words), labels.index("B-V")
             near = range(at - 2, at + 3)
             context = [words[i] if 0 <= i < size else ("bos" if i < 0 else "eos") for i in near]
             yield (

@@ -1,4 +1,4 @@
-"""Oxford's 102 kinds of flowers. Reading it needs scipy (labels are MATLAB files) and OpenCV (pictures)."""
+"""Oxford's 102 kinds of flowers. Reading the pictures needs OpenCV."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.base.optional import optional
-from fluidjax.paddle.dataset import image
+from fluidjax.paddle.dataset import archives, image, matlab
 from fluidjax.paddle.dataset.common import download
 from fluidjax.paddle.reader import map_readers, xmap_readers
 
@@ -44,9 +43,9 @@ train_mapper = functools.partial(default_mapper, True)
 test_mapper = functools.partial(default_mapper, False)
 
 
-def _matlab(path: str, key: str) -> np.ndarray:
-    loadmat = optional("scipy.io", "paddle.dataset.flowers needs scipy to read labels", "scipy").loadmat
-    return loadmat(path)[key][0]
+def _row(path: str, key: str) -> np.ndarray:
+    with archives.sound(path):
+        return matlab.load(path)[key][0]
 
 
 def reader_creator(
@@ -60,8 +59,10 @@ def reader_creator(
     cycle: bool = False,
 ) -> Reader:
     """A reader of ``mapper((JPEG bytes, label))`` over one part of the archive; labels start at 0."""
-    labels = _matlab(label_file, "labels")
-    names = {f"jpg/image_{i:05d}.jpg": int(labels[i - 1]) for i in _matlab(setid_file, dataset_name)}
+    labels = _row(label_file, "labels")
+    numbers = _row(setid_file, dataset_name)
+    with archives.sound(setid_file):
+        names = {f"jpg/image_{i:05d}.jpg": int(labels[i - 1]) for i in numbers}
     file_list = image.batch_images_from_tar(data_file, dataset_name, names)
 
     def one_pass() -> Iterator[tuple[bytes, int]]:

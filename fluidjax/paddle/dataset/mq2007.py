@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.optional import optional
+from fluidjax.paddle.dataset import archives
 from fluidjax.paddle.dataset.common import download
 
 URL = "http://www.bigdatalab.ac.cn/benchmark/upload/download_source/7b6dbbe2-842c-11e4-a536-bcaec51b9163_MQ2007.rar"
@@ -140,7 +141,8 @@ def load_from_text(filepath: str, shuffle: bool = False, fill_missing: int = -1)
     """The queries of a file below the unpacked archive, in its order (``shuffle`` and ``fill_missing`` as in Fluid:
     accepted, without effect)."""
     querylists: list[QueryList] = []
-    with open(os.path.join(_folder(), filepath)) as file:
+    path = os.path.join(_folder(), filepath)
+    with archives.sound(path), open(path) as file:
         for line in file:
             query = Query()._parse_(line)
             if query is None:

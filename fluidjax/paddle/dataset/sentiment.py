@@ -54,8 +54,10 @@ def sort_files() -> list[str]:
 
 def load_sentiment_data() -> list[tuple[list[int], int]]:
     """All samples: (word numbers, label)."""
-    corpus, numbers = _corpus(download_data_if_not_yet()), dict(get_word_dict())
-    return [([numbers[word.lower()] for word in corpus[name]], int("neg" not in name)) for name in sort_files()]
+    path = download_data_if_not_yet()
+    corpus, numbers = _corpus(path), dict(get_word_dict())
+    with archives.sound(path):  # whose words are in lower case
+        return [([numbers[word.lower()] for word in corpus[name]], int("neg" not in name)) for name in sort_files()]
 
 
 def reader_creator(data: Any) -> Iterator[tuple[list[int], int]]:

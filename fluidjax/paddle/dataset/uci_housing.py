@@ -40,14 +40,18 @@ def feature_range(maximums: np.ndarray, minimums: np.ndarray) -> None:
 def load_data(filename: str, feature_num: int = 14, ratio: float = 0.8) -> None:
     """Read the table once; features become (x - mean) / (max - min). The first ``ratio`` of rows is for training.
 
+    Raises FileFormatError where the file is no table of numbers, or a feature is the same in all rows.
     Fluid also draws the features' ranges into the working directory; call ``feature_range`` for that.
     """
     global UCI_TRAIN_DATA, UCI_TEST_DATA
     if UCI_TRAIN_DATA is not None and UCI_TEST_DATA is not None:
         return
-    data = np.fromfile(filename, sep=" ").reshape(-1, feature_num)
-    features = data[:, :-1]
-    features[:] = (features - features.mean(axis=0)) / (features.max(axis=0) - features.min(axis=0))
+    with archives.sound(filename), open(filename, "rb") as file, np.errstate(all="raise"):
+        data = np.array(file.read().split(), float).reshape(-1, feature_num)
+        if not data.size:
+            raise EOFError("no rows")
+        features = data[:, :-1]
+        features[:] = (features - features.mean(axis=0)) / (features.max(axis=0) - features.min(axis=0))
     offset = int(data.shape[0] * ratio)
     UCI_TRAIN_DATA, UCI_TEST_DATA = data[:offset], data[offset:]
 

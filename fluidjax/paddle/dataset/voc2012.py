@@ -20,12 +20,24 @@ SET_FILE = "VOCdevkit/VOC2012/ImageSets/Segmentation/{}.txt"
 DATA_FILE = "VOCdevkit/VOC2012/JPEGImages/{}.jpg"
 LABEL_FILE = "VOCdevkit/VOC2012/SegmentationClass/{}.png"
 CACHE_DIR = "voc2012"
+MAX_PIXELS = 1 << 24  # pictures here have 500 x 500
 
 Reader = Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 
 def _pillow() -> Any:
     return optional("PIL.Image", "paddle.dataset.voc2012 needs Pillow to read pictures", "pillow")
+
+
+def _pixels(pillow: Any, data: bytes) -> np.ndarray:
+    """The pixels of a picture; FileFormatError (of the archive) for what claims to be far larger than any here."""
+    try:
+        with pillow.open(io.BytesIO(data)) as picture:
+            if picture.width * picture.height > MAX_PIXELS:
+                raise ValueError(f"a picture of {picture.width} x {picture.height} pixels")
+            return np.array(picture)
+    except (SyntaxError, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+        raise ValueError(f"a damaged picture: {error}") from error
 
 
 def reader_creator(filename: str, sub_name: str) -> Reader:
@@ -41,7 +53,7 @@ def reader_creator(filename: str, sub_name: str) -> Reader:
 
             for name in member(SET_FILE.format(sub_name)).decode().split():
                 picture, label = (member(pattern.format(name)) for pattern in (DATA_FILE, LABEL_FILE))
-                yield np.array(pillow.open(io.BytesIO(picture))), np.array(pillow.open(io.BytesIO(label)))
+                yield _pixels(pillow, picture), _pixels(pillow, label)
 
     return reader
 

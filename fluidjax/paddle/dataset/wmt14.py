@@ -50,6 +50,8 @@ def reader_creator(tar_file: str, file_name: str, dict_size: int) -> Callable[[]
 
     def reader() -> Iterator[Pair]:
         known, target_known = _dictionaries(tar_file, dict_size)
+        with archives.sound(tar_file):
+            start, end = target_known[START], target_known[END]
         for line in _lines(tar_file, file_name):
             parts = line.split("\t")
             if len(parts) != 2:
@@ -57,7 +59,7 @@ def reader_creator(tar_file: str, file_name: str, dict_size: int) -> Callable[[]
             source = [known.get(word, UNK_IDX) for word in [START, *parts[0].split(), END]]
             target = [target_known.get(word, UNK_IDX) for word in parts[1].split()]
             if len(source) <= MAX_WORDS and len(target) <= MAX_WORDS:
-                yield source, [target_known[START], *target], [*target, target_known[END]]
+                yield source, [start, *target], [*target, end]
 
     return reader
 

@@ -58,7 +58,7 @@ def _load_dict(tar_file: str, dict_size: int, lang: str, reverse: bool = False) 
 def _read_words(path: str) -> list[str]:
     if not os.path.exists(path):
         return []
-    with open(path, "rb") as file:
+    with archives.sound(path), open(path, "rb") as file:
         return [line.decode().strip() for line in file]
 
 
@@ -72,7 +72,8 @@ def reader_creator(tar_file: str, file_name: str, src_dict_size: int, trg_dict_s
     def reader() -> Iterator[Pair]:
         known = _load_dict(tar_file, src_dict_size, src_lang)
         target_known = _load_dict(tar_file, trg_dict_size, "de" if src_lang == "en" else "en")
-        start, end, unknown = (known[mark] for mark in (START_MARK, END_MARK, UNK_MARK))
+        with archives.sound(tar_file):
+            start, end, unknown = (known[mark] for mark in (START_MARK, END_MARK, UNK_MARK))
         for pair in _pairs(tar_file, file_name):
             source, target = pair if src_lang == "en" else reversed(pair)
             words = [known.get(word, unknown) for word in source.split()]
