@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -117,16 +117,24 @@ def to_feed(samples: Sequence[Sample], variables: Sequence[Variable]) -> dict[st
         parts = [sample[index] for sample in samples]
         if var.lod_level:
             tensor = LoDTensor()
-            tensor.set(np.concatenate(parts).reshape(-1, *_trailing(var)), CPUPlace())
+            tensor.set(_shaped(var, np.concatenate, parts, -1), CPUPlace())
             tensor.set_lod(lengths_to_offsets([[len(part) for part in parts]]))
             feed[var.name] = tensor
         else:
-            feed[var.name] = np.stack(parts).reshape(len(parts), *_trailing(var))
+            feed[var.name] = _shaped(var, np.stack, parts, len(parts))
     return feed
 
 
-def _trailing(var: Variable) -> tuple[int, ...]:
-    return tuple(var.shape[1:])
+def _shaped(var: Variable, join: Callable[..., np.ndarray], parts: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    try:
+        return join(parts).reshape(rows, *var.shape[1:])
+    except ValueError as error:
+        raise bad_file(
+            f"the samples of a batch do not fit variable {var.name!r}",
+            f"as many values in each as shape {list(var.shape)} says",
+            f"{[len(part) for part in parts[:8]]} values",
+            "write as many values for each sample, or declare the variable with lod_level=1",
+        ) from error
 
 
 def desc_text(feed_class: str, batch_size: int, command: str, variables: Sequence[Variable]) -> str:
