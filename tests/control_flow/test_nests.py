@@ -129,6 +129,42 @@ def test_a_branch_inside_a_branch_takes_back_its_counters(interpret: bool) -> No
     np.testing.assert_allclose(d_x, [4.0], rtol=1e-12)  # 6 x + 1
 
 
+def overwrite(x: Any, held: Any) -> None:
+    layers.assign(layers.scale(x, 3.0), held)
+
+
+@pytest.mark.parametrize("loop", [False, True], ids=["cond", "While"])
+@pytest.mark.parametrize("limit", [0.0, 9.0], ids=["runs", "does not run"])
+def test_a_block_reads_what_a_block_inside_it_may_have_overwritten(limit: float, loop: bool) -> None:
+    """held is 3 x where the inner block has run, else 2 y; the outer block returns tanh of it."""
+
+    def network():
+        x, y = (fluid.data(name, [1], "float64") for name in ("x", "y"))
+        x.stop_gradient = y.stop_gradient = False
+        held, result = layers.scale(y, 2.0), layers.scale(y, 1.0)
+        small = layers.greater_than(x, layers.fill_constant([1], "float64", -1.0))
+
+        def outer():
+            large = layers.greater_than(x, layers.fill_constant([1], "float64", limit))
+            layers.cond(large, lambda: overwrite(x, held))
+            layers.assign(layers.tanh(held), result)
+
+        if loop:
+            with layers.While(small).block():
+                outer()
+                layers.assign(layers.greater_than(layers.fill_constant([1], "float64", -1.0), x), small)
+        else:
+            layers.cond(small, outer)
+        loss = layers.reduce_sum(result)
+        return [loss, *fluid.gradients([loss], [x, y])]
+
+    main, startup, fetch = build(network)
+    found = run(main, startup, {"x": np.full(1, 0.1), "y": np.full(1, 0.2)}, fetch)
+    runs = limit < 0.1
+    slope = 1 - np.tanh(0.3 if runs else 0.4) ** 2
+    np.testing.assert_allclose(np.concatenate(found[1:]), [3 * slope, 0] if runs else [0, 2 * slope], atol=1e-12)
+
+
 def test_data_overwritten_before_it_is_used_has_no_gradient() -> None:
     def network():
         x = fluid.data("x", [1], "float64")
@@ -201,7 +237,7 @@ def test_gradients_of_compiled_nested_loops(nest) -> None:
 
 
 @settings(RANDOM, max_examples=12)
-@given(nests(("cond",), depth=1))
+@given(nests(("cond",), depth=2))
 def test_gradients_of_branches(nest) -> None:
     nest.check()
 
