@@ -126,3 +126,64 @@ def test_group_norm_alone_has_its_gradient(rng):
     (gradient,) = run(build, feed)
     sums = np.array(gradient).reshape(2, 2, -1).sum(-1)
     np.testing.assert_allclose(sums, np.zeros((2, 2)), atol=1e-4)
+
+
+WITHOUT_LOD = {
+    "slice": lambda x: layers.slice(x, [1], [0], [2]),
+    "matmul": lambda x: layers.matmul(x, layers.fill_constant([4, 2], "float32", 0.5)),
+    "softmax": layers.softmax,
+    "expand": lambda x: layers.expand(x, [1, 2]),
+    "pad": lambda x: layers.pad(x, [0, 0, 1, 1]),
+    "layer_norm": layers.layer_norm,
+    "clip": lambda x: layers.clip(x, -1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_LOD)
+def test_gradients_have_the_lod_of_what_they_are_the_gradients_of(rng, name):
+    """Where Paddle's have none."""
+    x = fluid.create_lod_tensor(rng.random((5, 4), np.float32), [[2, 3]], fluid.CPUPlace())
+
+    def build():
+        rows = fluid.data("x", [None, 4], lod_level=1)
+        rows.stop_gradient = False
+        return fluid.gradients(layers.mean(layers.square(WITHOUT_LOD[name](rows))), rows)
+
+    (gradient,) = run(build, {"x": x})
+    assert gradient.shape() == [5, 4] and gradient.lod() == [[0, 2, 5]]
+
+
+EXTREMES = {
+    "reduce_max": (lambda x: layers.reduce_max(x, [1, 2, 3]), np.max, np.nanmax),
+    "reduce_min": (lambda x: layers.reduce_min(x, [1, 2, 3]), np.min, np.nanmin),
+    "max_pool": (lambda x: layers.pool2d(x, 4, "max", 4), np.max, np.nanmax),
+    "maxout": (lambda x: layers.reduce_max(layers.maxout(x, 2), [1, 2, 3]), np.max, np.nanmax),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_an_extreme_keeps_a_nan_or_leaves_it_out(rng, name):
+    """Paddle leaves it out; in either case no other number changes."""
+    build, kept, dropped = EXTREMES[name]
+    x = rng.random((2, 2, 4, 4), np.float32)
+    x[0, 0, 1, 2] = np.nan
+    (result,) = run(lambda: [build(fluid.data("x", [2, 2, 4, 4]))], {"x": x})
+    shape = (2, 2, -1) if name == "max_pool" else (2, -1)
+    found, parts = np.array(result).reshape(shape[:-1]), x.reshape(shape)
+    either = [np.array_equal(found, way(parts, -1), equal_nan=True) for way in (kept, dropped)]
+    assert any(either), found
+
+
+def test_empty_results_keep_their_shape_and_dtype():
+    """Paddle fetches None, or with return_numpy=False a tensor of shape [0] without memory; both have the LoD."""
+    x = fluid.create_lod_tensor(np.array([[1], [1], [2]]), [[2, 1]], fluid.CPUPlace())
+
+    def build():
+        tokens = fluid.data("x", [None, 1], "int64", lod_level=1)
+        out = tokens.block.create_var(name="out", dtype="int64")
+        tokens.block.append_op("sequence_erase", inputs={"X": tokens}, outputs={"Out": out}, attrs={"tokens": [1, 2]})
+        return [out, layers.relu(fluid.data("dense", [None, 3]))]
+
+    erased, dense = run(build, {"x": x, "dense": np.zeros((0, 3), np.float32)})
+    assert erased.shape() == [0, 1] and erased.lod() == [[0, 0, 0]] and np.array(erased).dtype == np.int64
+    assert np.array(dense).shape == (0, 3)

@@ -85,3 +85,9 @@ def test_data_dependent_sizes_are_exact_within_a_program():
             got = exe.run(fluid.default_main_program(), feed={"x": np.array(feed, "float32")}, fetch_list=outs)
             for g, w in zip(got, wanted, strict=True):
                 np.testing.assert_array_equal(g.reshape(-1), np.atleast_1d(w))
+
+
+def test_a_sum_without_rows_has_its_width():
+    """Values of shape [0, 2]; Paddle leaves them without memory, of shape [0]."""
+    out = sum_.fn([rows([]), rows([])])
+    assert entries(out) == [] and out.values.shape == (0, 2) and out.height == 6
