@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxlib._jax import ArrayImpl
 
+from fluidjax.execution.form import PLAIN, Rebuild, form, given, split_static
 from fluidjax.execution.guard import Checks, find_checks
 from fluidjax.execution.packing import NOTHING, Packing
 from lowering.engine.align import FedRows, check_pairs
@@ -20,37 +20,7 @@ from lowering.engine.runner import Runner
 from lowering.errors import InvalidArgumentError, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
-from lowering.values import LoDArray, RankTable, TensorArray, data_of
-
-Rebuild = Callable[[Any], Any]
-_PLAIN = (np.ndarray, ArrayImpl)
-
-
-def split_static(value: Any) -> tuple[Any, Hashable, Rebuild | None]:
-    """(what jit is given, a key of what the trace closes over, how to put both together again).
-
-    In exact mode LoD offsets are constants of the trace, so that ops whose output size depends on them work;
-    bucketed values (with a traced row count) are given to jit whole.
-    """
-    if isinstance(value, LoDArray) and not value.padded and value.lod and _host(value.lod):
-        key = tuple(level.tobytes() for level in value.lod), value.longest
-        return value.data, ("lod", key), value.with_data
-    if isinstance(value, RankTable) and _host((value.index, value.lengths, value.offsets, *value.lod)):
-        leaves = (value.index, value.lengths, value.offsets, *value.lod)
-        return (), ("rank", tuple(v.tobytes() for v in leaves), value.capacity), lambda _: value
-    if isinstance(value, TensorArray) and value.items:
-        parts = [split_static(item) for item in value.items]
-
-        def rebuild(data: Any) -> TensorArray:
-            items = (put(d) if put else d for d, (_, _, put) in zip(data, parts, strict=True))
-            return TensorArray(tuple(items))
-
-        return tuple(p[0] for p in parts), ("array", tuple(p[1] for p in parts)), rebuild
-    return value, None, None
-
-
-def _host(leaves: Sequence[Any]) -> bool:
-    return all(isinstance(leaf, np.ndarray) for leaf in leaves)
+from lowering.values import data_of
 
 
 def _same_form(before: Any, after: Any) -> bool:
@@ -124,24 +94,6 @@ class Compiled(NamedTuple):
     def after(self, left: Any) -> InvalidArgumentError | None:
         """The error that the step found by itself; it then left what it replaces as it was."""
         return None if self.checks is None else self.checks.after(left)
-
-
-def form(values: Sequence[Any]) -> Hashable:
-    """What jit goes by: values of equal forms are computed by the same compiled function."""
-    return tuple((v.shape, v.dtype) if type(v) is np.ndarray else _form(v) for v in values)
-
-
-def _form(value: Any) -> Hashable:
-    if type(value) is ArrayImpl:
-        return value.aval, value.sharding, value.committed
-    data, key, _ = split_static(value)
-    leaves, structure = jax.tree_util.tree_flatten(data)
-    return key, structure, tuple(_form(x) if type(x) is ArrayImpl else (np.shape(x), np.result_type(x)) for x in leaves)
-
-
-def given(values: Sequence[Any]) -> tuple[Any, ...]:
-    """What jit is given for the values."""
-    return tuple(v if type(v) in _PLAIN else split_static(v)[0] for v in values)
 
 
 class CompiledOps:
@@ -246,7 +198,7 @@ class CompiledOps:
         return found if found is not None and found.traced.ran else None
 
     def _compiled(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Compiled:
-        rebuilds = [None if type(v) in _PLAIN else split_static(v)[2] for v in values]
+        rebuilds = [None if type(v) in PLAIN else split_static(v)[2] for v in values]
         found = Traced()
         traceable = self._traceable(rebuilds, self._seen_on_host(values), found)
         step = jax.jit(traceable, donate_argnums=(0,) if self._donate else ())
@@ -259,7 +211,7 @@ class CompiledOps:
 
     def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
         """Positions of the inputs, state apart, that the host reads without waiting for the device."""
-        kinds = _PLAIN if self._platform == "cpu" else (np.ndarray,)
+        kinds = PLAIN if self._platform == "cpu" else (np.ndarray,)
         return [at for at in range(self._fixed, len(values)) if isinstance(data_of(values[at]), kinds)]
 
     def _traceable(self, rebuilds: Sequence[Rebuild | None], seen: Sequence[int], found: Traced) -> Callable[..., Any]:

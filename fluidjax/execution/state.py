@@ -13,6 +13,7 @@ from jaxlib._jax import ArrayImpl
 from fluidjax.base.scope import Scope, ScopeVariable
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.exchange import to_holder, to_lowering
+from lowering.errors import LoweringError
 
 NONE: Mapping[str, Any] = {}
 
@@ -119,3 +120,21 @@ def _store(var: ScopeVariable, new: Any) -> None:
 def on_host(values: Sequence[Any]) -> list[Any]:
     """Values with every array on the host."""
     return jax.tree_util.tree_map(np.asarray, list(values))
+
+
+def checked_fetches(scope: Scope, names: Sequence[str], values: Sequence[Any]) -> list[Any]:
+    """The values that a run fetched under ``names``; LoweringError for one that nothing computed."""
+    fetched = []
+    for name, value in zip(names, values, strict=True):
+        if value is None:
+            raise LoweringError(
+                f"fetch {name!r}: expected a variable that the program computes or the scope holds, found no value"
+                " after the run; fetch another variable, or initialize this one first"
+            )
+        # A fetch that is also state must not share its buffer, which a later run may give away.
+        fetched.append(value if scope.find_var(name) is None else _copied(value))
+    return fetched
+
+
+def _copied(value: Any) -> Any:
+    return jax.tree_util.tree_map(lambda leaf: np.array(leaf, copy=True), value)

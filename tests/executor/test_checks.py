@@ -307,7 +307,7 @@ def test_a_step_that_fails_leaves_the_state(computed: bool, sparse: bool) -> Non
 def test_fed_ids_add_nothing_to_the_compiled_step() -> None:
     training = Training(False)
     training.step()
-    (checks,) = (compiled.checks for compiled in training.prepared._whole._ready.values())
+    (checks,) = (compiled.checks for compiled in training.prepared._whole.compiled._ready.values())
     assert len(checks.watch.on_host) == 2 and not checks.watch.faults and checks.ahead is None
 
 
@@ -317,7 +317,7 @@ def test_a_large_state_is_not_passed_over(sparse: bool) -> None:
     rows = 40_000
     training = Training(True, sparse, rows)
     training.step()
-    (checks,) = (compiled.checks for compiled in training.prepared._whole._ready.values())
+    (checks,) = (compiled.checks for compiled in training.prepared._whole.compiled._ready.values())
     assert checks.ahead is not None and len(checks.watch.faults) == 2
     before = training.state()
     for bad in ({"x": column(1, rows, 3)}, {"x": column(1, -2, 3)}, {"y": column(0, 3, 1)}):
@@ -347,7 +347,7 @@ def test_ids_that_a_network_computes_are_checked_by_the_step() -> None:
     for name, value in before.items():
         np.testing.assert_array_equal(value, np.array(scope.find_var(name).get_tensor()), err_msg=name)
     (prepared,) = main.__dict__["_prepared_cache"].values()
-    (checks,) = (compiled.checks for compiled in prepared._whole._ready.values())
+    (checks,) = (compiled.checks for compiled in prepared._whole.compiled._ready.values())
     assert checks.ahead is None
     exe.run(main, feed={"x": np.zeros((1, 8), np.float32)}, fetch_list=[loss], scope=scope)
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import fluidjax as fluid
 from fluidjax.base.values import Resident
-from fluidjax.execution import prepared
+from fluidjax.execution import whole
 from fluidjax.execution.packing import Packing
+from fluidjax.execution.prepared import Prepared
 from lowering.errors import LoweringError
 from tests.conftest import seed_of
 from tests.executor.conftest import Net
@@ -54,11 +55,11 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of variables that runs looked up."""
     names: list[str] = []
 
-    def spy(scope, wanted, instead, original=prepared.gather_plain):
+    def spy(scope, wanted, instead, original=whole.gather_plain):
         names.extend(wanted)
         return original(scope, wanted, instead)
 
-    monkeypatch.setattr(prepared, "gather_plain", spy)
+    monkeypatch.setattr(whole, "gather_plain", spy)
     yield names
 
 
@@ -92,7 +93,7 @@ def test_names_that_are_nowhere_do_not_disturb(gathered):
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(startup, scope=scope)
     exe.run(main, fetch_list=[loss], scope=scope)
-    assert prepared_of(main)._layout.others
+    assert prepared_of(main)._whole.layout.others
     gathered.clear()
     exe.run(main, fetch_list=[loss], scope=scope)
     assert not gathered
@@ -110,7 +111,7 @@ def test_state_that_the_first_run_makes_is_read_by_the_next():
         assert net.get("a").tolist() == [2 ** (run + 1)] * 3
 
 
-def prepared_of(program: fluid.Program) -> prepared.Prepared:
+def prepared_of(program: fluid.Program) -> Prepared:
     return next(iter(program.__dict__["_prepared_cache"].values()))
 
 

@@ -153,7 +153,7 @@ def test_inference_runs_side_by_side(monkeypatch):
     for _ in range(2):
         net.run(FEED, fetch=["y"])
     prepared = next(p for p in net.program.__dict__["_prepared_cache"].values())
-    state = prepared._state()
+    state = prepared._compilations.state()
     both = threading.Barrier(2, timeout=20)
     [(form, ready)] = state.compiled.items()
     state.compiled[form] = ready._replace(step=lambda *args: (both.wait(), ready.step(*args))[1])

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from fluidjax.execution.compiled import Compiled, CompiledOps, given
+from fluidjax.execution.compiled import Compiled, CompiledOps
+from fluidjax.execution.form import given
 from fluidjax.execution.prepared import Prepared
 from tests.golden.zoocase import ZooCase
 from tests.golden.zoorunner import Replay

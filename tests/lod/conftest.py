@@ -58,7 +58,7 @@ def train_exact(monkeypatch: pytest.MonkeyPatch) -> Callable[[Build, Feeds], Tra
 
         def exact(self: Prepared, *args: Any, **options: Any) -> None:
             make(self, *args, **options)
-            self._exact = True
+            self._attempts.exact = True
 
         with monkeypatch.context() as patch:
             patch.setattr(Prepared, "__init__", exact)

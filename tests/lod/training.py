@@ -65,7 +65,7 @@ def capacity(rows: int | None) -> Iterator[list[Prepared]]:
     """Feeds padded to ``rows`` rows and inner sequences; None: not padded at all."""
 
     def exactly(program: Prepared) -> None:
-        program._exact = True
+        program._attempts.exact = True
 
     def forced(n: int) -> int:
         return max(n, rows or 0)
@@ -94,7 +94,7 @@ def train(initial: Mapping[str, Value], steps: Sequence[Step], rows: int | None)
             wanted = [*dict.fromkeys((*step.fetch, *gradients(step)))]
             got = session.run(step.program, dict(step.feed), wanted)
             outcome.values |= {f"step {i} {name}": value for name, value in got.items()}
-    outcome.padded = not any(p._exact for p in made)
+    outcome.padded = not any(p._attempts.exact for p in made)
     states = sorted({name for step in steps for name in persistable(step.program)})
     held = {name: session.get(name) for name in states}
     outcome.values |= {f"final {name}": Tensor(array) for name, array in held.items() if array is not None}

@@ -1,0 +1,124 @@
+"""What of one program was compiled, by which it is found again; and how often that was necessary."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fluidjax.execution.compiled import CompiledOps, Step
+from fluidjax.execution.packing import NOTHING
+from fluidjax.execution.recompilations import Recompilations
+from fluidjax.execution.resident import ResidentState
+from lowering.engine.plan import Segment
+from lowering.engine.widen import widened
+from lowering.program import ProgramView
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run.
+
+    Attributes:
+        program: the program's view.
+        feeds, fetches: names.
+        platform: 'cpu', 'gpu' or 'tpu'.
+        checked: whether labels, ids and divisors are checked (FLAGS_check_values).
+    """
+
+    program: ProgramView
+    feeds: tuple[str, ...]
+    fetches: tuple[str, ...]
+    platform: str
+    checked: bool
+
+
+def _no_state() -> None:
+    """Stands for a reference to a state where there is none."""
+
+
+class Compilations:
+    """The compiled ops of a job, and the state that stays on the device for them.
+
+    Attributes:
+        state: refers to the state that the last run left, if anybody still holds one of its tensors.
+        causes: what forced the compilations.
+        capacities: the size of each loop's buffers; whoever enlarges one clears what was compiled.
+        widened: indices of the ops that ``lowering.engine.widen`` names.
+    """
+
+    def __init__(self, job: Job):
+        self.state: Callable[[], ResidentState | None] = _no_state
+        self.causes = Recompilations(job.program)
+        self.capacities: dict[str, int] = {}
+        self.widened = widened(job.program, job.fetches)
+        self._job = job
+        self._compiled: dict[Any, CompiledOps] = {}
+        self._retired = 0
+        self._fresh = False  # whether the step that runs compiled something
+
+    @property
+    def count(self) -> int:
+        """How many times ops were traced and compiled."""
+        return self._retired + sum(c.traces for c in self._compiled.values())
+
+    def clear(self) -> None:
+        """Compile everything anew, for a state that is gathered anew."""
+        self._retired = self.count
+        self._compiled.clear()
+        self.forget_state()
+
+    def forget_state(self) -> None:
+        """Let the next run gather the state from the scope."""
+        self.state = _no_state
+
+    def keep_state(self, state: ResidentState) -> None:
+        """Let the next run take ``state``, as long as a tensor of the scope refers to it."""
+        self.state = weakref.ref(state)
+
+    def get(
+        self,
+        segment: Segment,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        *,
+        replaced: tuple[str, ...] = (),
+        state: ResidentState | None = None,
+        starts: tuple[str, ...] = (),
+    ) -> CompiledOps:
+        """The compiled ops of a segment; for a ``state`` if they overwrite its variables ``replaced``."""
+        packing, kept = (NOTHING, ()) if state is None else (state.packing, tuple(v.shape for v in state.kept))
+        key = (segment.ops[0].index, replaced, packing, kept, inputs, outputs)
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = CompiledOps(
+                self._job.program,
+                segment.ops,
+                inputs,
+                outputs,
+                replaced=replaced,
+                packing=packing,
+                platform=self._job.platform,
+                capacities=self.capacities,
+                widened=self.widened,
+                fixed=len(kept),
+                checked=self._job.checked,
+                starts=starts,
+            )
+        return found
+
+    def step(self, compiled: CompiledOps, replaced: tuple[Any, ...], values: list[Any], seed: Any) -> Step:
+        """Run compiled ops, and note whether they were compiled for that."""
+        before = compiled.traces
+        step = compiled(replaced, values, seed)
+        if compiled.traces != before:
+            self._fresh = True
+            self.causes.see(dict(zip(compiled.inputs, values, strict=True)))
+        return step
+
+    def end_of_step(self) -> None:
+        """Count a step of the user's in which something was compiled; warn of the first one too many."""
+        if self._fresh:
+            self._fresh = False
+            self.causes.step()

@@ -1,0 +1,60 @@
+"""How values are given to jit, and by what it tells the forms that it compiles for apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxlib._jax import ArrayImpl
+
+from lowering.values import LoDArray, RankTable, TensorArray
+
+Rebuild = Callable[[Any], Any]
+PLAIN = (np.ndarray, ArrayImpl)
+
+
+def split_static(value: Any) -> tuple[Any, Hashable, Rebuild | None]:
+    """(what jit is given, a key of what the trace closes over, how to put both together again).
+
+    In exact mode LoD offsets are constants of the trace, so that ops whose output size depends on them work;
+    bucketed values (with a traced row count) are given to jit whole.
+    """
+    if isinstance(value, LoDArray) and not value.padded and value.lod and _host(value.lod):
+        key = tuple(level.tobytes() for level in value.lod), value.longest
+        return value.data, ("lod", key), value.with_data
+    if isinstance(value, RankTable) and _host((value.index, value.lengths, value.offsets, *value.lod)):
+        leaves = (value.index, value.lengths, value.offsets, *value.lod)
+        return (), ("rank", tuple(v.tobytes() for v in leaves), value.capacity), lambda _: value
+    if isinstance(value, TensorArray) and value.items:
+        parts = [split_static(item) for item in value.items]
+
+        def rebuild(data: Any) -> TensorArray:
+            items = (put(d) if put else d for d, (_, _, put) in zip(data, parts, strict=True))
+            return TensorArray(tuple(items))
+
+        return tuple(p[0] for p in parts), ("array", tuple(p[1] for p in parts)), rebuild
+    return value, None, None
+
+
+def _host(leaves: Sequence[Any]) -> bool:
+    return all(isinstance(leaf, np.ndarray) for leaf in leaves)
+
+
+def form(values: Sequence[Any]) -> Hashable:
+    """What jit goes by: values of equal forms are computed by the same compiled function."""
+    return tuple((v.shape, v.dtype) if type(v) is np.ndarray else _form(v) for v in values)
+
+
+def _form(value: Any) -> Hashable:
+    if type(value) is ArrayImpl:
+        return value.aval, value.sharding, value.committed
+    data, key, _ = split_static(value)
+    leaves, structure = jax.tree_util.tree_flatten(data)
+    return key, structure, tuple(_form(x) if type(x) is ArrayImpl else (np.shape(x), np.result_type(x)) for x in leaves)
+
+
+def given(values: Sequence[Any]) -> tuple[Any, ...]:
+    """What jit is given for the values."""
+    return tuple(v if type(v) in PLAIN else split_static(v)[0] for v in values)

@@ -1,0 +1,77 @@
+"""A program run op by op, values going by name: each op in a jit of its own, on exact rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from fluidjax.base.scope import Scope
+from fluidjax.execution.compilations import Compilations, Job
+from fluidjax.execution.interrupts import uninterrupted
+from fluidjax.execution.retry import Attempts
+from fluidjax.execution.state import checked_fetches, gather_values, write_back
+from lowering.engine.checks import Watch
+from lowering.engine.plan import Plan
+from lowering.engine.runner import Runner
+from lowering.errors import Need
+
+_IMPL = "threefry2x32"
+
+
+def environment(scope: Scope, job: Job, plan: Plan, feeds: list[Any], *, exact: bool) -> dict[str, Any]:
+    """The values by name that a run starts from: what it reads or fetches of the scope, and what is fed."""
+    names = [n for n in (*plan.reads, *job.fetches) if n not in job.feeds]
+    env = gather_values(scope, dict.fromkeys(names), exact=exact)
+    env.update(zip(job.feeds, feeds, strict=True))
+    return env
+
+
+def finish(scope: Scope, job: Job, plan: Plan, env: Mapping[str, Any]) -> list[Any]:
+    """Store what a run keeps of its values; what it fetches."""
+    kept = {n: env[n] for n in plan.keeps if n in env}
+    uninterrupted(lambda: write_back(scope, kept))
+    return checked_fetches(scope, job.fetches, [env.get(n) for n in job.fetches])
+
+
+class InterpretedRuns:
+    """Runs of a job op by op, for debuggers, checks of every op's results, and startup programs."""
+
+    def __init__(self, job: Job, attempts: Attempts, compilations: Compilations):
+        self._job = job
+        self._attempts = attempts
+        self._capacities = compilations.capacities
+
+    def run(
+        self, scope: Scope, feed: Mapping[str, Any], seed: Any, after_op: Callable[..., None] | None = None
+    ) -> list[Any]:
+        """Run once; ``after_op(op, values)`` is called after each op."""
+        plan = self._attempts.plan
+        env = environment(scope, self._job, plan, self._attempts.exact_feeds(feed), exact=True)
+        runner = self.runner(seed, after_op)
+
+        def run() -> None:
+            for segment in plan.segments:
+                runner.run_ops(segment.ops, env)
+
+        try:
+            uninterrupted(run) if plan.constant else run()
+        except Need as needed:
+            raise needed.refusal() from needed
+        return finish(scope, self._job, plan, env)
+
+    def runner(self, seed: Any, after_op: Callable[..., None] | None = None) -> Runner:
+        """What runs ops on values as they are."""
+        # A startup program runs once: nothing of it is worth compiling, its random numbers neither.
+        bare = seed is None or self._attempts.plan.constant
+        key = seed if bare else jax.random.wrap_key_data(jax.device_put(seed), impl=_IMPL)
+        return Runner(
+            self._job.program,
+            key=key,
+            interpret=True,
+            platform=self._job.platform,
+            capacities=self._capacities,
+            after_op=after_op,
+            watch=Watch() if self._job.checked else None,
+        )

@@ -1,0 +1,156 @@
+"""What an attempt at a run may lack, and what is done about it before the next.
+
+A program is compiled for the most convenient conditions: ragged rows are padded to a bucket, their LoD and longest
+length are traced, loops' buffers have the sizes that were found at first, and all ops are one jitted step. What fails
+under these is tried again under dearer ones, which later runs start from:
+
+=============================================  =================================================================
+an attempt lacks                               the next one
+=============================================  =================================================================
+exact rows (``NeedsExact``, or an op that      feeds rows unpadded, so that every LoD is compiled; if they were,
+failed on rows that may have been padded)      the op runs outside of the jitted step, on rows as they come
+a longest length (``NeedsConcrete.longest``)   is compiled for every longest length
+a value on the host (``NeedsConcrete``)        runs the op outside of the jitted step
+room in a loop's buffer (an overflow flag)     has twice as much
+=============================================  =================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fluidjax.base.scope import Scope
+from fluidjax.execution.compilations import Compilations, Job
+from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.feed import Feeder
+from fluidjax.execution.state import gather_values
+from lowering.engine.plan import Plan, make_plan
+from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact
+from lowering.values import LoDArray
+
+# A loop that overflows this many doublings is not going to end.
+_MAX_DOUBLINGS = 30
+
+Attempt = Callable[[Scope, list[Any], Any], list[Any] | None]
+
+
+class Attempts:
+    """The conditions under which a job is attempted.
+
+    Attributes:
+        plan: which ops are jitted together, and what they read and keep.
+        exact: whether rows are never padded.
+    """
+
+    def __init__(self, job: Job, compilations: Compilations):
+        self._job = job
+        self._compilations = compilations
+        self._outside: set[int] = set()
+        self.exact = False
+        self.plan = self._make_plan(())
+        ranks = self.plan.ranks or bool(compilations.widened)
+        self._feeder = Feeder(job.program.blocks[0].vars, ranks)
+
+    def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
+        """What is fed, as the next attempt takes it."""
+        return [self._feeder.value(name, feed[name], exact=self.exact) for name in self._job.feeds]
+
+    def exact_feeds(self, feed: Mapping[str, Any]) -> list[Any]:
+        """What is fed, unpadded."""
+        return [self._feeder.value(name, feed[name], exact=True) for name in self._job.feeds]
+
+    def plan_anew(self, held: Sequence[str]) -> None:
+        """Plan with undeclared variables that the scope holds, and the ops that are known to run outside."""
+        plan = self._make_plan(held)
+        if (plan.reads, plan.keeps) != (self.plan.reads, self.plan.keeps):
+            self._compilations.forget_state()
+        self.plan = plan
+
+    def _make_plan(self, held: Sequence[str]) -> Plan:
+        return make_plan(self._job.program, self._job.fetches, held=held, outside=self._outside)
+
+    def run(self, attempt: Attempt, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
+        """Call ``attempt(scope, feeds, seed)`` until it succeeds.
+
+        None instead of results says that it lacked something which it saw to itself.
+
+        Raises LoweringError where nothing can be done, or where there is no end to it.
+        """
+        for _ in range(_MAX_DOUBLINGS):
+            try:
+                results = self._once(attempt, scope, feed, seed)
+            except NeedsExact as needed:
+                self._drop_padding(needed)
+                continue
+            except NeedsConcrete as needed:
+                self._provide(needed)
+                continue
+            if results is not None:
+                return results
+        raise LoweringError(
+            f"a loop still overflows its buffers after {_MAX_DOUBLINGS} doublings ({self._compilations.capacities}):"
+            " expected it to end; check the loop's condition"
+        )
+
+    def _once(self, attempt: Attempt, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any] | None:
+        feeds = self.feeds(feed)
+        try:
+            return attempt(scope, feeds, seed)
+        except InvalidArgumentError:
+            raise
+        except LoweringError:
+            # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
+            if self.exact or not self._ragged(scope, feeds):
+                raise
+            raise NeedsExact("an op failed on padded rows") from None
+
+    def _ragged(self, scope: Scope, feeds: list[Any]) -> bool:
+        """Whether something that was fed, or is read from the scope, has rows that may have been padded."""
+        names = [n for n in self.plan.reads if n not in self._job.feeds]
+        held = gather_values(scope, names, exact=False).values()
+        return any(isinstance(v, LoDArray) for v in (*feeds, *held))
+
+    def _drop_padding(self, needed: NeedsExact) -> None:
+        """See to it that the next attempt gives exact rows to the op that refused padded ones.
+
+        Rows are exact throughout then; where their number depends on data, the op runs outside jit.
+        """
+        if self.exact:
+            self._cut_at(needed)
+        else:
+            self._compilations.causes.blame(needed, "rows are exact, and every LoD is compiled")
+            self._outside.clear()  # what needed a value on the host may have it now
+            self.plan_anew(())
+            self.exact = True
+            self._compilations.clear()
+
+    def _provide(self, needed: NeedsConcrete) -> None:
+        """See to it that the next attempt has what this one lacked."""
+        if needed.longest and not self._feeder.tight:
+            self._compilations.causes.blame(needed, "every longest length is compiled")
+            self._feeder.tight = True
+            self._compilations.clear()
+        else:
+            self._cut_at(needed)
+
+    def _cut_at(self, needed: Need) -> None:
+        if needed.op_index < 0 or needed.op_index in self._outside:
+            raise needed.refusal() from needed
+        effect = "it runs outside of what is compiled, which takes its results as they come"
+        self._compilations.causes.blame(needed, effect)
+        self._outside.add(needed.op_index)
+        self.plan_anew(())
+        self._compilations.clear()
+
+    def grew(self, compiled: CompiledOps, overflows: Mapping[str, Any]) -> bool:
+        """Enlarge what overflowed; whether anything did."""
+        full = [name for name, flag in overflows.items() if bool(flag)]
+        for name in full:
+            if name in compiled.uneven:
+                raise compiled.uneven[name]
+            self._compilations.causes.grew(name)
+            self._compilations.capacities[name] = 2 * compiled.used[name]
+        if full:
+            self._compilations.clear()
+        return bool(full)

@@ -1,0 +1,67 @@
+"""A program cut by its host ops: these run op by op on exact rows, what lies between two of them as one jitted step.
+
+Nothing is donated, so the scope keeps the state from before the run until all segments have succeeded.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fluidjax.base.scope import Scope
+from fluidjax.execution.buckets import bucket
+from fluidjax.execution.compilations import Compilations, Job
+from fluidjax.execution.exchange import lod_array, trim
+from fluidjax.execution.interpreted import InterpretedRuns, environment, finish
+from fluidjax.execution.interrupts import uninterrupted
+from fluidjax.execution.retry import Attempts
+from lowering.engine.plan import Segment
+from lowering.values import LoDArray, exact
+
+
+class SegmentedRuns:
+    """Runs of a job some of whose ops work on the host."""
+
+    def __init__(self, job: Job, attempts: Attempts, compilations: Compilations, interpreted: InterpretedRuns):
+        self._job = job
+        self._attempts = attempts
+        self._compilations = compilations
+        self._interpreted = interpreted
+        self._room: dict[str, int] = {}
+
+    def run(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
+        """Run once: the fetched values; None when a buffer overflowed and was enlarged, and nothing happened."""
+        plan = self._attempts.plan
+        env = environment(scope, self._job, plan, feeds, exact=self._attempts.exact)
+        for segment in plan.segments:
+            if segment.host:
+                self._run_on_host(segment, env, seed)
+            elif not self._run_jitted(segment, env, seed):
+                return None
+        return finish(scope, self._job, plan, env)
+
+    def _run_jitted(self, segment: Segment, env: dict[str, Any], seed: Any) -> bool:
+        """Whether it ran; else a buffer was enlarged."""
+        inputs = tuple(n for n in segment.reads if n in env)
+        compiled = self._compilations.get(segment, inputs, segment.writes)
+        values = [env[n] for n in inputs]
+        results, overflows, failure = uninterrupted(partial(self._compilations.step, compiled, (), values, seed))
+        if overflows and self._attempts.grew(compiled, overflows):
+            return False
+        if failure is not None:
+            raise failure
+        env.update({n: v for n, v in zip(segment.writes, results, strict=True) if v is not None})
+        return True
+
+    def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any) -> None:
+        """Run a host op on exact values; ragged results are padded again for the jitted ops after it."""
+        local = {n: exact(env[n]) for n in segment.reads if n in env}
+        self._interpreted.runner(seed).run_ops(segment.ops, local)
+        env.update({n: self._repadded(n, local[n]) for n in segment.writes if n in local})
+
+    def _repadded(self, name: str, value: Any) -> Any:
+        """A result of a host op; rows get room for as many as there have ever been."""
+        if self._attempts.exact or not isinstance(value, LoDArray):
+            return exact(value)
+        room = self._room[name] = max(bucket(value.capacity), self._room.get(name, 0))
+        return lod_array(*trim(value), exact=False, longest=value.longest, room=room)

@@ -1,0 +1,79 @@
+"""A run like the last one, straight on the state that this left: most steps of a training are such.
+
+A run has settled once its state stays on the device and its compiled step neither overflows nor changes any form (see
+``WholeRuns``). What may have happened since is found by three looks: whether tensors of the scope were given other
+values (``ResidentState.current``), whether something was compiled for feeds of this form, and whether what it ran on is
+still there. Whatever is found, the run is left to ``WholeRuns``, and nothing has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from fluidjax.base.scope import Scope
+from fluidjax.execution.compilations import Compilations, Job
+from fluidjax.execution.compiled import Compiled
+from fluidjax.execution.form import form, given
+from fluidjax.execution.resident import ResidentState
+from fluidjax.execution.retry import Attempts
+from fluidjax.execution.state import checked_fetches
+from lowering.errors import NeedsConcrete, NeedsExact
+
+
+class SettledRuns:
+    """Runs of a job that need nothing traced, gathered or enlarged."""
+
+    def __init__(self, job: Job, attempts: Attempts, compilations: Compilations):
+        self._fetches = job.fetches
+        self._attempts = attempts
+        self._compilations = compilations
+
+    def run(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any] | None:
+        """Run as the last time: the fetched values; None when that is impossible, and nothing happened."""
+        state = self._compilations.state()
+        if state is None or not state.compiled:
+            return None
+        try:
+            feeds = self._attempts.feeds(feed)
+            compiled = state.compiled.get(form(feeds))
+            if compiled is None:
+                return None
+            if state.alone:
+                with scope._lock:
+                    return self._again(scope, state, compiled, feeds, seed) if state.current(scope) else None
+            with scope._lock:
+                kept = state.kept if state.current(scope) else None
+            return None if kept is None else self._read(scope, compiled, [*kept, *feeds], seed)
+        except (NeedsExact, NeedsConcrete):
+            return None
+
+    def _again(self, scope: Scope, state: ResidentState, compiled: Compiled, feeds: list[Any], seed: Any) -> list[Any]:
+        """See ``Compiled``: an interrupt comes before the step or behind it."""
+        replaced, values = state.replaced, [*state.kept, *feeds]
+        compiled.before(replaced, values, seed)
+        state.slot.extend(map(compiled.step, (replaced,), (given(values),), (seed,)))
+        left = state.slot[0]
+        state.replaced = state.replaced  # without what was fetched
+        failure = compiled.after(left)
+        if failure is not None:
+            raise failure
+        return checked_fetches(scope, self._fetches, compiled.results(left[0])[len(replaced) :])
+
+    def _read(self, scope: Scope, compiled: Compiled, values: list[Any], seed: Any) -> list[Any] | None:
+        """A run that changes nothing, beside other threads; None when one of them took what it reads."""
+        try:
+            compiled.before((), values, seed)
+            left = compiled.step((), given(values), seed)
+        except (ValueError, RuntimeError):
+            if any(v.is_deleted() for v in values if isinstance(v, jax.Array)):
+                return None
+            raise
+        if any(map(bool, left[1].values())):
+            return None
+        failure = compiled.after(left)
+        if failure is not None:
+            raise failure
+        return checked_fetches(scope, self._fetches, compiled.results(left[0]))
