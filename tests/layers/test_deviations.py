@@ -136,7 +136,19 @@ WITHOUT_LOD = {
     "pad": lambda x: layers.pad(x, [0, 0, 1, 1]),
     "layer_norm": layers.layer_norm,
     "clip": lambda x: layers.clip(x, -1.0, 1.0),
+    "norm": lambda x: layers.l2_normalize(x, 1),
+    "cos_sim": lambda x: layers.cos_sim(x, layers.ones_like(x)),
+    "batch_norm": layers.batch_norm,
+    "cross_entropy": lambda x: layers.cross_entropy(x, _labels(x)),
+    "softmax_with_cross_entropy": lambda x: layers.softmax_with_cross_entropy(x, _labels(x)),
+    "prelu": lambda x: layers.prelu(x, "all"),
+    "huber_loss": lambda x: layers.huber_loss(x, layers.zeros_like(x), 1.0),
+    "sigmoid_cross_entropy_with_logits": lambda x: layers.sigmoid_cross_entropy_with_logits(x, layers.ones_like(x)),
 }
+
+
+def _labels(x):
+    return layers.cast(layers.reduce_sum(x, 1, keep_dim=True) * 0.0, "int64")
 
 
 @pytest.mark.parametrize("name", WITHOUT_LOD)
@@ -151,6 +163,13 @@ def test_gradients_have_the_lod_of_what_they_are_the_gradients_of(rng, name):
 
     (gradient,) = run(build, {"x": x})
     assert gradient.shape() == [5, 4] and gradient.lod() == [[0, 2, 5]]
+
+
+def test_a_stack_has_no_lod(rng):
+    """Paddle gives it that of its first input, whose offsets count other rows."""
+    x = fluid.create_lod_tensor(rng.random((5, 4), np.float32), [[2, 3]], fluid.CPUPlace())
+    (stacked,) = run(lambda: [layers.stack([fluid.data("x", [None, 4], lod_level=1)] * 2)], {"x": x})
+    assert stacked.shape() == [2, 5, 4] and stacked.lod() == []
 
 
 EXTREMES = {
