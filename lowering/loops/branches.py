@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.plan import writes_of
 from lowering.engine.runner import Context
 from lowering.errors import LoweringError, NeedsConcrete
 from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
@@ -186,4 +187,21 @@ def _targets(ctx: Context, outer: list[tuple[str, str]]) -> list[tuple[str, str]
     found = [(o, n) for o, n in zip(outs, names, strict=True) if o != EMPTY]
     wanted = {n for _, n in found}
     held = [(g, n.removesuffix(GRAD)) for n, g in outer if g in ctx.env]
-    return found + [(g, n) for g, n in held if n in ctx.env and n not in wanted]
+    return found + [(g, n) for g, n in held if n in ctx.env and n not in wanted and _had_a_value(ctx, n)]
+
+
+def _had_a_value(ctx: Context, name: str) -> bool:
+    """Whether ``name`` may have held a value before the branch, whose gradient is another than that after it.
+
+    What the branch alone writes has none: its gradient stays under its name, as in Paddle, and can be fetched.
+    """
+    op, block = ctx.op, ctx.runner.program.blocks[ctx.op.block_idx]
+    var = block.vars.get(name)
+    if var is None or var.persistable or var.need_check_feed:
+        return True
+    for earlier in block.ops:
+        if earlier.outputs.get("Scope") == op.inputs.get("Scope"):
+            return False
+        if name in earlier.input_names() or name in writes_of(ctx.runner.program, earlier):
+            return True
+    return True

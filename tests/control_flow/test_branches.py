@@ -129,3 +129,24 @@ def test_gradients_of_a_cond_inside_a_while(rng) -> None:
     np.testing.assert_allclose(loss, [np.sum(x**4 * w**7)], rtol=1e-10)
     np.testing.assert_allclose(d_x, 4 * x**3 * w**7, rtol=1e-10)
     np.testing.assert_allclose(d_w, 7 * x**4 * w**6, rtol=1e-10)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_the_gradient_of_what_a_branch_alone_writes_stays_under_its_name(interpret: bool) -> None:
+    def network():
+        x = fluid.data("x", [3, 1], "float32")
+        x.stop_gradient = False
+        choice = layers.IfElse(layers.less_than(x, layers.fill_constant([3, 1], "float32", 1.5)))
+        with choice.true_block():
+            choice.output(choice.input(x) * 2.0)
+        with choice.false_block():
+            choice.output(choice.input(x) * 3.0)
+        y = choice()[0]
+        fluid.gradients([layers.reduce_sum(y * y)], [x])
+        return [f"ifelse_0_output_{k}@GRAD" for k in range(2)]
+
+    main, startup, fetch = build(network)
+    x = np.asarray([[1.0], [2.0], [3.0]], "float32")
+    true, false = run(main, startup, {"x": x}, fetch, {}, interpret)
+    assert true.tolist() == [[4.0]]
+    assert false.tolist() == [[12.0], [18.0]]
