@@ -165,6 +165,28 @@ def test_a_block_reads_what_a_block_inside_it_may_have_overwritten(limit: float,
     np.testing.assert_allclose(np.concatenate(found[1:]), [3 * slope, 0] if runs else [0, 2 * slope], atol=1e-12)
 
 
+def test_what_a_branch_is_the_first_to_write_keeps_its_gradient() -> None:
+    """The gradient of an IfElse's output can be fetched, as Paddle gives it: there is no value of before to end at."""
+
+    def network():
+        x = fluid.data("x", [2, 1], "float64")
+        x.stop_gradient = False
+        branches = layers.IfElse(layers.greater_than(x, layers.fill_constant([2, 1], "float64", 0.0)))
+        with branches.true_block():
+            branches.output(layers.scale(branches.input(x), 3.0))
+        with branches.false_block():
+            branches.output(layers.scale(branches.input(x), 5.0))
+        (merged,) = branches()
+        loss = layers.reduce_sum(layers.elementwise_mul(merged, merged))
+        (d_x,) = fluid.gradients([loss], [x])
+        merge = next(op for op in loss.block.ops if op.type == "merge_lod_tensor")
+        return [d_x, *(f"{merge.input(slot)[0]}@GRAD" for slot in ("InTrue", "InFalse"))]
+
+    main, startup, fetch = build(network)
+    found = run(main, startup, {"x": np.array([[0.5], [-2.0]])}, fetch)
+    assert [value.reshape(-1).tolist() for value in found] == [[9.0, -100.0], [3.0], [-20.0]]
+
+
 def test_data_overwritten_before_it_is_used_has_no_gradient() -> None:
     def network():
         x = fluid.data("x", [1], "float64")
