@@ -97,19 +97,33 @@ class DataToLoDTensorConverter:
         if not lod:
             self.data.append(data)
             return
+        if not hasattr(data, "__len__"):
+            raise TypeError(
+                f"a sample of a variable with lod_level={self.lod_level} is too flat: expected a list of a sequence's "
+                f"values, received {type(data).__name__}; nest it as deep as lod_level says"
+            )
         lod[0].append(len(data))
         for part in data:
             self._feed(part, lod[1:])
 
     def done(self) -> LoDTensor:
         """The tensor of all samples since the last call."""
-        array = self._shaped(np.array(self.data, dtype=self.dtype))
+        array = self._shaped(self._array())
         tensor = LoDTensor()
         tensor.set(array, self.place)
         if self.lod_level:
             tensor.set_recursive_sequence_lengths(self.lod)
         self._reset()
         return tensor
+
+    def _array(self) -> np.ndarray:
+        try:
+            return np.array(self.data, dtype=self.dtype)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ValueError(
+                f"the samples of a variable of shape {self.shape} are no {self.dtype} array: expected numbers of that "
+                f"type, as many in each sample, received {self.data!r:.120}; mend the reader that yields them"
+            ) from error
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
         if not self.shape:
@@ -200,7 +214,8 @@ class DataFeeder:
             iterable: samples, each a tuple or list with a value for each variable: an array or nested list of its
                 shape without the batch, or for LoD variables a list of such.
 
-        Raises AssertionError for a sample with another number of fields, ValueError for one of another size.
+        Raises AssertionError for a sample with another number of fields, ValueError for one of another size
+        or type, TypeError for one that is too flat for the variable's lod_level.
         """
         converters = [
             DataToLoDTensorConverter(self.place, level, shape, dtype)

@@ -43,6 +43,11 @@ class Feeder:
                 f"feed {name!r}: the program has no variable of that name, so the value is ignored", stacklevel=4
             )
             return None
+        if isinstance(fed, np.ma.MaskedArray):
+            raise TypeError(
+                f"feed {name!r}: expected an array, received one with a mask, which no op respects; feed"
+                " array.filled(value), and the mask as a variable of its own"
+            )
         if isinstance(fed, np.ndarray):
             fed = _checked(var, fed)
             self._accepted[name] = fed.dtype, fed.shape
@@ -97,7 +102,14 @@ def _from_python(var: VarView, fed: Any) -> np.ndarray:
             f"feed {var.name!r}: expected an array, a LoDTensor or nested lists of equal lengths, received"
             f" {type(fed).__name__} that NumPy cannot make an array of; for ragged data use fluid.create_lod_tensor"
         )
-    return array.astype(to_numpy(var.dtype)) if array.ndim else array.astype(to_numpy(var.dtype)).reshape(1)
+    try:
+        array = array.astype(to_numpy(var.dtype))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise TypeError(
+            f"feed {var.name!r}: expected numbers that fit {to_numpy(var.dtype)}, received {type(fed).__name__}"
+            f" {fed!r:.60}; feed an array of that data type"
+        ) from error
+    return array if array.ndim else array.reshape(1)
 
 
 def _checked(var: VarView, data: Any) -> Any:
