@@ -274,3 +274,15 @@ def test_gradients_of_recurrences(nest) -> None:
 @given(nests(("while_loop", "cond"), depth=2))
 def test_gradients_of_branches_in_loops(nest) -> None:
     nest.check()
+
+
+@settings(RANDOM, max_examples=4)
+@given(nests(("while_loop", "float_loop", "While", "cond", "case", "switch_case"), depth=3))
+def test_gradients_of_loops_and_branches_of_every_kind(nest) -> None:
+    nest.check()
+
+
+@settings(RANDOM, max_examples=4)
+@given(nests(("StaticRNN", "DynamicRNN", "cond", "while_loop"), depth=2))
+def test_gradients_of_recurrences_among_loops_and_branches(nest) -> None:
+    nest.check()
