@@ -57,7 +57,7 @@ class Cursor:
         """``count`` elements, allocated only after the bytes are known to be there."""
         self.need(count * dtype.itemsize, what)
         out = np.empty(count, dtype)
-        got = self._file.readinto(out.data.cast("B")) if out.nbytes else 0  # type: ignore[attr-defined]
+        got = self._file.readinto(out.view(np.uint8)) if out.nbytes else 0  # type: ignore[attr-defined]
         if got != out.nbytes:
             raise bad_file(f"{self.label}: the file shrank while it was read", f"{out.nbytes} bytes", f"{got}")
         self.position += out.nbytes

@@ -2,6 +2,7 @@
 
 import struct
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,6 +67,12 @@ def test_lod_round_trip(inner, outer, width):
     back = reads(data_of(DenseValue(array, [coarse, fine])))
     assert back.lod == [coarse, fine]
     np.testing.assert_array_equal(back.array, array)
+
+
+def test_bfloat16_round_trip():
+    array = np.arange(6).astype(ml_dtypes.bfloat16).reshape(2, 3)
+    back = reads(data_of(DenseValue(array)))
+    assert back.array.dtype == array.dtype and (back.array == array).all()
 
 
 def test_selected_rows_round_trip(rng):
