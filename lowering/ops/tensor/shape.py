@@ -13,7 +13,7 @@ from lowering.errors import NeedsExact
 from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows
 from lowering.program import VarInfo
 from lowering.registry import Sizes, op
-from lowering.values import LoDArray, Meta
+from lowering.values import LoDArray, Meta, data_of
 
 X_SHAPE_LOD = {"X@GRAD": "XShape"}  # what the gradients take their LoD from
 
@@ -253,16 +253,27 @@ def _(x: Meta, out: Meta, d_out, *, axis):
     return jnp.transpose(d_out, _inverse(axis))
 
 
-@op(out="Out XShape", vendor="use_mkldnn use_quantizer", rows=_rows_first, lod={"XShape": "x"})
+def _permuted(x: LoDArray, axis: list[int]) -> Any:
+    """The data with permuted dims; padded rows have to stay in front."""
+    if x.padded and list(axis)[:1] != [0]:
+        raise NeedsExact("a permutation of dims would move padded rows")
+    out = jnp.transpose(x.data, axis)
+    return LoDArray(out, (), x.nrows) if x.padded else out
+
+
+@op(out="Out XShape", vendor="use_mkldnn use_quantizer", rows="masked", lod=None)
 def transpose2(x: LoDArray, *, axis: list[int], data_format: str = "AnyLayout"):
     """``transpose`` with XShape."""
     del data_format
-    return jnp.transpose(x.data, axis), x.with_data(zero_rows(x))
+    return _permuted(x, axis), x.with_data(zero_rows(x))
 
 
 @transpose2.grad(lod=X_SHAPE_LOD)
-def _(x_shape: Meta, d_out, *, axis):
-    return x_shape.like(jnp.transpose(d_out, _inverse(axis)))
+def _(x_shape: Meta, d_out: LoDArray, *, axis):
+    moved = _permuted(d_out, _inverse(axis))
+    if d_out.padded != (x_shape.nrows is not None):
+        return moved
+    return x_shape.like(data_of(moved))
 
 
 # --- expand ------------------------------------------------------------------------------------------------------
