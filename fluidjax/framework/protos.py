@@ -14,7 +14,9 @@ def op_proto(op_type: str) -> pb.OpProto:
     proto = pb.OpProto(type=op_type, comment=definition.doc)
     for slots, messages in ((definition.inputs, proto.inputs), (definition.outputs, proto.outputs)):
         for slot in slots:
-            messages.add(name=slot.name, comment=slot.param, duplicable=slot.duplicable, dispensable=slot.dispensable)
+            message = messages.add(name=slot.name, comment=slot.param)
+            message.duplicable, message.dispensable = slot.duplicable, slot.dispensable
+            message.intermediate = slot.intermediate
     for spec in definition.attrs.values():
         proto.attrs.add(name=spec.name, type=int(attr_type(spec.type)), comment="")
     return proto

@@ -42,13 +42,22 @@ RAW_TYPES = (Value, SelectedRows, TensorArray, RankTable, StepScopes)
 
 @dataclass(frozen=True)
 class Slot:
-    """One input or output slot. ``wants``: 'array', 'lod' (LoDArray), 'meta', 'sizes' or 'raw' (as it is)."""
+    """One input or output slot.
+
+    Attributes:
+        name, param: Fluid's name and the rule's parameter.
+        duplicable: whether it takes several variables.
+        dispensable: whether it may be left out.
+        wants: 'array', 'lod' (LoDArray), 'meta', 'sizes' or 'raw' (as it is).
+        intermediate: whether an output is only kept for the gradient.
+    """
 
     name: str
     param: str
     duplicable: bool = False
     dispensable: bool = False
     wants: str = "array"
+    intermediate: bool = False
 
 
 @dataclass(frozen=True)

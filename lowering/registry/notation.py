@@ -87,13 +87,13 @@ def snake(slot: str) -> str:
 
 
 def parse_outputs(text: str, slots: Mapping[str, str]) -> list[Slot]:
-    """``"Y MeanOut Xs* Mask?"``: ``*`` duplicable, ``?`` dispensable."""
+    """``"Y MeanOut Xs* Mask?~"``: ``*`` duplicable, ``?`` dispensable, ``~`` intermediate."""
     params = {name: param for param, name in slots.items()}
     found = []
     for word in text.split():
-        name = word.rstrip("*?")
-        param = params.get(name, snake(name))
-        found.append(Slot(name, param, "*" in word[len(name) :], "?" in word[len(name) :]))
+        name = word.rstrip("*?~")
+        param, marks = params.get(name, snake(name)), word[len(name) :]
+        found.append(Slot(name, param, "*" in marks, "?" in marks, intermediate="~" in marks))
     return found
 
 
@@ -193,7 +193,8 @@ def op(
 
     Args:
         type: op type; default the function's name without a trailing ``_``.
-        out: output slots in the order of the results, ``*`` duplicable, ``?`` dispensable.
+        out: output slots in the order of the results, ``*`` duplicable, ``?`` dispensable, ``~``
+            intermediate (kept for the gradient).
         slots: parameter -> slot name where it is not the CamelCase of the parameter.
         diff: parameters of the inputs that get gradients; default every input.
         vendor: names of ignored attributes (see ``vendor.VENDOR``), or a dict that overrides their defaults.

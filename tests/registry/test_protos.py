@@ -47,6 +47,12 @@ def test_slots(op_type):
 
 
 @pytest.mark.parametrize("op_type", OPS)
+def test_intermediate_outputs(op_type):
+    ours, theirs = lowering.get_op(op_type).outputs, op_protos()[op_type]["outputs"]
+    assert {s.name for s in ours if s.intermediate} == {s["slot"] for s in theirs if s.get("intermediate")}
+
+
+@pytest.mark.parametrize("op_type", OPS)
 def test_attributes(op_type):
     ours, theirs = lowering.get_op(op_type).attrs, attrs_of(op_protos()[op_type]["attrs"])
     assert sorted(ours) == sorted(theirs)

@@ -191,7 +191,7 @@ def multiclass_nms(
     return detections(found, data_of(bboxes).dtype, placeholder=True)
 
 
-@op(out="Out Index", diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=_infer)
+@op(out="Out Index~", diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=_infer)
 def multiclass_nms2(
     bboxes: Value,
     scores: Value,

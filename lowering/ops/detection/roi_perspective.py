@@ -88,7 +88,7 @@ def _infer(of):
 
 
 @op(
-    out="Out Mask TransformMatrix Out2InIdx Out2InWeights",
+    out="Out Mask TransformMatrix Out2InIdx~ Out2InWeights~",
     slots={"rois": "ROIs", "index": "Out2InIdx", "weights": "Out2InWeights"},
     diff="x",
     rows="masked",

@@ -61,7 +61,7 @@ def _masked_max(x, mask, axis):
 
 
 @op(
-    out="Out Argmax",
+    out="Out Argmax~",
     slots={"rois": "ROIs", "rois_lod": "RoisLod"},
     diff="x",
     rows="masked",

@@ -148,7 +148,7 @@ def _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num, downsample_ra
     return shaped, score, pairs, pairs[np.asarray(anchor_mask)], downsample_ratio * height
 
 
-@op(out="Loss ObjectnessMask GTMatchMask", slots=_SLOTS, diff="x", lod=None, undeclared="ObjectnessMask:dtype")
+@op(out="Loss ObjectnessMask~ GTMatchMask~", slots=_SLOTS, diff="x", lod=None, undeclared="ObjectnessMask:dtype")
 def yolov3_loss(
     x,
     gt_box,

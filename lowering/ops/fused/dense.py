@@ -30,7 +30,7 @@ def fc(input, w, bias=None, *, in_num_col_dims: int = 1, activation_type: str = 
     return at_least(out, 0) if activation_type == "relu" else out
 
 
-@op(out="ReluOut* Out", diff="", lod={"Out": "x"}, rows="wise x")
+@op(out="ReluOut*~ Out", diff="", lod={"Out": "x"}, rows="wise x")
 def fusion_repeated_fc_relu(x, w: list, bias: list):
     """Out = relu(... relu(X W0 + Bias0) W1 + Bias1 ...); ReluOut are the values in between."""
     values = []
@@ -40,7 +40,7 @@ def fusion_repeated_fc_relu(x, w: list, bias: list):
     return values[:-1], values[-1]
 
 
-@op(out="SquaredX SquaredY SquaredXY Out", diff="", lod=None)
+@op(out="SquaredX~ SquaredY~ SquaredXY~ Out", diff="", lod=None)
 def fusion_squared_mat_sub(x, y, *, scalar: float = 1.0):
     """Out = scalar ((X Y)^2 - X^2 Y^2), with X^2, Y^2 and (X Y)^2 beside it."""
     product = jnp.square(x @ y)
@@ -66,7 +66,7 @@ def _composed(x, y, axis, scale, functors):
     return _UNARY[first](inner, scale), inner
 
 
-@op(out="Out IntermediateOut", lod={"Out": "x", "IntermediateOut": "y"})
+@op(out="Out IntermediateOut~", lod={"Out": "x", "IntermediateOut": "y"})
 def fused_elemwise_activation(
     x, y, *, axis: int = -1, scale: float = 0.0, save_intermediate_out: bool = False, functor_list: list[str]
 ):

@@ -46,7 +46,7 @@ def _lstm(
 
 @op(
     slots=_STATES,
-    out="Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0 CheckedCell",
+    out="Hidden Cell XX~ BatchedInput~ BatchedHidden~ BatchedCell~ ReorderedH0~ ReorderedC0~ CheckedCell~",
     rows="masked",
     diff="",
     lod={"Hidden": "x", "Cell": "x", "XX": "x"},
@@ -77,7 +77,7 @@ def fusion_lstm(
 
 @op(
     slots=_STATES,
-    out="Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0",
+    out="Hidden Cell XX~ BatchedInput~ BatchedHidden~ BatchedCell~ ReorderedH0~ ReorderedC0~",
     rows="masked",
     diff="",
     lod={"Hidden": "ids", "Cell": "ids", "XX": "ids"},
@@ -112,7 +112,7 @@ def _(ids, embeddings: Meta):
 
 @op(
     slots=_STATES,
-    out="ReorderedH0 XX BatchedInput BatchedOut Hidden",
+    out="ReorderedH0~ XX~ BatchedInput~ BatchedOut~ Hidden",
     rows="masked",
     diff="",
     lod={"Hidden": "x", "XX": "x"},
@@ -147,7 +147,7 @@ def fusion_gru(
 
 @op(
     slots={"h0": "H0", "c0": "C0", "lstm_weight": "LSTMWeight", "lstm_bias": "LSTMBias"},
-    out="Hidden Cell AttentionedX AttentionFCOut LSTMX LSTMOUT",
+    out="Hidden Cell AttentionedX~ AttentionFCOut~ LSTMX~ LSTMOUT~",
     rows="masked",
     diff="",
     lod={"Hidden": "x", "Cell": "x"},

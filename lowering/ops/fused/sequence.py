@@ -27,7 +27,7 @@ def _unit_lod(x: LoDArray, data: Array) -> LoDArray:
     return LoDArray(data, (off,), x.nseq, x.nseq)
 
 
-@op(out="Out ColMat", rows="masked", diff="", infer=sequence_infer.fusion_seqconv_eltadd_relu)
+@op(out="Out ColMat~", rows="masked", diff="", infer=sequence_infer.fusion_seqconv_eltadd_relu)
 def fusion_seqconv_eltadd_relu(
     x: LoDArray,
     filter,
@@ -45,7 +45,7 @@ def fusion_seqconv_eltadd_relu(
 
 
 @op(
-    out="Out FCOut",
+    out="Out FCOut~",
     slots={"fc_weight": "FCWeight", "fc_bias": "FCBias", "fc_out": "FCOut"},
     rows="masked",
     diff="",

@@ -84,7 +84,7 @@ def _tags(label: Array) -> Array:
 
 
 @op(
-    out="Alpha EmissionExps TransitionExps LogLikelihood",
+    out="Alpha~ EmissionExps~ TransitionExps~ LogLikelihood",
     rows="masked",
     lod=None,
     diff="emission transition",

@@ -108,7 +108,7 @@ def _infer_softmax_loss(op_view, var_of):
     return found | {n: VarInfo(tuple(shape), logits.dtype, logits.lod_level) for n in op_view.outputs["Loss"]}
 
 
-@op(out="Softmax Loss", diff="logits", lod="logits", rows=off_rows, infer=_infer_softmax_loss)
+@op(out="Softmax~ Loss", diff="logits", lod="logits", rows=off_rows, infer=_infer_softmax_loss)
 def softmax_with_cross_entropy(
     logits,
     label,

@@ -185,7 +185,7 @@ def _loss_and_gradient(lat: Lattice, logits: Array, valid: Array) -> tuple[Array
     return jnp.where(possible, -like, 0), grad
 
 
-@op(out="WarpCTCGrad Loss", slots={"warpctc_grad": "WarpCTCGrad"}, rows="masked", lod=None, diff="logits",
+@op(out="WarpCTCGrad~ Loss", slots={"warpctc_grad": "WarpCTCGrad"}, rows="masked", lod=None, diff="logits",
     infer=sequence_infer.warpctc)  # fmt: skip
 def warpctc(
     logits: LoDArray, label: LoDArray, logits_length=None, label_length=None, *, blank: int = 0,

@@ -34,7 +34,7 @@ def _paths(label, path_table, path_code, num_classes):
     return jnp.where(valid, nodes, nodes[:, :1]), bits, valid
 
 
-@op(out="Out PreOut W_Out", slots={"w_out": "W_Out"}, diff="x w bias", lod={"Out": "x"}, undeclared="PreOut",
+@op(out="Out PreOut~ W_Out~", slots={"w_out": "W_Out"}, diff="x w bias", lod={"Out": "x"}, undeclared="PreOut",
     rows="wise x label path_table path_code", inplace={"W_Out": "w"}, vendor=VENDOR)  # fmt: skip
 def hierarchical_sigmoid(
     x, w, label, path_table=None, path_code=None, bias=None, *, num_classes: int = 2, is_sparse: bool = False

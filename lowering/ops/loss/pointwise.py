@@ -85,7 +85,7 @@ def _(logits, labels, d_loss):
     return jnp.where(logits * sign < 1, -sign * d_loss, 0)
 
 
-@op(out="Residual Out", lod={"Out": "x"}, rows="wise")
+@op(out="Residual~ Out", lod={"Out": "x"}, rows="wise")
 def huber_loss(x, y, *, delta: float):
     """Out = 0.5 r^2 where |r| <= delta, else delta * (|r| - 0.5 delta); Residual r = Y - X."""
     r = y - x
@@ -99,7 +99,7 @@ def _(residual, d_out, *, delta):
     return -slope, slope
 
 
-@op(out="IntermediateVal Out", diff="x", lod=None, rows="wise")
+@op(out="IntermediateVal~ Out", diff="x", lod=None, rows="wise")
 def modified_huber_loss(x, y):
     """v = X * (2Y - 1); Out = -4 v below -1, (1 - v)^2 below 1, else 0."""
     v = x * (2 * y - 1)
@@ -126,7 +126,7 @@ def _infer_smooth_l1(op_view, var_of):
     return found | {n: VarInfo((x.shape[0], 1), x.dtype, x.lod_level) for n in op_view.outputs["Out"]}
 
 
-@op(out="Diff Out", diff="x y", lod=None, rows="wise", infer=_infer_smooth_l1)
+@op(out="Diff~ Out", diff="x y", lod=None, rows="wise", infer=_infer_smooth_l1)
 def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma: float = 1.0):
     """Out[n] = sum over a row of OutsideWeight * s(InsideWeight * (X - Y)).
 
@@ -200,7 +200,7 @@ def _(label, left, right, d_out):
     return slope.reshape(left.shape), -slope.reshape(right.shape)
 
 
-@op(out="Activated Out", diff="x1 x2", slots={"x1": "X1", "x2": "X2"}, lod=None, rows="wise")
+@op(out="Activated~ Out", diff="x1 x2", slots={"x1": "X1", "x2": "X2"}, lod=None, rows="wise")
 def margin_rank_loss(x1, x2, label, *, margin: float = 0.0):
     """Out = max(0, margin - Label * (X1 - X2)); Activated is 1 where it is positive."""
     raw = margin - label * (x1 - x2)
@@ -239,7 +239,7 @@ def _(x, label, d_y):
     return jnp.where(others, slope, -slope.sum(axis=1, keepdims=True))
 
 
-@op(out="sub_result Out", slots={"sub_result": "sub_result"}, lod={"Out": "x"}, rows="wise")
+@op(out="sub_result~ Out", slots={"sub_result": "sub_result"}, lod={"Out": "x"}, rows="wise")
 def squared_l2_distance(x, y):
     """Out[n, 1] = sum((X[n] - Y[n])^2), Y having one row for all or as many as X; sub_result = X - Y."""
     diff = x.reshape(x.shape[0], -1) - y.reshape(y.shape[0], -1)

@@ -53,7 +53,7 @@ def _probability(labels, classes, sampler, probs, dtype):
 
 
 @op(
-    out="Cost SampleLogits SampleLabels",
+    out="Cost SampleLogits~ SampleLabels~",
     diff="input weight bias",
     lod=None,
     vendor=VENDOR,
@@ -176,7 +176,7 @@ def _shared_samples(key, labels, classes, num_samples, dtype):
     return samples, -jnp.expm1(tries.astype(dtype) * jnp.log1p(-p))
 
 
-OUTPUTS = "Samples Probabilities LogitsDim LabelsDim SampledLogits SampledLabels"
+OUTPUTS = "Samples~ Probabilities~ LogitsDim~ LabelsDim~ SampledLogits~ SampledLabels"
 
 
 @op(out=OUTPUTS, diff="logits", lod=None, undeclared="LogitsDim:dtype LabelsDim:dtype")

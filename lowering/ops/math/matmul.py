@@ -202,7 +202,7 @@ def _row_norm(x):
     return jnp.sqrt(jnp.sum(x * x, axis=tuple(range(1, x.ndim)))).reshape(-1, 1)
 
 
-@op(out="Out XNorm YNorm", vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@", rows="wise")
+@op(out="Out XNorm~ YNorm~", vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@", rows="wise")
 def cos_sim(x, y):
     """Out[n, 0] = X[n] . Y[n] / (|X[n]| |Y[n]|); Y may have one row for all. Norms are [n, 1]."""
     x_norm, y_norm = _row_norm(x), _row_norm(y)

@@ -52,7 +52,7 @@ def _(x: LoDArray, d_out):
     return _to_input(2 * d_out.reshape(()) * x.data, x, _all(x))
 
 
-@op(out="Norm Out", lod=None, rows=off_rows)
+@op(out="Norm~ Out", lod=None, rows=off_rows)
 def norm(x, *, axis: int, epsilon: float = 1e-10):
     """Norm = sqrt(sum of X * X over ``axis`` + epsilon), the axis kept as 1; Out = X / Norm."""
     length = jnp.sqrt(jnp.sum(x * x, axis=axis, keepdims=True) + epsilon)

@@ -108,7 +108,7 @@ def _rows_like(rows: LoDArray, data):
     return rows.with_data(data) if rows.padded else data
 
 
-OUTPUTS = "Y MeanOut VarianceOut SavedMean SavedVariance ReserveSpace?"
+OUTPUTS = "Y MeanOut VarianceOut SavedMean~ SavedVariance~ ReserveSpace?"
 
 
 @op(out=OUTPUTS, diff="x scale bias", vendor="use_mkldnn fuse_with_relu", lod={"Y": "x"}, rows="masked",

@@ -17,7 +17,7 @@ def _shown(x, slot_dim):
 
 
 @op(
-    out="Y Means Scales",
+    out="Y Means~ Scales~",
     slots={"scale_w": "scale_w", "bias": "bias"},
     diff="x batch_size batch_sum batch_square_sum scale_w bias",
     lod={"Y": "x"},

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from lowering.registry import op
 
 
-@op(out="Out Mask", diff="x", rows="wise x")
+@op(out="Out Mask~", diff="x", rows="wise x")
 def dropout(
     x,
     seed=None,

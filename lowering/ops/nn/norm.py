@@ -18,7 +18,7 @@ def _standardised(x, mean, inv_std, d_y):
     return inv_std * (centred - x_hat * (d_y * x_hat).mean(axis=-1, keepdims=True))
 
 
-@op(out="Y Mean Variance", lod={"Y": "x"}, rows="wise x")
+@op(out="Y Mean~ Variance~", lod={"Y": "x"}, rows="wise x")
 def layer_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1):
     """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over the axes from begin_norm_axis on.
 
@@ -67,7 +67,7 @@ def _infer_instance_norm(of):
     return {"Y": (x.shape, x.lod_level, x.dtype), "SavedMean": planes, "SavedVariance": planes}
 
 
-@op(out="Y SavedMean SavedVariance", lod={"Y": "x"}, rows="wise x", infer=_infer_instance_norm)
+@op(out="Y SavedMean~ SavedVariance~", lod={"Y": "x"}, rows="wise x", infer=_infer_instance_norm)
 def instance_norm(x, scale, bias, *, epsilon: float = 1e-5):
     """Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias over each (n, c) plane.
 
@@ -117,7 +117,7 @@ def _affine(v, groups):
     return v.reshape(1, groups, v.size // groups, 1)
 
 
-@op(out="Y Mean Variance", lod={"Y": "x"}, rows="wise x")
+@op(out="Y Mean~ Variance~", lod={"Y": "x"}, rows="wise x")
 def group_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, groups: int, data_layout: str = "NCHW"):
     """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over groups of channels; Mean, Variance [N, groups].
 

@@ -212,7 +212,7 @@ def _filters(given: list[Array | None], words: list[list[Array]]) -> tuple[Array
     return left, sound
 
 
-@op(out="Out DropPos X_Temp_Out", diff="x", rows="masked", lod=None, infer=_infer, absent="white_list black_list")
+@op(out="Out DropPos X_Temp_Out~", diff="x", rows="masked", lod=None, infer=_infer, absent="white_list black_list")
 def pyramid_hash(
     x: LoDArray,
     w,

@@ -66,7 +66,7 @@ def _transposed(weight: Array) -> tuple[Array, Array]:
 
 @op(
     slots={"h0": "H0"},
-    out="BatchGate BatchResetHiddenPrev BatchHidden Hidden",
+    out="BatchGate~ BatchResetHiddenPrev~ BatchHidden~ Hidden",
     rows="masked",
     lod={"Hidden": "input"},
     infer=sequence_infer.gru,
@@ -143,7 +143,7 @@ def _(
     return input.with_data(d_input), None if h0 is None else p.unsorted(d_h0), d_weight, d_bias
 
 
-@op(out="Gate ResetHiddenPrev Hidden", lod=None, rows="wise input hidden_prev")
+@op(out="Gate~ ResetHiddenPrev~ Hidden", lod=None, rows="wise input hidden_prev")
 def gru_unit(
     input,
     hidden_prev,

@@ -102,7 +102,7 @@ def packed_value(x: LoDArray, buffer: Array) -> LoDArray:
 
 @op(
     slots={"h0": "H0", "c0": "C0"},
-    out="Hidden Cell BatchGate BatchCellPreAct",
+    out="Hidden Cell BatchGate~ BatchCellPreAct~",
     rows="masked",
     lod={"Hidden": "input", "Cell": "input"},
     infer=sequence_infer.lstm,

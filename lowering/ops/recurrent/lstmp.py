@@ -28,7 +28,7 @@ def _projected_by(proj_activation: str, cell_activation: str) -> str:
 
 @op(
     slots={"h0": "H0", "c0": "C0"},
-    out="Projection Cell BatchGate BatchCellPreAct BatchHidden",
+    out="Projection Cell BatchGate~ BatchCellPreAct~ BatchHidden~",
     rows="masked",
     lod={"Projection": "input", "Cell": "input"},
     infer=sequence_infer.lstmp,

@@ -56,7 +56,7 @@ def match_matrix_tensor(x: LoDArray, y: LoDArray, w, *, dim_t: int = 1):
 
 
 @op(
-    out="Out pos",
+    out="Out pos~",
     slots={"row": "ROW", "column": "COLUMN", "pos": "pos"},
     diff="x",
     grad="vjp",

@@ -222,7 +222,7 @@ def _(shuffle_idx, d_out):
     return jnp.zeros_like(rows).at[shuffle_idx].set(rows).reshape(d_out.shape)
 
 
-@op(out="Out SeedOut", lod=None, diff="", absent="seed", undeclared="SeedOut")
+@op(out="Out SeedOut~", lod=None, diff="", absent="seed", undeclared="SeedOut")
 def random_crop(x, seed, *, shape: list[int], startup_seed: int = 0):
     """Out = a window of ``shape`` over the last dims of X, at a random place of its own for each leading index."""
     state = _state(seed, startup_seed)

@@ -90,7 +90,7 @@ def _back(d_out: LoDArray, x: Meta, shape: tuple[int, ...]) -> Any:
 
 
 @op(
-    out="Out XShape",
+    out="Out XShape~",
     rows="masked",
     lod=None,
     vendor="use_quantizer",
@@ -147,7 +147,7 @@ def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x, x.shape)
 
 
-@op(out="Out XShape", rows="masked", lod=None, infer=_infer_squeeze, inplace={"Out": "x"}, linear=True)
+@op(out="Out XShape~", rows="masked", lod=None, infer=_infer_squeeze, inplace={"Out": "x"}, linear=True)
 def squeeze2(x: LoDArray, *, axes: list[int] = ()):
     """``squeeze`` with XShape."""
     return _squeeze(x, axes), x.with_data(zero_rows(x))
@@ -192,7 +192,7 @@ def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x, x.shape)
 
 
-@op(out="Out XShape", rows="masked", lod=None, infer=_infer_unsqueeze, diff="x", inplace={"Out": "x"}, linear=True)
+@op(out="Out XShape~", rows="masked", lod=None, infer=_infer_unsqueeze, diff="x", inplace={"Out": "x"}, linear=True)
 def unsqueeze2(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, axes: list[int] = ()):
     """``unsqueeze`` with XShape."""
     return _unsqueeze(x, axes, axes_tensor, axes_tensor_list), x.with_data(zero_rows(x))
@@ -218,7 +218,7 @@ def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x, x.shape)
 
 
-@op(out="Out XShape", rows="masked", lod=None, inplace={"Out": "x"})
+@op(out="Out XShape~", rows="masked", lod=None, inplace={"Out": "x"})
 def flatten2(x: LoDArray, *, axis: int = 1):
     """``flatten`` with XShape."""
     return _flatten(x, axis), x.with_data(zero_rows(x))
@@ -261,7 +261,7 @@ def _permuted(x: LoDArray, axis: list[int]) -> Any:
     return LoDArray(out, (), x.nrows) if x.padded else out
 
 
-@op(out="Out XShape", vendor="use_mkldnn use_quantizer", rows="masked", lod=None)
+@op(out="Out XShape~", vendor="use_mkldnn use_quantizer", rows="masked", lod=None)
 def transpose2(x: LoDArray, *, axis: list[int], data_format: str = "AnyLayout"):
     """``transpose`` with XShape."""
     del data_format
