@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import lowering
+from fluidjax.backward.one_op import get_grad_op_desc
 from fluidjax.base.enums import AttrType, OpRole, VarType, to_numpy_dtype
 from fluidjax.base.errors import EnforceNotMet, EOFException
 from fluidjax.base.flags import _flags
@@ -21,6 +22,7 @@ from fluidjax.base.scope import Scope
 from fluidjax.base.scope import ScopeVariable as Variable
 from fluidjax.base.unbuilt import AN_EXECUTOR, unbuilt
 from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, Tensor
+from fluidjax.execution.single import NativeOperator
 from fluidjax.framework import names as _names
 from fluidjax.framework.descs import BlockDescView as BlockDesc
 from fluidjax.framework.descs import OpDescView as OpDesc
@@ -47,6 +49,7 @@ __all__ = [
     "VarDesc",
     "Variable",
     "get_cuda_device_count",
+    "get_grad_op_desc",
     "is_compiled_with_cuda",
 ]
 
@@ -64,6 +67,9 @@ PaddlePredictor = unbuilt(__name__, "PaddlePredictor", AN_EXECUTOR)
 PaddleTensor = unbuilt(__name__, "PaddleTensor", AN_EXECUTOR)
 ZeroCopyTensor = unbuilt(__name__, "ZeroCopyTensor", AN_EXECUTOR)
 create_paddle_predictor = unbuilt(__name__, "create_paddle_predictor", AN_EXECUTOR)
+
+# One op on its own.
+Operator = NativeOperator
 
 # The names of the attributes that every op has, and the roles, where Fluid keeps them.
 op_proto_and_checker_maker = SimpleNamespace(
@@ -158,6 +164,26 @@ def has_grad_op_maker(op_type: str) -> bool:
 
 
 has_non_empty_grad_op_maker = has_grad_op_maker
+
+
+def is_float16_supported(place: Place) -> bool:
+    """Whether ops compute in float16 at a place: XLA does everywhere."""
+    return True
+
+
+def has_infer_inplace(op_type: str) -> bool:
+    """Whether an op's layer binds an output to the variable of an input."""
+    return lowering.has_op(op_type) and bool(lowering.get_op(op_type).inplace)
+
+
+def infer_no_need_buffer_slots(op_type: str, inputs: Any, outputs: Any, attrs: Any) -> set[str]:
+    """The input slots of which an op reads the shape and data type but no values.
+
+    Args:
+        op_type: a registered op; lowering.UnknownOpError for another.
+        inputs, outputs, attrs: accepted as in Fluid; the answer is the same for all.
+    """
+    return {slot.name for slot in lowering.get_op(op_type).inputs if slot.wants == "meta"}
 
 
 def get_op_attrs_default_value(op_type: str | bytes) -> dict[str, Any]:

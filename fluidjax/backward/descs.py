@@ -37,10 +37,15 @@ class Pending(OpSpec):
     @classmethod
     def of(cls, spec: OpSpec, op: Operator) -> Pending:
         """``spec`` with its origin ``op``; without ``_ORIGIN_ATTRS`` for op types in ``_WRITE_THEIR_OWN``."""
-        attrs = spec.attrs
-        if op.type in _WRITE_THEIR_OWN:
-            attrs = {name: value for name, value in attrs.items() if name not in _ORIGIN_ATTRS}
+        attrs = own_attributes(spec.attrs, op.type)
         return cls(spec.type, dict(spec.inputs), dict(spec.outputs), attrs, op)
+
+
+def own_attributes(attrs: dict[str, Any], forward: str) -> dict[str, Any]:
+    """``attrs`` as the gradient maker of op type ``forward`` writes them: some do not hand on where it came from."""
+    if forward not in _WRITE_THEIR_OWN:
+        return attrs
+    return {name: value for name, value in attrs.items() if name not in _ORIGIN_ATTRS}
 
 
 def append_pending(

@@ -91,7 +91,7 @@ def raw_op(
     inputs: Mapping[str, list[str]],
     outputs: Mapping[str, list[str]],
     attrs: Mapping[str, Any],
-    like: Operator | None = None,
+    like: Operator | OpDescView | None = None,
 ) -> pb.OpDesc:
     """The message of an op, unchecked; slots sorted by name.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import lowering
 from fluidjax import framework_pb2 as pb
-from fluidjax.framework.attrs import attr_type
+from fluidjax.framework.attrs import BOOKKEEPING_TYPES, attr_type
 from fluidjax.framework.names import BOOKKEEPING
 
 
@@ -19,6 +19,8 @@ def op_proto(op_type: str) -> pb.OpProto:
             message.intermediate = slot.intermediate
     for spec in definition.attrs.values():
         proto.attrs.add(name=spec.name, type=int(attr_type(spec.type)), comment="")
+    for name, kind in BOOKKEEPING_TYPES.items():
+        proto.attrs.add(name=name, type=int(kind), comment="", generated=True)
     return proto
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluidjax.core import VarDesc
+from fluidjax.base.enums import VarType
 from fluidjax.framework import Variable
-
-VarType = VarDesc.VarType
 
 _DTYPE_NAMES = {
     VarType.BOOL: "bool",

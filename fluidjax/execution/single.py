@@ -1,0 +1,119 @@
+"""One op on its own, reading and writing the variables of a scope: what Fluid's native operators do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax import framework_pb2 as pb
+from fluidjax.base.enums import VarType
+from fluidjax.base.errors import EnforceNotMet
+from fluidjax.base.places import Place
+from fluidjax.base.scope import Scope, ScopeVariable
+from fluidjax.base.values import LoDTensorArray, SelectedRows
+from fluidjax.executor import Executor
+from fluidjax.framework import Program
+from fluidjax.framework.names import EMPTY_VAR_NAME
+from fluidjax.framework.protos import op_proto
+
+
+class NativeOperator:
+    """An op bound to names of variables. ``fluid.op.Operator`` makes these; they belong to no program.
+
+    Args:
+        desc: the op's message.
+    """
+
+    def __init__(self, desc: pb.OpDesc):
+        self._desc = desc
+        self._proto = op_proto(desc.type)
+        self._program: Program | None = None
+        self._kinds: dict[str, VarType] = {}
+
+    @staticmethod
+    def create(desc: bytes) -> NativeOperator:
+        """An op from its serialized OpDesc. Raises lowering.UnknownOpError for a type that is not registered."""
+        return NativeOperator(pb.OpDesc.FromString(desc))
+
+    def type(self) -> str:
+        """The op's type."""
+        return self._desc.type
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Input slot -> variables; all slots that the op has."""
+        return _bound(self._proto.inputs, self._desc.inputs)
+
+    def outputs(self) -> dict[str, list[str]]:
+        """Output slot -> variables; all slots that the op has."""
+        return _bound(self._proto.outputs, self._desc.outputs)
+
+    def input_vars(self) -> list[str]:
+        """The variables of all input slots."""
+        return [name for names in self.inputs().values() for name in names]
+
+    def output_vars(self) -> list[str]:
+        """The variables of all output slots."""
+        return [name for names in self.outputs().values() for name in names]
+
+    def no_intermediate_outputs(self) -> list[str]:
+        """The variables of the outputs that are not only kept for the gradient."""
+        kept = {slot.name for slot in self._proto.outputs if slot.intermediate}
+        return [name for slot, names in self.outputs().items() if slot not in kept for name in names]
+
+    def support_gpu(self) -> bool:
+        """Whether the op was made for an accelerator: it goes where ``run`` says."""
+        return False
+
+    def run(self, scope: Scope, place: Place) -> None:
+        """Compute the outputs from the inputs.
+
+        Args:
+            scope: has the inputs, initialized, and the outputs as variables.
+            place: where to compute.
+
+        Raises EnforceNotMet when the scope lacks a variable, and what the op itself raises.
+        """
+        kinds = {name: _kind(self._variable(scope, name)) for name in [*self.input_vars(), *self.output_vars()]}
+        kinds.pop(EMPTY_VAR_NAME, None)
+        if self._program is None or kinds != self._kinds:
+            self._program, self._kinds = self._as_program(kinds), kinds
+        Executor(place).run(self._program, scope=scope)
+
+    def _variable(self, scope: Scope, name: str) -> ScopeVariable | None:
+        var = scope.find_var(name)
+        if var is None and name != EMPTY_VAR_NAME:
+            raise EnforceNotMet(
+                f"Operator {self.type()}: the scope has no variable {name!r}. Expected all inputs, with values, and all"
+                f" outputs. Make it with scope.var({name!r}) before run"
+            )
+        return var
+
+    def _as_program(self, kinds: dict[str, VarType]) -> Program:
+        """A program of this op alone, all of whose variables stay in the scope."""
+        program = Program()
+        block = program.global_block()
+        for name, kind in kinds.items():
+            block.create_var(name=name, type=kind, persistable=True)
+        block.desc.append_op().proto.CopyFrom(self._desc)
+        block._sync_with_cpp()
+        return program
+
+    def __str__(self) -> str:
+        return f"Op({self.type()}), inputs:{_text(self.inputs())}, outputs:{_text(self.outputs())}."
+
+
+def _bound(slots: Any, bindings: Any) -> dict[str, list[str]]:
+    names = {slot.parameter: list(slot.arguments) for slot in bindings}
+    return {slot.name: names.get(slot.name, []) for slot in slots}
+
+
+def _text(slots: dict[str, list[str]]) -> str:
+    return "{" + ", ".join(f"{slot}[{', '.join(names)}]" for slot, names in sorted(slots.items())) + "}"
+
+
+def _kind(var: ScopeVariable | None) -> VarType:
+    holder = None if var is None else var._holder
+    if isinstance(holder, SelectedRows):
+        return VarType.SELECTED_ROWS
+    if isinstance(holder, LoDTensorArray):
+        return VarType.LOD_TENSOR_ARRAY
+    return VarType.LOD_TENSOR
