@@ -75,7 +75,7 @@ class LayerHelperBase:
 
         Raises TypeError for an element type that is no floating-point one, without an initializer.
         """
-        attr = copy.deepcopy(attr)
+        attr = copy.copy(attr)
         if attr is None:
             attr = ParamAttr._to_attr(attr)
         if attr is False:

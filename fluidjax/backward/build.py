@@ -12,6 +12,7 @@ from fluidjax.backward.recompute import append_with_checkpoints
 from fluidjax.backward.rewind import restore_counters
 from fluidjax.backward.variables import GradInfo, declare, rename_taken
 from fluidjax.backward.walk import Walk
+from fluidjax.base.garbage import no_collections
 from fluidjax.framework import Parameter, Program, Variable
 from lowering.program import OpSpec
 
@@ -46,6 +47,13 @@ def append_backward(
         ValueError: ``loss`` is not the result of an op.
     """
     _check_arguments(loss, parameter_list, callbacks)
+    with no_collections():
+        return _append(loss, parameter_list, no_grad_set, list(callbacks or ()), checkpoints)
+
+
+def _append(
+    loss: Variable, parameter_list: Any, no_grad_set: Any, callbacks: list[Callable[..., None]], checkpoints: Any
+) -> list[tuple[Variable, Variable]]:
     _mark_loss(loss)
     program = loss.block.program
     current = program.current_block_idx
@@ -57,7 +65,7 @@ def append_backward(
     target = _target_block(program, current)
     start = 0 if inside else len(target.ops)
 
-    walk = Walk(stopped, callbacks=list(callbacks or ()), order=program._appending_grad_times)
+    walk = Walk(stopped, callbacks=callbacks, order=program._appending_grad_times)
     append_op(target, _loss_gradient(loss), ROLE_BACKWARD | ROLE_LOSS)
     starts = {grad_name(loss.name)} if program._appending_grad_times > 1 else None
     for block in _enclosing(program, current):

@@ -155,9 +155,11 @@ def _lod_level(block: Block, op: Operator, slot: str, name: str) -> int:
     """The LoD level of what the gradient takes its LoD from, where Fluid knows of it before it runs."""
     definition = get_op(op.type) if has_op(op.type) else None
     source = definition.lod.get(slot) if definition is not None and op.type not in _LEVELLESS else None
-    names = op.input(source) if source in op.input_names else []
+    names = op.input(source) if source is not None and source in op.input_names else []
+    if not names:
+        return 0
     place = op.output(slot).index(name)
-    var = block._find_var_recursive(names[place if place < len(names) else 0]) if names else None
+    var = block._find_var_recursive(names[place if place < len(names) else 0])
     return 0 if var is None or var.type != VarType.LOD_TENSOR else var.lod_level
 
 

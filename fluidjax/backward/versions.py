@@ -20,7 +20,7 @@ from fluidjax.backward.paths import GUARDED, sub_block_of
 from fluidjax.base.enums import VarType
 from fluidjax.framework import user_line
 from fluidjax.framework.view import op_view, program_view
-from lowering.engine.plan import writes_of
+from lowering.engine.plan import sub_blocks, writes_of
 from lowering.loops.save_plan import seen_early
 from lowering.program import ProgramView
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KEPT = "@KEPT"
 _STEP_INPUTS = "inputs"  # of recurrent_grad: the block knows them by these names, so that no copy can stand in
+_NO_BLOCKS = ProgramView(())
 _RECURRENT = (_STEP_INPUTS, "initial_states")
 
 Written = list[tuple["Operator", "Operator | None"]]
@@ -84,11 +85,10 @@ class _Values:
         self.kept: dict[tuple[str, int], str] = {}
 
     def _find_changing(self) -> set[str]:
-        view = program_view(self.block.program)
         early: set[str] = set()
         for number, op in enumerate(self.ops):
             early.update(n for n in op.input_arg_names if n not in self.writers)
-            for name in _written_anew(view, op):
+            for name in _written_anew(op):
                 self.writers.setdefault(name, []).append(number)
         several = {n for n, ops in self.writers.items() if len(ops) > 1 or n in early}
         return {n for n in several if _changes(self.block, n)}
@@ -178,14 +178,21 @@ def _is_forward(op: Operator) -> bool:
     return not op.has_attr("op_role") or int(op.attr("op_role")) & 3 == 0
 
 
-def _written_anew(view: ProgramView, op: Operator) -> list[str]:
+def _writes(op: Operator) -> list[str]:
+    """What ``op`` writes; most ops have no blocks inside, and need no view of the whole program."""
+    view = op_view(op)
+    blocks = program_view(op.block.program) if sub_blocks(view) else _NO_BLOCKS
+    return list(dict.fromkeys(writes_of(blocks, view)))
+
+
+def _written_anew(op: Operator) -> list[str]:
     """What ``op`` gives another value; a loop that hands a variable through does not."""
     inner = sub_block_of(op)
-    names = list(dict.fromkeys(writes_of(view, op_view(op))))
+    names = _writes(op)
     if inner is None:
         return [] if op.type == "assign" and hands_through(op) else names
     block = op.block.program.block(inner)
-    anew = {n for inside in block.ops for n in _written_anew(view, inside)}
+    anew = {n for inside in block.ops for n in _written_anew(inside)}
     return [n for n in names if n in anew or op.type not in GUARDED]
 
 
@@ -202,8 +209,7 @@ def _reads_inside(program: Program, index: int) -> set[str]:
     """
     block = program.block(index)
     forward = program.block(block.forward_block_idx)
-    view = program_view(program)
-    own = {n for op in forward.ops for n in writes_of(view, op_view(op))}
+    own = {n for op in forward.ops for n in _writes(op)}
     found: set[str] = set()
     for op in block.ops:
         inner = sub_block_of(op)
@@ -213,9 +219,9 @@ def _reads_inside(program: Program, index: int) -> set[str]:
 
 def _rewound(program: Program, index: int) -> set[str]:
     """Forward variables around gradient block ``index`` that it writes."""
-    block, view = program.block(index), program_view(program)
+    block = program.block(index)
     forward = program.block(block.forward_block_idx)
-    names = {n for op in block.ops for n in writes_of(view, op_view(op)) if n != EMPTY and not is_grad(n)}
+    names = {n for op in block.ops for n in _writes(op) if n != EMPTY and not is_grad(n)}
     return {n for n in names if not block.has_var(n) and not forward.has_var(n)}
 
 

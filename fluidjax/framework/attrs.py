@@ -100,22 +100,15 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def write_attr(attr: OpDesc.Attr, kind: AttrType, value: Any) -> None:
-    """Set the type and value of one attribute message.
+def attr_fields(name: str, kind: AttrType, value: Any) -> dict[str, Any]:
+    """The fields of the message of one attribute.
 
     Raises TypeError or ValueError when the value does not fit the type.
     """
     field, is_list = _FIELD_OF[kind]
     convert = _CONVERT[field]
-    converted = [convert(v) for v in _as_list(value)] if is_list else convert(value)
-    name = attr.name
-    attr.Clear()
-    attr.name = name
-    attr.type = int(kind)  # type: ignore[assignment]  # the stubs have types of their own for enums
-    if is_list:
-        getattr(attr, field).extend(converted)
-    else:
-        setattr(attr, field, converted)
+    converted = list(map(convert, _as_list(value))) if is_list else convert(value)
+    return {"name": name, "type": int(kind), field: converted}
 
 
 def _as_list(value: Any) -> Iterable[Any]:

@@ -100,7 +100,10 @@ class Block:
 
     def _find_var_recursive(self, name: str) -> Variable | None:
         """The variable of that name here, around, or in the block this is the gradient of; None when none."""
-        pending, seen = [self.idx], set()
+        own = self.vars.get(name)
+        if own is not None:
+            return own
+        pending, seen = [self.parent_idx, self.forward_block_idx], {self.idx}
         while pending:
             idx = pending.pop(0)
             if idx < 0 or idx in seen:

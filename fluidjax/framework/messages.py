@@ -8,17 +8,21 @@ from typing import Any
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, VarType
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.framework.attrs import type_of_value, write_attr
+from fluidjax.framework.attrs import attr_fields, type_of_value
+
+# As messages have them: members of an enum are slow to look up and to compare.
+_LOD_TENSOR, _SELECTED_ROWS = int(VarType.LOD_TENSOR), int(VarType.SELECTED_ROWS)
+_LOD_TENSOR_ARRAY = int(VarType.LOD_TENSOR_ARRAY)
 
 
 def tensor_desc(var: pb.VarDesc) -> pb.VarType.TensorDesc | None:
     """The message with dtype and dims, by what the variable holds; None where it holds no tensor."""
     kind = var.type.type
-    if kind == VarType.LOD_TENSOR:
+    if kind == _LOD_TENSOR:
         return var.type.lod_tensor.tensor
-    if kind == VarType.SELECTED_ROWS:
+    if kind == _SELECTED_ROWS:
         return var.type.selected_rows
-    if kind == VarType.LOD_TENSOR_ARRAY:
+    if kind == _LOD_TENSOR_ARRAY:
         return var.type.tensor_array.tensor
     return None
 
@@ -41,9 +45,9 @@ def need_tensor_desc(var: pb.VarDesc, what: str) -> pb.VarType.TensorDesc:
 
 def lod_holder(var: pb.VarDesc) -> Any:
     """The message that has ``lod_level``, or None."""
-    if var.type.type == VarType.LOD_TENSOR:
+    if var.type.type == _LOD_TENSOR:
         return var.type.lod_tensor
-    if var.type.type == VarType.LOD_TENSOR_ARRAY:
+    if var.type.type == _LOD_TENSOR_ARRAY:
         return var.type.tensor_array
     return None
 
@@ -86,25 +90,21 @@ def find_attr(op: pb.OpDesc, name: str) -> pb.OpDesc.Attr | None:
 
 def add_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None) -> None:
     """Add an attribute that the op does not have yet; its type is `kind`, or the one its value stands for."""
-    kind = type_of_value(value) if kind is None else kind
-    attr = op.attrs.add(name=name)
-    write_attr(attr, kind, value)
+    op.attrs.add(**attr_fields(name, type_of_value(value) if kind is None else kind, value))
 
 
 def set_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None) -> None:
     """Set one attribute; its type is `kind`, or the one it has, or the one its value stands for."""
     attr = find_attr(op, name)
-    if attr is None:
-        kind = type_of_value(value) if kind is None else kind
-        attr = op.attrs.add(name=name)
-    elif kind is None:
-        kind = _kept_type(AttrType(attr.type), value)
+    if kind is None:
+        kind = type_of_value(value) if attr is None else _kept_type(AttrType(attr.type), value)
     try:
-        write_attr(attr, kind, value)
+        written = pb.OpDesc.Attr(**attr_fields(name, kind, value))
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(
             f"op {op.type}: attribute {name} is of type {kind.name}, {error}. Give a value of that type."
         ) from error
+    (op.attrs.add() if attr is None else attr).CopyFrom(written)
 
 
 def _kept_type(kind: AttrType, value: Any) -> AttrType:
