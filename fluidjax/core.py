@@ -20,7 +20,6 @@ from fluidjax.base.places import (
 )
 from fluidjax.base.scope import Scope
 from fluidjax.base.scope import ScopeVariable as Variable
-from fluidjax.base.unbuilt import AN_EXECUTOR, unbuilt
 from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, Tensor
 from fluidjax.execution.single import NativeOperator
 from fluidjax.framework import names as _names
@@ -29,8 +28,25 @@ from fluidjax.framework.descs import OpDescView as OpDesc
 from fluidjax.framework.descs import ProgramDescView as ProgramDesc
 from fluidjax.framework.descs import VarDescView as VarDesc
 from fluidjax.framework.protos import op_proto
+from fluidjax.inference.config import AnalysisConfig, NativeConfig, PaddlePassBuilder
+from fluidjax.inference.predictor import (
+    AnalysisPredictor,
+    NativePaddlePredictor,
+    PaddlePredictor,
+    create_paddle_predictor,
+)
+from fluidjax.inference.tensors import (
+    PaddleBuf,
+    PaddleDType,
+    PaddlePlace,
+    PaddleTensor,
+    ZeroCopyTensor,
+    paddle_dtype_size,
+)
 
 __all__ = [
+    "AnalysisConfig",
+    "AnalysisPredictor",
     "AttrType",
     "BlockDesc",
     "CPUPlace",
@@ -40,7 +56,15 @@ __all__ = [
     "EnforceNotMet",
     "LoDTensor",
     "LoDTensorArray",
+    "NativeConfig",
+    "NativePaddlePredictor",
     "OpDesc",
+    "PaddleBuf",
+    "PaddleDType",
+    "PaddlePassBuilder",
+    "PaddlePlace",
+    "PaddlePredictor",
+    "PaddleTensor",
     "Place",
     "ProgramDesc",
     "Scope",
@@ -48,25 +72,15 @@ __all__ = [
     "Tensor",
     "VarDesc",
     "Variable",
+    "ZeroCopyTensor",
+    "create_paddle_predictor",
     "get_cuda_device_count",
     "get_grad_op_desc",
     "is_compiled_with_cuda",
+    "paddle_dtype_size",
 ]
 
 _Scope = Scope
-
-# The library that deploys models.
-AnalysisConfig = unbuilt(__name__, "AnalysisConfig", AN_EXECUTOR)
-AnalysisPredictor = unbuilt(__name__, "AnalysisPredictor", AN_EXECUTOR)
-NativeConfig = unbuilt(__name__, "NativeConfig", AN_EXECUTOR)
-NativePaddlePredictor = unbuilt(__name__, "NativePaddlePredictor", AN_EXECUTOR)
-PaddleBuf = unbuilt(__name__, "PaddleBuf", AN_EXECUTOR)
-PaddleDType = unbuilt(__name__, "PaddleDType", AN_EXECUTOR)
-PaddlePlace = unbuilt(__name__, "PaddlePlace", AN_EXECUTOR)
-PaddlePredictor = unbuilt(__name__, "PaddlePredictor", AN_EXECUTOR)
-PaddleTensor = unbuilt(__name__, "PaddleTensor", AN_EXECUTOR)
-ZeroCopyTensor = unbuilt(__name__, "ZeroCopyTensor", AN_EXECUTOR)
-create_paddle_predictor = unbuilt(__name__, "create_paddle_predictor", AN_EXECUTOR)
 
 # One op on its own.
 Operator = NativeOperator

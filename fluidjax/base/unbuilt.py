@@ -24,10 +24,6 @@ class Instead(NamedTuple):
 ONE_PROCESS = Instead(
     "a program that trains in one process", "take the script's branch for a single machine (most have an option for it)"
 )
-AN_EXECUTOR = Instead(
-    "a saved model that an Executor runs",
-    "load it with fluid.io.load_inference_model(folder, exe), and run the program it returns with exe.run",
-)
 
 
 def _refuse(name: str, instead: Instead) -> NoReturn:

@@ -11,7 +11,7 @@ from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import explain
-from fluidjax.base.scope import global_scope
+from fluidjax.base.scope import Scope, global_scope
 from fluidjax.files import atomic, trust, variables
 from fluidjax.files.compatible import stamp
 from fluidjax.files.errors import bad_file
@@ -54,7 +54,7 @@ def save(
         )
     with global_scope()._lock:  # what is written is of one step
         if not program_only:
-            files |= _parameter_files(program, params_filename)
+            files |= _parameter_files(program, params_filename, global_scope())
         atomic.write_files(os.path.normpath(dirname), files)
     return fetched
 
@@ -156,8 +156,14 @@ def append_fetch_ops(program: Program, fetch_names: Sequence[str], holder: str =
         block.append_op(type="fetch", inputs={"X": name}, outputs={"Out": fetch}, attrs={"col": index})
 
 
-def _parameter_files(program: Program, params_filename: str | None) -> dict[str, Any]:
-    scope = global_scope()
+def write_two_files(dirname: str, program: Program, scope: Scope) -> None:
+    """Write a loaded model as the files ``model`` and ``params`` of a folder."""
+    with scope._lock:
+        files = {"model": [program.desc.serialize_to_string()], **_parameter_files(program, "params", scope)}
+        atomic.write_files(os.path.normpath(dirname), files)
+
+
+def _parameter_files(program: Program, params_filename: str | None, scope: Scope) -> dict[str, Any]:
     needed = variables.chosen(program, None, variables.is_persistable)
     check_savable(scope, needed)
     names = [var.name for var in variables.by_name(needed)]
@@ -180,9 +186,12 @@ def _parameter_files(program: Program, params_filename: str | None) -> dict[str,
 
 
 def load(
-    dirname: str | None, model_filename: str | bytes | None, params_filename: str | bytes | None
+    dirname: str | None,
+    model_filename: str | bytes | None,
+    params_filename: str | bytes | None,
+    scope: Scope | None = None,
 ) -> tuple[Program, list[str], list[Variable]]:
-    """Read a model and put its parameters into the global scope; see ``fluid.io.load_inference_model``."""
+    """Read a model and put its parameters into a scope (the global one); see ``fluid.io.load_inference_model``."""
     with atomic.reading(dirname):
         data, label = _model_bytes(dirname, model_filename)
         program = parse(data, label)
@@ -191,7 +200,7 @@ def load(
         needed = variables.chosen(program, None, variables.is_persistable)
         values = variables.read(needed, dirname, params_filename) if needed else {}
     feeds, fetches = _ends(program, label)
-    put(global_scope(), values)
+    put(global_scope() if scope is None else scope, values)
     trust.mark_loaded(program, label)
     return program, feeds, fetches
 

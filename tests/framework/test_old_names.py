@@ -15,8 +15,6 @@ from fluidjax.wrapped_decorator import signature_safe_contextmanager, wrap_decor
 
 # Module -> names, as Paddle 1.8.5 has them.
 UNBUILT = {
-    "core": """AnalysisConfig AnalysisPredictor NativeConfig NativePaddlePredictor PaddleBuf PaddleDType PaddlePlace
-        PaddlePredictor PaddleTensor ZeroCopyTensor create_paddle_predictor""",
     "incubate.fleet.base.fleet_base": "Fleet DistributedOptimizer",
     "incubate.fleet.base.role_maker": """RoleMakerBase MPIRoleMaker MPISymetricRoleMaker MockBarrier GeneralRoleMaker
         PaddleCloudRoleMaker UserDefinedRoleMaker UserDefinedCollectiveRoleMaker""",
@@ -64,8 +62,6 @@ def test_what_is_not_built_imports_and_says_so_when_used(module):
 def test_what_to_do_instead():
     with pytest.raises(NotBuiltError, match="single machine"):
         fluid.DistributeTranspiler()
-    with pytest.raises(NotBuiltError, match="load_inference_model"):
-        fluid.core.AnalysisConfig("folder")
 
 
 @pytest.mark.parametrize(
