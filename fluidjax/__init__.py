@@ -82,6 +82,10 @@ from fluidjax.backward import gradients
 # Optimizers.
 from fluidjax import optimizer
 
+# Eager mode.
+from fluidjax import dygraph
+from fluidjax.dygraph import BackwardStrategy, disable_dygraph, enable_dygraph
+
 # Contributed parts.
 from fluidjax import contrib
 

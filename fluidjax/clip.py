@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.framework import (
     Block,
     Program,
@@ -240,6 +241,10 @@ def set_gradient_clip(
         "optimizer(grad_clip=...).",
         stacklevel=2,
     )
+    if in_dygraph_mode():
+        raise AssertionError(
+            "set_gradient_clip does not work in eager mode: expected static mode. Give the optimizer grad_clip=."
+        )
     if not isinstance(clip, GradientClipBase):
         raise TypeError(
             f"'clip' should be an instance of GradientClipBase's derived class, got {clip!r}. Pass for instance "

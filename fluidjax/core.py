@@ -21,6 +21,7 @@ from fluidjax.base.places import (
 from fluidjax.base.scope import Scope
 from fluidjax.base.scope import ScopeVariable as Variable
 from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, Tensor
+from fluidjax.eager.varbase import VarBase
 from fluidjax.execution.single import NativeOperator
 from fluidjax.framework import names as _names
 from fluidjax.framework.descs import BlockDescView as BlockDesc
@@ -70,6 +71,7 @@ __all__ = [
     "Scope",
     "SelectedRows",
     "Tensor",
+    "VarBase",
     "VarDesc",
     "Variable",
     "ZeroCopyTensor",

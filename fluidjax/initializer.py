@@ -10,6 +10,7 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
+from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.framework.block import Block
 from fluidjax.framework.variable import Variable
 
@@ -87,7 +88,8 @@ class Initializer:
         if out is not var:
             cast = {"in_dtype": int(dtype), "out_dtype": int(var.dtype)}
             block.append_op(type="cast", inputs={"X": out}, outputs={"Out": var}, attrs=cast)
-        var.op = op
+        if not in_dygraph_mode():
+            var.op = op
         return op
 
 

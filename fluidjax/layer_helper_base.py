@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, NoReturn
+from typing import Any
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.mode import current_tracer, in_dygraph_mode
 from fluidjax.framework import (
+    EagerVariable,
     Operator,
     Parameter,
     Program,
@@ -18,6 +20,15 @@ from fluidjax.framework import (
 from fluidjax.initializer import Constant, Initializer, Xavier
 from fluidjax.param_attr import ParamAttr, WeightNormParamAttr
 from fluidjax.writing.weight_norm import normalized_parameter
+
+
+def _check_unused(name: str) -> None:
+    if unique_name.dygraph_parameter_name_checker(name):
+        raise ValueError(
+            f"parameter name [{name}] have be been used. In dygraph mode, the name of parameter can't be same. Please "
+            "check the parameter attr value passed to self.create_parameter or constructor of dygraph Layers; leave "
+            "the name out to share nothing, or use the layer twice to share it."
+        )
 
 
 class LayerHelperBase:
@@ -47,12 +58,15 @@ class LayerHelperBase:
         """The program that its parameters' initialisation is written to."""
         return default_startup_program()
 
-    def to_variable(self, value: Any, name: str | None = None) -> NoReturn:
-        """Eager mode only."""
-        raise AssertionError(
-            "to_variable belongs to eager mode; a Program has no values of its own. Feed the array, or use "
-            "fluid.layers.assign."
-        )
+    def to_variable(self, value: Any, name: str | None = None) -> Variable:
+        """A variable of eager mode with the value of an array. Raises AssertionError in static mode."""
+        tracer = current_tracer()
+        if tracer is None:
+            raise AssertionError(
+                "to_variable belongs to eager mode; a Program has no values of its own. Feed the array, or use "
+                "fluid.layers.assign."
+            )
+        return value if isinstance(value, EagerVariable) else tracer.to_variable(value, name)
 
     def create_parameter(
         self,
@@ -94,6 +108,10 @@ class LayerHelperBase:
             WeightNormParamAttr.params_with_weight_norm.append(param)
             return param
         settings = {"dtype": dtype, "shape": shape, "type": type}
+        if in_dygraph_mode():
+            _check_unused(attr.name)
+            kwargs = attr._to_kwargs(with_initializer=True)
+            return self.main_program.global_block().create_parameter(**settings, **kwargs, stop_gradient=stop_gradient)
         self.startup_program.global_block().create_parameter(**settings, **attr._to_kwargs(with_initializer=True))
         return self.main_program.global_block().create_parameter(**settings, **attr._to_kwargs())
 
@@ -149,7 +167,13 @@ class LayerHelperBase:
         return self.create_global_variable(*args, name=name, **kwargs), True
 
     def set_variable_initializer(self, var: Variable, initializer: Initializer) -> Variable:
-        """Let the startup program initialise a variable of the main program; returns the startup program's one."""
+        """Let the startup program initialise a variable of the main program; returns the startup program's one.
+
+        In eager mode the variable itself is initialised at once.
+        """
+        if in_dygraph_mode():
+            initializer(var, self.main_program.global_block())
+            return var
         return self.startup_program.global_block().create_var(
             name=var.name,
             type=var.type,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax.base.enums import VarType
+from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.framework import Block, Variable, name_scope
 from fluidjax.framework.names import NEW_GRAD_SUFFIX
 
@@ -106,7 +107,7 @@ def _regularized(param: Any, grad: Variable, default: WeightDecayRegularizer | N
         return grad
     penalty = regularizer(param, grad, grad.block)
     out = grad
-    if grad.type == VarType.SELECTED_ROWS:
+    if grad.type == VarType.SELECTED_ROWS or in_dygraph_mode():  # in eager mode a gradient stays what backward gave
         out = grad.block.create_var(
             name=grad.name + NEW_GRAD_SUFFIX,
             dtype=param.dtype,

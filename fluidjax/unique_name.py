@@ -6,6 +6,8 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Iterator
 
+from fluidjax.base.mode import in_dygraph_mode
+
 
 class UniqueNameGenerator:
     """Counts names by their key; `prefix` goes before each."""
@@ -44,8 +46,8 @@ def generate(key: str) -> str:
 
 
 def generate_with_ignorable_key(key: str) -> str:
-    """Like ``generate``; eager mode, where the key would be ignored, is not at hand here."""
-    return generator(key)
+    """Like ``generate``; in eager mode the key is ignored, and names are ``tmp_N``."""
+    return generator("tmp" if in_dygraph_mode() else key)
 
 
 def switch(

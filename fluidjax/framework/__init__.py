@@ -11,6 +11,9 @@ from typing import Any
 
 from fluidjax.base.enums import VarType, is_floating, to_var_type
 from fluidjax.base.flags import get_flags, set_flags
+from fluidjax.base.mode import current_tracer as _dygraph_tracer
+from fluidjax.base.mode import in_dygraph_mode
+from fluidjax.base.mode import tracer_guard as _dygraph_guard
 from fluidjax.base.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
 from fluidjax.base.version import require_version
 from fluidjax.framework import program as _program
@@ -37,7 +40,14 @@ from fluidjax.framework.protos import OpProtoHolder, get_all_op_protos
 from fluidjax.framework.scopes import NameScope, device_guard, name_scope, switch_device
 from fluidjax.framework.scopes import full_name_scope as _full_name_scope
 from fluidjax.framework.slicing import getitem as _getitem
-from fluidjax.framework.variable import Parameter, ParameterMetaClass, Variable, VariableMetaClass
+from fluidjax.framework.variable import (
+    EagerParameter,
+    EagerVariable,
+    Parameter,
+    ParameterMetaClass,
+    Variable,
+    VariableMetaClass,
+)
 from fluidjax.framework.view import program_view
 
 Variable.__getitem__ = _getitem  # type: ignore[method-assign]
@@ -72,18 +82,14 @@ def dtype_is_floating(dtype: Any) -> bool:
     return is_floating(dtype)
 
 
-def in_dygraph_mode() -> bool:
-    """Whether layers run at once instead of writing to a program: they do not."""
-    return False
-
-
 def _non_static_mode() -> bool:
-    return False
+    return in_dygraph_mode()
 
 
-def _current_expected_place() -> None:
-    """The place of eager mode: there is none."""
-    return None
+def _current_expected_place() -> Any:
+    """The place of eager mode; None in static mode."""
+    tracer = _dygraph_tracer()
+    return None if tracer is None else tracer.place
 
 
 def load_op_library(lib_filename: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import VarType
+from fluidjax.base.mode import current_tracer
 from fluidjax.framework import descs
 from fluidjax.framework.infer import infer_outputs, raw_op
 from fluidjax.framework.operator import Operator
@@ -133,7 +134,10 @@ class Block:
         return list(self.iter_parameters())
 
     def create_var(self, *args: Any, **kwargs: Any) -> Variable:
-        """Make a variable; arguments as for Variable, without the block."""
+        """Make a variable; arguments as for Variable, without the block. In eager mode, an eager one."""
+        tracer = current_tracer()
+        if tracer is not None:
+            return tracer.create_var(*args, **kwargs)
         var = Variable(self, *args, **kwargs)
         initializer = kwargs.get("initializer")
         if initializer is not None:
@@ -143,8 +147,12 @@ class Block:
     def create_parameter(self, *args: Any, **kwargs: Any) -> Parameter:
         """Make a parameter in the global block; arguments as for Parameter, without the block.
 
-        With ``initializer``, the op that initialises it is appended to this block, once per name.
+        With ``initializer``, the op that initialises it is appended to this block, once per name. In eager mode it is
+        an eager parameter, initialised at once.
         """
+        tracer = current_tracer()
+        if tracer is not None:
+            return tracer.create_parameter(*args, **kwargs)
         global_block = self.program.global_block()
         settings = {key: value for key, value in kwargs.items() if key != "initializer"}
         param = Parameter(global_block, *args, **settings)
@@ -220,8 +228,11 @@ class Block:
     def append_op(self, *args: Any, **kwargs: Any) -> Operator:
         """Append an op: ``append_op(type, inputs, outputs, attrs)``, checked and with its outputs inferred.
 
-        See Operator for the arguments and errors.
+        See Operator for the arguments and errors. In eager mode the op runs at once instead.
         """
+        tracer = current_tracer()
+        if tracer is not None:
+            return tracer.trace_op(*args, **kwargs)
         proto = self.proto.ops.add(type="")
         try:
             op = self._build(proto, args, kwargs)
@@ -260,6 +271,9 @@ class Block:
         return op
 
     def _prepend_op(self, *args: Any, **kwargs: Any) -> Operator:
+        tracer = current_tracer()
+        if tracer is not None:
+            return tracer.trace_op(*args, **kwargs)
         return self._insert_op(0, *args, **kwargs)
 
     def _remove_op(self, index: int) -> None:

@@ -17,8 +17,23 @@ if TYPE_CHECKING:
     from fluidjax.framework.operator import Operator
 
 
+class EagerVariable:
+    """What variables of eager mode derive from; ``isinstance(x, Variable)`` holds for them too."""
+
+    __slots__ = ()
+
+
+class EagerParameter:
+    """What parameters of eager mode derive from; ``isinstance(x, Parameter)`` holds for them too."""
+
+    __slots__ = ()
+
+
 class VariableMetaClass(type):
     """``isinstance(x, Variable)`` as Fluid scripts ask it."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or (cls is Variable and issubclass(type(instance), EagerVariable))
 
 
 class Variable(metaclass=VariableMetaClass):
@@ -290,6 +305,9 @@ class Variable(metaclass=VariableMetaClass):
 
 class ParameterMetaClass(VariableMetaClass):
     """``isinstance(x, Parameter)`` as Fluid scripts ask it."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or (cls is Parameter and issubclass(type(instance), EagerParameter))
 
 
 class Parameter(Variable, metaclass=ParameterMetaClass):

@@ -14,7 +14,7 @@ from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.framework import Block, Variable
 
-_INTEGERS = (VarType.BOOL, VarType.INT8, VarType.UINT8, VarType.INT16, VarType.INT32, VarType.INT64)
+INTEGERS = (VarType.BOOL, VarType.INT8, VarType.UINT8, VarType.INT16, VarType.INT32, VarType.INT64)
 
 
 def _block(var: Variable) -> Block:
@@ -74,8 +74,9 @@ def astype(self: Variable, dtype: Any) -> Variable:
     return out
 
 
-def _check_number(var: Variable, other: Any, symbol: str) -> None:
-    if isinstance(other, float) and var.dtype in _INTEGERS and other != int(other):
+def check_number(var: Any, other: Any, symbol: str) -> None:
+    """AssertionError for a number with a fraction beside a variable of integers."""
+    if isinstance(other, float) and var.dtype in INTEGERS and other != int(other):
         raise AssertionError(
             f"float value {other} cannot convert to integer, which {symbol} with variable {var.name} of {var.dtype} "
             "needs. Cast the variable first: var.astype('float32')."
@@ -98,15 +99,15 @@ def _operand(var: Variable, other: Any, reverse: bool, symbol: str) -> Variable:
 
 
 def _binary(
-    method: str, op_type: str, reverse: bool = False, scaled: Callable[[Variable, float], Variable] | None = None
+    method: str, op_type: str, reverse: bool = False, scale_of: Callable[[float], tuple[float, float]] | None = None
 ) -> Callable[[Variable, Any], Variable]:
-    """The method of Variable that writes `op_type`; `scaled` does the same with a number, by a scale op."""
+    """The method of Variable that writes `op_type`; with a number a scale op, where `scale_of` gives scale and bias."""
 
     def operate(self: Variable, other_var: Any) -> Variable:
-        _check_number(self, other_var, method)
-        whole_division = op_type == "elementwise_div" and self.dtype in _INTEGERS
-        if scaled is not None and isinstance(other_var, (int, float)) and not whole_division:
-            return scaled(self, other_var)
+        check_number(self, other_var, method)
+        whole_division = op_type == "elementwise_div" and self.dtype in INTEGERS
+        if scale_of is not None and isinstance(other_var, (int, float)) and not whole_division:
+            return _scaled(self, *scale_of(other_var))
         other = _operand(self, other_var, reverse, method)
         left, right = (other, self) if reverse else (self, other)
         out = _temporary(self, self.dtype)
@@ -126,15 +127,16 @@ def _negated(var: Variable) -> Variable:
     return _scaled(var, -1.0, 0.0)
 
 
-_METHODS: dict[str, tuple[str, bool, Callable[[Variable, float], Variable] | None]] = {
-    "__add__": ("elementwise_add", False, lambda x, v: _scaled(x, 1.0, v)),
-    "__radd__": ("elementwise_add", False, lambda x, v: _scaled(x, 1.0, v)),
-    "__sub__": ("elementwise_sub", False, lambda x, v: _scaled(x, 1.0, -v)),
-    "__rsub__": ("elementwise_sub", True, lambda x, v: _scaled(x, -1.0, v)),
-    "__mul__": ("elementwise_mul", False, lambda x, v: _scaled(x, v, 0.0)),
-    "__rmul__": ("elementwise_mul", False, lambda x, v: _scaled(x, v, 0.0)),
-    "__div__": ("elementwise_div", False, lambda x, v: _scaled(x, 1.0 / v, 0.0)),
-    "__truediv__": ("elementwise_div", False, lambda x, v: _scaled(x, 1.0 / v, 0.0)),
+# Method -> op type, whether the other side comes first, scale and bias of the scale op that does it with a number.
+METHODS: dict[str, tuple[str, bool, Callable[[float], tuple[float, float]] | None]] = {
+    "__add__": ("elementwise_add", False, lambda v: (1.0, v)),
+    "__radd__": ("elementwise_add", False, lambda v: (1.0, v)),
+    "__sub__": ("elementwise_sub", False, lambda v: (1.0, -v)),
+    "__rsub__": ("elementwise_sub", True, lambda v: (-1.0, v)),
+    "__mul__": ("elementwise_mul", False, lambda v: (v, 0.0)),
+    "__rmul__": ("elementwise_mul", False, lambda v: (v, 0.0)),
+    "__div__": ("elementwise_div", False, lambda v: (1.0 / v, 0.0)),
+    "__truediv__": ("elementwise_div", False, lambda v: (1.0 / v, 0.0)),
     "__rdiv__": ("elementwise_div", True, None),
     "__rtruediv__": ("elementwise_div", True, None),
     "__pow__": ("elementwise_pow", False, None),
@@ -152,7 +154,7 @@ _METHODS: dict[str, tuple[str, bool, Callable[[Variable, float], Variable] | Non
 
 def monkey_patch_variable() -> None:
     """Give Variable its operators."""
-    for method, (op_type, reverse, scaled) in _METHODS.items():
-        setattr(Variable, method, _binary(method, op_type, reverse, scaled))
+    for method, (op_type, reverse, scale_of) in METHODS.items():
+        setattr(Variable, method, _binary(method, op_type, reverse, scale_of))
     for method, function in (("__neg__", _negated), ("astype", astype)):
         setattr(Variable, method, function)

@@ -11,6 +11,7 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.backward import append_backward
 from fluidjax.base.enums import VarType
+from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import global_scope
 from fluidjax.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
@@ -27,12 +28,13 @@ from fluidjax.framework import (
 )
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
+from fluidjax.optimizer.eager import EagerUpdates, check_settings
 from fluidjax.regularizer import WeightDecayRegularizer, append_regularization_ops
 
 Pair = tuple[Any, Any]  # (Parameter, its gradient Variable or None)
 
 
-class Optimizer:
+class Optimizer(EagerUpdates):
     """Appends to a program the ops that compute gradients and update parameters by them.
 
     Args:
@@ -54,7 +56,9 @@ class Optimizer:
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
-        if not isinstance(learning_rate, (float, Variable)):
+        if in_dygraph_mode():
+            check_settings(self, learning_rate, parameter_list)
+        elif not isinstance(learning_rate, (float, Variable)):
             raise TypeError(
                 f"{type(self).__name__}: learning_rate is {learning_rate!r} of type {type(learning_rate).__name__}; "
                 "expected a float or a Variable. Write 1.0 instead of 1, or pass a schedule of fluid.layers"
@@ -72,7 +76,7 @@ class Optimizer:
         self._dtype: Any = None
         # Learning-rate Variable of each program the optimizer was used in.
         self._learning_rate_map: dict[Program, Variable] = {}
-        if isinstance(learning_rate, Variable):
+        if isinstance(learning_rate, Variable) and not in_dygraph_mode():
             self._learning_rate_map[learning_rate.block.program] = learning_rate
         # accumulator name -> parameter name -> Variable
         self._accumulators: dict[str, dict[str, Variable]] = defaultdict(dict)
@@ -129,6 +133,9 @@ class Optimizer:
     # Learning rates.
 
     def _create_global_learning_rate(self) -> None:
+        if in_dygraph_mode():
+            self._eager_rate(self._dtype)
+            return
         program = default_main_program()
         if program in self._learning_rate_map:
             return
@@ -153,6 +160,8 @@ class Optimizer:
         rate = self._global_learning_rate()
         if factor == 1.0:
             return rate
+        if in_dygraph_mode():
+            return rate * factor
         with default_main_program()._lr_schedule_guard(is_with_opt=True), name_scope("scale_with_param_lr"):
             return rate * factor
 
@@ -171,6 +180,10 @@ class Optimizer:
         """Make a persistable Variable that belongs to ``param`` and starts filled with ``fill_value``."""
         if self._name is not None:
             name = f"{self._name}_{name}"
+        if in_dygraph_mode():
+            kind, sizes = param.type if type is None else type, param.shape if shape is None else shape
+            settings = {"persistable": True, "dtype": dtype or param.dtype, "type": kind, "shape": sizes}
+            return self._eager_accumulator(name, param, fill_value, settings)
         if param.name in self._accumulators[name]:
             raise ValueError(
                 f"accumulator {name} of parameter {param.name} exists already; expected one of each kind. Use a new "
@@ -227,6 +240,8 @@ class Optimizer:
         Raises:
             ValueError: ``loss`` is not of shape [1].
         """
+        if in_dygraph_mode():
+            return self._eager_gradients()
         if tuple(loss.shape) != (1,):
             raise ValueError(
                 f"minimize: the loss {loss.name!r} has shape {tuple(loss.shape)}; expected (1,). Reduce it with "
@@ -253,6 +268,8 @@ class Optimizer:
         Returns:
             The update ops.
         """
+        if in_dygraph_mode():
+            return self._eager_apply(params_grads)
         pairs = sorted(params_grads, key=lambda pair: pair[0].name)
         pairs = append_gradient_clip_ops(pairs) if self._grad_clip is None else self._grad_clip(pairs)
         pairs = append_regularization_ops(pairs, self.regularization)
@@ -279,6 +296,8 @@ class Optimizer:
         Returns:
             (the update ops, [(parameter, gradient)]).
         """
+        if in_dygraph_mode():
+            return self._eager_minimize(loss)
         if not isinstance(loss, Variable):
             raise TypeError(
                 f"minimize: the loss is {loss!r} of type {type(loss).__name__}; expected a Variable. Pass the "
@@ -317,6 +336,8 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """Copies of the accumulators' values in the current scope, by name."""
+        if in_dygraph_mode():
+            return self._eager_state()
         return {name: np.array(global_scope().var(name).get_tensor()) for name in self._opti_name_list}
 
     def set_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -324,6 +345,9 @@ class Optimizer:
 
         Raises ValueError when ``state_dict`` lacks one of them.
         """
+        if in_dygraph_mode():
+            self._eager_set(state_dict)
+            return
         missing = [name for name in self._opti_name_list if name not in state_dict]
         if missing:
             raise ValueError(
@@ -335,6 +359,8 @@ class Optimizer:
 
     def current_step_lr(self) -> float:
         """The learning rate that the next (or, scheduled, the last) step uses."""
+        if in_dygraph_mode():
+            return self._eager_step_lr()
         rate = self._global_learning_rate()
         found = global_scope().find_var(rate.name) if rate is not None else None
         if found is not None and found.get_tensor()._is_initialized():
@@ -347,7 +373,11 @@ class Optimizer:
         )
 
     def clear_gradients(self) -> None:
-        """Nothing: a program's gradients live in one run and are computed anew in the next (eager mode keeps them)."""
+        """Make the gradients of all trained parameters zeros; nothing in static mode, where they live in one run."""
+        if in_dygraph_mode():
+            for param in self._parameter_list or ():
+                if param.trainable:
+                    param.clear_gradient()
 
 
 def _update_block() -> Block:

@@ -1,0 +1,254 @@
+"""Entering and leaving eager mode, values in, gradients out."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluidjax import unique_name
+from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.base.mode import current_tracer, in_dygraph_mode, tracer_guard
+from fluidjax.eager.tracer import Tracer
+from fluidjax.eager.varbase import VarBase
+from fluidjax.framework import Program, program_guard
+from fluidjax.wrapped_decorator import signature_safe_contextmanager, wrap_decorator
+
+__all__ = [
+    "no_grad",
+    "grad",
+    "guard",
+    "enable_dygraph",
+    "disable_dygraph",
+    "enable_imperative",
+    "disable_imperative",
+    "enabled",
+    "to_variable",
+]
+
+_entered: contextlib.ExitStack | None = None  # what enable_dygraph opened
+
+
+def enabled() -> bool:
+    """Whether eager mode is on."""
+    return in_dygraph_mode()
+
+
+@signature_safe_contextmanager
+def guard(place: Any = None) -> Iterator[None]:
+    """Within the guard layers and operators run at once.
+
+    Names are counted afresh, and the default programs are new ones.
+
+    Args:
+        place: where to run; by default the first accelerator, else the CPU.
+    """
+    with program_guard(Program(), Program()), unique_name.guard(), tracer_guard(Tracer(place)):
+        yield
+
+
+def enable_dygraph(place: Any = None) -> None:
+    """Turn eager mode on until ``disable_dygraph``; nothing where it is on already."""
+    global _entered
+    if _entered is None:
+        _entered = contextlib.ExitStack()
+        _entered.enter_context(guard(place))
+
+
+def disable_dygraph() -> None:
+    """Turn off the eager mode that ``enable_dygraph`` turned on; nothing where it is off."""
+    global _entered
+    if _entered is not None:
+        stack, _entered = _entered, None
+        stack.close()
+
+
+enable_imperative = enable_dygraph
+disable_imperative = disable_dygraph
+
+
+@contextlib.contextmanager
+def _switch_tracer_mode_guard_(is_train: bool = True) -> Iterator[None]:
+    """Within, the tracer records what gradients need, or does not."""
+    tracer = current_tracer()
+    if tracer is None:
+        yield
+        return
+    before, tracer._train_mode = tracer._train_mode, is_train
+    try:
+        yield
+    finally:
+        tracer._train_mode = before
+
+
+def no_grad(func: Callable[..., Any] | None = None) -> Any:
+    """A context, or a decorator, in which nothing is recorded: results have ``stop_gradient`` True.
+
+    ``with no_grad():``, ``@no_grad`` and ``@no_grad()`` all work.
+    """
+    if func is None:
+        return _switch_tracer_mode_guard_(is_train=False)
+
+    @functools.wraps(func)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _switch_tracer_mode_guard_(is_train=False):
+            return func(*args, **kwargs)
+
+    return run
+
+
+def _switch_to_static_graph_(func: Callable[..., Any]) -> Callable[..., Any]:
+    """`func`, run in static mode."""
+
+    @functools.wraps(func)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with tracer_guard(None):
+            return func(*args, **kwargs)
+
+    return run
+
+
+switch_to_static_graph = wrap_decorator(_switch_to_static_graph_)
+
+
+def _dygraph_not_support_(func: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(func)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if in_dygraph_mode():
+            raise AssertionError(
+                f"We don't support {func.__name__} in imperative mode: expected static mode. Call it outside "
+                "fluid.dygraph.guard()."
+            )
+        return func(*args, **kwargs)
+
+    return run
+
+
+def _dygraph_only_(func: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(func)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not in_dygraph_mode():
+            raise AssertionError(
+                f"We only support '{func.__name__}()' in dynamic graph mode: expected a call under a guard. Call it "
+                "inside fluid.dygraph.guard(), or after fluid.enable_dygraph()."
+            )
+        return func(*args, **kwargs)
+
+    return run
+
+
+dygraph_not_support = wrap_decorator(_dygraph_not_support_)
+dygraph_only = wrap_decorator(_dygraph_only_)
+
+
+@dygraph_only
+def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> VarBase:
+    """A variable with the value of an array; a variable is returned as it is.
+
+    Args:
+        value: a NumPy array or a variable.
+        name: the variable's name; generated when None.
+        zero_copy: in Fluid, whether array and variable share memory; here the variable has a copy.
+
+    Raises AssertionError outside a guard, TypeError for anything else.
+    """
+    if isinstance(value, VarBase):
+        return value
+    if not isinstance(value, np.ndarray):
+        raise TypeError(
+            f"The type of 'value' in fluid.dygraph.to_variable must be numpy.ndarray or Variable, but received "
+            f"{type(value)}. Pass numpy.array(value)."
+        )
+    return current_tracer().to_variable(value, name)
+
+
+def _as_list(given: Any, what: str) -> list[Any]:
+    variables = list(given) if isinstance(given, (list, tuple)) else [given]
+    for var in variables:
+        if not isinstance(var, VarBase):
+            raise AssertionError(
+                f"grad: {what} must be variables of eager mode or a list of them, received {type(var).__name__}. Pass "
+                "what layers and to_variable return."
+            )
+    if not variables:
+        raise AssertionError(f"grad: {what} is empty; expected at least one variable. Pass one.")
+    return variables
+
+
+@dygraph_only
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool = False,
+    no_grad_vars: Any = None,
+    backward_strategy: Any = None,
+) -> list[VarBase | None]:
+    """The gradients of the sum of `outputs` by `inputs`; ``.gradient()`` of no variable changes.
+
+    Args:
+        outputs: a variable or a list of them.
+        inputs: likewise; intermediate results too.
+        grad_outputs: the gradient of each output, None for ones.
+        retain_graph: whether backward may run over the graph again; by default whether `create_graph`.
+        create_graph: whether gradients of the gradients can be computed.
+        only_inputs: must be True.
+        allow_unused: whether an input that no output depends on gives None.
+        no_grad_vars: variables that count as constants.
+        backward_strategy: changes the order of sums only.
+
+    Raises EnforceNotMet where an input is not reached and `allow_unused` is False, or an output has no gradient.
+    """
+    roots, wanted = _as_list(outputs, "outputs"), _as_list(inputs, "inputs")
+    if not only_inputs:
+        raise AssertionError("only_inputs=False is not supported yet: expected True. Leave it out.")
+    constants = [] if no_grad_vars is None else _constants(no_grad_vars)
+    for root in roots:
+        if root.stop_gradient:
+            raise EnforceNotMet(
+                explain(
+                    f"grad: output {root.name} has no gradient",
+                    "a variable whose stop_gradient is False",
+                    "stop_gradient True: it depends on nothing that needs a gradient",
+                    "set stop_gradient=False on the inputs before computing it",
+                )
+            )
+    tracer = current_tracer()
+    retain = create_graph if retain_graph is None else retain_graph
+    found = tracer.gradients(
+        roots, wanted, _starts(grad_outputs, roots), retain=retain, create=create_graph, constants=constants
+    )
+    unused = [var.name for var, g in zip(wanted, found, strict=True) if g is None]
+    if unused and not allow_unused:
+        raise EnforceNotMet(
+            explain(
+                f"grad: the outputs do not depend on input {', '.join(unused)}",
+                "inputs that the outputs were computed from, with stop_gradient False",
+                "an input that no gradient reaches",
+                "pass allow_unused=True to get None for it",
+            )
+        )
+    return found
+
+
+def _constants(given: Any) -> list[VarBase]:
+    variables = list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
+    return _as_list(variables, "no_grad_vars") if variables else []
+
+
+def _starts(grad_outputs: Any, roots: Sequence[VarBase]) -> list[VarBase | None]:
+    if grad_outputs is None:
+        return [None] * len(roots)
+    given = list(grad_outputs) if isinstance(grad_outputs, (list, tuple)) else [grad_outputs]
+    if len(given) != len(roots):
+        raise AssertionError(
+            f"grad: the length of grad_outputs must be equal to that of outputs: {len(given)} for {len(roots)}. Give "
+            "one for each output, None for ones."
+        )
+    return given

@@ -1,0 +1,165 @@
+"""Operators on eager variables; which op each of them is, and how numbers take part, is as in static mode.
+
+What differs: two variables must be of one element type, and nothing is known later than now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fluidjax import unique_name
+from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.base.mode import current_tracer
+from fluidjax.eager.varbase import VarBase
+from fluidjax.layers.math_op_patch import INTEGERS, METHODS, check_number
+
+__all__ = ["monkey_patch_math_varbase"]
+
+
+def _tracer(what: str) -> Any:
+    tracer = current_tracer()
+    if tracer is None:
+        raise EnforceNotMet(
+            explain(
+                f"{what} on a variable of eager mode, which is off",
+                "a use under fluid.dygraph.guard()",
+                "no guard",
+                "move it inside the guard, or take the value with numpy()",
+            )
+        )
+    return tracer
+
+
+def _write(op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> VarBase:
+    out = VarBase._of(unique_name.generate("tmp"), None)
+    _tracer(op_type).trace_op(op_type, inputs, {"Out": out}, attrs)
+    return out
+
+
+def _scaled(var: VarBase, scale: float, bias: float) -> VarBase:
+    return _write("scale", {"X": var}, {"scale": float(scale), "bias": float(bias)})
+
+
+def _constant(value: float, dtype: VarType, shape: list[int]) -> VarBase:
+    attrs = {"dtype": int(dtype), "shape": shape, "value": float(value), "force_cpu": False}
+    out = _write("fill_constant", {}, attrs)
+    out.stop_gradient = True
+    return out
+
+
+def _operand(var: VarBase, other: Any, reverse: bool, symbol: str) -> VarBase:
+    """The other side as a variable of the same element type."""
+    if isinstance(other, VarBase):
+        if other.dtype != var.dtype:
+            raise TypeError(
+                f"{symbol}: the dtypes of the variables differ: {var.name} is {var.dtype}, {other.name} is "
+                f"{other.dtype}. Expected one dtype. Cast one of them with astype."
+            )
+        return other
+    if isinstance(other, np.ndarray):
+        raise TypeError(
+            f"{symbol} with variable {var.name}: the other side is a NumPy array. Expected a variable or a number. "
+            "Make it a variable with fluid.dygraph.to_variable."
+        )
+    try:
+        value = float(other)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{symbol} with variable {var.name}: {other!r} is neither a variable nor a number ({error}). Pass one."
+        ) from None
+    return _constant(value, var.dtype, var.shape if reverse else [1])
+
+
+def _binary(
+    method: str, op_type: str, reverse: bool, scale_of: Callable[[float], tuple[float, float]] | None
+) -> Callable[[VarBase, Any], VarBase]:
+    def operate(self: VarBase, other_var: Any) -> VarBase:
+        check_number(self, other_var, method)
+        whole_division = op_type == "elementwise_div" and self.dtype in INTEGERS
+        if scale_of is not None and isinstance(other_var, (int, float)) and not whole_division:
+            return _scaled(self, *scale_of(other_var))
+        other = _operand(self, other_var, reverse, method)
+        left, right = (other, self) if reverse else (self, other)
+        return _write(op_type, {"X": left, "Y": right}, {"axis": -1})
+
+    operate.__name__ = method
+    operate.__doc__ = f"A ``{op_type}`` op of the two, {'the other one first' if reverse else 'this one first'}."
+    return operate
+
+
+def _negated(self: VarBase) -> VarBase:
+    """A ``scale`` op by -1."""
+    return _scaled(self, -1.0, 0.0)
+
+
+def astype(self: VarBase, dtype: Any) -> VarBase:
+    """The variable cast to another element type, a NumPy dtype or its name."""
+    if isinstance(dtype, VarType):
+        raise TypeError(f"astype: expected a NumPy dtype or its name, received {dtype}. Write 'float32'.")
+    kind = to_var_type(dtype)
+    return _write("cast", {"X": self}, {"in_dtype": int(self.dtype), "out_dtype": int(kind)})
+
+
+def _getitem(self: VarBase, item: Any) -> VarBase:
+    """The elements that indices and slices choose; an index drops its axis."""
+    items = list(item) if isinstance(item, tuple) else [item]
+    if len(items) > len(self._spec.shape):
+        raise _index_error(self, item, f"at most {len(self._spec.shape)} indices")
+    axes, starts, ends, steps, dropped = [], [], [], [], []
+    for axis, index in enumerate(items):
+        start, end, step = _bounds(self, item, axis, index)
+        if not isinstance(index, slice):
+            dropped.append(axis)
+        elif (start, end, step) == (0, self._spec.shape[axis], 1):
+            continue
+        axes.append(axis)
+        starts.append(start)
+        ends.append(end)
+        steps.append(step)
+    if not axes:
+        return _write("assign", {"X": self}, {})
+    attrs: dict[str, Any] = {"axes": axes, "starts": starts, "ends": ends, "infer_flags": [1] * len(axes)}
+    if all(step == 1 for step in steps):
+        return _write("slice", {"Input": self}, {**attrs, "decrease_axis": dropped})
+    return _write("strided_slice", {"Input": self}, {**attrs, "strides": steps, "decrease_axis": dropped})
+
+
+def _bounds(var: VarBase, item: Any, axis: int, index: Any) -> tuple[int, int, int]:
+    size = var._spec.shape[axis]
+    if isinstance(index, slice):
+        start, end, step = index.indices(size)
+        if not len(range(start, end, step)):
+            raise _index_error(var, item, "slices that choose at least one element")
+        return start, end if end >= 0 else -size - 1, step
+    if type(index) is not int:
+        raise _index_error(var, item, "integers, slices and tuples of them")
+    if not -size <= index < size:
+        raise IndexError(
+            f"index {index} is out of bounds for axis {axis} of variable {var.name} of shape {var.shape}. Use one "
+            f"from {-size} to {size - 1}."
+        )
+    start = index % size
+    return start, start + 1, 1
+
+
+def _index_error(var: VarBase, item: Any, expected: str) -> EnforceNotMet:
+    return EnforceNotMet(
+        explain(
+            f"variable {var.name} of shape {var.shape} cannot be indexed so",
+            expected,
+            repr(item)[:80],
+            "use fluid.layers.slice, gather or masks by multiplication",
+        )
+    )
+
+
+def monkey_patch_math_varbase() -> None:
+    """Give VarBase its operators."""
+    for method, (op_type, reverse, scale_of) in METHODS.items():
+        setattr(VarBase, method, _binary(method, op_type, reverse, scale_of))
+    for method, function in (("__neg__", _negated), ("astype", astype), ("__getitem__", _getitem)):
+        setattr(VarBase, method, function)

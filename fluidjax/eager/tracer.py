@@ -1,0 +1,269 @@
+"""The tracer: what layers, operators and optimizers hand their ops to in eager mode."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax import unique_name
+from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.base.places import CPUPlace
+from fluidjax.eager.kernels import Kernel, flatten, kernel_of
+from fluidjax.eager.tape import Engine, Key, Node, OpNode, Pass, RecordingEngine, key_of
+from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.framework.guards import default_main_program
+from lowering import LoweringError, get_op
+from lowering.engine.host_bits import fold_in
+from lowering.engine.host_bits import key_of as host_key
+
+_ENTROPY = int(np.random.SeedSequence().generate_state(1)[0])
+
+
+class Tracer:
+    """Runs ops at once, and keeps a tape of those that gradients flow through.
+
+    Attributes:
+        place: where layers were told to run.
+    """
+
+    def __init__(self, place: Any = None) -> None:
+        self.place = CPUPlace() if place is None else place
+        self._train_mode = True
+        self._draws = 0
+
+    # Modes.
+
+    def train_mode(self) -> None:
+        """Record what gradients need."""
+        self._train_mode = True
+
+    def eval_mode(self) -> None:
+        """Record nothing."""
+        self._train_mode = False
+
+    @contextlib.contextmanager
+    def no_grad(self) -> Iterator[None]:
+        """Within, nothing is recorded."""
+        before, self._train_mode = self._train_mode, False
+        try:
+            yield
+        finally:
+            self._train_mode = before
+
+    # Variables.
+
+    def create_var(
+        self,
+        type: VarType = VarType.LOD_TENSOR,
+        name: str | None = None,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        persistable: bool = False,
+        **kwargs: Any,
+    ) -> VarBase:
+        """A variable without a value; arguments as for ``Block.create_var``."""
+        var = VarBase._of(name or unique_name.generate("generated_var"), None)
+        var.persistable = bool(persistable)
+        sizes = tuple(int(n) for n in shape or ())
+        var._declared = Spec(sizes, VarType.FP32 if dtype is None else to_var_type(dtype), VarType(type))
+        if kwargs.get("initializer") is not None:
+            kwargs["initializer"](var, var.block)
+        return var
+
+    def create_parameter(self, *args: Any, initializer: Any = None, **kwargs: Any) -> ParamBase:
+        """A parameter, initialised at once; arguments as for ``Block.create_parameter``."""
+        param = ParamBase(*args, **kwargs)
+        if initializer is not None:
+            with self.no_grad():
+                initializer(param, param.block)
+        param._stop_gradient = False
+        return param
+
+    def to_variable(self, array: np.ndarray, name: str | None = None) -> VarBase:
+        """A variable with the value of an array."""
+        var = VarBase(array, name=name)
+        var._stop_gradient = True
+        return var
+
+    def variable_of(self, value: Value) -> VarBase:
+        """A variable bound to a value."""
+        return VarBase._of(unique_name.generate("tmp"), value)
+
+    # Ops.
+
+    def trace_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        stop_gradient: bool = False,
+    ) -> None:
+        """Run an op; arguments as for ``Block.append_op``.
+
+        Args:
+            inputs: per slot a variable, or a list of them.
+            outputs: likewise; their values are replaced.
+            stop_gradient: whether the op leaves no trace.
+        """
+        ins, in_layout = flatten(inputs or {})
+        outs, out_layout = flatten(outputs or {})
+        definition = get_op(type)
+        aliases: tuple[int, ...] = ()
+        if definition.inplace:
+            aliases = tuple(next((i for i, v in enumerate(ins) if v is out), -1) for out in outs)
+        declared: tuple[VarType, ...] = ()
+        if "ctx" in definition.special:
+            declared = tuple(out.dtype for out in outs)
+        _check_variables(type, ins)
+        kernel = kernel_of(type, attrs or {}, in_layout, out_layout, aliases=aliases, declared=declared)
+        results = self.run(kernel, [v._value for v in ins], ins)
+        self._bind(kernel, ins, outs, results, not stop_gradient)
+        for slot, result in zip(definition.updates, results[len(outs) :], strict=True):
+            argument = (inputs or {})[slot]
+            (argument[0] if isinstance(argument, (list, tuple)) else argument)._value = result
+
+    def trace_kernel(self, kernel: Kernel, ins: Sequence[VarBase], forward: Node | None = None) -> list[VarBase | None]:
+        """Run a kernel on variables; new variables hold what it gives.
+
+        Args:
+            forward: for the kernel of a gradient op, the node whose gradient it is part of.
+        """
+        results = self.run(kernel, [v._value for v in ins], ins)
+        outs = [None if r is None else self.variable_of(r) for r in results]
+        self._bind(
+            kernel, ins, [o for o in outs if o is not None], [r for r in results if r is not None], True, forward
+        )
+        return outs
+
+    def _bind(
+        self,
+        kernel: Kernel,
+        ins: Sequence[VarBase],
+        outs: Sequence[VarBase],
+        results: Sequence[Value | None],
+        record: bool,
+        forward: Node | None = None,
+    ) -> None:
+        """Give the results to the output variables, and note on the tape where they come from."""
+        flows = record and self._train_mode
+        wanted = tuple([v._stop_gradient is False for v in ins]) if flows else ()
+        flows = True in wanted
+        node = None
+        if flows and kernel.differentiable:
+            node = OpNode.__new__(OpNode)
+        parents = [v._node for v in ins] if node is not None else []
+        for out, result in zip(outs, results, strict=False):
+            if result is None:
+                continue
+            out._value = result
+            if record:
+                out._node = node
+                if flows and out._stop_gradient is None:
+                    out._stop_gradient = False
+        if node is not None:
+            node.__init__(kernel, ins, wanted, outs, forward)  # type: ignore[misc]
+            node.parents = tuple(p if w else None for p, w in zip(parents, wanted, strict=True))
+
+    def run(self, kernel: Kernel, ins: Sequence[Value], variables: Sequence[VarBase] = ()) -> list[Value | None]:
+        """The values that a kernel gives for input values; it leaves no trace."""
+        key = self._key(kernel) if kernel.draws else None
+        try:
+            with jax.enable_x64(True):
+                arrays = kernel.run([v.array for v in ins], key)
+        except LoweringError:
+            raise
+        except Exception as error:
+            raise EnforceNotMet(_failure(kernel, ins, error)) from error
+        return [None if a is None else Value(a) for a in arrays]
+
+    def _key(self, kernel: Kernel) -> np.ndarray:
+        own = kernel.own_key()
+        if own is not None:
+            return own
+        self._draws += 1
+        return fold_in(host_key(default_main_program().random_seed or _ENTROPY), self._draws)
+
+    # Gradients.
+
+    def backward(self, root: VarBase, strategy: Any = None, retain_graph: bool = False) -> None:
+        """See ``VarBase.backward``."""
+        if root.stop_gradient or (root._node is not None and root._node.freed):
+            return
+        engine = Engine(self)
+        ones = self.run(_ones, [root._value])[0]  # type: ignore[list-item]
+        for var, grad in Pass(engine, [(root, ones)], retain=retain_graph).run().values():
+            var._grad = grad
+
+    def gradients(
+        self,
+        roots: Sequence[VarBase],
+        inputs: Sequence[VarBase],
+        root_grads: Sequence[VarBase | None],
+        *,
+        retain: bool,
+        create: bool,
+        constants: Sequence[VarBase] = (),
+    ) -> list[VarBase | None]:
+        """The gradients of `roots` by `inputs`, None where there is none.
+
+        Args:
+            root_grads: what each root's gradient is, None for ones.
+            retain: whether the tape is kept.
+            create: whether the gradients' own gradients can be computed.
+            constants: variables that no gradient passes.
+        """
+        engine = RecordingEngine(self) if create else Engine(self)
+        starts = [(r, self._start(engine, r, g)) for r, g in zip(roots, root_grads, strict=True)]
+        keys: list[Key] = [key_of(v, v._node) for v in inputs]
+        avoided = [key_of(v, v._node) for v in constants]
+        found = Pass(engine, starts, retain=retain, towards=keys, constants=avoided).run()
+        grads = [found[key][1] if key in found else None for key in keys]
+        return [None if g is None else self._as_result(g, create) for g in grads]
+
+    def _start(self, engine: Engine, root: VarBase, grad: VarBase | None) -> Any:
+        if grad is not None:
+            return engine.of_variable(grad)
+        ones = self.run(_ones, [root._value])[0]  # type: ignore[list-item]
+        return engine.of_value(ones)
+
+    def _as_result(self, grad: Any, create: bool) -> VarBase:
+        if isinstance(grad, VarBase):
+            return grad
+        var = self.variable_of(grad)
+        var.stop_gradient = not create
+        return var
+
+
+_ones = kernel_of("fill_any_like", {"value": 1.0}, ("X",), ("Out",), backward=True)
+
+
+def _check_variables(type: str, ins: Sequence[Any]) -> None:
+    for var in ins:
+        if not isinstance(var, VarBase):
+            raise TypeError(
+                explain(
+                    f"op {type} under fluid.dygraph.guard() was given {var!r:.80}",
+                    "variables of eager mode",
+                    f"a {var.__class__.__name__}",
+                    "make it one with fluid.dygraph.to_variable; a static program's Variables belong outside the guard",
+                )
+            )
+        if var._value is None:
+            var._array()
+
+
+def _failure(kernel: Kernel, ins: Sequence[Value], error: Exception) -> str:
+    received = ", ".join(f"{v.spec.dtype} {list(v.spec.shape)}" for v in ins)
+    return explain(
+        f"op {kernel.type} failed on its inputs: {str(error).strip() or error.__class__.__name__}",
+        kernel.definition.doc.splitlines()[0] if kernel.definition.doc else "inputs that fit together",
+        received or "no inputs",
+        "compare the shapes and dtypes with the op's documentation",
+    )

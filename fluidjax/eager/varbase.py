@@ -1,0 +1,351 @@
+"""VarBase: a variable of eager mode. It has a value, and, where it takes part in training, a gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fluidjax import unique_name
+from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
+from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.base.mode import current_tracer
+from fluidjax.base.values import LoDTensor
+from fluidjax.base.values import SelectedRows as HostRows
+from fluidjax.eager import values
+from fluidjax.eager.values import Spec, Value
+from fluidjax.framework.guards import default_main_program
+from fluidjax.framework.variable import EagerParameter, EagerVariable
+from lowering.values import SelectedRows
+
+GRAD_SUFFIX = "@GRAD"
+
+
+class VarBase(EagerVariable):
+    """A named value.
+
+    Args:
+        value: a NumPy array; None: no value yet.
+        place: where it is; XLA decides itself.
+        persistable: whether it is state.
+        zero_copy: whether it shares memory with `value`: here it never does.
+        name: its name; generated when empty.
+    """
+
+    __slots__ = ("__weakref__", "_declared", "_grad", "_name", "_node", "_stop_gradient", "_value", "persistable")
+
+    def __init__(
+        self,
+        value: Any = None,
+        place: Any = None,
+        persistable: bool = False,
+        zero_copy: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self._name = name or unique_name.generate("generated_var")
+        self.persistable = persistable
+        self._value: Value | None = None if value is None else Value(values.on_device(value))
+        self._stop_gradient: bool | None = None
+        self._grad: Value | VarBase | None = None
+        self._node: Any = None
+        self._declared = Spec((), VarType.FP32)
+
+    @classmethod
+    def _of(cls, name: str, value: Value | None, stop_gradient: bool | None = None) -> VarBase:
+        var = VarBase.__new__(VarBase)
+        var._name, var._value, var._stop_gradient = name, value, stop_gradient
+        var.persistable, var._grad, var._node = False, None, None
+        return var
+
+    # What it is.
+
+    @property
+    def _spec(self) -> Spec:
+        return self._declared if self._value is None else self._value.spec
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def shape(self) -> list[int]:
+        """The dimensions."""
+        return list(self._spec.shape)
+
+    @property
+    def dtype(self) -> VarType:
+        """The element type."""
+        return self._spec.dtype
+
+    @property
+    def type(self) -> VarType:
+        """What the variable holds: LOD_TENSOR, or SELECTED_ROWS for a sparse gradient."""
+        return self._spec.kind
+
+    @property
+    def stop_gradient(self) -> bool:
+        """Whether no gradient flows to it."""
+        return self._stop_gradient is not False
+
+    @stop_gradient.setter
+    def stop_gradient(self, value: bool) -> None:
+        self._stop_gradient = bool(value)
+
+    @property
+    def block(self) -> Any:
+        """The global block of the default main program; ops that are appended to it run at once."""
+        return default_main_program().global_block()
+
+    @property
+    def lod_level(self) -> int:
+        """The number of LoD levels."""
+        return len(self.lod())
+
+    def lod(self) -> list[list[int]]:
+        """The LoD offsets; [] for none."""
+        return [] if self._value is None else values.lod_of(self._array())
+
+    # Values.
+
+    def _array(self) -> Any:
+        """The value, once it is there. Raises EnforceNotMet when there is none."""
+        if self._value is None:
+            raise EnforceNotMet(
+                explain(
+                    f"variable {self.name} holds no value",
+                    "one that an op or set_value gave",
+                    "a variable that was only declared",
+                    "pass it as an op's output first, or call set_value",
+                )
+            )
+        return self._value.array
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the value."""
+        array = self._array()
+        if isinstance(array, SelectedRows):
+            raise EnforceNotMet(
+                explain(
+                    f"numpy: variable {self.name} holds SelectedRows",
+                    "a dense value",
+                    "a sparse gradient",
+                    "call gradient() of its parameter, which gives (values, rows)",
+                )
+            )
+        return values.on_host(array)
+
+    def set_value(self, value: Any) -> None:
+        """Replace the value. Raises AssertionError unless shape and dtype are those it has."""
+        array = value.numpy() if isinstance(value, EagerVariable) else value
+        if isinstance(array, LoDTensor):
+            array = np.array(array)
+        if not isinstance(array, np.ndarray):
+            raise TypeError(
+                f"Variable {self.name}.set_value: expected a NumPy array, a variable or a LoDTensor, received "
+                f"{type(value).__name__}. Convert it with numpy.array."
+            )
+        if self._value is not None:
+            self._check_alike(array)
+        self._value = Value(values.on_device(array))
+
+    def _check_alike(self, array: np.ndarray) -> None:
+        shape, dtype = self._spec.shape, to_numpy_dtype(self._spec.dtype)
+        if tuple(array.shape) != shape:
+            raise AssertionError(
+                f"Variable Shape not match, Variable [ {self.name} ] need tensor with shape {list(shape)} but load set "
+                f"tensor with shape {list(array.shape)}. Reshape the array."
+            )
+        if array.dtype != dtype:
+            raise AssertionError(
+                f"Variable dtype not match, Variable [ {self.name} ] need tensor with dtype {dtype} but load tensor "
+                f"with dtype {array.dtype}. Cast the array."
+            )
+
+    def value(self) -> _Holder:
+        """Fluid's handle of the value: ``var.value().get_tensor()``."""
+        return _Holder(self)
+
+    def detach(self) -> VarBase:
+        """A variable with the same value, that no gradient flows through."""
+        self._array()
+        return VarBase._of(unique_name.generate("generated_var"), self._value, True)
+
+    def _copy_to(self, place: Any, blocking: bool = True) -> VarBase:
+        return VarBase._of(self._name, self._value, self._stop_gradient)
+
+    # Gradients.
+
+    def backward(self, backward_strategy: Any = None, retain_graph: bool = False) -> None:
+        """Compute the gradient of this variable by all that it was computed from; it replaces those there were.
+
+        Args:
+            backward_strategy: a BackwardStrategy; it changes the order of sums only.
+            retain_graph: whether backward may be called again.
+        """
+        tracer = current_tracer()
+        if tracer is None:
+            raise AssertionError(
+                "backward: eager mode is off. Expected a call under fluid.dygraph.guard(). Call it inside the guard."
+            )
+        tracer.backward(self, backward_strategy, retain_graph)
+
+    def gradient(self) -> Any:
+        """A copy of the gradient, (values, rows) where it is sparse; None before a backward pass reached this."""
+        grad = None if self._grad is None else _value_of(self._grad)
+        if grad is None:
+            return None
+        if isinstance(grad.array, SelectedRows):
+            return values.on_host(grad.array.values), np.array(grad.array.rows).tolist()
+        return values.on_host(grad.array)
+
+    def clear_gradient(self) -> None:
+        """Make the gradient zeros; a sparse one goes."""
+        grad = None if self._grad is None else _value_of(self._grad)
+        if grad is None:
+            return
+        if grad.spec.kind == VarType.SELECTED_ROWS:
+            self._grad = None
+            return
+        zeros = Value(values.on_device(np.zeros(grad.spec.shape, to_numpy_dtype(grad.spec.dtype))), grad.spec)
+        if isinstance(self._grad, VarBase):
+            self._grad._value = zeros
+        else:
+            self._grad = zeros
+
+    def _grad_ivar(self) -> VarBase | None:
+        """The gradient as a variable; None where there is none."""
+        if isinstance(self._grad, Value):
+            self._grad = VarBase._of(self._name + GRAD_SUFFIX, self._grad, False)
+        return self._grad
+
+    def _grad_name(self) -> str:
+        return self._name + GRAD_SUFFIX
+
+    # Python's own.
+
+    def __len__(self) -> int:
+        """The first dimension."""
+        if not self._spec.shape:
+            raise TypeError(f"variable {self.name} is a scalar of shape [] and has no length. Reshape it to [1].")
+        return self._spec.shape[0]
+
+    def _one(self) -> Any:
+        shape = self._spec.shape
+        if int(np.prod(shape)) != 1:
+            raise AssertionError(
+                f"variable {self.name} of shape {list(shape)} is no single number. Expected one element. Reduce it, or "
+                "use numpy()."
+            )
+        return self.numpy().reshape(-1)[0]
+
+    def __bool__(self) -> bool:
+        """Whether the one element is greater than 0."""
+        return bool(self._one() > 0)
+
+    __nonzero__ = __bool__
+
+    def __float__(self) -> float:
+        return float(self._one())
+
+    def __int__(self) -> int:
+        return int(self._one())
+
+    def __index__(self) -> int:
+        return int(self._one())
+
+    __hash__ = object.__hash__
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        raise TypeError(f"variable {self.name} cannot be copied deeply. Copy its value: to_variable(var.numpy()).")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"variable {self.name} cannot be pickled. Save its state with fluid.save_dygraph.")
+
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """Name, dtype, shape and numbers, as Fluid prints them."""
+        if self._value is None:
+            return f"name {self.name}, shape: {self.shape}, not inited"
+        return f"name {self.name}, dtype: {self.dtype} shape: {self.shape} {self.value().get_tensor()}"
+
+    __str__ = to_string
+
+
+def _value_of(grad: Value | VarBase) -> Value | None:
+    return grad._value if isinstance(grad, VarBase) else grad
+
+
+class _Holder:
+    """What ``var.value()`` gives: the scope variable that Fluid keeps behind an eager variable."""
+
+    def __init__(self, var: VarBase) -> None:
+        self._var = var
+
+    def get_tensor(self) -> Any:
+        """The value; what is set in it shows in the variable."""
+        return _Tensor(self._var)
+
+    def get_selected_rows(self) -> HostRows:
+        """A copy of a sparse value."""
+        array = self._var._array()
+        rows = HostRows(np.asarray(array.rows).tolist(), array.height)
+        rows.get_tensor()._set_value(np.asarray(array.values))
+        return rows
+
+
+class _Tensor(LoDTensor):
+    """The LoDTensor of an eager variable."""
+
+    def __init__(self, var: VarBase) -> None:
+        super().__init__()
+        self._var = var
+        if var._value is not None:
+            super()._set_value(values.on_host(var._array()), var.lod())
+
+    def set(self, array: Any, place: Any, zero_copy: bool = False) -> None:
+        """Replace the variable's value."""
+        super().set(array, place, zero_copy)
+        self._var._value = Value(values.on_device(np.array(self)))
+
+
+class ParamBase(VarBase, EagerParameter):
+    """A parameter: a persistable variable that training changes.
+
+    Args:
+        shape: dimensions, all positive.
+        dtype: element type.
+        name: generated when None.
+        trainable: whether optimizers change it.
+        optimize_attr: its optimizer settings; ``{"learning_rate": 1.0}`` scales the learning rate.
+        regularizer: its own regularizer, which goes before the optimizer's.
+        do_model_average: whether ModelAverage keeps an average of it.
+
+    Raises ValueError when the shape or dtype is missing or a dimension is not positive.
+    """
+
+    def __init__(self, shape: Any, dtype: Any, **kwargs: Any) -> None:
+        if shape is None or not len(shape):
+            raise ValueError("The shape of Parameter should not be None or empty. Give all dimensions.")
+        if dtype is None:
+            raise ValueError("The dtype of Parameter should not be None. Give it, for instance 'float32'.")
+        for size in shape:
+            if int(size) <= 0:
+                raise ValueError(
+                    f"Parameter {kwargs.get('name')}: every dimension of its shape must be positive, got "
+                    f"{list(shape)}. Give the layer sizes that are known."
+                )
+        super().__init__(persistable=True, name=kwargs.get("name") or unique_name.generate("_eager_param_base"))
+        self._declared = Spec(tuple(int(n) for n in shape), to_var_type(dtype))
+        self.trainable = kwargs.get("trainable", True)
+        self.optimize_attr = kwargs.get("optimize_attr", {"learning_rate": 1.0})
+        self.regularizer = kwargs.get("regularizer")
+        self.do_model_average = kwargs.get("do_model_average")
+        self.is_distributed = False
+        self._stop_gradient = False
+
+    def __repr__(self) -> str:
+        return self.to_string()

@@ -1,0 +1,168 @@
+"""Optimizers in eager mode: gradients are at hand, and updates happen at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fluidjax import unique_name
+from fluidjax.base.errors import explain
+from fluidjax.base.mode import current_tracer, in_dygraph_mode
+from fluidjax.eager.schedule import Schedule
+from fluidjax.eager.varbase import VarBase
+from fluidjax.framework import Block, Program, Variable, default_main_program
+from fluidjax.initializer import Constant
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.regularizer import append_regularization_ops
+
+Pair = tuple[Any, Any]  # (ParamBase, its gradient)
+
+
+def check_settings(optimizer: Any, learning_rate: Any, parameter_list: Any) -> None:
+    """AttributeError without parameters, TypeError for another learning rate than a float or a schedule."""
+    name = type(optimizer).__name__
+    if parameter_list is None:
+        raise AttributeError(
+            f"parameter_list argument given to the Optimizer should not be None in dygraph mode: {name} got none. Pass "
+            "layer.parameters()."
+        )
+    if not isinstance(learning_rate, (float, Schedule)):
+        raise TypeError(
+            f"learning rate should be float or LearningRateDecay, got {type(learning_rate)} in {name}. Write 1.0 "
+            "instead of 1, or pass a decay of fluid.dygraph."
+        )
+
+
+def refuse(name: str) -> None:
+    """An exception in eager mode, where an optimizer does not work."""
+    if in_dygraph_mode():
+        raise NotImplementedError(f"In dygraph, don't support {name}. Expected static mode. Use another optimizer.")
+
+
+class EagerUpdates:
+    """What an Optimizer does in eager mode."""
+
+    type: str
+    regularization: Any
+    helper: Any
+    _parameter_list: list[Any] | None
+    _grad_clip: Any
+    _learning_rate: Any
+    _learning_rate_map: dict[Program, Any]
+    _accumulators: dict[str, dict[str, Any]]
+    _opti_name_list: list[str]
+
+    def _eager_gradients(self) -> list[Pair]:
+        """The parameters that are trained and have a gradient, each with it."""
+        pairs = [(p, p._grad_ivar()) for p in self._parameter_list or () if p.trainable]
+        return [(p, g) for p, g in pairs if g is not None]
+
+    def _eager_minimize(self, loss: Any) -> tuple[list[Any], list[Pair]]:
+        if not isinstance(loss, Variable):
+            raise AssertionError(f"The loss should be an Variable, received {loss!r:.60}. Pass what a layer returned.")
+        with current_tracer().no_grad():
+            pairs = self._eager_gradients()
+            self._eager_apply(pairs)
+        return [], pairs
+
+    def _eager_apply(self, pairs: list[Pair]) -> list[Any]:
+        if self._grad_clip is not None:
+            pairs = self._grad_clip(pairs)
+        pairs = append_regularization_ops(pairs, self.regularization)
+        self._eager_update(default_main_program().global_block(), pairs)
+        return []
+
+    def _eager_update(self, block: Block, pairs: list[Pair]) -> None:
+        self.helper = LayerHelper(type(self).__name__)
+        self._create_accumulators(block, [p for p, _ in pairs if p.trainable])  # type: ignore[attr-defined]
+        self._create_global_learning_rate()  # type: ignore[attr-defined]
+        for pair in pairs:
+            if pair[1] is not None and pair[0].trainable:
+                self._append_optimize_op(block, pair)  # type: ignore[attr-defined]
+        self._finish_update(block, pairs)  # type: ignore[attr-defined]
+
+    def _eager_rate(self, dtype: Any) -> None:
+        """Make the rate of this step; a schedule moves on."""
+        program = default_main_program()
+        if isinstance(self._learning_rate, Schedule):
+            self._learning_rate_map[program] = self._learning_rate()
+        elif program not in self._learning_rate_map:
+            self._learning_rate_map[program] = rate_variable(float(self._learning_rate), dtype)
+
+    def _eager_accumulator(self, name: str, param: Any, fill_value: float, settings: Mapping[str, Any]) -> Any:
+        found = self._accumulators[name].get(param.name)
+        if found is not None:
+            return found
+        var = self.helper.create_global_variable(name=unique_name.generate(f"{param.name}_{name}"), **settings)
+        self._opti_name_list.append(var.name)
+        self.helper.set_variable_initializer(var, initializer=Constant(value=float(fill_value)))
+        var._stop_gradient = True
+        held = self.__dict__.get("_accumulators_holder")
+        if held:
+            if var.name not in held:
+                raise AssertionError(
+                    f"Optimizer set error, {var.name} should in state dict. The state is of optimizers made in another "
+                    "order, or of other parameters. Make them in the same order, in a fresh guard."
+                )
+            var.set_value(held[var.name])
+        self._accumulators[name][param.name] = var
+        return var
+
+    # State.
+
+    def _eager_state(self) -> dict[str, Any]:
+        state = {var.name: var for each in self._accumulators.values() for var in each.values()}
+        if isinstance(self._learning_rate, Schedule):
+            state["LR_Scheduler"] = self._learning_rate.state_dict()
+            if self._learning_rate.counts_steps:
+                step = np.array([self._learning_rate.step_num], np.int32)  # type: ignore[attr-defined]
+                state["global_step"] = current_tracer().to_variable(step, "global_step")
+        return state
+
+    def _eager_set(self, state: Mapping[str, Any]) -> None:
+        if isinstance(self._learning_rate, Schedule):
+            self._learning_rate.set_dict(state["LR_Scheduler"])
+            if self._learning_rate.counts_steps:
+                self._learning_rate.step_num = int(_array(state["global_step"]).reshape(-1)[0])  # type: ignore[attr-defined]
+        self._accumulators_holder = dict(state)
+        for each in self._accumulators.values():
+            for var in each.values():
+                if var.name not in state:
+                    raise AssertionError(
+                        f"optimizer variable {var.name} not found: the state is of other parameters or another "
+                        "optimizer. Give the state_dict of one that was made in the same order."
+                    )
+                var.set_value(_array(state[var.name]))
+
+    def _eager_step_lr(self) -> float:
+        rate = self._learning_rate_map.get(default_main_program())
+        if rate is None:
+            if isinstance(self._learning_rate, float):
+                return self._learning_rate
+            rate = self._learning_rate.first_rate()
+        return float(rate.numpy().reshape(-1)[0]) if isinstance(rate, VarBase) else rate
+
+
+def _array(value: Any) -> np.ndarray:
+    return value.numpy() if isinstance(value, VarBase) else np.asarray(value)
+
+
+def rate_variable(value: float, dtype: Any) -> Any:
+    """A persistable variable of shape [1] with a learning rate."""
+    rate = current_tracer().to_variable(np.array([value], np.float32), unique_name.generate("learning_rate"))
+    rate.persistable = True
+    return rate
+
+
+def fail_static(what: str) -> NoReturn:
+    """TypeError for a schedule of eager mode in a program."""
+    raise TypeError(
+        explain(
+            f"{what}: the learning rate is a decay object of eager mode, and this is static mode",
+            "a float, or a Variable that a schedule of fluid.layers computes",
+            "a LearningRateDecay",
+            "use fluid.layers.exponential_decay and the like outside a guard",
+        )
+    )
