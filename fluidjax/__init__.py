@@ -2,7 +2,7 @@
 
 ``import fluidjax as fluid`` gives what ``import paddle.fluid as fluid`` gave.
 """
-# ruff: noqa: E402, F401, I001  (the back end is checked before anything needs it; imports follow the layers)
+# ruff: noqa: E402, F401, F403, I001  (the back end is checked before anything needs it; imports follow the layers)
 
 import lowering as _lowering
 
@@ -84,7 +84,10 @@ from fluidjax import optimizer
 
 # Eager mode.
 from fluidjax import dygraph
-from fluidjax.dygraph import BackwardStrategy, disable_dygraph, enable_dygraph
+from fluidjax.dygraph.base import disable_dygraph, disable_imperative, enable_dygraph, enable_imperative
+from fluidjax.dygraph.checkpoint import load_dygraph, save_dygraph
+from fluidjax.dygraph.layers import Layer
+from fluidjax.dygraph.nn import *
 
 # Contributed parts.
 from fluidjax import contrib

@@ -1,9 +1,22 @@
-# ruff: noqa: F401  (the names of the modules are gathered here)
+# ruff: noqa: F401, F403  (the names of the modules are gathered here)
 """Eager mode: ops run at once, on variables that have values."""
 
 from __future__ import annotations
 
-from fluidjax.dygraph import backward_strategy, base, tracer
+from fluidjax.dygraph import (
+    backward_strategy,
+    base,
+    checkpoint,
+    container,
+    layer_object_helper,
+    layers,
+    learning_rate_scheduler,
+    nn,
+    parallel,
+    parallel_helper,
+    profiler,
+    tracer,
+)
 from fluidjax.dygraph.backward_strategy import BackwardStrategy
 from fluidjax.dygraph.base import (
     disable_dygraph,
@@ -16,13 +29,24 @@ from fluidjax.dygraph.base import (
     no_grad,
     to_variable,
 )
+from fluidjax.dygraph.checkpoint import *
+from fluidjax.dygraph.container import *
+from fluidjax.dygraph.layers import *
+from fluidjax.dygraph.learning_rate_scheduler import *
 from fluidjax.dygraph.math_op_patch import monkey_patch_math_varbase
+from fluidjax.dygraph.nn import *
+from fluidjax.dygraph.parallel import *
 from fluidjax.dygraph.tracer import Tracer
 
 monkey_patch_math_varbase()
 
 # Each module's names, in the order of Fluid's.
 __all__: list[str] = []
+__all__ += layers.__all__
 __all__ += base.__all__
+__all__ += container.__all__
+__all__ += nn.__all__
+__all__ += parallel.__all__
+__all__ += checkpoint.__all__
+__all__ += learning_rate_scheduler.__all__
 __all__ += backward_strategy.__all__
-__all__ += tracer.__all__

@@ -14,6 +14,7 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.base.values import SelectedRows as HostRows
 from fluidjax.eager import values
 from fluidjax.eager.values import Spec, Value
+from fluidjax.execution.fetched import FetchedArray
 from fluidjax.framework.guards import default_main_program
 from fluidjax.framework.variable import EagerParameter, EagerVariable
 from lowering.values import SelectedRows
@@ -137,7 +138,7 @@ class VarBase(EagerVariable):
                     "call gradient() of its parameter, which gives (values, rows)",
                 )
             )
-        return values.on_host(array)
+        return values.on_host(array).view(FetchedArray)
 
     def set_value(self, value: Any) -> None:
         """Replace the value. Raises AssertionError unless shape and dtype are those it has."""
@@ -201,7 +202,7 @@ class VarBase(EagerVariable):
             return None
         if isinstance(grad.array, SelectedRows):
             return values.on_host(grad.array.values), np.array(grad.array.rows).tolist()
-        return values.on_host(grad.array)
+        return values.on_host(grad.array).view(FetchedArray)
 
     def clear_gradient(self) -> None:
         """Make the gradient zeros; a sparse one goes."""

@@ -30,7 +30,7 @@ MAX_STRING = (1 << 32) - 1  # protocol 2 has 32-bit lengths
 
 
 class ArrayPickler:
-    """Emits one pickle of ``{str: ndarray}``; ``dump`` gives its bytes.
+    """Emits one pickle of a dict of arrays, with plain numbers, texts and dicts among them; ``dump`` gives its bytes.
 
     Repeated parts are written once and referred to by number, in the order in which CPython would memoise them.
     """
@@ -40,22 +40,60 @@ class ArrayPickler:
         self._count = 0
         self._memo: dict[Any, int] = {}
 
-    def dump(self, arrays: Mapping[str, np.ndarray]) -> bytes:
+    def dump(self, content: Mapping[str, Any]) -> bytes:
         """The pickle's bytes, protocol 2. A pickler is good for one call: what it has memoised stays."""
-        self._word(b"}")
-        items = list(arrays.items())
-        for start in range(0, len(items), BATCH):
-            self._batch(items[start : start + BATCH])
+        self._dict(content)
         return bytes(self._out + b".")
 
-    def _batch(self, items: list[tuple[str, np.ndarray]]) -> None:
-        several = len(items) > 1
-        if several:
-            self._out += b"("
-        for name, array in items:
-            self._text(name)
-            self._array(array)
-        self._out += b"u" if several else b"s"
+    def _dict(self, content: Mapping[str, Any]) -> None:
+        self._word(b"}")
+        items = list(content.items())
+        if len(items) == 1:
+            self._item(*items[0])
+            self._out += b"s"
+        elif items:
+            for start in range(0, len(items) + 1, BATCH):  # a full last batch is followed by an empty one
+                self._out += b"("
+                for name, value in items[start : start + BATCH]:
+                    self._item(name, value)
+                self._out += b"u"
+
+    def _item(self, name: str, value: Any) -> None:
+        # The same names are keys of several dicts, and one object in all of them.
+        self._once(("text" if len(name) == 1 else "key", name), lambda: self._fresh_text(name))
+        self._value(value)
+
+    def _value(self, value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            self._array(value)
+        elif isinstance(value, np.generic):
+            self._scalar(value)
+        elif isinstance(value, Mapping):
+            self._dict(value)
+        elif isinstance(value, str):
+            self._text(value)
+        elif value is None or isinstance(value, bool):
+            self._out += {None: b"N", True: b"\x88", False: b"\x89"}[value]
+        elif isinstance(value, int):
+            self._int(value)
+        elif isinstance(value, float):
+            self._out += b"G" + struct.pack(">d", value)
+        else:
+            raise TypeError(
+                explain(
+                    f"a {type(value).__name__} cannot be saved",
+                    "arrays, numbers, texts, and dicts of them",
+                    repr(value)[:80],
+                    "convert it, or leave it out of the state dict",
+                )
+            )
+
+    def _scalar(self, value: np.generic) -> None:
+        self._global("numpy.core.multiarray", "scalar")
+        self._once(("dtype", value.dtype.str), lambda: self._dtype(value.dtype))
+        self._bytes(value.tobytes())
+        self._word(b"\x86")
+        self._word(b"R")
 
     def _array(self, array: np.ndarray) -> None:
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -170,9 +208,9 @@ class ArrayPickler:
         return number
 
 
-def dumps(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The pickle of ``{name: array}``, byte for byte what Paddle 1.8.5 writes."""
-    return ArrayPickler().dump(arrays)
+def dumps(content: Mapping[str, Any]) -> bytes:
+    """The pickle of ``{name: array}``, byte for byte what Paddle 1.8.5 writes. Raises TypeError for other values."""
+    return ArrayPickler().dump(content)
 
 
 # ---- reading ----
@@ -232,6 +270,10 @@ class _Array:
         self.value = flat.reshape(shape, order="F" if fortran else "C")
 
 
+class _Scalar(_Array):
+    """Stands for a NumPy number while a pickle is read."""
+
+
 class _Reader(pickle.Unpickler):
     """An Unpickler that finds nothing but stand-ins. ``budget`` bounds what repeated words can make of a small file."""
 
@@ -259,7 +301,7 @@ class _Reader(pickle.Unpickler):
         return _Array()
 
     def _scalar(self, dtype: Any, data: Any) -> _Array:
-        array = _Array()
+        array = _Scalar()
         array.__setstate__((1, (), dtype, False, data))
         return array
 
@@ -366,7 +408,7 @@ def _plain(value: Any, budget: list[int], depth: int = 0) -> Any:
     if isinstance(value, _Array):
         if value.value is None:
             raise pickle.UnpicklingError("an array without data")
-        return value.value
+        return value.value[()] if isinstance(value, _Scalar) else value.value
     if isinstance(value, dict):
         return {_plain(k, budget, depth + 1): _plain(v, budget, depth + 1) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,8 @@
 """Learning-rate schedules: each writes ops that compute the rate from a counter of steps.
 
 The counter ``@LR_DECAY_COUNTER@`` is incremented at the start of every run of the program; it begins at 0 (noam: 1).
-All return a Variable of shape [1], to be given to an optimizer as its learning rate.
+All return a Variable of shape [1], to be given to an optimizer as its learning rate; in eager mode the schedule itself,
+an object that the optimizer calls.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fluidjax.framework import Variable, default_main_program
+from fluidjax.framework import Variable, default_main_program, in_dygraph_mode
 from fluidjax.layers import control_flow, nn, ops, tensor
+from fluidjax.layers._schedules import steps
+from fluidjax.layers._schedules.base import LearningRateDecay
+
+_Rate = float | Variable
+_Schedule = Variable | LearningRateDecay
 
 __all__ = [
     "exponential_decay", "natural_exp_decay", "inverse_time_decay", "polynomial_decay", "piecewise_decay", "noam_decay",
@@ -25,7 +31,7 @@ def _decay_step_counter(begin: int = 0) -> Variable:
     return tensor.cast(step, "float32")
 
 
-def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) -> Variable:
+def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) -> _Schedule:
     """learning_rate * d_model^-0.5 * min(step^-0.5, warmup_steps^-1.5 * step), step counted from 1.
 
     Args:
@@ -33,6 +39,8 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) 
         warmup_steps: how long the rate rises.
         learning_rate: a factor; a float or a Variable of shape [1].
     """
+    if in_dygraph_mode():
+        return steps.NoamDecay(d_model, warmup_steps, learning_rate=learning_rate)
     with default_main_program()._lr_schedule_guard():
         step = _decay_step_counter(1)
         falling = step**-0.5
@@ -40,9 +48,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) 
         return learning_rate * (d_model**-0.5) * nn.elementwise_min(falling, rising)
 
 
-def exponential_decay(
-    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
-) -> Variable:
+def exponential_decay(learning_rate: _Rate, decay_steps: int, decay_rate: float, staircase: bool = False) -> _Schedule:
     """learning_rate * decay_rate^(step / decay_steps); with ``staircase`` the exponent is rounded down.
 
     Args:
@@ -51,13 +57,13 @@ def exponential_decay(
         decay_rate: the factor.
         staircase: whether the rate falls in jumps.
     """
+    if in_dygraph_mode():
+        return steps.ExponentialDecay(learning_rate, decay_steps, decay_rate, staircase)
     with default_main_program()._lr_schedule_guard():
         return learning_rate * (decay_rate ** _periods(decay_steps, staircase))
 
 
-def natural_exp_decay(
-    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
-) -> Variable:
+def natural_exp_decay(learning_rate: _Rate, decay_steps: int, decay_rate: float, staircase: bool = False) -> _Schedule:
     """learning_rate * exp(-decay_rate * step / decay_steps); with ``staircase`` the quotient is rounded down.
 
     Args:
@@ -66,13 +72,13 @@ def natural_exp_decay(
         decay_rate: how fast the rate falls.
         staircase: whether the rate falls in jumps.
     """
+    if in_dygraph_mode():
+        return steps.NaturalExpDecay(learning_rate, decay_steps, decay_rate, staircase)
     with default_main_program()._lr_schedule_guard():
         return learning_rate * ops.exp(-1 * decay_rate * _periods(decay_steps, staircase))
 
 
-def inverse_time_decay(
-    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
-) -> Variable:
+def inverse_time_decay(learning_rate: _Rate, decay_steps: int, decay_rate: float, staircase: bool = False) -> _Schedule:
     """learning_rate / (1 + decay_rate * step / decay_steps); with ``staircase`` the quotient is rounded down.
 
     Args:
@@ -81,6 +87,8 @@ def inverse_time_decay(
         decay_rate: how fast the rate falls.
         staircase: whether the rate falls in jumps.
     """
+    if in_dygraph_mode():
+        return steps.InverseTimeDecay(learning_rate, decay_steps, decay_rate, staircase)
     with default_main_program()._lr_schedule_guard():
         return learning_rate / (1 + decay_rate * _periods(decay_steps, staircase))
 
@@ -91,12 +99,12 @@ def _periods(decay_steps: int, staircase: bool) -> Variable:
 
 
 def polynomial_decay(
-    learning_rate: float | Variable,
+    learning_rate: _Rate,
     decay_steps: int,
     end_learning_rate: float = 0.0001,
     power: float = 1.0,
     cycle: bool = False,
-) -> Variable:
+) -> _Schedule:
     """(learning_rate - end_learning_rate) * (1 - step / decay_steps)^power + end_learning_rate.
 
     The rate stays at its end after ``decay_steps``; with ``cycle`` it starts again, in periods of ``decay_steps`` times
@@ -109,6 +117,8 @@ def polynomial_decay(
         power: the shape of the fall.
         cycle: whether it starts again.
     """
+    if in_dygraph_mode():
+        return steps.PolynomialDecay(learning_rate, decay_steps, end_learning_rate, power, cycle)
     with default_main_program()._lr_schedule_guard():
         step = _decay_step_counter()
         length: float | Variable = decay_steps
@@ -127,7 +137,7 @@ def polynomial_decay(
         return (learning_rate - end_learning_rate) * ((1 - step / length) ** power) + end_learning_rate
 
 
-def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Variable:
+def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> _Schedule:
     """values[i] in steps before boundaries[i] (and from boundaries[i-1] on), values[-1] afterwards.
 
     Args:
@@ -142,6 +152,8 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
             f"piecewise_decay: {len(boundaries)} boundaries and {len(values)} values; expected one value more than "
             "boundaries. Give the rate before each boundary and the last one"
         )
+    if in_dygraph_mode():
+        return steps.PiecewiseDecay(boundaries, values, 0)
     with default_main_program()._lr_schedule_guard():
         step = _decay_step_counter()
         rate = tensor.create_global_var(shape=[1], value=0.0, dtype="float32", persistable=True, name="learning_rate")
@@ -157,7 +169,7 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
         return rate
 
 
-def cosine_decay(learning_rate: float | Variable, step_each_epoch: int, epochs: int) -> Variable:
+def cosine_decay(learning_rate: _Rate, step_each_epoch: int, epochs: int) -> _Schedule:
     """learning_rate * 0.5 * (cos(epoch * pi / epochs) + 1), epoch = floor(step / step_each_epoch).
 
     Args:
@@ -165,12 +177,14 @@ def cosine_decay(learning_rate: float | Variable, step_each_epoch: int, epochs: 
         step_each_epoch: steps in an epoch.
         epochs: after how many epochs the rate is 0.
     """
+    if in_dygraph_mode():
+        return steps.CosineDecay(learning_rate, step_each_epoch, epochs)
     with default_main_program()._lr_schedule_guard():
         epoch = ops.floor(_decay_step_counter() / step_each_epoch)
         return learning_rate * 0.5 * (ops.cos(epoch * math.pi / epochs) + 1)
 
 
-def linear_lr_warmup(learning_rate: float | Variable, warmup_steps: int, start_lr: float, end_lr: float) -> Variable:
+def linear_lr_warmup(learning_rate: _Rate, warmup_steps: int, start_lr: float, end_lr: float) -> _Schedule:
     """start_lr + (end_lr - start_lr) * step / warmup_steps before step ``warmup_steps``, then ``learning_rate``.
 
     Args:
@@ -179,6 +193,8 @@ def linear_lr_warmup(learning_rate: float | Variable, warmup_steps: int, start_l
         start_lr: the rate in step 0.
         end_lr: what it rises to.
     """
+    if in_dygraph_mode():
+        return steps.LinearLrWarmup(learning_rate, warmup_steps, start_lr, end_lr)
     dtype = learning_rate.dtype if isinstance(learning_rate, Variable) else "float32"
     rise = float(end_lr) - float(start_lr)
     with default_main_program()._lr_schedule_guard():

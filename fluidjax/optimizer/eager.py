@@ -10,11 +10,11 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import current_tracer, in_dygraph_mode
-from fluidjax.eager.schedule import Schedule
 from fluidjax.eager.varbase import VarBase
 from fluidjax.framework import Block, Program, Variable, default_main_program
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers._schedules.base import LearningRateDecay
 from fluidjax.regularizer import append_regularization_ops
 
 Pair = tuple[Any, Any]  # (ParamBase, its gradient)
@@ -28,7 +28,7 @@ def check_settings(optimizer: Any, learning_rate: Any, parameter_list: Any) -> N
             f"parameter_list argument given to the Optimizer should not be None in dygraph mode: {name} got none. Pass "
             "layer.parameters()."
         )
-    if not isinstance(learning_rate, (float, Schedule)):
+    if not isinstance(learning_rate, (float, LearningRateDecay)):
         raise TypeError(
             f"learning rate should be float or LearningRateDecay, got {type(learning_rate)} in {name}. Write 1.0 "
             "instead of 1, or pass a decay of fluid.dygraph."
@@ -86,7 +86,7 @@ class EagerUpdates:
     def _eager_rate(self, dtype: Any) -> None:
         """Make the rate of this step; a schedule moves on."""
         program = default_main_program()
-        if isinstance(self._learning_rate, Schedule):
+        if isinstance(self._learning_rate, LearningRateDecay):
             self._learning_rate_map[program] = self._learning_rate()
         elif program not in self._learning_rate_map:
             self._learning_rate_map[program] = rate_variable(float(self._learning_rate), dtype)
@@ -114,18 +114,18 @@ class EagerUpdates:
 
     def _eager_state(self) -> dict[str, Any]:
         state = {var.name: var for each in self._accumulators.values() for var in each.values()}
-        if isinstance(self._learning_rate, Schedule):
+        if isinstance(self._learning_rate, LearningRateDecay):
             state["LR_Scheduler"] = self._learning_rate.state_dict()
             if self._learning_rate.counts_steps:
-                step = np.array([self._learning_rate.step_num], np.int32)  # type: ignore[attr-defined]
+                step = np.array([self._learning_rate.step_num], np.int32)
                 state["global_step"] = current_tracer().to_variable(step, "global_step")
         return state
 
     def _eager_set(self, state: Mapping[str, Any]) -> None:
-        if isinstance(self._learning_rate, Schedule):
+        if isinstance(self._learning_rate, LearningRateDecay):
             self._learning_rate.set_dict(state["LR_Scheduler"])
             if self._learning_rate.counts_steps:
-                self._learning_rate.step_num = int(_array(state["global_step"]).reshape(-1)[0])  # type: ignore[attr-defined]
+                self._learning_rate.step_num = int(_array(state["global_step"]).reshape(-1)[0])
         self._accumulators_holder = dict(state)
         for each in self._accumulators.values():
             for var in each.values():

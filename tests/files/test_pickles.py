@@ -51,7 +51,31 @@ def test_many_variables_are_written_in_batches():
     data = pickles.dumps(values)
     same(pickles.loads(data, "a file"), values)
     words = [word.name for word, _, _ in pickletools.genops(data)]
-    assert words.count("SETITEMS") == 2 and words.count("SETITEM") == 1
+    assert words.count("SETITEMS") == 3 and words.count("SETITEM") == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 999, 1000, 1001, 2000])
+def test_batches_are_those_of_python(count):
+    values = {f"w{i}": i for i in range(count)}
+    assert pickles.dumps(values) == pickle.dumps(values, 2)
+
+
+def test_plain_values_are_written_as_python_writes_them():
+    values = {"a": 1, "b": {"x": 0.5, "yy": None, "zz": True}, "c": "text", "d": {"q": -3, "b": 1 << 40}}
+    assert pickles.dumps(values) == pickle.dumps(values, 2)
+
+
+def test_numpy_numbers_come_back_as_such():
+    values = {"state": {"rate": np.float32(0.5), "step": np.int64(3)}, "w": np.zeros(2, "f4")}
+    data = pickles.dumps(values)
+    assert pickle.loads(data)["state"] == values["state"]
+    back = pickles.loads(data, "a file")["state"]
+    assert [type(v) for v in back.values()] == [np.float32, np.int64] and back == values["state"]
+
+
+def test_other_values_are_refused():
+    with pytest.raises(TypeError, match="a set cannot be saved"):
+        pickles.dumps({"a": {1}})
 
 
 def test_fortran_order_is_kept():

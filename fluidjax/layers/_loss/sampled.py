@@ -15,7 +15,7 @@ from fluidjax.writing.checks import check_variable_and_dtype
 __all__ = ["hsigmoid", "nce", "sampled_softmax_with_cross_entropy"]
 
 _FLOATS = ["float32", "float64"]
-_SAMPLERS = {"uniform": 0, "log_uniform": 1, "custom_dist": 2}
+SAMPLERS = {"uniform": 0, "log_uniform": 1, "custom_dist": 2}
 
 
 def alias_tables(distribution: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +37,7 @@ def alias_tables(distribution: Any) -> tuple[np.ndarray, np.ndarray]:
     return alias, keep
 
 
-def _custom_inputs(helper: LayerHelper, custom_dist: Any, num_total_classes: int) -> dict[str, Any]:
+def custom_inputs(helper: LayerHelper, custom_dist: Any, num_total_classes: int) -> dict[str, Any]:
     """Parameters that hold a custom distribution."""
     if len(custom_dist) != num_total_classes:
         raise ValueError(
@@ -64,9 +64,10 @@ def _custom_inputs(helper: LayerHelper, custom_dist: Any, num_total_classes: int
     return {slot: constant(value) for slot, value in tables.items()}
 
 
-def _check_sampler(sampler: str, custom_dist: Any) -> None:
-    if sampler not in _SAMPLERS:
-        raise ValueError(f"Unsupported sampler type {sampler!r} of nce; expected one of {sorted(_SAMPLERS)}. Use one.")
+def check_sampler(sampler: str, custom_dist: Any) -> None:
+    """Raise ValueError for a sampler that is none, AssertionError for a custom one without its distribution."""
+    if sampler not in SAMPLERS:
+        raise ValueError(f"Unsupported sampler type {sampler!r} of nce; expected one of {sorted(SAMPLERS)}. Use one.")
     if sampler == "custom_dist":
         assert custom_dist is not None, "sampler 'custom_dist' of nce needs custom_dist. Pass a list of probabilities."
 
@@ -100,7 +101,7 @@ def nce(
     helper = LayerHelper("nce", **locals())
     check_variable_and_dtype(input, "input", _FLOATS, "nce")
     check_variable_and_dtype(label, "label", ["int64"], "nce")
-    _check_sampler(sampler, custom_dist)
+    check_sampler(sampler, custom_dist)
     weight = helper.create_parameter(
         attr=helper.param_attr, shape=[num_total_classes, input.shape[1]], is_bias=False, dtype=input.dtype
     )
@@ -115,7 +116,7 @@ def nce(
     inputs |= {"Input": input, "Label": label, "Weight": weight}
     inputs["SampleWeight"] = sample_weight if sample_weight is not None else []
     if sampler == "custom_dist":
-        inputs |= _custom_inputs(helper, custom_dist, num_total_classes)
+        inputs |= custom_inputs(helper, custom_dist, num_total_classes)
     count = 10 if num_neg_samples is None else int(num_neg_samples)
     helper.append_op(
         type="nce",
@@ -125,7 +126,7 @@ def nce(
             "num_total_classes": int(num_total_classes),
             "num_neg_samples": count,
             "seed": seed,
-            "sampler": _SAMPLERS[sampler],
+            "sampler": SAMPLERS[sampler],
             "is_sparse": is_sparse,
             "remote_prefetch": is_sparse,
         },

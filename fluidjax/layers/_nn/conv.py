@@ -52,11 +52,11 @@ def _bias_and_act(helper: LayerHelper, out: Variable, last: bool) -> Variable:
     return helper.append_activation(helper.append_bias_op(out, dim_start=axis, dim_end=axis + 1))
 
 
-def _depthwise(channels: int, groups: int | None, num_filters: int, use_cudnn: bool) -> bool:
+def is_depthwise(channels: int, groups: int | None, num_filters: int, use_cudnn: bool) -> bool:
     return channels == groups and num_filters % channels == 0 and not use_cudnn
 
 
-def _filter_initializer(filter_size: list[int], channels: int) -> Normal:
+def filter_initializer(filter_size: list[int], channels: int) -> Normal:
     return Normal(0.0, (2.0 / (math.prod(filter_size) * channels)) ** 0.5, 0)
 
 
@@ -72,7 +72,7 @@ def _conv(n: int, helper: LayerHelper, op_type: str, last: bool) -> Variable:
         attr=helper.param_attr,
         shape=[args["num_filters"], int(_filter_channels(channels, groups, layer)), *filter_size],
         dtype=input.dtype,
-        default_initializer=_filter_initializer(filter_size, channels),
+        default_initializer=filter_initializer(filter_size, channels),
     )
     out = helper.create_variable_for_type_inference(input.dtype)
     attrs = {
@@ -126,7 +126,7 @@ def conv2d(
     check_variable_and_dtype(input, "input", _FLOATS, "conv2d")
     _check_bool(use_cudnn, "conv2d")
     last = channel_last(data_format, _FORMATS[2], "conv2d")
-    depthwise = _depthwise(_channels(input, last, "conv2d"), groups, num_filters, use_cudnn)
+    depthwise = is_depthwise(_channels(input, last, "conv2d"), groups, num_filters, use_cudnn)
     op_type = "depthwise_conv2d" if depthwise else "conv2d"
     helper = LayerHelper(op_type, **locals())
     return _conv(2, helper, op_type, last)
@@ -234,7 +234,7 @@ def conv2d_transpose(
     check_variable_and_dtype(input, "input", _FLOATS, "conv2d_transpose")
     _check_bool(use_cudnn, "conv2d_transpose")
     last = channel_last(data_format, _FORMATS[2], "conv2d_transpose")
-    depthwise = _depthwise(_channels(input, last, "conv2d_transpose"), groups, num_filters, use_cudnn)
+    depthwise = is_depthwise(_channels(input, last, "conv2d_transpose"), groups, num_filters, use_cudnn)
     same = num_filters == input.shape[-1 if last else 1]
     op_type = "depthwise_conv2d_transpose" if depthwise and same else "conv2d_transpose"
     helper = LayerHelper(op_type, **locals())
@@ -304,7 +304,7 @@ def deformable_conv(
         attr=helper.param_attr,
         shape=[num_filters, int(per_group), *filter_size],
         dtype=input.dtype,
-        default_initializer=_filter_initializer(filter_size, channels),
+        default_initializer=filter_initializer(filter_size, channels),
     )
     out = helper.create_variable_for_type_inference(input.dtype)
     inputs = {"Input": input, "Filter": weight, "Offset": offset}

@@ -1,0 +1,1 @@
+"""The layer classes: rooms behind ``dygraph.nn``."""

@@ -1,0 +1,245 @@
+"""Layers of every network: Linear, Embedding, Dropout, and what two inputs or a learned slope make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.base.errors import explain
+from fluidjax.dygraph.layers import Layer
+from fluidjax.framework import Variable, default_main_program, in_dygraph_mode
+from fluidjax.initializer import Constant
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise AssertionError, as Fluid's layers do for a wrong argument."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise ValueError unless an argument is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} should be True or False, and it is {value!r}. Pass a bool.")
+
+
+def check_variable(layer: Layer, name: str, value: Any) -> None:
+    """Raise TypeError when a layer is called with an array instead of a variable."""
+    if not isinstance(value, Variable):
+        raise TypeError(
+            explain(
+                f"{layer.full_name()}: {name} is no variable",
+                "a variable of eager mode, or of a program",
+                f"{type(value)}",
+                "make it one with fluid.dygraph.to_variable",
+            )
+        )
+
+
+class Linear(Layer):
+    """act(input W + b) on the last axis, of an input of any rank.
+
+    Args:
+        input_dim: the size of the input's last axis.
+        output_dim: the size of the output's last axis.
+        param_attr: settings of ``weight`` [input_dim, output_dim].
+        bias_attr: settings of ``bias`` [output_dim], False for none.
+        act: an activation.
+        dtype: the parameters' element type.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        act: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        self._act = act
+        self._dtype = dtype
+        self.weight = self.create_parameter([input_dim, output_dim], param_attr, dtype)
+        self.bias = self.create_parameter([output_dim], bias_attr, dtype, is_bias=True)
+        self._attrs = {"transpose_X": False, "transpose_Y": False, "alpha": 1.0}
+
+    def forward(self, input: Variable) -> Variable:
+        """Like the input, with output_dim in the last axis. Raises TypeError for an array."""
+        check_variable(self, "input", input)
+        out = self._helper.run("matmul", {"X": input, "Y": self.weight}, self._attrs)
+        out = plus_bias(self, out, len(input.shape) - 1)
+        return self._helper.append_activation(out, self._act)
+
+
+def plus_bias(layer: Layer, out: Variable, axis: int) -> Variable:
+    """A result plus the layer's ``bias`` along an axis; the result itself where there is no bias."""
+    bias = layer.bias
+    if bias is None:
+        return out
+    return layer._helper.run("elementwise_add", {"X": out, "Y": bias}, {"axis": axis})
+
+
+class Embedding(Layer):
+    """Rows of a table, by ids: [N] -> [N, D], [N, 1] -> [N, 1, D].
+
+    Args:
+        size: [ids there are, D].
+        is_sparse: whether the gradient is SelectedRows.
+        is_distributed: kept in the op.
+        padding_idx: an id whose row reads zeros and is not trained; negative ones count from the end.
+        param_attr: settings of ``weight``, the table.
+        dtype: the table's element type.
+    """
+
+    def __init__(
+        self,
+        size: list[int],
+        is_sparse: bool = False,
+        is_distributed: bool = False,
+        padding_idx: int | None = None,
+        param_attr: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        self._size = size
+        self._is_sparse = is_sparse
+        self._is_distributed = is_distributed
+        self._padding_idx = -1 if padding_idx is None else padding_idx if padding_idx >= 0 else size[0] + padding_idx
+        self._dtype = dtype
+        self._attrs = {
+            "is_sparse": is_sparse,
+            "is_distributed": is_distributed,
+            "remote_prefetch": is_sparse and not is_distributed,
+            "padding_idx": self._padding_idx,
+        }
+        self.weight = self.create_parameter(size, param_attr, dtype)
+
+    def forward(self, input: Variable) -> Variable:
+        """The rows of ids, int64 of any shape: that shape and D."""
+        return self._helper.run("lookup_table_v2", {"W": self.weight, "Ids": input}, self._attrs)
+
+
+class Dropout(Layer):
+    """The input with elements zeroed at random while ``training``.
+
+    Args:
+        p: the probability of an element to be zeroed.
+        seed: fixes the draw; by default the main program's random_seed, where it is set.
+        dropout_implementation: "downgrade_in_infer" multiplies by 1 - p in evaluation, "upscale_in_train" divides by
+            it in training.
+        is_test: static mode only: whether nothing is zeroed.
+    """
+
+    def __init__(
+        self,
+        p: float = 0.5,
+        seed: int | None = None,
+        dropout_implementation: str = "downgrade_in_infer",
+        is_test: bool = False,
+    ) -> None:
+        super().__init__()
+        require(isinstance(p, (float, int)), f"Dropout: p argument should be a number, and it is {p!r}.")
+        require(0 <= p <= 1, f"Dropout: p argument should between 0 and 1, and it is {p}.")
+        require(
+            seed is None or isinstance(seed, int), f"Dropout: seed argument should be None or an int, not {seed!r}."
+        )
+        require(
+            dropout_implementation in ("downgrade_in_infer", "upscale_in_train"),
+            "dropout_implementation argument should be 'downgrade_in_infer' or 'upscale_in_train', and it is "
+            f"{dropout_implementation!r}.",
+        )
+        self._dropout_prob = p
+        self._seed = seed
+        self._dropout_implementation = dropout_implementation
+        self._is_test = is_test
+
+    def forward(self, input: Variable) -> Variable:
+        """Like the input."""
+        seed = self._seed or default_main_program().random_seed or None
+        attrs = {
+            "dropout_prob": self._dropout_prob,
+            "is_test": not self.training if in_dygraph_mode() else self._is_test,
+            "fix_seed": seed is not None,
+            "seed": seed or 0,
+            "dropout_implementation": self._dropout_implementation,
+        }
+        return self._helper.run("dropout", {"X": input}, attrs, "Out", "Mask")
+
+
+class BilinearTensorProduct(Layer):
+    """act(x W_i y + b_i) for each i in range(output_dim).
+
+    Args:
+        input1_dim, input2_dim: the sizes of x and y.
+        output_dim: the size of the output.
+        name: kept for Fluid's sake.
+        act: an activation.
+        param_attr: settings of ``weight`` [output_dim, input1_dim, input2_dim].
+        bias_attr: settings of ``bias`` [1, output_dim], False for none.
+        dtype: the parameters' element type.
+    """
+
+    def __init__(
+        self,
+        input1_dim: int,
+        input2_dim: int,
+        output_dim: int,
+        name: str | None = None,
+        act: str | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        self._act = act
+        self._dtype = dtype
+        self.weight = self.create_parameter([output_dim, input1_dim, input2_dim], param_attr, dtype)
+        self.bias = self.create_parameter([1, output_dim], bias_attr, dtype, is_bias=True)
+
+    def forward(self, x: Variable, y: Variable) -> Variable:
+        """[N, output_dim] of x [N, input1_dim] and y [N, input2_dim]."""
+        inputs = {"X": x, "Y": y, "Weight": self.weight, "Bias": self.bias}
+        return self._helper.append_activation(self._helper.run("bilinear_tensor_product", inputs, {}), self._act)
+
+
+class PRelu(Layer):
+    """max(0, x) + alpha * min(0, x), alpha learned, 1 at first.
+
+    Args:
+        mode: "all" for one alpha, "channel" for one per channel, "element" for one per element.
+        channel: the number of channels, in mode "channel".
+        input_shape: the input's shape with the batch axis, in mode "element".
+        param_attr: settings of ``weight``, the alphas.
+        dtype: their element type.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        channel: int | None = None,
+        input_shape: Any = None,
+        param_attr: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__("prelu")
+        self._mode = mode
+        self._dtype = dtype
+        self._alpha_shape = self._shape_of_alpha(mode, channel, input_shape)
+        self.weight = self.create_parameter(self._alpha_shape, param_attr, dtype, default_initializer=Constant(1.0))
+
+    def _shape_of_alpha(self, mode: str, channel: int | None, input_shape: Any) -> list[int]:
+        if mode == "all":
+            return [1]
+        if mode == "channel":
+            known = isinstance(channel, int)
+            require(known, f"PRelu: channel argument is required when mode is 'channel', and it is {channel!r}.")
+            return [1, channel, 1, 1]  # type: ignore[list-item]
+        if mode == "element":
+            known = isinstance(input_shape, (list, tuple))
+            require(known, f"PRelu: input_shape argument is required when mode is 'element', not {input_shape!r}.")
+            return [1, *input_shape[1:]]
+        raise ValueError(f"PRelu: mode should be one of all, channel, element, and it is {mode!r}.")
+
+    def forward(self, input: Variable) -> Variable:
+        """Like the input."""
+        return self._helper.run("prelu", {"X": input, "Alpha": self.weight}, {"mode": self._mode})

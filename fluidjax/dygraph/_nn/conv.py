@@ -1,0 +1,292 @@
+"""Convolutions, their transposes, and pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.dygraph._nn.common import check_flag, plus_bias, require
+from fluidjax.dygraph.layers import Layer
+from fluidjax.framework import Variable
+from fluidjax.layers._nn.conv import filter_initializer, is_depthwise
+from fluidjax.layers.utils import convert_to_list
+
+
+class _Conv(Layer):
+    """A convolution of ``_axes`` spatial axes, or its transpose."""
+
+    _axes = 2
+    _op_type = ""
+
+    def forward(self, input: Variable) -> Variable:
+        """[N, num_filters, *output sizes] of an input [N, num_channels, *sizes]."""
+        out = self._helper.run(self._op_type, {"Input": input, "Filter": self.weight}, self._attrs, "Output")
+        return self._helper.append_activation(plus_bias(self, out, 1), self._act)
+
+    def _sizes(self, **given: Any) -> list[list[int]]:
+        return [convert_to_list(value, self._axes, name) for name, value in given.items()]
+
+    def _build(
+        self, num_channels: int, num_filters: int, filter_size: Any, groups: int, act: str | None, dtype: Any
+    ) -> None:
+        self._num_channels = num_channels
+        self._num_filters = num_filters
+        self._filter_size = filter_size
+        self._groups = groups
+        self._act = act
+        self._dtype = dtype
+
+    def _window(self, stride: Any, padding: Any, dilation: Any, groups: int | None, use_cudnn: bool) -> dict[str, Any]:
+        self._stride, self._padding, self._dilation = self._sizes(stride=stride, padding=padding, dilation=dilation)
+        self._use_cudnn = use_cudnn
+        return {
+            "strides": self._stride,
+            "paddings": self._padding,
+            "dilations": self._dilation,
+            "groups": groups or 1,
+            "use_cudnn": bool(use_cudnn),
+        }
+
+
+class _Convolution(_Conv):
+    """A convolution; its filter is [num_filters, num_channels / groups, *filter_size].
+
+    Args:
+        num_channels: channels of the input.
+        num_filters: channels of the output.
+        filter_size, stride, padding, dilation: an int, or one for each spatial axis.
+        groups: into how many groups channels and filters are split; None for one.
+        param_attr: settings of ``weight``; at first Normal(0, sqrt(2 / (filter elements * num_channels))).
+        bias_attr: settings of ``bias`` [num_filters], False for none.
+        use_cudnn: kept in the op.
+        act: an activation.
+        dtype: the parameters' element type.
+
+    Raises AssertionError for ``param_attr=False``, ValueError for sizes that do not fit.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        num_filters: int,
+        filter_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        require(param_attr is not False, "param_attr should not be False here: a convolution needs its filter.")
+        super().__init__()
+        self._build(num_channels, num_filters, filter_size, groups, act, dtype)  # type: ignore[arg-type]
+        self._attrs = self._window(stride, padding, dilation, groups, use_cudnn)
+        self._choose_op()
+        if groups == 0 or num_channels % (groups or 1):
+            raise ValueError(
+                f"{self.full_name()}: num_channels must be divisible by groups, and they are {num_channels} and "
+                f"{groups}. Choose groups that divides both."
+            )
+        (size,) = self._sizes(filter_size=filter_size)
+        self.weight = self.create_parameter(
+            [num_filters, num_channels // (groups or 1), *size],
+            param_attr,
+            dtype,
+            default_initializer=filter_initializer(size, num_channels),
+        )
+        self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True)
+
+    def _choose_op(self) -> None:
+        """Choose the op from what is known of the sizes."""
+
+
+class Conv2D(_Convolution):
+    __doc__ = _Convolution.__doc__
+    _op_type = "conv2d"
+
+    def _choose_op(self) -> None:
+        check_flag("use_cudnn", self._use_cudnn)
+        if is_depthwise(self._num_channels, self._groups, self._num_filters, self._use_cudnn):
+            self._op_type = "depthwise_conv2d"
+
+
+class Conv3D(_Convolution):
+    __doc__ = _Convolution.__doc__
+    _axes = 3
+    _op_type = "conv3d"
+
+
+def _transposed_filter_size(layer: Layer, filter_size: Any) -> Any:
+    if filter_size is None:
+        raise ValueError(
+            f"{layer.full_name()}: filter_size's type must be an int, list or tuple. Received: None. Give the size: an "
+            "eager layer cannot tell it from output_size, since it does not know its input yet."
+        )
+    return filter_size
+
+
+class Conv2DTranspose(_Conv):
+    """The transpose (gradient) of a convolution; its filter is [num_channels, num_filters / groups, *filter_size].
+
+    Args:
+        num_channels: channels of the input.
+        num_filters: channels of the output.
+        filter_size, padding, stride, dilation: an int, or one for each spatial axis.
+        output_size: the output's sizes, where stride leaves a choice.
+        groups: into how many groups channels and filters are split; None for one.
+        param_attr: settings of ``weight``.
+        bias_attr: settings of ``bias`` [num_filters], False for none.
+        use_cudnn: kept in the op.
+        act: an activation.
+        dtype: the parameters' element type.
+
+    Raises AssertionError for ``param_attr=False``, ValueError for sizes that do not fit.
+    """
+
+    _op_type = "conv2d_transpose"
+
+    def __init__(
+        self,
+        num_channels: int,
+        num_filters: int,
+        filter_size: Any,
+        output_size: Any = None,
+        padding: Any = 0,
+        stride: Any = 1,
+        dilation: Any = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        require(param_attr is not False, "param_attr should not be False in conv2d_transpose: it needs its filter.")
+        groups = groups or 1
+        self._build(num_channels, num_filters, filter_size, groups, act, dtype)
+        self._attrs = {
+            "output_size": self._output_sizes(output_size),
+            **self._window(stride, padding, dilation, groups, use_cudnn),
+        }
+        if num_channels == groups == num_filters and not use_cudnn:
+            self._op_type = "depthwise_conv2d_transpose"
+        (size,) = self._sizes(filter_size=_transposed_filter_size(self, filter_size))
+        self.weight = self.create_parameter([num_channels, num_filters // groups, *size], param_attr, dtype)
+        self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True)
+
+    def _output_sizes(self, output_size: Any) -> list[int]:
+        if output_size is None:
+            return []
+        if not isinstance(output_size, (int, list, tuple)):
+            raise ValueError(f"{self.full_name()}: output_size should be list or int, and it is {output_size!r}.")
+        return convert_to_list(output_size, 2, "output_size") if output_size else []
+
+
+class Conv3DTranspose(_Conv):
+    """The transpose (gradient) of a three-dimensional convolution; its filter is [num_channels, num_filters / groups,
+    *filter_size].
+
+    As in Fluid 1.8 the bias is made unless ``bias_attr`` is False, and added only where ``bias_attr`` is given.
+
+    Args:
+        num_channels: channels of the input.
+        num_filters: channels of the output.
+        filter_size, padding, stride, dilation: an int, or one for each spatial axis.
+        groups: into how many groups channels and filters are split; None for one.
+        param_attr: settings of ``weight``.
+        bias_attr: settings of ``bias`` [num_filters], False for none.
+        use_cudnn: kept in the op.
+        act: an activation.
+        dtype: the parameters' element type.
+
+    Raises AssertionError for ``param_attr=False``, ValueError for sizes that do not fit.
+    """
+
+    _axes = 3
+    _op_type = "conv3d_transpose"
+
+    def __init__(
+        self,
+        num_channels: int,
+        num_filters: int,
+        filter_size: Any,
+        padding: Any = 0,
+        stride: Any = 1,
+        dilation: Any = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        require(param_attr is not False, "param_attr should not be False in conv3d_transpose: it needs its filter.")
+        check_flag("use_cudnn", use_cudnn)
+        groups = groups or 1
+        self._build(num_channels, num_filters, filter_size, groups, act, dtype)
+        self._bias_attr = bias_attr
+        self._attrs = self._window(stride, padding, dilation, groups, use_cudnn)
+        (size,) = self._sizes(filter_size=_transposed_filter_size(self, filter_size))
+        self.weight = self.create_parameter([num_channels, num_filters // groups, *size], param_attr, dtype)
+        self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        """[N, num_filters, D', H', W'] of an input [N, num_channels, D, H, W]."""
+        out = self._helper.run(self._op_type, {"Input": input, "Filter": self.weight}, self._attrs, "Output")
+        if self._bias_attr:
+            out = plus_bias(self, out, 1)
+        return self._helper.append_activation(out, self._act)
+
+
+class Pool2D(Layer):
+    """The maximum or average of windows of an image [N, C, H, W].
+
+    Args:
+        pool_size, pool_stride, pool_padding: an int, or one for height and one for width.
+        pool_type: "max" or "avg".
+        global_pooling: whether the window is the whole image.
+        use_cudnn: kept in the op.
+        ceil_mode: whether a last window that hangs over counts.
+        exclusive: whether padding is left out of an average.
+
+    Raises ValueError for arguments out of range.
+    """
+
+    def __init__(
+        self,
+        pool_size: Any = -1,
+        pool_type: str = "max",
+        pool_stride: Any = 1,
+        pool_padding: Any = 0,
+        global_pooling: bool = False,
+        use_cudnn: bool = True,
+        ceil_mode: bool = False,
+        exclusive: bool = True,
+    ) -> None:
+        if pool_type not in ("max", "avg"):
+            raise ValueError(f"Unknown pool_type: '{pool_type}'. It can only be 'max' or 'avg'.")
+        if global_pooling is False and pool_size == -1:
+            raise ValueError(
+                "When the global_pooling is False, pool_size must be passed and be a valid value. Received pool_size: "
+                f"{pool_size}"
+            )
+        check_flag("use_cudnn", use_cudnn)
+        super().__init__()
+        self._attrs = {
+            "pooling_type": pool_type,
+            "ksize": convert_to_list(pool_size, 2, "pool_size"),
+            "global_pooling": global_pooling,
+            "strides": convert_to_list(pool_stride, 2, "pool_stride"),
+            "paddings": convert_to_list(pool_padding, 2, "pool_padding"),
+            "use_cudnn": use_cudnn,
+            "ceil_mode": bool(ceil_mode),
+            "exclusive": bool(exclusive),
+        }
+
+    def forward(self, input: Variable) -> Variable:
+        """[N, C, H', W']."""
+        return self._helper.run("pool2d", {"X": input}, self._attrs)

@@ -1,0 +1,99 @@
+"""Losses as layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.dygraph.layers import Layer
+from fluidjax.framework import Variable
+from fluidjax.layers import nn, ops
+
+_REDUCTIONS = ("sum", "mean", "none")
+
+
+def _check_reduction(owner: str, reduction: str) -> None:
+    if reduction not in _REDUCTIONS:
+        raise ValueError(
+            f"The value of 'reduction' in {owner} should be 'sum', 'mean' or 'none', but received {reduction}, which "
+            "is not allowed."
+        )
+
+
+def _reduced(loss: Variable, reduction: str) -> Variable:
+    if reduction == "none":
+        return loss
+    return nn.reduce_sum(loss) if reduction == "sum" else nn.reduce_mean(loss)
+
+
+class _Loss(Layer):
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__()
+        _check_reduction(type(self).__name__, reduction)
+        self.reduction = reduction
+
+
+class MSELoss(_Loss):
+    """(input - label) ** 2: its mean, its sum, or as it is ("none")."""
+
+    def forward(self, input: Variable, label: Variable) -> Variable:
+        """[1], or like the input."""
+        return _reduced(ops.square(nn.elementwise_sub(input, label)), self.reduction)
+
+
+class L1Loss(_Loss):
+    """|input - label|: its mean, its sum, or as it is ("none")."""
+
+    def forward(self, input: Variable, label: Variable) -> Variable:
+        """[1], or like the input."""
+        return _reduced(ops.abs(nn.elementwise_sub(input, label)), self.reduction)
+
+
+class BCELoss(Layer):
+    """-label * log(input) - (1 - label) * log(1 - input), times ``weight``: mean, sum, or as it is ("none")."""
+
+    def __init__(self, weight: Variable | None = None, reduction: str = "mean") -> None:
+        super().__init__()
+        _check_reduction("bce_loss", reduction)
+        self.weight = weight
+        self.reduction = reduction
+
+    def forward(self, input: Variable, label: Variable) -> Variable:
+        """[1], or like the input."""
+        loss = self._helper.run("bce_loss", {"X": input, "Label": label}, {})
+        if self.weight is not None:
+            loss = nn.elementwise_mul(loss, self.weight)
+        return _reduced(loss, self.reduction)
+
+
+class NLLLoss(Layer):
+    """-weight[label] * input[label]: the mean weighted by ``weight``, the sum, or as it is ("none").
+
+    Args:
+        weight: a factor for each class, [C].
+        reduction: "mean", "sum" or "none".
+        ignore_index: a label that counts nothing.
+    """
+
+    def __init__(self, weight: Variable | None = None, reduction: str = "mean", ignore_index: int = -100) -> None:
+        super().__init__()
+        self._weight = weight
+        self._reduction = reduction
+        self._ignore_index = ignore_index
+
+    def forward(self, input: Variable, label: Variable) -> Variable:
+        """[1], or like the label, of input [N, C, ...] (log probabilities) and label int64 [N, ...]."""
+        _check_reduction("nll_loss", self._reduction)
+        shape = list(label.shape)
+        folded = len(input.shape) not in (2, 4)
+        if folded:
+            n, c = input.shape[0], input.shape[1]
+            input = self._reshaped(input, [n, c, 1, -1])
+            label = self._reshaped(label, [n, 1, -1])
+        attrs: dict[str, Any] = {"reduction": self._reduction, "ignore_index": self._ignore_index}
+        out = self._helper.run(
+            "nll_loss", {"X": input, "Label": label, "Weight": self._weight}, attrs, "Out", "Total_weight"
+        )
+        return self._reshaped(out, shape) if folded and self._reduction == "none" else out
+
+    def _reshaped(self, x: Variable, shape: list[int]) -> Variable:
+        return self._helper.run("reshape2", {"X": x}, {"shape": shape}, "Out", "XShape")

@@ -1,0 +1,284 @@
+"""Normalisations."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.errors import explain
+from fluidjax.dygraph._nn.common import require
+from fluidjax.dygraph.layers import Layer
+from fluidjax.framework import Variable, in_dygraph_mode
+from fluidjax.initializer import Constant, Normal
+from fluidjax.param_attr import ParamAttr
+
+
+def _stopped(parameter: Any) -> Any:
+    parameter.stop_gradient = True
+    return parameter
+
+
+class BatchNorm(Layer):
+    """act((x - mean) / sqrt(variance + epsilon) * weight + bias), per channel.
+
+    While ``training`` mean and variance are the batch's, and the moving ones follow: momentum * old + (1 - momentum) *
+    batch. Otherwise the moving ones are used.
+
+    Args:
+        num_channels: the number of channels.
+        act: an activation.
+        is_test: static mode only: whether the moving statistics are used.
+        momentum: of the moving statistics.
+        epsilon: added to the variance.
+        param_attr, bias_attr: settings of ``weight`` and ``bias`` [num_channels].
+        dtype: their element type; float32 for float16.
+        data_layout: "NCHW" or "NHWC".
+        in_place: static mode only: whether the result replaces the input.
+        moving_mean_name, moving_variance_name: names of ``_mean`` and ``_variance``.
+        do_model_average_for_mean_and_var: whether ModelAverage averages them.
+        use_global_stats: whether the moving statistics are used in training too; needs ``param_attr``.
+        trainable_statistics: whether gradients flow through the batch's statistics in evaluation.
+
+    Raises AssertionError for ``bias_attr=False``, AttributeError for use_global_stats without a ParamAttr.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        act: str | None = None,
+        is_test: bool = False,
+        momentum: float = 0.9,
+        epsilon: float = 1e-05,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        dtype: Any = "float32",
+        data_layout: str = "NCHW",
+        in_place: bool = False,
+        moving_mean_name: str | None = None,
+        moving_variance_name: str | None = None,
+        do_model_average_for_mean_and_var: bool = True,
+        use_global_stats: bool = False,
+        trainable_statistics: bool = False,
+    ) -> None:
+        super().__init__()
+        require(bias_attr is not False, "bias_attr should not be False in batch_norm.")
+        if param_attr is False:
+            raise AttributeError("param_attr should not be False in batch_norm. Leave it out, or set trainable=False.")
+        self._act = act
+        self._is_test = is_test
+        self._in_place = in_place
+        self._use_global_stats = use_global_stats
+        self._dtype = VarType.FP32 if to_var_type(dtype) == VarType.FP16 else dtype
+        shape = [num_channels]
+        one, zero = Constant(1.0), Constant(0.0)
+        self.weight = self.create_parameter(shape, param_attr, self._dtype, default_initializer=one)
+        self.bias = self.create_parameter(shape, bias_attr, self._dtype, is_bias=True)
+        if use_global_stats and not isinstance(param_attr, ParamAttr):
+            raise AttributeError(
+                f"BatchNorm: use_global_stats asks param_attr for its learning_rate, and param_attr is {param_attr!r}. "
+                "Pass a ParamAttr."
+            )
+        frozen = use_global_stats and param_attr.learning_rate == 0.0
+        self.weight.stop_gradient = frozen
+        self.bias.stop_gradient = frozen
+        averaged = {"trainable": False, "do_model_average": do_model_average_for_mean_and_var}
+        mean = ParamAttr(moving_mean_name, zero, **averaged)  # type: ignore[arg-type]
+        variance = ParamAttr(moving_variance_name, one, **averaged)  # type: ignore[arg-type]
+        self._mean = _stopped(self.create_parameter(shape, mean, self._dtype))
+        self._variance = _stopped(self.create_parameter(shape, variance, self._dtype))
+        self._attrs = {
+            "momentum": momentum,
+            "epsilon": epsilon,
+            "data_layout": data_layout,
+            "use_global_stats": use_global_stats,
+            "trainable_statistics": trainable_statistics,
+        }
+
+    def forward(self, input: Variable) -> Variable:
+        """Like the input, [N, C, ...] (or [N, ..., C])."""
+        helper, eager = self._helper, in_dygraph_mode()
+        fresh = helper.create_variable_for_type_inference
+        out = input if self._in_place and not eager else fresh(input.dtype)
+        helper.append_op(
+            type="batch_norm",
+            inputs={
+                "X": [input], "Scale": [self.weight], "Bias": [self.bias],
+                "Mean": [self._mean], "Variance": [self._variance],
+            },
+            outputs={
+                "Y": [out], "MeanOut": [self._mean], "VarianceOut": [self._variance],
+                "SavedMean": [fresh(self._dtype, True)], "SavedVariance": [fresh(self._dtype, True)],
+            },
+            attrs={**self._attrs, "is_test": not self.training if eager else self._is_test},
+        )  # fmt: skip
+        return helper.append_activation(out, self._act)
+
+
+class InstanceNorm(Layer):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with the statistics of each image and channel.
+
+    Args:
+        num_channels: the number of channels.
+        epsilon: added to the variance.
+        param_attr, bias_attr: settings of ``scale`` and ``bias`` [num_channels].
+        dtype: their element type.
+
+    Raises AssertionError for ``bias_attr=False``.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        epsilon: float = 1e-05,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        require(bias_attr is not False, "bias_attr should not be False in InstanceNorm.")
+        self._epsilon = epsilon
+        self._dtype = dtype
+        self.scale = self.create_parameter([num_channels], param_attr, dtype, default_initializer=Constant(1.0))
+        self.bias = self.create_parameter([num_channels], bias_attr, dtype, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        """Like the input, [N, C, ...]."""
+        inputs = {"X": input, "Scale": self.scale, "Bias": self.bias}
+        return self._helper.run("instance_norm", inputs, {"epsilon": self._epsilon}, "Y", "SavedMean", "SavedVariance")
+
+
+class LayerNorm(Layer):
+    """act((x - mean) / sqrt(variance + epsilon) * weight + bias), with the statistics of the last axes.
+
+    Args:
+        normalized_shape: the sizes of the last axes; an int for one.
+        scale, shift: whether there are ``weight`` and ``bias``, both of one axis with all the elements.
+        epsilon: added to the variance.
+        param_attr, bias_attr: their settings.
+        act: an activation.
+        dtype: their element type.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        scale: bool = True,
+        shift: bool = True,
+        epsilon: float = 1e-05,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        act: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        self._normalized_shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
+        self._epsilon = epsilon
+        self._act = act
+        self._dtype = dtype
+        shape = [math.prod(self._normalized_shape)]
+        self.weight = self.bias = None
+        if scale:
+            self.weight = self.create_parameter(shape, param_attr, dtype, default_initializer=Constant(1.0))
+        elif param_attr:
+            logging.warning("param_attr are only available with scale is True")
+        if shift:
+            self.bias = self.create_parameter(shape, bias_attr, dtype, is_bias=True)
+        elif bias_attr:
+            logging.warning("bias_attr are only available with shift is True")
+
+    def forward(self, input: Variable) -> Variable:
+        """Like the input. Raises ValueError unless its last axes are ``normalized_shape``."""
+        normalized, shape = self._normalized_shape, list(input.shape)
+        begin = len(shape) - len(normalized)
+        if begin < 0 or shape[begin:] != normalized:
+            raise ValueError(
+                explain(
+                    f"{self.full_name()}: the input does not end in normalized_shape",
+                    f"an input with shape [*, {', '.join(map(str, normalized))}]",
+                    f"an input of shape {shape}",
+                    "pass the sizes of the last axes as normalized_shape",
+                )
+            )
+        inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
+        attrs = {"epsilon": self._epsilon, "begin_norm_axis": begin}
+        out = self._helper.run("layer_norm", inputs, attrs, "Y", "Mean", "Variance")
+        return self._helper.append_activation(out, self._act)
+
+
+class GroupNorm(Layer):
+    """act((x - mean) / sqrt(variance + epsilon) * weight + bias), with the statistics of each group of channels.
+
+    As in Fluid 1.8, ``weight`` and ``bias`` [channels] are there only where their settings are given.
+
+    Args:
+        channels: the number of channels.
+        groups: how many groups they make.
+        epsilon: added to the variance.
+        param_attr, bias_attr: settings of ``weight`` and ``bias``.
+        act: an activation.
+        data_layout: "NCHW".
+        dtype: the parameters' element type.
+
+    Raises ValueError for another layout.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        groups: int,
+        epsilon: float = 1e-05,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        act: str | None = None,
+        data_layout: str = "NCHW",
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        if data_layout != "NCHW":
+            raise ValueError(f"GroupNorm: unsupported data layout:{data_layout}. Transpose to NCHW.")
+        self._act = act
+        self._dtype = dtype
+        self._attrs = {"epsilon": epsilon, "groups": groups}
+        self.weight = self.bias = None
+        if param_attr:
+            self.weight = self.create_parameter([channels], param_attr, dtype, default_initializer=Constant(1.0))
+        if bias_attr:
+            self.bias = self.create_parameter([channels], bias_attr, dtype, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        """Like the input, [N, channels, ...]."""
+        inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
+        out = self._helper.run("group_norm", inputs, self._attrs, "Y", "Mean", "Variance")
+        return self._helper.append_activation(out, self._act)
+
+
+class SpectralNorm(Layer):
+    """A weight divided by its largest singular value, found by power iteration from ``weight_u`` and ``weight_v``.
+
+    Args:
+        weight_shape: the weight's shape.
+        dim: the axis that makes the rows of the matrix, 0 for Linear, 1 for convolutions.
+        power_iters: rounds of the iteration.
+        eps: keeps the norms from being 0.
+        dtype: the element type.
+    """
+
+    def __init__(
+        self, weight_shape: Any, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, dtype: Any = "float32"
+    ) -> None:
+        super().__init__()
+        self._dtype = dtype
+        self._attrs = {"dim": dim, "power_iters": power_iters, "eps": eps}
+        rows = weight_shape[dim]
+        start = Normal(0.0, 1.0)
+        self.weight_u = _stopped(self.create_parameter([rows], None, dtype, default_initializer=start))
+        columns = math.prod(weight_shape) // rows
+        self.weight_v = _stopped(self.create_parameter([columns], None, dtype, default_initializer=start))
+
+    def forward(self, weight: Variable) -> Variable:
+        """Like the weight."""
+        return self._helper.run(
+            "spectral_norm", {"Weight": weight, "U": self.weight_u, "V": self.weight_v}, self._attrs
+        )

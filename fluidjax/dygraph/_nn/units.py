@@ -1,0 +1,251 @@
+"""Layers of sequences, trees and large vocabularies: GRUUnit, NCE, TreeConv, and two that static mode alone has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.dygraph._nn.common import require
+from fluidjax.dygraph.layers import Layer
+from fluidjax.framework import Variable, in_dygraph_mode
+from fluidjax.layers._loss.sampled import SAMPLERS, check_sampler, custom_inputs
+
+_ACTIVATIONS = {"identity": 0, "sigmoid": 1, "tanh": 2, "relu": 3}
+
+
+class GRUUnit(Layer):
+    """One step of a gated recurrent unit.
+
+    Args:
+        size: three times the hidden size.
+        param_attr: settings of ``weight`` [hidden, size].
+        bias_attr: settings of ``bias`` [1, size], False for none.
+        activation: of the candidate: "identity", "sigmoid", "tanh" or "relu".
+        gate_activation: of the gates.
+        origin_mode: kept for Fluid's sake, which does not hand it on.
+        dtype: the parameters' element type.
+
+    Raises KeyError for an unknown activation.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        activation: str = "tanh",
+        gate_activation: str = "sigmoid",
+        origin_mode: bool = False,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        self._dtype = dtype
+        self.activation = _ACTIVATIONS[activation]
+        self.gate_activation = _ACTIVATIONS[gate_activation]
+        hidden = size // 3
+        self.weight = self.create_parameter([hidden, 3 * hidden], param_attr, dtype)
+        self.bias = self.create_parameter([1, 3 * hidden], bias_attr, dtype, is_bias=True)
+
+    def forward(self, input: Variable, hidden: Variable) -> tuple[Variable, Variable, Variable]:
+        """(hidden [N, H], reset_hidden_pre [N, H], gate [N, 3 H]) of input [N, 3 H] and hidden [N, H]."""
+        helper = self._helper
+        inputs = {"Input": [input], "HiddenPrev": [hidden], "Weight": [self.weight]}
+        if self.bias is not None:
+            inputs["Bias"] = [self.bias]
+        gate, reset, updated = [helper.create_variable_for_type_inference(self._dtype) for _ in range(3)]
+        helper.append_op(
+            type="gru_unit",
+            inputs=inputs,
+            outputs={"Gate": [gate], "ResetHiddenPrev": [reset], "Hidden": [updated]},
+            attrs={"activation": self.activation, "gate_activation": self.gate_activation},
+        )
+        return updated, reset, gate
+
+
+class NCE(Layer):
+    """Noise contrastive estimation: a logistic loss of the labels against classes drawn at random.
+
+    Args:
+        num_total_classes: the number of classes.
+        dim: the size of a row of input.
+        sample_weight: kept for Fluid's sake; give it to the call.
+        param_attr: settings of ``weight`` [num_total_classes, dim].
+        bias_attr: settings of ``bias`` [num_total_classes, 1], which is there only where they are given.
+        num_neg_samples: classes drawn for each row, default 10.
+        sampler: "uniform", "log_uniform", or "custom_dist" with ``custom_dist``, a probability for each class.
+        seed: fixes the draw.
+        is_sparse: whether gradients are SelectedRows.
+        dtype: the parameters' element type.
+    """
+
+    def __init__(
+        self,
+        num_total_classes: int,
+        dim: int,
+        sample_weight: Any = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        num_neg_samples: int | None = None,
+        sampler: str = "uniform",
+        custom_dist: Any = None,
+        seed: int = 0,
+        is_sparse: bool = False,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        self._dtype = dtype
+        check_sampler(sampler, custom_dist)
+        # Drawn tables are parameters by name only: they are not registered.
+        self._tables = custom_inputs(self._helper, custom_dist, num_total_classes) if sampler == "custom_dist" else {}
+        self._num_neg_samples = 10 if num_neg_samples is None else int(num_neg_samples)
+        self._attrs = {
+            "num_total_classes": int(num_total_classes),
+            "num_neg_samples": self._num_neg_samples,
+            "seed": seed,
+            "sampler": SAMPLERS[sampler],
+            "is_sparse": is_sparse,
+            "remote_prefetch": is_sparse,
+        }
+        self.weight = self.create_parameter([num_total_classes, dim], param_attr, dtype)
+        self.bias = None
+        if bias_attr:
+            self.bias = self.create_parameter([num_total_classes, 1], bias_attr, dtype, is_bias=True)
+
+    def forward(self, input: Variable, label: Variable, sample_weight: Variable | None = None) -> Variable:
+        """[N, 1] of input [N, dim] and label, int64 [N, labels]."""
+        inputs = {"Input": input, "Label": label, "Weight": self.weight, "Bias": self.bias}
+        inputs |= {"SampleWeight": sample_weight, **self._tables}
+        cost = self._helper.run("nce", inputs, self._attrs, "Cost", "SampleLogits", "SampleLabels")
+        return cost / (self._num_neg_samples + 1)
+
+
+class TreeConv(Layer):
+    """A convolution over the nodes of trees, whose windows are a node and what is below it.
+
+    Args:
+        feature_size: the size of a node's vector.
+        output_size: the size of the output's third axis.
+        num_filters: the size of the output's last axis.
+        max_depth: how deep a window reaches.
+        act: an activation.
+        param_attr: settings of ``weight`` [feature_size, 3, output_size, num_filters].
+        bias_attr: settings of ``bias`` [num_filters], which is there only where they are given.
+        name: kept for Fluid's sake.
+        dtype: the parameters' element type.
+    """
+
+    def __init__(
+        self,
+        feature_size: int,
+        output_size: int,
+        num_filters: int = 1,
+        max_depth: int = 2,
+        act: str | None = "tanh",
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__()
+        self._act = act
+        self._bias_attr = bias_attr
+        self._dtype = dtype
+        self._attrs = {"max_depth": max_depth}
+        if bias_attr:
+            self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True)
+        self.weight = self.create_parameter([feature_size, 3, output_size, num_filters], param_attr, dtype)
+
+    def forward(self, nodes_vector: Variable, edge_set: Variable) -> Variable:
+        """[N, nodes, output_size, num_filters] of vectors [N, nodes, feature_size] and edges int32 [N, edges, 2]."""
+        inputs = {"NodesVector": nodes_vector, "EdgeSet": edge_set, "Filter": self.weight}
+        out = self._helper.run("tree_conv", inputs, self._attrs)
+        if self._bias_attr:
+            out = self._helper.run("elementwise_add", {"X": out, "Y": self.bias}, {"axis": 1})
+        return self._helper.append_activation(out, self._act)
+
+
+def _static_only(name: str) -> None:
+    require(
+        not in_dygraph_mode(),
+        f"{name} is not supported by dynamic graph mode yet! Its input is ragged; use it in a static program.",
+    )
+
+
+class SequenceConv(Layer):
+    """``layers.sequence_conv`` as a Layer, in static mode.
+
+    Args:
+        name_scope: what its name begins with.
+        num_filters: width of the result.
+        filter_size: rows in a context; filter_stride: 1.
+        padding: kept for Fluid's sake.
+        bias_attr, param_attr: settings of ``bias`` and ``weight``.
+        act: an activation.
+    """
+
+    def __init__(
+        self,
+        name_scope: str,
+        num_filters: int,
+        filter_size: int = 3,
+        filter_stride: int = 1,
+        padding: Any = None,
+        bias_attr: Any = None,
+        param_attr: Any = None,
+        act: str | None = None,
+    ) -> None:
+        _static_only("SequenceConv")
+        super().__init__(name_scope)
+        self._num_filters = num_filters
+        self._filter_size = filter_size
+        self._filter_stride = filter_stride
+        self._bias_attr = bias_attr
+        self._param_attr = param_attr
+        self._act = act
+
+    def _build_once(self, input: Variable) -> None:
+        self._dtype = input.dtype
+        shape = [self._filter_size * input.shape[1], self._num_filters]
+        self.weight = self.create_parameter(shape, self._param_attr, self._dtype)
+        self.bias = self.create_parameter([self._num_filters], self._bias_attr, self._dtype, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        """[rows, num_filters] of [rows, width] with LoD."""
+        attrs = {
+            "contextStride": self._filter_stride,
+            "contextStart": -(self._filter_size // 2),
+            "contextLength": self._filter_size,
+        }
+        out = self._helper.run("sequence_conv", {"X": input, "Filter": self.weight}, attrs)
+        if self.bias is not None:
+            out = self._helper.run("elementwise_add", {"X": out, "Y": self.bias}, {"axis": 1})
+        return self._helper.append_activation(out, self._act)
+
+
+class RowConv(Layer):
+    """``layers.row_conv`` as a Layer, in static mode.
+
+    Args:
+        name_scope: what its name begins with.
+        future_context_size: rows after the current one that take part.
+        param_attr: settings of ``weight``.
+        act: an activation.
+    """
+
+    def __init__(
+        self, name_scope: str, future_context_size: int, param_attr: Any = None, act: str | None = None
+    ) -> None:
+        _static_only("RowConv")
+        super().__init__(name_scope)
+        self._future_context_size = future_context_size
+        self._param_attr = param_attr
+        self._act = act
+
+    def _build_once(self, input: Variable) -> None:
+        self._dtype = input.dtype
+        shape = [self._future_context_size + 1, input.shape[1]]
+        self.weight = self.create_parameter(shape, self._param_attr, self._dtype)
+
+    def forward(self, input: Variable) -> Variable:
+        """Like the input, rows with LoD."""
+        out = self._helper.run("row_conv", {"X": input, "Filter": self.weight}, {})
+        return self._helper.append_activation(out, self._act)

@@ -1,0 +1,87 @@
+"""Saving and loading what layers and optimizers hold: ``prefix.pdparams`` and ``prefix.pdopt``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from fluidjax.base.errors import explain
+from fluidjax.dygraph.base import dygraph_only
+from fluidjax.files import atomic, pickles
+from fluidjax.framework import Parameter, Variable
+
+__all__ = ["save_dygraph", "load_dygraph"]
+
+TABLE = "StructuredToParameterName@@"
+PARAMETERS, OPTIMIZER = ".pdparams", ".pdopt"
+
+
+@dygraph_only
+def save_dygraph(state_dict: dict[str, Any], model_path: str) -> None:
+    """Write a state dict of a layer to ``model_path.pdparams``, or one of an optimizer to ``model_path.pdopt``.
+
+    The file is byte for byte the pickle that Paddle 1.8.5 writes. It is complete or not there.
+
+    Args:
+        state_dict: what ``state_dict()`` of a layer or an optimizer gave: a layer's begins with a parameter.
+        model_path: folder and first part of the file's name; the folder is made.
+
+    Raises AssertionError for an empty dict, or a path that ends in a folder.
+    """
+    if not os.path.basename(model_path):
+        raise AssertionError(
+            explain(
+                "The input model_path MUST be format of dirname/filename",
+                "a path that ends in the first part of a file's name, like folder/model",
+                f"{model_path!r}, whose filename is empty string.",
+                "add a name",
+            )
+        )
+    if not state_dict:
+        raise AssertionError("state_dict is empty, no need to save: it should hold a layer's or an optimizer's state.")
+    kind = PARAMETERS if isinstance(next(iter(state_dict.values())), Parameter) else OPTIMIZER
+    content = {name: value.numpy() if isinstance(value, Variable) else value for name, value in state_dict.items()}
+    content[TABLE] = {name: value.name for name, value in state_dict.items() if isinstance(value, Variable)}
+    atomic.write_file(model_path + kind, [pickles.dumps(content)])
+
+
+@dygraph_only
+def load_dygraph(model_path: str, keep_name_table: bool = False) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Read what ``save_dygraph`` wrote.
+
+    Args:
+        model_path: the path given to ``save_dygraph``, or one of the files.
+        keep_name_table: whether the first dict keeps the table of the parameters' own names.
+
+    Returns:
+        (arrays by structured name, the optimizer's state or None)
+
+    Raises RuntimeError when there is no .pdparams file, FileFormatError when a file holds something else.
+    """
+    prefix = (
+        model_path.removesuffix(PARAMETERS) if model_path.endswith(PARAMETERS) else model_path.removesuffix(OPTIMIZER)
+    )
+    parameters, optimizer = _read(prefix + PARAMETERS), _read(prefix + OPTIMIZER)
+    if parameters is None:
+        raise RuntimeError(
+            explain(
+                f"Parameter file [ {prefix + PARAMETERS} ] not exists",
+                "a file that fluid.save_dygraph wrote for a layer",
+                f"no such file in {os.path.dirname(prefix) or '.'}",
+                "check the path; save the layer's state_dict() too, not only the optimizer's",
+            )
+        )
+    if not keep_name_table:
+        parameters.pop(TABLE, None)
+    return parameters, optimizer
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    try:
+        with atomic.open_newest(*os.path.split(path)) as file:
+            content = pickles.loads(file.read(), path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return {name: np.array(v) if isinstance(v, np.ndarray) else v for name, v in content.items()}

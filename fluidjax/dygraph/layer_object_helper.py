@@ -1,0 +1,49 @@
+"""LayerObjectHelper: what a Layer object needs to make parameters and write ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.framework import Variable
+from fluidjax.layer_helper import LayerHelper
+from fluidjax.param_attr import ParamAttr
+
+
+class LayerObjectHelper(LayerHelper):
+    """The helper of a Layer: unlike LayerHelper it is made once and is given a layer's arguments with each call.
+
+    Args:
+        name: the layer's full name; its parameters' names begin with it.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, name=name)
+
+    def append_activation(
+        self,
+        input_var: Variable,
+        act: str | None = None,
+        use_cudnn: bool | None = None,
+        use_mkl_dnn: bool | None = None,
+    ) -> Variable:
+        """Apply an activation by its op's name; the input itself when there is none."""
+        self.kwargs.update(act=act, use_cudnn=use_cudnn, use_mkldnn=use_mkl_dnn)
+        return super().append_activation(input_var)
+
+    def create_parameter(self, attr: Any, *args: Any, **kwargs: Any) -> Any:
+        """Like LayerHelper's, with ``attr`` in any of the forms that ParamAttr is given in."""
+        return super().create_parameter(ParamAttr._to_attr(attr), *args, **kwargs)
+
+    def run(self, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any], out: str = "Out", *others: str) -> Any:
+        """Append an op that has fresh outputs; returns the one of slot ``out``.
+
+        Args:
+            inputs: a variable per slot; None for one that is not given.
+            attrs: the op's attributes.
+            others: the further output slots.
+        """
+        given = {slot: [var] for slot, var in inputs.items() if var is not None}
+        dtype = next(iter(given.values()))[0].dtype
+        outputs = {slot: [self.create_variable_for_type_inference(dtype)] for slot in (out, *others)}
+        self.append_op(type=op_type, inputs=given, outputs=outputs, attrs=attrs)
+        return outputs[out][0]

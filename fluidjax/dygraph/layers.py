@@ -1,0 +1,283 @@
+"""Layer: a network, or a part of one, as an object that holds its parameters and sublayers."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from fluidjax import unique_name
+from fluidjax.base.enums import VarType
+from fluidjax.base.errors import explain
+from fluidjax.dygraph import registered
+from fluidjax.dygraph.layer_object_helper import LayerObjectHelper
+from fluidjax.framework import Parameter, Variable, _dygraph_tracer, default_main_program
+
+__all__ = ["Layer"]
+
+
+def _convert_camel_to_snake(name: str) -> str:
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+class HookRemoveHelper:
+    """What registering a hook returns: ``remove()`` takes it away again."""
+
+    next_hook_id = 0
+
+    def __init__(self, hooks: dict[int, Any]) -> None:
+        self._hooks_ref = hooks
+        self._hook_id = HookRemoveHelper.next_hook_id
+        HookRemoveHelper.next_hook_id += 1
+
+    def remove(self) -> None:
+        """Take the hook away, if it is still there."""
+        self._hooks_ref.pop(self._hook_id, None)
+
+
+class Layer(registered.Registered):
+    """A part of a network: override ``forward``, and assign parameters and sublayers as attributes.
+
+    Args:
+        name_scope: what its full name begins with, by default the class's name in snake case.
+        dtype: the element type of what it makes.
+    """
+
+    def __init__(self, name_scope: str | None = None, dtype: Any = VarType.FP32) -> None:
+        self.training = True
+        self._full_name = unique_name.generate(name_scope or _convert_camel_to_snake(type(self).__name__))
+        self._helper = LayerObjectHelper(self._full_name)
+        self._built = False
+        self._dtype = dtype
+        self._parameters = collections.OrderedDict()
+        self._sub_layers = collections.OrderedDict()
+        self._forward_pre_hooks: dict[int, Any] = collections.OrderedDict()
+        self._forward_post_hooks: dict[int, Any] = collections.OrderedDict()
+
+    # Modes
+
+    def train(self) -> None:
+        """Train from here on: this layer and all below it, and whatever is recorded. Needs eager mode."""
+        self._tracer().train_mode()
+        self._set_training(True)
+
+    def eval(self) -> None:
+        """Evaluate from here on: this layer and all below it; no layer records gradients. Needs eager mode."""
+        self._tracer().eval_mode()
+        self._set_training(False)
+
+    def _tracer(self) -> Any:
+        tracer = _dygraph_tracer()
+        if tracer is None:
+            raise AttributeError(
+                explain(
+                    f"{self._full_name}: train() and eval() switch eager mode, and it is off",
+                    "a call inside fluid.dygraph.guard()",
+                    "a call outside of it",
+                    "call it in the guard, or use program.clone(for_test=True) in static mode",
+                )
+            )
+        return tracer
+
+    def _set_training(self, training: bool) -> None:
+        self.training = training
+        for layer in self.sublayers():
+            layer.training = training
+
+    # Names, parameters and variables
+
+    def full_name(self) -> str:
+        """The layer's name, which its parameters' names begin with: ``linear_0``."""
+        return self._full_name
+
+    def create_parameter(
+        self,
+        shape: Any,
+        attr: Any = None,
+        dtype: Any = "float32",
+        is_bias: bool = False,
+        default_initializer: Any = None,
+    ) -> Any:
+        """Make a parameter, named after the layer and initialised; assign it to an attribute to register it.
+
+        Args:
+            shape: the dimensions.
+            attr: a ParamAttr, a name ...; False for no parameter, and then the result is None.
+            dtype: the element type.
+            is_bias: whether it starts as zeros (else: Xavier) when neither ``attr`` nor ``default_initializer`` says.
+            default_initializer: how it starts when ``attr`` does not say.
+        """
+        return self._helper.create_parameter(copy.deepcopy(attr), shape, dtype, is_bias, default_initializer)
+
+    def create_variable(
+        self,
+        name: str | None = None,
+        persistable: bool | None = None,
+        dtype: Any = None,
+        type: VarType = VarType.LOD_TENSOR,
+    ) -> Variable:
+        """Make an empty variable named after the layer."""
+        full = f"{self._full_name}.{name}" if name else unique_name.generate(f"{self._full_name}._generated_var")
+        dtype = self._dtype if dtype is None else dtype
+        block = default_main_program().current_block()
+        return block.create_var(name=full, persistable=persistable, dtype=dtype, type=type)
+
+    def parameters(self, include_sublayers: bool = True) -> list[Any]:
+        """All parameters, each once."""
+        return [p for _, p in self.named_parameters(include_sublayers=include_sublayers)]
+
+    def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
+        """Pairs of structured name and parameter; a parameter held twice comes once, under its first name."""
+        return registered.parameters(self, prefix, include_sublayers)
+
+    def sublayers(self, include_sublayers: bool = True) -> list[Any]:
+        """All layers below this one, each once."""
+        return [layer for _, layer in self.named_sublayers(include_sublayers=include_sublayers)]
+
+    def named_sublayers(
+        self, prefix: str = "", include_sublayers: bool = True, include_self: bool = False, layers_set: Any = None
+    ) -> Iterator[tuple[str, Any]]:
+        """Pairs of structured name and layer; a layer held twice comes once; ``layers_set``: those to leave out."""
+        return registered.layers(
+            self, prefix, include_sublayers, include_self, set() if layers_set is None else layers_set
+        )
+
+    def clear_gradients(self) -> None:
+        """Set the gradients of all trainable parameters to zeros, those that exist."""
+        for parameter in self.parameters():
+            if parameter.trainable:
+                parameter.clear_gradient()
+
+    def add_sublayer(self, name: str, sublayer: Any) -> Any:
+        """Register a layer under a name, and return it. Raises AssertionError when it is no Layer."""
+        registered.check_layer(self, name, sublayer)
+        self._sub_layers[name] = sublayer
+        return sublayer
+
+    def add_parameter(self, name: str, parameter: Any) -> Any:
+        """Register a parameter (or None) under a name, and return it. Raises TypeError when it is no parameter."""
+        if parameter is not None and not isinstance(parameter, Parameter):
+            raise TypeError(registered.wrong_kind(self, name, parameter, "parameter"))
+        self._parameters[name] = parameter
+        return parameter
+
+    # Calls
+
+    def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> HookRemoveHelper:
+        """Call ``hook(layer, inputs)`` before each forward; what it returns, if not None, replaces the inputs."""
+        return _register(self._forward_pre_hooks, hook)
+
+    def register_forward_post_hook(self, hook: Callable[[Any, Any, Any], Any]) -> HookRemoveHelper:
+        """Call ``hook(layer, inputs, outputs)`` after each forward; what it returns, if not None, replaces outputs."""
+        return _register(self._forward_post_hooks, hook)
+
+    def _build_once(self, *args: Any, **kwargs: Any) -> None:
+        """Called before the first forward, with its arguments."""
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        for before in list(self._forward_pre_hooks.values()):
+            replaced = before(self, inputs)
+            if replaced is not None:
+                inputs = replaced if isinstance(replaced, tuple) else (replaced,)
+        if not self._built:
+            self._build_once(*inputs, **kwargs)
+            self._built = True
+        outputs = self.forward(*inputs, **kwargs)
+        for after in list(self._forward_post_hooks.values()):
+            replaced = after(self, inputs, outputs)
+            if replaced is not None:
+                outputs = replaced
+        return outputs
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """What the layer computes; every layer overrides it."""
+        raise NotImplementedError(
+            f"{type(self).__name__} ({self._full_name}) has no forward(): define what it computes, or call the layers "
+            "that it holds."
+        )
+
+    def backward(self, *inputs: Any) -> NoReturn:
+        """Gradients follow from the ops: always raises ValueError."""
+        raise ValueError("Layer shouldn't implement backward: call loss.backward().")
+
+    # Attributes
+
+    def __getattr__(self, name: str) -> Any:
+        for held in (self.__dict__.get("_parameters"), self.__dict__.get("_sub_layers")):
+            if held is not None and name in held:
+                return held[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not registered.assign(self, name, value):
+            object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        for held in (self._parameters, self._sub_layers):
+            if name in held:
+                del held[name]
+                return
+        object.__delattr__(self, name)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"can't pickle {type(self).__name__} objects, nor copy them. Make another one and give it this one's "
+            "state_dict()."
+        )
+
+    # State
+
+    def state_dict(
+        self, destination: Any = None, include_sublayers: bool = True, structured_name_prefix: str = ""
+    ) -> dict[str, Any]:
+        """All parameters (themselves, not copies) by structured name: own ones first, then those of sublayers."""
+        found = collections.OrderedDict() if destination is None else destination
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                found[structured_name_prefix + name] = parameter
+        for name, layer in self._sub_layers.items() if include_sublayers else ():
+            if layer is not None:
+                found.update(layer.state_dict(found, True, f"{structured_name_prefix}{name}."))
+        return found
+
+    def set_dict(
+        self, stat_dict: dict[str, Any], include_sublayers: bool = True, use_structured_name: bool = True
+    ) -> None:
+        """Set the parameters to what ``state_dict`` or ``load_dygraph`` gave.
+
+        Args:
+            stat_dict: arrays or variables by name.
+            include_sublayers: kept for Fluid's sake: parameters of sublayers are set in any case.
+            use_structured_name: whether the names are structured ones (``fc.weight``) or the parameters' own.
+
+        Raises RuntimeError for a parameter that is missing, AssertionError for a wrong shape or dtype. What is too much
+        is warned of.
+        """
+        unused = set(stat_dict)
+        for structured, parameter in self.state_dict().items():
+            name = structured if use_structured_name else parameter.name
+            registered.check_there(self, name, stat_dict, use_structured_name)
+            parameter.set_value(stat_dict[name])
+            unused.discard(name)
+        if unused:
+            warnings.warn(
+                f"Variables [ {sorted(unused)} ] in the state dict belong to no parameter of {self._full_name}; they "
+                "are not used.",
+                stacklevel=2,
+            )
+
+    def load_dict(
+        self, stat_dict: dict[str, Any], include_sublayers: bool = True, use_structured_name: bool = True
+    ) -> None:
+        """The same as ``set_dict``."""
+        self.set_dict(stat_dict, include_sublayers, use_structured_name)
+
+
+def _register(hooks: dict[int, Any], hook: Any) -> HookRemoveHelper:
+    helper = HookRemoveHelper(hooks)
+    hooks[helper._hook_id] = hook
+    return helper

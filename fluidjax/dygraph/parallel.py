@@ -1,0 +1,142 @@
+"""Data parallel training: the processes there are, and a layer that averages gradients over them. Here one trains."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from fluidjax.base.errors import explain
+from fluidjax.base.unbuilt import ONE_PROCESS, NotBuiltError
+from fluidjax.dygraph.layers import Layer
+from fluidjax.framework import Variable
+
+__all__ = ["prepare_context", "ParallelEnv", "DataParallel"]
+
+
+class ParallelStrategy:
+    """The processes that train together.
+
+    Attributes:
+        nranks: how many they are.
+        local_rank: this one's number.
+        trainer_endpoints: their addresses.
+        current_endpoint: this one's.
+    """
+
+    def __init__(self) -> None:
+        self.nranks = 1
+        self.local_rank = 0
+        self.trainer_endpoints: list[str] = []
+        self.current_endpoint = ""
+
+
+class ParallelEnv:
+    """What the launcher says in the environment about the processes that train together."""
+
+    def __init__(self) -> None:
+        self._nranks = int(os.getenv("PADDLE_TRAINERS_NUM", "1"))
+        self._local_rank = int(os.getenv("PADDLE_TRAINER_ID", "0"))
+        self._dev_id = int(os.getenv("FLAGS_selected_gpus", "0"))
+        self._trainer_endpoints = os.getenv("PADDLE_TRAINER_ENDPOINTS", "").split(",")
+        self._current_endpoint = os.getenv("PADDLE_CURRENT_ENDPOINT", "")
+
+    @property
+    def nranks(self) -> int:
+        """How many processes there are."""
+        return self._nranks
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number."""
+        return self._local_rank
+
+    @property
+    def dev_id(self) -> int:
+        """The number of this process's device."""
+        return self._dev_id
+
+    @property
+    def current_endpoint(self) -> str:
+        """This process's address."""
+        return self._current_endpoint
+
+    @property
+    def trainer_endpoints(self) -> list[str]:
+        """The addresses of all."""
+        return self._trainer_endpoints
+
+
+Env = ParallelEnv
+
+
+def prepare_context(strategy: ParallelStrategy | None = None) -> ParallelStrategy | None:
+    """Make processes ready to train together; None when there is one. Raises NotBuiltError for several."""
+    if strategy is None:
+        env = ParallelEnv()
+        strategy = ParallelStrategy()
+        strategy.nranks, strategy.local_rank = env.nranks, env.local_rank
+        strategy.trainer_endpoints, strategy.current_endpoint = env.trainer_endpoints, env.current_endpoint
+    if strategy.nranks < 2:
+        return None
+    raise NotBuiltError(
+        explain(
+            "fluid.dygraph.prepare_context: training by several processes is not built in fluidjax yet",
+            ONE_PROCESS.expected,
+            f"{strategy.nranks} processes",
+            "start one process: unset PADDLE_TRAINERS_NUM, or set it to 1",
+        )
+    )
+
+
+class DataParallel(Layer):
+    """A layer whose gradients are averaged over the processes that train together.
+
+    Args:
+        layers: the layer.
+        strategy: what ``prepare_context`` gave, or a ParallelStrategy.
+    """
+
+    def __init__(self, layers: Layer, strategy: ParallelStrategy | None) -> None:
+        super().__init__(layers.full_name() + "_data_parallel")
+        self._layers = layers
+        self._strategy = strategy
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """What the layer gives."""
+        return self._layers(*inputs, **kwargs)
+
+    def _ranks(self) -> int:
+        if self._strategy is None:
+            raise AttributeError(
+                "DataParallel: its strategy is None, as prepare_context() gives it for one process, and has no "
+                "nranks. Pass fluid.dygraph.parallel.ParallelStrategy(), or use the layer without DataParallel."
+            )
+        return self._strategy.nranks
+
+    def scale_loss(self, loss: Variable) -> Variable:
+        """The loss divided by the number of processes."""
+        ranks = self._ranks()
+        return loss / ranks if ranks > 1 else loss
+
+    def apply_collective_grads(self) -> None:
+        """Add the gradients of all processes: those of one are their own sum. Raises NotBuiltError for several."""
+        if self._ranks() > 1:
+            prepare_context(self._strategy)
+
+    def state_dict(
+        self, destination: Any = None, include_sublayers: bool = True, structured_name_prefix: str = ""
+    ) -> dict[str, Any]:
+        """The layer's own, under its own names."""
+        return self._layers.state_dict(destination, include_sublayers, structured_name_prefix)
+
+    def set_dict(
+        self, stat_dict: dict[str, Any], include_sublayers: bool = True, use_structured_name: bool = True
+    ) -> None:
+        """Set the layer's parameters."""
+        self._layers.set_dict(stat_dict, include_sublayers, use_structured_name)
+
+    def load_dict(
+        self, stat_dict: dict[str, Any], include_sublayers: bool = True, use_structured_name: bool = True
+    ) -> None:
+        """The same as ``set_dict``."""
+        self.set_dict(stat_dict, include_sublayers, use_structured_name)

@@ -1,0 +1,103 @@
+"""What all schedules are: a step counter, the rate that follows from it, and a state to save."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax import unique_name
+from fluidjax.base.errors import explain
+from fluidjax.framework import Variable
+from fluidjax.layers import tensor
+
+
+class LearningRateDecay:
+    """A learning rate that changes with each step: called once per ``minimize``, it gives the rate and advances.
+
+    A schedule of one's own overrides ``step``.
+
+    Args:
+        begin: the first value of ``step_num``.
+        step: how far ``step_num`` advances.
+        dtype: the rate's element type.
+    """
+
+    counts_steps = True  # whether optimizers save ``step_num``
+
+    def __init__(self, begin: int = 0, step: int = 1, dtype: Any = "float32") -> None:
+        self.step_num = begin
+        self.step_size = step
+        self.dtype = dtype
+
+    def __call__(self) -> Any:
+        """The rate of this step as a variable of shape [1]; the schedule is one step on afterwards."""
+        rate = self.step()
+        if isinstance(rate, float):
+            rate = self.create_lr_var(rate)
+        self.step_num += self.step_size
+        return rate
+
+    def first_rate(self) -> Any:
+        """The rate before any step was taken, a number or a variable; the schedule stays where it is."""
+        return self.step()
+
+    def create_lr_var(self, lr: float) -> Variable:
+        """The rate as a variable of shape [1]."""
+        name = unique_name.generate("learning_rate")
+        return tensor.create_global_var(shape=[1], value=float(lr), dtype=self.dtype, persistable=False, name=name)
+
+    def _variable(self, rate: Any) -> Variable:
+        return rate if isinstance(rate, Variable) else self.create_lr_var(rate)
+
+    def step(self) -> Any:
+        """The rate at ``step_num``: a float, or a variable of shape [1]."""
+        raise NotImplementedError(f"{type(self).__name__} has no step(): define it, and return the rate of step_num.")
+
+    def _state_keys(self) -> None:
+        """Set ``keys``, the names of the attributes that ``state_dict`` holds."""
+        self.keys = ["step_num"]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The schedule's state as plain numbers."""
+        self._state_keys()
+        return {key: _number(self.__dict__[key], key) for key in self.keys if key in self.__dict__}
+
+    def set_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take a state that ``state_dict`` gave. Raises RuntimeError for a missing key."""
+        self._state_keys()
+        for key in self.keys:
+            if key not in state_dict:
+                raise RuntimeError(
+                    explain(
+                        f"Please check whether state_dict is correct for {type(self).__name__}",
+                        f"a value for each of {self.keys}",
+                        f"Can't find [ {key} ] in {sorted(state_dict)}",
+                        "pass what state_dict() of a schedule of this class gave",
+                    )
+                )
+            self.__dict__[key] = state_dict[key]
+
+
+def _number(value: Any, key: str) -> Any:
+    return value.numpy().reshape(-1)[0] if isinstance(value, Variable) else value
+
+
+def check_kind(owner: str, name: str, value: Any, *kinds: type) -> None:
+    """Raise TypeError unless an argument is of one of the kinds."""
+    if not isinstance(value, kinds):
+        expected = ", ".join(kind.__name__ for kind in kinds)
+        raise TypeError(
+            explain(
+                f"The type of '{name}' in '{owner}' must be '{expected}', but received {type(value)}",
+                f"a {expected}",
+                repr(value),
+                "convert it",
+            )
+        )
+
+
+def check_falls(decay_rate: float) -> None:
+    """Raise ValueError unless the factor makes the rate fall."""
+    if decay_rate >= 1.0:
+        raise ValueError(
+            explain("decay_rate should be < 1.0", "a factor below 1", repr(decay_rate), "give its inverse")
+        )

@@ -1,0 +1,198 @@
+"""Schedules that advance with ``epoch()``, and one that waits for a loss to stop falling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluidjax.base.errors import explain
+from fluidjax.framework import Variable
+from fluidjax.layers._schedules.base import LearningRateDecay, check_falls, check_kind
+
+
+class _LearningRateEpochDecay(LearningRateDecay):
+    """A rate that follows from ``base_lr`` and the number of epochs, by ``get_lr``."""
+
+    counts_steps = False
+
+    def __init__(self, learning_rate: float, dtype: Any = None) -> None:
+        check_kind(type(self).__name__, "learning_rate", learning_rate, float, int)
+        self.base_lr = float(learning_rate)
+        self.epoch_num = 0
+        self.dtype = "float32" if dtype is None else dtype
+        self.learning_rate = self.get_lr()
+
+    def _state_keys(self) -> None:
+        self.keys = ["epoch_num", "learning_rate"]
+
+    def __call__(self) -> Variable:
+        """The rate of this epoch as a variable of shape [1]."""
+        self.learning_rate = self._variable(self.learning_rate)
+        return self.learning_rate
+
+    def first_rate(self) -> Variable:
+        """The rate of this epoch."""
+        return self()
+
+    def epoch(self, epoch: int | None = None) -> None:
+        """Go on to the next epoch, or to a given one."""
+        self.epoch_num = self.epoch_num + 1 if epoch is None else epoch
+        self.learning_rate = self.get_lr()
+
+    def get_lr(self) -> Any:
+        """The rate of ``epoch_num``, a float or a variable of shape [1]."""
+        raise NotImplementedError(f"{type(self).__name__} has no get_lr(): define it, and return the epoch's rate.")
+
+
+class StepDecay(_LearningRateEpochDecay):
+    """learning_rate * decay_rate ** (epoch_num // step_size).
+
+    Raises TypeError for a step_size that is no int, ValueError for a decay_rate that is not below 1.
+    """
+
+    def __init__(self, learning_rate: float, step_size: int, decay_rate: float = 0.1) -> None:
+        check_kind("StepDecay", "step_size", step_size, int)
+        check_falls(decay_rate)
+        self.step_size = step_size
+        self.decay_rate = decay_rate
+        super().__init__(learning_rate)
+
+    def get_lr(self) -> Variable:
+        """The rate of ``epoch_num``, a variable of shape [1]."""
+        return self.create_lr_var(self.base_lr * self.decay_rate ** (self.epoch_num // self.step_size))
+
+
+class MultiStepDecay(_LearningRateEpochDecay):
+    """learning_rate * decay_rate ** (the number of milestones that ``epoch_num`` has reached).
+
+    Raises TypeError for milestones that are no list, ValueError when they do not rise or decay_rate is not below 1.
+    """
+
+    def __init__(self, learning_rate: float, milestones: Sequence[int], decay_rate: float = 0.1) -> None:
+        check_kind("MultiStepDecay", "milestones", milestones, tuple, list)
+        if any(a >= b for a, b in zip(milestones, milestones[1:], strict=False)):
+            raise ValueError(
+                f"MultiStepDecay: The elements of milestones must be incremented, and they are {milestones}. Sort them."
+            )
+        check_falls(decay_rate)
+        self.milestones = milestones
+        self.decay_rate = decay_rate
+        super().__init__(learning_rate)
+
+    def get_lr(self) -> Variable:
+        """The rate of ``epoch_num``, a variable of shape [1]."""
+        return self.create_lr_var(self.base_lr * self.decay_rate ** sum(self.epoch_num >= m for m in self.milestones))
+
+
+class LambdaDecay(_LearningRateEpochDecay):
+    """learning_rate * lr_lambda(epoch_num). Raises TypeError when lr_lambda cannot be called."""
+
+    def __init__(self, learning_rate: float, lr_lambda: Callable[[int], float]) -> None:
+        if not callable(lr_lambda):
+            raise TypeError(
+                "The type of 'lr_lambda' in 'LambdaDecay' must be 'function', but received "
+                f"{type(lr_lambda)}. Pass a function of the epoch's number."
+            )
+        self.lr_lambda = lr_lambda
+        super().__init__(learning_rate)
+
+    def get_lr(self) -> float:
+        """The rate of ``epoch_num``."""
+        return self.base_lr * self.lr_lambda(self.epoch_num)
+
+
+class ReduceLROnPlateau(LearningRateDecay):
+    """The rate times ``decay_rate`` whenever the loss was no better for more than ``patience`` calls of ``step``.
+
+    A loss is better when it is below the best one (``mode`` "max": above) by ``threshold``, taken as a part of the best
+    loss ("rel") or as it is ("abs"). After a reduction ``cooldown`` calls are not counted. The rate does not fall below
+    ``min_lr``, nor change by less than ``eps``.
+
+    Raises TypeError or ValueError for arguments out of range.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        mode: str = "min",
+        decay_rate: float = 0.1,
+        patience: int = 10,
+        verbose: bool = False,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float = 0,
+        eps: float = 1e-8,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self.mode = _one_of("mode", mode, "min", "max")
+        check_falls(decay_rate)
+        self.threshold_mode = _one_of("threshold mode", threshold_mode, "rel", "abs")
+        check_kind("ReduceLROnPlateau", "learning_rate", learning_rate, float, int, Variable)
+        self.learning_rate: Any = learning_rate
+        self.decay_rate = decay_rate
+        self.patience = patience
+        self.verbose = verbose
+        self.threshold = threshold
+        self.cooldown = cooldown
+        self.min_lr = min_lr
+        self.eps = eps
+        self.cooldown_counter = 0
+        self.best_loss: Any = None
+        self.num_bad_epochs = 0
+        self.epoch_num = 0
+
+    def _state_keys(self) -> None:
+        self.keys = ["cooldown_counter", "best_loss", "num_bad_epochs", "epoch_num", "learning_rate"]
+
+    def __call__(self) -> Variable:
+        """The rate as a variable of shape [1]."""
+        self.learning_rate = self._variable(self.learning_rate)
+        return self.learning_rate
+
+    def step(self, loss: Variable) -> None:  # type: ignore[override]
+        """Look at a loss, a variable of shape [1], and lower the rate if it is time to.
+
+        Raises AssertionError for another shape.
+        """
+        if list(loss.shape) != [1]:
+            raise AssertionError(
+                f"ReduceLROnPlateau: the loss.shape should be (1L,), but the current loss.shape is {loss.shape}. Maybe "
+                "that you should call fluid.layers.mean to process it first."
+            )
+        self.epoch_num += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            return
+        if self.best_loss is None or self._is_better(_host(loss), _host(self.best_loss)):
+            self.best_loss, self.num_bad_epochs = loss, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.num_bad_epochs > self.patience:
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+            self._reduce()
+
+    def _reduce(self) -> None:
+        before = np.float32(_host(self.learning_rate))
+        after = max(before * np.float32(self.decay_rate), np.float32(self.min_lr))
+        if before - after > self.eps:
+            if self.verbose:
+                print(f"Epoch {self.epoch_num}: reducing learning rate from {before} to {after}.")
+            self.learning_rate = self.create_lr_var(float(after))
+
+    def _is_better(self, current: Any, best: Any) -> bool:
+        margin = best * self.threshold if self.threshold_mode == "rel" else self.threshold
+        return bool(current < best - margin if self.mode == "min" else current > best + margin)
+
+
+def _one_of(name: str, value: str, *choices: str) -> str:
+    if value.lower() not in choices:
+        raise ValueError(explain(f"{name} {value} is unknown!", f"one of {choices}", repr(value), "use one of them"))
+    return value.lower()
+
+
+def _host(value: Any) -> Any:
+    return value.numpy().reshape(-1)[0] if isinstance(value, Variable) else value

@@ -1,0 +1,209 @@
+"""Schedules that advance with each step: the rate is a closed form of ``step_num``.
+
+``learning_rate`` is a float or a variable of shape [1] in all of them; ``begin`` is the first step's number, ``step``
+how far a step counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fluidjax.framework import Variable
+from fluidjax.layers._schedules.base import LearningRateDecay
+
+
+class PiecewiseDecay(LearningRateDecay):
+    """``values[i]`` while ``step_num < boundaries[i]``, the last value afterwards."""
+
+    def __init__(
+        self, boundaries: Sequence[float], values: Sequence[float], begin: int, step: int = 1, dtype: Any = "float32"
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        self.boundaries = boundaries
+        self.values = values
+        self.vars = list(values)
+
+    def step(self) -> float:
+        """The value of the piece that ``step_num`` lies in."""
+        for boundary, value in zip(self.boundaries, self.vars, strict=False):
+            if self.step_num < boundary:
+                return value
+        return self.vars[-1]
+
+
+class _PeriodicDecay(LearningRateDecay):
+    """A rate that depends on ``step_num / decay_steps``, rounded down with ``staircase``."""
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        decay_steps: int,
+        decay_rate: float,
+        staircase: bool = False,
+        begin: int = 0,
+        step: int = 1,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        self.learning_rate = learning_rate
+        self.decay_steps = decay_steps
+        self.decay_rate = decay_rate
+        self.staircase = staircase
+
+    def _factor(self, periods: float) -> float:
+        raise NotImplementedError
+
+    def step(self) -> Variable:
+        """The rate at ``step_num``, a variable of shape [1]."""
+        periods = self.step_num / self.decay_steps
+        return self._variable(self.learning_rate * self._factor(math.floor(periods) if self.staircase else periods))
+
+
+class NaturalExpDecay(_PeriodicDecay):
+    """learning_rate * exp(-decay_rate * step_num / decay_steps)."""
+
+    def _factor(self, periods: float) -> float:
+        return math.exp(-self.decay_rate * periods)
+
+
+class ExponentialDecay(_PeriodicDecay):
+    """learning_rate * decay_rate ** (step_num / decay_steps)."""
+
+    def _factor(self, periods: float) -> float:
+        return self.decay_rate**periods
+
+
+class InverseTimeDecay(_PeriodicDecay):
+    """learning_rate / (1 + decay_rate * step_num / decay_steps)."""
+
+    def _factor(self, periods: float) -> float:
+        return 1.0 / (1.0 + self.decay_rate * periods)
+
+
+class PolynomialDecay(LearningRateDecay):
+    """(learning_rate - end_learning_rate) * (1 - step_num / decay_steps) ** power + end_learning_rate.
+
+    ``step_num`` counts to ``decay_steps`` only; with ``cycle`` the fall starts again instead, over twice, three times
+    ... ``decay_steps``.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        decay_steps: int,
+        end_learning_rate: float = 0.0001,
+        power: float = 1.0,
+        cycle: bool = False,
+        begin: int = 0,
+        step: int = 1,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        self.learning_rate = learning_rate
+        self.decay_steps = decay_steps
+        self.end_learning_rate = end_learning_rate
+        self.power = power
+        self.cycle = cycle
+
+    def step(self) -> Variable:
+        """The rate at ``step_num``, a variable of shape [1]."""
+        length, at = self.decay_steps, self.step_num
+        if self.cycle:
+            length *= max(1, math.ceil(at / length))
+        else:
+            at = min(at, length)
+        end = self.end_learning_rate
+        return self._variable((self.learning_rate - end) * (1 - at / length) ** self.power + end)
+
+
+class CosineDecay(LearningRateDecay):
+    """learning_rate * 0.5 * (cos(epoch * pi / epochs) + 1), epoch = floor(step_num / step_each_epoch).
+
+    The rate rises again after ``epochs``, as it does in Fluid.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        step_each_epoch: int,
+        epochs: int,
+        begin: int = 0,
+        step: int = 1,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        self.learning_rate = learning_rate
+        self.step_each_epoch = step_each_epoch
+        self.epochs = epochs
+
+    def step(self) -> Variable:
+        """The rate at ``step_num``, a variable of shape [1]."""
+        epoch = math.floor(self.step_num / self.step_each_epoch)
+        return self._variable(self.learning_rate * (0.5 * (math.cos(epoch * math.pi / self.epochs) + 1)))
+
+
+class NoamDecay(LearningRateDecay):
+    """learning_rate * d_model ** -0.5 * min(step_num ** -0.5, warmup_steps ** -1.5 * step_num), from step 1 on."""
+
+    def __init__(
+        self,
+        d_model: float,
+        warmup_steps: float,
+        begin: int = 1,
+        step: int = 1,
+        dtype: Any = "float32",
+        learning_rate: float | Variable = 1.0,
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        self.learning_rate = learning_rate
+        self.d_model = d_model
+        self.warmup_steps = warmup_steps
+
+    def step(self) -> Variable:
+        """The rate at ``step_num``, a variable of shape [1]. Raises ZeroDivisionError at step 0."""
+        least = min(self.step_num**-0.5, self.warmup_steps**-1.5 * self.step_num)
+        return self._variable(self.learning_rate * (self.d_model**-0.5 * least))
+
+
+class LinearLrWarmup(LearningRateDecay):
+    """(end_lr - start_lr) / warmup_steps * step_num before ``warmup_steps``, then ``learning_rate``.
+
+    ``start_lr`` sets the slope only, as in Fluid 1.8. A schedule as ``learning_rate`` advances with every call, during
+    the warm-up too.
+
+    Raises TypeError when ``learning_rate`` is no number and no schedule.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        warmup_steps: int,
+        start_lr: float,
+        end_lr: float,
+        begin: int = 1,
+        step: int = 1,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        if not isinstance(learning_rate, (int, float, LearningRateDecay)):
+            raise TypeError(
+                "LinearLrWarmup: the type of learning_rate should be [int, float or LearningRateDecay], the current "
+                f"type is {learning_rate}. Pass a number or a schedule."
+            )
+        if start_lr >= end_lr:
+            raise AssertionError(
+                f"LinearLrWarmup: end_lr {end_lr} must be greater than start_lr {start_lr}. Swap them, or drop the "
+                "warm-up."
+            )
+        self.learning_rate = learning_rate
+        self.warmup_steps = warmup_steps
+        self.lr_ratio_before_warmup = (float(end_lr) - float(start_lr)) / float(warmup_steps)
+
+    def step(self) -> Any:
+        """The rate at ``step_num``: a variable of shape [1] in the warm-up, then what ``learning_rate`` gives."""
+        later = self.learning_rate() if isinstance(self.learning_rate, LearningRateDecay) else self.learning_rate
+        if self.step_num < self.warmup_steps:
+            return self.create_lr_var(self.lr_ratio_before_warmup * self.step_num)
+        return later
