@@ -283,7 +283,7 @@ class AnalysisConfig:
         workspace_size: int = 1 << 20,
         max_batch_size: int = 1,
         min_subgraph_size: int = 3,
-        precision_mode: Precision = Precision.Float32,
+        precision_mode: int = Precision.Float32,
         use_static: bool = False,
         use_calib_mode: bool = True,
     ) -> None:
@@ -307,7 +307,7 @@ class AnalysisConfig:
     def enable_lite_engine(
         self,
         zero_copy: bool = False,
-        precision_mode: Precision = Precision.Float32,
+        precision_mode: int = Precision.Float32,
         passes_filter: Sequence[str] = (),
         ops_filter: Sequence[str] = (),
     ) -> None:

@@ -25,7 +25,7 @@ class PaddlePredictor:
         config: what to load and where to run. Raises what ``fluid.io.load_inference_model`` raises.
     """
 
-    Config = AnalysisConfig
+    Config: type = AnalysisConfig
 
     def __init__(self, config: AnalysisConfig):
         self._config = AnalysisConfig(config)

@@ -29,7 +29,7 @@ class PaddlePlace(enum.IntEnum):
     GPU = 1
 
 
-_NUMPY = {
+_NUMPY: dict[PaddleDType, np.dtype[Any]] = {
     PaddleDType.FLOAT32: np.dtype("float32"),
     PaddleDType.INT64: np.dtype("int64"),
     PaddleDType.INT32: np.dtype("int32"),
