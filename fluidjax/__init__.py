@@ -75,6 +75,9 @@ from fluidjax.execution.mode import interpret_mode
 from fluidjax.executor import Executor
 from fluidjax.parallel_executor import ParallelExecutor
 
+# Ways out.
+from fluidjax.export import from_jax, ragged, to_jax
+
 # Gradients.
 from fluidjax import backward
 from fluidjax.backward import gradients

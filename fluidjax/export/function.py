@@ -1,0 +1,281 @@
+"""A Fluid program as a pure function of its parameters and inputs, for jit, grad, vmap, scan and optax."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fluidjax.base.errors import explain
+from fluidjax.base.scope import Scope, global_scope
+from fluidjax.execution.state import gather_values, write_back
+from fluidjax.files import inference
+from fluidjax.files.trust import check as check_trusted
+from fluidjax.framework import Program, Variable
+from fluidjax.framework.view import program_view
+from lowering.engine.counts import plain
+from lowering.engine.plan import Plan, make_plan, reads_of, writes_of
+from lowering.engine.runner import Runner
+from lowering.engine.validate import validate
+from lowering.engine.widen import widened
+from lowering.errors import LoweringError, Need
+from lowering.program import ProgramView
+from lowering.registry import get_op
+
+Parameters = dict[str, Any]
+
+
+class ExportError(LoweringError, ValueError):
+    """A program cannot leave as a pure function."""
+
+
+class JaxFunction:
+    """A program as a pure function; made by ``to_jax``.
+
+    ``function(parameters, inputs, key=None)`` returns the fetched values, ``function.step`` the parameters afterwards
+    too. Both may be traced by jax.jit, jax.grad, jax.vmap, jax.lax.scan and so on. They compute in Fluid's own data
+    types, 64-bit ones included, whatever ``jax_enable_x64`` says.
+
+    No exception can leave a compiled function: ids out of range are clamped, and where a buffer overflowed (see
+    ``capacities``) all outputs are NaN, or the smallest integer.
+
+    Attributes:
+        feeds, fetches: names of the inputs and outputs, in order.
+        written: names of the parameters that a run replaces.
+        random: whether a run draws random numbers, and so needs a key.
+    """
+
+    def __init__(
+        self,
+        program: ProgramView,
+        plan: Plan,
+        feeds: tuple[str, ...],
+        fetches: tuple[str, ...],
+        platform: str,
+        capacities: Mapping[str, int],
+        held: frozenset[str],
+    ):
+        self.feeds = feeds
+        self.fetches = fetches
+        self.written = tuple(n for n in plan.keeps if n in held)
+        self.random = plan.random
+        self._program = program
+        self._plan = plan
+        self._platform = platform
+        self._capacities = dict(capacities)
+        self._widened = widened(program, fetches)
+
+    def __call__(self, parameters: Mapping[str, Any], inputs: Any, key: Any = None) -> list[Any]:
+        """The fetched values.
+
+        Args:
+            parameters: name -> array, as ``to_jax`` returned them.
+            inputs: name -> array, or a list in the order of ``feeds``; ragged ones made by ``fluidjax.ragged``.
+            key: a jax.random key, where the program is ``random``.
+
+        Returns a list in the order of ``fetches``; ragged values as LoDArray (``data`` padded, ``lod``, ``nrows``).
+
+        Raises ExportError (at trace time) for missing or unknown inputs, a missing key, and programs that need to look
+        at values.
+        """
+        return self.step(parameters, inputs, key)[0]
+
+    def step(self, parameters: Mapping[str, Any], inputs: Any, key: Any = None) -> tuple[list[Any], Parameters]:
+        """As a call, with the parameters afterwards: (fetched values, parameters). They have the same structure."""
+        with jax.enable_x64(True):
+            env = {**parameters, **self._named(inputs)}
+            runner = self._runner(key)
+            try:
+                runner.run_ops(self._plan.segments[0].ops if self._plan.segments else (), env)
+            except Need as needed:
+                raise _needs_values(needed) from needed
+            outputs = [plain(env[name]) for name in self.fetches]
+            after = {name: plain(env[name]) if name in self.written else value for name, value in parameters.items()}
+            return _poisoned((outputs, after), self._overflow(runner))
+
+    def _named(self, inputs: Any) -> dict[str, Any]:
+        named = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(self.feeds, inputs, strict=False))
+        if set(named) != set(self.feeds) or (not isinstance(inputs, Mapping) and len(inputs) != len(self.feeds)):
+            received = sorted(map(str, named)) if isinstance(inputs, Mapping) else f"{len(inputs)} values"
+            raise ExportError(
+                explain(
+                    "the inputs are not those of the program",
+                    f"{len(self.feeds)} inputs: {list(self.feeds)}",
+                    str(received),
+                    "give a dict with these names, or a list in this order",
+                )
+            )
+        return jax.tree_util.tree_map(jnp.asarray, named)
+
+    def _runner(self, key: Any) -> Runner:
+        if self.random and key is None:
+            raise ExportError(
+                explain(
+                    "the program draws random numbers", "a jax.random key", "no key", "pass key=jax.random.key(seed)"
+                )
+            )
+        if key is not None and not jnp.issubdtype(jnp.asarray(key).dtype, jax.dtypes.prng_key):
+            key = jax.random.wrap_key_data(key, impl="threefry2x32")
+        return Runner(
+            self._program,
+            key=key,
+            platform=self._platform,
+            capacities=self._capacities,
+            widened=self._widened,
+        )
+
+    def _overflow(self, runner: Runner) -> Any:
+        unbounded = [name for name in runner.overflows if name not in self._capacities and name not in runner.uneven]
+        if unbounded:
+            raise ExportError(
+                explain(
+                    "a buffer of the program has no bound that is known before it runs",
+                    f"capacities={{{', '.join(f'{name!r}: <at most>' for name in unbounded)}}}",
+                    "none",
+                    "give to_jax the largest number of steps, or of rows, that each will need",
+                )
+            )
+        flags = list(runner.overflows.values())
+        return None if not flags else jnp.stack([jnp.any(flag) for flag in flags]).any()
+
+
+def to_jax(
+    program: Program | str | os.PathLike[str],
+    feeds: Sequence[Any] | None = None,
+    fetches: Sequence[Any] | None = None,
+    *,
+    scope: Scope | None = None,
+    platform: str | None = None,
+    capacities: Mapping[str, int] | None = None,
+    model_filename: str | None = None,
+    params_filename: str | None = None,
+) -> tuple[JaxFunction, Parameters]:
+    """A program, or a saved model, as a pure JAX function and its parameters.
+
+    Args:
+        program: a Program, or the folder of a model that ``save_inference_model`` wrote.
+        feeds, fetches: variables or names; a model brings its own. Default feeds of a Program: the data variables that
+            it reads.
+        scope: has the values of a Program's persistable variables; default the global scope. Not used for a folder.
+        platform: 'cpu', 'gpu' or 'tpu', which the function will be compiled for; default jax's.
+        capacities: name -> size, for buffers that nothing bounds; the error that misses one names it.
+        model_filename, params_filename: as for ``load_inference_model``.
+
+    Returns:
+        (function, parameters): a ``JaxFunction``, and name -> array for all persistable variables that the program
+        reads or writes, copies of the scope's.
+
+    Raises ExportError for programs with ops that work on the host, or variables that hold no value.
+    """
+    if isinstance(program, (str, os.PathLike)):
+        scope = Scope()
+        loaded = inference.load(os.fspath(program), model_filename, params_filename, scope)
+        program, feeds, fetches = loaded[0], feeds or loaded[1], fetches or loaded[2]
+    scope = global_scope() if scope is None else scope
+    check_trusted(program)
+    names = tuple(_name(item) for item in fetches or ())
+    view = _live(program_view(program), names)
+    validate(view)
+    plan = make_plan(view, names)
+    fed = tuple(_name(item) for item in feeds) if feeds is not None else _data_names(program, plan)
+    _check_pure(plan)
+    parameters = _parameters(scope, view, plan, fed)
+    chosen = jax.default_backend() if platform is None else platform
+    function = JaxFunction(view, plan, fed, names, chosen, capacities or {}, frozenset(parameters))
+    return function, parameters
+
+
+def from_jax(parameters: Mapping[str, Any], scope: Scope | None = None) -> None:
+    """Put parameters (name -> array) back into a scope, copied; ``fluid.io.save_*`` then writes Paddle's files.
+
+    Args:
+        parameters: as ``to_jax`` returned them, or trained since.
+        scope: default the global scope.
+    """
+    copies = jax.tree_util.tree_map(lambda leaf: jnp.array(leaf, copy=True), dict(parameters))
+    scope = global_scope() if scope is None else scope
+    with scope._lock:
+        write_back(scope, copies)
+
+
+def _name(item: Any) -> str:
+    return item.name if isinstance(item, Variable) else item
+
+
+def _live(view: ProgramView, fetches: Sequence[str]) -> ProgramView:
+    """The program without the ops of its first block that lead to no fetch, no persistable variable, no host's effect."""
+    block = view.blocks[0]
+    wanted = {*fetches, *(v.name for v in block.vars.values() if v.persistable)}
+    kept = []
+    for op in reversed(block.ops):
+        if get_op(op.type).kind == "host" or not wanted.isdisjoint(writes_of(view, op)):
+            wanted.update(reads_of(view, op))
+            kept.append(op)
+    return ProgramView((replace(block, ops=tuple(reversed(kept))), *view.blocks[1:]))
+
+
+def _data_names(program: Program, plan: Plan) -> tuple[str, ...]:
+    variables = program.global_block().vars
+    return tuple(n for n in plan.reads if n in variables and variables[n].is_data)
+
+
+def _check_pure(plan: Plan) -> None:
+    hosts = [op for segment in plan.segments if segment.host for op in segment.ops]
+    if hosts:
+        listed = ", ".join(f"{op.type} (#{op.index})" for op in hosts)
+        raise ExportError(
+            explain(
+                "the program has ops that work on the host",
+                "ops that compute on the device alone",
+                listed,
+                "prune them (Program.clone(for_test=True), or other fetches), or keep running the program by Executor",
+            )
+        )
+
+
+def _parameters(scope: Scope, view: ProgramView, plan: Plan, fed: Sequence[str]) -> Parameters:
+    reads = [n for n in plan.reads if n not in fed]
+    values = gather_values(scope, dict.fromkeys([*reads, *plan.keeps]), exact=True)
+    persistable = {v.name for v in view.blocks[0].vars.values() if v.persistable}
+    missing = [n for n in reads if n not in values and n in persistable]
+    if missing:
+        raise ExportError(
+            explain(
+                "variables that the program reads hold no value",
+                "a value in the scope, or an input",
+                f"none for {missing}",
+                "run the startup program or load a model first, or name the variables among feeds",
+            )
+        )
+    with jax.enable_x64(True):
+        return jax.tree_util.tree_map(lambda leaf: jnp.array(leaf, copy=True), values)
+
+
+def _poisoned(results: Any, overflow: Any) -> Any:
+    if overflow is None:
+        return results
+
+    def bad(leaf: Any) -> Any:
+        leaf = jnp.asarray(leaf)
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
+            return jnp.where(overflow, jnp.nan, leaf).astype(leaf.dtype)
+        if jnp.issubdtype(leaf.dtype, jnp.integer):
+            return jnp.where(overflow, jnp.iinfo(leaf.dtype).min, leaf).astype(leaf.dtype)
+        return leaf
+
+    return jax.tree_util.tree_map(bad, results)
+
+
+def _needs_values(needed: Need) -> ExportError:
+    return ExportError(
+        explain(
+            f"the program cannot run as one function of shapes alone: {needed.refusal()}",
+            "ops whose output sizes follow from the shapes of the inputs",
+            "one that must look at values first",
+            "keep running this program by Executor, or fetch what does not depend on that op",
+        )
+    )

@@ -1,0 +1,47 @@
+"""Ragged values for functions that ``to_jax`` made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax.base.errors import explain
+from fluidjax.base.values import lengths_to_offsets, lod_fault
+from fluidjax.execution.buckets import bucket
+from fluidjax.execution.exchange import lod_array
+from lowering.values import LoDArray
+
+
+def ragged(rows: Any, lengths: Sequence[Any], room: int = 0) -> LoDArray:
+    """Sequences of rows as one value that goes into a function made by ``to_jax``: a pytree.
+
+    Its rows are padded to a capacity, and how many are valid is data, so that one compiled function serves all values
+    of the same capacity and number of sequences.
+
+    Args:
+        rows: array [total, ...], the sequences one after the other.
+        lengths: the sequences' lengths; for several levels a list of lists, outermost first.
+        room: the least capacity, in rows.
+
+    Returns a ``lowering.values.LoDArray``: ``data`` [capacity, ...], ``lod`` (offsets), ``nrows``.
+
+    Raises ValueError when the lengths do not add up to the rows.
+    """
+    levels = [list(lengths)] if not lengths or np.ndim(lengths[0]) == 0 else [list(level) for level in lengths]
+    lod = lengths_to_offsets(levels)
+    data = np.asarray(rows)
+    fault = lod_fault(lod, data.shape[0])
+    if fault:
+        raise ValueError(
+            explain(
+                f"ragged: the lengths do not fit: {fault}",
+                f"lengths that add up to {data.shape[0]} rows",
+                str(levels),
+                "give the length of each sequence",
+            )
+        )
+    longest = tuple(bucket(max(level, default=1)) for level in levels)
+    return jax.tree_util.tree_map(jax.numpy.asarray, lod_array(data, lod, exact=False, longest=longest, room=room))

@@ -1,0 +1,238 @@
+"""Programs as pure functions: equal to the Executor, under every transformation that JAX has."""
+
+from __future__ import annotations
+
+import filecmp
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax.export import ExportError, from_jax, ragged, to_jax
+
+X = np.linspace(-1, 1, 12, dtype="float32").reshape(4, 3)
+Y = np.array([[0], [1], [1], [0]], "int64")
+
+
+@pytest.fixture
+def classifier():
+    """(data, loss, probabilities, test program) of a small classifier in the default program, parameters drawn."""
+    x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1], "int64")
+    hidden = fluid.layers.batch_norm(fluid.layers.fc(x, 5, act="tanh"))
+    probabilities = fluid.layers.softmax(fluid.layers.fc(hidden, 2))
+    loss = fluid.layers.mean(fluid.layers.cross_entropy(probabilities, y))
+    test = fluid.default_main_program().clone(for_test=True)
+    fluid.default_startup_program().random_seed = 7
+    return (x, y), loss, probabilities, test
+
+
+def executor(startup=True):
+    exe = fluid.Executor(fluid.CPUPlace())
+    if startup:
+        exe.run(fluid.default_startup_program())
+    return exe
+
+
+def test_equals_the_executor(classifier):
+    _, loss, probabilities, test = classifier
+    exe = executor()
+    function, parameters = to_jax(test, ["x", "y"], [loss, probabilities])
+    expected = exe.run(test, feed={"x": X, "y": Y}, fetch_list=[loss, probabilities])
+    for inputs in ({"x": X, "y": Y}, [X, Y], [jnp.asarray(X), jnp.asarray(Y)]):
+        for run in (function, jax.jit(function)):
+            for a, b in zip(run(parameters, inputs), expected, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6)
+    assert (function.feeds, function.fetches, function.random) == (("x", "y"), (loss.name, probabilities.name), False)
+
+
+def test_works_with_and_without_64_bit_types(classifier):
+    _, loss, _, test = classifier
+    executor()
+    function, parameters = to_jax(test, fetches=[loss])
+    with jax.enable_x64(True):
+        wide = jax.jit(function)(parameters, {"x": X, "y": Y})
+    with jax.enable_x64(False):
+        narrow = jax.jit(function)(parameters, {"x": X, "y": Y})
+    np.testing.assert_allclose(wide[0], narrow[0], rtol=1e-6)
+
+
+def test_what_leads_to_no_fetch_needs_no_input(classifier):
+    _, _, probabilities, test = classifier
+    executor()
+    function, parameters = to_jax(test, fetches=[probabilities])
+    assert function.feeds == ("x",)
+    assert function(parameters, [X])[0].shape == (4, 2)
+
+
+def test_gradient_is_that_of_append_backward(classifier):
+    _, loss, _, _ = classifier
+    pairs = fluid.backward.append_backward(loss)
+    exe = executor()
+    function, parameters = to_jax(fluid.default_main_program(), fetches=[loss])
+    trained = {p.name: parameters[p.name] for p, _ in pairs}
+    found = jax.jit(jax.grad(lambda t: function({**parameters, **t}, [X, Y])[0][0]))(trained)
+    expected = exe.run(feed={"x": X, "y": Y}, fetch_list=[g for _, g in pairs])
+    for (p, _), gradient in zip(pairs, expected, strict=True):
+        np.testing.assert_allclose(found[p.name], gradient, rtol=1e-4, atol=1e-6, err_msg=p.name)
+
+
+def test_training_steps_in_a_scan(classifier):
+    _, loss, _, _ = classifier
+    fluid.optimizer.Adam(0.1).minimize(loss)
+    exe = executor()
+    function, parameters = to_jax(fluid.default_main_program(), fetches=[loss])
+
+    def body(state, _):
+        (value,), state = function.step(state, [X, Y])
+        return state, value
+
+    after, losses = jax.jit(lambda state: jax.lax.scan(body, state, None, length=4))(parameters)
+    expected = [exe.run(feed={"x": X, "y": Y}, fetch_list=[loss])[0] for _ in range(4)]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for name in function.written:
+        held = np.array(fluid.global_scope().find_var(name).get_tensor())
+        np.testing.assert_allclose(after[name], held, rtol=1e-4, atol=1e-6, err_msg=name)
+    assert {"fc_0.w_0", "batch_norm_0.w_1"} <= set(function.written)
+
+
+def test_vmap_over_inputs_and_over_parameters(classifier):
+    _, _, probabilities, test = classifier
+    executor()
+    function, parameters = to_jax(test, fetches=[probabilities])
+    batches = jnp.stack([X, -X])
+    found = jax.vmap(lambda x: function(parameters, [x])[0])(batches)
+    twice = jax.tree_util.tree_map(lambda p: jnp.stack([p, p]), parameters)
+    per_model = jax.vmap(lambda p, x: function(p, [x])[0])(twice, batches)
+    for i in range(2):
+        np.testing.assert_allclose(found[i], function(parameters, [batches[i]])[0], rtol=1e-6)
+        np.testing.assert_allclose(per_model[i], found[i], rtol=1e-6)
+
+
+def test_shard_map(classifier):
+    _, _, probabilities, test = classifier
+    executor()
+    function, parameters = to_jax(test, fetches=[probabilities])
+    mesh = jax.make_mesh((1,), ("batch",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.sharding.PartitionSpec("batch")
+    sharded = jax.shard_map(
+        lambda p, x: function(p, [x])[0], mesh=mesh, in_specs=(jax.sharding.PartitionSpec(), rows), out_specs=rows
+    )
+    np.testing.assert_allclose(sharded(parameters, X), function(parameters, [X])[0], rtol=1e-6)
+
+
+def test_random_numbers_follow_the_key():
+    x = fluid.data("x", [None, 3])
+    dropped = fluid.layers.dropout(x, 0.5)
+    function, parameters = to_jax(fluid.default_main_program(), fetches=[dropped])
+    assert function.random
+    ones = np.ones((50, 3), "float32")
+    run = jax.jit(lambda key: function(parameters, [ones], key)[0])
+    a, b, c = (np.asarray(run(jax.random.key(seed))) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(a, b)
+    assert (a != c).any()
+    assert 30 < (a == 0).sum() < 120
+    with pytest.raises(ExportError, match="random numbers"):
+        function(parameters, [ones])
+
+
+def test_ragged_values():
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    embedded = fluid.layers.embedding(words, [10, 4])
+    pooled, each = (
+        fluid.layers.sequence_pool(embedded, "max"),
+        fluid.layers.sequence_softmax(fluid.layers.fc(embedded, 1)),
+    )
+    exe = executor()
+    function, parameters = to_jax(fluid.default_main_program(), fetches=[pooled, each])
+    run = jax.jit(function)
+    for lengths in ([2, 3], [4, 1], [1, 1]):
+        ids = np.arange(sum(lengths)).reshape(-1, 1).astype("int64")
+        a, b = run(parameters, {"words": ragged(ids, lengths, room=8)})
+        tensor = fluid.create_lod_tensor(ids, [lengths], fluid.CPUPlace())
+        expected = exe.run(feed={"words": tensor}, fetch_list=[pooled, each], return_numpy=False)
+        np.testing.assert_allclose(a, np.array(expected[0]), rtol=1e-6)
+        np.testing.assert_allclose(b.data[: int(b.nrows)], np.array(expected[1]), rtol=1e-5)
+        assert b.lod[0].tolist() == expected[1].lod()[0]
+    assert run._cache_size() == 1
+    with pytest.raises(ValueError, match="add up"):
+        ragged(np.zeros((3, 1)), [1, 1])
+
+
+def test_back_into_the_scope_and_the_files(classifier, tmp_path):
+    _, loss, _, test = classifier
+    exe = executor()
+    main = fluid.default_main_program()
+    fluid.io.save_persistables(exe, str(tmp_path / "before"), main)
+    function, parameters = to_jax(test, fetches=[loss])
+    from_jax(jax.tree_util.tree_map(jnp.zeros_like, parameters))
+    assert not np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()).any()
+    from_jax(parameters)
+    fluid.io.save_persistables(exe, str(tmp_path / "after"), main)
+    names = sorted(path.name for path in (tmp_path / "before").iterdir())
+    assert filecmp.cmpfiles(tmp_path / "before", tmp_path / "after", names, shallow=False) == (names, [], [])
+    # What went into the scope is a copy: a run that donates it leaves the caller's arrays alone.
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe.run(fluid.default_startup_program())
+    from_jax(parameters)
+    exe.run(main, feed={"x": X, "y": Y})
+    assert np.isfinite(parameters["fc_0.w_0"]).all()
+
+
+def test_a_saved_model_is_tuned_and_saved_again(classifier, tmp_path):
+    (_, y), _, probabilities, test = classifier
+    exe = executor()
+    fluid.io.save_inference_model(str(tmp_path / "model"), ["x"], [probabilities], exe, test)
+    function, parameters = to_jax(tmp_path / "model")
+
+    def loss(parameters):
+        (p,) = function(parameters, [X])
+        return -jnp.log(jnp.take_along_axis(p, Y, 1)).mean()
+
+    step = jax.jit(lambda p: jax.tree_util.tree_map(lambda w, g: w - 0.1 * g, p, jax.grad(loss)(p)))
+    tuned = parameters
+    for _ in range(5):
+        tuned = step(tuned)
+    assert loss(tuned) < loss(parameters)
+
+    scope = fluid.Scope()
+    with fluid.scope_guard(scope):
+        program, feeds, fetches = fluid.io.load_inference_model(str(tmp_path / "model"), exe)
+        from_jax(tuned)
+        fluid.io.save_inference_model(str(tmp_path / "tuned"), feeds, fetches, exe, program)
+    again, held = to_jax(tmp_path / "tuned")
+    np.testing.assert_array_equal(again(held, [X])[0], function(tuned, [X])[0])
+
+
+def test_a_loop_needs_a_bound_for_its_gradient_only():
+    x = fluid.data("x", [1])
+    x.stop_gradient = False
+    limit = fluid.layers.fill_constant([1], "float32", 100.0)
+    (final,) = fluid.layers.while_loop(lambda v: fluid.layers.less_than(v, limit), lambda v: [v * 2.0], [x * 1.0])
+    forward, nothing = to_jax(fluid.default_main_program(), fetches=[final])
+    assert forward(nothing, [np.full(1, 3, "float32")])[0] == 192
+    (gradient,) = fluid.gradients(final, x)
+    unbounded, _ = to_jax(fluid.default_main_program(), fetches=[gradient])
+    with pytest.raises(ExportError, match="capacities={") as error:
+        jax.jit(unbounded)({}, [np.full(1, 3, "float32")])
+    name = str(error.value).split("{'")[1].split("'")[0]
+    bounded, _ = to_jax(fluid.default_main_program(), fetches=[gradient], capacities={name: 8})
+    run = jax.jit(bounded)
+    assert run({}, [np.full(1, 3, "float32")])[0] == 64
+    assert np.isnan(run({}, [np.full(1, 0.01, "float32")])[0]).all()
+
+
+def test_what_cannot_leave_says_so(classifier):
+    _, loss, _, test = classifier
+    with pytest.raises(ExportError, match="hold no value"):
+        to_jax(test, fetches=[loss])
+    executor()
+    function, parameters = to_jax(test, fetches=[loss])
+    for inputs in ({"x": X}, [X], {"x": X, "y": Y, "z": X}, [X, Y, X]):
+        with pytest.raises(ExportError, match=r"2 inputs: \['x', 'y'\]"):
+            function(parameters, inputs)
+    out = fluid.default_main_program().current_block().create_var(name="out", dtype="float32", shape=[1])
+    fluid.layers.py_func(lambda v: v, loss, out)
+    with pytest.raises(ExportError, match="py_func"):
+        to_jax(fluid.default_main_program(), fetches=[out])
