@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, global_scope
@@ -37,8 +39,8 @@ class JaxFunction:
     """A program as a pure function; made by ``to_jax``.
 
     ``function(parameters, inputs, key=None)`` returns the fetched values, ``function.step`` the parameters afterwards
-    too. Both may be traced by jax.jit, jax.grad, jax.vmap, jax.lax.scan and so on. They compute in Fluid's own data
-    types, 64-bit ones included, whatever ``jax_enable_x64`` says.
+    too. Both may be traced by jax.jit, jax.grad, jax.vmap, jax.lax.scan and so on. Fluid's 64-bit types are 64 bits
+    wide where ``jax_enable_x64`` is on, and 32 where it is off, as everywhere in JAX.
 
     No exception can leave a compiled function: ids out of range are clamped, and where a buffer overflowed (see
     ``capacities``) all outputs are NaN, or the smallest integer.
@@ -86,16 +88,17 @@ class JaxFunction:
 
     def step(self, parameters: Mapping[str, Any], inputs: Any, key: Any = None) -> tuple[list[Any], Parameters]:
         """As a call, with the parameters afterwards: (fetched values, parameters). They have the same structure."""
-        with jax.enable_x64(True):
-            env = {**parameters, **self._named(inputs)}
-            runner = self._runner(key)
+        env = {**parameters, **self._named(inputs)}
+        runner = self._runner(key)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Explicitly requested dtype", UserWarning)  # 64 bits where there are 32
             try:
                 runner.run_ops(self._plan.segments[0].ops if self._plan.segments else (), env)
             except Need as needed:
                 raise _needs_values(needed) from needed
-            outputs = [plain(env[name]) for name in self.fetches]
-            after = {name: plain(env[name]) if name in self.written else value for name, value in parameters.items()}
-            return _poisoned((outputs, after), self._overflow(runner))
+        outputs = [plain(env[name]) for name in self.fetches]
+        after = {name: plain(env[name]) if name in self.written else value for name, value in parameters.items()}
+        return _poisoned((outputs, after), self._overflow(runner))
 
     def _named(self, inputs: Any) -> dict[str, Any]:
         named = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(self.feeds, inputs, strict=False))
@@ -109,7 +112,7 @@ class JaxFunction:
                     "give a dict with these names, or a list in this order",
                 )
             )
-        return jax.tree_util.tree_map(jnp.asarray, named)
+        return jax.tree_util.tree_map(_as_jax, named)
 
     def _runner(self, key: Any) -> Runner:
         if self.random and key is None:
@@ -207,7 +210,7 @@ def _name(item: Any) -> str:
 
 
 def _live(view: ProgramView, fetches: Sequence[str]) -> ProgramView:
-    """The program without the ops of its first block that lead to no fetch, no persistable variable, no host's effect."""
+    """The program without the ops of block 0 that lead to no fetch, to no persistable variable and to no host."""
     block = view.blocks[0]
     wanted = {*fetches, *(v.name for v in block.vars.values() if v.persistable)}
     kept = []
@@ -253,6 +256,11 @@ def _parameters(scope: Scope, view: ProgramView, plan: Plan, fed: Sequence[str])
         )
     with jax.enable_x64(True):
         return jax.tree_util.tree_map(lambda leaf: jnp.array(leaf, copy=True), values)
+
+
+def _as_jax(leaf: Any) -> Any:
+    """A JAX array. JAX remembers what it made of a NumPy array in a trace, by identity and without 64 bits: a copy."""
+    return jnp.asarray(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
 
 
 def _poisoned(results: Any, overflow: Any) -> Any:

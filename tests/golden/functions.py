@@ -30,7 +30,8 @@ class FunctionSession(Session):
         step = self.functions.setdefault(key, jax.jit(function.step))
         inputs = {name: _input(value) for name, value in feed.items() if isinstance(value, Tensor)}
         random = jax.random.key(0) if function.random else None
-        outputs, after = step(parameters, inputs, random)
+        with jax.enable_x64(True):
+            outputs, after = step(parameters, inputs, random)
         fluid.from_jax({name: after[name] for name in function.written}, self.scope)
         return {name: value_of(to_holder(value)) for name, value in zip(fetch, outputs, strict=True)}
 
