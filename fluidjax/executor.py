@@ -228,13 +228,14 @@ def _all_fetchable(items: Sequence[Any]) -> bool:
 def _prepared(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str) -> Prepared:
     cache = program.__dict__.setdefault("_prepared_cache", {})
     checked = flag("FLAGS_check_values")
-    key = (program._version_token(), feeds, fetches, platform, checked)
+    beside = flag("FLAGS_background_compilation") and not (flag("FLAGS_cpu_deterministic") or program.random_seed)
+    key = (program._version_token(), feeds, fetches, platform, checked, beside)
     found = cache.get(key)
     if found is None:
         check_trusted(program)
         while len(cache) >= _VERSIONS_KEPT:
             cache.pop(next(iter(cache)))
-        found = cache[key] = Prepared(program_view(program), feeds, fetches, platform, checked)
+        found = cache[key] = Prepared(program_view(program), feeds, fetches, platform, checked, beside)
     return found
 
 

@@ -1,9 +1,13 @@
 """Fixtures for every test."""
 
+import os
 import zlib
 
 import numpy as np
 import pytest
+
+# What is compiled beside the runs depends on their times; the tests of that turn it on.
+os.environ.setdefault("FLAGS_background_compilation", "0")
 
 
 def seed_of(name: str) -> int:

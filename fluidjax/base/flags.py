@@ -13,6 +13,7 @@ _EFFECTIVE: dict[str, Any] = {
     "FLAGS_cudnn_deterministic": False,
     "FLAGS_cpu_deterministic": False,
     "FLAGS_selected_gpus": "",
+    "FLAGS_background_compilation": True,  # for batches of other sizes, beside the runs (not of seeded programs)
     "FLAGS_paddle_num_threads": 1,
     "FLAGS_use_system_allocator": False,
 }

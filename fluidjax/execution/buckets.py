@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
+
+from lowering.program import ProgramView
 
 # Tiny batches share the smallest bucket.
 SMALLEST = 8
+# Rows that any batch has room for, if so many take no more than about this many operations: some milliseconds.
+_CHEAP, _OPERATIONS = 64, 2_000_000_000
+
+
+def least_rows(program: ProgramView) -> int:
+    """How many rows are so cheap that it does not matter whether there are fewer: SMALLEST to 64, a power of 2.
+
+    A row is taken to meet every weight once, or three times where there is a backward pass; tables are looked up.
+    """
+    tables = {name for op in program.blocks[0].ops if op.type in _LOOKUPS for name in op.inputs.get("W") or ()}
+    weights = (v for v in program.blocks[0].vars.values() if v.persistable and len(v.shape) > 1)
+    operations = 6 * sum(prod(map(abs, v.shape)) for v in weights if v.name not in tables)
+    return max(SMALLEST, min(_CHEAP, 1 << (_OPERATIONS // max(operations, 1)).bit_length() - 1))
+
+
+_LOOKUPS = frozenset({"lookup_table", "lookup_table_v2"})
 
 
 def bucket(n: int) -> int:
@@ -18,6 +38,12 @@ def bucket(n: int) -> int:
         return SMALLEST
     power = 1 << (n - 1).bit_length()
     return power * 3 // 4 if n <= power * 3 // 4 else power
+
+
+def finer(n: int) -> int:
+    """The next number from ``n`` on with four binary digits behind zeros: less than an eighth of it is padding."""
+    step = 1 << max(n.bit_length() - 4, 0)
+    return -(-n // step) * step
 
 
 def pad_rows(data: np.ndarray, capacity: int) -> np.ndarray:

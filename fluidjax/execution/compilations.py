@@ -11,6 +11,7 @@ from fluidjax.execution.compiled import CompiledOps, Step
 from fluidjax.execution.packing import NOTHING
 from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
+from fluidjax.execution.tiers import Tiers
 from lowering.engine.plan import Segment
 from lowering.engine.widen import widened
 from lowering.program import ProgramView
@@ -25,6 +26,7 @@ class Job:
         feeds, fetches: names.
         platform: 'cpu', 'gpu' or 'tpu'.
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
+        beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
     """
 
     program: ProgramView
@@ -32,6 +34,7 @@ class Job:
     fetches: tuple[str, ...]
     platform: str
     checked: bool
+    beside: bool = False
 
 
 def _no_state() -> None:
@@ -46,6 +49,7 @@ class Compilations:
         causes: what forced the compilations.
         capacities: the size of each loop's buffers; whoever enlarges one clears what was compiled.
         widened: indices of the ops that ``lowering.engine.widen`` names.
+        tiers: how much room batches of changing sizes get.
     """
 
     def __init__(self, job: Job):
@@ -53,6 +57,7 @@ class Compilations:
         self.causes = Recompilations(job.program)
         self.capacities: dict[str, int] = {}
         self.widened = widened(job.program, job.fetches)
+        self.tiers = Tiers(beside=job.beside)
         self._job = job
         self._compiled: dict[Any, CompiledOps] = {}
         self._retired = 0
@@ -67,6 +72,7 @@ class Compilations:
         """Compile everything anew, for a state that is gathered anew."""
         self._retired = self.count
         self._compiled.clear()
+        self.tiers.clear()
         self.forget_state()
 
     def forget_state(self) -> None:
@@ -117,8 +123,9 @@ class Compilations:
             self.causes.see(dict(zip(compiled.inputs, values, strict=True)))
         return step
 
-    def end_of_step(self) -> None:
-        """Count a step of the user's in which something was compiled; warn of the first one too many."""
-        if self._fresh:
-            self._fresh = False
+    def end_of_step(self) -> bool:
+        """Count a step of the user's if something was compiled in it, and say so; warn of the first one too many."""
+        fresh, self._fresh = self._fresh, False
+        if fresh:
             self.causes.step()
+        return fresh

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxlib._jax import ArrayImpl
 
 from fluidjax.execution.form import PLAIN, Rebuild, form, given, split_static
 from fluidjax.execution.guard import Checks, find_checks
@@ -25,6 +27,14 @@ from lowering.values import data_of
 
 def _same_form(before: Any, after: Any) -> bool:
     return isinstance(after, (jax.Array, np.ndarray)) and after.shape == before.shape and after.dtype == before.dtype
+
+
+def _shape_of(value: Any) -> Any:
+    """What a device array is compiled for; it may be overwritten meanwhile."""
+    if type(value) is not ArrayImpl:
+        return value
+    sharding = value.sharding if value.committed else None
+    return jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding, weak_type=value.weak_type)
 
 
 class _NeedsInputs(Exception):
@@ -90,6 +100,15 @@ class Compiled(NamedTuple):
         """Raise InvalidArgumentError for what can be known before the step."""
         if self.checks is not None:
             self.checks.before(values, (replaced, given(values), seed))
+
+    def unrun(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Compiled:
+        """The same, traced and compiled to the end without a run."""
+        arguments = replaced, given(values), seed
+        step = self.step.lower(*arguments).compile()  # type: ignore[attr-defined]
+        if self.checks is None:
+            return self._replace(step=step)
+        self.checks.warm(arguments)
+        return self._replace(step=step, checks=self.checks._replace(step=step))
 
     def after(self, left: Any) -> InvalidArgumentError | None:
         """The error that the step found by itself; it then left what it replaces as it was."""
@@ -196,6 +215,27 @@ class CompiledOps:
         """What runs values of these forms, if it did so before."""
         found = self._ready.get(form([*replaced, *values]))
         return found if found is not None and found.traced.ran else None
+
+    def ahead(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Callable[[], None]:
+        """A function that compiles for values of these forms, which need not be there any more when it is called.
+
+        It may be called beside runs, and raises what a run would raise.
+        """
+        key = form([*replaced, *values])
+        shapes, values = tuple(map(_shape_of, replaced)), [*map(_shape_of, values)]
+        beside = copy.copy(self)
+        beside._pairs, beside._current, beside.traces = {}, values, 0
+        beside.used, beside.uneven = {}, {}
+
+        def compile() -> None:
+            compiled = beside._compiled(shapes, values, seed).unrun(shapes, values, seed)
+            self._pairs.update(beside._pairs)
+            self.used.update(beside.used)
+            self.uneven.update(beside.uneven)
+            self.traces += beside.traces
+            self._ready.setdefault(key, compiled)
+
+        return compile
 
     def _compiled(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Compiled:
         rebuilds = [None if type(v) in PLAIN else split_static(v)[2] for v in values]

@@ -14,21 +14,25 @@ from lowering import values as low
 from lowering.engine.counts import plain
 
 
+def usual_room(rows: int, lod: Any) -> tuple[int, ...]:
+    """The buckets of a value's rows and of its inner levels' counts."""
+    return (bucket(rows), *(bucket(len(level) - 1) for level in lod[1:]))
+
+
 def lod_array(
-    data: Any, lod: Any, *, exact: bool, longest: tuple[int, ...] = (), tight: bool = False, room: int = 0
+    data: Any, lod: Any, *, room: tuple[int, ...] | None, longest: tuple[int, ...] = (), tight: bool = False
 ) -> low.LoDArray:
     """The LoDArray of ``data`` with LoD offsets ``lod``.
 
-    Bucketed (the default): rows padded to a bucket and inner levels to a bucketed count, with traced counts.
-    Exact: as it is, for ops that cannot take padding. ``room`` is the least capacity of a bucketed value.
+    Rows are padded to ``room[0]`` and the counts of inner levels to the others, with traced counts. Without ``room`` it
+    is exact, as it is, for ops that cannot take padding.
     """
     levels = [np.asarray(level, np.int32) for level in lod]
-    if exact:
+    if room is None:
         return low.LoDArray(data, tuple(levels), longest=longest, tight=tight)
-    rows = data.shape[0]
-    inner = [pad_offsets(level, bucket(len(level) - 1)) for level in levels[1:]]
-    padded = pad_rows(np.asarray(data), max(bucket(rows), room))
-    return low.LoDArray(padded, (*levels[:1], *inner), np.asarray(rows, np.int32), None, longest, tight)
+    inner = map(pad_offsets, levels[1:], room[1:])
+    rows = np.asarray(data.shape[0], np.int32)
+    return low.LoDArray(pad_rows(np.asarray(data), room[0]), (*levels[:1], *inner), rows, None, longest, tight)
 
 
 def to_lowering(holder: Any, *, exact: bool = True) -> Any:
@@ -37,7 +41,7 @@ def to_lowering(holder: Any, *, exact: bool = True) -> Any:
         value = holder._value
         if value is None or not holder._lod:
             return value
-        return lod_array(value, holder._lod, exact=exact)
+        return lod_array(value, holder._lod, room=None if exact else usual_room(value.shape[0], holder._lod))
     if isinstance(holder, SelectedRows):
         values = holder.get_tensor()._value
         if values is None:

@@ -2,22 +2,65 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, lod_fault
 from fluidjax.execution.buckets import bucket
-from fluidjax.execution.exchange import lod_array, to_lowering
+from fluidjax.execution.exchange import lod_array, to_lowering, usual_room
+from fluidjax.execution.tiers import Sizes, Tiers, Visit
 from lowering.dtypes import from_numpy, to_numpy
 from lowering.program import VarView
 
 
+class Ragged(NamedTuple):
+    """Rows of sequences that get room for more: ``data`` and the offsets of each level.
+
+    ``ranked`` says that bounds of the longest sequences are wanted too.
+    """
+
+    data: Any
+    lod: Sequence[Sequence[int]]
+    ranked: bool
+
+    @property
+    def alike(self) -> Any:
+        """What an executable depends on, whatever room it has."""
+        return self.data.shape[1:], self.data.dtype, len(self.lod[0]), len(self.lod)
+
+    def sizes(self) -> Sizes:
+        """The rows, the inner sequences of each level, and the longest sequence of each where they are ranked."""
+        inner = [len(level) - 1 for level in self.lod[1:]]
+        return (self.data.shape[0], *inner, *(self._longest() if self.ranked else ()))
+
+    def units(self) -> Sizes:
+        """The bytes that one of each takes."""
+        row = self.data.dtype.itemsize * int(np.prod(self.data.shape[1:], dtype=np.int64))
+        return (row, *(4,) * (len(self.lod) - 1), *(len(self.lod) * self.ranked * (0,)))
+
+    def floors(self, rows: int) -> Sizes:
+        """The least room of each."""
+        return (rows, *(0,) * (len(self.units()) - 1))
+
+    def value(self, room: Sizes | None) -> Any:
+        """The value with so much room; None: with none to spare."""
+        if room is None:
+            longest = tuple(bucket(n) for n in self._longest()) if self.ranked else ()
+            return lod_array(self.data, self.lod, room=None, longest=longest)
+        levels = len(self.lod)
+        return lod_array(self.data, self.lod, room=room[:levels], longest=room[levels:])
+
+    def _longest(self) -> Sizes:
+        return tuple(int(np.diff(level).max(initial=1)) for level in self.lod)
+
+
 class Feeder:
-    """Turns a run's feed dict into values; remembers the longest sequence seen for each ranked feed.
+    """Turns a run's feed dict into values, with room for more where ``tiers`` says so.
 
     Attributes:
         tight: whether ops need the exact length of the longest sequence, not a bound; it then is part of what a
@@ -25,16 +68,42 @@ class Feeder:
             bucket.
     """
 
-    def __init__(self, variables: Mapping[str, VarView], ranks: bool):
+    def __init__(self, variables: Mapping[str, VarView], ranks: bool, tiers: Tiers | None = None, floor: int = 0):
         self._variables = variables
         self._ranks = ranks
+        self._tiers = tiers or Tiers(beside=False)
+        self._floor = floor
+        self._run = threading.local()
         self.tight = False
-        self._longest: dict[str, tuple[int, ...]] = {}
         self._room: dict[str, int] = {}
         self._accepted: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
 
-    def value(self, name: str, fed: Any, *, exact: bool) -> Any:
-        """The value of one feed, or None (with a warning) when the program has no such variable."""
+    @property
+    def visit(self) -> Visit | None:
+        """Which room this thread's last feeds were given; None where they needed none."""
+        found: Visit | None = getattr(self._run, "visit", None)
+        return found
+
+    def values(self, names: Sequence[str], feed: Mapping[str, Any], *, exact: bool) -> list[Any]:
+        """The values of the feeds ``names``; None (with a warning) for one that the program has no variable for."""
+        values = [self._value(name, feed[name], exact) for name in names]
+        ragged = [v for v in values if type(v) is Ragged]
+        self._run.visit = None
+        if not ragged:
+            return values
+        if exact:
+            return [v.value(None) if type(v) is Ragged else v for v in values]
+        key = tuple(v.alike if type(v) is Ragged else (getattr(v, "shape", ()), type(v)) for v in values)
+        sizes, units = (tuple(n for v in ragged for n in of(v)) for of in (Ragged.sizes, Ragged.units))
+        floors = tuple(n for v in ragged for n in v.floors(self._floor))
+        visit = self._run.visit = self._tiers.visit(key, sizes, units, floors)
+        return _in_room(values, visit.room)
+
+    def values_in(self, room: Sizes, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
+        """The values of feeds in another room that they fit into."""
+        return _in_room([self._value(name, feed[name], False) for name in names], room)
+
+    def _value(self, name: str, fed: Any, exact: bool) -> Any:
         if type(fed) is np.ndarray and self._accepted.get(name) == (fed.dtype, fed.shape):
             return fed
         var = self._variables.get(name)
@@ -77,18 +146,22 @@ class Feeder:
             )
         checked = _checked(var, data)
         if not self.tight:
-            return lod_array(checked, fed._lod, exact=exact, longest=self._bounds(var.name, fed))
-        room = self._room[var.name] = max(bucket(data.shape[0]), self._room.get(var.name, 0))
+            return Ragged(checked, fed._lod, self._ranks)
+        rows, *inner = usual_room(data.shape[0], fed._lod)
+        rows = self._room[var.name] = max(rows, self._room.get(var.name, 0))
         longest = tuple(int(np.diff(level).max(initial=0)) for level in fed._lod)
-        return lod_array(checked, fed._lod, exact=exact, longest=longest, tight=True, room=room)
+        room = None if exact else (rows, *inner)
+        return lod_array(checked, fed._lod, room=room, longest=longest, tight=True)
 
-    def _bounds(self, name: str, fed: LoDTensor) -> tuple[int, ...]:
-        if not self._ranks:
-            return ()
-        now = [bucket(int(np.diff(level).max(initial=1))) for level in fed._lod]
-        before = self._longest.get(name, (0,) * len(now))
-        self._longest[name] = tuple(map(max, now, before)) if len(before) == len(now) else tuple(now)
-        return self._longest[name]
+
+def _in_room(values: list[Any], room: Sizes) -> list[Any]:
+    at, found = 0, []
+    for value in values:
+        if type(value) is Ragged:
+            count = len(value.units())
+            value, at = value.value(room[at : at + count]), at + count
+        found.append(value)
+    return found
 
 
 def _from_python(var: VarView, fed: Any) -> np.ndarray:

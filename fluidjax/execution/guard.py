@@ -25,7 +25,23 @@ _MOST = 1 << 18
 _SMALL = 1 << 20
 _CALLS = frozenset({"pjit", "jit", "closed_call", "custom_jvp_call"})
 
-Ahead = Callable[[Any], np.ndarray]
+
+class Ahead(NamedTuple):
+    """Computes the fault flags of a step's arguments from the leaves at some ``positions``."""
+
+    flags: Callable[..., Any]
+    positions: Sequence[int]
+
+    def __call__(self, arguments: Any) -> np.ndarray:
+        """The flags."""
+        leaves = jax.tree_util.tree_leaves(arguments)
+        return np.asarray(self.flags(*(leaves[i] for i in self.positions))[0])
+
+    def warm(self, arguments: Any) -> None:
+        """Compile for arguments of which only the forms are known."""
+        leaves = jax.tree_util.tree_leaves(arguments)
+        needed = (leaves[i] for i in self.positions)
+        self.flags(*(v if isinstance(v, np.ndarray) else jnp.zeros(v.shape, v.dtype) for v in needed))
 
 
 class Checks(NamedTuple):
@@ -53,6 +69,11 @@ class Checks(NamedTuple):
         failure = None if self.ahead is None else self.watch.failure(self.ahead(arguments))
         if failure is not None:
             raise failure
+
+    def warm(self, arguments: Any) -> None:
+        """Compile what comes before the step, for arguments of these forms."""
+        if self.ahead is not None:
+            self.ahead.warm(arguments)
 
     def after(self, left: Any) -> InvalidArgumentError | None:
         """The error that the step found by itself, from all that it returned."""
@@ -86,13 +107,7 @@ def _faults_ahead(traced: Any, replaced: Sequence[Any]) -> Ahead | None:
     if _work(pruned) > _MOST:
         return None
     flags = jax.jit(jaxpr_as_fun(ClosedJaxpr(pruned, whole.consts)))
-    positions = [i for i, needed in enumerate(used) if needed]
-
-    def ahead(arguments: Any) -> np.ndarray:
-        leaves = jax.tree_util.tree_leaves(arguments)
-        return np.asarray(flags(*(leaves[i] for i in positions))[0])
-
-    return ahead
+    return Ahead(flags, [i for i, needed in enumerate(used) if needed])
 
 
 def _work(jaxpr: Jaxpr) -> float:

@@ -12,10 +12,12 @@ retry.py      what an attempt lacked, and what is done about it; so the choice b
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fluidjax.base.scope import Scope
+from fluidjax.execution.beside import Beside
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.interpreted import InterpretedRuns
 from fluidjax.execution.retry import Attempts
@@ -38,17 +40,25 @@ class Prepared:
         feeds, fetches: names.
         platform: 'cpu', 'gpu' or 'tpu'.
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
+        beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
     """
 
     def __init__(
-        self, program: ProgramView, feeds: Sequence[str], fetches: Sequence[str], platform: str, checked: bool = True
+        self,
+        program: ProgramView,
+        feeds: Sequence[str],
+        fetches: Sequence[str],
+        platform: str,
+        checked: bool = True,
+        beside: bool = False,
     ):
         validate(program)
-        job = Job(program, tuple(feeds), tuple(fetches), platform, checked)
+        job = Job(program, tuple(feeds), tuple(fetches), platform, checked, beside)
         self._compilations = Compilations(job)
         self._attempts = Attempts(job, self._compilations)
         self._settled = SettledRuns(job, self._attempts, self._compilations)
         self._whole = WholeRuns(job, self._attempts, self._compilations)
+        self._beside = Beside(self._attempts, self._whole, self._compilations)
         self._interpreted = InterpretedRuns(job, self._attempts, self._compilations)
         self._segmented = SegmentedRuns(job, self._attempts, self._compilations, self._interpreted)
         self._lock = threading.RLock()  # inside that of a scope
@@ -78,13 +88,17 @@ class Prepared:
 
     def run(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
         """Run once: the fetched values, in order. The scope's state is replaced only when the run succeeds."""
+        started, compiled = time.perf_counter(), False
         results = self._settled.run(scope, feed, seed)
         if results is None:
             with scope._lock, self._lock:
                 try:
                     results = self._run_unsettled(scope, feed, seed)
                 finally:
-                    self._compilations.end_of_step()
+                    compiled = self._compilations.end_of_step()
+        visit = self._attempts.visit
+        if visit is not None:
+            self._beside.note(visit, feed, seed, results, started, compiled=compiled)
         return results
 
     def _run_unsettled(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:

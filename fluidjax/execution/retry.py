@@ -21,10 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fluidjax.base.scope import Scope
+from fluidjax.execution.buckets import least_rows
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.feed import Feeder
 from fluidjax.execution.state import gather_values
+from fluidjax.execution.tiers import Sizes, Visit
 from lowering.engine.plan import Plan, make_plan
 from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact
 from lowering.values import LoDArray
@@ -50,15 +52,24 @@ class Attempts:
         self.exact = False
         self.plan = self._make_plan(())
         ranks = self.plan.ranks or bool(compilations.widened)
-        self._feeder = Feeder(job.program.blocks[0].vars, ranks)
+        self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, least_rows(job.program))
 
     def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """What is fed, as the next attempt takes it."""
-        return [self._feeder.value(name, feed[name], exact=self.exact) for name in self._job.feeds]
+        return self._feeder.values(self._job.feeds, feed, exact=self.exact)
+
+    def feeds_in(self, room: Sizes, feed: Mapping[str, Any]) -> list[Any]:
+        """What is fed, in other room than it was given."""
+        return self._feeder.values_in(room, self._job.feeds, feed)
 
     def exact_feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """What is fed, unpadded."""
-        return [self._feeder.value(name, feed[name], exact=True) for name in self._job.feeds]
+        return self._feeder.values(self._job.feeds, feed, exact=True)
+
+    @property
+    def visit(self) -> Visit | None:
+        """Which room this thread's last feeds were given; None where they needed none."""
+        return self._feeder.visit
 
     def plan_anew(self, held: Sequence[str]) -> None:
         """Plan with undeclared variables that the scope holds, and the ops that are known to run outside."""

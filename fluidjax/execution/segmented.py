@@ -9,9 +9,8 @@ from functools import partial
 from typing import Any
 
 from fluidjax.base.scope import Scope
-from fluidjax.execution.buckets import bucket
 from fluidjax.execution.compilations import Compilations, Job
-from fluidjax.execution.exchange import lod_array, trim
+from fluidjax.execution.exchange import lod_array, trim, usual_room
 from fluidjax.execution.interpreted import InterpretedRuns, environment, finish
 from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.retry import Attempts
@@ -63,5 +62,7 @@ class SegmentedRuns:
         """A result of a host op; rows get room for as many as there have ever been."""
         if self._attempts.exact or not isinstance(value, LoDArray):
             return exact(value)
-        room = self._room[name] = max(bucket(value.capacity), self._room.get(name, 0))
-        return lod_array(*trim(value), exact=False, longest=value.longest, room=room)
+        data, lod = trim(value)
+        rows, *inner = usual_room(len(data), lod)
+        rows = self._room[name] = max(rows, self._room.get(name, 0))
+        return lod_array(data, lod, room=(rows, *inner), longest=value.longest)

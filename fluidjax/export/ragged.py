@@ -11,7 +11,7 @@ import numpy as np
 from fluidjax.base.errors import explain
 from fluidjax.base.values import lengths_to_offsets, lod_fault
 from fluidjax.execution.buckets import bucket
-from fluidjax.execution.exchange import lod_array
+from fluidjax.execution.exchange import lod_array, usual_room
 from lowering.values import LoDArray
 
 
@@ -44,4 +44,6 @@ def ragged(rows: Any, lengths: Sequence[Any], room: int = 0) -> LoDArray:
             )
         )
     longest = tuple(bucket(max(level, default=1)) for level in levels)
-    return jax.tree_util.tree_map(jax.numpy.asarray, lod_array(data, lod, exact=False, longest=longest, room=room))
+    usual, *inner = usual_room(data.shape[0], lod)
+    value = lod_array(data, lod, room=(max(usual, room), *inner), longest=longest)
+    return jax.tree_util.tree_map(jax.numpy.asarray, value)

@@ -149,10 +149,10 @@ class _Check:
     def _values(self, feed: dict[str, Any]) -> Env:
         """Feeds and state, in double precision."""
         plan = make_plan(self.program, [self.loss])
-        feeder = Feeder({n: v for n, v in self.program.blocks[0].vars.items()}, plan.ranks)
+        feeder = Feeder(self.program.blocks[0].vars, plan.ranks)
         env = gather_values(self.scope, [n for n in plan.reads if n not in feed], exact=True)
-        for name, value in feed.items():
-            env[name] = feeder.value(name, _double_feed(value), exact=True)
+        doubles = {name: _double_feed(value) for name, value in feed.items()}
+        env.update(zip(doubles, feeder.values(tuple(doubles), doubles, exact=True), strict=True))
         return {name: to_double(value) for name, value in env.items()}
 
     def _walked(self, env: Env) -> list[Env]:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.execution import retry
+from fluidjax.execution.buckets import SMALLEST
 from fluidjax.execution.prepared import Prepared
 
 
@@ -47,6 +49,12 @@ def train(build: Build, feeds: Feeds) -> Trained:
         values = {p.name: np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()}
     count = sum(p.compilations for p in main.__dict__["_prepared_cache"].values())
     return Trained([[np.array(v) for v in step] for step in found], values, count)
+
+
+@pytest.fixture(autouse=True)
+def small_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows are no reason for more room, so that few rows are enough to outgrow it."""
+    monkeypatch.setattr(retry, "least_rows", lambda program: SMALLEST)
 
 
 @pytest.fixture

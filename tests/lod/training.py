@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 
-from fluidjax.execution import exchange, feed
+from fluidjax.execution import buckets, exchange, feed, retry
 from fluidjax.execution.buckets import bucket
 from fluidjax.execution.prepared import Prepared
 from fluidjax.framework_pb2 import ProgramDesc, VarType
@@ -72,8 +72,9 @@ def capacity(rows: int | None) -> Iterator[list[Prepared]]:
 
     with contextlib.ExitStack() as stack:
         if rows is not None:
-            stack.enter_context(mock.patch.object(exchange, "bucket", forced))
-            stack.enter_context(mock.patch.object(feed, "bucket", forced))
+            for module in (buckets, exchange, feed):
+                stack.enter_context(mock.patch.object(module, "bucket", forced))
+            stack.enter_context(mock.patch.object(retry, "least_rows", lambda program: 0))
             yield stack.enter_context(prepared_programs())
         else:
             yield stack.enter_context(prepared_programs(exactly))

@@ -1,0 +1,267 @@
+"""How much room batches of changing sizes get, so that few executables serve many sizes and the common ones closely.
+
+A batch has one size for each thing that is padded (rows of a feed, inner sequences, the longest one ...), and an
+executable room for so many of each: one serves every batch that fits. What a size costs is decided as it comes:
+
+- *Wide at first.* A batch for which nothing has room is compiled for at once, with some room beyond: a few rows cost
+  microseconds, compiling them anew a large part of a second. Once sizes are seen to change, the largest room is kept
+  ahead of the largest batch.
+- *Closer where it pays.* Each run in a room that is larger than its batch pays for that: the time that the run took
+  less the time that it would take in a room of its size. As soon as there is a room in which the runs up to now would
+  have saved together what compiling it costs, it is compiled, and these runs' accounts are closed.
+- *Nobody waits.* Closer and larger rooms are compiled beside the runs, which go on with what there is.
+
+The bound (ski rental): what was paid for any one room that was not compiled is less than its price, and what was
+compiled has cost no more than 1 / ``_SHARE`` times what was paid before. So against the best k rooms in hindsight the
+runs lose at most k prices between two compilations, and compiling is never more than a constant times what it saves
+on a stream that goes on as it began.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fluidjax.execution import buckets
+
+Sizes = tuple[int, ...]
+
+# What a second of compiling beside the runs costs them: with a core to spare, what Python's lock makes them wait.
+_SHARE = 0.25 if (os.cpu_count() or 1) > 1 else 1.0
+# A room that is larger than need be by more than this factor is worth a compilation at once where none runs beside.
+_WIDEST = 8
+# The part of a run's time that is taken to follow the room, until two rooms have been measured.
+_PART = 0.5
+_SAMPLES = 6  # how often a room's runs are timed, each time after twice as many
+_KINDS = 256  # distinct sizes that are considered for rooms of their own
+
+
+@dataclass(eq=False)
+class Room:
+    """One executable, or what is to become one: how many of each it has room for, and its fastest run in seconds."""
+
+    sizes: Sizes
+    ready: bool = True
+    failed: bool = False
+    seconds: float = 0.0
+    runs: int = 0
+
+    def holds(self, sizes: Sizes) -> bool:
+        """Whether a batch of these sizes fits."""
+        return all(a >= b for a, b in zip(self.sizes, sizes, strict=True))
+
+
+@dataclass
+class Visits:
+    """The batches of one size: which room they are run in, and how many came since one was last compiled for them."""
+
+    room: Room
+    count: int = 0
+
+
+@dataclass
+class Family:
+    """Batches that are alike but for their sizes.
+
+    Attributes:
+        units: the bytes that one of each size takes.
+        floors: room that each size gets in any case.
+        seconds: what a compilation took, at most.
+    """
+
+    units: tuple[int, ...]
+    floors: Sizes
+    rooms: list[Room] = field(default_factory=list)
+    visits: dict[Sizes, Visits] = field(default_factory=dict)
+    seconds: float = 0.0
+    paid: float = 0.0
+
+    def weight(self, sizes: Sizes) -> int:
+        """The bytes of a batch of these sizes."""
+        return sum(n * unit for n, unit in zip(sizes, self.units, strict=True)) or 1
+
+    def largest(self) -> Sizes:
+        """The largest of each size that came."""
+        return tuple(map(max, zip(*self.visits, strict=True)))
+
+    def line(self) -> tuple[float, float]:
+        """(seconds, seconds for each byte) of a run, from the smallest and the largest room that were timed."""
+        timed = sorted((self.weight(r.sizes), r.seconds) for r in self.rooms if r.seconds)
+        if not timed:
+            return 0.0, 0.0
+        (low, fast), (high, slow) = timed[0], timed[-1]
+        rate = max(slow - fast, 0.0) / (high - low) if high > low else _PART * slow / high
+        return max(slow - rate * high, 0.0), rate
+
+    def close(self, sizes: Sizes) -> Sizes:
+        """The usual room for a batch."""
+        return tuple(max(buckets.bucket(n), floor) for n, floor in zip(sizes, self.floors, strict=True))
+
+
+class Tiers:
+    """Chooses rooms, is told of runs and compilations, and says what is worth compiling.
+
+    Args:
+        beside: whether something can be compiled beside the runs. Where not, rooms follow from the sizes alone, not
+            from times: the same batches get the same ones again.
+    """
+
+    def __init__(self, *, beside: bool):
+        self._beside = beside
+        self._families: dict[Hashable, Family] = {}
+        self.edition = 0  # counts how often all was forgotten
+
+    def clear(self) -> None:
+        """Nothing that was compiled is there any more; what sizes came is remembered."""
+        self.edition += 1
+        for family in self._families.values():
+            family.rooms, family.paid = [], 0.0
+
+    def visit(self, key: Hashable, sizes: Sizes, units: Sequence[int], floors: Sizes) -> Visit:
+        """A run of a batch of these sizes, in the room that is best for it; a new one where none has room.
+
+        Args:
+            key: what else an executable depends on.
+            units: the bytes that one of each size takes.
+            floors: room that each size gets in any case.
+        """
+        family = self._families.get(key)
+        if family is None:
+            family = self._families[key] = Family(tuple(units), floors)
+        visits = family.visits.get(sizes)
+        if visits is None or visits.room not in family.rooms:
+            room = self._room(family, sizes)
+            visits = family.visits[sizes] = Visits(room, visits.count if visits else 0)
+        return Visit(family, sizes, visits, self.edition)
+
+    def _room(self, family: Family, sizes: Sizes) -> Room:
+        found = self._fitting(family, sizes)
+        if found is None:
+            found = Room(_with_room_to_grow(family, sizes))
+            family.rooms.append(found)
+        return found
+
+    def _fitting(self, family: Family, sizes: Sizes) -> Room | None:
+        fitting = [r for r in family.rooms if r.ready and r.holds(sizes)]
+        best = min(fitting, key=lambda r: family.weight(r.sizes), default=None)
+        if best is None or self._beside:
+            return best
+        return best if family.weight(best.sizes) <= _WIDEST * family.weight(family.close(sizes)) else None
+
+    def due(self, visit: Visit) -> Room | None:
+        """A room with space for this batch that is worth compiling now; it is not asked for again."""
+        if not self._beside or visit.edition != self.edition or not visit.family.seconds:
+            return None
+        room = _spare(visit) or _closer(visit)
+        if room is not None:
+            visit.family.rooms.append(room)
+        return room
+
+    def opened(self, visit: Visit, room: Room, seconds: float) -> None:
+        """``room`` was compiled; later batches that fit may be run in it."""
+        family = visit.family
+        if visit.edition == self.edition:
+            family.seconds = max(family.seconds, seconds)
+            room.ready = True
+            for sizes, visits in list(family.visits.items()):
+                if room.holds(sizes) and family.weight(room.sizes) < family.weight(visits.room.sizes):
+                    family.visits[sizes] = Visits(room)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One run."""
+
+    family: Family
+    sizes: Sizes
+    visits: Visits
+    edition: int
+
+    @property
+    def room(self) -> Sizes:
+        """How much room the batch gets."""
+        return self.visits.room.sizes
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is of use to know how long this run takes."""
+        runs = self.visits.room.runs
+        return runs & (runs - 1) == 0 and runs < 1 << _SAMPLES
+
+    def done(self, seconds: float | None, *, compiled: bool) -> None:
+        """The run is over; it took so long, compiling included where it was compiled for."""
+        family, room = self.family, self.visits.room
+        room.runs += 1
+        self.visits.count += 1
+        if seconds is not None:
+            if compiled:
+                family.seconds = max(family.seconds, seconds)
+            else:
+                room.seconds = min(room.seconds or seconds, seconds)
+        if len(family.visits) > 1 or self.sizes != room.sizes:
+            family.paid += family.line()[1] * (family.weight(room.sizes) - family.weight(self.sizes))
+
+
+def _with_room_to_grow(family: Family, sizes: Sizes) -> Sizes:
+    """Room for a batch that fits nowhere: at least as much as any had, and more where sizes are seen to grow."""
+    close = family.close(sizes)
+    if not family.visits:
+        return close
+    largest = family.largest()
+    have = [max((r.sizes[i] for r in family.rooms), default=0) for i in range(len(sizes))]
+    return tuple(_grown(*of_one) for of_one in zip(sizes, close, largest, have, family.floors, strict=True))
+
+
+def _grown(size: int, close: int, largest: int, have: int, floor: int) -> int:
+    if size > largest:
+        return max(buckets.bucket(size + size // 4), have, floor)
+    wide = max(have, buckets.bucket(largest), floor)
+    return wide if wide <= _WIDEST * close else close
+
+
+def _spare(visit: Visit) -> Room | None:
+    """Room for batches half as large again as the largest, where sizes change and runs are cheap."""
+    family = visit.family
+    if len(family.visits) < 2 or 50 * visit.visits.room.seconds > family.seconds:
+        return None
+    changing = [len(set(n)) > 1 for n in zip(*family.visits, strict=True)]
+    largest = family.largest()
+    wanted = tuple(n + n // 2 if changes else n for n, changes in zip(largest, changing, strict=True))
+    if any(r.holds(wanted) for r in family.rooms):
+        return None
+    have = [max(r.sizes[i] for r in family.rooms) for i in range(len(wanted))]
+    grown = (buckets.bucket(2 * n) if changes else 0 for n, changes in zip(largest, changing, strict=True))
+    return Room(tuple(map(max, grown, have)), ready=False)
+
+
+def _closer(visit: Visit) -> Room | None:
+    """The room in which the runs would have saved most, if that is what compiling it costs."""
+    family = visit.family
+    price = _SHARE * family.seconds
+    if family.paid < price or not all(r.ready or r.failed for r in family.rooms):
+        return None
+    family.paid -= price / 4  # this much more is paid before it is looked at again
+    _, rate = family.line()
+    best = max(_savings(visit), key=lambda found: found[0], default=(0.0, ()))
+    if rate * best[0] < price:
+        return None
+    family.paid = 0.0
+    return Room(best[1], ready=False)
+
+
+def _savings(visit: Visit) -> Iterator[tuple[float, Sizes]]:
+    """(bytes that would have been saved, room) for rooms about as large as batches that came."""
+    family = visit.family
+    often = sorted(family.visits.items(), key=lambda item: -item[1].count)[:_KINDS]
+    came = np.array([sizes for sizes, _ in often])
+    counts = np.array([visits.count for _, visits in often])
+    paid_for = np.array([family.weight(visits.room.sizes) for _, visits in often])
+    taken = {r.sizes for r in family.rooms}
+    for candidate in {tuple(map(buckets.finer, sizes)) for sizes, _ in often}:
+        if candidate in taken or any(a < b for a, b in zip(candidate, visit.sizes, strict=True)):
+            continue
+        saved = (paid_for - family.weight(candidate)) * (came <= np.array(candidate)).all(axis=1)
+        yield float((counts * np.maximum(saved, 0)).sum()), candidate

@@ -1,0 +1,176 @@
+"""Which room batches of changing sizes get: told by runs that take as long as a model says."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fluidjax.execution.buckets import bucket, finer
+from fluidjax.execution.tiers import _SHARE, Family, Room, Tiers
+
+COMPILING, FIXED, EACH = 0.5, 1e-3, 1e-5  # seconds: a compilation, a run of nothing, each row of it
+
+
+class Stream:
+    """Runs batches in the rooms that are chosen; what is due is compiled until a few runs later."""
+
+    def __init__(self, *, beside: bool = True, floor: int = 64, delay: int = 3):
+        self.tiers = Tiers(beside=beside)
+        self.floor, self.delay = floor, delay
+        self.compiled: list[tuple[int, ...]] = []
+        self.waited = 0
+        self.rows = 0
+        self.seconds = 0.0
+        self._pending: list[tuple[int, object, Room]] = []
+        self._runs = 0
+
+    def run(self, *sizes: int) -> tuple[int, ...]:
+        self._runs += 1
+        self._open()
+        visit = self.tiers.visit("key", sizes, [1] * len(sizes), (self.floor,) * len(sizes))
+        assert all(room >= n for room, n in zip(visit.room, sizes, strict=True))
+        fresh = visit.room not in self.compiled
+        if fresh:
+            self.compiled.append(visit.room)
+            self.waited += 1
+        took = FIXED + EACH * sum(visit.room)
+        self.rows, self.seconds = self.rows + sum(visit.room), self.seconds + took
+        visit.done(took + COMPILING * fresh, compiled=fresh)
+        room = self.tiers.due(visit)
+        if room is not None:
+            assert room.holds(sizes)
+            self._pending.append((self._runs + self.delay, visit, room))
+        return visit.room
+
+    def _open(self) -> None:
+        for due, visit, room in list(self._pending):
+            if due <= self._runs:
+                self._pending.remove((due, visit, room))
+                self.compiled.append(room.sizes)
+                self.tiers.opened(visit, room, COMPILING)
+
+    @property
+    def family(self) -> Family:
+        (family,) = self.tiers._families.values()
+        return family
+
+
+def sentences(rng: np.random.Generator, count: int) -> list[int]:
+    """Lengths as in text: many short ones, some of up to 60 words."""
+    return np.clip(rng.gamma(2.5, 8, count), 1, 60).astype(int).tolist()
+
+
+def test_a_stream_waits_once_and_works_little_more(rng: np.random.Generator) -> None:
+    """200 sentences wait for the first compilation alone; 20,000 take at most 12 % longer than in rooms of their size.
+
+    Compilations beside the runs are many enough to be close, and few enough to pay.
+    """
+    stream, lengths = Stream(), sentences(rng, 20_000)
+    for n in lengths[:200]:
+        stream.run(n)
+    assert stream.waited == 1
+    for n in lengths[200:]:
+        stream.run(n)
+    exact = sum(FIXED + EACH * n for n in lengths)
+    assert stream.seconds <= 1.12 * exact
+    assert stream.waited == 1
+    assert len(stream.compiled) <= 6
+
+
+def test_sizes_that_never_change_are_compiled_for_once() -> None:
+    stream = Stream(floor=8)
+    for _ in range(2000):
+        stream.run(24)
+    assert stream.compiled == [(24,)]
+
+
+def test_a_size_that_comes_often_gets_a_room_of_its_own() -> None:
+    stream = Stream()
+    for n in (60, *[10] * 2000):
+        room = stream.run(n)
+    assert room == (finer(10),)
+
+
+def test_a_rare_size_does_not() -> None:
+    stream = Stream()
+    for n in (60, *[10] * 20):
+        assert stream.run(n) == (64,)
+
+
+def test_growing_sizes_find_room_before_they_need_it() -> None:
+    stream = Stream()
+    for n in range(10, 500):
+        stream.run(n)
+    assert stream.waited == 1
+    assert len(stream.compiled) <= 3 + math.log2(500 / 64)
+
+
+def test_without_a_second_thread_the_rooms_follow_from_the_sizes(rng: np.random.Generator) -> None:
+    lengths = rng.integers(1, 101, 300).tolist()
+    first, second = (Stream(beside=False) for _ in range(2))
+    assert [first.run(n) for n in lengths] == [second.run(n) for n in lengths]
+    assert first.waited == len(first.compiled) <= 3
+
+
+def test_two_sizes_grow_together(rng: np.random.Generator) -> None:
+    """A room for each pair of buckets would be 25."""
+    stream = Stream(beside=False, floor=8)
+    for a, b in rng.integers(8, 40, (300, 2)).tolist():
+        stream.run(a, b)
+    assert len(stream.compiled) <= 6
+
+
+def test_without_a_second_thread_no_room_is_far_too_large() -> None:
+    stream = Stream(beside=False, floor=8)
+    stream.run(4096)
+    assert stream.run(16) == (16,)
+    assert stream.run(1024) == (4096,)
+
+
+def test_what_was_compiled_may_be_gone() -> None:
+    """A loop's buffer grew, say: rooms are compiled again as they are met, as large as they were needed."""
+    stream = Stream()
+    for n in (10, 20, 200, 10):
+        stream.run(n)
+    visit = stream.tiers.visit("key", (10,), [1], (64,))
+    stream.tiers.clear()
+    stream.tiers.opened(visit, Room((16,), ready=False), COMPILING)
+    assert stream.family.rooms == []
+    assert stream.run(10) == (bucket(200),)
+
+
+def test_a_room_that_failed_is_not_tried_again() -> None:
+    stream = Stream(delay=10**9)
+    for n in (60, *[10] * 2000):
+        stream.run(n)
+        for _, _, room in stream._pending:
+            room.failed = True
+    assert len(stream._pending) == len({room.sizes for _, _, room in stream._pending})
+    assert stream.compiled == [(64,)]
+
+
+SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=400)
+
+
+@settings(deadline=None)
+@given(SIZES, st.booleans())
+def test_compiling_beside_costs_no_more_than_was_paid(sizes: list[int], repeat: bool) -> None:
+    """The bound: closer rooms are compiled for only after runs have lost their price."""
+    stream = Stream(delay=1)
+    for n in sizes * (20 if repeat else 1):
+        stream.run(n)
+    exact = sum(FIXED + EACH * n for n in sizes) * (20 if repeat else 1)
+    largest = max(max(sizes), 64)
+    growing = 2 + 2 * math.log2(largest / 8)
+    closer = len(stream.compiled) - growing
+    assert closer * _SHARE * COMPILING <= 2 * (stream.seconds - exact) + COMPILING
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 15, 16, 17, 31, 33, 47, 63, 65, 1000, 1025])
+def test_finer_rooms_are_an_eighth_too_large_at_most(n: int) -> None:
+    assert n <= finer(n) < n + max(n / 8, 1)
+    assert finer(finer(n)) == finer(n)
