@@ -61,7 +61,10 @@ _KEPT: dict[str, Any] = {
     "FLAGS_dist_threadpool_size": 0,
 }
 # The executor's own.
-_OWN: dict[str, Any] = {"FLAGS_compilation_cache_dir": ""}
+_OWN: dict[str, Any] = {
+    "FLAGS_compilation_cache_dir": "",
+    "FLAGS_eager_blocks": True,  # whether eager ops that repeat are compiled as one block
+}
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 

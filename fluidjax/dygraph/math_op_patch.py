@@ -6,14 +6,15 @@ What differs: two variables must be of one element type, and nothing is known la
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer
+from fluidjax.eager.kernels import Kernel, kernel_of
 from fluidjax.eager.varbase import VarBase
 from fluidjax.layers.math_op_patch import INTEGERS, METHODS, check_number
 
@@ -34,19 +35,24 @@ def _tracer(what: str) -> Any:
     return tracer
 
 
-def _write(op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> VarBase:
-    out = VarBase._of(unique_name.generate("tmp"), None)
-    _tracer(op_type).trace_op(op_type, inputs, {"Out": out}, attrs)
-    return out
+def _write(op_type: str, inputs: dict[str, VarBase], attrs: dict[str, Any]) -> VarBase:
+    kernel = kernel_of(op_type, attrs, tuple(inputs), ("Out",))
+    return _tracer(op_type).apply(kernel, tuple(inputs.values()))
+
+
+@lru_cache(maxsize=4096)
+def _scale(scale: float, bias: float) -> Kernel:
+    return kernel_of("scale", {"scale": scale, "bias": bias}, ("X",), ("Out",))
 
 
 def _scaled(var: VarBase, scale: float, bias: float) -> VarBase:
-    return _write("scale", {"X": var}, {"scale": float(scale), "bias": float(bias)})
+    return (current_tracer() or _tracer("scale")).apply(_scale(float(scale), float(bias)), (var,))
 
 
 def _constant(value: float, dtype: VarType, shape: list[int]) -> VarBase:
+    out = VarBase._temporary()
     attrs = {"dtype": int(dtype), "shape": shape, "value": float(value), "force_cpu": False}
-    out = _write("fill_constant", {}, attrs)
+    _tracer("fill_constant").trace_op("fill_constant", {}, {"Out": out}, attrs)
     out.stop_gradient = True
     return out
 
@@ -54,7 +60,7 @@ def _constant(value: float, dtype: VarType, shape: list[int]) -> VarBase:
 def _operand(var: VarBase, other: Any, reverse: bool, symbol: str) -> VarBase:
     """The other side as a variable of the same element type."""
     if isinstance(other, VarBase):
-        if other.dtype != var.dtype:
+        if other.dtype is not var.dtype:
             raise TypeError(
                 f"{symbol}: the dtypes of the variables differ: {var.name} is {var.dtype}, {other.name} is "
                 f"{other.dtype}. Expected one dtype. Cast one of them with astype."
@@ -77,14 +83,17 @@ def _operand(var: VarBase, other: Any, reverse: bool, symbol: str) -> VarBase:
 def _binary(
     method: str, op_type: str, reverse: bool, scale_of: Callable[[float], tuple[float, float]] | None
 ) -> Callable[[VarBase, Any], VarBase]:
+    kernel: Kernel = kernel_of(op_type, {"axis": -1}, ("X", "Y"), ("Out",))
+
     def operate(self: VarBase, other_var: Any) -> VarBase:
-        check_number(self, other_var, method)
-        whole_division = op_type == "elementwise_div" and self.dtype in INTEGERS
-        if scale_of is not None and isinstance(other_var, (int, float)) and not whole_division:
-            return _scaled(self, *scale_of(other_var))
+        if other_var.__class__ is not VarBase:
+            check_number(self, other_var, method)
+            whole_division = op_type == "elementwise_div" and self.dtype in INTEGERS
+            if scale_of is not None and isinstance(other_var, (int, float)) and not whole_division:
+                return _scaled(self, *scale_of(other_var))
         other = _operand(self, other_var, reverse, method)
-        left, right = (other, self) if reverse else (self, other)
-        return _write(op_type, {"X": left, "Y": right}, {"axis": -1})
+        tracer = current_tracer() or _tracer(method)
+        return tracer.apply(kernel, (other, self) if reverse else (self, other))
 
     operate.__name__ = method
     operate.__doc__ = f"A ``{op_type}`` op of the two, {'the other one first' if reverse else 'this one first'}."
@@ -131,7 +140,10 @@ def _getitem(self: VarBase, item: Any) -> VarBase:
 def _bounds(var: VarBase, item: Any, axis: int, index: Any) -> tuple[int, int, int]:
     size = var._spec.shape[axis]
     if isinstance(index, slice):
-        start, end, step = index.indices(size)
+        try:
+            start, end, step = slice(*(_wrapped(b, size) for b in (index.start, index.stop)), index.step).indices(size)
+        except TypeError:
+            raise _index_error(var, item, "slices of integers") from None
         if not len(range(start, end, step)):
             raise _index_error(var, item, "slices that choose at least one element")
         return start, end if end >= 0 else -size - 1, step
@@ -144,6 +156,13 @@ def _bounds(var: VarBase, item: Any, axis: int, index: Any) -> tuple[int, int, i
         )
     start = index % size
     return start, start + 1, 1
+
+
+def _wrapped(bound: int | None, size: int) -> int | None:
+    """A negative bound counts from the end, and one further than the first element once more: Fluid wraps it twice."""
+    if bound is None or bound >= -size:
+        return bound
+    return max(bound + 2 * size, 0)
 
 
 def _index_error(var: VarBase, item: Any, expected: str) -> EnforceNotMet:

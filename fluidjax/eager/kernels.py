@@ -7,17 +7,19 @@ signature of shapes and dtypes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Var
 
 import lowering
 from fluidjax.base.enums import VarType
-from lowering import EMPTY, NeedsConcrete, NeedsExact, OpView, Runner, VarView
+from fluidjax.eager.values import Spec, spec_of
+from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
 from lowering.engine.call import call
-from lowering.engine.host_bits import is_host_key
 from lowering.engine.random_bits import seed_key
 from lowering.engine.runner import Context, special
 from lowering.values import exact
@@ -60,6 +62,10 @@ def freeze(value: Any) -> Any:
     return value
 
 
+# What is known of the outputs of an op before it runs: their specs, None for those nobody takes.
+Outcome = tuple[Spec | None, ...] | tuple[int, ...] | None
+
+
 class _Variables:
     """Just enough of a program for rules that ask what their outputs were declared as."""
 
@@ -81,6 +87,12 @@ class Kernel:
         view: the op with stand-in names: ``i0``, ``i1`` ... for its inputs, ``o0`` ... for its outputs; an output that
             is the variable of an input it updates has the input's name.
         plans: what the gradient takes, by the inputs that want one (see ``tape``).
+        known: what the outputs are by what the inputs are; None where only a run tells; where all outputs are inputs as
+            they are, for each output the number of the input.
+        takes_key: whether it draws random numbers from a key that is its first input.
+        on_host: whether it draws from nothing else, and so without compiling (see ``lowering.engine.host_bits``).
+        width: the number of outputs, and of inputs that the op updates.
+        sources: whether it has no inputs: its outputs are constants, or drawn.
     """
 
     def __init__(
@@ -106,11 +118,17 @@ class Kernel:
         self._check_slots(inputs, self.view.outputs)
         self._wanted = wanted
         variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
-        self._runner = Runner(_Variables(variables))  # type: ignore[arg-type]
-        self.draws = "key" in self.definition.special
-        self.differentiable = self.definition.differentiable
+        self._runner = Runner(_Variables(variables), platform=_platform())  # type: ignore[arg-type]
         self.plans: dict[Any, Any] = {}
+        self.known: dict[tuple[Spec, ...], Outcome] = {}
+        seeded = bool(int(self.attrs.get("seed", 0) or 0))
+        draws = "key" in self.definition.special
+        self.own_key = seed_key(int(self.attrs["seed"]), host=True) if draws and seeded else None
+        self.takes_key = draws and not seeded
+        self.on_host = draws and not inputs
+        self.differentiable = self.definition.differentiable
         self.sources = not inputs
+        self.width = len(wanted) + len(self.definition.updates)
 
     def _check_slots(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         for kind, given, slots in (
@@ -137,14 +155,14 @@ class Kernel:
             values[slot.name] = found if slot.duplicable else (found[0] if found else None)
         return values
 
-    def _rule(self, key: Any, *flat: Any) -> tuple[Any, ...]:
-        definition = self.definition
-        context = Context(self.view, self._runner, {})
-        if key is not None and not is_host_key(key) and not isinstance(key, jax.Array):
-            raise TypeError("a key is an array")
-        given = special(definition, self.view, key, context)
-        results = call(definition, self._values(flat), self.attrs, given)
-        return self._flat_results(results)
+    def _rule(self, flat: Sequence[Any], key: Any = None) -> tuple[Any, ...]:
+        given = special(self.definition, self.view, key, Context(self.view, self._runner, {}))
+        return self._flat_results(call(self.definition, self._values(flat), self.attrs, given))
+
+    def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        """The rule on input values, before which stands the key, for a kernel that takes one."""
+        words, flat = (flat[0], flat[1:]) if self.takes_key else (self.own_key, flat)
+        return self._rule(flat, None if words is None else _wrapped(words))
 
     def _flat_results(self, results: Mapping[str, Any]) -> tuple[Any, ...]:
         flat: list[Any] = []
@@ -160,33 +178,79 @@ class Kernel:
 
     @cached_property
     def jitted(self) -> Any:
-        """The compiled function: (key data or None, *inputs) -> outputs, with those of updated inputs at the end."""
+        """The compiled function of the input values; those of a kernel that takes a key begin with its words."""
 
-        def run(key: Any, *flat: Any) -> tuple[Any, ...]:
-            if key is not None:
-                key = jax.random.wrap_key_data(key, impl="threefry2x32")
-            return self._rule(key, *flat)
+        def run(*flat: Any) -> tuple[Any, ...]:
+            return self._with_key(flat)
 
         run.__name__ = self.type
         return jax.jit(run)
 
-    def run(self, flat: Sequence[Any], key: np.ndarray | None = None) -> tuple[Any, ...]:
-        """The outputs for input values; to be called with 64-bit types on."""
-        if self.sources:
-            return self._rule(key)
+    def infer(self, specs: tuple[Spec, ...]) -> Outcome:
+        """What the outputs are for inputs of these specs (see ``known``). Errors are the rule's own."""
+        found: Outcome = None
+        if not self.on_host and all(spec.plain for spec in specs):
+            self._check_dtypes(specs)
+            with jax.enable_x64(True):
+                found = self._traced(specs)
+        self.known[specs] = found
+        return found
+
+    def _traced(self, specs: tuple[Spec, ...]) -> Outcome:
+        avals = [spec.aval for spec in specs]
+        if self.takes_key:
+            avals.insert(0, jax.ShapeDtypeStruct((2,), np.uint32))
         try:
-            return self.jitted(key, *flat)
+            traced = self.jitted.trace(*avals)
+        except (NeedsExact, NeedsConcrete):
+            return None
+        outs = traced.out_info
+        if any(isinstance(out, (TensorArray, LoDArray)) for out in outs):
+            return None
+        inner = traced.jaxpr.jaxpr
+        if len(inner.invars) == len(avals) and len(inner.outvars) == len(outs):
+            places = {var: k - self.takes_key for k, var in enumerate(inner.invars)}
+            taken = [places.get(var, -1) if isinstance(var, Var) else -1 for var in inner.outvars]
+            if taken and min(taken) >= 0:
+                return tuple(taken)
+        return tuple(None if out is None else spec_of(out) for out in outs)
+
+    def _check_dtypes(self, specs: tuple[Spec, ...]) -> None:
+        """Fluid promotes nothing: the two sides of a binary op are of one element type."""
+        if self.type in _BINARY and len(specs) == 2 and specs[0].dtype != specs[1].dtype:
+            raise TypeError(f"its inputs are of different element types, {specs[0].dtype} and {specs[1].dtype}")
+
+    def run(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs for input values (a key's words first, for a kernel that takes one), with 64-bit types on."""
+        if self.on_host:
+            return self._rule((), flat[0] if flat else self.own_key)
+        if self.sources:
+            return self._constant
+        try:
+            return self.jitted(*flat)
         except NeedsExact:
-            return self.jitted(key, *map(exact, flat))
+            return self.jitted(*map(exact, flat))
         except NeedsConcrete:
             # The rule needs host values (a shape, say): here every value is known.
-            wrapped = None if key is None else jax.random.wrap_key_data(key, impl="threefry2x32")
-            return self._rule(wrapped, *jax.tree_util.tree_map(_host, list(flat)))
+            return self._with_key(jax.tree_util.tree_map(_host, list(flat)))
 
-    def own_key(self) -> np.ndarray | None:
-        """The key of the op's own seed; None where it has none."""
-        seed = int(self.attrs.get("seed", 0) or 0)
-        return seed_key(seed, host=True) if seed else None
+    @cached_property
+    def _constant(self) -> tuple[Any, ...]:
+        return self._rule(())
+
+
+_BINARY = frozenset(
+    f"elementwise_{name}" for name in ("add", "sub", "mul", "div", "max", "min", "pow", "mod", "floordiv")
+) | {"mul", "matmul"}
+
+
+def _wrapped(words: Any) -> Any:
+    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+
+
+@cache
+def _platform() -> str:
+    return {"cuda": "gpu", "rocm": "gpu"}.get(jax.default_backend(), jax.default_backend())
 
 
 def _host(value: Any) -> Any:

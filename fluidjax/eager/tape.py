@@ -11,11 +11,13 @@ import heapq
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import lowering
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.kernels import Kernel, flatten, kernel_of
+from fluidjax.eager.values import Spec, Value, zeros
 from lowering import EMPTY, GRAD, OpSpec, OpView
 
 _counter = itertools.count()
@@ -120,73 +122,82 @@ class Node:
     Attributes:
         order: later ops have larger ones.
         inputs: the input variables; () once the backward pass has used them up.
-        wanted: which of them want a gradient.
-        parents: the node that had made each input then, None for leaves.
-        outputs: weak references to the output variables.
-        saved: values of outputs that the gradient reads, by index.
+        parents: the place on the tape that each input had then: a node and the number of its output; None for leaves.
+            UNWANTED where no gradient is wanted.
+        specs: what the outputs are.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "forward",
-        "freed",
-        "inputs",
-        "kernel",
-        "order",
-        "outputs",
-        "parents",
-        "plan",
-        "saved",
-        "wanted",
-    )
+    __slots__ = ("freed", "inputs", "order", "parents", "specs")
 
-    def __init__(self, inputs: Sequence[Any], wanted: tuple[bool, ...], outputs: Sequence[Any]) -> None:
+    def __init__(self, inputs: Sequence[Any], parents: Sequence[Any], specs: Sequence[Spec]) -> None:
         self.order = next(_counter)
-        self.inputs = tuple(inputs)
-        self.wanted = wanted
-        self.parents = tuple(v._node if w else None for v, w in zip(inputs, wanted, strict=True))
-        self.outputs = [weakref.ref(v) for v in outputs]
+        self.inputs, self.parents, self.specs = inputs, parents, specs
         self.freed = False
-        self.forward: Node | None = None
-        self.saved: dict[int, Any] = {}
 
     def free(self) -> None:
         """Let go of all variables."""
         self.freed = True
-        self.inputs, self.parents, self.saved, self.forward = (), (), {}, None
+        self.inputs = self.parents = ()
 
-    def edges(self) -> list[tuple[Any, Node | None]]:
-        """(variable, the node that made it) for all that gradients of this node may flow to."""
-        own = [(v, p) for v, p, w in zip(self.inputs, self.parents, self.wanted, strict=False) if w]
-        return own if self.forward is None else own + self.forward.edges()
+    def edges(self) -> list[tuple[Any, Place]]:
+        """(variable, its place) for all that gradients of this node may flow to."""
+        return [(v, p) for v, p in zip(self.inputs, self.parents, strict=True) if p is not UNWANTED]
 
-    def gradients(self, engine: Engine, grads: list[Any]) -> Iterable[tuple[Any, Node | None, Any]]:
-        """(input variable, the node that made it, a gradient of it) for gradients of the outputs, None where zero."""
+    def gradients(self, engine: Engine, grads: list[Any]) -> Iterable[tuple[Any, Place, Any]]:
+        """(input variable, its place, a gradient of it) for gradients of the outputs, None where there is none."""
         raise NotImplementedError
 
 
 class OpNode(Node):
-    """A node of an op that has a gradient."""
+    """A node of an op that has a gradient.
 
-    __slots__ = ()
+    Attributes:
+        plan: its gradient.
+        saved: outputs that the gradient reads, by number: a weak reference to the variable, and its value.
+        forward: for a gradient op, the node of the op that it is the gradient of.
+    """
+
+    __slots__ = ("forward", "kernel", "plan", "saved")
 
     def __init__(
-        self, kernel: Kernel, inputs: Sequence[Any], wanted: tuple[bool, ...], outputs: Sequence[Any], forward: Any
+        self,
+        kernel: Kernel,
+        inputs: Sequence[Any],
+        parents: Sequence[Any],
+        outputs: Sequence[Any],
+        specs: Sequence[Spec],
+        forward: OpNode | None = None,
     ) -> None:
-        super().__init__(inputs, wanted, outputs)
-        self.kernel = kernel
-        self.forward = forward
+        super().__init__(inputs, parents, specs)
+        self.kernel, self.forward = kernel, forward
+        wanted = tuple([p is not UNWANTED for p in parents])
         self.plan = plan_of(kernel, wanted, None if forward is None else forward.kernel)
-        self.saved = {k: outputs[k]._value for k in self.plan.reads}
+        reads = self.plan.reads
+        self.saved = {k: (weakref.ref(outputs[k]), outputs[k]._value) for k in reads} if reads else None
 
-    def gradients(self, engine: Engine, grads: list[Any]) -> Iterable[tuple[Any, Node | None, Any]]:
+    def free(self) -> None:
         """See Node."""
-        found: list[tuple[Any, Node | None, Any]] = []
+        super().free()
+        self.saved = self.forward = None
+
+    def edges(self) -> list[tuple[Any, Place]]:
+        """See Node."""
+        return super().edges() + ([] if self.forward is None else self.forward.edges())
+
+    def gradients(self, engine: Engine, grads: list[Any]) -> Iterable[tuple[Any, Place, Any]]:
+        """See Node."""
+        found: list[tuple[Any, Place, Any]] = []
         temporary: dict[str, Any] = {}
-        for step in self.plan.steps:
-            flat = [self._read(engine, kind, k, grads, temporary) for kind, k in step.sources]
-            results = engine.run(step, flat, self)
-            for target, result in zip(step.targets, results, strict=False):
+        for kernel, sources, targets in self.plan.steps:
+            flat = [
+                self.inputs[k]
+                if kind == "i"
+                else grads[k]
+                if kind == "g" and grads[k] is not None
+                else self._read(engine, kind, k, temporary)
+                for kind, k in sources
+            ]
+            for target, result in zip(targets, engine.run(kernel, flat, self), strict=True):
                 if target is None or result is None:
                     continue
                 kind, k = target
@@ -199,27 +210,26 @@ class OpNode(Node):
                     found.append((self.forward.inputs[k], self.forward.parents[k], result))
         return found
 
-    def _read(self, engine: Engine, kind: str, k: Any, grads: list[Any], temporary: dict[str, Any]) -> Any:
-        if kind == "i":
-            return engine.of_variable(self.inputs[k])
+    def _read(self, engine: Engine, kind: str, k: Any, temporary: dict[str, Any]) -> Any:
         if kind == "g":
-            return grads[k] if grads[k] is not None else engine.zeros_like(self._output(engine, k))
+            return zeros(self.specs[k])
         if kind == "o":
-            return self._output(engine, k)
+            assert self.saved is not None
+            reference, value = self.saved[k]
+            var = reference()
+            return value if var is None else var
         if kind == "f":
             assert self.forward is not None
-            return engine.of_variable(self.forward.inputs[k])
+            return self.forward.inputs[k]
         return temporary[k]
-
-    def _output(self, engine: Engine, k: int) -> Any:
-        var = self.outputs[k]()
-        return engine.of_variable(var) if var is not None else engine.of_value(self.saved[k])
 
 
 class PythonNode(Node):
     """A node whose gradient is a Python function: of the gradients of the outputs, to those of the inputs.
 
     Args:
+        inputs: variables.
+        outputs: variables; they become results of this node.
         backward: takes a list of variables (None for an output without a gradient) and returns as many as there are
             inputs, None for those without one.
     """
@@ -227,21 +237,26 @@ class PythonNode(Node):
     __slots__ = ("backward",)
 
     def __init__(
-        self,
-        inputs: Sequence[Any],
-        wanted: tuple[bool, ...],
-        outputs: Sequence[Any],
-        backward: Callable[[list[Any]], Sequence[Any]],
+        self, inputs: Sequence[Any], outputs: Sequence[Any], backward: Callable[[list[Any]], Sequence[Any]]
     ) -> None:
-        super().__init__(inputs, wanted, outputs)
-        self.backward = backward
+        super().__init__(tuple(inputs), places(inputs), [v._spec for v in outputs])
+        self.backward: Callable[[list[Any]], Sequence[Any]] | None = backward
+        for k, var in enumerate(outputs):
+            var._place = self, k
+            if var._stop_gradient is None:
+                var._stop_gradient = False
 
-    def gradients(self, engine: Engine, grads: list[Any]) -> Iterable[tuple[Any, Node | None, Any]]:
+    def free(self) -> None:
         """See Node."""
-        given = [None if g is None else engine.as_variable(g) for g in grads]
-        results = self.backward(given)
-        each = zip(self.inputs, self.parents, self.wanted, results, strict=True)
-        return [(v, p, engine.of_variable(g)) for v, p, w, g in each if w and g is not None]
+        super().free()
+        self.backward = None
+
+    def gradients(self, engine: Engine, grads: list[Any]) -> Iterable[tuple[Any, Place, Any]]:
+        """See Node."""
+        assert self.backward is not None
+        results = self.backward([None if g is None else engine.as_variable(g) for g in grads])
+        each = zip(self.inputs, self.parents, results, strict=True)
+        return [(v, p, engine.as_given(g)) for v, p, g in each if p is not UNWANTED and g is not None]
 
 
 class Engine:
@@ -250,25 +265,17 @@ class Engine:
     def __init__(self, tracer: Any) -> None:
         self.tracer = tracer
 
-    def run(self, step: Step, flat: list[Any], node: OpNode) -> Sequence[Any]:
-        """The results of one gradient op."""
-        return self.tracer.run(step.kernel, flat)
+    def run(self, kernel: Kernel, flat: list[Any], node: OpNode) -> Sequence[Any]:
+        """The results of one gradient op for variables and values."""
+        return self.tracer.run(kernel, [x if x.__class__ is Value else x._value for x in flat])
 
-    def of_variable(self, var: Any) -> Any:
-        """What `run` takes for a variable."""
+    def as_given(self, var: Any) -> Any:
+        """What a backward pass holds of a variable that is a gradient."""
         return var._value
 
-    def of_value(self, value: Any) -> Any:
-        """What `run` takes for a value."""
-        return value
-
     def as_variable(self, given: Any) -> Any:
-        """The variable for what `run` takes."""
+        """The variable for what a backward pass holds."""
         return self.tracer.variable_of(given)
-
-    def zeros_like(self, given: Any) -> Any:
-        """Zeros of the shape of what is given."""
-        return self.tracer.run(_zeros, [given])[0]
 
     def total(self, parts: list[Any]) -> Any:
         """The sum of gradients."""
@@ -278,44 +285,40 @@ class Engine:
 class RecordingEngine(Engine):
     """How a backward pass runs ops whose own gradients are wanted: on variables, onto the tape."""
 
-    def run(self, step: Step, flat: list[Any], node: OpNode) -> Sequence[Any]:
+    def run(self, kernel: Kernel, flat: list[Any], node: OpNode) -> Sequence[Any]:
         """See Engine."""
-        return self.tracer.trace_kernel(step.kernel, flat, forward=node)
+        return self.tracer.trace_kernel(kernel, list(map(self.as_variable, flat)), forward=node)
 
-    def of_variable(self, var: Any) -> Any:
+    def as_given(self, var: Any) -> Any:
         """See Engine."""
         return var
 
-    def of_value(self, value: Any) -> Any:
-        """See Engine."""
-        return self.tracer.variable_of(value)
-
     def as_variable(self, given: Any) -> Any:
         """See Engine."""
-        return given
-
-    def zeros_like(self, given: Any) -> Any:
-        """See Engine."""
-        return self.tracer.trace_kernel(_zeros, [given])[0]
+        return self.tracer.variable_of(given) if given.__class__ is Value else given
 
     def total(self, parts: list[Any]) -> Any:
         """See Engine."""
-        return self.tracer.trace_kernel(_sum(len(parts)), parts)[0]
+        return self.tracer.trace_kernel(_sum(len(parts)), list(map(self.as_variable, parts)))[0]
 
 
-_zeros = kernel_of("fill_zeros_like", {}, ("X",), ("Out",), backward=True)
-
-
+@cache
 def _sum(count: int) -> Kernel:
     return kernel_of("sum", {}, (("X", count),), ("Out",), backward=True)
 
 
-Key = tuple[int, int]
+Place = tuple[Node, int] | None  # on the tape: a node and the number of its output; None for leaves
+UNWANTED: Any = object()  # stands for the place of an input that wants no gradient
 
 
-def key_of(var: Any, node: Node | None) -> Key:
+def places(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The place of each variable, UNWANTED where no gradient flows to it."""
+    return tuple([v._place if v._stop_gradient is False else UNWANTED for v in inputs])
+
+
+def key_of(var: Any, place: Place) -> Any:
     """What names one version of a variable in a backward pass."""
-    return id(var), id(node)
+    return id(var) if place is None else (id(place[0]), place[1])
 
 
 class Pass:
@@ -338,76 +341,76 @@ class Pass:
         roots: Sequence[tuple[Any, Any]],
         *,
         retain: bool = False,
-        towards: Iterable[Key] | None = None,
-        constants: Iterable[Key] = (),
+        towards: Iterable[Any] | None = None,
+        constants: Iterable[Any] = (),
     ) -> None:
         self.engine, self.retain = engine, retain
-        self.constants = set(constants)
+        self.constants = frozenset(constants)
         self.leading = None if towards is None else _leading([var for var, _ in roots], set(towards))
-        self.parts: dict[Key, list[Any]] = {}
-        self.found: dict[Key, tuple[Any, Any]] = {}
-        self.variables: dict[Key, Any] = {}
+        self.parts: dict[Any, list[Any]] = {}  # version -> [variable, gradient, gradient ...]
+        self.found: dict[Any, tuple[Any, Any]] = {}
         self.queue: list[tuple[int, Node]] = []
-        self.queued: set[int] = set()
-        self.used: list[Node] = []
+        self.queued: set[Node] = set()
         for var, grad in roots:
-            self._add(var, var._node, grad)
+            self._add(var, var._place, grad)
 
-    def run(self) -> dict[Key, tuple[Any, Any]]:
+    def run(self) -> dict[Any, tuple[Any, Any]]:
         """Run the ops of all gradients that the roots depend on; returns ``found``."""
-        while self.queue:
-            _, node = heapq.heappop(self.queue)
-            self._pass(node)
+        queue, used = self.queue, []
+        while queue:
+            node = heapq.heappop(queue)[1]
+            used.append(node)
+            mark = id(node)
+            grads = [self._settle((mark, k)) for k in range(len(node.specs))]
+            for var, place, grad in node.gradients(self.engine, grads):
+                if var._stop_gradient is False:
+                    self._add(var, place, grad)
         for key in list(self.parts):
             self._settle(key)
         if not self.retain:
-            for node in self.used:
+            for node in used:
                 node.free()
         return self.found
 
-    def _add(self, var: Any, node: Node | None, grad: Any) -> None:
-        key = key_of(var, node)
+    def _add(self, var: Any, place: Place, grad: Any) -> None:
+        key = id(var) if place is None else (id(place[0]), place[1])
         if key in self.constants:
             return
-        self.parts.setdefault(key, []).append(grad)
-        self.variables[key] = var
-        if node is not None and id(node) not in self.queued and (self.leading is None or node in self.leading):
+        parts = self.parts.get(key)
+        if parts is not None:
+            parts.append(grad)
+            return
+        self.parts[key] = [var, grad]
+        if place is None:
+            return
+        node = place[0]
+        if node not in self.queued and (self.leading is None or node in self.leading):
             if node.freed:
                 raise EnforceNotMet(_FREED)
-            self.queued.add(id(node))
+            self.queued.add(node)
             heapq.heappush(self.queue, (-node.order, node))
 
-    def _settle(self, key: Key) -> Any:
+    def _settle(self, key: Any) -> Any:
         parts = self.parts.pop(key, None)
         if parts is None:
             return None
-        grad = parts[0] if len(parts) == 1 else self.engine.total(parts)
-        self.found[key] = self.variables[key], grad
+        grad = parts[1] if len(parts) == 2 else self.engine.total(parts[1:])
+        self.found[key] = parts[0], grad
         return grad
 
-    def _pass(self, node: Node) -> None:
-        grads = []
-        for reference in node.outputs:
-            var = reference()
-            grads.append(None if var is None else self._settle(key_of(var, node)))
-        self.used.append(node)
-        for var, parent, grad in node.gradients(self.engine, grads):
-            if not var.stop_gradient:
-                self._add(var, parent, grad)
 
-
-def _leading(roots: Sequence[Any], towards: set[Key]) -> set[Node]:
+def _leading(roots: Sequence[Any], towards: set[Any]) -> set[Node]:
     """The nodes behind `roots` from which one of the versions is reached."""
-    nodes: dict[Node, list[tuple[Any, Node | None]]] = {}
-    pending = [var._node for var in roots]
+    nodes: dict[Node, list[tuple[Any, Place]]] = {}
+    pending = [var._place for var in roots]
     while pending:
-        node = pending.pop()
-        if node is not None and node not in nodes:
-            nodes[node] = node.edges()
-            pending += [parent for _, parent in nodes[node]]
+        place = pending.pop()
+        if place is not None and place[0] not in nodes:
+            nodes[place[0]] = place[0].edges()
+            pending += [parent for _, parent in nodes[place[0]]]
     leading: set[Node] = set()
     for node in sorted(nodes, key=lambda n: n.order):
-        if any(key_of(var, parent) in towards or parent in leading for var, parent in nodes[node]):
+        if any(key_of(var, p) in towards or (p is not None and p[0] in leading) for var, p in nodes[node]):
             leading.add(node)
     return leading
 

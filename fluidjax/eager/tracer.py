@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from fluidjax import unique_name
@@ -14,15 +13,12 @@ from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.places import CPUPlace
 from fluidjax.eager.kernels import Kernel, flatten, kernel_of
-from fluidjax.eager.tape import Engine, Key, Node, OpNode, Pass, RecordingEngine, key_of
+from fluidjax.eager.pending import recorder
+from fluidjax.eager.tape import Engine, OpNode, Pass, RecordingEngine, key_of, places
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework.guards import default_main_program
 from lowering import LoweringError, get_op
-from lowering.engine.host_bits import fold_in
-from lowering.engine.host_bits import key_of as host_key
-
-_ENTROPY = int(np.random.SeedSequence().generate_state(1)[0])
 
 
 class Tracer:
@@ -35,7 +31,6 @@ class Tracer:
     def __init__(self, place: Any = None) -> None:
         self.place = CPUPlace() if place is None else place
         self._train_mode = True
-        self._draws = 0
 
     # Modes.
 
@@ -71,7 +66,7 @@ class Tracer:
         var = VarBase._of(name or unique_name.generate("generated_var"), None)
         var.persistable = bool(persistable)
         sizes = tuple(int(n) for n in shape or ())
-        var._declared = Spec(sizes, VarType.FP32 if dtype is None else to_var_type(dtype), VarType(type))
+        var._declared = Spec.of(sizes, VarType.FP32 if dtype is None else to_var_type(dtype), VarType(type))
         if kwargs.get("initializer") is not None:
             kwargs["initializer"](var, var.block)
         return var
@@ -93,7 +88,9 @@ class Tracer:
 
     def variable_of(self, value: Value) -> VarBase:
         """A variable bound to a value."""
-        return VarBase._of(unique_name.generate("tmp"), value)
+        var = VarBase._temporary()
+        var._value = value
+        return var
 
     # Ops.
 
@@ -112,89 +109,97 @@ class Tracer:
             outputs: likewise; their values are replaced.
             stop_gradient: whether the op leaves no trace.
         """
-        ins, in_layout = flatten(inputs or {})
-        outs, out_layout = flatten(outputs or {})
+        ins, in_layout = flatten(inputs) if inputs else ([], ())
+        outs, out_layout = flatten(outputs) if outputs else ([], ())
         definition = get_op(type)
         aliases: tuple[int, ...] = ()
         if definition.inplace:
-            aliases = tuple(next((i for i, v in enumerate(ins) if v is out), -1) for out in outs)
+            aliases = tuple([next((i for i, v in enumerate(ins) if v is out), -1) for out in outs])
         declared: tuple[VarType, ...] = ()
         if "ctx" in definition.special:
-            declared = tuple(out.dtype for out in outs)
-        _check_variables(type, ins)
+            declared = tuple([out.dtype for out in outs])
         kernel = kernel_of(type, attrs or {}, in_layout, out_layout, aliases=aliases, declared=declared)
-        results = self.run(kernel, [v._value for v in ins], ins)
-        self._bind(kernel, ins, outs, results, not stop_gradient)
-        for slot, result in zip(definition.updates, results[len(outs) :], strict=True):
-            argument = (inputs or {})[slot]
-            (argument[0] if isinstance(argument, (list, tuple)) else argument)._value = result
+        values = _values(type, ins)
+        results = self.run(kernel, values)
+        if definition.updates:
+            for slot, result in zip(definition.updates, results[len(outs) :], strict=True):
+                argument = inputs[slot]  # type: ignore[index]
+                (argument[0] if isinstance(argument, (list, tuple)) else argument)._value = result
+        if stop_gradient:
+            for out, result in zip(outs, results, strict=False):
+                out._value = result
+        else:
+            self._bind(kernel, ins, outs, results)
 
-    def trace_kernel(self, kernel: Kernel, ins: Sequence[VarBase], forward: Node | None = None) -> list[VarBase | None]:
+    def apply(self, kernel: Kernel, ins: tuple[VarBase, ...]) -> VarBase:
+        """The result of a kernel of one output."""
+        try:
+            values = [v._value for v in ins]
+        except AttributeError:
+            values = _values(kernel.type, ins)
+        if None in values:
+            _values(kernel.type, ins)
+        out = VarBase._temporary()
+        self._bind(kernel, ins, (out,), self.run(kernel, values))
+        return out
+
+    def trace_kernel(self, kernel: Kernel, ins: Sequence[VarBase], forward: Any = None) -> list[VarBase | None]:
         """Run a kernel on variables; new variables hold what it gives.
 
         Args:
             forward: for the kernel of a gradient op, the node whose gradient it is part of.
         """
-        results = self.run(kernel, [v._value for v in ins], ins)
-        outs = [None if r is None else self.variable_of(r) for r in results]
-        self._bind(
-            kernel, ins, [o for o in outs if o is not None], [r for r in results if r is not None], True, forward
-        )
+        results = self.run(kernel, [v._value for v in ins])
+        outs = [None if r is None else VarBase._temporary() for r in results]
+        self._bind(kernel, ins, outs, results, forward)
         return outs
 
     def _bind(
         self,
         kernel: Kernel,
         ins: Sequence[VarBase],
-        outs: Sequence[VarBase],
+        outs: Sequence[VarBase | None],
         results: Sequence[Value | None],
-        record: bool,
-        forward: Node | None = None,
+        forward: Any = None,
     ) -> None:
         """Give the results to the output variables, and note on the tape where they come from."""
-        flows = record and self._train_mode
-        wanted = tuple([v._stop_gradient is False for v in ins]) if flows else ()
-        flows = True in wanted
-        node = None
-        if flows and kernel.differentiable:
-            node = OpNode.__new__(OpNode)
-        parents = [v._node for v in ins] if node is not None else []
+        flows = False
+        if self._train_mode:
+            for var in ins:
+                if var._stop_gradient is False:
+                    flows = True
+                    break
+        parents = places(ins) if flows and kernel.differentiable else None
         for out, result in zip(outs, results, strict=False):
-            if result is None:
-                continue
-            out._value = result
-            if record:
-                out._node = node
+            if out is not None:
+                out._value, out._place = result, None
                 if flows and out._stop_gradient is None:
                     out._stop_gradient = False
-        if node is not None:
-            node.__init__(kernel, ins, wanted, outs, forward)  # type: ignore[misc]
-            node.parents = tuple(p if w else None for p, w in zip(parents, wanted, strict=True))
+        if parents is not None:
+            specs = [None if r is None else r.spec for r in results]
+            node = OpNode(kernel, tuple(ins), parents, outs, specs, forward)
+            for k, out in enumerate(outs):
+                if out is not None:
+                    out._place = node, k
 
-    def run(self, kernel: Kernel, ins: Sequence[Value], variables: Sequence[VarBase] = ()) -> list[Value | None]:
+    def run(self, kernel: Kernel, ins: Sequence[Value]) -> list[Value | None]:
         """The values that a kernel gives for input values; it leaves no trace."""
-        key = self._key(kernel) if kernel.draws else None
         try:
-            with jax.enable_x64(True):
-                arrays = kernel.run([v.array for v in ins], key)
+            return recorder.run(kernel, ins, default_main_program().random_seed if kernel.takes_key else 0)
         except LoweringError:
             raise
         except Exception as error:
             raise EnforceNotMet(_failure(kernel, ins, error)) from error
-        return [None if a is None else Value(a) for a in arrays]
 
-    def _key(self, kernel: Kernel) -> np.ndarray:
-        own = kernel.own_key()
-        if own is not None:
-            return own
-        self._draws += 1
-        return fold_in(host_key(default_main_program().random_seed or _ENTROPY), self._draws)
+    def end_of_step(self) -> None:
+        """Note that a training step is over: what comes next is compiled apart from it."""
+        recorder.end_of_step()
 
     # Gradients.
 
     def backward(self, root: VarBase, strategy: Any = None, retain_graph: bool = False) -> None:
         """See ``VarBase.backward``."""
-        if root.stop_gradient or (root._node is not None and root._node.freed):
+        if root.stop_gradient or (root._place is not None and root._place[0].freed):
             return
         engine = Engine(self)
         ones = self.run(_ones, [root._value])[0]  # type: ignore[list-item]
@@ -221,17 +226,16 @@ class Tracer:
         """
         engine = RecordingEngine(self) if create else Engine(self)
         starts = [(r, self._start(engine, r, g)) for r, g in zip(roots, root_grads, strict=True)]
-        keys: list[Key] = [key_of(v, v._node) for v in inputs]
-        avoided = [key_of(v, v._node) for v in constants]
+        keys: list[Any] = [key_of(v, v._place) for v in inputs]
+        avoided = [key_of(v, v._place) for v in constants]
         found = Pass(engine, starts, retain=retain, towards=keys, constants=avoided).run()
         grads = [found[key][1] if key in found else None for key in keys]
         return [None if g is None else self._as_result(g, create) for g in grads]
 
     def _start(self, engine: Engine, root: VarBase, grad: VarBase | None) -> Any:
         if grad is not None:
-            return engine.of_variable(grad)
-        ones = self.run(_ones, [root._value])[0]  # type: ignore[list-item]
-        return engine.of_value(ones)
+            return engine.as_given(grad)
+        return self.run(_ones, [root._value])[0]  # type: ignore[list-item]
 
     def _as_result(self, grad: Any, create: bool) -> VarBase:
         if isinstance(grad, VarBase):
@@ -244,19 +248,23 @@ class Tracer:
 _ones = kernel_of("fill_any_like", {"value": 1.0}, ("X",), ("Out",), backward=True)
 
 
-def _check_variables(type: str, ins: Sequence[Any]) -> None:
-    for var in ins:
-        if not isinstance(var, VarBase):
-            raise TypeError(
-                explain(
-                    f"op {type} under fluid.dygraph.guard() was given {var!r:.80}",
-                    "variables of eager mode",
-                    f"a {var.__class__.__name__}",
-                    "make it one with fluid.dygraph.to_variable; a static program's Variables belong outside the guard",
-                )
+def _values(type: str, ins: Sequence[Any]) -> list[Value]:
+    """The values of variables. Raises TypeError for anything else, EnforceNotMet where there is no value."""
+    try:
+        values = [v._value for v in ins]
+    except AttributeError:
+        wrong = next(v for v in ins if not isinstance(v, VarBase))
+        raise TypeError(
+            explain(
+                f"op {type} under fluid.dygraph.guard() was given {wrong!r:.80}",
+                "variables of eager mode",
+                f"a {wrong.__class__.__name__}",
+                "make it one with fluid.dygraph.to_variable; a static program's Variables belong outside the guard",
             )
-        if var._value is None:
-            var._array()
+        ) from None
+    if None in values:
+        ins[values.index(None)]._array()  # says that there is none
+    return values
 
 
 def _failure(kernel: Kernel, ins: Sequence[Value], error: Exception) -> str:

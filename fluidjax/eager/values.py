@@ -1,44 +1,102 @@
-"""What an eager variable is bound to: an array (or another of the lowering's values) with its shape and dtype."""
+"""What an eager variable is bound to: a value, there already or still to be computed, of a known shape and dtype."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 import jax
 import numpy as np
 
-from fluidjax.base.enums import VarType, to_var_type
-from lowering.values import LoDArray, SelectedRows, TensorArray, data_of
+from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
+from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, data_of
 
 
-class Spec(NamedTuple):
-    """Shape, element type and kind (LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY) of a value."""
+class Spec:
+    """Shape, element type and kind of a value. Equal ones are one object (see ``of``) and compare by identity.
 
-    shape: tuple[int, ...]
-    dtype: VarType
-    kind: VarType = VarType.LOD_TENSOR
+    Attributes:
+        kind: LOD_TENSOR, SELECTED_ROWS or LOD_TENSOR_ARRAY.
+        rows: of SELECTED_ROWS, how many rows it holds.
+        plain: whether shape and dtype are all that a kernel has to know; not so where there is a LoD.
+    """
+
+    __slots__ = ("dtype", "kind", "plain", "rows", "shape")
+
+    _known: dict[Any, Spec] = {}
+
+    def __init__(self, shape: tuple[int, ...], dtype: VarType, kind: VarType, rows: int | None, plain: bool) -> None:
+        self.shape, self.dtype, self.kind, self.rows, self.plain = shape, dtype, kind, rows, plain
+
+    @classmethod
+    def of(
+        cls,
+        shape: tuple[int, ...],
+        dtype: VarType,
+        kind: VarType = VarType.LOD_TENSOR,
+        rows: int | None = None,
+        plain: bool = True,
+    ) -> Spec:
+        """The one object of this content."""
+        key = (shape, int(dtype), int(kind), rows, plain)
+        found = cls._known.get(key)
+        if found is None:
+            found = cls._known[key] = cls(shape, VarType(dtype), VarType(kind), rows, plain)
+        return found
+
+    @property
+    def aval(self) -> Any:
+        """What a kernel is traced with."""
+        if self is KEY:
+            return jax.ShapeDtypeStruct((2,), np.uint32)
+        dtype = to_numpy_dtype(self.dtype)
+        if self.kind == VarType.SELECTED_ROWS:
+            values = jax.ShapeDtypeStruct((self.rows, *self.shape[1:]), dtype)
+            return SelectedRows(jax.ShapeDtypeStruct((self.rows,), np.int64), values, self.shape[0])
+        return jax.ShapeDtypeStruct(self.shape, dtype)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype} {list(self.shape)}"
 
 
-_KINDS = ((SelectedRows, VarType.SELECTED_ROWS), (TensorArray, VarType.LOD_TENSOR_ARRAY))
+KEY = Spec((2,), VarType.INT32, VarType.RAW, None, True)  # of the two words of a PRNG key
+
+_by_array: dict[Any, Spec] = {}
 
 
 def spec_of(array: Any) -> Spec:
     """What a value of the lowering (or its abstract stand-in) is."""
-    kind = next((k for cls, k in _KINDS if isinstance(array, cls)), VarType.LOD_TENSOR)
-    data = data_of(array)
-    if kind == VarType.LOD_TENSOR_ARRAY:
-        return Spec((), VarType.FP32, kind)
-    return Spec(tuple(data.shape), to_var_type(np.dtype(data.dtype)), kind)
+    if isinstance(array, SelectedRows):
+        rows = int(array.values.shape[0])
+        return Spec.of(tuple(array.shape), to_var_type(np.dtype(array.dtype)), VarType.SELECTED_ROWS, rows)
+    if isinstance(array, TensorArray):
+        return Spec.of((), VarType.FP32, VarType.LOD_TENSOR_ARRAY, None, False)
+    key = array.shape, array.dtype
+    if isinstance(array, (LoDArray, RowCounts)):
+        data = data_of(array)
+        return Spec.of(tuple(data.shape), to_var_type(np.dtype(data.dtype)), plain=False)
+    found = _by_array.get(key)
+    if found is None:
+        found = _by_array[key] = Spec.of(tuple(array.shape), to_var_type(np.dtype(array.dtype)))
+    return found
 
 
 class Value:
-    """One value: the lowering's array, SelectedRows, LoDArray ..., and what it is."""
+    """One value: the lowering's array, SelectedRows, LoDArray ..., and what it is.
 
-    __slots__ = ("__weakref__", "array", "spec")
+    Attributes:
+        array: the value; None while it is pending.
+        spec: what it is.
+        serial, index: its place in the ops that are pending (see ``pending``).
+    """
+
+    __slots__ = ("__weakref__", "array", "index", "serial", "spec")
 
     def __init__(self, array: Any, spec: Spec | None = None) -> None:
         self.array = array
         self.spec = spec_of(array) if spec is None else spec
+        self.serial = -1
+        self.index = 0
 
 
 def on_host(array: Any) -> np.ndarray:
@@ -46,10 +104,16 @@ def on_host(array: Any) -> np.ndarray:
     return np.array(data_of(array))
 
 
-def on_device(array: Any) -> Any:
-    """A device array with the numbers of a NumPy array, 64-bit types kept; the array may be written to later."""
-    with jax.enable_x64(True):
-        return jax.device_put(np.array(array, copy=True))
+def value_of(array: Any) -> Value:
+    """A value with the numbers of a NumPy array, which may be written to later."""
+    array = np.array(array, copy=True)
+    return Value(array.view(np.float16) if array.dtype == np.uint16 else array)
+
+
+@cache
+def zeros(spec: Spec) -> Value:
+    """Zeros of that shape and dtype; one value for all, which is never written to."""
+    return Value(np.zeros(spec.shape, to_numpy_dtype(spec.dtype)), spec)
 
 
 def lod_of(array: Any) -> list[list[int]]:

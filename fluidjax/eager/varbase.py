@@ -13,6 +13,7 @@ from fluidjax.base.mode import current_tracer
 from fluidjax.base.values import LoDTensor
 from fluidjax.base.values import SelectedRows as HostRows
 from fluidjax.eager import values
+from fluidjax.eager.pending import recorder
 from fluidjax.eager.values import Spec, Value
 from fluidjax.execution.fetched import FetchedArray
 from fluidjax.framework.guards import default_main_program
@@ -20,6 +21,7 @@ from fluidjax.framework.variable import EagerParameter, EagerVariable
 from lowering.values import SelectedRows
 
 GRAD_SUFFIX = "@GRAD"
+_UNKNOWN = Spec.of((), VarType.FP32)
 
 
 class VarBase(EagerVariable):
@@ -33,7 +35,7 @@ class VarBase(EagerVariable):
         name: its name; generated when empty.
     """
 
-    __slots__ = ("__weakref__", "_declared", "_grad", "_name", "_node", "_stop_gradient", "_value", "persistable")
+    __slots__ = ("__weakref__", "_declared", "_grad", "_name", "_place", "_stop_gradient", "_value", "persistable")
 
     def __init__(
         self,
@@ -43,19 +45,31 @@ class VarBase(EagerVariable):
         zero_copy: bool = False,
         name: str | None = None,
     ) -> None:
-        self._name = name or unique_name.generate("generated_var")
+        self._name: str | int = name or unique_name.generate("generated_var")
         self.persistable = persistable
-        self._value: Value | None = None if value is None else Value(values.on_device(value))
+        self._value: Value | None = None if value is None else values.value_of(value)
         self._stop_gradient: bool | None = None
         self._grad: Value | VarBase | None = None
-        self._node: Any = None
-        self._declared = Spec((), VarType.FP32)
+        self._place: Any = None
+        self._declared = _UNKNOWN
 
-    @classmethod
-    def _of(cls, name: str, value: Value | None, stop_gradient: bool | None = None) -> VarBase:
+    @staticmethod
+    def _of(name: str, value: Value | None, stop_gradient: bool | None = None) -> VarBase:
         var = VarBase.__new__(VarBase)
         var._name, var._value, var._stop_gradient = name, value, stop_gradient
-        var.persistable, var._grad, var._node = False, None, None
+        var.persistable, var._grad, var._place, var._declared = False, None, None, _UNKNOWN
+        return var
+
+    @staticmethod
+    def _temporary() -> VarBase:
+        """A variable for a result, called ``tmp_N``; the name is spelt when somebody asks for it."""
+        var = VarBase.__new__(VarBase)
+        ids = unique_name.generator.ids
+        number = ids["tmp"]
+        ids["tmp"] = number + 1
+        var._name = number
+        var._value = var._stop_gradient = var._grad = var._place = None
+        var.persistable, var._declared = False, _UNKNOWN
         return var
 
     # What it is.
@@ -67,7 +81,9 @@ class VarBase(EagerVariable):
     @property
     def name(self) -> str:
         """The name."""
-        return self._name
+        if self._name.__class__ is int:
+            self._name = f"tmp_{self._name}"
+        return self._name  # type: ignore[return-value]
 
     @name.setter
     def name(self, name: str) -> None:
@@ -124,7 +140,7 @@ class VarBase(EagerVariable):
                     "pass it as an op's output first, or call set_value",
                 )
             )
-        return self._value.array
+        return recorder.array_of(self._value)
 
     def numpy(self) -> np.ndarray:
         """A copy of the value."""
@@ -152,7 +168,7 @@ class VarBase(EagerVariable):
             )
         if self._value is not None:
             self._check_alike(array)
-        self._value = Value(values.on_device(array))
+        self._value = values.value_of(array)
 
     def _check_alike(self, array: np.ndarray) -> None:
         shape, dtype = self._spec.shape, to_numpy_dtype(self._spec.dtype)
@@ -177,7 +193,7 @@ class VarBase(EagerVariable):
         return VarBase._of(unique_name.generate("generated_var"), self._value, True)
 
     def _copy_to(self, place: Any, blocking: bool = True) -> VarBase:
-        return VarBase._of(self._name, self._value, self._stop_gradient)
+        return VarBase._of(self.name, self._value, self._stop_gradient)
 
     # Gradients.
 
@@ -200,9 +216,10 @@ class VarBase(EagerVariable):
         grad = None if self._grad is None else _value_of(self._grad)
         if grad is None:
             return None
-        if isinstance(grad.array, SelectedRows):
-            return values.on_host(grad.array.values), np.array(grad.array.rows).tolist()
-        return values.on_host(grad.array).view(FetchedArray)
+        array = recorder.array_of(grad)
+        if isinstance(array, SelectedRows):
+            return values.on_host(array.values), np.array(array.rows).tolist()
+        return values.on_host(array).view(FetchedArray)
 
     def clear_gradient(self) -> None:
         """Make the gradient zeros; a sparse one goes."""
@@ -212,7 +229,7 @@ class VarBase(EagerVariable):
         if grad.spec.kind == VarType.SELECTED_ROWS:
             self._grad = None
             return
-        zeros = Value(values.on_device(np.zeros(grad.spec.shape, to_numpy_dtype(grad.spec.dtype))), grad.spec)
+        zeros = values.zeros(grad.spec)
         if isinstance(self._grad, VarBase):
             self._grad._value = zeros
         else:
@@ -221,11 +238,11 @@ class VarBase(EagerVariable):
     def _grad_ivar(self) -> VarBase | None:
         """The gradient as a variable; None where there is none."""
         if isinstance(self._grad, Value):
-            self._grad = VarBase._of(self._name + GRAD_SUFFIX, self._grad, False)
+            self._grad = VarBase._of(self.name + GRAD_SUFFIX, self._grad, False)
         return self._grad
 
     def _grad_name(self) -> str:
-        return self._name + GRAD_SUFFIX
+        return self.name + GRAD_SUFFIX
 
     # Python's own.
 
@@ -310,7 +327,7 @@ class _Tensor(LoDTensor):
     def set(self, array: Any, place: Any, zero_copy: bool = False) -> None:
         """Replace the variable's value."""
         super().set(array, place, zero_copy)
-        self._var._value = Value(values.on_device(np.array(self)))
+        self._var._value = values.value_of(np.array(self))
 
 
 class ParamBase(VarBase, EagerParameter):
@@ -340,7 +357,7 @@ class ParamBase(VarBase, EagerParameter):
                     f"{list(shape)}. Give the layer sizes that are known."
                 )
         super().__init__(persistable=True, name=kwargs.get("name") or unique_name.generate("_eager_param_base"))
-        self._declared = Spec(tuple(int(n) for n in shape), to_var_type(dtype))
+        self._declared = Spec.of(tuple(int(n) for n in shape), to_var_type(dtype))
         self.trainable = kwargs.get("trainable", True)
         self.optimize_attr = kwargs.get("optimize_attr", {"learning_rate": 1.0})
         self.regularizer = kwargs.get("regularizer")

@@ -65,6 +65,7 @@ class EagerUpdates:
         with current_tracer().no_grad():
             pairs = self._eager_gradients()
             self._eager_apply(pairs)
+        current_tracer().end_of_step()
         return [], pairs
 
     def _eager_apply(self, pairs: list[Pair]) -> list[Any]:
