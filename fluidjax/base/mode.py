@@ -19,6 +19,11 @@ def in_dygraph_mode() -> bool:
     return _tracer_ is not None
 
 
+def records_gradients() -> bool:
+    """Whether what runs can be differentiated: not so in eager mode under ``no_grad``, or after ``eval()``."""
+    return _tracer_ is None or _tracer_._train_mode
+
+
 def switch_tracer(tracer: Any) -> Any:
     """Let ops go to `tracer` (None: write programs); returns the one before."""
     global _tracer_

@@ -5,6 +5,7 @@ What differs: two variables must be of one element type, and nothing is known la
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -66,17 +67,19 @@ def _operand(var: VarBase, other: Any, reverse: bool, symbol: str) -> VarBase:
                 f"{other.dtype}. Expected one dtype. Cast one of them with astype."
             )
         return other
-    if isinstance(other, np.ndarray):
-        raise TypeError(
-            f"{symbol} with variable {var.name}: the other side is a NumPy array. Expected a variable or a number. "
-            "Make it a variable with fluid.dygraph.to_variable."
-        )
     try:
-        value = float(other)
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"{symbol} with variable {var.name}: {other!r} is neither a variable nor a number ({error}). Pass one."
-        ) from None
+        value = math.nan if isinstance(other, np.ndarray) else float(other)
+    except (TypeError, ValueError):
+        value = math.nan
+    if math.isnan(value) and not isinstance(other, (float, np.floating)):
+        raise EnforceNotMet(
+            explain(
+                f"{symbol} with variable {var.name}",
+                "a variable or a number",
+                f"{type(other).__name__} {other!r:.60}",
+                "make an array a variable with fluid.dygraph.to_variable",
+            )
+        )
     return _constant(value, var.dtype, var.shape if reverse else [1])
 
 

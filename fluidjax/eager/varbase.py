@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax import unique_name
+from fluidjax import framework, unique_name
 from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer
@@ -162,7 +162,7 @@ class VarBase(EagerVariable):
         if isinstance(array, LoDTensor):
             array = np.array(array)
         if not isinstance(array, np.ndarray):
-            raise TypeError(
+            raise AssertionError(
                 f"Variable {self.name}.set_value: expected a NumPy array, a variable or a LoDTensor, received "
                 f"{type(value).__name__}. Convert it with numpy.array."
             )
@@ -249,7 +249,7 @@ class VarBase(EagerVariable):
     def __len__(self) -> int:
         """The first dimension."""
         if not self._spec.shape:
-            raise TypeError(f"variable {self.name} is a scalar of shape [] and has no length. Reshape it to [1].")
+            raise IndexError(f"variable {self.name} is a scalar of shape [] and has no length. Reshape it to [1].")
         return self._spec.shape[0]
 
     def _one(self) -> Any:
@@ -367,3 +367,6 @@ class ParamBase(VarBase, EagerParameter):
 
     def __repr__(self) -> str:
         return self.to_string()
+
+
+framework.ParamBase = ParamBase

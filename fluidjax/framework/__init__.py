@@ -52,6 +52,8 @@ from fluidjax.framework.view import program_view
 
 Variable.__getitem__ = _getitem  # type: ignore[method-assign]
 
+ParamBase: Any = None  # filled in by ``eager``, which stands above
+
 __all__ = [
     "Program",
     "default_startup_program",

@@ -12,6 +12,7 @@ from fluidjax import layers, unique_name
 from fluidjax.framework import Block, Program, Variable, default_main_program, name_scope, program_guard
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.optimizer.base import Optimizer
+from fluidjax.optimizer.eager import refuse
 from fluidjax.regularizer import WeightDecayRegularizer
 
 _SUMS = ("sum_1", "sum_2", "sum_3")
@@ -48,6 +49,7 @@ class ModelAverage(Optimizer):
         regularization: WeightDecayRegularizer | None = None,
         name: str | None = None,
     ) -> None:
+        refuse("ModelAverage")
         super().__init__(0.0, regularization=regularization, name=name)
         self.average_window = average_window_rate
         self.min_average_window = min_average_window
@@ -135,6 +137,7 @@ class ExponentialMovingAverage:
     """
 
     def __init__(self, decay: float = 0.999, thres_steps: Variable | None = None, name: str | None = None) -> None:
+        refuse("ExponentialMovingAverage")
         self._decay = decay
         self._thres_steps = thres_steps
         self._name = name or ""

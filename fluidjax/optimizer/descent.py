@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from fluidjax.clip import GradientClipBase
 from fluidjax.framework import Block, Operator, Variable
 from fluidjax.optimizer.base import Optimizer, Pair
+from fluidjax.optimizer.eager import refuse
 from fluidjax.regularizer import WeightDecayRegularizer
 
 
@@ -189,6 +190,7 @@ class DGCMomentumOptimizer(Optimizer):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
+        refuse("DGCMomentumOptimizer")
         self._unavailable()
 
     def apply_gradients(self, params_grads: list[Pair]) -> NoReturn:

@@ -38,7 +38,9 @@ def check_settings(optimizer: Any, learning_rate: Any, parameter_list: Any) -> N
 def refuse(name: str) -> None:
     """An exception in eager mode, where an optimizer does not work."""
     if in_dygraph_mode():
-        raise NotImplementedError(f"In dygraph, don't support {name}. Expected static mode. Use another optimizer.")
+        raise Exception(  # noqa: TRY002  (Fluid's own)
+            f"In dygraph, don't support {name}: it rewrites programs. Expected static mode. Use another optimizer."
+        )
 
 
 class EagerUpdates:

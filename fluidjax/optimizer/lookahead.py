@@ -14,6 +14,7 @@ from fluidjax.framework import (
     program_guard,
 )
 from fluidjax.optimizer.base import Optimizer, Pair
+from fluidjax.optimizer.eager import refuse
 
 
 class LookaheadOptimizer:
@@ -31,6 +32,7 @@ class LookaheadOptimizer:
     """
 
     def __init__(self, inner_optimizer: Optimizer, alpha: float = 0.5, k: int = 5) -> None:
+        refuse("LookaheadOptimizer")
         if inner_optimizer is None:
             raise ValueError(
                 "LookaheadOptimizer: inner_optimizer is None; expected an optimizer. Pass for example SGD(0.1)"

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from fluidjax.backward import append_backward
 from fluidjax.framework import Operator, Program, Variable, default_startup_program, program_guard
 from fluidjax.optimizer.base import Optimizer, Pair
+from fluidjax.optimizer.eager import refuse
 
 
 class RecomputeOptimizer(Optimizer):
@@ -20,6 +21,7 @@ class RecomputeOptimizer(Optimizer):
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
+        refuse("RecomputeOptimizer")
         self._optimizer = optimizer
         self._checkpoints: list[Variable | str] | None = None
         self._learning_rate = optimizer._learning_rate

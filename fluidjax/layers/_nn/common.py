@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from fluidjax.base.mode import records_gradients
 from fluidjax.framework import Variable, default_main_program
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.writing.checks import check_dtype, check_type, check_variable_and_dtype
@@ -127,7 +128,7 @@ def dropout(
 
     Args:
         x: float32 or float64.
-        is_test: leave nothing out (also set by ``clone(for_test=True)``).
+        is_test: leave nothing out (also set by ``clone(for_test=True)``, and in eager mode after ``eval()``).
         seed: fixes the draw.
         dropout_implementation: "downgrade_in_infer" multiplies by 1 - dropout_prob when testing, "upscale_in_train"
             divides by it when training.
@@ -147,7 +148,7 @@ def dropout(
         outputs={"Out": [out], "Mask": [mask]},
         attrs={
             "dropout_prob": dropout_prob,
-            "is_test": is_test,
+            "is_test": is_test or not records_gradients(),
             "fix_seed": seed is not None,
             "seed": seed if seed is not None else 0,
             "dropout_implementation": dropout_implementation,
