@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fluidjax import unique_name
 from fluidjax.backward.names import ROLE_BACKWARD, ROLE_OPTIMIZE, is_grad
 from fluidjax.framework.view import op_view, program_view
-from lowering.engine.plan import reads_of, writes_of
+from lowering.engine.dataflow import definitions, needs
 
 if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator
@@ -90,11 +90,11 @@ def _kept(block: Block, begin: int, end: int, name: str) -> str | None:
 
 def _read(block: Block, index: int) -> set[str]:
     view = program_view(block.program)
-    return {name for op in block.ops[index:] for name in reads_of(view, op_view(op))}
+    return {name for op in block.ops[index:] for name in needs(view, op_view(op))}
 
 
 def _writes(block: Block, op: Operator) -> list[str]:
-    return writes_of(program_view(block.program), op_view(op))
+    return definitions(program_view(block.program), op_view(op))
 
 
 def _assign(block: Block, index: int, source: str, target: str) -> Any:

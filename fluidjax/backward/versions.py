@@ -20,7 +20,7 @@ from fluidjax.backward.paths import GUARDED, sub_block_of
 from fluidjax.base.enums import VarType
 from fluidjax.framework import user_line
 from fluidjax.framework.view import op_view, program_view
-from lowering.engine.plan import sub_blocks, writes_of
+from lowering.engine.dataflow import definitions, sub_blocks
 from lowering.loops.save_plan import seen_early
 from lowering.program import ProgramView
 
@@ -182,7 +182,7 @@ def _writes(op: Operator) -> list[str]:
     """What ``op`` writes; most ops have no blocks inside, and need no view of the whole program."""
     view = op_view(op)
     blocks = program_view(op.block.program) if sub_blocks(view) else _NO_BLOCKS
-    return list(dict.fromkeys(writes_of(blocks, view)))
+    return definitions(blocks, view)
 
 
 def _written_anew(op: Operator) -> list[str]:

@@ -14,13 +14,13 @@ from fluidjax.base.enums import AttrType, OpRole, VarType
 from fluidjax.framework import messages, names
 from fluidjax.framework.operator import Operator
 from fluidjax.framework.variable import Variable
+from fluidjax.framework.view import program_view
+from lowering.engine.dataflow import definitions, kills, uses
 
 if TYPE_CHECKING:
     from fluidjax.framework.program import Program
 
 _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
-# These write only a part of their output, so what was there before matters too.
-_PARTIAL_WRITERS = frozenset(("write_to_array", "conditional_block", "while", "conditional_block_infer"))
 
 
 def pruned(program: Program, feeds: Sequence[str], targets: Any) -> Program:
@@ -30,7 +30,7 @@ def pruned(program: Program, feeds: Sequence[str], targets: Any) -> Program:
     """
     wanted_names, wanted_ops = _split_targets(program, targets)
     block = program.global_block()
-    kept, remaining = _needed_ops(program, block.ops, wanted_names, wanted_ops, frozenset(feeds))
+    kept, remaining = _needed_ops(program, wanted_names, wanted_ops, frozenset(feeds))
     for name in remaining & wanted_names:
         if not block.has_var(name):
             raise ValueError(
@@ -62,44 +62,24 @@ def _split_targets(program: Program, targets: Any) -> tuple[set[str], list[Opera
 
 def _needed_ops(
     program: Program,
-    ops: Sequence[Operator],
     wanted: Collection[str],
     wanted_ops: Sequence[Operator],
     feeds: Collection[str],
 ) -> tuple[list[Operator], set[str]]:
-    """The ops needed for `wanted`, in order, and the names still needed before the first op."""
+    """The ops of block 0 needed for `wanted`, in order, and the names still needed before the first op."""
+    view = program_view(program)
     needed = {name for name in wanted if name not in feeds}
     always = {id(op) for op in wanted_ops}
     kept: list[Operator] = []
-    for op in reversed(ops):
-        writes = [name for name in op.output_arg_names if name != names.EMPTY_VAR_NAME]
+    for op, flow in reversed(list(zip(program.global_block().ops, view.blocks[0].ops, strict=True))):
         is_training = bool(op._attr_map.get(names.OP_ROLE, 0) & OpRole.Optimize)
-        if id(op) not in always and (not needed.intersection(writes) or (is_training and wanted_ops)):
+        if id(op) not in always and (not needed.intersection(definitions(view, flow)) or (is_training and wanted_ops)):
             continue
         kept.append(op)
-        reads = _reads(program, op)
-        if op.type not in _PARTIAL_WRITERS:
-            needed.difference_update(writes)
-        needed.update(name for name in reads if name not in feeds)
+        needed.difference_update(kills(view, flow))
+        needed.update(name for name in uses(view, flow) if name not in feeds)
     kept.reverse()
     return kept, needed
-
-
-def _reads(program: Program, op: Operator) -> set[str]:
-    """All that the op reads: its inputs, and what its blocks read from outside them."""
-    found = set(op.input_arg_names)
-    for index in op._sub_block_ids():
-        found |= _block_reads(program, index)
-    found.discard(names.EMPTY_VAR_NAME)
-    return found
-
-
-def _block_reads(program: Program, index: int) -> set[str]:
-    block = program.blocks[index]
-    found: set[str] = set()
-    for op in block.ops:
-        found |= _reads(program, op)
-    return {name for name in found if name not in block.vars}
 
 
 def _choose_sub_blocks(program: Program, op: Operator, chosen: dict[int, list[Operator]]) -> None:

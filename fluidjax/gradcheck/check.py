@@ -27,7 +27,8 @@ from fluidjax.gradcheck.program import append_gradients, first_of_backward, forw
 from fluidjax.gradcheck.report import Beside, GradientMismatch, GradientReport, Row
 from fluidjax.gradcheck.rows import enlarged
 from fluidjax.gradcheck.whole import Whole
-from lowering.engine.plan import make_plan, sub_blocks
+from lowering.engine.dataflow import sub_blocks
+from lowering.engine.plan import make_plan
 from lowering.program import OpView
 from lowering.values import data_of
 

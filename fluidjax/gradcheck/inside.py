@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from fluidjax.gradcheck.local import Env
-from lowering.engine.plan import sub_blocks
+from lowering.engine.dataflow import sub_blocks
 from lowering.engine.runner import Runner
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
 from lowering.program import OpView, ProgramView

@@ -12,7 +12,7 @@ import numpy as np
 import lowering
 from fluidjax.gradcheck import local
 from fluidjax.gradcheck.local import Env, Subject
-from lowering.engine.plan import sub_blocks
+from lowering.engine.dataflow import sub_blocks
 from lowering.engine.runner import Runner
 from lowering.errors import NeedsConcrete, NeedsExact
 from lowering.program import OpView, ProgramView

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from lowering.engine.plan import reads_of
+from lowering.engine.dataflow import needs
 from lowering.loops.carried import same_structure
 from lowering.loops.tracing import trace
 from lowering.program import OpView
@@ -44,7 +44,7 @@ def run_either(runner: Runner, op: OpView, env: MutableMapping[str, Any]) -> dic
     Raises:
         NeedsOneForm: it runs blocks, or raises flags.
     """
-    names = [n for n in dict.fromkeys(reads_of(runner.program, op)) if isinstance(env.get(n), Either)]
+    names = [n for n in needs(runner.program, op) if isinstance(env.get(n), Either)]
     if not names:
         return runner.run_op(op, env)
     if get_op(op.type).kind != "plain":

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lowering.engine.dataflow import flow
 from lowering.program import OpView, ProgramView
 
 Env = MutableMapping[str, Any]
@@ -31,7 +32,7 @@ class Segment:
     after: tuple[str, ...]
 
 
-def find_segments(ops: Sequence[OpView]) -> list[Segment]:
+def find_segments(program: ProgramView, ops: Sequence[OpView]) -> list[Segment]:
     """The recomputed segments among ``ops``, in order."""
     segments: list[Segment] = []
     begin = 0
@@ -42,20 +43,10 @@ def find_segments(ops: Sequence[OpView]) -> list[Segment]:
         end = begin
         while end < len(ops) and ops[end].recomputes:
             end += 1
-        segments.append(Segment(ops[begin].block_idx, begin, end, _reads(ops[begin:end]), _last_gradient(ops[:begin])))
+        reads = tuple(flow(program, ops[begin:end])[0])
+        segments.append(Segment(ops[begin].block_idx, begin, end, reads, _last_gradient(ops[:begin])))
         begin = end
     return segments
-
-
-def _reads(ops: Sequence[OpView]) -> tuple[str, ...]:
-    written: set[str] = set()
-    reads: dict[str, None] = {}
-    for op in ops:
-        for name in op.input_names():
-            if name not in written:
-                reads[name] = None
-        written.update(op.output_names())
-    return tuple(reads)
 
 
 def _last_gradient(ops: Sequence[OpView]) -> tuple[str, ...]:

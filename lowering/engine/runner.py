@@ -141,7 +141,7 @@ class Runner:
         """Run ``ops`` over ``env``, which is changed in place and returned; recomputed segments are kept apart."""
         ops = list(ops)
         begin = 0
-        for segment in [] if self.interpret else find_segments(ops):
+        for segment in [] if self.interpret else find_segments(self.program, ops):
             self._run_all(ops[begin : segment.begin], env)
             held = separate(segment, env, self.program, self.platform)
             again = self._run_all(ops[segment.begin : segment.end], {**env, **held})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lowering.dtypes import LOD_TENSOR, LOD_TENSOR_ARRAY, SELECTED_ROWS, to_numpy
+from lowering.engine.dataflow import MARKERS
 from lowering.errors import UnknownOpError
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op, has_op
@@ -12,7 +13,6 @@ from lowering.registry.table import _unknown_op_message
 from lowering.registry.vendor import COMMON
 
 _TYPED = (LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY)
-_MARKERS = frozenset({"feed", "fetch", "read", "create_py_reader", "create_double_buffer_reader"})
 
 
 def problems(program: ProgramView) -> list[str]:
@@ -58,7 +58,7 @@ def _place(op: OpView) -> str:
 
 
 def _op_problems(op: OpView) -> list[str]:
-    if op.type in _MARKERS:
+    if op.type in MARKERS:
         return []
     return [] if has_op(op.type) else [_unknown_op_message(op.type)]
 

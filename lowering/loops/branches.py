@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.plan import writes_of
+from lowering.engine.dataflow import all_writes, definitions
 from lowering.engine.runner import Context
 from lowering.errors import LoweringError, NeedsConcrete
 from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
-from lowering.loops.save_plan import all_writes, ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
+from lowering.loops.save_plan import ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
 from lowering.loops.saves import Recorder, restore
 from lowering.loops.tracing import trace
 from lowering.loops.while_loop import Env, as_arrays, collected, pass_on, stacked
@@ -202,6 +202,6 @@ def _had_a_value(ctx: Context, name: str) -> bool:
     for earlier in block.ops:
         if earlier.outputs.get("Scope") == op.inputs.get("Scope"):
             return False
-        if name in earlier.input_names() or name in writes_of(ctx.runner.program, earlier):
+        if name in earlier.input_names() or name in definitions(ctx.runner.program, earlier):
             return True
     return True

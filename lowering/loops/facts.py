@@ -19,10 +19,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.dataflow import all_writes, definitions, sub_blocks, uses
 from lowering.loops import arrays
 from lowering.loops.carried import known
 from lowering.loops.remake import Makers, find_makers
-from lowering.loops.save_plan import all_writes, outer_writes, sub_block
+from lowering.loops.save_plan import outer_writes
 from lowering.program import BlockView, OpView, ProgramView
 from lowering.values import TensorArray
 
@@ -107,19 +108,19 @@ def find_facts(program: ProgramView, op: OpView, body: BlockView, env: Mapping[s
     facts.ends = accesses.pop("")
     counts, inside = _counts(body), _written_inside(program, body)
     once = []
-    for array, uses in accesses.items():
+    for array, own in accesses.items():
         if array in inside or not _stays(program, op.block_idx, op.index, array):
             continue
-        writes = [u for u in uses if u.write]
+        writes = [u for u in own if u.write]
         if not writes:
             facts.fixed.add(array)
-        for use in uses:
+        for use in own:
             kept = all(_spares(use, w) for w in writes)
             if use.write and use.index is not None and kept and counts.get(use.name) == 1:
                 facts.writes[use.name] = (array, use.index)
             elif not use.write and counts.get(use.name) == 1 and (not writes or (kept and use.index is not None)):
                 facts.reads[use.name] = (array, use.index)
-        if writes and _written_once(uses, env.get(array)) and not _read_inside(program, body, array):
+        if writes and _written_once(own, env.get(array)) and not _read_inside(program, body, array):
             once.append(array)
     facts.once = tuple(sorted(once))
     facts.again = {n: v for n, v in _made_again(program, op, body, env) if counts.get(n) == 1}
@@ -134,7 +135,7 @@ def _counts(body: BlockView) -> Counter[str]:
 
 def _written_inside(program: ProgramView, body: BlockView) -> set[str]:
     """What the blocks in a block write."""
-    return {n for o in body.ops if sub_block(o) is not None for n in all_writes(program, int(sub_block(o) or 0))}
+    return {n for o in body.ops for idx in sub_blocks(o) for n in all_writes(program, idx)}
 
 
 def written_alone(program: ProgramView, body: BlockView) -> set[str]:
@@ -196,8 +197,7 @@ def _written_once(uses: list[_Access], before: Any) -> bool:
 
 
 def _read_inside(program: ProgramView, body: BlockView, array: str) -> bool:
-    blocks = [program.blocks[int(sub_block(o) or 0)] for o in body.ops if sub_block(o) is not None]
-    return any(array in o.input_names() or _read_inside(program, b, array) for b in blocks for o in b.ops)
+    return any(sub_blocks(o) and array in uses(program, o) for o in body.ops)
 
 
 def _stays(program: ProgramView, block_idx: int, index: int, array: str) -> bool:
@@ -209,12 +209,11 @@ def _stays(program: ProgramView, block_idx: int, index: int, array: str) -> bool
     for op in block.ops:
         if op.index == index or op.is_backward or (op.index < index and not again):
             continue
-        inner = sub_block(op)
-        if array in op.output_names() or (inner is not None and array in all_writes(program, inner)):
+        if array in definitions(program, op):
             return False
     if not again:
         return True
-    runs = [(b.idx, o.index) for b in program.blocks for o in b.ops if sub_block(o) == block_idx]
+    runs = [(b.idx, o.index) for b in program.blocks for o in b.ops if block_idx in sub_blocks(o)]
     return all(_stays(program, idx, position, array) for idx, position in runs)
 
 
@@ -287,6 +286,4 @@ class _Follow:
                 moved = Affine(x.first + int(step), x.stride, x.dtype, x.shape)
             self.now[op.outputs["Out"][0]] = moved
             return
-        inner = sub_block(op)
-        for name in [*op.output_names(), *(all_writes(self.program, inner) if inner is not None else ())]:
-            self.now[name] = None
+        self.now.update(dict.fromkeys(definitions(self.program, op)))

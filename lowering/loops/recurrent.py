@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.checks import over_steps
+from lowering.engine.dataflow import all_writes
 from lowering.engine.runner import Context
 from lowering.errors import LoweringError, NeedsExact
 from lowering.loops import arrays
@@ -28,7 +29,7 @@ from lowering.loops.carried import zero_gradient
 from lowering.loops.facts import Facts, lies_still, written_alone
 from lowering.loops.hoist import Stack, find_hoists, stacks_of
 from lowering.loops.remake import find_makers
-from lowering.loops.save_plan import all_writes, gradient_blocks, save_plan, seen_from_outside
+from lowering.loops.save_plan import gradient_blocks, save_plan, seen_from_outside
 from lowering.loops.saves import Recorder, restore
 from lowering.loops.while_loop import Env, as_arrays, collected, pass_on
 from lowering.program import EMPTY, GRAD, BlockView

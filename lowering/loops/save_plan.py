@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from lowering.dtypes import is_float, to_numpy
+from lowering.engine.dataflow import Use, all_writes, block_uses, sub_blocks, uses
 from lowering.loops.carried import known, known_int
-from lowering.program import EMPTY, GRAD, BlockView, OpView, ProgramView
-from lowering.registry import get_op, has_op
+from lowering.program import GRAD, BlockView, OpView, ProgramView
 from lowering.values import TensorArray
 
 # A loop whose counters are known is followed this far before it is taken to be endless.
@@ -50,69 +50,12 @@ def seen_from_outside(op: OpView, env: Mapping[str, Any]) -> dict[str, Any]:
     return {n: v for n, v in env.items() if GRAD not in n or n in forward}
 
 
-def sub_block(op: OpView) -> int | None:
-    """The index of the block in attribute ``sub_block``; None where the op has none."""
-    idx = op.attrs.get("sub_block")
-    return int(idx) if idx is not None else None
-
-
-def outside_reads(program: ProgramView, idx: int) -> dict[str, bool]:
-    """Names that block ``idx`` (with the blocks inside it) reads before it writes them -> whether their data is read.
-
-    A gradient block inside finds its own forward block's names in its step scopes, so those are left out.
-    """
-    block = program.blocks[idx]
-    reads: dict[str, bool] = {}
-    written: set[str] = set()
-    for op in block.ops:
-        for name, data in _op_reads(program, op).items():
-            if name not in written:
-                reads[name] = reads.get(name, False) or data
-        written.update(op.output_names())
-    return reads
-
-
-def _op_reads(program: ProgramView, op: OpView) -> dict[str, bool]:
-    definition = get_op(op.type) if has_op(op.type) else None
-    reads: dict[str, bool] = {}
-    for slot, names in op.inputs.items():
-        # The gradient of a write knows its shape from the gradient array.
-        if op.type == "read_from_array" and slot == "X_W":
-            continue
-        spec = definition.input(slot) if definition is not None else None
-        data = spec is None or spec.wants != "meta"
-        for name in names:
-            if name != EMPTY:
-                reads[name] = reads.get(name, False) or data
-    inner = sub_block(op)
-    if inner is not None:
-        own = program.blocks[inner]
-        theirs = program.blocks[own.forward_idx].vars if own.forward_idx >= 0 else {}
-        for name, data in outside_reads(program, inner).items():
-            if name not in own.vars and name not in theirs:
-                reads[name] = reads.get(name, False) or data
-    return reads
-
-
-def all_writes(program: ProgramView, idx: int) -> set[str]:
-    """Every name that a block or a block inside it writes."""
-    found: set[str] = set()
-    for op in program.blocks[idx].ops:
-        found.update(op.output_names())
-        inner = sub_block(op)
-        if inner is not None:
-            found |= all_writes(program, inner)
-    return found
-
-
 def passed_on(program: ProgramView, idx: int) -> set[str]:
     """The gradients that gradient block ``idx`` has a new value for: what it writes, and hands to a block inside.
 
     Any other one that flows into the block ends there.
     """
-    handed = {
-        n for op in program.blocks[idx].ops if sub_block(op) is not None for n in op.inputs.get("Out" + GRAD) or ()
-    }
+    handed = {n for op in program.blocks[idx].ops if sub_blocks(op) for n in op.inputs.get("Out" + GRAD) or ()}
     return all_writes(program, idx) | handed
 
 
@@ -120,9 +63,9 @@ def gives_anew(program: ProgramView, idx: int) -> set[str]:
     """What block ``idx`` or a block inside it writes, save by ops that hand a variable and its gradient through."""
     found: set[str] = set()
     for op in program.blocks[idx].ops:
-        inner = sub_block(op)
-        if inner is not None:
-            found |= gives_anew(program, inner)
+        inner = sub_blocks(op)
+        if inner:
+            found = found.union(*(gives_anew(program, i) for i in inner))
         elif op.type not in ("assign", "increment") or list(op.inputs["X"]) != list(op.outputs["Out"]):
             found.update(op.output_names())
     return found
@@ -175,10 +118,12 @@ def save_plan(
 def _plan_of(program: ProgramView, forward: BlockView, grad_idx: int, written: set[str]) -> SavePlan:
     plan = SavePlan()
     rewound = all_writes(program, grad_idx)
-    for name, data in outside_reads(program, grad_idx).items():
+    for name, use in block_uses(program, grad_idx).items():
+        if use is Use.HINT:
+            continue
         if name in forward.vars:
             plan.final.append(name)
-            if not data:
+            if use is Use.SHAPE:
                 plan.shapes.add(name)
         elif name in written and GRAD not in name:
             # A variable that the gradient block rewinds starts there with the end's value. Of any other the forward
@@ -196,7 +141,7 @@ def seen_early(program: ProgramView, forward_idx: int, grad_idx: int, name: str)
 
 def _read_before_written(program: ProgramView, block: BlockView, name: str) -> bool:
     for op in block.ops:
-        if name in _op_reads(program, op):
+        if uses(program, op).get(name, Use.HINT) is not Use.HINT:
             return True
         if name in op.output_names():
             return False

@@ -15,12 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import merged
+from lowering.engine.dataflow import all_writes, sub_blocks
 from lowering.engine.runner import Context
 from lowering.errors import LoweringError
 from lowering.loops import arrays
 from lowering.loops.carried import fit, known_int, stacked_template, zero_gradient, zeros
 from lowering.loops.hoist import Hoist, find_hoists, stacks_of
-from lowering.loops.save_plan import all_writes, ending, seen_from_outside, sub_block
+from lowering.loops.save_plan import ending, seen_from_outside
 from lowering.loops.saves import Reread, at_step, restore
 from lowering.loops.while_loop import Env, as_arrays, collected, pass_on, settle, stacked, stacked_reads, write_at
 from lowering.program import EMPTY, GRAD, PASS, BlockView, ProgramView, forward_name
@@ -192,8 +193,7 @@ def _taken(program: ProgramView, block: BlockView) -> set[str]:
     """The gradient arrays from which the block, or one inside it, takes elements."""
     found = {op.inputs["X"][0] for op in block.ops if op.type == "read_from_array"}
     for op in block.ops:
-        inner = sub_block(op)
-        if inner is not None:
+        for inner in sub_blocks(op):
             found |= _taken(program, program.blocks[inner])
     return found
 

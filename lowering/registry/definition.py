@@ -103,6 +103,8 @@ class OpDef:
     absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may hold no value yet
     undeclared: tuple[str, ...] = ()  # output slots, or "Slot:dtype", that shape inference leaves to the layer
     updates: tuple[str, ...] = ()  # input slots whose variables the op changes; new values follow its outputs
+    continues: tuple[str, ...] = ()  # output slots whose variables the op goes on from, or may leave as they were
+    changes: tuple[str, ...] = ()  # input slots whose variables a block op, in a backward pass, changes in ``ctx.env``
     forward: OpDef | None = None  # for a gradient op, what it is the gradient of
     demands: Check | None = None
     once: str = ""  # for a gradient op, why there is no gradient of it

@@ -188,6 +188,8 @@ def op(
     kind: str = "plain",
     absent: str = "",
     undeclared: str = "",
+    continues: str = "",
+    changes: str = "",
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Register the decorated function as an operator.
 
@@ -213,6 +215,8 @@ def op(
             among the inputs stays one (see ``counts``).
         absent: parameters of required inputs whose variable may hold no value yet; the rule then gets None.
         undeclared: output slots (``Slot:dtype``: their data types) that inference leaves as the layer declared them.
+        continues: output slots whose variables the op goes on from: it adds to what they hold, or may leave it there.
+        changes: parameters of inputs whose variables a block op changes in a backward pass, through ``ctx.env``.
         kind: ``plain``, ``block`` (runs sub-blocks; gets raw values and ``ctx``) or ``host`` (outside jit).
     """
 
@@ -223,6 +227,8 @@ def op(
         definition.kind, definition.rows, definition.infer, definition.fold = kind, rows, infer, fold
         definition.lod, definition.linear = _lod_map(definition, lod), linear
         definition.absent, definition.undeclared = _names(absent), _names(undeclared)
+        definition.continues = _names(continues)
+        definition.changes = tuple(s.name for s in definition.inputs if s.param in _names(changes))
         definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}
         definition.diff = _names(diff) if diff is not None else differentiable_params(definition)
         _check_params(definition, definition.diff, "diff")
@@ -310,6 +316,8 @@ def _grad_def(
     kind: str | None = None,
     slots: Mapping[str, str] | None = None,
     updates: str = "",
+    continues: str = "",
+    changes: str = "",
     once: str = "",
     loops: bool = False,
 ) -> OpDef:
@@ -329,6 +337,8 @@ def _grad_def(
     )
     definition.lod = dict(lod) if lod is not None else grad_lod_map(definition)
     definition.updates = tuple(s.name for s in definition.inputs if s.param in _names(updates))
+    definition.continues = _names(continues)
+    definition.changes = tuple(s.name for s in definition.inputs if s.param in _names(changes))
     definition.once, definition.loops = once, loops
     return definition
 

@@ -13,6 +13,7 @@ from fluidjax.layers._control_flow.checks import VarType, require_condition, req
 from fluidjax.layers._control_flow.ragged import merge_lod_tensor
 from fluidjax.layers.nn import logical_and, logical_not
 from fluidjax.layers.tensor import assign
+from lowering.engine.dataflow import GUARDED
 
 __all__ = ["IfElse", "Switch", "While"]
 
@@ -74,7 +75,7 @@ def block_reads_and_writes(block: Block, written: Sequence[str] = ()) -> tuple[l
             if name not in anew:
                 reads[name] = None
         writes.update(dict.fromkeys(op.output_arg_names))
-        may_not_run = op.type in ("while", "conditional_block")
+        may_not_run = op.type in GUARDED
         anew.update(n for n in op.output_arg_names if not may_not_run or block.has_var(n))
     parent = block.program.block(block.parent_idx)
     outer = [name for name in reads if not _is_own_array(block, parent, name)]

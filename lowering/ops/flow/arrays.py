@@ -75,7 +75,7 @@ def gradient_array(name: str, i: Any, ctx: Context) -> TensorArray | None:
     return arrays.gradient_like(held, base, flags=name not in ctx.runner.unflagged)
 
 
-@op(kind="block", infer=shape_like("Out", "X"))
+@op(kind="block", infer=shape_like("Out", "X"), continues="Out")
 def write_to_array(x: Value, i: Value, *, ctx):
     """Out[I] = X. In a backward pass Out[I] += X: it is the gradient of a read, and reads of one element add up."""
     name = ctx.op.outputs["Out"][0]
@@ -107,7 +107,7 @@ def _written(name: str, i: Any, ctx: Context) -> Any:
     return None if base is None else arrays.get(base, i)
 
 
-@op(kind="block", slots={"x_w": "X_W"}, infer=shape_like("Out", "X"))
+@op(kind="block", slots={"x_w": "X_W"}, infer=shape_like("Out", "X"), changes="x")
 def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
     """Out = X[I]. As the gradient of a write (X_W given) it takes X[I] and clears it; zeros when nothing is there."""
     name = ctx.op.inputs["X"][0]

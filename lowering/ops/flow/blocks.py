@@ -44,7 +44,7 @@ def while_(
     run_while(ctx)
 
 
-@while_.grad(type="while_grad", wrt="x", slots={"d_out": "Out@GRAD"})
+@while_.grad(type="while_grad", wrt="x", slots={"d_out": "Out@GRAD"}, continues="X@GRAD", changes="d_out")
 def _(x: list[Value], out: list[Value] = (), d_out: list[Value] = (), step_scopes: Value = None, *, ctx):
     """Run the gradient block over the steps, last first; see lowering.loops.while_grad."""
     run_while_grad(ctx)
@@ -66,7 +66,7 @@ def conditional_block(
     run_conditional(ctx, cond, input_, is_scalar_condition)
 
 
-@conditional_block.grad(wrt="input_", slots={"d_out": "Out@GRAD"})
+@conditional_block.grad(wrt="input_", slots={"d_out": "Out@GRAD"}, continues="Input@GRAD", changes="d_out")
 def _(
     cond: list[Value], input_: list[Value], out: list[Value] = (), d_out: list[Value] = (), scope: Value = None, *, ctx
 ):

@@ -60,7 +60,15 @@ def windowed_scale(now, scale, window, slot):
     return jnp.where(scale < now, now, anew), window
 
 
-@op("fake_quantize_range_abs_max", out="Out OutScale OutScales?", diff="", lod=None, kind="block", infer=_infer_range)
+@op(
+    "fake_quantize_range_abs_max",
+    out="Out OutScale OutScales?",
+    diff="",
+    lod=None,
+    kind="block",
+    infer=_infer_range,
+    continues="OutScales",
+)
 def fake_quantize_range_abs_max(
     x: Value,
     in_scale: Value,
