@@ -29,6 +29,40 @@ to stack each on a leading [steps] axis. Here none has to be:
 - ``w`` is not written in the loop: the gradient reads it from the environment around it, as the forward step did.
 - A large value that cheap ops make of smaller ones would be computed once more instead (``remake``).
 
+So of this loop's steps nothing is stacked; what stands in the step scopes is how to find each value of step t::
+
+    >>> import jax, numpy as np, fluidjax as fluid
+    >>> from fluidjax import layers
+    >>> with fluid.program_guard(fluid.Program()), fluid.unique_name.guard():
+    ...     h0, w = fluid.data("h0", [1, 2]), fluid.data("w", [2, 2])
+    ...     w.stop_gradient = False
+    ...     i, n = (layers.fill_constant([1], "int64", k) for k in (0, 3))
+    ...     hs = layers.array_write(h0, i)
+    ...     go = layers.less_than(i, n)
+    ...     with layers.While(go).block():
+    ...         h = layers.array_read(hs, i)
+    ...         a = layers.mul(h, w)
+    ...         s = layers.tanh(a)
+    ...         i = layers.increment(i)
+    ...         hs = layers.array_write(s, i, hs)
+    ...         go = layers.less_than(i, n, cond=go)
+    ...     d_w = fluid.gradients(layers.mean(layers.array_read(hs, n)), w)
+    >>> from fluidjax.framework.view import program_view
+    >>> from lowering import run_block
+    >>> program = program_view(h0.block.program)
+    >>> scopes = next(op.outputs["StepScopes"][0] for op in program.blocks[0].ops if op.type == "while")
+    >>> def step_scopes(h0, w):
+    ...     return run_block(program, 0, {"h0": h0, "w": w})[scopes]
+    >>> kept = jax.eval_shape(step_scopes, np.ones((1, 2), "float32"), np.ones((2, 2), "float32"))
+    >>> kept.saved  # stacked on an axis of steps
+    {}
+    >>> meaning = {h.name: "h", i.name: "i", s.name: "s", hs.name: "hs"}
+    >>> for name, how in kept.extra.items():
+    ...     print(meaning[name], "=", str(how).replace(hs.name, "hs"))
+    h = Reread(index=Affine(first=0, stride=1, dtype='int64', shape=(1,)), array='hs')
+    i = Affine(first=1, stride=1, dtype='int64', shape=(1,))
+    s = Reread(index=Affine(first=1, stride=1, dtype='int64', shape=(1,)), array='hs')
+
 **The gradient loop** runs block 2 for t = steps - 1, ..., 0. It carries ``hs@GRAD``, which before step t holds what
 the steps after t have contributed, and the rewound ``i``. ``w@GRAD`` is a sum over the steps. The loop does not carry
 the sum, but keeps the rows: h^T a@GRAD summed over the steps is one product of all rows of ``hs`` and ``a@GRAD`` after
