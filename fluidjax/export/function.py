@@ -20,7 +20,8 @@ from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable
 from fluidjax.framework.view import program_view
 from lowering.engine.counts import plain
-from lowering.engine.plan import Plan, make_plan, reads_of, writes_of
+from lowering.engine.dataflow import definitions, needs
+from lowering.engine.plan import Plan, make_plan
 from lowering.engine.runner import Runner
 from lowering.engine.validate import validate
 from lowering.engine.widen import widened
@@ -215,8 +216,8 @@ def _live(view: ProgramView, fetches: Sequence[str]) -> ProgramView:
     wanted = {*fetches, *(v.name for v in block.vars.values() if v.persistable)}
     kept = []
     for op in reversed(block.ops):
-        if get_op(op.type).kind == "host" or not wanted.isdisjoint(writes_of(view, op)):
-            wanted.update(reads_of(view, op))
+        if get_op(op.type).kind == "host" or not wanted.isdisjoint(definitions(view, op)):
+            wanted.update(needs(view, op))
             kept.append(op)
     return ProgramView((replace(block, ops=tuple(reversed(kept))), *view.blocks[1:]))
 

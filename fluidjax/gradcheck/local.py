@@ -86,6 +86,7 @@ class Subject:
 
     @property
     def ops(self) -> list[OpView]:
+        """What has to run, in order."""
         return [self.op] if self.forward is None else [self.forward, self.op]
 
     def gradient(self) -> tuple[list[OpView], list[str]]:
@@ -94,6 +95,7 @@ class Subject:
         return as_views(specs), list(dict.fromkeys(grad_to_var.values()))
 
     def run(self, env: Env, key: Any) -> Env:
+        """The values by name after its ops have run over ``env``, which stays as it is."""
         return run_ops(self.program, self.ops, env, key)
 
 
@@ -184,6 +186,7 @@ def inputs_before(op: OpView, env: Env) -> Env:
 
 
 def like(value: Any, data: np.ndarray) -> Any:
+    """``data`` with the LoD of ``value``, if that has one."""
     return value.with_data(data) if isinstance(value, LoDArray) else data
 
 

@@ -28,6 +28,7 @@ class Row:
     ok: bool
 
     def cells(self) -> list[str]:
+        """The texts of its row in the report's table."""
         autodiff = "--" if self.autodiff is None else f"{self.autodiff:.8e}"
         return [self.what, f"{self.fluid:.8e}", autodiff, f"{self.difference:.8e}", f"{self.error:.1e}", _mark(self.ok)]
 
@@ -41,6 +42,7 @@ class Beside:
     ok: bool
 
     def cells(self) -> list[str]:
+        """The texts of its row in the report's table."""
         return [self.what, f"{self.error:.1e}", _mark(self.ok)]
 
 

@@ -60,6 +60,7 @@ class Whole:
         return {n for op in self.forward for n in _saved(op)}
 
     def loss_at(self, env: Env) -> float:
+        """The loss that the forward ops compute from ``env``."""
         current = dict(env)
         for op in self.forward:
             held = self.held[op.index]

@@ -2,9 +2,9 @@
 
 An op reads a variable through an input slot, in a block that it runs, or through an output slot from whose variable it
 goes on (``OpDef.continues``). It writes one through an output slot, in a block that it runs, or through an input slot
-that it changes (``OpDef.updates``, ``OpDef.changes``). In a compiler's words these are uses and definitions. A definition
-kills the value before it if the op surely gives all of the variable another value: a block that may not run kills
-nothing around it, nor does a write of one element of an array.
+that it changes (``OpDef.updates``, ``OpDef.changes``). In a compiler's words these are uses and definitions. An op
+kills a variable if it surely gives all of it another value: a block that may not run kills nothing around it, nor does
+a write of one element of an array.
 
 What must hold: a run of an op looks up no name but its uses and changes no name but its definitions; when it has run,
 every name that it kills has a new value, or none at all. An analysis may overstate uses and

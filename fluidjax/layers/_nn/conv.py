@@ -53,10 +53,12 @@ def _bias_and_act(helper: LayerHelper, out: Variable, last: bool) -> Variable:
 
 
 def is_depthwise(channels: int, groups: int | None, num_filters: int, use_cudnn: bool) -> bool:
+    """Whether each input channel has filters of its own, so that Fluid writes op depthwise_conv2d."""
     return channels == groups and num_filters % channels == 0 and not use_cudnn
 
 
 def filter_initializer(filter_size: list[int], channels: int) -> Normal:
+    """Fluid's default for filters: normal, with the variance 2 / (number of values that one output sums)."""
     return Normal(0.0, (2.0 / (math.prod(filter_size) * channels)) ** 0.5, 0)
 
 

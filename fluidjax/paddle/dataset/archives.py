@@ -131,15 +131,19 @@ class Bounded(io.BufferedIOBase, BinaryIO):
         self._stream, self._path, self.limit = stream, path, limit
 
     def readable(self) -> bool:
+        """Always."""
         return True
 
     def seekable(self) -> bool:
+        """Always."""
         return True
 
     def tell(self) -> int:
+        """Bytes from the start."""
         return self._stream.tell()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to another place; not beyond the limit."""
         target = {os.SEEK_SET: 0, os.SEEK_CUR: self.tell()}.get(whence, self.limit) + offset
         if whence == os.SEEK_END:
             return self._stream.seek(offset, whence)
@@ -147,6 +151,7 @@ class Bounded(io.BufferedIOBase, BinaryIO):
         return self._stream.seek(target)
 
     def read(self, size: int | None = -1) -> bytes:
+        """The next ``size`` bytes, or all; the error that ``too_much`` makes if they reach beyond the limit."""
         size = -1 if size is None else size
         left = self.limit - self.tell()
         data = self._stream.read(left + 1 if size < 0 else min(size, left + 1))
@@ -154,9 +159,11 @@ class Bounded(io.BufferedIOBase, BinaryIO):
         return data
 
     def read1(self, size: int = -1) -> bytes:
+        """As ``read``."""
         return self.read(size)
 
     def close(self) -> None:
+        """Close the stream underneath, too."""
         self._stream.close()
         super().close()
 
