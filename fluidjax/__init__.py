@@ -12,6 +12,7 @@ _check_lowering(_lowering)
 
 # The layer below: values, scopes, places, programs. One import per line, in the order of the layers.
 from fluidjax import core
+from fluidjax.base.version import package_version as _package_version
 from fluidjax import unique_name
 from fluidjax import framework
 from fluidjax.framework import (
@@ -107,3 +108,5 @@ from fluidjax.transpiler.memory_optimization_transpiler import memory_optimize, 
 from fluidjax import core_avx, incubate, proto, transpiler, wrapped_decorator
 from fluidjax.incubate import data_generator, fleet
 from fluidjax.transpiler import DistributeTranspiler, DistributeTranspilerConfig
+
+__version__ = _package_version()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import metadata
 
 # The Fluid whose programs and scripts run here; `require_version` in scripts asks for it.
 full_version = "1.8.5"
@@ -44,3 +45,11 @@ def require_version(min_version: str, max_version: str | None = None) -> None:
             f"VersionError: Fluid version in {between} is required, but {full_version} is what runs here. Ask for a "
             "version that includes it."
         )
+
+
+def package_version() -> str:
+    """The version of this package; '0' where it is run from a folder that was never installed."""
+    try:
+        return metadata.version("fluidjax")
+    except metadata.PackageNotFoundError:
+        return "0"

@@ -26,7 +26,7 @@ from lowering.engine.runner import Runner
 from lowering.engine.validate import validate
 from lowering.engine.widen import widened
 from lowering.errors import LoweringError, Need
-from lowering.program import ProgramView
+from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 
 Parameters = dict[str, Any]
@@ -65,7 +65,10 @@ class JaxFunction:
         self.feeds = feeds
         self.fetches = fetches
         self.written = tuple(n for n in plan.keeps if n in held)
-        self.random = plan.random
+        ops = plan.segments[0].ops if plan.segments else ()
+        self.random = plan.random and any(
+            _draws(op) for op in (*ops, *(op for b in program.blocks[1:] for op in b.ops))
+        )
         self._program = program
         self._plan = plan
         self._platform = platform
@@ -122,7 +125,8 @@ class JaxFunction:
                     "the program draws random numbers", "a jax.random key", "no key", "pass key=jax.random.key(seed)"
                 )
             )
-        if key is not None and not jnp.issubdtype(jnp.asarray(key).dtype, jax.dtypes.prng_key):
+        key = jax.random.key(0) if key is None else key  # for ops that draw in training alone
+        if not jnp.issubdtype(jnp.asarray(key).dtype, jax.dtypes.prng_key):
             key = jax.random.wrap_key_data(key, impl="threefry2x32")
         return Runner(
             self._program,
@@ -257,6 +261,10 @@ def _parameters(scope: Scope, view: ProgramView, plan: Plan, fed: Sequence[str])
         )
     with jax.enable_x64(True):
         return jax.tree_util.tree_map(lambda leaf: jnp.array(leaf, copy=True), values)
+
+
+def _draws(op: OpView) -> bool:
+    return "key" in get_op(op.type).special and not op.attrs.get("is_test")
 
 
 def _as_jax(leaf: Any) -> Any:

@@ -24,7 +24,13 @@ def transpose_of(fn: Callable[[Any], Any], like: Any, d_out: Any) -> Any:
 
 def zero_rows(x: Any) -> Any:
     """The XShape output: no elements; its dims after the first are X's."""
-    return np.zeros((0, *x.shape), x.dtype)
+    return no_elements((0, *x.shape), x.dtype)
+
+
+def no_elements(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array with a size of 0, known while tracing; but sizes may be symbols of an export."""
+    make = np.zeros if all(isinstance(n, int) for n in shape) else jnp.zeros
+    return make(shape, dtype)
 
 
 def off_rows(attrs: Mapping[str, Any], ndim: int) -> str | None:

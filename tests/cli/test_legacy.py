@@ -7,7 +7,7 @@ import tomllib
 import pytest
 from google.protobuf import descriptor_pb2, text_format
 
-from fluidjax.command import cli
+from fluidjax.command import run as command
 from fluidjax.legacy import package_names, protobuf_stubs, python_names
 from tests.cli.test_run import ROOT, run
 
@@ -168,13 +168,13 @@ def test_the_environment_of_children(monkeypatch):
 def test_the_extra_holds_what_the_command_names():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extra = {requirement.partition(">")[0] for requirement in project["optional-dependencies"]["legacy"]}
-    assert extra == set(cli.PADDLE_NEEDS.values())
+    assert extra == set(command.PADDLE_NEEDS.values())
 
 
 def test_the_hint_names_the_extra():
-    hint = cli._hint(ModuleNotFoundError("No module named 'six.moves'", name="six.moves"))
+    hint = command._hint(ModuleNotFoundError("No module named 'six.moves'", name="six.moves"))
     assert "pip install six" in hint and "fluidjax[legacy]" in hint
-    assert not cli._hint(ModuleNotFoundError(name="numpi")) and not cli._hint(KeyError("six"))
+    assert not command._hint(ModuleNotFoundError(name="numpi")) and not command._hint(KeyError("six"))
 
 
 def test_names_of_packages_that_came_with_paddle(tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ print(jax.config.jax_compilation_cache_dir)
 
 
 def test_the_compilation_cache(tmp_path):
-    from fluidjax.command import cli
+    from fluidjax.command import cache as cli
 
     (tmp_path / "script.py").write_text(COMPILES)
     done = run(tmp_path, "run", "script.py")
@@ -133,7 +133,7 @@ def test_the_compilation_cache(tmp_path):
     )
     before = os.environ.pop("FLUIDJAX_CACHE_DIR", None)
     try:
-        assert cli.cache_dir().endswith(os.path.join("fluidjax", "xla"))
+        assert cli.folder().endswith(os.path.join("fluidjax", "xla"))
     finally:
         if before is not None:
             os.environ["FLUIDJAX_CACHE_DIR"] = before

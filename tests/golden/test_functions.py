@@ -6,7 +6,7 @@ import pytest
 
 from tests.golden.functions import replay
 
-NETWORKS = ["book_fit_a_line", "book_recommender_system", "ctrl_ifelse", "lod_pool_average", "opt_adam_sparse"]
+NETWORKS = ["book_fit_a_line", "ctrl_ifelse", "lod_expand", "lod_pool_average", "opt_adam_sparse"]
 
 
 @pytest.mark.parametrize("name", NETWORKS)

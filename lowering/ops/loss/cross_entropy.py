@@ -5,12 +5,11 @@ as -1e20. Both are kept.
 """
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from lowering.engine.checks import Demand
 from lowering.ops.math.extrema import at_least, exp_at_least
-from lowering.ops.shared import off_rows
+from lowering.ops.shared import no_elements, off_rows
 from lowering.program import VarInfo
 from lowering.registry import op
 from lowering.values import Meta
@@ -81,7 +80,7 @@ def cross_entropy2(x, label, *, ignore_index: int = -100):
     ignored = label == ignore_index
     match = jnp.where(ignored, 0, picked)
     loss = jnp.where(ignored, 0, -finite_log(picked)).reshape(shape)
-    return loss, np.zeros((*x.shape, 0), x.dtype), match
+    return loss, no_elements((*x.shape, 0), x.dtype), match
 
 
 @cross_entropy2.check

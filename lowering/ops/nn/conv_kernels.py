@@ -117,7 +117,7 @@ def prefer_columns(dy: jax.Array, w: jax.Array, geo: Geometry) -> bool:
         return False
     taps = size_of(w.shape[2:])
     columns = taps * w.shape[1] * dy.shape[0] * size_of(dy.shape[2:])
-    return taps == 1 or w.shape[1] < 16 or (taps >= 25 and columns <= 1 << 22)
+    return taps == 1 or w.shape[1] < 16 or (taps >= 25 and isinstance(columns, int) and columns <= 1 << 22)
 
 
 def input_grad_direct(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> jax.Array:

@@ -1,0 +1,45 @@
+"""``fluidjax cache``: where compiled programs are kept between processes, how much is there, and away with it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+
+import jax
+
+from fluidjax.command.terms import size
+
+NAME, HELP = "cache", "show or clear the compiled programs that are kept on disk"
+
+
+def folder() -> str:
+    """Where compiled programs are kept: $FLUIDJAX_CACHE_DIR, or ``fluidjax/xla`` in the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.environ.get("FLUIDJAX_CACHE_DIR") or os.path.join(home, "fluidjax", "xla")
+
+
+def enable() -> None:
+    """Keep compiled programs on disk, unless JAX was told where to keep them already."""
+    if jax.config.values.get("jax_compilation_cache_dir"):
+        return
+    jax.config.update("jax_compilation_cache_dir", folder())
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--clear", action="store_true", help="delete all of them")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Show or clear."""
+    path = Path(folder())
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
+    print(f"{path}: {len(files)} files, {size(sum(file.stat().st_size for file in files))}")
+    if options.clear and files:
+        shutil.rmtree(path)
+        print("cleared")
+    return 0

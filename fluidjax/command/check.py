@@ -1,0 +1,39 @@
+"""``fluidjax check MODEL|SCRIPT``: whether all of it runs here. Exit status 0: yes; 1: no, and why."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+
+import lowering
+from fluidjax.command import models, scripts
+from fluidjax.framework import Program
+
+NAME, HELP = "check", "say whether a model or script runs here"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("model", metavar="MODEL|SCRIPT", help="a model's folder, a program's file, or a Python script")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print what does not run; 1 when there is something."""
+    if options.model.endswith(".py"):
+        problems = scripts.problems_of(options.model)
+    else:
+        problems = problems_of(models.read_program(models.find(options.model)))
+    print("\n".join(problems) or f"{options.model}: nothing found that does not run here")
+    return 1 if problems else 0
+
+
+def problems_of(program: Program) -> list[str]:
+    """What of a program does not run: operators that are not registered, each with how often and where first."""
+    unknown: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for block in program.blocks:
+        for index, op in enumerate(block.ops):
+            if not lowering.has_op(op.type):
+                unknown[op.type] += 1
+                first.setdefault(op.type, f"op {index} of block {block.idx}")
+    return [f"operator {name}: not registered ({count} times, first {first[name]})" for name, count in unknown.items()]

@@ -1,0 +1,79 @@
+"""``fluidjax info MODEL``: what a saved model takes, gives and holds, and what of it does not run here."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+import lowering
+from fluidjax.base.enums import VarType, to_numpy_dtype
+from fluidjax.command import models, scripts
+from fluidjax.command.check import problems_of
+from fluidjax.command.terms import size, table
+from fluidjax.framework import Program, Variable
+
+NAME, HELP = "info", "show what a model or script consists of"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("model", metavar="MODEL|SCRIPT", help="a model's folder, a program's file, or a Python script")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print it; 0 also when something does not run (that is what ``check`` is for)."""
+    if options.model.endswith(".py"):
+        print("\n".join(scripts.describe(options.model)))
+    else:
+        print("\n".join(describe(models.read_program(models.find(options.model)))))
+    return 0
+
+
+def describe(program: Program) -> Iterator[str]:
+    """The lines about a program."""
+    block = program.global_block()
+    feeds, fetches = _ends(program)
+    yield from _section("inputs", [_row(block.var(name)) for name in feeds if block.has_var(name)])
+    yield from _section("outputs", [_row(block.var(name)) for name in fetches if block.has_var(name)])
+    yield from _section("parameters", _parameters(program))
+    ops = Counter(op.type for b in program.blocks for op in b.ops if op.type not in ("feed", "fetch"))
+    total = sum(ops.values())
+    yield f"ops: {total} in {len(program.blocks)} block{'s' if len(program.blocks) > 1 else ''}"
+    yield table((count, name) for name, count in ops.most_common())
+    hosts = [name for name in ops if lowering.has_op(name) and lowering.get_op(name).kind == "host"]
+    if hosts:
+        yield f"ops that work on the host (files, Python functions): {', '.join(sorted(hosts))}"
+    problems = problems_of(program)
+    yield "runs here: yes" if not problems else "runs here: no\n" + "\n".join(f"  {p}" for p in problems)
+
+
+def _section(title: str, rows: list[tuple[object, ...]]) -> Iterator[str]:
+    yield f"{title}: {len(rows)}"
+    if rows:
+        yield table(rows)
+
+
+def _ends(program: Program) -> tuple[list[str], list[str]]:
+    ops = program.global_block().ops
+    feeds = sorted((op.attr("col"), op.output("Out")[0]) for op in ops if op.type == "feed" and op.output("Out"))
+    fetches = sorted((op.attr("col"), op.input("X")[0]) for op in ops if op.type == "fetch" and op.input("X"))
+    data = [var.name for var in program.global_block().vars.values() if var.is_data]
+    return [name for _, name in feeds] or data, [name for _, name in fetches]
+
+
+def _row(var: Variable) -> tuple[object, ...]:
+    level = f"lod level {var.lod_level}" if var.lod_level else ""
+    return var.name, to_numpy_dtype(var.dtype), list(var.shape), level
+
+
+def _parameters(program: Program) -> list[tuple[object, ...]]:
+    kinds = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.RAW, VarType.READER)
+    held = [v for v in program.global_block().vars.values() if v.persistable and v.type not in kinds]
+    sizes = [math.prod(max(n, 1) for n in var.shape) * to_numpy_dtype(var.dtype).itemsize for var in held]
+    rows: list[tuple[object, ...]] = [
+        (var.name, to_numpy_dtype(var.dtype), list(var.shape), size(count))
+        for var, count in zip(held, sizes, strict=True)
+    ]
+    return [*rows, ("all of them", "", "", size(sum(sizes)))] if rows else rows

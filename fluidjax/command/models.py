@@ -1,0 +1,61 @@
+"""A model's or program's file as commands read it, wherever its parts are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from fluidjax.command.terms import BadUse
+from fluidjax.files import inference
+from fluidjax.framework import Program
+
+
+@dataclass(frozen=True)
+class ModelPath:
+    """Where a model is: a folder, its program's file in it, and its parameters' file (None: one each)."""
+
+    folder: str
+    program: str
+    parameters: str | None
+
+    @property
+    def program_path(self) -> str:
+        """The program's file."""
+        return os.path.join(self.folder, self.program)
+
+
+def find(path: str, params: str | None = None) -> ModelPath:
+    """The model at ``path``: a folder with a program in it, or a program's file. BadUse when there is none."""
+    if os.path.isfile(path):
+        return ModelPath(os.path.dirname(path) or ".", os.path.basename(path), params or _beside(path))
+    candidates = [name for name in (inference.MODEL, "model", "inference.pdmodel") if _is_file(path, name)]
+    if not os.path.isdir(path) or not candidates:
+        raise BadUse(
+            f"no model at {path!r}",
+            f"a folder with {inference.MODEL!r} in it, or the file of a program",
+            "a folder without one" if os.path.isdir(path) else "no such file or folder",
+            "give the folder that save_inference_model wrote, or the program's file itself",
+        )
+    return ModelPath(path, candidates[0], params or _combined(path))
+
+
+def read_program(path: ModelPath) -> Program:
+    """The program alone."""
+    with open(path.program_path, "rb") as file:
+        return inference.parse(file.read(), path.program_path)
+
+
+def _is_file(folder: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(folder, name))
+
+
+def _combined(folder: str) -> str | None:
+    return next((name for name in ("__params__", "params") if _is_file(folder, name)), None)
+
+
+def _beside(path: str) -> str | None:
+    """The parameters' file that goes with a program's file, where it has a usual name."""
+    folder, name = os.path.split(path)
+    stem = name.rpartition(".")[0]
+    usual = ("__params__", "params", *((f"{stem}.pdiparams",) if stem else ()))
+    return next((other for other in usual if _is_file(folder or ".", other)), None)

@@ -1,0 +1,37 @@
+"""How commands speak: errors of bad use, sizes, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fluidjax.base.errors import explain
+
+
+class BadUse(Exception):
+    """A command was given what it cannot work with; shown without a traceback, exit status 2."""
+
+    def __init__(self, what: str, expected: str, received: str, todo: str):
+        super().__init__(explain(what, expected, received, todo))
+
+
+def size(count: int) -> str:
+    """Bytes for people: ``"1.5 MB"``."""
+    number = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError("unreachable")
+
+
+def table(rows: Iterable[Sequence[object]], indent: str = "  ") -> str:
+    """Rows in columns, the last one as long as it is."""
+    texts = [[str(cell) for cell in row] for row in rows]
+    if not texts:
+        return ""
+    widths = [max(len(row[at]) for row in texts) for at in range(len(texts[0]) - 1)]
+    lines = []
+    for row in texts:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        lines.append((indent + "  ".join([*cells, row[-1]])).rstrip())
+    return "\n".join(lines)

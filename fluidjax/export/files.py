@@ -1,0 +1,219 @@
+"""A saved model in other file formats: weights as .npz or .safetensors, the whole as StableHLO.
+
+Each file is read back and compared before it is called done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+
+from fluidjax.base.errors import explain
+from fluidjax.base.scope import Scope
+from fluidjax.export.function import ExportError, JaxFunction, to_jax
+from fluidjax.files import atomic, inference
+from fluidjax.framework import Program
+from lowering.dtypes import to_numpy
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+
+
+def _needed(module: str) -> Any:
+    """A module of the extra `export`. ExportError says how to install it."""
+    try:
+        return __import__(module, fromlist=["_"])
+    except ImportError as error:
+        raise ExportError(
+            explain(
+                f"writing this format needs the package {module.partition('.')[0]}",
+                "it installed",
+                "it is not",
+                "pip install 'fluidjax[export]'",
+            )
+        ) from error
+
+
+class Model:
+    """A saved model, read once, and written in other formats.
+
+    Args:
+        folder: as ``save_inference_model`` wrote it.
+        model_filename, params_filename: as for ``load_inference_model``.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], model_filename: str | None, params_filename: str | None):
+        scope = Scope()
+        loaded = inference.load(os.fspath(folder), model_filename, params_filename, scope)
+        self.program: Program = loaded[0]
+        self.feeds: list[str] = loaded[1]
+        self.fetches = [var.name for var in loaded[2]]
+        self._scope = scope
+
+    def function(self, platform: str | None = None) -> tuple[JaxFunction, dict[str, Any]]:
+        """The model as ``to_jax`` gives it."""
+        return to_jax(self.program, self.feeds, self.fetches, scope=self._scope, platform=platform)
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Name -> array of all parameters."""
+        return {name: np.asarray(value) for name, value in self.function()[1].items()}
+
+    def write(self, name: str, to: str, **options: Any) -> list[str]:
+        """Write the model; ``to`` is one of ``FORMATS``. Returns the paths of the files.
+
+        Raises ExportError when the model cannot be put into the format, or came back changed.
+        """
+        folder, files = FORMATS[to](self, **options)
+        path = Path(name)
+        target = path if folder else path.parent
+        named = files if folder else dict(zip([path.name], files.values(), strict=True))
+        atomic.write_files(str(target), {file: [content] for file, content in named.items()})
+        return [str(target / file) for file in named]
+
+
+def _npz(model: Model) -> tuple[bool, dict[str, bytes]]:
+    buffer = io.BytesIO()
+    weights = model.weights()
+    np.savez(buffer, **weights)  # type: ignore[arg-type]
+    content = buffer.getvalue()
+    with np.load(io.BytesIO(content), allow_pickle=False) as read:
+        _same_weights(weights, {name: read[name] for name in read.files})
+    return False, {"weights": content}
+
+
+def _safetensors(model: Model) -> tuple[bool, dict[str, bytes]]:
+    library = _needed("safetensors.numpy")
+    weights = {name: np.ascontiguousarray(value) for name, value in model.weights().items()}
+    content = library.save(weights, metadata={"format": "np"})
+    _same_weights(weights, library.load(content))
+    return False, {"weights": content}
+
+
+def _same_weights(written: Mapping[str, np.ndarray], read: Mapping[str, np.ndarray]) -> None:
+    for name, array in written.items():
+        if name not in read or read[name].dtype != array.dtype or read[name].tobytes() != array.tobytes():
+            raise ExportError(
+                explain(f"the file does not hold parameter {name!r} as it was", "equal bytes", "others", "report this")
+            )
+
+
+def _stablehlo(
+    model: Model, *, platforms: Sequence[str] = PLATFORMS, batch: int | None = None
+) -> tuple[bool, dict[str, bytes]]:
+    """``model.jax_export`` (``jax.export.deserialize``), ``model.mlir`` (text), ``weights.npz``, ``signature.json``.
+
+    Args:
+        platforms: of cpu, cuda, tpu.
+        batch: what stands for sizes that the model leaves open; None: a symbol each, the first dims sharing one.
+    """
+    _needed("flatbuffers")
+    function, parameters = model.function("cpu" if tuple(platforms) == ("cpu",) else "gpu")
+    shapes = _shapes(model, batch)
+    with jax.enable_x64(True):
+        with _symbols_refused(shapes):
+            content = _exported(function, parameters, shapes, platforms)
+            exported = export.deserialize(bytearray(content))
+            _same_results(function, parameters, exported, shapes)
+    signature = {
+        "inputs": {name: [[str(n) for n in shape.shape], str(shape.dtype)] for name, shape in shapes.items()},
+        "outputs": list(function.fetches),
+        "platforms": list(platforms),
+        "jax": jax.__version__,
+    }
+    return True, {
+        "model.jax_export": content,
+        "model.mlir": exported.mlir_module().encode(),
+        "weights.npz": _npz(model)[1]["weights"],
+        "signature.json": json.dumps(signature, indent=1).encode(),
+    }
+
+
+def _shapes(model: Model, batch: int | None) -> dict[str, jax.ShapeDtypeStruct]:
+    variables = model.program.global_block().vars
+    ragged = [name for name in model.feeds if variables[name].lod_level]
+    if ragged:
+        raise ExportError(
+            explain(
+                f"inputs of ragged sequences have no shape: {ragged}",
+                "dense inputs",
+                f"LoD in {len(ragged)} of {len(model.feeds)}",
+                "give the model away with fluidjax.to_jax, whose functions take ragged values",
+            )
+        )
+    scope = export.SymbolicScope()
+    found = {}
+    for name in model.feeds:
+        var = variables[name]
+        if batch is None:
+            words = [_symbol(name, at, size) for at, size in enumerate(var.shape)]
+            shape = export.symbolic_shape(", ".join(words), scope=scope) if words else ()
+        else:
+            shape = tuple(batch if size < 0 else size for size in var.shape)
+        found[name] = jax.ShapeDtypeStruct(shape, to_numpy(int(var.dtype)))
+    return found
+
+
+def _symbol(name: str, at: int, size: int) -> str:
+    if size >= 0:
+        return str(size)
+    return "batch" if at == 0 else f"{''.join(c if c.isalnum() else '_' for c in name)}_{at}"
+
+
+def _exported(function: JaxFunction, parameters: Any, shapes: Any, platforms: Sequence[str]) -> bytes:
+    kinds = jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), parameters)
+    step = jax.jit(lambda weights, inputs: function(weights, inputs))
+    return bytes(export.export(step, platforms=list(platforms))(kinds, shapes).serialize())
+
+
+@contextlib.contextmanager
+def _symbols_refused(shapes: Any) -> Iterator[None]:
+    """What fails where sizes are symbols is said to be their fault; the model itself runs with sizes of any number."""
+    try:
+        yield
+    except Exception as error:
+        if all(isinstance(n, int) for shape in shapes.values() for n in shape.shape):
+            raise
+        raise ExportError(
+            explain(
+                f"the program does not allow a symbolic batch: {str(error).strip().splitlines()[0]}",
+                "ops whose shapes are sums and products of the batch's size",
+                ", ".join(f"{name} {list(map(str, shape.shape))}" for name, shape in shapes.items()),
+                "fix the batch: --batch N",
+            )
+        ) from error
+
+
+def _same_results(function: JaxFunction, parameters: Any, exported: Any, shapes: Any) -> None:
+    rng = np.random.default_rng(0)
+    inputs = {name: _drawn(rng, shape) for name, shape in shapes.items()}
+    expected = function(parameters, inputs)
+    here = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())
+    if here not in exported.platforms:
+        return
+    for name, a, b in zip(function.fetches, expected, exported.call(parameters, inputs), strict=True):
+        scale = float(np.abs(np.asarray(a, np.float64)).max(initial=1e-30))
+        if not np.allclose(a, b, rtol=1e-5, atol=1e-6 * scale, equal_nan=True):
+            raise ExportError(explain(f"output {name!r} came back changed", f"{a!r:.60}", f"{b!r:.60}", "report this"))
+
+
+def _drawn(rng: np.random.Generator, shape: jax.ShapeDtypeStruct) -> np.ndarray:
+    """Numbers of a concrete shape; integers are small, as they often are ids."""
+    sizes = tuple(n if isinstance(n, int) else 2 for n in shape.shape)
+    if np.issubdtype(shape.dtype, np.floating):
+        return rng.standard_normal(sizes).astype(shape.dtype)
+    return rng.integers(0, 2, sizes).astype(shape.dtype)
+
+
+FORMATS: dict[str, Callable[..., tuple[bool, dict[str, bytes]]]] = {
+    "npz": _npz,
+    "safetensors": _safetensors,
+    "stablehlo": _stablehlo,
+}

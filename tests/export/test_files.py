@@ -1,0 +1,78 @@
+"""Models in other formats: what is read back is what was written, by the other library and by the other platform."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+from jax import export
+
+import fluidjax as fluid
+from fluidjax.export import ExportError
+from fluidjax.export.files import Model
+
+
+def save(folder, feeds, targets):
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    fluid.io.save_inference_model(str(folder), feeds, targets, exe)
+    return Model(folder, None, None)
+
+
+@pytest.fixture
+def model(tmp_path):
+    image, label = fluid.data("image", [None, 1, 8, 8]), fluid.data("label", [None, 1], "int64")
+    conv = fluid.layers.batch_norm(fluid.layers.conv2d(image, 4, 3, act="relu"), is_test=True)
+    embedded = fluid.layers.reshape(fluid.embedding(label, [5, 6]), [-1, 6])
+    both = fluid.layers.concat([fluid.layers.fc(fluid.layers.pool2d(conv, 2), 6), embedded], axis=1)
+    return save(tmp_path / "model", ["image", "label"], [fluid.layers.softmax(both)])
+
+
+def test_weights(model, tmp_path):
+    weights = model.weights()
+    model.write(str(tmp_path / "w.npz"), "npz")
+    model.write(str(tmp_path / "deeper" / "w.safetensors"), "safetensors")
+    with np.load(tmp_path / "w.npz", allow_pickle=False) as npz:
+        found = {name: npz[name] for name in npz.files}
+    for read in (found, safetensors.numpy.load_file(tmp_path / "deeper" / "w.safetensors")):
+        assert {n: (a.dtype, a.tobytes()) for n, a in read.items()} == {
+            n: (a.dtype, a.tobytes()) for n, a in weights.items()
+        }
+
+
+def test_stablehlo_serves_any_batch_on_every_platform(model, tmp_path):
+    model.write(str(tmp_path / "out"), "stablehlo")
+    loaded = export.deserialize(bytearray((tmp_path / "out" / "model.jax_export").read_bytes()))
+    assert loaded.platforms == ("cpu", "cuda", "tpu")
+    function, parameters = model.function()
+    with np.load(tmp_path / "out" / "weights.npz") as weights:
+        held = {name: weights[name] for name in weights.files}
+    with jax.enable_x64(True):
+        for batch in (1, 3):
+            inputs = {
+                "image": np.linspace(-1, 1, batch * 64, dtype="float32").reshape(batch, 1, 8, 8),
+                "label": np.arange(batch).reshape(batch, 1),
+            }
+            (found,) = loaded.call(held, inputs)
+            np.testing.assert_allclose(found, function(parameters, inputs)[0], rtol=1e-5)
+    assert "stablehlo" in (tmp_path / "out" / "model.mlir").read_text()
+
+
+def test_what_has_no_symbolic_batch_can_have_a_fixed_one(tmp_path):
+    x = fluid.data("x", [None, 4])
+    model = save(tmp_path / "model", ["x"], [fluid.layers.reshape(fluid.layers.fc(x, 4), [2, -1, 3])])
+    with pytest.raises(ExportError, match="--batch N"):
+        model.write(str(tmp_path / "out"), "stablehlo", platforms=["cpu"])
+    assert not (tmp_path / "out").exists()
+    model.write(str(tmp_path / "out"), "stablehlo", platforms=["cpu"], batch=3)
+    assert (tmp_path / "out" / "model.jax_export").exists()
+
+
+def test_ragged_inputs_are_refused(tmp_path):
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    model = save(
+        tmp_path / "model", ["words"], [fluid.layers.sequence_pool(fluid.layers.embedding(words, [9, 3]), "sum")]
+    )
+    with pytest.raises(ExportError, match=r"no shape: \['words'\]"):
+        model.write(str(tmp_path / "out"), "stablehlo")
