@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _tracer_: Any = None
+_caller_: Any = None  # the tracer of the eager net that is being written as a program
 
 
 def current_tracer() -> Any:
@@ -19,9 +20,18 @@ def in_dygraph_mode() -> bool:
     return _tracer_ is not None
 
 
+def follows_training() -> bool:
+    """Whether layers do as their ``training`` says: in eager mode, and while a net of it is written as a program."""
+    return _tracer_ is not None or _caller_ is not None
+
+
 def records_gradients() -> bool:
-    """Whether what runs can be differentiated: not so in eager mode under ``no_grad``, or after ``eval()``."""
-    return _tracer_ is None or _tracer_._train_mode
+    """Whether what runs can be differentiated: not so in eager mode under ``no_grad``, or after ``eval()``.
+
+    A function of eager mode that is written as a program is as the caller's mode says.
+    """
+    tracer = _tracer_ if _tracer_ is not None else _caller_
+    return tracer is None or tracer._train_mode
 
 
 def switch_tracer(tracer: Any) -> Any:
@@ -39,3 +49,15 @@ def tracer_guard(tracer: Any) -> Iterator[None]:
         yield
     finally:
         switch_tracer(before)
+
+
+@contextlib.contextmanager
+def writing_for(tracer: Any) -> Iterator[None]:
+    """Within the guard what runs under `tracer` is written to programs instead."""
+    global _caller_
+    before, _caller_ = _caller_, tracer
+    try:
+        with tracer_guard(None):
+            yield
+    finally:
+        _caller_ = before

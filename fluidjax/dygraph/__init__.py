@@ -8,6 +8,8 @@ from fluidjax.dygraph import (
     base,
     checkpoint,
     container,
+    dygraph_to_static,
+    jit,
     layer_object_helper,
     layers,
     learning_rate_scheduler,
@@ -31,6 +33,8 @@ from fluidjax.dygraph.base import (
 )
 from fluidjax.dygraph.checkpoint import *
 from fluidjax.dygraph.container import *
+from fluidjax.dygraph.dygraph_to_static import ProgramTranslator
+from fluidjax.dygraph.jit import *
 from fluidjax.dygraph.layers import *
 from fluidjax.dygraph.learning_rate_scheduler import *
 from fluidjax.dygraph.math_op_patch import monkey_patch_math_varbase
@@ -50,3 +54,5 @@ __all__ += parallel.__all__
 __all__ += checkpoint.__all__
 __all__ += learning_rate_scheduler.__all__
 __all__ += backward_strategy.__all__
+__all__ += jit.__all__
+__all__ += ["ProgramTranslator"]

@@ -11,6 +11,7 @@ import heapq
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -254,7 +255,9 @@ class PythonNode(Node):
     def gradients(self, engine: Engine, grads: list[Any]) -> Iterable[tuple[Any, Place, Any]]:
         """See Node."""
         assert self.backward is not None
-        results = self.backward([None if g is None else engine.as_variable(g) for g in grads])
+        given = [None if g is None else engine.as_variable(g) for g in grads]
+        with engine.python():
+            results = self.backward(given)
         each = zip(self.inputs, self.parents, results, strict=True)
         return [(v, p, engine.as_given(g)) for v, p, g in each if p is not UNWANTED and g is not None]
 
@@ -272,6 +275,10 @@ class Engine:
     def as_given(self, var: Any) -> Any:
         """What a backward pass holds of a variable that is a gradient."""
         return var._value
+
+    def python(self) -> AbstractContextManager[None]:
+        """Within, a gradient that is a Python function runs."""
+        return self.tracer.no_grad()
 
     def as_variable(self, given: Any) -> Any:
         """The variable for what a backward pass holds."""
@@ -292,6 +299,10 @@ class RecordingEngine(Engine):
     def as_given(self, var: Any) -> Any:
         """See Engine."""
         return var
+
+    def python(self) -> AbstractContextManager[None]:
+        """See Engine."""
+        return nullcontext()
 
     def as_variable(self, given: Any) -> Any:
         """See Engine."""

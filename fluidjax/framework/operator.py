@@ -10,8 +10,9 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, OpRole
 from fluidjax.framework import callstack, descs, messages, names
 from fluidjax.framework.attrs import BOOKKEEPING_TYPES, attr_type, declared_type, read_attr
+from fluidjax.framework.captures import captured
 from fluidjax.framework.text import message_text
-from fluidjax.framework.variable import Variable
+from fluidjax.framework.variable import EagerVariable, Variable
 
 if TYPE_CHECKING:
     from fluidjax.framework.block import Block
@@ -308,6 +309,8 @@ class _Builder:
                     f"op {self.type} ({self._where()}): {kind.lower()} {slot.name} holds {item!r} of type "
                     f"{type(item).__name__}. Expected a Variable, a variable's name, or a list of them."
                 )
+            if isinstance(item, EagerVariable):
+                item = captured(self.op.block.program, item)
             found.append(item if isinstance(item, str) else item.name)
         return found
 

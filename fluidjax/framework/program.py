@@ -13,6 +13,7 @@ from fluidjax.base.enums import OpRole
 from fluidjax.base.version import full_version, version_number
 from fluidjax.framework import descs, messages, names, scopes
 from fluidjax.framework.block import Block
+from fluidjax.framework.captures import Captures
 from fluidjax.framework.check import check_structure, parse_message, warn_of_unknown_attributes
 from fluidjax.framework.prune import for_inference, pruned, without_backward
 from fluidjax.framework.text import message_text
@@ -48,6 +49,7 @@ class Program:
         self._allowed_host_ops: frozenset[str] = frozenset()
         self._fingerprint_cache: tuple[Hashable, str] | None = None
         self._cells: dict[Any, int] = {}
+        self._captures: Captures | None = None
         self._seed = global_prog_seed
         self._current_role = OpRole.Forward
         self._role_var: list[str] = []

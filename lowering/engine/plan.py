@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from lowering.engine.dataflow import MARKERS, flow
@@ -61,13 +61,13 @@ def make_plan(
         outside: indices of ops that must run outside jit, besides the host ops.
     """
     block = program.blocks[block_idx]
-    ops = [op for op in block.ops if op.type not in MARKERS]
+    ops = runnable(block.ops)
     reads, writes = flow(program, ops)
     keeps = tuple(n for n in writes if _kept(program, block_idx, n, held))
     needed = [*fetches, *keeps]
     types = {op.type for b in program.blocks for op in b.ops}
     return Plan(
-        segments=tuple(_segments(program, ops, needed, set(outside))),
+        segments=tuple(cut(program, ops, needed, set(outside))),
         reads=(*reads, *(n for n in dict.fromkeys(fetches) if n not in reads and n not in writes)),
         keeps=keeps,
         random=any("key" in get_op(t).special for t in types - MARKERS),
@@ -95,7 +95,13 @@ def _runs(ops: list[OpView], outside: set[int]) -> Iterator[tuple[bool, list[OpV
         yield False, run
 
 
-def _segments(program: ProgramView, ops: list[OpView], needed: list[str], outside: set[int]) -> list[Segment]:
+def runnable(ops: Iterable[OpView]) -> list[OpView]:
+    """The ops without those that only mark where values enter and leave."""
+    return [op for op in ops if op.type not in MARKERS]
+
+
+def cut(program: ProgramView, ops: list[OpView], needed: list[str], outside: set[int]) -> list[Segment]:
+    """Ops as segments, cut at host ops and those whose index is in `outside`; `needed` are names wanted at the end."""
     later = set(needed)  # names that are live after the run: from the last run to the first
     found = []
     for host, run in reversed(list(_runs(ops, outside))):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.errors import explain
+from fluidjax.base.mode import follows_training
 from fluidjax.dygraph.layers import Layer
-from fluidjax.framework import Variable, default_main_program, in_dygraph_mode
+from fluidjax.framework import Variable, default_main_program
 from fluidjax.initializer import Constant
 
 
@@ -158,12 +159,12 @@ class Dropout(Layer):
         seed = self._seed or default_main_program().random_seed or None
         attrs = {
             "dropout_prob": self._dropout_prob,
-            "is_test": not self.training if in_dygraph_mode() else self._is_test,
+            "is_test": not self.training if follows_training() else self._is_test,
             "fix_seed": seed is not None,
             "seed": seed or 0,
             "dropout_implementation": self._dropout_implementation,
         }
-        return self._helper.run("dropout", {"X": input}, attrs, "Out", ("Out", "Mask"))
+        return self._helper.run("dropout", {"X": input}, attrs, "Out", "Mask")
 
 
 class BilinearTensorProduct(Layer):

@@ -8,9 +8,10 @@ from typing import Any
 
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import explain
+from fluidjax.base.mode import follows_training
 from fluidjax.dygraph._nn.common import require
 from fluidjax.dygraph.layers import Layer
-from fluidjax.framework import Variable, in_dygraph_mode
+from fluidjax.framework import Variable
 from fluidjax.initializer import Constant, Normal
 from fluidjax.param_attr import ParamAttr
 
@@ -98,9 +99,8 @@ class BatchNorm(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """Like the input, [N, C, ...] (or [N, ..., C])."""
-        helper, eager = self._helper, in_dygraph_mode()
+        helper, eager = self._helper, follows_training()
         fresh = helper.create_variable_for_type_inference
-        mean, variance = fresh(self._dtype, True), fresh(self._dtype, True)
         out = input if self._in_place and not eager else fresh(input.dtype)
         helper.append_op(
             type="batch_norm",
@@ -110,7 +110,7 @@ class BatchNorm(Layer):
             },
             outputs={
                 "Y": [out], "MeanOut": [self._mean], "VarianceOut": [self._variance],
-                "SavedMean": [mean], "SavedVariance": [variance],
+                "SavedMean": [fresh(self._dtype, True)], "SavedVariance": [fresh(self._dtype, True)],
             },
             attrs={**self._attrs, "is_test": not self.training if eager else self._is_test},
         )  # fmt: skip
@@ -147,9 +147,7 @@ class InstanceNorm(Layer):
     def forward(self, input: Variable) -> Variable:
         """Like the input, [N, C, ...]."""
         inputs = {"X": input, "Scale": self.scale, "Bias": self.bias}
-        return self._helper.run(
-            "instance_norm", inputs, {"epsilon": self._epsilon}, "Y", ("SavedMean", "SavedVariance", "Y")
-        )
+        return self._helper.run("instance_norm", inputs, {"epsilon": self._epsilon}, "Y", "SavedMean", "SavedVariance")
 
 
 class LayerNorm(Layer):
@@ -206,7 +204,7 @@ class LayerNorm(Layer):
             )
         inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
         attrs = {"epsilon": self._epsilon, "begin_norm_axis": begin}
-        out = self._helper.run("layer_norm", inputs, attrs, "Y", ("Mean", "Variance", "Y"))
+        out = self._helper.run("layer_norm", inputs, attrs, "Y", "Mean", "Variance")
         return self._helper.append_activation(out, self._act)
 
 
@@ -253,7 +251,7 @@ class GroupNorm(Layer):
     def forward(self, input: Variable) -> Variable:
         """Like the input, [N, channels, ...]."""
         inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
-        out = self._helper.run("group_norm", inputs, self._attrs, "Y", ("Mean", "Variance", "Y"))
+        out = self._helper.run("group_norm", inputs, self._attrs, "Y", "Mean", "Variance")
         return self._helper.append_activation(out, self._act)
 
 

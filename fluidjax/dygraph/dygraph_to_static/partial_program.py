@@ -1,0 +1,155 @@
+"""A static program as one op of an eager net.
+
+The forward ops and, in the same program after them, their gradient ops run as two stretches; what the second reads of
+the first passes between them as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax.backward.gradients import calc_gradient
+from fluidjax.base.enums import is_floating, to_numpy_dtype
+from fluidjax.base.flags import flag
+from fluidjax.base.mode import current_tracer, tracer_guard
+from fluidjax.eager.python_ops import record
+from fluidjax.eager.values import Value
+from fluidjax.eager.varbase import VarBase
+from fluidjax.execution.seeds import next_seed
+from fluidjax.execution.stretch import Stretch
+from fluidjax.framework import Program, Variable, program_guard, program_view
+from fluidjax.layers.tensor import assign
+from lowering.engine.plan import make_plan, runnable
+from lowering.errors import OpError
+
+__all__ = ["PartialProgramLayer"]
+
+
+class PartialProgramLayer:
+    """Runs a program in eager mode; gradients flow to what it is fed and to what it reads.
+
+    Args:
+        main_program: the program, without gradients.
+        inputs: its variables that are fed, in order.
+        outputs: its variables that a call returns.
+        state: name in the program -> the eager variable that it reads and may write.
+
+    Attributes:
+        program: the program with its gradient ops.
+    """
+
+    def __init__(
+        self, main_program: Program, inputs: Sequence[Variable], outputs: Sequence[Variable], state: dict[str, Any]
+    ) -> None:
+        self.inputs, self.outputs, self.state = list(inputs), list(outputs), state
+        self._forward_program = main_program
+        self._capacities: dict[str, int] = {}
+        plan = make_plan(program_view(main_program), [v.name for v in outputs])
+        self._random = plan.random
+        self._written = [name for name in plan.keeps if name in state]
+        self._halves: dict[tuple[bool, ...], _Halves] = {}
+
+    def __call__(self, values: Sequence[VarBase]) -> list[VarBase]:
+        """Run it once: one eager variable for each output."""
+        tracer = current_tracer()
+        held = list(self.state.values())
+        variables = [*values, *held]
+        wanted = tuple(not v.stop_gradient and is_floating(v.dtype) for v in variables)
+        records = tracer is not None and tracer._train_mode and any(wanted)
+        halves = self._halves_for(wanted if records else (False,) * len(wanted))
+        names = [*(v.name for v in self.inputs), *self.state]
+        given = {n: v._array() for n, v in zip(names, variables, strict=True)}
+        seed = next_seed(self._forward_program) if self._random else None
+        try:
+            found = halves.forward.run(given, seed)
+        except OpError as error:
+            if isinstance(error.__cause__, AssertionError):  # the user's own, of an assert
+                raise error.__cause__ from None
+            raise
+        for name in self._written:
+            self.state[name]._value = Value(found[name])
+        results = [VarBase._of(v.name, Value(found[v.name])) for v in self.outputs]
+        if records:
+            kept = {n: v for n, v in {**given, **found}.items() if n in halves.needed}
+            ends = [(r.shape, to_numpy_dtype(r.dtype)) for r in results]
+            record(tracer, variables, results, lambda grads: halves.gradients(kept, _filled(grads, ends), seed))
+        return results
+
+    def _halves_for(self, wanted: tuple[bool, ...]) -> _Halves:
+        found = self._halves.get(wanted)
+        if found is None:
+            names = [*(v.name for v in self.inputs), *self.state]
+            targets = [n for n, w in zip(names, wanted, strict=True) if w]
+            found = self._halves[wanted] = _Halves(self, names, targets)
+        return found
+
+    @property
+    def main_program(self) -> Program:
+        """The program, without gradients."""
+        return self._forward_program
+
+    @property
+    def compilations(self) -> int:
+        """How often ops of the program were compiled."""
+        return sum(h.forward.traces + (h.backward.traces if h.backward else 0) for h in self._halves.values())
+
+
+class _Halves:
+    """The two stretches for one choice of what gradients are wanted of."""
+
+    def __init__(self, layer: PartialProgramLayer, names: Sequence[str], targets: Sequence[str]) -> None:
+        source = layer._forward_program
+        outputs = [v.name for v in layer.outputs]
+        self._names = names
+        self.backward: Stretch | None = None
+        self.needed: frozenset[str] = frozenset()
+        program = source.clone() if targets else source
+        count = len(program.global_block().ops)
+        self._starts: list[tuple[int, str]] = []
+        self._grads: dict[str, str] = {}
+        if targets:
+            self._append_gradients(program, outputs, targets)
+        view = program_view(program)
+        settings: Any = {
+            "platform": jax.default_backend(),
+            "capacities": layer._capacities,
+            "checked": flag("FLAGS_check_values"),
+        }
+        ops = view.blocks[0].ops
+        if self._grads:
+            self.backward = Stretch(view, runnable(ops[count:]), list(self._grads.values()), **settings)
+            self.needed = frozenset(self.backward.reads)
+        wanted = dict.fromkeys([*outputs, *layer._written, *sorted(self.needed)])
+        self.forward = Stretch(view, runnable(ops[:count]), list(wanted), **settings)
+
+    def _append_gradients(self, program: Program, outputs: Sequence[str], targets: Sequence[str]) -> None:
+        block = program.global_block()
+        roots = [(i, block.var(n)) for i, n in enumerate(outputs)]
+        roots = [(i, v) for i, v in roots if is_floating(v.dtype) and not v.stop_gradient]
+        if not roots:
+            return
+        with tracer_guard(None), program_guard(program), program._backward_role_guard():
+            # An output may depend on another one, or be returned twice: copies of them do not.
+            ends = [assign(v) for _, v in roots]
+            starts = [block.create_var(shape=v.shape, dtype=v.dtype) for _, v in roots]
+            found = calc_gradient(ends, [block.var(n) for n in targets], [*starts])
+        self._starts = [(i, s.name) for (i, _), s in zip(roots, starts, strict=True)]
+        self._grads = {n: g.name for n, g in zip(targets, found, strict=True) if g is not None}
+
+    def gradients(self, kept: dict[str, Any], grads: Sequence[Any], seed: Any) -> list[Any]:
+        """The gradients of all inputs, None where there is none, of those of the outputs."""
+        if self.backward is None:
+            return [None] * len(self._names)
+        given = {**kept, **{name: grads[index] for index, name in self._starts}}
+        found = self.backward.run(given, seed)
+        results = [found.get(self._grads[n]) if n in self._grads else None for n in self._names]
+        return [None if r is None else VarBase._of("grad", Value(r)) for r in results]
+
+
+def _filled(grads: Sequence[VarBase | None], ends: Sequence[tuple[list[int], Any]]) -> list[Any]:
+    """The values of gradients, zeros where there is none; `ends` says of what shapes and types."""
+    return [np.zeros(*end) if g is None else g._array() for g, end in zip(grads, ends, strict=True)]

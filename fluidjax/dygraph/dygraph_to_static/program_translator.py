@@ -1,0 +1,337 @@
+"""ProgramTranslator: functions of eager mode as static programs, one for each function and signature."""
+
+from __future__ import annotations
+
+import ast
+import types
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fluidjax.base.errors import explain
+from fluidjax.base.mode import current_tracer, in_dygraph_mode, tracer_guard
+from fluidjax.base.places import CPUPlace
+from fluidjax.base.scope import Scope
+from fluidjax.dygraph.dygraph_to_static.building import (
+    building,
+    declare_input,
+    fed,
+    is_value,
+    map_values,
+    new_parameters,
+)
+from fluidjax.dygraph.dygraph_to_static.partial_program import PartialProgramLayer
+from fluidjax.eager.varbase import VarBase
+from fluidjax.executor import Executor, scope_guard
+from fluidjax.framework import Program, Variable
+from fluidjax.io import save_inference_model
+from fluidjax.to_static import staged
+from fluidjax.to_static.convert import converted, tree_of, undecorated
+from fluidjax.to_static.values import is_container, is_variable, items_of, leaves, remade
+
+__all__ = ["ProgramTranslator", "convert_function_with_cache"]
+
+
+def convert_function_with_cache(dygraph_func: Any) -> Any:
+    """The function that writes into the current programs what `dygraph_func` computes; the same one each time.
+
+    Raises TypeError when its source cannot be read.
+    """
+    function = undecorated(dygraph_func)
+    if isinstance(function, types.MethodType):
+        return types.MethodType(convert_function_with_cache(function.__func__), function.__self__)
+    return converted(function, staged) if isinstance(function, types.FunctionType) else staged.call(function)
+
+
+class FunctionSpec:
+    """A call: the function, and what it is called with.
+
+    Args:
+        func: a function or method.
+        args, kwargs: its arguments; a layer that comes first is its receiver.
+    """
+
+    def __init__(self, func: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
+        function = undecorated(func)
+        if isinstance(function, types.MethodType):
+            args, function = (function.__self__, *args), function.__func__
+        self.dyfunc: Any = function
+        self.args, self.kwargs = tuple(args), dict(kwargs or {})
+
+    @property
+    def instance(self) -> Any:
+        """The layer whose method it is, None for a function."""
+        return self.args[0] if self.args and hasattr(self.args[0], "named_parameters") else None
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """All arguments but the layer."""
+        args = self.args if self.instance is None else self.args[1:]
+        return (list(args), self.kwargs)
+
+    def signature(self) -> Hashable:
+        """What calls that share a program have in common: shapes and types of values, other arguments, modes."""
+        layer, tracer = self.instance, current_tracer()
+        modes = tracer is None or tracer._train_mode
+        training = () if layer is None else tuple(s.training for s in (layer, *layer.sublayers()))
+        return _signature(self.arguments), modes, training
+
+
+def _signature(value: Any) -> Hashable:
+    if is_container(value):
+        keys = tuple(value) if isinstance(value, dict) else ()
+        return type(value), keys, tuple(_signature(item) for item in items_of(value))
+    if isinstance(value, np.ndarray):
+        return "array", value.shape, str(value.dtype)
+    if isinstance(value, VarBase):
+        return "variable", tuple(value.shape), value.dtype, value.stop_gradient
+    try:
+        hash(value)
+    except TypeError:
+        return "object", id(value)
+    return type(value), value
+
+
+class ConcreteProgram(NamedTuple):
+    """A function written as a program.
+
+    Attributes:
+        inputs: the variables that the arguments' values are fed to.
+        outputs: the variables that it returns.
+        parameters: the eager parameters that it reads.
+        result: what the function returned, variables and all.
+        main_program, startup_program: what was written.
+    """
+
+    inputs: list[Variable]
+    outputs: list[Variable]
+    parameters: list[Any]
+    result: Any
+    main_program: Program
+    startup_program: Program
+
+    @staticmethod
+    def from_func_spec(spec: FunctionSpec) -> ConcreteProgram:
+        """Write the program of a call.
+
+        Raises ValueError when the function makes parameters: each call would train others.
+        """
+        function = convert_function_with_cache(spec.dyfunc)
+        with building() as (main, startup):
+            inputs = [declare_input(main, value) for value in fed(spec.arguments)]
+            given = iter(inputs)
+            args, kwargs = map_values(lambda _: next(given), spec.arguments)
+            layer = [] if spec.instance is None else [spec.instance]
+            result = function(*layer, *args, **kwargs)
+            made = new_parameters(main)
+            if made:
+                raise ValueError(_makes_parameters(spec.dyfunc, made))
+            assert main._captures is not None
+            outputs = [leaf for leaf in leaves(result) if isinstance(leaf, Variable)]
+            static = [v if is_variable(v) else main._captures.variable(v) for v in outputs]
+        parameters = [v for v in main._captures.values.values() if hasattr(v, "trainable")]
+        return ConcreteProgram(inputs, static, parameters, result, main, startup)
+
+
+def _makes_parameters(function: Any, names: list[str]) -> str:
+    return explain(
+        f"We don't support to define layer with parameters in the function decorated by @declarative: "
+        f"{function.__qualname__} makes {', '.join(names)}",
+        "parameters that are made once, in __init__",
+        "parameters that each call would make anew",
+        "make the layer in __init__ and keep it in an attribute",
+    )
+
+
+_Entry = tuple[ConcreteProgram, PartialProgramLayer]
+
+
+class ProgramCache:
+    """The programs that calls were written as."""
+
+    def __init__(self) -> None:
+        self._of_layers: weakref.WeakKeyDictionary[Any, dict[Hashable, _Entry]] = weakref.WeakKeyDictionary()
+        self._of_functions: dict[Any, dict[Hashable, _Entry]] = {}
+        self._last: tuple[FunctionSpec, _Entry] | None = None
+
+    def __getitem__(self, spec: FunctionSpec) -> _Entry:
+        """The program of a call, written if there is none yet. Raises ValueError for another key."""
+        if not isinstance(spec, FunctionSpec):
+            raise ValueError(f"type(item) should be FunctionSpec, but received {type(spec)}. Make one of the call.")
+        entries = self._entries(spec)
+        key = spec.dyfunc, spec.signature()
+        found = entries.get(key)
+        if found is None:
+            found = entries[key] = _build(spec)
+        self._last = spec, found
+        return found
+
+    def _entries(self, spec: FunctionSpec) -> dict[Hashable, _Entry]:
+        if spec.instance is None:
+            return self._of_functions.setdefault(spec.dyfunc, {})
+        return self._of_layers.setdefault(spec.instance, {})
+
+    def last(self) -> tuple[FunctionSpec, _Entry]:
+        """The call that was made last, and its program. Raises AssertionError when there is none."""
+        assert self._last is not None, "No valid cached program in ProgramCache. Call a @declarative function first."
+        return self._last
+
+    def __len__(self) -> int:
+        return sum(len(e) for e in (*self._of_layers.values(), *self._of_functions.values()))
+
+
+def _build(spec: FunctionSpec) -> _Entry:
+    concrete = ConcreteProgram.from_func_spec(spec)
+    state = concrete.main_program._captures
+    assert state is not None
+    return concrete, PartialProgramLayer(concrete.main_program, concrete.inputs, concrete.outputs, state.values)
+
+
+class ProgramTranslator:
+    """Writes functions of eager mode as static programs. There is one object of this class.
+
+    Attributes:
+        enable_declarative: whether ``@declarative`` functions run as programs; else they run op by op.
+    """
+
+    _instance: ProgramTranslator | None = None
+    enable_declarative: bool
+    _program_cache: ProgramCache
+
+    def __new__(cls) -> ProgramTranslator:
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+            cls._instance._start()
+        return cls._instance
+
+    def _start(self) -> None:
+        self._program_cache = ProgramCache()
+        self.enable_declarative = True
+
+    @classmethod
+    def get_instance(cls) -> ProgramTranslator:
+        """The one object."""
+        return cls()
+
+    @classmethod
+    def reset(cls) -> None:
+        """Forget all programs, and be enabled."""
+        if cls._instance is not None:
+            cls._instance._start()
+
+    def enable(self, enable_declarative: bool) -> None:
+        """Let ``@declarative`` functions run as programs, or op by op. Raises TypeError for anything but a bool."""
+        if not isinstance(enable_declarative, bool):
+            raise TypeError(
+                f"The type of 'enable_declarative' in ProgramTranslator.enable must be bool, but received "
+                f"{type(enable_declarative)}. Pass True or False."
+            )
+        self.enable_declarative = enable_declarative
+
+    def get_output(self, dygraph_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What the function computes, run as a program: eager variables.
+
+        One variable comes back as one, a tuple or list as a list, a dict as a dict; numbers and None as they are.
+        """
+        _check_callable(dygraph_func, "get_output")
+        if not self.enable_declarative:
+            return undecorated(dygraph_func)(*args, **kwargs)
+        if not in_dygraph_mode():
+            return self._inline(dygraph_func, args, kwargs)
+        spec = FunctionSpec(dygraph_func, args, kwargs)
+        concrete, partial = self._program_cache[spec]
+        values = [VarBase(v) if isinstance(v, np.ndarray) else v for v in fed(spec.arguments)]
+        for value, given in zip(values, fed(spec.arguments), strict=True):
+            if isinstance(given, np.ndarray):
+                value.stop_gradient = True
+        results = iter(partial(values))
+        return _outside(concrete.result, results)
+
+    def _inline(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """In static mode: write into the current programs."""
+        values = fed([list(args), kwargs])
+        if any(is_value(v) for v in values):
+            raise AssertionError(
+                explain(
+                    "a @declarative function was called in static mode with values",
+                    "a call under fluid.dygraph.guard(), or Variables of the program that is being written",
+                    ", ".join(type(v).__name__ for v in values),
+                    "enter fluid.dygraph.guard(), or feed the values to fluid.data variables",
+                )
+            )
+        return convert_function_with_cache(function)(*args, **kwargs)
+
+    def get_func(self, dygraph_func: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that writes into the current programs what `dygraph_func` computes."""
+        _check_callable(dygraph_func, "get_func")
+        return convert_function_with_cache(dygraph_func) if self.enable_declarative else dygraph_func
+
+    def get_program(self, dygraph_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """(main program, startup program, variables to feed, variables to fetch) of a call."""
+        _check_callable(dygraph_func, "get_program")
+        if not self.enable_declarative:
+            return undecorated(dygraph_func)(*args, **kwargs)
+        concrete, _ = self._program_cache[FunctionSpec(dygraph_func, args, kwargs)]
+        return concrete.main_program, concrete.startup_program, concrete.inputs, concrete.outputs
+
+    def get_code(self, dygraph_func: Callable[..., Any]) -> str:
+        """The source of the converted function. Raises TypeError when that of `dygraph_func` cannot be read."""
+        _check_callable(dygraph_func, "get_code")
+        function = undecorated(dygraph_func)
+        return ast.unparse(ast.fix_missing_locations(tree_of(getattr(function, "__func__", function)))) + "\n"
+
+    def save_inference_model(
+        self, dirname: str, feed: Sequence[int] | None = None, fetch: Sequence[int] | None = None
+    ) -> None:
+        """Save the program of the last call for inference, with its parameters.
+
+        Args:
+            dirname: the folder.
+            feed, fetch: indices of the inputs and outputs to keep; by default all.
+        """
+        _, (concrete, partial) = self._program_cache.last()
+        inputs = _chosen(concrete.inputs, feed, "feed")
+        outputs = _chosen(concrete.outputs, fetch, "fetch")
+        save_program(dirname, concrete.main_program, [v.name for v in inputs], outputs, partial.state)
+
+    def get_program_cache(self) -> ProgramCache:
+        """The programs that calls were written as."""
+        return self._program_cache
+
+
+def _check_callable(function: Any, method: str) -> None:
+    assert callable(function), f"Input dygraph_func is not a callable in ProgramTranslator.{method}. Pass a function."
+
+
+def _chosen(variables: list[Variable], indices: Sequence[int] | None, what: str) -> list[Variable]:
+    if indices is None:
+        return variables
+    for index in indices:
+        if not -len(variables) <= index < len(variables):
+            raise IndexError(
+                f"{what} index {index} is out of range: expected 0 to {len(variables) - 1}. Choose another."
+            )
+    return [variables[i] for i in indices]
+
+
+def save_program(
+    dirname: str, program: Program, feeds: Sequence[str], fetches: Sequence[Variable], state: dict[str, Any]
+) -> None:
+    """Save a program for inference, with the values that eager variables have for its persistable ones."""
+    scope = Scope()
+    for name, value in state.items():
+        scope.var(name).get_tensor().set(value.numpy(), CPUPlace())
+    with tracer_guard(None), scope_guard(scope):
+        copy = program.clone()
+        targets = [copy.global_block().var(v.name) for v in fetches]
+        save_inference_model(dirname, list(feeds), targets, Executor(), main_program=copy)
+
+
+def _outside(result: Any, values: Any) -> Any:
+    """What a function returned, with eager variables in place of those of the program."""
+    if is_container(result):
+        items = [_outside(item, values) for item in items_of(result)]
+        return list(items) if isinstance(result, tuple) else remade(result, items)
+    return next(values) if isinstance(result, Variable) else result

@@ -1,0 +1,43 @@
+"""From eager to static: ``declarative``, ``dygraph_to_static_func``, ``TracedLayer``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from fluidjax.base.mode import in_dygraph_mode
+from fluidjax.dygraph.dygraph_to_static.program_translator import ProgramTranslator
+from fluidjax.to_static.convert import DECORATED
+
+__all__ = ["declarative", "dygraph_to_static_func"]
+
+
+def declarative(dygraph_func: Callable[..., Any]) -> Callable[..., Any]:
+    """A function or method of eager mode that runs as a static program.
+
+    Its ``if``, ``for``, ``while`` ... on variables become branches and loops of the program; each signature - shapes
+    and types of variables and arrays, other arguments by value - has a program of its own. Gradients flow through it.
+    Called while a static program is written, it writes into that.
+    """
+
+    @functools.wraps(dygraph_func)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return ProgramTranslator().get_output(dygraph_func, *args, **kwargs)
+
+    setattr(run, DECORATED, dygraph_func)
+    return run
+
+
+def dygraph_to_static_func(dygraph_func: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of eager mode that in static mode writes into the current programs; in eager mode it just runs."""
+
+    @functools.wraps(dygraph_func)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        translator = ProgramTranslator()
+        if in_dygraph_mode() or not translator.enable_declarative:
+            return dygraph_func(*args, **kwargs)
+        return translator.get_func(dygraph_func)(*args, **kwargs)
+
+    setattr(run, DECORATED, dygraph_func)
+    return run

@@ -1,0 +1,212 @@
+"""Sequences of a program being written whose length is a variable: lists that grow, ranges, rows, zips of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluidjax.base.errors import explain
+from fluidjax.framework import Variable
+from fluidjax.layers._control_flow.basic import array_length, array_read, array_write, create_array, increment
+from fluidjax.layers.nn import shape as shape_of
+from fluidjax.layers.tensor import assign, cast, fill_constant
+from fluidjax.to_static.values import Number, as_number, can_be_variable, is_variable, to_variable
+
+
+class Staged:
+    """A sequence of a program being written: ``size()`` and ``item(i)`` write ops."""
+
+    def size(self) -> Any:
+        """How many items: a variable, or an int."""
+        raise NotImplementedError
+
+    def item(self, index: Any) -> Any:
+        """One of them, by an index from 0."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Any:
+        raise TypeError(
+            explain(
+                f"Python iterates over {type(self).__name__}, whose length is known only when the program runs",
+                "a for statement of a converted function",
+                "a comprehension, or a function that is not converted",
+                "write the loop as a for statement",
+            )
+        )
+
+
+class VariableList(Staged):
+    """A list that a branch or loop on a variable fills: an array of the program, and how many of its items count.
+
+    Args:
+        array, length: their variables, which branches and loops write in place.
+    """
+
+    def __init__(self, array: Variable, length: Variable):
+        self.array, self.length = array, length
+
+    @staticmethod
+    def of(items: Sequence[Any], dtype: Any) -> VariableList:
+        """The list of some items to begin with."""
+        made = VariableList(create_array(dtype), fill_constant([1], "int64", len(items)))
+        for index, item in enumerate(items):
+            array_write(_element(item, dtype), fill_constant([1], "int64", index), made.array)
+        return made
+
+    def size(self) -> Variable:
+        """See Staged."""
+        return as_number(assign(self.length))
+
+    def item(self, index: Any) -> Variable:
+        """See Staged."""
+        return array_read(self.array, _position(index))
+
+    def append(self, value: Any) -> None:
+        """``list.append``."""
+        array_write(_element(value, self.array.dtype), self.length, self.array)
+        increment(self.length)
+
+    def extend(self, values: Any) -> None:
+        """``list.extend`` by as many as Python can count."""
+        for value in values:
+            self.append(value)
+
+    def pop(self, index: Any = -1) -> Variable:
+        """``list.pop`` of the last item."""
+        if is_variable(index) or index != -1:
+            raise IndexError(
+                explain(
+                    "an item is popped of a list that branches or loops on variables fill",
+                    "pop(), the last one",
+                    f"pop({index!r})",
+                    "keep the items in a list that Python counts",
+                )
+            )
+        increment(self.length, -1)
+        return array_read(self.array, self.length)
+
+    def __getitem__(self, index: Any) -> Variable:
+        return self.item(self._from_start(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        array_write(_element(value, self.array.dtype), _position(self._from_start(index)), self.array)
+
+    def _from_start(self, index: Any) -> Any:
+        return self.size() + index if isinstance(index, int) and index < 0 else index
+
+
+def grown(name: str, before: list[Any], *after: Any) -> VariableList:
+    """The array for a list that branches or a loop leave with more items than it had: `after` is what they leave."""
+    found = next((a for a in after if isinstance(a, VariableList)), None)
+    if found is not None:
+        return VariableList.of(before, found.array.dtype)
+    items = [item for a in after if isinstance(a, list) for item in a]
+    if not all(map(can_be_variable, items)):
+        raise TypeError(
+            explain(
+                f"the list {name} grows in a branch or loop on a variable",
+                "items that are variables or numbers",
+                ", ".join(type(item).__name__ for item in items),
+                "let a Python value decide",
+            )
+        )
+    return VariableList.of(before, _element_type(items))
+
+
+def _element_type(items: list[Any]) -> Any:
+    found = next((item for item in items if is_variable(item)), None)
+    return found.dtype if found is not None else "float64" if isinstance(items[0], float) else "int64"
+
+
+def _element(value: Any, dtype: Any) -> Variable:
+    variable = to_variable(value)
+    return cast(variable, dtype) if isinstance(variable, Number) and variable.dtype != dtype else variable
+
+
+def _position(index: Any) -> Variable:
+    variable = to_variable(index)
+    return variable if variable.dtype.name == "INT64" else cast(variable, "int64")
+
+
+class Range(Staged):
+    """``range`` of variables."""
+
+    def __init__(self, start: Any, stop: Any, step: Any = 1):
+        self.start, self.stop, self.step = (as_number(v) if is_variable(v) else v for v in (start, stop, step))
+
+    def size(self) -> Any:
+        """See Staged."""
+        span = self.stop if isinstance(self.start, int) and self.start == 0 else self.stop - self.start
+        if not is_variable(self.step) and self.step == 1:
+            return span
+        return (span + self.step - (1 if is_variable(self.step) or self.step > 0 else -1)) // self.step
+
+    def item(self, index: Any) -> Any:
+        """See Staged."""
+        moved = index if not is_variable(self.step) and self.step == 1 else index * self.step
+        return moved if isinstance(self.start, int) and self.start == 0 else moved + self.start
+
+
+class Rows(Staged):
+    """The rows of a variable, of which the program knows the number only when it runs."""
+
+    def __init__(self, rows: Variable):
+        self.rows = rows
+
+    def size(self) -> Variable:
+        """See Staged."""
+        return dimension(self.rows, 0)
+
+    def item(self, index: Any) -> Variable:
+        """See Staged."""
+        return self.rows[index if not is_variable(index) else cast(index, "int32")]
+
+
+class Together(Staged):
+    """``enumerate`` and ``zip``: items made of those of other sequences."""
+
+    def __init__(self, parts: Sequence[Any]):
+        self.parts = [part if isinstance(part, Staged) else list(part) for part in parts]
+
+    def size(self) -> Any:
+        """See Staged."""
+        return next(part.size() for part in self.parts if isinstance(part, Staged))
+
+    def item(self, index: Any) -> tuple[Any, ...]:
+        """See Staged."""
+        return tuple(part.item(index) if isinstance(part, Staged) else picked(part, index) for part in self.parts)
+
+
+class Counter(Staged):
+    """0, 1, 2 ... as ``enumerate`` counts."""
+
+    def __init__(self, start: Any):
+        self.start = start
+
+    def item(self, index: Any) -> Any:
+        """See Staged."""
+        return index + self.start if self.start != 0 else index
+
+
+def picked(items: Sequence[Any], index: Any) -> Any:
+    """``items[index]`` of Python's items, by an index that is a variable."""
+    if not is_variable(index):
+        return items[index]
+    return VariableList.of(items, to_variable(items[0]).dtype).item(index)
+
+
+def dimension(var: Variable, axis: int) -> Any:
+    """A dimension: an int, or a variable where only the run knows it."""
+    known = var.shape[axis]
+    return known if known >= 0 else as_number(shape_of(var)[axis])
+
+
+def staged_items(items: Any) -> Any:
+    """What a for statement iterates over: a list where Python knows how long it is."""
+    if not is_variable(items):
+        return items
+    if items.type.name == "LOD_TENSOR_ARRAY":
+        return VariableList(items, array_length(items))
+    if items.shape and items.shape[0] >= 0:
+        return [items[i] for i in range(items.shape[0])]
+    return Rows(items)

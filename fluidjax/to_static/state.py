@@ -1,0 +1,26 @@
+"""The names that a branch or loop assigns: read and set together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+
+class State(NamedTuple):
+    """The symbols that a statement assigns.
+
+    Attributes:
+        read: returns their values.
+        write: sets them.
+        names: what they are called.
+        live: those that may be read afterwards; attributes always may.
+    """
+
+    read: Callable[[], tuple[Any, ...]]
+    write: Callable[[Sequence[Any]], None]
+    names: tuple[str, ...]
+    live: tuple[str, ...]
+
+    def needed(self, name: str) -> bool:
+        """Whether a symbol may be read after the statement."""
+        return "." in name or name in self.live
