@@ -57,6 +57,7 @@ class Expressions(ast.NodeTransformer):
         self.of_class, self.receiver = of_class, receiver
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """``a and b`` -> ``and_(lambda: a, lambda: b)``."""
         self.generic_visit(node)
         if any(map(_binds, node.values)):
             return node
@@ -64,16 +65,19 @@ class Expressions(ast.NodeTransformer):
         return staged(name, *map(later, node.values), at=node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """``not a`` -> ``not_(a)``."""
         self.generic_visit(node)
         return staged("not_", node.operand, at=node) if isinstance(node.op, ast.Not) else node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """``a if t else b`` -> ``either(t, lambda: a, lambda: b)``."""
         self.generic_visit(node)
         if _binds(node.body) or _binds(node.orelse):
             return node
         return staged("either", node.test, later(node.body), later(node.orelse), at=node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """``a < b < c`` -> ``chain(a, "<", lambda: b, "<", lambda: c)``."""
         self.generic_visit(node)
         if len(node.ops) == 1 or any(map(_binds, node.comparators)):
             return node
@@ -82,6 +86,7 @@ class Expressions(ast.NodeTransformer):
         return staged("chain", node.left, *pairs, at=node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        """``f(x)`` -> ``call(f)(x)``."""
         if isinstance(node.func, ast.Name) and node.func.id in _FRAME:
             return self._frame_call(node)
         self.generic_visit(node)
@@ -98,6 +103,7 @@ class Expressions(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """``x.shape`` -> ``shape(x)``."""
         self.generic_visit(node)
         node.attr = self._mangled(node.attr)
         if node.attr == "shape" and isinstance(node.ctx, ast.Load):
@@ -105,6 +111,7 @@ class Expressions(ast.NodeTransformer):
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
+        """A name, mangled where it is private."""
         node.id = self._mangled(node.id)
         return node
 
@@ -114,6 +121,7 @@ class Expressions(ast.NodeTransformer):
         return f"_{owner}{name}" if private and owner else name
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """``x[i]`` -> ``item(x, i)``."""
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load) or _plain_index(node.slice):
             return node
@@ -121,15 +129,19 @@ class Expressions(ast.NodeTransformer):
         return node if index is None else staged("item", node.value, index, at=node)
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
+        """Iterates over ``listed(...)``."""
         return self._comprehension(node)
 
     def visit_SetComp(self, node: ast.SetComp) -> Any:
+        """Iterates over ``listed(...)``."""
         return self._comprehension(node)
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
+        """Iterates over ``listed(...)``."""
         return self._comprehension(node)
 
     def visit_DictComp(self, node: ast.DictComp) -> Any:
+        """Iterates over ``listed(...)``."""
         return self._comprehension(node)
 
     def _comprehension(self, node: Any) -> Any:

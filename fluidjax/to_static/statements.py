@@ -82,40 +82,49 @@ class Statements(Expressions):
         return done
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        """A function that is written in the function."""
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
         node.args = self.visit(node.args)
         return self.function(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+        """Left alone."""
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        """Left alone: its methods are converted when they are called."""
         return node
 
     def visit_Return(self, node: ast.Return) -> Any:
+        """``return x`` -> ``return returned(x)``."""
         self.generic_visit(node)
         if node.value is not None:
             node.value = staged("returned", node.value, at=node)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        """An assignment without its annotation, which may not stand beside nonlocal."""
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
         return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))
 
     def visit_Delete(self, node: ast.Delete) -> Any:
+        """``del x`` -> ``x = unset("x")``."""
         names = [t for t in node.targets if isinstance(t, ast.Name)]
         others = [self.visit(t) for t in node.targets if not isinstance(t, ast.Name)]
         kept = [ast.copy_location(ast.Delete(others), node)] if others else []
         return [*kept, *(_unset(name.id, node) for name in names)]
 
     def visit_Global(self, node: ast.Global) -> Any:
+        """Left alone."""
         return node
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> Any:
+        """Left alone."""
         return node
 
     def visit_Assert(self, node: ast.Assert) -> Any:
+        """``assert a, b`` -> ``assert_(a, lambda: b)``."""
         self.generic_visit(node)
         message = later(node.msg or ast.copy_location(ast.Constant(None), node))
         return ast.copy_location(ast.Expr(staged("assert_", node.test, message, at=node)), node)
@@ -123,6 +132,7 @@ class Statements(Expressions):
     # --- branches and loops -------------------------------------------------------------------------------------------
 
     def visit_If(self, node: ast.If) -> Any:
+        """See the module."""
         symbols = assigned([node])
         number = next(self.numbers)
         test = self.visit(node.test)
@@ -131,6 +141,7 @@ class Statements(Expressions):
         return [body, otherwise, *self._run("if_", number, [test, _name(body), _name(otherwise)], symbols, node)]
 
     def visit_While(self, node: ast.While) -> Any:
+        """``while a: ...`` -> ``while_(test, body, ...)``."""
         symbols = assigned([node])
         number = next(self.numbers)
         asked = ast.copy_location(ast.Return(node.test), node.test)
@@ -139,6 +150,7 @@ class Statements(Expressions):
         return [test, body, *self._run("while_", number, [_name(test), _name(body)], symbols, node)]
 
     def visit_For(self, node: ast.For) -> Any:
+        """``for x in a: ...`` -> ``for_(a, body, ...)``."""
         symbols = assigned([node])
         number = next(self.numbers)
         items = self.visit(node.iter)
@@ -151,12 +163,15 @@ class Statements(Expressions):
         return [body, *self._run("for_", number, [items, _name(body), stop], symbols, node)]
 
     def visit_Try(self, node: ast.Try) -> Any:
+        """Stays a statement; what it holds is rewritten."""
         return self._compound(node)
 
     def visit_With(self, node: ast.With) -> Any:
+        """Stays a statement; what it holds is rewritten."""
         return self._compound(node)
 
     def visit_Match(self, node: ast.Match) -> Any:
+        """Stays a statement; what it holds is rewritten."""
         return self._compound(node)
 
     def _compound(self, node: Any) -> Any:
