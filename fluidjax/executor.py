@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from fluidjax.base.flags import flag
 from fluidjax.base.places import CPUPlace, Place
@@ -21,6 +20,7 @@ from fluidjax.execution.feed import merge_rows
 from fluidjax.execution.fetched import fetched
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
+from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable, default_main_program, program_view
 from fluidjax.reader import next_feed
@@ -86,6 +86,7 @@ class Executor:
             RuntimeError: the executor is closed, or a fetch with LoD is wanted as NumPy.
             ValueError, TypeError: a feed's shape, dtype or kind does not suit its variable.
             lowering.LoweringError: an unknown op, an uninitialized variable, values that an op rejects.
+            RuntimeError, too: XLA found no memory for a step; when it had taken the state over, that is lost.
         """
         fork.check()
         if self._closed:
@@ -97,11 +98,14 @@ class Executor:
             program = _pruned(program, tuple(feed), fetches)
         feed = next_feed(program, feed)
         prepared = _prepared(program, tuple(feed), fetches, self._device.platform)
-        with self._on_device():
-            values = self._values(program, prepared, scope, feed)
-        for name in prepared.fed_state:
-            scope.var(name).get_tensor().set(np.asarray(feed[name]), self.place)
-        return _results(fetches, values, return_numpy)
+        try:
+            with self._on_device():
+                values = self._values(program, prepared, scope, feed)
+            if prepared.fed_state:
+                write_fed(scope, {name: feed[name] for name in prepared.fed_state}, self.place)
+            return _results(fetches, values, return_numpy)
+        except jax.errors.JaxRuntimeError as error:
+            raise prepared.failure(scope, error)  # noqa: B904  (most often the error itself)
 
     def train_from_dataset(
         self,

@@ -115,6 +115,10 @@ class Resident:
         """The array; not a copy, unless it shares a buffer with others."""
         return self._state.read(self._index)
 
+    def of(self, state: Any) -> bool:
+        """Whether it is an entry of ``state``."""
+        return self._state is state
+
     def copied(self) -> np.ndarray:
         """A copy on the host."""
         with self._state.lock:

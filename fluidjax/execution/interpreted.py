@@ -11,7 +11,8 @@ from fluidjax.base.scope import Scope
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.retry import Attempts
-from fluidjax.execution.state import checked_fetches, gather_values, write_back
+from fluidjax.execution.state import checked_fetches, gather_values
+from fluidjax.execution.writer import write_back
 from lowering.engine.checks import Watch
 from lowering.engine.plan import Plan
 from lowering.engine.runner import Runner

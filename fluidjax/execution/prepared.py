@@ -101,6 +101,10 @@ class Prepared:
             self._beside.note(visit, feed, seed, results, started, compiled=compiled)
         return results
 
+    def failure(self, scope: Scope, error: Exception) -> Exception:
+        """What to tell of an ``error`` inside of XLA, in a run or when its results are read; see ``SettledRuns``."""
+        return self._settled.failure(scope, error)
+
     def _run_unsettled(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
         if self._undeclared:
             self._attempts.plan_anew([n for n in self._undeclared if scope.find_var(n) is not None])

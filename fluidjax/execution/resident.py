@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
@@ -21,7 +22,7 @@ from fluidjax.execution.state import on_device
 class ResidentState:
     """Arrays as a program's runs take and leave them.
 
-    Once ``attach`` was called, the scope's tensors refer to them here, and a run that finds the state ``current``
+    Once the ``writer`` attached it, the scope's tensors refer to them here, and a run that finds the state ``current``
     visits no variable. Whoever gives one of the tensors another value, or changes which variables the scope finds,
     makes the state outdated. It lives as long as one of its tensors.
 
@@ -31,6 +32,7 @@ class ResidentState:
         kept: arrays that it only reads.
         complete: whether a run reads nothing else of the scope, so that the state may be attached.
         attached: whether tensors refer to it.
+        names: of these tensors.
         compiled: what runs it again, without a look at the scope, by the form of the feeds.
         alone: whether these runs need the scope for themselves.
         lock: that of the scope.
@@ -44,6 +46,7 @@ class ResidentState:
         self.kept = tuple(map(on_device, kept))
         self.complete = complete
         self.attached = False
+        self.names: tuple[str, ...] = ()
         self.compiled: dict[Hashable, Compiled] = {}
         self.alone = True
         self._valid = False
@@ -60,15 +63,9 @@ class ResidentState:
     def replaced(self, buffers: tuple[Any, ...]) -> None:
         self.slot.append((buffers,))
 
-    def attach(self, scope: Scope, names: Iterable[str]) -> None:
-        """Let the tensors ``names``, replaced ones first, refer to the arrays here."""
-        for index, name in enumerate(names):
-            variable = scope.find_var(name)
-            assert variable is not None
-            tensor = variable._holder
-            if tensor._lod:
-                tensor._lod = []
-            tensor._array = Resident(self, index)
+    def attached_to(self, scope: Scope, names: Iterable[str]) -> None:
+        """Tensors of ``scope``, replaced ones first, refer to the arrays here."""
+        self.names = tuple(names)
         self._scope = weakref.ref(scope)
         self.lock = scope._lock
         self._edition = scope._edition
@@ -104,6 +101,14 @@ class ResidentState:
             return self.slot[0][0][part.buffer]
         with self.lock:
             return np.array(np.asarray(self.slot[0][0][part.buffer])[part.start : part.stop])
+
+    def is_lost(self) -> bool:
+        """Whether the step that took the buffers has failed."""
+        try:
+            jax.block_until_ready(self.replaced)
+        except RuntimeError:
+            return True
+        return any(buffer.is_deleted() for buffer in self.replaced)
 
     def outdate(self) -> None:
         """Some tensor gets another value: the next run has to look into the scope."""

@@ -20,6 +20,7 @@ from fluidjax.execution.form import form, given
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.state import checked_fetches
+from fluidjax.execution.writer import drop
 from lowering.errors import NeedsConcrete, NeedsExact
 
 
@@ -50,6 +51,18 @@ class SettledRuns:
         except (NeedsExact, NeedsConcrete):
             return None
 
+    def failure(self, scope: Scope, error: Exception) -> Exception:
+        """What to tell of an ``error`` inside of XLA, in a run or when its results are read.
+
+        Where the step had taken the state over by then, its tensors hold nothing from now on.
+        """
+        state = self._compilations.state()
+        with scope._lock:
+            if state is None or not state.current(scope) or not state.is_lost():
+                return error
+            drop(scope, state)
+        return _lost(error)
+
     def _again(self, scope: Scope, state: ResidentState, compiled: Compiled, feeds: list[Any], seed: Any) -> list[Any]:
         """See ``Compiled``: an interrupt comes before the step or behind it."""
         replaced, values = state.replaced, [*state.kept, *feeds]
@@ -77,3 +90,12 @@ class SettledRuns:
         if failure is not None:
             raise failure
         return checked_fetches(scope, self._fetches, compiled.results(left[0]))
+
+
+def _lost(error: Exception) -> RuntimeError:
+    return RuntimeError(
+        f"a step failed inside of XLA, after it had taken the program's state over to update it in place: {error}\n"
+        "  expected: the memory that the step's earlier runs had; received: the failure above. The variables that the"
+        " step updates hold nothing now\n"
+        "  to do: load them from a checkpoint, or run the startup program, with smaller batches or more memory"
+    )

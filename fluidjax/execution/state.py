@@ -1,4 +1,4 @@
-"""A program's state in a Scope: gathered as arrays before a run, written back after it."""
+"""A program's state in a Scope: gathered as arrays before a run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
-from fluidjax.base.scope import Scope, ScopeVariable
+from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.exchange import to_holder, to_lowering
+from fluidjax.execution.exchange import to_lowering
+from fluidjax.execution.writer import move
 from lowering.errors import LoweringError
 
 NONE: Mapping[str, Any] = {}
@@ -33,8 +34,7 @@ def gather_plain(scope: Scope, names: Iterable[str], instead: Mapping[str, Any] 
         holder = var._holder if var is not None else None
         if type(holder) is not LoDTensor or holder._lod:
             return None
-        if isinstance(holder._stored, np.ndarray):
-            holder._stored = on_device(holder._stored)
+        move(holder, on_device)
         array = holder._array
         if array is None:
             return None
@@ -75,46 +75,6 @@ def gather_values(scope: Scope, names: Iterable[str], *, exact: bool) -> dict[st
         if value is not None:
             found[name] = value
     return found
-
-
-def write_back(scope: Scope, values: Mapping[str, Any]) -> None:
-    """Store values under their names, all or none; tensors that users hold keep their identity."""
-    local = scope._vars
-    # What can fail comes first: LoDs and tensor arrays are taken to the host.
-    stores = [
-        (local.get(name) or _variable(scope, name), value if type(value) is ArrayImpl else to_holder(value))
-        for name, value in values.items()
-        if value is not None
-    ]
-    for variable, value in stores:
-        _store(variable, value)
-
-
-def _variable(scope: Scope, name: str) -> ScopeVariable:
-    """The variable a persistable value goes to: the nearest of that name, else a new one in the outermost scope."""
-    found = scope.find_var(name)
-    if found is not None:
-        return found
-    root = scope
-    while (parent := root.parent()) is not None:
-        root = parent
-    return root.var(name)
-
-
-def _store(var: ScopeVariable, new: Any) -> None:
-    """Store a device array, or what ``to_holder`` made."""
-    holder = var._holder
-    if type(new) is not ArrayImpl:
-        if isinstance(new, LoDTensor) and isinstance(holder, LoDTensor):
-            holder._set_value(new._value, new._lod)
-        else:
-            var._holder = new
-    elif type(holder) is LoDTensor:
-        holder._array = new
-        if holder._lod:
-            holder._lod = []
-    else:
-        var._holder = to_holder(new)
 
 
 def on_host(values: Sequence[Any]) -> list[Any]:

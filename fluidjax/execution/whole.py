@@ -22,7 +22,8 @@ from fluidjax.execution.packing import Unpackable
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.starts import Starts
-from fluidjax.execution.state import checked_fetches, distinct, gather_plain, gather_values, on_device, write_back
+from fluidjax.execution.state import checked_fetches, distinct, gather_plain, gather_values, on_device
+from fluidjax.execution.writer import attach, write_back
 from lowering.engine.either import NeedsOneForm
 
 
@@ -172,10 +173,8 @@ class WholeRuns:
         if not lasting or not state.replace(results[:count]):
             write_back(scope, dict(zip(layout.replaced, results, strict=False)))
         elif not state.attached:
-            for name in self._unsettled:
-                (scope.find_var(name) or scope.var(name)).get_tensor()
             state.kept = self._starts.settled_inputs(state.kept)
-            state.attach(scope, (*layout.replaced, *layout.kept))
+            attach(scope, state, (*layout.replaced, *layout.kept), new=self._unsettled)
             self._compilations.keep_state(state)
         if layout.written:
             write_back(scope, dict(zip(layout.written, results[count:], strict=False)))

@@ -14,7 +14,8 @@ import numpy as np
 
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, global_scope
-from fluidjax.execution.state import gather_values, write_back
+from fluidjax.execution.state import gather_values
+from fluidjax.execution.writer import write_back
 from fluidjax.files import inference
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable

@@ -1,0 +1,62 @@
+"""A step that XLA finds no memory for, after it took the state over: the user is told, and goes on."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+STEP = """
+import resource
+import time
+import numpy as np
+import fluidjax as fluid
+
+x = fluid.data("x", [None, 1], "float32")
+h = fluid.layers.fc(x, 1, bias_attr=False)
+table = fluid.layers.matmul(h, h, transpose_y=True)  # 64 MB of 4,000 rows
+loss = fluid.layers.mean(fluid.layers.matmul(fluid.layers.softmax(table), h))
+fluid.optimizer.Adam(0.1).minimize(loss)
+exe = fluid.Executor(fluid.CPUPlace())
+exe.run(fluid.default_startup_program())
+feed = {"x": np.ones((4000, 1), "float32")}
+
+def step():
+    return exe.run(feed=feed, fetch_list=[loss])
+
+for _ in range(3):
+    step()
+parameter = fluid.global_scope().find_var("fc_0.w_0").get_tensor()
+
+def size():
+    time.sleep(0.05)  # a thread of XLA may still be giving memory back
+    return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+
+used = min(size() for _ in range(5))
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**23, resource.RLIM_INFINITY))
+try:
+    step()
+except RuntimeError as error:
+    assert "had taken the program's state over" in str(error) and "startup program" in str(error), error
+else:
+    raise AssertionError("the step found memory")
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+start = time.monotonic()
+for use in (lambda: parameter[0], step):
+    try:
+        use()
+    except fluid.core.EnforceNotMet as error:
+        assert "nitialized" in str(error), error
+    else:
+        raise AssertionError("what is lost was found")
+assert time.monotonic() - start < 30
+exe.run(fluid.default_startup_program())
+assert np.isfinite(step()).all()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the memory as Linux does")
+def test_a_settled_step_without_memory() -> None:
+    environment = os.environ | {"FLAGS_use_system_allocator": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    done = subprocess.run([sys.executable, "-c", STEP], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
