@@ -27,7 +27,7 @@ from lowering.errors import LoweringError, NeedsExact
 from lowering.loops import arrays
 from lowering.loops.carried import zero_gradient
 from lowering.loops.facts import Facts, lies_still, written_alone
-from lowering.loops.hoist import Stack, find_hoists, stacks_of
+from lowering.loops.hoist import Hoist, Stack, find_hoists, stacks_of
 from lowering.loops.remake import find_makers
 from lowering.loops.save_plan import gradient_blocks, save_plan, seen_from_outside
 from lowering.loops.saves import Recorder, restore
@@ -91,11 +91,16 @@ def run_recurrent(ctx: Context) -> None:
     init = {ex: _plain(env.get(first), first, ctx) for first, ex, _ in rec.links}
 
     length = _length(xs, ctx)
+    steps: list[Env] = []
 
     def step(memory: Env, row: tuple[Any, Env]) -> tuple[Env, tuple[Env, Env, Env]]:
         inner = {**env, **row[1], **memory}
         with collected(ctx.runner, row[0]) as flags:
             kept = recorder.run(ctx.runner, rec.block.ops, inner)
+        if _by_steps(ctx, length):
+            # A branch that did not run in a step has left nothing, so the records of steps differ and are not stacked.
+            steps.append({**kept, **recorder.constants})
+            kept = {}
         after = {ex: _plain(inner[state], state, ctx) for _, ex, state in rec.links}
         return after, ({n: _plain(inner[n], n, ctx) for n in outputs}, kept, as_arrays(flags))
 
@@ -105,7 +110,9 @@ def run_recurrent(ctx: Context) -> None:
     pass_on(ctx.runner, {n: over_steps(flag) for n, flag in flags.items()})
     scopes = (ctx.op.outputs.get("step_scopes") or (None,))[0]
     if scopes is not None:
-        env[scopes] = StepScopes(kept, np.int32(length), dict(recorder.constants))
+        apart = tuple(reversed(steps) if rec.reverse else steps)
+        extra = apart if _by_steps(ctx, length) else dict(recorder.constants)
+        env[scopes] = StepScopes(kept, np.int32(length), extra)
 
 
 def _facts(rec: Recurrence) -> Facts:
@@ -116,9 +123,14 @@ def _facts(rec: Recurrence) -> Facts:
     return Facts(makers=makers)
 
 
+def _by_steps(ctx: Context, length: int) -> bool:
+    """Whether each step runs on its own, its values known."""
+    return ctx.runner.interpret and length > 0
+
+
 def _scan(ctx: Context, step: Callable[[Any, Any], tuple[Any, Any]], state: Any, xs: Any, length: int, back: bool):
     """``lax.scan``; step by step in interpret mode, where each op runs on its own and its values are known."""
-    if not ctx.runner.interpret or not length:
+    if not _by_steps(ctx, length):
         return jax.lax.scan(step, state, xs, length=length, reverse=back)
     rows: list[Any] = [None] * length
     for t in reversed(range(length)) if back else range(length):
@@ -162,15 +174,16 @@ def run_recurrent_grad(ctx: Context) -> None:
     hidden = set(rec.block.vars) | set(forward.vars)
     outer = {n: v for n, v in seen_from_outside(op, env).items() if n not in hidden or n in xs}
     rewound = all_writes(ctx.runner.program, rec.block.idx)
-    hoist = find_hoists(rec.block, [n + GRAD for n, _ in params])
+    apart = scopes.extra if isinstance(scopes.extra, tuple) else None
+    hoist = find_hoists(rec.block, [n + GRAD for n, _ in params]) if apart is None else Hoist(list(rec.block.ops))
 
-    def step(carry: tuple[Env, Env], row: tuple[Env, Env, Env]) -> tuple[tuple[Env, Env], tuple[Env, Env]]:
+    def step(carry: tuple[Env, Env], row: tuple[Env, Env, Any]) -> tuple[tuple[Env, Env], tuple[Env, Env]]:
         memory, totals = carry
         rows, grads, saved = row
         inner = {**outer, **rows, **grads}
-        found = restore({**saved, **scopes.extra}, inner, rewound, ctx.runner)
+        found = restore({**saved, **scopes.extra} if apart is None else apart[saved], inner, rewound, ctx.runner)
         inner.update(found)
-        stacks = stacks_of(scopes, found, inner)
+        stacks = stacks_of(scopes, found, inner) if hoist.taken else {}
         stacks.update({id(inner[n]): Stack(whole) for n, whole in {**xs, **d_outs}.items()})
         for _, ex, state in rec.links:
             # d ex_state of step t + 1 is one part of d state of step t; ops of the block add the others to it.
@@ -182,7 +195,7 @@ def run_recurrent_grad(ctx: Context) -> None:
         return (after, totals), ({n: _dense(inner.get(n + GRAD), rows[n]) for n in wanted}, kept)
 
     start, length = as_arrays((memory, totals)), _length(xs, ctx)
-    turns = (xs, d_outs, scopes.saved)
+    turns = (xs, d_outs, scopes.saved if apart is None else np.arange(length))
     (memory, totals), (d_xs, products) = _scan(ctx, step, start, turns, length, not rec.reverse)
     totals |= {n.removesuffix(GRAD): v for n, v in hoist.results(products, length, outer, ctx.runner.platform).items()}
     first = {first: memory[ex] for first, ex, _ in rec.links}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fluidjax as fluid
 from lowering import LoDArray, TensorArray
 from lowering.loops import arrays, ranks
 from lowering.loops.carried import fit, join
+from tests.control_flow.running import build, run
+
+layers = fluid.layers
 
 ROOM = 12
 
@@ -85,3 +91,33 @@ def test_known_and_traced_indices_agree(index: int) -> None:
     known = write_and_read(np.array([index]))
     traced = jax.jit(write_and_read)(jnp.array([index]))
     np.testing.assert_array_equal(known, traced)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_an_element_taken_before_a_host_op_stays_taken(interpret: bool) -> None:
+    """3 x overwrites element 0 that x is in: the gradient of 2 array[0] by x is 6, not 6 and the 2 of the new value.
+
+    Python functions cut the backward pass between its write of array@GRAD and the two ops that take it.
+    """
+
+    def treble(value: Any) -> Any:
+        made = (
+            fluid.default_main_program()
+            .current_block()
+            .create_var(name=fluid.unique_name.generate("made"), shape=[1], dtype="float64")
+        )
+        return layers.py_func(lambda a: np.asarray(a) * 3.0, value, made, lambda a, b, d: np.asarray(d) * 3.0)
+
+    def network():
+        x = fluid.data("x", [1], "float64")
+        x.stop_gradient = False
+        first = layers.fill_constant([1], "int64", 0)
+        array = layers.array_write(layers.scale(x, 1.0), first)
+        layers.array_write(treble(layers.array_read(array, first)), first, array)
+        other = treble(layers.scale(x, 1.0))
+        loss = layers.elementwise_add(layers.scale(layers.array_read(array, first), 2.0), other)
+        return [loss, *fluid.gradients([loss], [x])]
+
+    main, startup, fetch = build(network)
+    loss, d_x = run(main, startup, {"x": np.full(1, 0.5)}, fetch, interpret=interpret)
+    np.testing.assert_allclose([loss.item(), d_x.item()], [4.5, 9.0])

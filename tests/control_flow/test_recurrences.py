@@ -250,3 +250,28 @@ def test_each_step_of_a_recurrence_draws_its_own_dropout_mask() -> None:
     assert set(np.unique(out)) == {0.0, 2.0}
     masks = {row.tobytes() for row in out}
     assert len(masks) == len(out)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_a_branch_of_a_step_that_does_not_run_leaves_nothing_to_its_gradient(interpret: bool) -> None:
+    """Rows below zero are scaled, others squared: the steps save values of different branches."""
+
+    def network():
+        x = fluid.data("x", [4, 1], "float64")
+        x.stop_gradient = False
+        rnn, start = layers.StaticRNN(), layers.fill_constant([1], "float64", 0.0)
+        with rnn.step():
+            row, before = layers.scale(rnn.step_input(x), 1.0), rnn.memory(init=start)
+            negative = layers.less_than(row, layers.fill_constant([1], "float64", 0.0))
+            part = layers.cond(negative, lambda: layers.scale(row, 3.0), lambda: layers.square(row))
+            after = layers.elementwise_add(before, part)
+            rnn.update_memory(before, after)
+            rnn.step_output(after)
+        last = layers.slice(rnn(), [0], [3], [4])
+        return [last, *fluid.gradients([layers.reduce_sum(last)], [x])]
+
+    main, startup, fetch = build(network)
+    x = np.array([[0.5], [-2.0], [3.0], [-1.0]])
+    total, d_x = run(main, startup, {"x": x}, fetch, interpret=interpret)
+    np.testing.assert_allclose(total.ravel(), [0.25 - 6.0 + 9.0 - 3.0])
+    np.testing.assert_allclose(d_x, [[1.0], [3.0], [6.0], [3.0]])
