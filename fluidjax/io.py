@@ -14,6 +14,7 @@ import numpy as np
 
 from fluidjax.base.scope import global_scope
 from fluidjax.data_feeder import DataFeeder
+from fluidjax.dataloader import BatchSampler, Dataset  # noqa: F401  (scripts look for them here)
 from fluidjax.execution.python_functions import bind_py_func
 from fluidjax.files import host_ops, inference, state, variables
 from fluidjax.files.errors import FileFormatError, MismatchError, UnsafeNameError, UntrustedProgramError

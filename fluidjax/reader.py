@@ -19,9 +19,11 @@ from fluidjax.base.places import CPUPlace, Place
 from fluidjax.base.values import LoDTensor, LoDTensorArray
 from fluidjax.data_feeder import BatchedTensorProvider, DataFeeder
 from fluidjax.dataloader import BatchSampler, Dataset
-from fluidjax.framework import Program, Variable
+from fluidjax.framework import Program, Variable, in_dygraph_mode
 from fluidjax.paddle.batch import batch
 from fluidjax.paddle.reader import xmap_readers
+from fluidjax.readers.eager import DygraphGeneratorLoader, to_variables
+from fluidjax.readers.loader import DataLoaderBase, insist
 from fluidjax.readers.prefetch import Prefetcher
 from fluidjax.readers.reader_ops import create_program_reader, readers_of
 
@@ -68,26 +70,6 @@ def default_collate_fn(batch: Sequence[Any]) -> list[np.ndarray]:
     return [np.stack([np.asarray(value) for value in field], axis=0) for field in zip(*batch, strict=True)]
 
 
-class DataLoaderBase:
-    """What all loaders share."""
-
-    def __init__(self) -> None:
-        self._places: list[Place] | None = None
-
-    def __call__(self) -> DataLoaderBase:
-        return self
-
-    def __iter__(self) -> Any:
-        raise TypeError(f"{type(self).__name__} cannot be iterated; use DataLoader.from_generator")
-
-    def next(self) -> Any:
-        """The next item; StopIteration at the end of a pass."""
-        return self.__next__()
-
-    def __next__(self) -> Any:
-        raise TypeError(f"{type(self).__name__} cannot be iterated; use DataLoader.from_generator")
-
-
 def _tensor(value: Any, var: Variable) -> Any:
     """A LoDTensor of a value that a generator yielded for ``var``; tensors stay as they are."""
     if isinstance(value, (LoDTensor, LoDTensorArray)):
@@ -98,11 +80,6 @@ def _tensor(value: Any, var: Variable) -> Any:
     tensor = LoDTensor()
     tensor.set(array, CPUPlace())
     return tensor
-
-
-def _insist(condition: Any, expected: str, todo: str) -> None:
-    if not condition:
-        raise AssertionError(f"{expected}; {todo}")
 
 
 def _place_list(places: Places) -> list[Place]:
@@ -198,7 +175,7 @@ class GeneratorLoader(DataLoaderBase):
                 yield _checked(values, feed_list)
 
         if self._iterable:
-            _insist(places is not None, "Places cannot be None when DataLoader is iterable", "pass places=")
+            insist(places is not None, "Places cannot be None when DataLoader is iterable", "pass places=")
             self._places = _place_list(places)  # type: ignore[arg-type]
         self._source = tensors
         return self
@@ -206,12 +183,12 @@ class GeneratorLoader(DataLoaderBase):
     # Iterating.
 
     def __iter__(self) -> GeneratorLoader:
-        _insist(self._iterable, "DataLoader is not iterable", "call start() and run the program, or pass iterable=True")
+        insist(self._iterable, "DataLoader is not iterable", "call start() and run the program, or pass iterable=True")
         self._begin()
         return self
 
     def __next__(self) -> Any:
-        _insist(self._worker is not None, "DataLoader is not being iterated", "call iter() on it first")
+        insist(self._worker is not None, "DataLoader is not being iterated", "call iter() on it first")
         assert self._worker is not None and self._places is not None
         group = list(itertools.islice(self._worker, len(self._places)))
         if not group or (len(group) < len(self._places) and self._drop_last):
@@ -225,12 +202,12 @@ class GeneratorLoader(DataLoaderBase):
 
     def start(self) -> None:
         """Begin a pass; the program's runs read from it."""
-        _insist(not self._iterable, "start() cannot be called when DataLoader is iterable", "loop over the loader")
+        insist(not self._iterable, "start() cannot be called when DataLoader is iterable", "loop over the loader")
         self._begin()
 
     def reset(self) -> None:
         """End a pass, after EOFException or before."""
-        _insist(not self._iterable, "reset() cannot be called when DataLoader is iterable", "loop over the loader")
+        insist(not self._iterable, "reset() cannot be called when DataLoader is iterable", "loop over the loader")
         self._end()
 
     def _next_batch(self) -> Batch:
@@ -248,7 +225,7 @@ class GeneratorLoader(DataLoaderBase):
             ) from None
 
     def _begin(self) -> None:
-        _insist(
+        insist(
             self._source is not None,
             "Data source of DataLoader has not set yet",
             "call set_sample_generator, set_sample_list_generator or set_batch_generator",
@@ -290,7 +267,7 @@ class PyReader(DataLoaderBase):
         return_list: bool = False,
     ) -> None:
         super().__init__()
-        self._loader = GeneratorLoader(feed_list, capacity, use_double_buffer, iterable, return_list)
+        self._loader = DataLoader.from_generator(feed_list, capacity, use_double_buffer, iterable, return_list)
 
     @property
     def queue(self) -> Any:
@@ -310,11 +287,17 @@ class PyReader(DataLoaderBase):
 
     def start(self) -> None:
         """Begin a pass; the program's runs read from it."""
-        self._loader.start()
+        self._static_loader.start()
 
     def reset(self) -> None:
         """End a pass, after EOFException or before."""
-        self._loader.reset()
+        self._static_loader.reset()
+
+    @property
+    def _static_loader(self) -> GeneratorLoader:
+        if isinstance(self._loader, GeneratorLoader):
+            return self._loader
+        raise AttributeError("a reader of eager mode has no start() and reset(): loop over it instead")
 
     def decorate_sample_generator(
         self, sample_generator: Reader, batch_size: int, drop_last: bool = True, places: Places | None = None
@@ -351,7 +334,7 @@ class DatasetLoader(DataLoaderBase):
         return self
 
     def __next__(self) -> list[dict[str, Any]]:
-        _insist(self._feeds is not None, "DataLoader is not being iterated", "call iter() on it first")
+        insist(self._feeds is not None, "DataLoader is not being iterated", "call iter() on it first")
         assert self._feeds is not None and self._places is not None
         group = list(itertools.islice(self._feeds, len(self._places)))
         if not group or (len(group) < len(self._places) and self._drop_last):
@@ -395,13 +378,17 @@ class DataLoader:
         timeout: int = 0,
         worker_init_fn: Callable[[int], None] | None = None,
     ) -> None:
-        _insist(isinstance(dataset, Dataset), "dataset should be subclass instance of paddle.io.Dataset", "derive it")
-        _insist(feed_list is not None or return_list, "feed_list should be set when return_list=False", "pass it")
-        _insist(places is not None, "places cannot be None", "pass places=fluid.CPUPlace() or the like")
-        _insist(num_workers >= 0, "num_workers should be a non-negative value", "pass 0 or more")
-        _insist(timeout >= 0, "timeout should be a non-negative value", "pass 0 or more")
+        insist(isinstance(dataset, Dataset), "dataset should be subclass instance of paddle.io.Dataset", "derive it")
+        insist(
+            feed_list is not None or return_list or in_dygraph_mode(),
+            "feed_list should be set when return_list=False",
+            "pass it",
+        )
+        insist(places is not None, "places cannot be None", "pass places=fluid.CPUPlace() or the like")
+        insist(num_workers >= 0, "num_workers should be a non-negative value", "pass 0 or more")
+        insist(timeout >= 0, "timeout should be a non-negative value", "pass 0 or more")
         own = batch_size == 1 and not shuffle and not drop_last
-        _insist(
+        insist(
             batch_sampler is None or own,
             "batch_size/shuffle/drop_last should not be set when batch_sampler is given",
             "leave them out",
@@ -426,9 +413,12 @@ class DataLoader:
         batches: Iterable[Batch] = Prefetcher(self._batches, ahead) if self.use_buffer_reader else self._batches()
         source = iter(batches)
         names = [var.name for var in self.feed_list]
+        eager = in_dygraph_mode()
         try:
             while group := list(itertools.islice(source, len(self.places))):
-                if self.return_list:
+                if eager:
+                    yield to_variables(group[0])
+                elif self.return_list:
                     yield group
                 else:
                     yield [dict(zip(names, tensors, strict=True)) for tensors in group]
@@ -474,11 +464,14 @@ class DataLoader:
         return_list: bool = False,
         use_multiprocess: bool = False,
         drop_last: bool = True,
-    ) -> GeneratorLoader:
+    ) -> GeneratorLoader | DygraphGeneratorLoader:
         """A loader of what a Python generator yields; call one of its ``set_..._generator`` methods next.
 
-        See GeneratorLoader for the arguments; ``use_multiprocess`` is for eager mode and has no effect here.
+        See GeneratorLoader for the arguments; in eager mode ``capacity`` alone has an effect. ``use_multiprocess`` has
+        none: a thread reads ahead.
         """
+        if in_dygraph_mode():
+            return DygraphGeneratorLoader(capacity)
         return GeneratorLoader(feed_list, capacity, use_double_buffer, iterable, return_list, drop_last)
 
     @staticmethod

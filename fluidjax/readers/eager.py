@@ -1,0 +1,96 @@
+"""The loader of eager mode: batches as lists of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fluidjax.framework import Variable, _dygraph_tracer
+from fluidjax.paddle.batch import batch
+from fluidjax.readers.loader import DataLoaderBase, insist
+from fluidjax.readers.prefetch import Prefetcher
+
+Reader = Callable[[], Iterable[Any]]
+
+
+def to_variables(values: Iterable[Any]) -> list[Any]:
+    """A batch's arrays as variables of eager mode."""
+    tracer = _dygraph_tracer()
+    insist(tracer is not None, "a loader of eager mode is read outside of it", "read it inside fluid.dygraph.guard()")
+    return [value if isinstance(value, Variable) else tracer.to_variable(np.asarray(value)) for value in values]
+
+
+class DygraphGeneratorLoader(DataLoaderBase):
+    """A loader of what a Python generator yields, under a guard; made by ``DataLoader.from_generator``.
+
+    It is iterated over, and gives lists of variables.
+
+    Args:
+        capacity: how many batches are read ahead.
+    """
+
+    def __init__(self, capacity: int | None = None) -> None:
+        super().__init__()
+        if not capacity:
+            raise ValueError(f"Please give value to capacity: received {capacity}; pass a number of batches, 1 or more")
+        self._capacity = capacity
+        self._source: Reader | None = None
+        self._worker: Prefetcher | None = None
+
+    @property
+    def iterable(self) -> bool:
+        """True: it is iterated over."""
+        return True
+
+    @property
+    def queue(self) -> Any:
+        """The queue between the thread that reads and the one that runs; None before the first pass."""
+        return None if self._worker is None else self._worker.channel
+
+    def set_sample_generator(
+        self, reader: Reader, batch_size: int, drop_last: bool = True, places: Any = None
+    ) -> DygraphGeneratorLoader:
+        """Read single samples, each a tuple of values, and make batches of ``batch_size``."""
+        insist(batch_size > 0, f"batch_size must be larger than 0, received {batch_size}", "pass 1 or more")
+        return self.set_sample_list_generator(batch(reader, batch_size, drop_last), places)
+
+    def set_sample_list_generator(self, reader: Reader, places: Any = None) -> DygraphGeneratorLoader:
+        """Read lists of samples, as ``paddle.batch`` makes them."""
+
+        def batches() -> Iterator[list[np.ndarray]]:
+            for samples in reader():
+                yield [np.array(field) for field in zip(*samples, strict=True)]
+
+        return self.set_batch_generator(batches, places)
+
+    def set_batch_generator(self, reader: Reader, places: Any = None) -> DygraphGeneratorLoader:
+        """Read batches: lists or tuples of arrays."""
+        self._source = reader
+        return self
+
+    def __iter__(self) -> DygraphGeneratorLoader:
+        insist(
+            self._source is not None,
+            "Data source of DataLoader has not set yet",
+            "call set_sample_generator, set_sample_list_generator or set_batch_generator",
+        )
+        self._end()
+        assert self._source is not None
+        self._worker = Prefetcher(self._source, self._capacity)
+        return self
+
+    def __next__(self) -> list[Any]:
+        insist(self._worker is not None, "DataLoader is not being iterated", "call iter() on it first")
+        assert self._worker is not None
+        try:
+            return to_variables(next(self._worker))
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None

@@ -1,0 +1,103 @@
+"""Loaders under a guard: lists of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+
+dg = fluid.dygraph
+
+
+def samples() -> Iterator[tuple[np.ndarray, int]]:
+    for i in range(5):
+        yield np.full((2,), i, "float32"), i
+
+
+def lists() -> Iterator[list[tuple[np.ndarray, int]]]:
+    found = list(samples())
+    yield found[:2]
+    yield found[2:4]
+
+
+def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for part in lists():
+        yield np.array([x for x, _ in part]), np.array([y for _, y in part])
+
+
+SOURCES: list[Callable[[Any], Any]] = [
+    lambda loader: loader.set_sample_generator(samples, 2, places=fluid.CPUPlace()),
+    lambda loader: loader.set_sample_list_generator(lists),
+    lambda loader: loader.set_batch_generator(batches),
+]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=["samples", "lists", "batches"])
+def test_batches_come_as_variables(source: Callable[[Any], Any]) -> None:
+    with dg.guard():
+        loader = fluid.io.DataLoader.from_generator(capacity=4, iterable=False, use_multiprocess=True)
+        assert source(loader) is loader
+        for _ in range(2):  # it can be read again
+            found = list(loader())
+            assert [[v.shape for v in item] for item in found] == [[[2, 2], [2]]] * 2
+        assert all(isinstance(v, fluid.core.VarBase) and v.stop_gradient for item in found for v in item)
+        assert str(found[0][1].dtype) == "VarType.INT64"
+        np.testing.assert_array_equal(found[1][0].numpy(), [[2, 2], [3, 3]])
+
+
+def test_a_last_part_is_kept_where_asked_for() -> None:
+    with dg.guard():
+        loader = fluid.io.DataLoader.from_generator(capacity=4)
+        loader.set_sample_generator(samples, 2, drop_last=False)
+        assert [item[0].shape[0] for item in loader] == [2, 2, 1]
+
+
+def test_a_py_reader_is_such_a_loader() -> None:
+    with dg.guard():
+        reader = fluid.io.PyReader(capacity=2, return_list=True)
+        reader.decorate_batch_generator(batches, fluid.CPUPlace())
+        assert [x.shape for x, _ in reader()] == [[2, 2], [2, 2]]
+        with pytest.raises(AttributeError, match="loop over it"):
+            reader.start()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_data_sets_are_read_as_variables(workers: int) -> None:
+    class Numbers(fluid.io.Dataset):
+        def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+            return np.full((2,), index, "float32"), np.array([index])
+
+        def __len__(self) -> int:
+            return 5
+
+    with dg.guard():
+        loader = fluid.io.DataLoader(
+            Numbers(), places=fluid.CPUPlace(), batch_size=2, return_list=True, num_workers=workers
+        )
+        found = list(loader)
+        assert len(loader) == 3 and [y.numpy().reshape(-1).tolist() for _, y in found] == [[0, 1], [2, 3], [4]]
+        assert all(isinstance(v, fluid.core.VarBase) for item in found for v in item)
+
+
+def test_what_is_wrong_is_said() -> None:
+    def breaks() -> Iterator[Any]:
+        yield [np.ones(2, "float32")]
+        raise ValueError("the third file is damaged")
+
+    with dg.guard():
+        with pytest.raises(ValueError, match="capacity"):
+            fluid.io.DataLoader.from_generator()
+        loader = fluid.io.DataLoader.from_generator(capacity=2)
+        with pytest.raises(AssertionError, match="has not set yet"):
+            iter(loader)
+        with pytest.raises(AssertionError, match="being iterated"):
+            next(loader)
+        with pytest.raises(ValueError, match="third file"):
+            list(loader.set_batch_generator(breaks))
+        iterator = iter(loader.set_batch_generator(batches))
+    with pytest.raises(AssertionError, match="guard"):
+        next(iterator)

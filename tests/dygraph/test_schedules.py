@@ -1,0 +1,129 @@
+"""Learning-rate schedules that advance by epochs or by a loss; recorded scripts hold those that go by steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+
+dg = fluid.dygraph
+
+
+@pytest.fixture(autouse=True)
+def eager() -> Any:
+    with dg.guard():
+        yield
+
+
+def value(x: float) -> Any:
+    return dg.to_variable(np.array([x], "float32"))
+
+
+def rates(schedule: Any, count: int) -> list[float]:
+    """The rates of so many epochs."""
+    found = []
+    for _ in range(count):
+        found.append(float(schedule()))
+        schedule.epoch()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (lambda: dg.StepDecay(0.1, 2), [0.1, 0.1, 0.01, 0.01, 0.001]),
+        (lambda: dg.StepDecay(1, 3, 0.5), [1, 1, 1, 0.5, 0.5]),
+        (lambda: dg.MultiStepDecay(0.1, [1, 3]), [0.1, 0.01, 0.01, 0.001, 0.001]),
+        (lambda: dg.LambdaDecay(0.1, lambda n: 0.9**n), [0.1, 0.09, 0.081, 0.0729, 0.06561]),
+    ],
+)
+def test_rates_of_epochs(schedule: Any, expected: list[float]) -> None:
+    np.testing.assert_allclose(rates(schedule(), 5), expected, rtol=1e-6)
+    again = schedule()
+    again.epoch(4)
+    assert again.state_dict()["epoch_num"] == 4
+    np.testing.assert_allclose(float(again()), expected[4], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "losses", "expected"),
+    [
+        ({"patience": 1}, [1, 1, 1, 1, 1, 0.5], [0.1, 0.1, 0.01, 0.01, 0.001, 0.001]),
+        ({"patience": 0, "cooldown": 2}, [1, 2, 0.5, 0.6, 0.7, 2], [0.1, 0.01, 0.01, 0.01, 0.01, 0.001]),
+        ({"patience": 0, "mode": "max", "threshold": 0.1, "threshold_mode": "abs"}, [1, 1.05, 1.2], [0.1, 0.01, 0.01]),
+        ({"patience": 0, "threshold": 0.1}, [1, 0.95, 0.8], [0.1, 0.01, 0.01]),
+        ({"patience": 0, "min_lr": 0.05}, [1, 1, 1], [0.1, 0.05, 0.05]),
+        ({"patience": 0, "eps": 0.2}, [1, 1, 1], [0.1, 0.1, 0.1]),
+    ],
+)
+def test_a_plateau_lowers_the_rate(settings: dict[str, Any], losses: list[float], expected: list[float]) -> None:
+    schedule, found = dg.ReduceLROnPlateau(0.1, **settings), []
+    for loss in losses:
+        schedule.step(value(loss))
+        found.append(float(schedule()))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert schedule.state_dict()["epoch_num"] == len(losses)
+
+
+def test_a_plateau_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    schedule = dg.ReduceLROnPlateau(1.0, patience=0, decay_rate=0.5, verbose=True)
+    for _ in range(2):
+        schedule.step(value(1))
+    assert capsys.readouterr().out == "Epoch 2: reducing learning rate from 1.0 to 0.5.\n"
+    for wrong, error in ((dg.to_variable(np.ones(2, "float32")), AssertionError), (1.0, AttributeError)):
+        with pytest.raises(error):
+            schedule.step(wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: dg.StepDecay(0.1, 2.5), TypeError),
+        (lambda: dg.StepDecay("a", 2), TypeError),
+        (lambda: dg.StepDecay(0.1, 2, 1.0), ValueError),
+        (lambda: dg.MultiStepDecay(0.1, [3, 1]), ValueError),
+        (lambda: dg.MultiStepDecay(0.1, 3), TypeError),
+        (lambda: dg.LambdaDecay(0.1, 3), TypeError),
+        (lambda: dg.ReduceLROnPlateau(0.1, mode="x"), ValueError),
+        (lambda: dg.ReduceLROnPlateau("a"), TypeError),
+        (lambda: dg.LinearLrWarmup("a", 4, 0.0, 0.1), TypeError),
+        (lambda: dg.LinearLrWarmup(0.1, 4, 0.2, 0.1), AssertionError),
+        (lambda: dg.learning_rate_scheduler.LearningRateDecay()(), NotImplementedError),
+        (lambda: dg.NoamDecay(8, 4).set_dict({}), RuntimeError),
+    ],
+)
+def test_wrong_arguments_are_said(make: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        make()
+
+
+def test_an_own_schedule_gives_floats_or_variables() -> None:
+    class Own(dg.learning_rate_scheduler.LearningRateDecay):
+        def step(self) -> float:
+            return 0.1 * self.step_num
+
+    net = dg.Linear(1, 1, bias_attr=False)
+    opt = fluid.optimizer.SGD(Own(begin=1, step=2), parameter_list=net.parameters())
+    used = []
+    for _ in range(3):
+        before = float(net.weight.numpy())
+        loss = fluid.layers.reduce_sum(net(value(1.0)))
+        loss.backward()
+        opt.minimize(loss)
+        used.append(before - float(net.weight.numpy()))
+    np.testing.assert_allclose(used, [0.1, 0.3, 0.5], rtol=1e-5)
+    np.testing.assert_allclose(opt.current_step_lr(), 0.5, rtol=1e-6)
+
+
+def test_a_base_rate_may_be_a_variable() -> None:
+    for schedule in (
+        dg.NaturalExpDecay(value(0.2), 2, 0.5),
+        dg.CosineDecay(value(0.2), 1, 4),
+        dg.NoamDecay(4, 2, learning_rate=value(2.0)),
+    ):
+        rate = float(schedule())
+        assert rate > 0 and isinstance(schedule(), fluid.core.VarBase)
+    assert isinstance(fluid.layers.noam_decay(8, 4), dg.NoamDecay)
