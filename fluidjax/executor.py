@@ -15,6 +15,7 @@ from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, run_from_dataset
 from fluidjax.execution import fork, mode
 from fluidjax.execution.allocator import keep_freed_memory
+from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.feed import merge_rows
 from fluidjax.execution.fetched import fetched
@@ -43,6 +44,7 @@ class Executor:
 
     def __init__(self, place: Place | None = None):
         self.place = place if place is not None else CPUPlace()
+        compute_in_the_calling_thread()
         self._device = self.place._jax_device()
         _use_compilation_cache(flag("FLAGS_compilation_cache_dir"))
         if not flag("FLAGS_use_system_allocator"):

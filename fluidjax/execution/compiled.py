@@ -73,7 +73,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Traced:
-    """What a trace finds out: how the results are made of arrays, and what is to be checked; whether it ``ran``."""
+    """What a trace finds out: how results are made of arrays (None: they are), what to check; whether it ``ran``."""
 
     structure: Any = None
     watch: Watch | None = None
@@ -81,7 +81,7 @@ class Traced:
 
 
 class Compiled(NamedTuple):
-    """Ops compiled for values of one form, which are checked on the host, ``ahead`` on the device, or by the step.
+    """Ops compiled for values of one form, which are checked on the host or by the step.
 
     ``step(replaced, given(values), seed)`` returns (the arrays of the results, overflow flags, what the checks found).
     By ``deque.extend(map(step, ...))`` it overwrites ``replaced`` and appends what it leaves, with nothing between:
@@ -94,21 +94,18 @@ class Compiled(NamedTuple):
 
     def results(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """The results: arrays, LoDArrays ..."""
-        return jax.tree_util.tree_unflatten(self.traced.structure, arrays)
+        structure = self.traced.structure
+        return tuple(arrays) if structure is None else jax.tree_util.tree_unflatten(structure, arrays)
 
-    def before(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> None:
+    def before(self, values: Sequence[Any]) -> None:
         """Raise InvalidArgumentError for what can be known before the step."""
         if self.checks is not None:
-            self.checks.before(values, (replaced, given(values), seed))
+            self.checks.before(values)
 
     def unrun(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Compiled:
         """The same, traced and compiled to the end without a run."""
-        arguments = replaced, given(values), seed
-        step = self.step.lower(*arguments).compile()  # type: ignore[attr-defined]
-        if self.checks is None:
-            return self._replace(step=step)
-        self.checks.warm(arguments)
-        return self._replace(step=step, checks=self.checks._replace(step=step))
+        step = self.step.lower(replaced, given(values), seed).compile()  # type: ignore[attr-defined]
+        return self._replace(step=step)
 
     def after(self, left: Any) -> InvalidArgumentError | None:
         """The error that the step found by itself; it then left what it replaces as it was."""
@@ -187,7 +184,7 @@ class CompiledOps:
         key = form([*replaced, *values])
         try:
             compiled = self._ready[key] = self._ready.get(key) or self._compiled(replaced, values, seed)
-            compiled.before(replaced, values, seed)
+            compiled.before(values)
             self._ready.pop(key, None)  # one that fails while it is traced jax runs in Python ever after
             left = compiled.step(replaced, given(values), seed)
         except _NeedsInputs:
@@ -291,7 +288,9 @@ class CompiledOps:
             self.uneven.update(runner.uneven)
             found.watch = watch if self._checked else None
             # Arrays alone: what is made of them would be made by Python between the call and its return.
-            arrays, found.structure = jax.tree_util.tree_flatten((*state, *(env.get(n) for n in self._outputs)))
+            results = (*state, *(env.get(n) for n in self._outputs))
+            arrays, structure = jax.tree_util.tree_flatten(results)
+            found.structure = None if jax.tree_util.all_leaves(results) else structure
             return tuple(arrays), overflows, faults
 
         return run

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxlib._jax import ArrayImpl
 
 from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows
 from fluidjax.execution.buckets import bucket, pad_offsets, pad_rows
@@ -101,9 +102,9 @@ def array_items(array: low.TensorArray) -> list[Any]:
 
 def to_numpy(value: Any, name: str) -> Any:
     """A copy of a fetched value as NumPy (a list for arrays); RuntimeError when that would lose a LoD."""
-    value = plain(value)
-    if isinstance(value, jax.Array):
+    if type(value) is ArrayImpl:
         return fetched(value)
+    value = plain(value)
     if isinstance(value, low.TensorArray):
         return [to_numpy(item, name) for item in array_items(value)]
     if isinstance(value, low.SelectedRows):

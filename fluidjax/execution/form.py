@@ -44,7 +44,7 @@ def _host(leaves: Sequence[Any]) -> bool:
 
 def form(values: Sequence[Any]) -> Hashable:
     """What jit goes by: values of equal forms are computed by the same compiled function."""
-    return tuple((v.shape, v.dtype) if type(v) is np.ndarray else _form(v) for v in values)
+    return tuple([(v.shape, v.dtype) if type(v) is np.ndarray else _form(v) for v in values])
 
 
 def _form(value: Any) -> Hashable:
@@ -57,4 +57,4 @@ def _form(value: Any) -> Hashable:
 
 def given(values: Sequence[Any]) -> tuple[Any, ...]:
     """What jit is given for the values."""
-    return tuple(v if type(v) in PLAIN else split_static(v)[0] for v in values)
+    return tuple([v if type(v) in PLAIN else split_static(v)[0] for v in values])

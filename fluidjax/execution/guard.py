@@ -1,139 +1,158 @@
-"""What of a traced step runs before it, and what it returns when one of its checks fails.
+"""How a compiled step is checked, and what it returns when a check fails.
 
-A step overwrites its state, so a fault that it finds by itself comes too late, unless it then returns the old state;
-that costs a pass over all of the state (18 ms instead of 0.5 for an update of a few rows of a table of 64 MB). Most ids
-that are computed at all are computed from fed ones by a few operations on integers: these are run ahead instead.
+A step overwrites its state, so one that finds a fault by itself has to leave the state as it was. Small arrays are
+chosen, old or new. For a table that would be a pass over all of it (18 ms instead of 0.5 for an update of a few rows of
+64 MB), and so it would if the update stood in a branch. What a loop carries XLA updates in place, though: the last
+operation on a table is the body of a loop that runs once, and not at all where a check fails.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
-from jax.interpreters.partial_eval import dce_jaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
-from lowering.engine.checks import Watch
+from lowering.engine.checks import HostCheck, Watch, below
 from lowering.errors import InvalidArgumentError
 
-# Elements that are computed ahead at most, and the bytes of a state that the step itself can hold at no great cost.
-_MOST = 1 << 18
-_SMALL = 1 << 20
-_CALLS = frozenset({"pjit", "jit", "closed_call", "custom_jvp_call"})
-
-
-class Ahead(NamedTuple):
-    """Computes the fault flags of a step's arguments from the leaves at some ``positions``."""
-
-    flags: Callable[..., Any]
-    positions: Sequence[int]
-
-    def __call__(self, arguments: Any) -> np.ndarray:
-        """The flags."""
-        leaves = jax.tree_util.tree_leaves(arguments)
-        return np.asarray(self.flags(*(leaves[i] for i in self.positions))[0])
-
-    def warm(self, arguments: Any) -> None:
-        """Compile for arguments of which only the forms are known."""
-        leaves = jax.tree_util.tree_leaves(arguments)
-        needed = (leaves[i] for i in self.positions)
-        self.flags(*(v if isinstance(v, np.ndarray) else jnp.zeros(v.shape, v.dtype) for v in needed))
+_SMALL = 1 << 20  # bytes of an array that is chosen at no great cost
+# Operations whose result is their first operand with a part of it changed, or its form.
+_UPDATES = ("scatter", "dynamic_update_slice", "reshape", "convert_element_type", "squeeze")
+# Operations that are not moved into a loop: XLA:CPU computes some of them far slower there.
+_HEAVY = frozenset({"while", "scan", "cond", "dot_general", "conv_general_dilated", "sort"})
 
 
 class Checks(NamedTuple):
-    """How one compiled step is checked: fed values on the host before it, others ahead of it on the device or by it.
+    """How one compiled step is checked: fed values on the host before it, others by itself.
 
     Attributes:
-        step: the step to call.
+        step: the step to call; it returns (results, overflow flags, its first fault or None).
         watch: what is checked.
-        ahead: computes the flags of the step's arguments; None: the step does, and returns its state as it was.
+        limits: of checks on the host that only ask inputs to be in [0, high), all (position, high).
+        others: the other checks on the host.
     """
 
     step: Callable[..., Any]
     watch: Watch
-    ahead: Ahead | None
+    limits: tuple[tuple[int, int], ...]
+    others: tuple[HostCheck, ...]
 
-    def before(self, values: Sequence[Any], arguments: Any) -> None:
-        """Raise InvalidArgumentError for what can be known before the step.
+    @staticmethod
+    def of(step: Callable[..., Any], watch: Watch) -> Checks:
+        """The checks of a step that is called as it is."""
+        limits = tuple(limit for check in watch.on_host for limit in check.limits)
+        return Checks(step, watch, limits, tuple(check for check in watch.on_host if not check.limits))
 
-        Args:
-            values: the step's inputs, its state apart, as they are on the host.
-            arguments: what it is called with.
-        """
-        for check in self.watch.on_host:
+    def before(self, values: Sequence[Any]) -> None:
+        """Raise InvalidArgumentError for what is known before the step of its inputs, its state apart."""
+        checks: Sequence[HostCheck] = self.others
+        for at, high in self.limits:
+            if not below(values[at], high):
+                checks = self.watch.on_host
+        for check in checks:
             check(values)
-        failure = None if self.ahead is None else self.watch.failure(self.ahead(arguments))
-        if failure is not None:
-            raise failure
-
-    def warm(self, arguments: Any) -> None:
-        """Compile what comes before the step, for arguments of these forms."""
-        if self.ahead is not None:
-            self.ahead.warm(arguments)
 
     def after(self, left: Any) -> InvalidArgumentError | None:
         """The error that the step found by itself, from all that it returned."""
-        flags = left[2]
-        return None if flags is None or self.ahead is not None else self.watch.failure(np.asarray(flags))
+        return None if left[2] is None else self.watch.failure(np.asarray(left[2]))
 
 
 def find_checks(step: Any, traced: Any, watch: Watch, replaced: Sequence[Any]) -> Checks:
     """How to check a jitted step.
 
     Args:
-        traced: as ``step.trace`` gives it; it returns (results, overflow flags, fault flags or None).
+        traced: as ``step.trace`` gives it; it returns (results, overflow flags, its first fault or None).
         watch: what the trace found.
         replaced: the state that it overwrites.
     """
-    if not watch.faults or not replaced:
-        return Checks(step, watch, None)
-    ahead = _faults_ahead(traced, replaced)
-    return Checks(step if ahead is not None else _holding_state(traced, len(replaced)), watch, ahead)
+    return Checks.of(_holding(traced, replaced) if watch.faults and replaced else step, watch)
 
 
-def _faults_ahead(traced: Any, replaced: Sequence[Any]) -> Ahead | None:
-    """A function from a step's arguments to its fault flags, which is to run before the step.
-
-    None where the state is so small, or what the flags follow from so much, that the step better checks itself.
-    """
-    if sum(v.nbytes for v in replaced) <= _SMALL:
-        return None
-    whole = traced.jaxpr
-    pruned, used = dce_jaxpr(whole.jaxpr, [False] * (len(whole.jaxpr.outvars) - 1) + [True])
-    if _work(pruned) > _MOST:
-        return None
-    flags = jax.jit(jaxpr_as_fun(ClosedJaxpr(pruned, whole.consts)))
-    return Ahead(flags, [i for i, needed in enumerate(used) if needed])
-
-
-def _work(jaxpr: Jaxpr) -> float:
-    """The elements that the operations of ``jaxpr`` write; no end of them where one is no plain operation."""
-    return sum(map(_work_of, jaxpr.eqns))
-
-
-def _work_of(equation: Any) -> float:
-    name = equation.primitive.name
-    inner = equation.params.get("jaxpr") or equation.params.get("call_jaxpr")
-    if name in _CALLS and inner is not None:
-        return _work(getattr(inner, "jaxpr", inner))
-    if inner is not None or name in ("while", "scan", "cond", "dot_general", "conv_general_dilated", "sort"):
-        return math.inf
-    return sum(math.prod(v.aval.shape) for v in equation.outvars)
-
-
-def _holding_state(traced: Any, count: int) -> Any:
-    """The step compiled so that its first ``count`` results are its first arguments where a flag is up."""
-    step = jaxpr_as_fun(traced.jaxpr)
+def _holding(traced: Any, replaced: Sequence[Any]) -> Any:
+    """The step compiled so that its first results are the state that it takes, where it finds a fault."""
+    count = len(replaced)
+    places, first, last = _parted(traced.jaxpr, [i for i in range(count) if _bytes(replaced[i]) > _SMALL])
+    others = [i for i in range(len(traced.jaxpr.out_avals)) if i not in places]
 
     def held(*arguments: Any) -> Any:
-        left = step(*jax.tree_util.tree_leaves(arguments))
-        results, overflows, faults = jax.tree_util.tree_unflatten(traced.out_tree, left)
-        failed = (faults[:, 0] != 0).any()
-        state = (jnp.where(failed, old, new) for old, new in zip(arguments[0], results[:count], strict=True))
-        return (*state, *results[count:]), overflows, faults
+        leaves = jax.tree_util.tree_leaves(arguments)
+        made = first(*leaves)
+        left, known = dict(zip(others, made, strict=False)), made[len(others) :]
+        failed = left[others[-1]][0] != 0
+        left.update({i: jnp.where(failed, leaves[i], left[i]) for i in others if i < count})
+
+        def update(carried: tuple[Any, dict[int, Any]]) -> tuple[Any, dict[int, Any]]:
+            tables = last(*(carried[1].get(i, leaf) for i, leaf in enumerate(leaves)), *known)
+            return jnp.asarray(True), {i: jnp.asarray(t, t.dtype) for i, t in zip(places, tables, strict=True)}
+
+        if places:
+            tables = {i: leaves[i] for i in places}
+            left |= jax.lax.while_loop(lambda carried: ~carried[0], update, (failed, tables))[1]
+        return jax.tree_util.tree_unflatten(traced.out_tree, [left[i] for i in range(len(left))])
 
     return jax.jit(held, donate_argnums=(0,))
+
+
+def _bytes(value: Any) -> int:
+    return math.prod(value.shape) * value.dtype.itemsize
+
+
+def _parted(whole: ClosedJaxpr, large: Sequence[int]) -> tuple[list[int], Callable[..., Any], Callable[..., Any]]:
+    """The last operations on ``large`` arrays of the state, and all before them.
+
+    Returns:
+        (those of ``large`` whose last operation nothing else needs; arguments -> the other results, and what the last
+        operations read; (*arguments, *what they read) -> the results at these places).
+    """
+    jaxpr = whole.jaxpr
+    results = jaxpr.outvars
+    chains = {i: _last_operations(jaxpr, results[i]) for i in large}
+    places = [i for i in large if chains[i]]
+    late = {id(e) for i in places for e in chains[i]}
+    ends = [e for e in jaxpr.eqns if id(e) in late]
+    start = [e for e in jaxpr.eqns if id(e) not in late]
+    made = {v for e in start for v in e.outvars}
+    known = list(dict.fromkeys(v for e in ends for v in e.invars if not isinstance(v, Literal) and v in made))
+    others = [v for i, v in enumerate(results) if i not in places]
+    return (
+        places,
+        _function(whole, jaxpr.invars, [*others, *known], start, jaxpr.effects),
+        _function(whole, [*jaxpr.invars, *known], [results[i] for i in places], ends, frozenset()),
+    )
+
+
+def _last_operations(jaxpr: Jaxpr, result: Any) -> list[Any]:
+    """What makes ``result``, back through updates in place; nothing where that cannot come last."""
+    makers = {v: e for e in jaxpr.eqns for v in e.outvars}
+    reads = Counter(
+        v for v in (*(v for e in jaxpr.eqns for v in e.invars), *jaxpr.outvars) if not isinstance(v, Literal)
+    )
+    found: list[Any] = []
+    while not isinstance(result, Literal) and result in makers and reads[result] == 1:
+        maker = makers[result]
+        if len(maker.outvars) > 1 or maker.effects or _heavy(maker):
+            break
+        found.append(maker)
+        if not maker.primitive.name.startswith(_UPDATES):
+            break
+        result = maker.invars[0]
+    return found
+
+
+def _heavy(equation: Any) -> bool:
+    inner = equation.params.get("jaxpr")
+    return equation.primitive.name in _HEAVY or any(map(_heavy, inner.eqns if inner is not None else ()))
+
+
+def _function(
+    whole: ClosedJaxpr, inputs: Sequence[Any], outputs: Sequence[Any], equations: Sequence[Any], effects: Any
+) -> Callable[..., Any]:
+    names = whole.jaxpr.debug_info.with_unknown_names()
+    part = Jaxpr(whole.jaxpr.constvars, inputs, outputs, equations, effects, names)
+    return jaxpr_as_fun(ClosedJaxpr(part, whole.consts))

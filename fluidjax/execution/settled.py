@@ -66,19 +66,19 @@ class SettledRuns:
     def _again(self, scope: Scope, state: ResidentState, compiled: Compiled, feeds: list[Any], seed: Any) -> list[Any]:
         """See ``Compiled``: an interrupt comes before the step or behind it."""
         replaced, values = state.replaced, [*state.kept, *feeds]
-        compiled.before(replaced, values, seed)
+        compiled.before(values)
         state.slot.extend(map(compiled.step, (replaced,), (given(values),), (seed,)))
-        left = state.slot[0]
-        state.replaced = state.replaced  # without what was fetched
+        left, count = state.slot[0], len(replaced)
+        state.replaced = left[0][:count]  # without what was fetched
         failure = compiled.after(left)
         if failure is not None:
             raise failure
-        return checked_fetches(scope, self._fetches, compiled.results(left[0])[len(replaced) :])
+        return checked_fetches(scope, self._fetches, compiled.results(left[0])[count:])
 
     def _read(self, scope: Scope, compiled: Compiled, values: list[Any], seed: Any) -> list[Any] | None:
         """A run that changes nothing, beside other threads; None when one of them took what it reads."""
         try:
-            compiled.before((), values, seed)
+            compiled.before(values)
             left = compiled.step((), given(values), seed)
         except (ValueError, RuntimeError):
             if any(v.is_deleted() for v in values if isinstance(v, jax.Array)):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -288,6 +289,11 @@ class Training:
         (found,) = self.main.__dict__["_prepared_cache"].values()
         return found
 
+    @property
+    def checks(self) -> Any:
+        (compiled,) = self.prepared._whole.compiled._ready.values()
+        return compiled.checks
+
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("computed", [False, True], ids=["fed", "computed"])
@@ -307,20 +313,20 @@ def test_a_step_that_fails_leaves_the_state(computed: bool, sparse: bool) -> Non
 def test_fed_ids_add_nothing_to_the_compiled_step() -> None:
     training = Training(False)
     training.step()
-    (checks,) = (compiled.checks for compiled in training.prepared._whole.compiled._ready.values())
-    assert len(checks.watch.on_host) == 2 and not checks.watch.faults and checks.ahead is None
+    checks = training.checks
+    assert len(checks.watch.on_host) == len(checks.limits) == 2 and not checks.watch.faults and not checks.others
+
+
+ROWS = 40_000
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_a_large_state_is_not_passed_over(sparse: bool) -> None:
-    """What follows from fed ids by small operations is checked ahead of the step, which then need not copy a table."""
-    rows = 40_000
-    training = Training(True, sparse, rows)
+def test_a_large_state_is_kept_by_a_step_that_fails(sparse: bool) -> None:
+    training = Training(True, sparse, ROWS)
     training.step()
-    (checks,) = (compiled.checks for compiled in training.prepared._whole.compiled._ready.values())
-    assert checks.ahead is not None and len(checks.watch.faults) == 2
+    assert len(training.checks.watch.faults) == 2
     before = training.state()
-    for bad in ({"x": column(1, rows, 3)}, {"x": column(1, -2, 3)}, {"y": column(0, 3, 1)}):
+    for bad in ({"x": column(1, ROWS, 3)}, {"x": column(1, -2, 3)}, {"y": column(0, 3, 1)}):
         with pytest.raises(fluid.core.EnforceNotMet, match=r"cannot take the value"):
             training.step(**bad)
     after = training.state()
@@ -330,26 +336,33 @@ def test_a_large_state_is_not_passed_over(sparse: bool) -> None:
     assert training.prepared.compilations == 1
 
 
-def test_ids_that_a_network_computes_are_checked_by_the_step() -> None:
+@pytest.mark.parametrize("network", [False, True], ids=["computed", "of a network"])
+def test_a_checked_update_of_a_few_rows_copies_no_table(network: bool) -> None:
+    """What the step itself checks, it updates in place as if nothing were checked."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.unique_name.guard(), fluid.program_guard(main, startup):
         x = fluid.data("x", [None, 8], "float32")
-        hidden = layers.fc(x, 50_000, param_attr=fluid.initializer.Constant(0.125))
-        best = layers.cast(layers.reduce_sum(hidden, dim=1, keep_dim=True), "int64")
-        loss = layers.mean(layers.embedding(best, [7, 2]))
+        chosen = layers.fc(x, 16, param_attr=fluid.initializer.Constant(1.0)) if network else x
+        ids = layers.cast(layers.reduce_sum(chosen, dim=1, keep_dim=True), "int64")
+        loss = layers.mean(layers.square(layers.embedding(ids, [ROWS, 8], is_sparse=True)))
         fluid.optimizer.SGD(0.1).minimize(loss)
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
     exe.run(startup, scope=scope)
-    names = [v.name for v in main.list_vars() if v.persistable]
-    before = {n: np.array(scope.find_var(n).get_tensor()) for n in names}
-    with pytest.raises(fluid.core.EnforceNotMet, match="cannot take the value 50000 of"):
-        exe.run(main, feed={"x": np.ones((1, 8), np.float32)}, fetch_list=[loss], scope=scope)
-    for name, value in before.items():
-        np.testing.assert_array_equal(value, np.array(scope.find_var(name).get_tensor()), err_msg=name)
+    (table,) = (v.name for v in main.list_vars() if v.persistable and v.shape == (ROWS, 8))
+    good, bad = np.ones((2, 8), np.float32), np.full((2, 8), ROWS, np.float32)
+    for _ in range(2):
+        exe.run(main, feed={"x": good}, fetch_list=[loss], scope=scope)
+    before = np.array(scope.find_var(table).get_tensor())
+    with pytest.raises(fluid.core.EnforceNotMet, match="cannot take the value"):
+        exe.run(main, feed={"x": bad}, fetch_list=[loss], scope=scope)
+    np.testing.assert_array_equal(before, np.array(scope.find_var(table).get_tensor()))
     (prepared,) = main.__dict__["_prepared_cache"].values()
-    (checks,) = (compiled.checks for compiled in prepared._whole.compiled._ready.values())
-    assert checks.ahead is None
-    exe.run(main, feed={"x": np.zeros((1, 8), np.float32)}, fetch_list=[loss], scope=scope)
+    state = prepared._compilations.state()
+    (compiled,) = state.compiled.values()
+    assert len(compiled.checks.watch.faults) == 1
+    with jax.enable_x64(True):
+        memory = compiled.step.lower(state.replaced, (*state.kept, good), None).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < before.nbytes / 4
 
 
 def test_the_flag_turns_the_checks_off() -> None:

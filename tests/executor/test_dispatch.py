@@ -1,0 +1,44 @@
+"""Steps are computed by the thread that asks for them, unless the user says otherwise."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+THREADS = """
+import threading
+import jax
+import numpy as np
+import fluidjax as fluid
+
+exe = fluid.Executor(fluid.CPUPlace())
+print(jax.config.read("jax_cpu_enable_async_dispatch"))
+x = fluid.data("x", [400, 400], "float32")
+y = x
+for _ in range(40):
+    y = fluid.layers.scale(fluid.layers.matmul(y, x), 1e-3)
+total = fluid.layers.reduce_sum(y)
+feed = {"x": np.ones((400, 400), "float32")}
+exe.run(feed=feed, fetch_list=[total])
+counted, done = 0, threading.Event()
+
+def run():
+    for _ in range(5):
+        exe.run(feed=feed, fetch_list=[total])
+    done.set()
+
+threading.Thread(target=run).start()
+while not done.wait(0.0005):
+    counted += 1
+print(counted)
+"""
+
+
+@pytest.mark.parametrize(("environment", "hands_over"), [({}, False), ({"JAX_CPU_ENABLE_ASYNC_DISPATCH": "1"}, True)])
+def test_which_thread_computes(environment: dict[str, str], hands_over: bool) -> None:
+    done = subprocess.run([sys.executable, "-c", THREADS], env=os.environ | environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    asked, counted = done.stdout.split()
+    assert asked == str(hands_over)
+    assert int(counted) > 5  # other threads of Python go on while a step computes
