@@ -34,16 +34,18 @@ class LayerObjectHelper(LayerHelper):
         """Like LayerHelper's, with ``attr`` in any of the forms that ParamAttr is given in."""
         return super().create_parameter(ParamAttr._to_attr(attr), *args, **kwargs)
 
-    def run(self, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any], out: str = "Out", *others: str) -> Any:
+    def run(
+        self, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any], out: str = "Out", slots: tuple[str, ...] = ()
+    ) -> Any:
         """Append an op that has fresh outputs; returns the one of slot ``out``.
 
         Args:
             inputs: a variable per slot; None for one that is not given.
             attrs: the op's attributes.
-            others: the further output slots.
+            slots: all output slots, in the order in which their variables are named; by default ``out`` alone.
         """
         given = {slot: [var] for slot, var in inputs.items() if var is not None}
         dtype = next(iter(given.values()))[0].dtype
-        outputs = {slot: [self.create_variable_for_type_inference(dtype)] for slot in (out, *others)}
+        outputs = {slot: [self.create_variable_for_type_inference(dtype)] for slot in slots or (out,)}
         self.append_op(type=op_type, inputs=given, outputs=outputs, attrs=attrs)
         return outputs[out][0]

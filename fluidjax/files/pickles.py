@@ -70,6 +70,8 @@ class ArrayPickler:
             self._scalar(value)
         elif isinstance(value, Mapping):
             self._dict(value)
+        elif isinstance(value, list):
+            self._list(value)
         elif isinstance(value, str):
             self._text(value)
         elif value is None or isinstance(value, bool):
@@ -82,11 +84,23 @@ class ArrayPickler:
             raise TypeError(
                 explain(
                     f"a {type(value).__name__} cannot be saved",
-                    "arrays, numbers, texts, and dicts of them",
+                    "arrays, numbers, texts, and dicts or lists of them",
                     repr(value)[:80],
                     "convert it, or leave it out of the state dict",
                 )
             )
+
+    def _list(self, values: list[Any]) -> None:
+        self._word(b"]")
+        if len(values) == 1:
+            self._value(values[0])
+            self._out += b"a"
+            return
+        for start in range(0, len(values), BATCH):
+            self._out += b"("
+            for value in values[start : start + BATCH]:
+                self._value(value)
+            self._out += b"e"
 
     def _scalar(self, value: np.generic) -> None:
         self._global("numpy.core.multiarray", "scalar")
@@ -299,6 +313,18 @@ class _Reader(pickle.Unpickler):
 
     def _reconstruct(self, *_: Any) -> _Array:
         return _Array()
+
+    def _list(self, values: list[Any]) -> None:
+        self._word(b"]")
+        if len(values) == 1:
+            self._value(values[0])
+            self._out += b"a"
+            return
+        for start in range(0, len(values), BATCH):
+            self._out += b"("
+            for value in values[start : start + BATCH]:
+                self._value(value)
+            self._out += b"e"
 
     def _scalar(self, dtype: Any, data: Any) -> _Array:
         array = _Scalar()

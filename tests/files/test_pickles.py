@@ -61,7 +61,7 @@ def test_batches_are_those_of_python(count):
 
 
 def test_plain_values_are_written_as_python_writes_them():
-    values = {"a": 1, "b": {"x": 0.5, "yy": None, "zz": True}, "c": "text", "d": {"q": -3, "b": 1 << 40}}
+    values = {"a": 1, "b": {"x": 0.5, "yy": None, "zz": True}, "c": "text", "d": [{"q": -3, "b": 1 << 40}, [], [2]]}
     assert pickles.dumps(values) == pickle.dumps(values, 2)
 
 

@@ -164,7 +164,7 @@ class Dropout(Layer):
             "seed": seed or 0,
             "dropout_implementation": self._dropout_implementation,
         }
-        return self._helper.run("dropout", {"X": input}, attrs, "Out", "Mask")
+        return self._helper.run("dropout", {"X": input}, attrs, "Out", ("Out", "Mask"))
 
 
 class BilinearTensorProduct(Layer):

@@ -87,13 +87,9 @@ class NLLLoss(Layer):
         folded = len(input.shape) not in (2, 4)
         if folded:
             n, c = input.shape[0], input.shape[1]
-            input = self._reshaped(input, [n, c, 1, -1])
-            label = self._reshaped(label, [n, 1, -1])
+            input = nn.reshape(input, [n, c, 1, -1])
+            label = nn.reshape(label, [n, 1, -1])
+        inputs = {"X": input, "Label": label, "Weight": self._weight}
         attrs: dict[str, Any] = {"reduction": self._reduction, "ignore_index": self._ignore_index}
-        out = self._helper.run(
-            "nll_loss", {"X": input, "Label": label, "Weight": self._weight}, attrs, "Out", "Total_weight"
-        )
-        return self._reshaped(out, shape) if folded and self._reduction == "none" else out
-
-    def _reshaped(self, x: Variable, shape: list[int]) -> Variable:
-        return self._helper.run("reshape2", {"X": x}, {"shape": shape}, "Out", "XShape")
+        out = self._helper.run("nll_loss", inputs, attrs, "Out", ("Out", "Total_weight"))
+        return nn.reshape(out, shape) if folded and self._reduction == "none" else out

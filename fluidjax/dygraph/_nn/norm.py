@@ -101,6 +101,7 @@ class BatchNorm(Layer):
         """Like the input, [N, C, ...] (or [N, ..., C])."""
         helper, eager = self._helper, follows_training()
         fresh = helper.create_variable_for_type_inference
+        mean, variance = fresh(self._dtype, True), fresh(self._dtype, True)
         out = input if self._in_place and not eager else fresh(input.dtype)
         helper.append_op(
             type="batch_norm",
@@ -110,7 +111,7 @@ class BatchNorm(Layer):
             },
             outputs={
                 "Y": [out], "MeanOut": [self._mean], "VarianceOut": [self._variance],
-                "SavedMean": [fresh(self._dtype, True)], "SavedVariance": [fresh(self._dtype, True)],
+                "SavedMean": [mean], "SavedVariance": [variance],
             },
             attrs={**self._attrs, "is_test": not self.training if eager else self._is_test},
         )  # fmt: skip
@@ -147,7 +148,9 @@ class InstanceNorm(Layer):
     def forward(self, input: Variable) -> Variable:
         """Like the input, [N, C, ...]."""
         inputs = {"X": input, "Scale": self.scale, "Bias": self.bias}
-        return self._helper.run("instance_norm", inputs, {"epsilon": self._epsilon}, "Y", "SavedMean", "SavedVariance")
+        return self._helper.run(
+            "instance_norm", inputs, {"epsilon": self._epsilon}, "Y", ("SavedMean", "SavedVariance", "Y")
+        )
 
 
 class LayerNorm(Layer):
@@ -204,7 +207,7 @@ class LayerNorm(Layer):
             )
         inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
         attrs = {"epsilon": self._epsilon, "begin_norm_axis": begin}
-        out = self._helper.run("layer_norm", inputs, attrs, "Y", "Mean", "Variance")
+        out = self._helper.run("layer_norm", inputs, attrs, "Y", ("Mean", "Variance", "Y"))
         return self._helper.append_activation(out, self._act)
 
 
@@ -251,7 +254,7 @@ class GroupNorm(Layer):
     def forward(self, input: Variable) -> Variable:
         """Like the input, [N, channels, ...]."""
         inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
-        out = self._helper.run("group_norm", inputs, self._attrs, "Y", "Mean", "Variance")
+        out = self._helper.run("group_norm", inputs, self._attrs, "Y", ("Mean", "Variance", "Y"))
         return self._helper.append_activation(out, self._act)
 
 

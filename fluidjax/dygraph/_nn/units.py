@@ -114,7 +114,7 @@ class NCE(Layer):
         """[N, 1] of input [N, dim] and label, int64 [N, labels]."""
         inputs = {"Input": input, "Label": label, "Weight": self.weight, "Bias": self.bias}
         inputs |= {"SampleWeight": sample_weight, **self._tables}
-        cost = self._helper.run("nce", inputs, self._attrs, "Cost", "SampleLogits", "SampleLabels")
+        cost = self._helper.run("nce", inputs, self._attrs, "Cost", ("Cost", "SampleLogits", "SampleLabels"))
         return cost / (self._num_neg_samples + 1)
 
 
