@@ -41,6 +41,7 @@ from fluidjax.dygraph.math_op_patch import monkey_patch_math_varbase
 from fluidjax.dygraph.nn import *
 from fluidjax.dygraph.parallel import *
 from fluidjax.dygraph.tracer import Tracer
+from fluidjax.eager.py_layer import PyLayer, PyLayerContext
 
 monkey_patch_math_varbase()
 

@@ -16,11 +16,21 @@ check_import_scipy = _check.check_import_scipy
 __version__ = version.full_version
 __git_commit__ = version.commit
 
-__all__ = ["batch", "check_import_scipy", "compat", "dataset", "fluid", "reader", "utils", "version"]
+# fmt: off
+__all__ = [
+    "Tensor", "autograd", "batch", "check_import_scipy", "compat", "dataset", "fluid", "ones", "randn", "reader",
+    "square", "tanh", "utils", "version",
+]
+# fmt: on
+
+
+_TENSORS = ("Tensor", "ones", "randn", "square", "tanh")
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``dataset`` and ``utils`` when a script first asks for them."""
-    if name in ("dataset", "utils"):
+    """Import ``dataset``, ``utils``, ``autograd`` and the functions of tensors when a script first asks for them."""
+    if name in ("autograd", "dataset", "utils"):
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _TENSORS:
+        return getattr(importlib.import_module(f"{__name__}.tensor"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

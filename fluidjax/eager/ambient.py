@@ -1,0 +1,25 @@
+"""Eager mode where no guard is entered: for tensors that are eager wherever they are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from fluidjax.base.mode import current_tracer, tracer_guard
+from fluidjax.eager.tracer import Tracer
+
+_tracer: Tracer | None = None
+
+
+@contextlib.contextmanager
+def eager() -> Iterator[Any]:
+    """Within, ops run at once: under the guard that is entered, or under a tracer kept for what runs outside of all."""
+    global _tracer
+    tracer = current_tracer()
+    if tracer is not None:
+        yield tracer
+        return
+    _tracer = _tracer or Tracer()
+    with tracer_guard(_tracer):
+        yield _tracer

@@ -1,0 +1,221 @@
+"""PyLayer: an op whose forward and backward are Python functions.
+
+It has had two forms. In the one with a context, ``apply`` runs ``forward`` on eager variables, and ``backward`` on
+their gradients::
+
+    class Tanh(PyLayer):
+        @staticmethod
+        def forward(ctx, x):
+            y = fluid.layers.tanh(x)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, dy):
+            y, = ctx.saved_tensor()
+            return dy * (1 - y * y)
+
+    y = Tanh.apply(x)
+
+In the older one, ``forward`` takes a list of arrays and ``backward`` the inputs, outputs and gradients of the outputs
+in one list; an instance is called, and returns a list of variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluidjax.base.enums import to_numpy_dtype
+from fluidjax.base.errors import explain
+from fluidjax.eager.ambient import eager
+from fluidjax.eager.python_ops import record
+from fluidjax.eager.varbase import VarBase
+
+__all__ = ["PyLayer", "PyLayerContext"]
+
+
+class PyLayerContext:
+    """What ``forward`` leaves for ``backward``: saved variables, and whatever is set as an attribute."""
+
+    _saved: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep variables for ``saved_tensor``; a second call replaces them. Raises TypeError for anything else."""
+        for tensor in tensors:
+            if not (tensor is None or isinstance(tensor, VarBase)):
+                raise TypeError(
+                    explain(
+                        "ctx.save_for_backward was given something that is no variable",
+                        "variables of eager mode, or None",
+                        type(tensor).__name__,
+                        "keep other things as attributes: ctx.name = value",
+                    )
+                )
+        self._saved = tensors
+
+    def saved_tensor(self) -> tuple[Any, ...]:
+        """The saved variables."""
+        return self._saved
+
+
+class PyLayer:
+    """An op of eager mode that is written in Python; see the module. Its functions are static methods."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        """The outputs: a variable, or a tuple or list of them."""
+        raise NotImplementedError("PyLayer.forward: expected a static method of the subclass, found none. Define it.")
+
+    @staticmethod
+    def backward(ctx: Any, *args: Any) -> Any:
+        """The gradient of each variable among forward's arguments, None for one that has none."""
+        raise NotImplementedError("PyLayer.backward: expected a static method of the subclass, found none. Define it.")
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run ``forward(ctx, *args, **kwargs)``; gradients pass through ``backward(ctx, *gradients)``.
+
+        Args:
+            args, kwargs: variables, which get gradients, and anything else, which is passed on.
+
+        Returns what forward does: a variable, or a tuple or list of them.
+
+        Raises:
+            TypeError: forward returns something that is no variable, or backward does.
+            ValueError: backward returns not one gradient for each variable, or one of another shape.
+        """
+        ctx = PyLayerContext()
+        inputs = [value for value in (*args, *kwargs.values()) if isinstance(value, VarBase)]
+        with eager() as tracer:
+            with tracer.no_grad():
+                result = cls.forward(ctx, *args, **kwargs)
+            several = isinstance(result, (tuple, list))
+            outputs = [_output(cls, value, inputs) for value in (result if several else [result])]
+            record(tracer, inputs, outputs, _gradients(cls, ctx, inputs, outputs))
+        return type(result)(outputs) if several else outputs[0]
+
+    def __call__(self, *inputs: Any) -> list[VarBase]:
+        """The older form: ``forward`` of the list of the inputs' arrays; a list of variables."""
+        with eager() as tracer:
+            variables = [v if isinstance(v, VarBase) else tracer.to_variable(np.asarray(v)) for v in inputs]
+            given = [v.numpy() for v in variables]
+            outputs = [VarBase(array) for array in _arrays(self, "forward", type(self).forward(given))]
+
+            def backward(grads: list[Any]) -> list[Any]:
+                each = zip(outputs, grads, strict=True)
+                douts = [np.zeros_like(o.numpy()) if g is None else g.numpy() for o, g in each]
+                values = [*(v.numpy() for v in variables), *(o.numpy() for o in outputs), *douts]
+                found = _arrays(self, "backward", type(self).backward(values), optional=True)
+                results = [None if g is None else VarBase(g) for g in found]
+                _check_count(type(self), variables, results)
+                return results
+
+            record(tracer, variables, outputs, backward)
+        for output in outputs:
+            output.stop_gradient = False
+        return outputs
+
+
+def _output(cls: type, value: Any, inputs: Sequence[VarBase]) -> VarBase:
+    """An output as a variable of its own; what forward hands on as it came is a copy."""
+    if not isinstance(value, VarBase):
+        raise TypeError(
+            explain(
+                f"{cls.__name__}.forward returned something that is no variable",
+                "a variable, or a tuple or list of variables",
+                type(value).__name__,
+                "return variables; keep other results as attributes of ctx",
+            )
+        )
+    used = value.persistable or value._place is not None or any(value is v for v in inputs) or not value.stop_gradient
+    if not used:
+        return value
+    copy = value.detach()
+    copy.__class__ = type(value)
+    return copy
+
+
+def _gradients(
+    cls: Any, ctx: PyLayerContext, inputs: Sequence[VarBase], outputs: Sequence[VarBase]
+) -> Callable[[list[Any]], list[Any]]:
+    specs = [(o.shape, o.dtype) for o in outputs]
+    kinds = [type(o) for o in outputs]
+
+    def backward(grads: list[Any]) -> list[Any]:
+        given = []
+        for grad, (shape, dtype), kind in zip(grads, specs, kinds, strict=True):
+            variable = _zeros(shape, dtype) if grad is None else grad
+            if type(variable) is VarBase:
+                variable.__class__ = kind
+            given.append(variable)
+        found = cls.backward(ctx, *given)
+        results = list(found) if isinstance(found, (tuple, list)) else [found]
+        _check_count(cls, inputs, results)
+        for variable, result in zip(inputs, results, strict=True):
+            _check_gradient(cls, variable, result)
+        return results
+
+    return backward
+
+
+def _zeros(shape: list[int], dtype: Any) -> VarBase:
+    return VarBase(np.zeros(shape, to_numpy_dtype(dtype)))
+
+
+def _check_count(cls: type, inputs: Sequence[VarBase], results: Sequence[Any]) -> None:
+    if len(results) != len(inputs):
+        raise ValueError(
+            explain(
+                f"{cls.__name__}.backward returned the wrong number of gradients",
+                f"{len(inputs)}, one for each variable that forward was given",
+                str(len(results)),
+                "return None for a variable that has no gradient, and nothing for other arguments",
+            )
+        )
+
+
+def _check_gradient(cls: type, variable: VarBase, result: Any) -> None:
+    if result is None:
+        return
+    if not isinstance(result, VarBase):
+        raise TypeError(
+            explain(
+                f"{cls.__name__}.backward returned something that is no variable",
+                "variables of eager mode, or None",
+                type(result).__name__,
+                "make it one with fluid.dygraph.to_variable",
+            )
+        )
+    if list(result.shape) != list(variable.shape) or result.dtype != variable.dtype:
+        raise ValueError(
+            explain(
+                f"{cls.__name__}.backward returned a gradient that does not fit {variable.name}",
+                f"{variable.dtype} {variable.shape}",
+                f"{result.dtype} {result.shape}",
+                "return the gradients in the order of forward's variables, each like its variable",
+            )
+        )
+
+
+def _arrays(layer: Any, method: str, result: Any, optional: bool = False) -> list[Any]:
+    """What a function of the older form returns, as arrays."""
+    found: list[Any] = []
+    for value in result if isinstance(result, (tuple, list)) else [result]:
+        if value is None and optional:
+            found.append(None)
+            continue
+        array = np.asarray(value)
+        if array.dtype == object:
+            raise TypeError(
+                explain(
+                    f"{type(layer).__name__}.{method} returned something that is no array",
+                    "an array, or a tuple or list of arrays",
+                    type(value).__name__,
+                    "return NumPy arrays",
+                )
+            )
+        found.append(array)
+    return found
