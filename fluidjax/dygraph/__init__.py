@@ -17,6 +17,7 @@ from fluidjax.dygraph import (
     parallel,
     parallel_helper,
     profiler,
+    static_runner,
     tracer,
 )
 from fluidjax.dygraph.backward_strategy import BackwardStrategy
@@ -40,6 +41,7 @@ from fluidjax.dygraph.learning_rate_scheduler import *
 from fluidjax.dygraph.math_op_patch import monkey_patch_math_varbase
 from fluidjax.dygraph.nn import *
 from fluidjax.dygraph.parallel import *
+from fluidjax.dygraph.static_runner import StaticModelRunner
 from fluidjax.dygraph.tracer import Tracer
 from fluidjax.eager.py_layer import PyLayer, PyLayerContext
 

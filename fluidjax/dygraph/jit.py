@@ -8,9 +8,10 @@ from typing import Any
 
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.dygraph.dygraph_to_static.program_translator import ProgramTranslator
+from fluidjax.dygraph.traced_layer import TracedLayer
 from fluidjax.to_static.convert import DECORATED
 
-__all__ = ["declarative", "dygraph_to_static_func"]
+__all__ = ["TracedLayer", "declarative", "dygraph_to_static_func"]
 
 
 def declarative(dygraph_func: Callable[..., Any]) -> Callable[..., Any]:

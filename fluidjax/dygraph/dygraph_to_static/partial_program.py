@@ -16,6 +16,7 @@ from fluidjax.backward.gradients import calc_gradient
 from fluidjax.base.enums import is_floating, to_numpy_dtype
 from fluidjax.base.flags import flag
 from fluidjax.base.mode import current_tracer, tracer_guard
+from fluidjax.eager.ambient import eager
 from fluidjax.eager.python_ops import record
 from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import VarBase
@@ -53,6 +54,11 @@ class PartialProgramLayer:
         self._written = [name for name in plan.keeps if name in state]
         self._halves: dict[tuple[bool, ...], _Halves] = {}
 
+    def fetch(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        """The values of the outputs, without a trace."""
+        with eager() as tracer, tracer.no_grad():
+            return [np.asarray(v.numpy()) for v in self([VarBase(np.asarray(a)) for a in arrays])]
+
     def __call__(self, values: Sequence[VarBase]) -> list[VarBase]:
         """Run it once: one eager variable for each output."""
         tracer = current_tracer()
@@ -86,6 +92,14 @@ class PartialProgramLayer:
             targets = [n for n, w in zip(names, wanted, strict=True) if w]
             found = self._halves[wanted] = _Halves(self, names, targets)
         return found
+
+    def differentiable(self) -> set[str]:
+        """The names of the inputs and of the state that gradients reach."""
+        names = [*(v.name for v in self.inputs), *self.state]
+        return set(_Halves(self, names, [n for n in names if is_floating(self._variable(n).dtype)]).targets)
+
+    def _variable(self, name: str) -> Variable:
+        return self._forward_program.global_block().var(name)
 
     @property
     def main_program(self) -> Program:
@@ -139,6 +153,11 @@ class _Halves:
             found = calc_gradient(ends, [block.var(n) for n in targets], [*starts])
         self._starts = [(i, s.name) for (i, _), s in zip(roots, starts, strict=True)]
         self._grads = {n: g.name for n, g in zip(targets, found, strict=True) if g is not None}
+
+    @property
+    def targets(self) -> list[str]:
+        """What has a gradient."""
+        return list(self._grads)
 
     def gradients(self, kept: dict[str, Any], grads: Sequence[Any], seed: Any) -> list[Any]:
         """The gradients of all inputs, None where there is none, of those of the outputs."""
