@@ -16,7 +16,6 @@ import numpy as np
 from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.places import CPUPlace, Place
-from lowering.values import LoDArray
 
 Lod = list[list[int]]
 
@@ -69,24 +68,6 @@ def lod_fault(lod: Sequence[Sequence[int]], rows: int | None) -> str | None:
     return None
 
 
-def _to_host(value: Any) -> np.ndarray:
-    """A NumPy copy of a stored value that nothing else shares; of rows with padding, the true ones."""
-    if isinstance(value, LoDArray):
-        return np.array(value.data[: int(value.rows())], copy=True)
-    return np.array(value, copy=True)
-
-
-def lod_of(value: LoDArray) -> Lod:
-    """The LoD of a lowered value as Fluid's offsets, without the padding after the last sequence."""
-    levels, count = [], None if value.nseq is None else int(value.nseq)
-    for level in value.lod:
-        offsets = np.asarray(level)
-        offsets = offsets if count is None else offsets[: count + 1]
-        levels.append([int(n) for n in offsets])
-        count = levels[-1][-1]
-    return levels
-
-
 def _checked_array(array: Any) -> np.ndarray:
     data = np.array(array, copy=True, order="C")
     if data.dtype.name not in _SETTABLE:
@@ -122,7 +103,7 @@ class Resident:
     def copied(self) -> np.ndarray:
         """A copy on the host."""
         with self._state.lock:
-            return _to_host(self.read())
+            return np.array(self.read(), copy=True)
 
     def give_way(self, tensor: Tensor, array: Any) -> None:
         """Let ``tensor`` hold ``array`` instead; at no point neither."""
@@ -164,7 +145,7 @@ class Tensor:
         while True:
             stored = self._stored
             try:
-                return stored.copied() if isinstance(stored, Resident) else _to_host(stored)
+                return stored.copied() if isinstance(stored, Resident) else np.array(stored, copy=True)
             except RuntimeError:  # a run in another thread took the array, and will leave another
                 if not getattr(stored, "is_deleted", bool)() or time.monotonic() > deadline:
                     raise
@@ -202,8 +183,7 @@ class Tensor:
         """The dimensions."""
         if self._array is None:
             return list(self._dims)
-        dims = [int(n) for n in self._array.shape]
-        return [int(self._array.rows()), *dims[1:]] if isinstance(self._array, LoDArray) else dims
+        return [int(n) for n in self._array.shape]
 
     def _get_dims(self) -> list[int]:
         return self.shape()
@@ -308,29 +288,23 @@ class LoDTensor(Tensor):
 
     def __init__(self, recursive_sequence_lengths: Lod | None = None) -> None:
         super().__init__()
-        self._levels: Lod | None = []
+        self._levels: Lod = []
         if recursive_sequence_lengths:
             self.set_recursive_sequence_lengths(recursive_sequence_lengths)
 
     def _set_value(self, array: Any, lod: Lod | None = None) -> None:
-        """Store `array` itself, not a copy; its LoD is `lod` (offsets) when given, a LoDArray's own, else as before."""
+        """Store `array` itself, not a copy; its LoD is `lod` (offsets) when given, else as before."""
         self._array = array
-        if isinstance(array, LoDArray):
-            self._levels = None
         if lod is not None:
             self._levels = lod
 
     @property
     def _lod(self) -> Lod:
-        if self._levels is None:
-            self._levels = lod_of(self._array)
         return self._levels
 
     @_lod.setter
     def _lod(self, lod: Lod) -> None:
         self._move_out()
-        if isinstance(self._array, LoDArray):
-            self._array = self._on_host()
         self._levels = lod
 
     def lod(self) -> Lod:

@@ -10,6 +10,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.core import EnforceNotMet, LoDTensor, LoDTensorArray, Scope, SelectedRows, VarDesc
+from fluidjax.execution.exchange import to_holder
 from lowering import LoDArray
 
 CPU = fluid.CPUPlace()
@@ -68,9 +69,8 @@ def test_storage_of_programs_is_kept_as_it_is() -> None:
 
 
 def test_padded_rows_are_not_seen() -> None:
-    made = LoDTensor()
     offsets = np.array([0, 2, 3, 3], np.int32)
-    made._set_value(LoDArray(jnp.arange(8.0).reshape(4, 2), (offsets,), np.int32(3), np.int32(2)))
+    made = to_holder(LoDArray(jnp.arange(8.0).reshape(4, 2), (offsets,), np.int32(3), np.int32(2)))
     assert made.shape() == [3, 2] and made.lod() == [[0, 2, 3]]
     assert np.array(made).shape == (3, 2) and made.has_valid_recursive_sequence_lengths()
     made.set_lod([[0, 1, 3]])
