@@ -100,13 +100,13 @@ def within_lengths(values: Array, lengths: Array | None) -> Array:
 
 def demands(check: Check, values: Mapping[str, Any], attrs: Mapping[str, Any]) -> list[Demand]:
     """What an op demands of the values in its slots."""
-    arguments = [_argument(slot, values.get(slot.name)) for slot in check.inputs]
+    arguments = [_demanded(slot, values.get(slot.name)) for slot in check.inputs]
     return list(check.fn(*arguments, **{a.param: attrs.get(a.name, a.default) for a in check.attrs}) or ())
 
 
-def _argument(slot: Slot, value: Any) -> Any:
+def _demanded(slot: Slot, value: Any) -> Any:
     if isinstance(value, list):
-        return [_argument(slot, v) for v in value]
+        return [_demanded(slot, v) for v in value]
     if value is None or slot.wants == "raw":
         return value
     if slot.wants == "meta":

@@ -20,7 +20,7 @@ from lowering.engine.grad_maker import GradMaker
 from lowering.errors import LoweringError, NeedsExact
 from lowering.program import EMPTY, GRAD, OpSpec
 from lowering.registry import OpDef, Slot, register
-from lowering.registry.derived import cotangent, has_gradient, plain, rebuild
+from lowering.registry.derived import bare_arrays, cotangent, has_gradient, rebuild
 from lowering.registry.gradients import grad_lod_map
 from lowering.registry.table import DERIVE
 from lowering.values import LoDArray, SelectedRows
@@ -146,11 +146,12 @@ def _rule(parts: _Parts) -> Any:
         def run(moved: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
             env = given | {n: rebuild(point[n], v) for n, v in moved.items()}
             again = _forward_again(parts, env, attrs, special)
-            env |= {n: rebuild(v, _with_tangent(plain(v), plain(again[n]))) for n, v in _held(parts, env).items()}
+            held = _held(parts, env).items()
+            env |= {n: rebuild(v, _with_tangent(bare_arrays(v), bare_arrays(again[n]))) for n, v in held}
             result = call(parts.base, {s.name: env[s.name] for s in parts.inherited}, attrs, special)
-            return [_dense(result.get(out)) for out in seconds], {n: plain(v) for n, v in again.items()}
+            return [_dense(result.get(out)) for out in seconds], {n: bare_arrays(v) for n, v in again.items()}
 
-        start = {n: plain(v) for n, v in point.items()}
+        start = {n: bare_arrays(v) for n, v in point.items()}
         if parts.base.loops:
             grads = _forwards(run, start, seconds)
         else:
@@ -208,7 +209,7 @@ def _varying(value: Any) -> bool:
 def _dense(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_dense(v) for v in value]
-    return value.to_dense() if isinstance(value, SelectedRows) else plain(value)
+    return value.to_dense() if isinstance(value, SelectedRows) else bare_arrays(value)
 
 
 def _refuse_padding(parts: _Parts, given: Mapping[str, Any]) -> None:

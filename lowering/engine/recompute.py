@@ -22,7 +22,7 @@ Env = MutableMapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Segment:
+class Recomputed:
     """Ops [begin, end) of a block recompute; they read ``reads`` from outside, after ``after`` was computed."""
 
     block_idx: int
@@ -32,9 +32,9 @@ class Segment:
     after: tuple[str, ...]
 
 
-def find_segments(program: ProgramView, ops: Sequence[OpView]) -> list[Segment]:
+def find_recomputed(program: ProgramView, ops: Sequence[OpView]) -> list[Recomputed]:
     """The recomputed segments among ``ops``, in order."""
-    segments: list[Segment] = []
+    segments: list[Recomputed] = []
     begin = 0
     while begin < len(ops):
         if not ops[begin].recomputes:
@@ -44,7 +44,7 @@ def find_segments(program: ProgramView, ops: Sequence[OpView]) -> list[Segment]:
         while end < len(ops) and ops[end].recomputes:
             end += 1
         reads = tuple(flow(program, ops[begin:end])[0])
-        segments.append(Segment(ops[begin].block_idx, begin, end, reads, _last_gradient(ops[:begin])))
+        segments.append(Recomputed(ops[begin].block_idx, begin, end, reads, _last_gradient(ops[:begin])))
         begin = end
     return segments
 
@@ -56,7 +56,7 @@ def _last_gradient(ops: Sequence[OpView]) -> tuple[str, ...]:
     return ()
 
 
-def separate(segment: Segment, env: Env, program: ProgramView, platform: str) -> dict[str, Any]:
+def separate(segment: Recomputed, env: Env, program: ProgramView, platform: str) -> dict[str, Any]:
     """Values for what ``segment`` reads (parameters apart) that exist only after the gradient before it.
 
     On CPU, XLA drops optimization barriers before it orders instructions and would run the segment early; there the
@@ -71,7 +71,7 @@ def separate(segment: Segment, env: Env, program: ProgramView, platform: str) ->
     return jax.tree_util.tree_map(lambda leaf: jnp.where(always, leaf, jnp.zeros_like(leaf)), held)
 
 
-def _varies(segment: Segment, value: Any, program: ProgramView, name: str) -> bool:
+def _varies(segment: Recomputed, value: Any, program: ProgramView, name: str) -> bool:
     """Whether ``value`` is computed in this run: neither known while tracing nor a parameter."""
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(value)):
         return False

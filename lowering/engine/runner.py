@@ -18,7 +18,7 @@ from lowering.engine.counts import counted, each, follows_rows, plain, without_c
 from lowering.engine.either import run_either
 from lowering.engine.host_bits import is_host_key
 from lowering.engine.random_bits import fold_in, seed_key
-from lowering.engine.recompute import find_segments, separate
+from lowering.engine.recompute import find_recomputed, separate
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from lowering.program import EMPTY, OpView, ProgramView, VarView
 from lowering.registry import OpDef, get_op
@@ -141,7 +141,7 @@ class Runner:
         """Run ``ops`` over ``env``, which is changed in place and returned; recomputed segments are kept apart."""
         ops = list(ops)
         begin = 0
-        for segment in [] if self.interpret else find_segments(self.program, ops):
+        for segment in [] if self.interpret else find_recomputed(self.program, ops):
             self._run_all(ops[begin : segment.begin], env)
             held = separate(segment, env, self.program, self.platform)
             again = self._run_all(ops[segment.begin : segment.end], {**env, **held})

@@ -16,8 +16,8 @@ lies in an array, as DynamicRNN has it::
 **The forward loop** carries what the block writes and a block around it owns: ``i``, ``hs`` and ``go``
 (``save_plan.outer_writes``). XLA wants one structure for a carry, so the step is traced until its result has the
 structure of its argument (``while_loop.settle``), and ``hs`` becomes one buffer [capacity, ...] (``arrays``). The
-capacity is the number of steps plus one, if following ``i`` and ``go`` on the host tells it (``save_plan.walk``);
-otherwise it is a guess, a flag says whether it sufficed, and the executor doubles it.
+capacity is the number of steps plus one, if following ``i`` and ``go`` on the host tells it
+(``save_plan.follow_trips``); otherwise it is a guess, a flag says whether it sufficed, and the executor doubles it.
 
 **The residuals** are what block 2 reads of a step: ``h``, ``s`` and ``i`` (``save_plan.save_plan``). The plain way is
 to stack each on a leading [steps] axis. Here none has to be:

@@ -78,19 +78,19 @@ def join(a: Any, b: Any) -> Any:
     if isinstance(a, TensorArray) or isinstance(b, TensorArray):
         return _join_arrays(a, b)
     if isinstance(a, LoDArray) or isinstance(b, LoDArray):
-        return _join_lod(_as_lod(a), _as_lod(b))
+        return _join_lod(_lod_carry(a), _lod_carry(b))
     if not _same_tree(a, b):
         raise NeedsExact(f"a loop carries a {type(a).__name__} that becomes a {type(b).__name__}")
     if hasattr(a, "shape") and hasattr(b, "shape") and not isinstance(a, SelectedRows):
         if a.shape == b.shape and _dtype(a) == _dtype(b):
             return abstract(a)
-        return _join_lod(_as_lod(a), _as_lod(b))
+        return _join_lod(_lod_carry(a), _lod_carry(b))
     if jax.tree_util.tree_leaves(abstract(a)) != jax.tree_util.tree_leaves(abstract(b)):
         raise NeedsExact(f"a loop carries a {type(a).__name__} whose sizes change")
     return abstract(a)
 
 
-def _as_lod(value: Any) -> LoDArray:
+def _lod_carry(value: Any) -> LoDArray:
     if isinstance(value, LoDArray):
         return value
     if not hasattr(value, "shape"):
@@ -185,7 +185,7 @@ def fit(value: Any, template: Any, *, backward: bool = False) -> Any:
     if isinstance(template, TensorArray):
         return _fit_array(value, template, backward)
     if isinstance(template, LoDArray):
-        return _fit_lod(_as_lod(value), template, backward)
+        return _fit_lod(_lod_carry(value), template, backward)
     if isinstance(value, LoDArray) and not value.padded:
         return value.data
     return value
@@ -198,7 +198,7 @@ def _fit_lod(value: LoDArray, template: LoDArray, backward: bool) -> LoDArray:
     nrows = value.nrows
     if template.nrows is not None and nrows is None:
         nrows = jnp.int32(value.capacity)
-    data = pad_rows(value.data, rows, backward=backward)
+    data = grow_rows(value.data, rows, backward=backward)
     lod = tuple(_fit_offsets(value.lod[k] if value.lod else None, t.shape[0]) for k, t in enumerate(template.lod))
     nseq = None
     if template.nseq is not None:
@@ -207,7 +207,7 @@ def _fit_lod(value: LoDArray, template: LoDArray, backward: bool) -> LoDArray:
     return LoDArray(data, lod, nrows, nseq, template.longest)
 
 
-def pad_rows(data: Array, rows: int, *, backward: bool) -> Array:
+def grow_rows(data: Array, rows: int, *, backward: bool) -> Array:
     """``data`` grown to ``rows`` rows: zeros, or copies of the first row (zeros when there is none)."""
     missing = rows - data.shape[0]
     if missing == 0:

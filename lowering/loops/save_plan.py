@@ -4,8 +4,8 @@ Residuals: every name that the gradient block reads before it writes it, and tha
 plan, at the end of the step or at its start, whichever the gradient needs. A name that the step does not define is
 no residual: the gradient block finds it in the environment around the loop.
 
-Trip counts: a value counts as known only if every op that makes it is followed. So an exact walk takes the steps of the
-run, and an inexact one, which goes on while the condition is unknown, takes at least as many.
+Trip counts: a value counts as known only if every op that makes it is followed. So an exact count takes the steps of
+the run, and an inexact one, which goes on while the condition is unknown, takes at least as many.
 """
 
 from __future__ import annotations
@@ -152,11 +152,11 @@ def _read_before_written(program: ProgramView, block: BlockView, name: str) -> b
 
 
 @dataclass
-class Walk:
+class Trips:
     """What following a loop's counters on the host has shown.
 
     ``trips``: steps taken, or an upper bound of them when not ``exact``; None when nothing is known. ``after``: values
-    known after the loop (exact walks only); ``lengths``: array -> elements it needs, for those with known indices;
+    known after the loop (exact counts only); ``lengths``: array -> elements it needs, for those with known indices;
     ``unsure``: arrays that are written at indices not known.
     """
 
@@ -207,7 +207,7 @@ class _Host:
         self.block, self.bounds = block, bounds
         self.known: dict[str, np.ndarray] = {}
         self.env = env
-        self.result = Walk()
+        self.result = Trips()
         self.lost: set[str] = set()  # names written by a followed op from something unknown; the env's value is stale
         self.clobbered = {n for op in block.ops if not _followed(op) for n in op.output_names()}
         # Whether a condition that is not known in the first steps may be known later.
@@ -294,10 +294,10 @@ def _constant(op: OpView) -> np.ndarray | None:
     return np.full(shape, float(text)).astype(to_numpy(op.attrs["dtype"]))
 
 
-def walk(block: BlockView, cond: str, env: Mapping[str, Any], bounds: Mapping[str, int]) -> Walk:
-    """Follow the counters of a while loop's body on the host; see ``Walk``.
+def follow_trips(block: BlockView, cond: str, env: Mapping[str, Any], bounds: Mapping[str, int]) -> Trips:
+    """Follow the counters of a while loop's body on the host; see ``Trips``.
 
-    While the condition is unknown the walk goes on as if it were true, so the steps it takes are an upper bound.
+    While the condition is unknown this goes on as if it were true, so the steps it takes are an upper bound.
     """
     host = _Host(block, env, bounds)
     start = known_int(env.get(cond))
@@ -310,11 +310,11 @@ def walk(block: BlockView, cond: str, env: Mapping[str, Any], bounds: Mapping[st
         if now is None:
             exact = False
             if not host.known or (trips > 4096 and not _advances(host)) or (trips > 2 and not host.hopeful):
-                return Walk(unsure=set(result.lengths) | result.unsure)
+                return Trips(unsure=set(result.lengths) | result.unsure)
         else:
             running = bool(now.reshape(()))
     if running:
-        return Walk(unsure=set(result.lengths) | result.unsure)
+        return Trips(unsure=set(result.lengths) | result.unsure)
     result.trips, result.exact = trips, exact
     if exact:
         result.after = {n: v for n, v in host.known.items() if not is_float(v.dtype)}

@@ -23,7 +23,7 @@ from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
 from lowering.loops import arrays
 from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, stacked_template, zeros
 from lowering.loops.facts import find_facts
-from lowering.loops.save_plan import SavePlan, Walk, gradient_blocks, outer_writes, save_plan, walk
+from lowering.loops.save_plan import SavePlan, Trips, follow_trips, gradient_blocks, outer_writes, save_plan
 from lowering.loops.saves import Recorder
 from lowering.loops.tracing import trace
 from lowering.program import BlockView
@@ -95,7 +95,7 @@ def run_while(ctx: Context) -> None:
     loop = make_loop(ctx)
     if ctx.runner.interpret:
         return run_steps(loop)
-    found = walk(loop.body, loop.cond, ctx.env, ctx.runner.bounds)
+    found = follow_trips(loop.body, loop.cond, ctx.env, ctx.runner.bounds)
     if found.exact and _has_uneven_arrays(loop):
         return run_steps(loop)
     try:
@@ -143,7 +143,7 @@ def run_steps(loop: Loop) -> None:
 # --- as one lax.while_loop ----------------------------------------------------------------------------------------
 
 
-def _run_lax(loop: Loop, found: Walk) -> None:
+def _run_lax(loop: Loop, found: Trips) -> None:
     ctx, runner = loop.ctx, loop.runner
     exact = found.trips if found.exact else None
     if exact == 0:
@@ -170,12 +170,12 @@ def _writes_arrays(loop: Loop) -> bool:
     return any(op.type == "write_to_array" for op in loop.body.ops)
 
 
-def _array_room(loop: Loop, found: Walk, capacity: int) -> int:
+def _array_room(loop: Loop, found: Trips, capacity: int) -> int:
     """Elements that an array written in the loop has room for: in step t a memory writes index t + 1."""
     return max([capacity + 1, *found.lengths.values()])
 
 
-def _finish(loop: Loop, found: Walk, final: Env) -> None:
+def _finish(loop: Loop, found: Trips, final: Env) -> None:
     """After the loop: counters that the host has followed are constants again, array lengths known or to be checked."""
     env = loop.ctx.env
     if found.exact:

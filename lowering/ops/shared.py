@@ -81,7 +81,7 @@ def concrete_scalar(value: Any, what: str) -> Any:
     return concrete(value, what).reshape(-1)[0].item()
 
 
-def merge_rows(x: SelectedRows) -> tuple[SelectedRows, Any]:
+def add_repeated_rows(x: SelectedRows) -> tuple[SelectedRows, Any]:
     """Duplicated rows added up into their first entry, the other entries zero; and which entries are first."""
     count = x.rows.shape[0]
     position = jnp.arange(count, dtype=jnp.int32)

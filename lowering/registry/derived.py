@@ -72,9 +72,9 @@ def _vjp_rule(forward: OpDef, inputs: list[Slot]) -> Any:
 
         def run(wrt: dict[str, Any]) -> list[Any]:
             full = {p: rebuild(args[p], wrt[p]) if p in wrt else args[p] for p in args}
-            return [plain(v) for v in _as_tuple(forward.fn(*full.values(), **attrs), forward)]
+            return [bare_arrays(v) for v in _as_tuple(forward.fn(*full.values(), **attrs), forward)]
 
-        outs, pull = jax.vjp(run, {p: plain(v) for p, v in primal.items()})
+        outs, pull = jax.vjp(run, {p: bare_arrays(v) for p, v in primal.items()})
         cotangents = [cotangent(o, given.get(s.name + GRAD)) for o, s in zip(outs, forward.outputs, strict=True)]
         (grads,) = pull(cotangents)
         results = [rebuild(args[p], grads[p]) if p in grads else None for p in forward.diff]
@@ -89,7 +89,7 @@ def _as_tuple(result: Any, forward: OpDef) -> tuple[Any, ...]:
     return tuple(result) if len(forward.outputs) > 1 else (result,)
 
 
-def plain(value: Any) -> Any:
+def bare_arrays(value: Any) -> Any:
     """The bare arrays of a value or of a list of values, LoD and row counts left out."""
     if isinstance(value, (list, tuple)):
         return [data_of(v) for v in value]

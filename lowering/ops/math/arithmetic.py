@@ -13,7 +13,7 @@ from lowering.dtypes import is_float
 from lowering.errors import NeedsExact, SlotError
 from lowering.loops.arrays import cleared
 from lowering.ops.math.elementwise import aligned, unbroadcast
-from lowering.ops.shared import merge_rows, off_rows, outputs_like
+from lowering.ops.shared import add_repeated_rows, off_rows, outputs_like
 from lowering.program import OpSpec, VarInfo
 from lowering.registry import Value, op
 from lowering.values import LoDArray, SelectedRows, TensorArray
@@ -198,7 +198,7 @@ def clip(x: Value, min=None, max=None, *, min_: float, max_: float):
     """Out = X limited to [min, max]; the Min and Max tensors replace the attributes. X may be SelectedRows."""
     low, high = _bound(min_, min, x.dtype), _bound(max_, max, x.dtype)
     if isinstance(x, SelectedRows):
-        x, first = merge_rows(x)
+        x, first = add_repeated_rows(x)
         clipped = jnp.clip(x.values, low, high)
         return replace(x, values=jnp.where(first.reshape((-1,) + (1,) * (clipped.ndim - 1)), clipped, 0))
     return on_values(x, lambda data: jnp.clip(data, low, high))
