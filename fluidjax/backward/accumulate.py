@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from fluidjax.backward.names import EMPTY, forward_name, in_args, is_grad, out_args, rename_all
+from fluidjax.backward.names import ADDING, EMPTY, forward_name, in_args, is_grad, out_args, rename_all
 from lowering.program import GRAD, OpSpec
 
 _NOWHERE = -1  # in front of the first op, and not to be renamed
@@ -22,6 +22,7 @@ class _Accumulator:
         carried: Iterable[str],
         arrays: Iterable[str],
         given: Iterable[str],
+        again: Iterable[str],
     ) -> None:
         self.ops = ops
         self.block_idx = block_idx
@@ -30,6 +31,7 @@ class _Accumulator:
         self.carried = set(carried)
         self.arrays = set(arrays)
         self.given = set(given)
+        self.again = set(again)
         self.ended: set[str] = set()  # gradients of values that begin behind the op the walk has come to
         self.parts: dict[str, list[str]] = {}  # gradient -> the names of its parts so far
         self.first: dict[str, int] = {}  # gradient -> index of the op that wrote the first part
@@ -56,7 +58,7 @@ class _Accumulator:
         for name in self.ends.get(index, ()):
             self.ended.add(name)
             self.incoming.discard(name)
-            if name in self.carried:
+            if name in self.carried or (name in self.again and self.parts.get(name)):
                 self.sums.setdefault(index, []).append(zeros(name, name))
 
     def _hand_over(self, op: OpSpec) -> None:
@@ -115,8 +117,8 @@ class _Accumulator:
     def _add_part(self, index: int, op: OpSpec, slots: list[str], slot: str, position: int) -> None:
         name = op.outputs[slot][position]
         parts = self.parts.setdefault(name, [])
-        if name in self.arrays and op.type == "write_to_array":
-            return  # adds to the element that flows in
+        if name in self.arrays and op.type in ADDING:
+            return
         if name in self.ended:
             self.ended.discard(name)
             parts.clear()
@@ -173,18 +175,22 @@ def sum_repeated_gradients(
     carried: Iterable[str] = (),
     arrays: Iterable[str] = (),
     given: Iterable[str] = (),
+    again: Iterable[str] = (),
 ) -> list[OpSpec]:
     """Rename gradients that several of ``ops`` write and add ``sum`` ops before their first reader.
 
     The parts are called ``x@GRAD@RENAME@block<block_idx>@<n>``. A part that was read before the next one was
     written (an op that gradients flow through in place) keeps its reader.
 
-    Where a carried gradient ends it is set to zero; ``prune.drop_clearing`` drops what of that is of no use.
+    Where a gradient that is carried, or of a variable with several values, ends it is set to zero: what should add to
+    it in front of there may turn out to read no gradient. ``prune.drop_clearing`` and ``variables.declare`` drop what
+    of that is of no use.
 
     Args:
         ends: index of an op -> gradients whose variable holds another value from there on: see ``lives``.
         carried: gradients that flow from step to step of the loop, or past the branch, whose gradient block this is.
-        arrays: those among them that are of tensor arrays.
+        arrays: gradients of tensor arrays around the block: its grad ops add to the elements that flow in.
         given: gradients of variables that have a value in front of the block; zero where that value is not used.
+        again: gradients of variables that an op in front of where they end has used.
     """
-    return _Accumulator(ops, block_idx, ends, carried, arrays, given).run()
+    return _Accumulator(ops, block_idx, ends, carried, arrays, given, again).run()

@@ -8,15 +8,19 @@ another value.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from fluidjax.backward.names import EMPTY, grad_name
+from fluidjax import unique_name
+from fluidjax.backward.names import EMPTY, ROLE_BACKWARD, ROLE_OPTIMIZE, grad_name, out_args
 from fluidjax.backward.paths import GUARDED, sub_block_of
 from fluidjax.base.enums import VarType
+from lowering.program import OpSpec
 
 if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator
 
+_TAKEN = "@TAKEN"
 _FLOATS = (VarType.FP16, VarType.FP32, VarType.FP64)
 
 
@@ -26,7 +30,7 @@ def hands_through(op: Operator) -> bool:
 
 
 def is_array(block: Block, name: str) -> bool:
-    """Whether ``name`` is a tensor array: it is written element by element, never anew."""
+    """Whether ``name`` is a tensor array."""
     var = block._find_var_recursive(name)
     return var is not None and var.type == VarType.LOD_TENSOR_ARRAY
 
@@ -38,13 +42,82 @@ def _has_gradient(block: Block, name: str) -> bool:
     return var.dtype in _FLOATS and not var.stop_gradient
 
 
-def ended_by(op: Operator) -> list[str]:
-    """The gradients that end at ``op``, going backwards: of what it writes without having read it."""
-    if op.type in GUARDED:
+def ended_by(op: Operator, given: Collection[str] = ()) -> list[str]:
+    """The gradients that end at ``op``, going backwards: of what it writes anew.
+
+    Anew is what it has not read, and what it works on in place without passing the gradient on: a variable set to zeros
+    in the shape that it had.
+
+    Args:
+        given: the gradients that the grad ops of ``op`` write.
+    """
+    if op.type in GUARDED or op.type == "write_to_array":
         return []
-    read = set(op.input_arg_names)
-    names = (n for n in op.output_arg_names if n != EMPTY and n not in read)
-    return [grad_name(n) for n in names if _has_gradient(op.block, n) and not is_array(op.block, n)]
+    names = (n for n in op.output_arg_names if n != EMPTY and not _passes_on(op, n, given))
+    return [grad_name(n) for n in names if _has_gradient(op.block, n)]
+
+
+def _passes_on(op: Operator, name: str, given: Collection[str]) -> bool:
+    if name not in op.input_arg_names:
+        return False
+    return grad_name(name) in given or hands_through(op) or _is_kept(op, name)
+
+
+def _is_kept(op: Operator, name: str) -> bool:
+    """Parameters stay the same variable to those who differentiate, whoever updates them; so does what a pass made."""
+    var = op.block._find_var_recursive(name)
+    later = op.has_attr("op_role") and int(op.attr("op_role")) & (ROLE_BACKWARD | ROLE_OPTIMIZE)
+    return bool(later) or (var is not None and bool(var.persistable))
+
+
+def taken_by(op: Operator, specs: list[OpSpec]) -> list[OpSpec]:
+    """The grad ops ``specs`` of ``op``; where it is the write of a constant to an array, the one that ends a gradient.
+
+    Fluid writes no grad op for the write of a value that stops gradients. What is read of the element behind it then
+    stays in the array's gradient, and would be taken for that of an earlier write: it is taken into a name that nobody
+    reads.
+    """
+    if op.type != "write_to_array" or any(out_args(spec) for spec in specs):
+        return specs
+    (array,), (value,) = op.output("Out"), op.input("X")
+    if not _has_gradient(op.block, array) or not _written_before(op, array):
+        return specs
+    inputs = {"I": op.input("I"), "X": [grad_name(array)], "X_W": [value]}
+    return [OpSpec("read_from_array", inputs, {"Out": [unique_name.generate(grad_name(value) + _TAKEN)]}, {})]
+
+
+def _written_before(op: Operator, array: str) -> bool:
+    """Whether another op may have written to ``array`` in front of ``op``: above it, or in a step before."""
+    block, below = op.block, op
+    while True:
+        owner = _owner(block)
+        loops = owner is not None and owner.type == "while"
+        if any(o is not op and _writes_value(o, array) for o in _until(block.ops, None if loops else below)):
+            return True
+        if owner is None or block.has_var(array):
+            return False
+        block, below = owner.block, owner
+
+
+def _until(ops: Iterable[Operator], end: Operator | None) -> Iterable[Operator]:
+    for op in ops:
+        if op is end:
+            return
+        yield op
+
+
+def _owner(block: Block) -> Operator | None:
+    """The op that runs ``block``; None for the global one."""
+    if block.idx == 0:
+        return None
+    parent = block.program.block(block.parent_idx)
+    return next((op for op in parent.ops if sub_block_of(op) == block.idx), None)
+
+
+def _writes_value(op: Operator, array: str) -> bool:
+    if array not in op.output_arg_names:
+        return False
+    return op.type != "write_to_array" or _has_gradient(op.block, op.input("X")[0])
 
 
 def carried_by(op: Operator, block: Block) -> set[str]:

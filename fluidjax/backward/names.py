@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lowering.program import EMPTY as EMPTY
 from lowering.program import GRAD as GRAD
 from lowering.program import PASS as PASS
-from lowering.program import OpSpec
+from lowering.program import OpSpec, OpView
 from lowering.program import forward_name as forward_name
+
+# Grad ops that add to the elements which a gradient array holds.
+ADDING = ("write_to_array", "while_grad", "conditional_block_grad")
 
 ROLE_FORWARD, ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 0, 1, 2, 16, 256
 
@@ -23,18 +26,18 @@ def is_grad(name: str) -> bool:
     return GRAD in name
 
 
-def args(slots: dict[str, list[str]]) -> Iterator[str]:
+def args(slots: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """The variable names of all slots, in the order of an OpDesc (slots sorted by name)."""
     for slot in sorted(slots):
         yield from slots[slot]
 
 
-def in_args(op: OpSpec) -> list[str]:
+def in_args(op: OpSpec | OpView) -> list[str]:
     """The variables that ``op`` reads, in the order of an OpDesc (slots sorted by name)."""
     return list(args(op.inputs))
 
 
-def out_args(op: OpSpec) -> list[str]:
+def out_args(op: OpSpec | OpView) -> list[str]:
     """The variables that ``op`` writes, in the order of an OpDesc (slots sorted by name)."""
     return list(args(op.outputs))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from fluidjax.backward.names import EMPTY, forward_name, in_args, is_grad, out_args
-from lowering.program import GRAD, OpSpec
+from lowering.program import GRAD, OpSpec, OpView
 
 
 def drop_stopped(ops: list[OpSpec], stopped: set[str]) -> list[OpSpec]:
@@ -37,13 +39,36 @@ def _stopped(op: OpSpec, stopped: set[str]) -> bool:
     return False
 
 
-def drop_clearing(ops: list[OpSpec]) -> list[OpSpec]:
-    """Drop the ops that set to zero a gradient that is written again before it is read, or by no other op.
+def drop_clearing(ops: list[OpSpec], carried: Iterable[str]) -> list[OpSpec]:
+    """Drop the ops that set a ``carried`` gradient to zero that is written again before it is read, or by no other op.
 
     A gradient that flows into a block whose ops do not write it ends there by itself: ``while_grad`` sees to it.
     """
-    written = {name for op in ops if not _clears(op) for name in _gives(op)}
-    return [op for k, op in enumerate(ops) if not (_clears(op) and _needless(out_args(op)[0], ops[k + 1 :], written))]
+    written = {name for op in ops if not clears(op) for name in _gives(op)}
+    names = set(carried)
+
+    def needless(k: int, op: OpSpec) -> bool:
+        name = out_args(op)[0]
+        if not clears(op) or name not in names:
+            return False
+        return name not in written if (read := read_first(name, ops[k + 1 :])) is None else not read
+
+    return [op for k, op in enumerate(ops) if not needless(k, op)]
+
+
+def read_first(name: str, ops: Iterable[OpSpec | OpView]) -> bool | None:
+    """Whether ``name`` is read, or added to, before it is written anew; None where it is neither."""
+    for op in ops:
+        if name in in_args(op):
+            return True
+        if name in out_args(op):
+            return op.type == "write_to_array"
+    return None
+
+
+def clears(op: OpSpec | OpView) -> bool:
+    """Whether the op sets a gradient to zero: see ``accumulate``."""
+    return op.type == "fill_zeros_like" and list(op.inputs["X"]) == list(op.outputs["Out"])
 
 
 def _gives(op: OpSpec) -> list[str]:
@@ -51,20 +76,7 @@ def _gives(op: OpSpec) -> list[str]:
     return out_args(op) + (op.inputs.get(f"Out{GRAD}", []) if "sub_block" in op.attrs else [])
 
 
-def _clears(op: OpSpec) -> bool:
-    return op.type == "fill_zeros_like" and op.inputs["X"] == op.outputs["Out"]
-
-
-def _needless(name: str, behind: list[OpSpec], written: set[str]) -> bool:
-    for op in behind:
-        if name in in_args(op):
-            return False
-        if name in out_args(op):
-            return True
-    return name not in written
-
-
-def drop_disconnected(ops: list[OpSpec], forward_vars: set[str]) -> list[OpSpec]:
+def drop_disconnected(ops: list[OpSpec], forward_vars: set[str], carried: Iterable[str] = ()) -> list[OpSpec]:
     """Drop the sub-graphs of ``ops`` that begin at an op without gradient inputs and meet nothing else.
 
     Zeros that fill in for a missing gradient are such a beginning: what is computed from zeros alone is not kept.
@@ -72,12 +84,13 @@ def drop_disconnected(ops: list[OpSpec], forward_vars: set[str]) -> list[OpSpec]
     Args:
         ops: grad ops in order.
         forward_vars: variables that exist without these ops.
+        carried: gradients that flow into the block.
     """
 
     def fresh(names: list[str]) -> set[str]:
         return {name for name in names if name not in forward_vars and name != EMPTY}
 
-    inputs = [fresh(in_args(op)) for op in ops]
+    inputs = [fresh(names) for names in _read_by(ops, set(carried))]
     outputs = [fresh(out_args(op)) for op in ops]
     drop: set[int] = set()
     for head in range(len(ops)):
@@ -86,12 +99,20 @@ def drop_disconnected(ops: list[OpSpec], forward_vars: set[str]) -> list[OpSpec]
     return [op for index, op in enumerate(ops) if index not in drop]
 
 
+def _read_by(ops: list[OpSpec], there: set[str]) -> Iterator[list[str]]:
+    """What each op reads; a write to an array that is ``there`` adds to what it holds."""
+    for op in ops:
+        names = out_args(op)
+        yield in_args(op) + ([n for n in names if n in there] if op.type == "write_to_array" else [])
+        there.update(names)
+
+
 def _depend_alone(head: int, inputs: list[set[str]], outputs: list[set[str]], ops: list[OpSpec]) -> set[int]:
     """``head`` and the ops that depend on it alone; nothing if one of its dependents also reads something else."""
     ready = set(outputs[head])
     found = {head}
     for index in range(head + 1, len(inputs)):
-        if inputs[index] & ready and not _clears(ops[index]):
+        if inputs[index] & ready and not clears(ops[index]):
             if not inputs[index] <= ready:
                 return set()
             found.add(index)

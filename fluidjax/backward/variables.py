@@ -7,9 +7,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fluidjax import unique_name
-from fluidjax.backward.names import EMPTY, forward_name, grad_name, is_grad
+from fluidjax.backward.names import EMPTY, forward_name, grad_name, is_grad, out_args
 from fluidjax.backward.paths import sub_block_of
+from fluidjax.backward.prune import clears, read_first
 from fluidjax.base.enums import VarType
+from fluidjax.framework.view import op_view
 from lowering.registry import get_op, has_op
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ def declare(
 ) -> GradInfo:
     """Declare what the ops from ``start`` on write; drop ops that write nothing or read no existing gradient.
 
+    Dropped, too, is what sets a gradient to zero that nobody reads before it is written again.
+
     Args:
         carried: for a gradient block, what it gets from outside: name inside -> name outside. Besides gradients that
             exist there, those that the op of the block both reads and writes (the memory arrays of a loop).
@@ -79,7 +83,22 @@ def declare(
                 info[grad_to_var[name]] = (name, block)
     for index in reversed(dropped):
         block._remove_op(index)
+    _drop_clearing(block, start)
     return info
+
+
+def _drop_clearing(block: Block, start: int) -> None:
+    ops = [op_view(op) for op in block.ops[start:]]
+    for index in reversed([k for k, op in enumerate(ops) if clears(op)]):
+        name = out_args(ops[index])[0]
+        if _is_local(block, forward_name(name)) and not read_first(name, ops[index + 1 :]):
+            block._remove_op(start + index)
+
+
+def _is_local(block: Block, name: str) -> bool:
+    """Whether the block that gradient block ``block`` belongs to makes all values of forward variable ``name``."""
+    forward = block.program.block(block.forward_block_idx) if block.forward_block_idx >= 0 else block
+    return bool(forward.has_var(name)) and not (forward.var(name).is_data or forward.var(name).persistable)
 
 
 def _handed_in(block: Block, op: Operator, carried: Mapping[str, str]) -> dict[str, str]:

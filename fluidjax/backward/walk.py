@@ -10,7 +10,7 @@ from typing import Any
 import lowering
 from fluidjax.backward.accumulate import sum_repeated_gradients
 from fluidjax.backward.descs import Pending, append_pending
-from fluidjax.backward.lives import carried_by, ended_by, is_array
+from fluidjax.backward.lives import carried_by, ended_by, is_array, taken_by
 from fluidjax.backward.names import PASS, forward_name, grad_name, in_args, is_grad, out_args, rename
 from fluidjax.backward.paths import check_unchanged, forward_of, operands, sub_block_of
 from fluidjax.backward.prune import drop_clearing, drop_disconnected, drop_stopped
@@ -90,11 +90,11 @@ class Walk:
         """
         ops = list(ops)
         pending = self.grad_ops(block, ops, target, starts)
-        arrays = [name for name in carried if is_array(block, forward_name(name))]
-        ends = _ends(block, pending)
-        pending = sum_repeated_gradients(pending, block.idx, ends, carried, arrays, _given(block))
+        arrays = _arrays_around(block, pending)
+        ends, again = _ends(block, pending)
+        pending = sum_repeated_gradients(pending, block.idx, ends, carried, arrays, _given(block), again)
         pending = drop_stopped(pending, self.stopped[block.idx])
-        pending = drop_clearing(drop_disconnected(pending, _known_names(ops)))
+        pending = drop_clearing(drop_disconnected(pending, _known_names(ops), carried), carried)
         written = append_pending(target, pending, self.callbacks, self.grad_to_var)
         self.written += written
         self.passes.append((block, target, written))
@@ -117,6 +117,7 @@ class Walk:
                 extra=inner,
                 forward=None if forward is None else op_view(forward),
             )
+            specs = taken_by(op, specs)
             if self.order > 1:
                 self._rename_taken(block, op, specs, grad_to_var)
             if starts is not None and inner is not None:
@@ -169,16 +170,30 @@ class Walk:
         return GradBlock(block.idx, [op_view(op) for op in block.ops], forward_block, target, carried)
 
 
-def _ends(block: Block, pending: list[OpSpec]) -> dict[int, list[str]]:
-    """Which gradients end in front of which of the ``pending`` ops."""
+def _ends(block: Block, pending: list[OpSpec]) -> tuple[dict[int, list[str]], set[str]]:
+    """Which gradients end in front of which of the ``pending`` ops; those of values that are not their name's first."""
     position = {id(op): number for number, op in enumerate(block.ops)}
-    behind = [-position[id(op.origin)] for op in pending if isinstance(op, Pending)]  # rises, as the walk goes back
+    made = [op for op in pending if isinstance(op, Pending)]
+    behind = [-position[id(op.origin)] for op in made]  # rises, as the walk goes back
+    given: dict[int, set[str]] = {}
+    for op in made:
+        given.setdefault(id(op.origin), set()).update(out_args(op))
     ends: dict[int, list[str]] = {}
+    again, used = set(), set()
     for number, op in enumerate(block.ops):
-        names = ended_by(op)
+        used.update(op.input_arg_names)
+        names = ended_by(op, given.get(id(op), ()))
         if names:
             ends.setdefault(bisect_right(behind, -number), []).extend(names)
-    return ends
+            again.update(name for name in names if forward_name(name) in used)
+        used.update(op.output_arg_names)
+    return ends, again
+
+
+def _arrays_around(block: Block, pending: list[OpSpec]) -> set[str]:
+    """The gradients of arrays around ``block`` that grad ops of it write."""
+    names = {name for op in pending for name in out_args(op) if is_grad(name)} if block.idx else set()
+    return {n for n in names if not block.has_var(forward_name(n)) and is_array(block, forward_name(n))}
 
 
 def _given(block: Block) -> set[str]:

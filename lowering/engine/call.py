@@ -189,6 +189,8 @@ def _single(slot: Slot, value: Any, definition: OpDef) -> Any:
     if slot.wants == "raw":
         return value
     if slot.wants == "meta":
+        if isinstance(value, TensorArray):
+            return value  # its elements have shapes, it has none
         if isinstance(value, SelectedRows):
             return Meta(value.shape, value.dtype)
         if isinstance(value, LoDArray):

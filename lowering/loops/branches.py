@@ -144,7 +144,8 @@ def run_conditional_grad(ctx: Context) -> None:
 
     updates = _updates(ctx.runner.program, block, env)
     around = {n.removesuffix(GRAD): env[g] for n, g in outer if g in env}
-    blank = {o: around[n] if n in around else zero_gradient(env[n]) for o, n in pairs}
+    # Where neither the branch nor anything before it has written the variable, there is nothing to have a gradient.
+    blank = {o: around[n] if n in around else zero_gradient(env[n]) for o, n in pairs if n in around or n in env}
     blank.update({n: env[n] for n in updates})
     run = known(scopes.steps)
     if run is not None:

@@ -13,10 +13,11 @@ from lowering.engine.call import FOLD_LIMIT
 from lowering.engine.checks import Demand
 from lowering.engine.counts import shape_counts, sizes_of, with_rows
 from lowering.errors import NeedsExact
+from lowering.loops.carried import zero_gradient
 from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
 from lowering.registry import Long, Longs, Sizes, op
-from lowering.values import LoDArray, Meta, RowCounts
+from lowering.values import LoDArray, Meta, RowCounts, TensorArray
 
 
 def _scalar(text: str, dtype: np.dtype):
@@ -99,8 +100,8 @@ def fill_constant_batch_size_like(
 
 @op(fold=True, rows="wise", diff="")
 def fill_zeros_like(x: Meta):
-    """Out = zeros like X."""
-    return jnp.zeros(x.shape, x.dtype)
+    """Out = zeros like X, a tensor or a tensor array."""
+    return zero_gradient(x) if isinstance(x, TensorArray) else jnp.zeros(x.shape, x.dtype)
 
 
 @op(fold=True, rows="wise", diff="")
