@@ -21,8 +21,6 @@ class _Accumulator:
         ends: Mapping[int, Iterable[str]],
         carried: Iterable[str],
         arrays: Iterable[str],
-        given: Iterable[str],
-        again: Iterable[str],
     ) -> None:
         self.ops = ops
         self.block_idx = block_idx
@@ -30,8 +28,6 @@ class _Accumulator:
         self.incoming = set(carried)  # gradients that flow in and have met no op yet
         self.carried = set(carried)
         self.arrays = set(arrays)
-        self.given = set(given)
-        self.again = set(again)
         self.ended: set[str] = set()  # gradients of values that begin behind the op the walk has come to
         self.parts: dict[str, list[str]] = {}  # gradient -> the names of its parts so far
         self.first: dict[str, int] = {}  # gradient -> index of the op that wrote the first part
@@ -46,9 +42,8 @@ class _Accumulator:
             self._rename_outputs(index, op)
             self._begin_at(index, op)
         self._end(len(self.ops))
-        self._sum_before(len(self.ops), [name for name, parts in self.parts.items() if len(parts) > 1])
-        unused = sorted(name for name in self.given & self.ended if self.parts.get(name))
-        self.sums.setdefault(len(self.ops), []).extend(zeros(name, name) for name in unused)
+        left = [name for name, parts in self.parts.items() if len(parts) > 1 and name not in self.ended]
+        self._sum_before(len(self.ops), left)
         result: list[OpSpec] = []
         for index, op in enumerate(self.ops):
             result += [*self.sums.get(index, ()), op]
@@ -56,9 +51,11 @@ class _Accumulator:
 
     def _end(self, index: int) -> None:
         for name in self.ends.get(index, ()):
+            if name not in self.carried and name not in self.ended:
+                self._sum_before(index, [name])  # so that there is something to set to zero
             self.ended.add(name)
             self.incoming.discard(name)
-            if name in self.carried or (name in self.again and self.parts.get(name)):
+            if name in self.carried or self.parts.get(name):
                 self.sums.setdefault(index, []).append(zeros(name, name))
 
     def _hand_over(self, op: OpSpec) -> None:
@@ -80,7 +77,7 @@ class _Accumulator:
             if not is_grad(name):
                 continue
             parts = self.parts.setdefault(name, [])  # the order of first mention is the order of the last sums
-            if name in self.ended and index < len(self.ops):
+            if name in self.ended:
                 self._nothing_yet(index, name)
             elif name in self.incoming:
                 self._flow_in(name)
@@ -174,23 +171,18 @@ def sum_repeated_gradients(
     ends: Mapping[int, Iterable[str]] = MappingProxyType({}),
     carried: Iterable[str] = (),
     arrays: Iterable[str] = (),
-    given: Iterable[str] = (),
-    again: Iterable[str] = (),
 ) -> list[OpSpec]:
     """Rename gradients that several of ``ops`` write and add ``sum`` ops before their first reader.
 
     The parts are called ``x@GRAD@RENAME@block<block_idx>@<n>``. A part that was read before the next one was
     written (an op that gradients flow through in place) keeps its reader.
 
-    Where a gradient that is carried, or of a variable with several values, ends it is set to zero: what should add to
-    it in front of there may turn out to read no gradient. ``prune.drop_clearing`` and ``variables.declare`` drop what
-    of that is of no use.
+    Where a gradient ends it is set to zero: what would write it in front of there may turn out to read no gradient.
+    ``prune.drop_clearing`` and ``variables.declare`` drop what of that is of no use.
 
     Args:
         ends: index of an op -> gradients whose variable holds another value from there on: see ``lives``.
         carried: gradients that flow from step to step of the loop, or past the branch, whose gradient block this is.
         arrays: gradients of tensor arrays around the block: its grad ops add to the elements that flow in.
-        given: gradients of variables that have a value in front of the block; zero where that value is not used.
-        again: gradients of variables that an op in front of where they end has used.
     """
-    return _Accumulator(ops, block_idx, ends, carried, arrays, given, again).run()
+    return _Accumulator(ops, block_idx, ends, carried, arrays).run()

@@ -43,7 +43,7 @@ def _has_gradient(block: Block, name: str) -> bool:
 
 
 def ended_by(op: Operator, given: Collection[str] = ()) -> list[str]:
-    """The gradients that end at ``op``, going backwards: of what it writes anew.
+    """The variables whose gradients end at ``op``, going backwards: what it writes anew.
 
     Anew is what it has not read, and what it works on in place without passing the gradient on: a variable set to zeros
     in the shape that it had.
@@ -54,7 +54,7 @@ def ended_by(op: Operator, given: Collection[str] = ()) -> list[str]:
     if op.type in GUARDED or op.type == "write_to_array":
         return []
     names = (n for n in op.output_arg_names if n != EMPTY and not _passes_on(op, n, given))
-    return [grad_name(n) for n in names if _has_gradient(op.block, n)]
+    return [n for n in names if _has_gradient(op.block, n)]
 
 
 def _passes_on(op: Operator, name: str, given: Collection[str]) -> bool:

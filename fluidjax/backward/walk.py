@@ -91,8 +91,7 @@ class Walk:
         ops = list(ops)
         pending = self.grad_ops(block, ops, target, starts)
         arrays = _arrays_around(block, pending)
-        ends, again = _ends(block, pending)
-        pending = sum_repeated_gradients(pending, block.idx, ends, carried, arrays, _given(block), again)
+        pending = sum_repeated_gradients(pending, block.idx, _ends(block, pending), carried, arrays)
         pending = drop_stopped(pending, self.stopped[block.idx])
         pending = drop_clearing(drop_disconnected(pending, _known_names(ops), carried), carried)
         written = append_pending(target, pending, self.callbacks, self.grad_to_var)
@@ -170,8 +169,8 @@ class Walk:
         return GradBlock(block.idx, [op_view(op) for op in block.ops], forward_block, target, carried)
 
 
-def _ends(block: Block, pending: list[OpSpec]) -> tuple[dict[int, list[str]], set[str]]:
-    """Which gradients end in front of which of the ``pending`` ops; those of values that are not their name's first."""
+def _ends(block: Block, pending: list[OpSpec]) -> dict[int, list[str]]:
+    """Which gradients end in front of which of the ``pending`` ops: of values that are not the first of their name."""
     position = {id(op): number for number, op in enumerate(block.ops)}
     made = [op for op in pending if isinstance(op, Pending)]
     behind = [-position[id(op.origin)] for op in made]  # rises, as the walk goes back
@@ -179,27 +178,27 @@ def _ends(block: Block, pending: list[OpSpec]) -> tuple[dict[int, list[str]], se
     for op in made:
         given.setdefault(id(op.origin), set()).update(out_args(op))
     ends: dict[int, list[str]] = {}
-    again, used = set(), set()
+    used: set[str] = set()
     for number, op in enumerate(block.ops):
         used.update(op.input_arg_names)
         names = ended_by(op, given.get(id(op), ()))
-        if names:
-            ends.setdefault(bisect_right(behind, -number), []).extend(names)
-            again.update(name for name in names if forward_name(name) in used)
+        found = [grad_name(name) for name in names if name in used or _there_before(block, name)]
+        if found:
+            ends.setdefault(bisect_right(behind, -number), []).extend(found)
         used.update(op.output_arg_names)
-    return ends, again
+    return ends
+
+
+def _there_before(block: Block, name: str) -> bool:
+    """Whether a variable has a value in front of the block: one around it, data, a parameter."""
+    var = block.vars.get(name)
+    return var is None or (block.idx == 0 and (bool(var.is_data) or isinstance(var, Parameter)))
 
 
 def _arrays_around(block: Block, pending: list[OpSpec]) -> set[str]:
     """The gradients of arrays around ``block`` that grad ops of it write."""
     names = {name for op in pending for name in out_args(op) if is_grad(name)} if block.idx else set()
     return {n for n in names if not block.has_var(forward_name(n)) and is_array(block, forward_name(n))}
-
-
-def _given(block: Block) -> set[str]:
-    """The gradients of what the global block finds: of data and parameters."""
-    found = (v.name for v in block.vars.values() if v.is_data or isinstance(v, Parameter))
-    return {grad_name(name) for name in found} if block.idx == 0 else set()
 
 
 def _is_copy(spec: OpSpec) -> bool:

@@ -91,6 +91,10 @@ class Nest:
     def __repr__(self) -> str:
         return f"Nest(\n{self.text}\n)"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How Hypothesis shows an example; it would spell out the programs otherwise."""
+        printer.text(repr(self))
+
 
 def _size(variable: Any) -> int:
     return sum(LENGTHS) if variable.lod_level else 1
