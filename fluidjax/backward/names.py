@@ -11,7 +11,7 @@ from lowering.program import OpSpec, OpView
 from lowering.program import forward_name as forward_name
 
 # Grad ops that add to the elements which a gradient array holds.
-ADDING = ("write_to_array", "while_grad", "conditional_block_grad")
+ADDING = ("write_to_array", "while_grad", "conditional_block_grad", "recurrent_grad")
 
 ROLE_FORWARD, ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 0, 1, 2, 16, 256
 

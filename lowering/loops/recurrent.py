@@ -33,7 +33,7 @@ from lowering.loops.save_plan import gradient_blocks, save_plan, seen_from_outsi
 from lowering.loops.saves import Recorder, restore
 from lowering.loops.while_loop import Env, as_arrays, collected, pass_on
 from lowering.program import EMPTY, GRAD, BlockView
-from lowering.values import LoDArray, SelectedRows, StepScopes
+from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray
 
 
 @dataclass
@@ -198,6 +198,8 @@ def run_recurrent_grad(ctx: Context) -> None:
     turns = (xs, d_outs, scopes.saved if apart is None else np.arange(length))
     (memory, totals), (d_xs, products) = _scan(ctx, step, start, turns, length, not rec.reverse)
     totals |= {n.removesuffix(GRAD): v for n, v in hoist.results(products, length, outer, ctx.runner.platform).items()}
+    gathered = {n: env.get(g) for n, g in params if isinstance(totals[n], TensorArray)}  # by the ops behind this one
+    totals |= {n: arrays.add_values(totals[n], v) for n, v in gathered.items()}
     first = {first: memory[ex] for first, ex, _ in rec.links}
     for slot, found in (("inputs", d_xs), ("parameters", totals), ("initial_states", first)):
         env.update({gradient: found[n] for n, gradient in _pairs(op, slot)})

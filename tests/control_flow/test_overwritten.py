@@ -154,6 +154,25 @@ def two_elements_read_in_a_loop(x: Any) -> Any:
     return add(total, layers.array_read(array, places[0]))
 
 
+def an_element_read_by_a_recurrence_in_a_branch(x: Any) -> Any:
+    """Not overwritten: the recurrence adds to the gradient that the read behind the branch has left."""
+    at = number(0)
+    array = layers.array_write(layers.scale(x, 3.0), at)
+    steps, start = layers.stack([x, x], axis=0), layers.scale(x, 0.0)
+
+    def branch() -> Any:
+        rnn = layers.StaticRNN()
+        with rnn.step():
+            memory, _ = rnn.memory(init=start), rnn.step_input(steps)
+            rnn.update_memory(memory, layers.elementwise_add(memory, layers.array_read(array, at)))
+            rnn.step_output(layers.elementwise_add(memory, layers.array_read(array, at)))
+        return layers.reduce_sum(rnn(), dim=0)
+
+    small = layers.less_than(x, layers.fill_constant([1], "float64", 1.0))
+    result = layers.cond(small, branch, lambda: layers.scale(x, 1.0))
+    return add(result, layers.array_read(array, at))
+
+
 SLOPES = {
     an_element: 1.0,
     an_element_in_a_branch: 1.0,
@@ -166,6 +185,7 @@ SLOPES = {
     what_was_read_of_an_element: 5.0,
     what_a_dead_recurrence_read: 1.0,
     two_elements_read_in_a_loop: 17.0,
+    an_element_read_by_a_recurrence_in_a_branch: 12.0,
 }
 
 
