@@ -158,9 +158,9 @@ def an_element_read_by_a_recurrence_in_a_branch(x: Any) -> Any:
     """Not overwritten: the recurrence adds to the gradient that the read behind the branch has left."""
     at = number(0)
     array = layers.array_write(layers.scale(x, 3.0), at)
-    steps, start = layers.stack([x, x], axis=0), layers.scale(x, 0.0)
 
     def branch() -> Any:
+        steps, start = layers.stack([x, x], axis=0), layers.scale(x, 0.0)
         rnn = layers.StaticRNN()
         with rnn.step():
             memory, _ = rnn.memory(init=start), rnn.step_input(steps)
