@@ -18,6 +18,7 @@ import numpy as np
 from lowering.engine.dataflow import all_writes, definitions
 from lowering.engine.runner import Context
 from lowering.errors import LoweringError, NeedsConcrete
+from lowering.loops import arrays
 from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
 from lowering.loops.save_plan import ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
 from lowering.loops.saves import Recorder, restore
@@ -139,11 +140,11 @@ def run_conditional_grad(ctx: Context) -> None:
         for target, name in pairs:
             value = None if name + GRAD in ended else inner.get(name + GRAD)
             value = value.to_dense() if isinstance(value, SelectedRows) else value
-            found[target] = zero_gradient(env[name]) if value is None else value
+            found[target] = zero_gradient(env[name]) if value is None else _settled(value)
         return {**found, **{n: inner[n] for n in updates}}
 
     updates = _updates(ctx.runner.program, block, env)
-    around = {n.removesuffix(GRAD): env[g] for n, g in outer if g in env}
+    around = {n.removesuffix(GRAD): _settled(env[g]) for n, g in outer if g in env}
     # Where neither the branch nor anything before it has written the variable, there is nothing to have a gradient.
     blank = {o: around[n] if n in around else zero_gradient(env[n]) for o, n in pairs if n in around or n in env}
     blank.update({n: env[n] for n in updates})
@@ -160,6 +161,11 @@ def run_conditional_grad(ctx: Context) -> None:
         None,
     )
     env.update(results)
+
+
+def _settled(value: Any) -> Any:
+    """A gradient array held element by element without its flags: zeros in place of what was taken."""
+    return arrays.cleared(value) if isinstance(value, TensorArray) and not value.stacked else value
 
 
 def _is_tensor(value: Any) -> bool:

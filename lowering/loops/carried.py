@@ -8,6 +8,7 @@ NeedsExact is raised instead.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import jax
@@ -126,6 +127,8 @@ def _join_offsets(a: LoDArray, b: LoDArray) -> tuple[Any, ...]:
 
 
 def _join_arrays(a: Any, b: Any) -> Any:
+    if all(isinstance(v, TensorArray) and not v.stacked and v.taken is None for v in (a, b)):
+        return TensorArray(tuple(_join_items(x, y) for x, y in zip_longest(a.items or (), b.items or ())))
     if not (isinstance(a, TensorArray) and isinstance(b, TensorArray) and a.stacked and b.stacked):
         raise NeedsExact("a loop carries a tensor array without a common element shape")
     return array_template(
@@ -133,6 +136,13 @@ def _join_arrays(a: Any, b: Any) -> Any:
         max(a.capacity, b.capacity),
         a.taken is not None or b.taken is not None,
     )
+
+
+def _join_items(a: Any, b: Any) -> Any:
+    """An element that only one of two arrays holds is zero in the other."""
+    if a is None or b is None:
+        return abstract(b if a is None else a)
+    return join(a, b)
 
 
 def array_template(item: Any, capacity: int, taken: bool = False) -> TensorArray:
@@ -229,6 +239,8 @@ def _fit_offsets(offsets: Any, size: int) -> Array:
 
 
 def _fit_array(value: Any, template: TensorArray, backward: bool) -> TensorArray:
+    if not template.stacked and template.items:
+        return _fit_items(value, template, backward)
     capacity = template.capacity
     item = element_template(template.buffer)
     if value is None or (not value.stacked and not value.items):
@@ -242,6 +254,15 @@ def _fit_array(value: Any, template: TensorArray, backward: bool) -> TensorArray
         buffer = jax.vmap(lambda one: fit(one, item, backward=backward))(buffer)
     grown = jax.tree_util.tree_map(lambda leaf: _grow(leaf, capacity), buffer)
     return TensorArray(None, grown, jnp.asarray(value.length, jnp.int32), _fit_flags(value, template))
+
+
+def _fit_items(value: Any, template: TensorArray, backward: bool) -> TensorArray:
+    """An array held element by element; where there is no element yet, it is zeros."""
+    items, wanted = (value.items if value is not None else None) or (), template.items or ()
+    if value is not None and (value.stacked or value.taken is not None or len(items) > len(wanted)):
+        raise NeedsExact("a loop or branch carries a tensor array that is held in two ways")
+    pairs = zip_longest(items, wanted)
+    return TensorArray(tuple(zeros(t) if v is None else fit(v, t, backward=backward) for v, t in pairs))
 
 
 def _fit_flags(value: Any, template: TensorArray) -> Any:
