@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from fluidjax.backward.around import name_what_blocks_read
 from fluidjax.backward.descs import append_op
 from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, grad_name
 from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, stopped_names, unused_outputs
@@ -60,6 +61,7 @@ def _append(
     inside = current != 0  # the loss of one branch of a condition
     if not inside:
         program._appending_grad_times += 1
+    name_what_blocks_read(program)
     stopped = stopped_gradients(program)
     stopped[0].update(grad_name(name) for name in no_grad_names(no_grad_set))
     target = _target_block(program, current)
