@@ -53,10 +53,11 @@ def seen_from_outside(op: OpView, env: Mapping[str, Any]) -> dict[str, Any]:
 def passed_on(program: ProgramView, idx: int) -> set[str]:
     """The gradients that gradient block ``idx`` has a new value for: what it writes, and hands to a block inside.
 
-    Any other one that flows into the block ends there.
+    Any other one that flows into the block ends there. A block inside has gradients of its own under the same names.
     """
-    handed = {n for op in program.blocks[idx].ops if sub_blocks(op) for n in op.inputs.get("Out" + GRAD) or ()}
-    return all_writes(program, idx) | handed
+    ops = program.blocks[idx].ops
+    handed = {n for op in ops if sub_blocks(op) for n in op.inputs.get("Out" + GRAD) or ()}
+    return handed.union(*(op.output_names() for op in ops))
 
 
 def gives_anew(program: ProgramView, idx: int) -> set[str]:

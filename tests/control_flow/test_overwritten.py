@@ -114,6 +114,18 @@ def a_variable_in_place_in_a_loop(x: Any) -> Any:
     return add(total, value, x)
 
 
+def a_variable_in_place_in_branches(x: Any) -> Any:
+    """The branch inside reads the constant, so that its block computes a gradient of that name too."""
+    value, limit = layers.scale(x, 3.0), layers.fill_constant([1], "float64", 9.0)
+
+    def outer() -> Any:
+        filled_in_place(value)
+        return layers.cond(layers.less_than(value, limit), lambda: layers.tanh(value), lambda: layers.scale(value, 2.0))
+
+    result = layers.cond(layers.less_than(x, limit), outer, lambda: layers.scale(x, 1.0))
+    return add(result, value, x)
+
+
 def what_was_read_of_an_element(x: Any) -> Any:
     """The loop overwrites what it has read, so no gradient reaches the element through that, nor the write before."""
     at, held = number(0), layers.fill_constant([1], "float64", 0.3)
@@ -182,6 +194,7 @@ SLOPES = {
     a_variable: 1.0,
     a_variable_in_place: 1.0,
     a_variable_in_place_in_a_loop: 4.0,
+    a_variable_in_place_in_branches: 1.0,
     what_was_read_of_an_element: 5.0,
     what_a_dead_recurrence_read: 1.0,
     two_elements_read_in_a_loop: 17.0,
