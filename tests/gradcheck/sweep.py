@@ -1,8 +1,8 @@
 """``python -m tests.gradcheck.sweep [--seconds N] [--seed S]``: random programs, drawn anew for as long as one likes.
 
 Chains of the op table's cases are held against jax.grad and finite differences, programs with sequences, branches and
-loops by ``check_grad``, and ragged ones are trained padded and exact. What is wrong is printed with its kind and seed;
-``--only KIND --seed S --count 1`` draws it again.
+loops by ``check_grad``, nests of them against finite differences, and ragged ones are trained padded and exact. What is
+wrong is printed with its kind and seed; ``--only KIND --seed S --count 1`` draws it again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ import sys
 import time
 import traceback
 
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from fluidjax.testing.nests import KINDS as NESTS
+from fluidjax.testing.nests import Nest, nests
 from fluidjax.testing.programs import Sample, blocks, grow
 from fluidjax.testing.table_blocks import block_cases, case_block
 from tests.lod.test_training import check
@@ -49,7 +53,23 @@ def training(rng: random.Random) -> None:
     check(_named(rng, ragged=True))
 
 
-KINDS = {f.__name__: f for f in (chain, flow, sequences, training)}
+def nested(rng: random.Random) -> None:
+    """Loops, branches and recurrences inside each other, each op by op; one in ten is compiled as well."""
+    kinds, depth = rng.sample(NESTS, rng.randint(1, 4)), rng.randint(1, 3)
+    print("", *kinds, "depth", depth, end="", flush=True)
+
+    @seed(rng.randint(0, 2**32))
+    @settings(max_examples=10, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=HealthCheck)
+    @given(nests(kinds, depth=depth, direct=rng.random() < 0.3))
+    def check_each(nest: Nest) -> None:
+        nest.check()
+        if rng.random() < 0.1:
+            nest.check(interpret=False)
+
+    check_each()
+
+
+KINDS = {f.__name__: f for f in (chain, flow, sequences, training, nested)}
 
 
 def main() -> int:
