@@ -42,10 +42,13 @@ class Level:
     writes: bool = True
 
     def inside(self) -> Level:
+        """For a block inside: what it binds is not bound here."""
         return Level(list(self.slots), list(self.counters), list(self.fixed), self.writes)
 
 
 class Builder:
+    """Writes a nest into the default main program, of what ``draw`` chooses; ``lines`` tell what was drawn."""
+
     def __init__(self, draw: Draw, kinds: Sequence[str], depth: int, direct: bool):
         self.draw, self.kinds, self.depth = draw, kinds, depth
         self.lines: list[str] = []
@@ -65,15 +68,19 @@ class Builder:
         self.top = Level(values)
 
     def say(self, text: str) -> None:
+        """Note a line of the program."""
         self.lines.append("  " * self.indent + text)
 
     def choose(self, *options: Any) -> Any:
+        """Draw one of ``options``."""
         return self.draw(st.sampled_from(options))
 
     def slot(self) -> int:
+        """Draw the number of a variable."""
         return self.draw(st.integers(0, SLOTS - 1))
 
     def read(self, level: Level) -> tuple[Any, str]:
+        """Draw a variable to read, with how it is called."""
         k = self.draw(st.integers(0, SLOTS + len(level.fixed) - 1))
         return (level.slots[k], f"v{k}") if k < SLOTS else (level.fixed[k - SLOTS], f"c{k - SLOTS}")
 
@@ -116,16 +123,19 @@ class Builder:
         )
 
     def index(self, level: Level) -> tuple[Any, str]:
+        """Draw an index of the array, with how it is called."""
         k = self.draw(st.integers(0, ELEMENTS + len(level.counters) - 1))
         return (self.indices[k], str(k)) if k < ELEMENTS else (level.counters[k - ELEMENTS], f"i{k - ELEMENTS}")
 
     def statements(self, level: Level, depth: int) -> None:
+        """Draw one to three statements, with blocks of at most ``depth`` inside each other."""
         self.indent += 1
         for _ in range(self.draw(st.integers(1, 3))):
             self.statement(level, depth)
         self.indent -= 1
 
     def statement(self, level: Level, depth: int) -> None:
+        """Draw a statement."""
         kinds = ["bind", "overwrite", "advance", "end", *(["write"] if level.writes else [])]
         if depth:
             kinds += ["block"] * 3
@@ -301,6 +311,7 @@ class Builder:
         level.slots[k] = layers.reduce_sum(layers.sequence_pool(_one(rnn()), "sum"))
 
     def loss(self) -> Any:
+        """A number that depends on every variable and element."""
         parts = [layers.scale(v, 1.0 + 0.3 * k) for k, v in enumerate(self.top.slots)]
         parts += [layers.scale(layers.array_read(self.array, i), 0.7 - 0.2 * k) for k, i in enumerate(self.indices)]
         return layers.reduce_sum(layers.tanh(layers.scale(layers.sums(parts), 0.2)))
