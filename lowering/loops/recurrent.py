@@ -98,9 +98,10 @@ def run_recurrent(ctx: Context) -> None:
         with collected(ctx.runner, row[0]) as flags:
             kept = recorder.run(ctx.runner, rec.block.ops, inner)
         if _by_steps(ctx, length):
-            # A branch that did not run in a step has left nothing, so the records of steps differ and are not stacked.
+            # A branch that did not run in a step has left nothing, so that the steps cannot be stacked.
             steps.append({**kept, **recorder.constants})
-            kept = {}
+            pass_on(ctx.runner, as_arrays(flags))
+            kept, flags = {}, {}
         after = {ex: _plain(inner[state], state, ctx) for _, ex, state in rec.links}
         return after, ({n: _plain(inner[n], n, ctx) for n in outputs}, kept, as_arrays(flags))
 
