@@ -19,6 +19,7 @@ from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.feed import merge_rows
 from fluidjax.execution.fetched import fetched
+from fluidjax.execution.kept import keep_in
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.writer import write_fed
@@ -171,8 +172,9 @@ class Executor:
 
 
 def _use_compilation_cache(folder: str) -> None:
-    """Keep XLA's executables in ``folder``, so that a later process can reuse them; '' is as jax is set."""
+    """Keep steps and XLA's executables in ``folder`` for later processes; '' leaves it as it is set."""
     if folder:
+        keep_in(folder)
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 

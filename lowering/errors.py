@@ -56,17 +56,21 @@ class Need(Exception):
 
     Attributes:
         op_index: the op of the outermost block that asked, or that runs the block of the op that asked; -1 if unknown.
-        where: the op that asked, with the user's line, for messages.
+        asker: the op that asked.
     """
 
     op_index: int = -1
-    where: str = ""
+    asker: OpView | None = None
+
+    @property
+    def where(self) -> str:
+        """The op that asked, with the user's line, for messages; '' if unknown."""
+        return "" if self.asker is None else self.asker.place()
 
     def asked_by(self, op: OpView) -> Self:
         """Note that ``op`` asked, or that the op that did is in a block that ``op`` runs."""
-        if not self.where:
-            line = op.user_line()
-            self.where = f"op {op.type} (#{op.index} of block {op.block_idx})" + (f", built at: {line}" if line else "")
+        if self.asker is None:
+            self.asker = op
         if op.block_idx == 0:
             self.op_index = op.index
         return self

@@ -80,6 +80,11 @@ class OpView:
         """The variables that the op writes, slot by slot, without ``@EMPTY@``."""
         return [n for names in self.outputs.values() for n in names if n != EMPTY]
 
+    def place(self) -> str:
+        """Which op this is, with the user's line, for messages."""
+        line = self.user_line()
+        return f"op {self.type} (#{self.index} of block {self.block_idx})" + (f", built at: {line}" if line else "")
+
     def user_line(self) -> str:
         """The line of the user's script that made this op, or '' where none was recorded."""
         return innermost_user_frame(self.attrs.get("op_callstack") or ())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fluidjax.execution.compiled import CompiledOps, Step
+from fluidjax.execution.kept import Kept
 from fluidjax.execution.packing import NOTHING
 from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
@@ -59,6 +60,7 @@ class Compilations:
         self.widened = widened(job.program, job.fetches)
         self.tiers = Tiers(beside=job.beside)
         self._job = job
+        self._kept = Kept(job.program)
         self._compiled: dict[Any, CompiledOps] = {}
         self._retired = 0
         self._fresh = False  # whether the step that runs compiled something
@@ -107,6 +109,7 @@ class Compilations:
                 packing=packing,
                 platform=self._job.platform,
                 capacities=self.capacities,
+                kept=self._kept,
                 widened=self.widened,
                 fixed=len(kept),
                 checked=self._job.checked,

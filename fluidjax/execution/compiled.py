@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
+from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import PLAIN, Rebuild, form, given, split_static
-from fluidjax.execution.guard import Checks, find_checks
-from fluidjax.execution.packing import NOTHING, Packing
+from fluidjax.execution.guard import Checks, holding
+from fluidjax.execution.kept import Kept
+from fluidjax.execution.packing import NOTHING, Packing, Unpackable
 from lowering.engine.align import FedRows, check_pairs
 from lowering.engine.checks import Watch
 from lowering.engine.counts import plain
 from lowering.engine.either import Either, NeedsOneForm
 from lowering.engine.runner import Runner
-from lowering.errors import InvalidArgumentError, NeedsExact
+from lowering.errors import InvalidArgumentError, Need, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import data_of
@@ -73,22 +75,34 @@ class Step(NamedTuple):
 
 @dataclass
 class Traced:
-    """What a trace finds out: how results are made of arrays (None: they are), what to check; whether it ``ran``."""
+    """What a trace finds out.
+
+    Attributes:
+        structure: how the results are made of arrays; None: they are arrays.
+        watch: what is to be checked.
+        pairs: see ``lowering.engine.align``.
+        used, uneven: see ``lowering.Runner``.
+        ran: whether what it was compiled to has run.
+    """
 
     structure: Any = None
     watch: Watch | None = None
+    pairs: Mapping[tuple[int, int], NeedsExact] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+    uneven: Mapping[str, NeedsExact] = field(default_factory=dict)
     ran: bool = False
 
 
 class Compiled(NamedTuple):
     """Ops compiled for values of one form, which are checked on the host or by the step.
 
-    ``step(replaced, given(values), seed)`` returns (the arrays of the results, overflow flags, what the checks found).
-    By ``deque.extend(map(step, ...))`` it overwrites ``replaced`` and appends what it leaves, with nothing between:
-    signal handlers run between two of the interpreter's own instructions only, and ``extend`` is one.
+    ``executable.call(replaced, given(values), seed)`` returns (the arrays of the results, overflow flags, what the
+    checks found). By ``deque.extend(map(executable.call, ...))`` it overwrites ``replaced`` and appends what it leaves,
+    with nothing between: signal handlers run between two of the interpreter's own instructions only, and ``extend`` is
+    one.
     """
 
-    step: Callable[..., Any]
+    executable: Executable
     traced: Traced
     checks: Checks | None = None
 
@@ -101,11 +115,6 @@ class Compiled(NamedTuple):
         """Raise InvalidArgumentError for what can be known before the step."""
         if self.checks is not None:
             self.checks.before(values)
-
-    def unrun(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Compiled:
-        """The same, traced and compiled to the end without a run."""
-        step = self.step.lower(replaced, given(values), seed).compile()  # type: ignore[attr-defined]
-        return self._replace(step=step)
 
     def after(self, left: Any) -> InvalidArgumentError | None:
         """The error that the step found by itself; it then left what it replaces as it was."""
@@ -125,6 +134,7 @@ class CompiledOps:
             call donates them, unless there may be an overflow to flag, or one of them comes out in another shape.
         capacities, widened: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
         fixed: how many inputs, the first ones, are the program's state.
+        kept: finds what other processes compiled.
         checked: whether ops' demands on their numbers are checked.
         starts: variables that the first run finds in another form, or not at all. The inputs ``BEFORE`` + name hold
             what it finds, and ``FIRST`` says whether this is it.
@@ -146,6 +156,7 @@ class CompiledOps:
         packing: Packing = NOTHING,
         platform: str,
         capacities: Mapping[str, int],
+        kept: Kept,
         widened: frozenset[int] = frozenset(),
         fixed: int = 0,
         checked: bool = False,
@@ -160,6 +171,7 @@ class CompiledOps:
         self._donate = True
         self._platform = platform
         self._capacities = capacities
+        self._kept = kept
         self._widened = widened
         self._fixed = fixed
         self._starts = tuple(starts)
@@ -169,7 +181,6 @@ class CompiledOps:
         self.used: dict[str, int] = {}
         self.uneven: dict[str, NeedsExact] = {}
         self._pairs: dict[tuple[int, int], NeedsExact] = {}
-        self._current: Sequence[Any] = ()  # the values that are traced or run
         self.traces = 0
 
     def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Step:
@@ -180,19 +191,18 @@ class CompiledOps:
             NeedsExact: rows that are paired are not equally many; nothing ran.
         """
         check_pairs(self._pairs, values)
-        self._current = values
         key = form([*replaced, *values])
         try:
-            compiled = self._ready[key] = self._ready.get(key) or self._compiled(replaced, values, seed)
+            compiled = self._ready[key] = self._ready.get(key) or self._compiled(key, replaced, values, seed)
             compiled.before(values)
-            self._ready.pop(key, None)  # one that fails while it is traced jax runs in Python ever after
-            left = compiled.step(replaced, given(values), seed)
+            left = compiled.executable.call(replaced, given(values), seed)
         except _NeedsInputs:
             self._donate = False
             self._ready.clear()
             return self(replaced, values, seed)
-        self._ready[key], self._current = compiled, ()
-        compiled.traced.ran = True
+        if not compiled.traced.ran:
+            compiled.traced.ran = True
+            compiled.executable.settle()
         return Step(compiled.results(left[0]), left[1], compiled.after(left))
 
     def _tell_changes(self, found: Mapping[str, Any], env: Mapping[str, Any]) -> None:
@@ -221,11 +231,11 @@ class CompiledOps:
         key = form([*replaced, *values])
         shapes, values = tuple(map(_shape_of, replaced)), [*map(_shape_of, values)]
         beside = copy.copy(self)
-        beside._pairs, beside._current, beside.traces = {}, values, 0
+        beside._pairs, beside.traces = {}, 0
         beside.used, beside.uneven = {}, {}
 
         def compile() -> None:
-            compiled = beside._compiled(shapes, values, seed).unrun(shapes, values, seed)
+            compiled = beside._compiled(key, shapes, values, seed)
             self._pairs.update(beside._pairs)
             self.used.update(beside.used)
             self.uneven.update(beside.uneven)
@@ -234,17 +244,50 @@ class CompiledOps:
 
         return compile
 
-    def _compiled(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Compiled:
+    def _compiled(self, key: Hashable, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Compiled:
+        """What another process compiled for values of the form ``key``, or what this one does; raises what comes of a
+        trace that cannot be compiled.
+        """
+        record = self._kept.record(lambda: self._terms(key, values))
+        outcome = record.read()
+        if outcome is None:
+            outcome = self._outcome(replaced, values, seed, whole=record.wanted)
+            record.write(outcome)
+        if isinstance(outcome, Exception):
+            raise outcome
+        traced = outcome.traced
+        self._pairs.update(traced.pairs)
+        self.used.update(traced.used)
+        self.uneven.update(traced.uneven)
+        check_pairs(self._pairs, values)
+        return outcome
+
+    def _terms(self, key: Hashable, values: Sequence[Any]) -> Hashable:
+        """All that a trace depends on beside the program."""
+        ops = tuple(op.index for op in self._ops)
+        names = ops, self.inputs, self._outputs, self._replaced, self._starts, self.awaited
+        options = self._packing, self._donate, self._platform, self._fixed, self._checked, sorted(self._widened)
+        return names, options, key, self._seen_on_host(values), sorted(self._capacities.items())
+
+    def _outcome(
+        self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any, *, whole: bool
+    ) -> Compiled | Exception:
+        """What the ops are compiled to for values of this form; or, as an exception, why they have to be traced in
+        another way whatever the values are. ``whole``: see ``Executable.of``.
+        """
         rebuilds = [None if type(v) in PLAIN else split_static(v)[2] for v in values]
-        found = Traced()
-        traceable = self._traceable(rebuilds, self._seen_on_host(values), found)
-        step = jax.jit(traceable, donate_argnums=(0,) if self._donate else ())
-        if not self._checked:
-            return Compiled(step, found)
-        traced = step.trace(replaced, given(values), seed)
-        assert found.watch is not None
-        checks = find_checks(step, traced, found.watch, replaced if self._donate else ())
-        return Compiled(checks.step, found, checks)
+        found, arguments = Traced(), (replaced, given(values), seed)
+        run = self._traceable(rebuilds, self._seen_on_host(values), found)
+        try:
+            traced = jax.jit(run, donate_argnums=(0,) if self._donate else ()).trace(*arguments)
+        except (Need, NeedsOneForm, Changes, Unpackable, _NeedsInputs) as outcome:
+            return outcome
+        check_pairs(found.pairs, values)
+        self.traces += 1
+        if found.watch is not None and found.watch.faults and replaced and self._donate:
+            traced = holding(traced, arguments)
+        checks = None if found.watch is None else Checks.of(found.watch)
+        return Compiled(Executable.of(traced, whole=whole), found, checks)
 
     def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
         """Positions of the inputs, state apart, that the host reads without waiting for the device."""
@@ -272,8 +315,6 @@ class CompiledOps:
             env.update({n: Either(first, env.pop(BEFORE + n, None), env[n]) for n in self._starts})
             runner.fed = FedRows([env.get(name) for name in self.inputs])
             runner.run_ops(self._ops, env)
-            self._pairs.update(runner.fed.pairs)
-            check_pairs(runner.fed.pairs, self._current)
             faults, overflows = watch.parted(runner.overflows)
             after = [plain(env[n]) for n in self._replaced]
             if self.awaited is not None:
@@ -283,9 +324,7 @@ class CompiledOps:
                 if overflows or not all(map(_same_form, before, after)):
                     raise _NeedsInputs
             state = self._packing.join_traced(after)
-            self.traces += 1
-            self.used.update(runner.used)
-            self.uneven.update(runner.uneven)
+            found.pairs, found.used, found.uneven = runner.fed.pairs, runner.used, runner.uneven
             found.watch = watch if self._checked else None
             # Arrays alone: what is made of them would be made by Python between the call and its return.
             results = (*state, *(env.get(n) for n in self._outputs))

@@ -32,22 +32,20 @@ class Checks(NamedTuple):
     """How one compiled step is checked: fed values on the host before it, others by itself.
 
     Attributes:
-        step: the step to call; it returns (results, overflow flags, its first fault or None).
         watch: what is checked.
         limits: of checks on the host that only ask inputs to be in [0, high), all (position, high).
         others: the other checks on the host.
     """
 
-    step: Callable[..., Any]
     watch: Watch
     limits: tuple[tuple[int, int], ...]
     others: tuple[HostCheck, ...]
 
     @staticmethod
-    def of(step: Callable[..., Any], watch: Watch) -> Checks:
-        """The checks of a step that is called as it is."""
+    def of(watch: Watch) -> Checks:
+        """The checks of a step whose trace found ``watch``."""
         limits = tuple(limit for check in watch.on_host for limit in check.limits)
-        return Checks(step, watch, limits, tuple(check for check in watch.on_host if not check.limits))
+        return Checks(watch, limits, tuple(check for check in watch.on_host if not check.limits))
 
     def before(self, values: Sequence[Any]) -> None:
         """Raise InvalidArgumentError for what is known before the step of its inputs, its state apart."""
@@ -63,19 +61,14 @@ class Checks(NamedTuple):
         return None if left[2] is None else self.watch.failure(np.asarray(left[2]))
 
 
-def find_checks(step: Any, traced: Any, watch: Watch, replaced: Sequence[Any]) -> Checks:
-    """How to check a jitted step.
+def holding(traced: Any, arguments: Any) -> Any:
+    """A step traced once more so that its first results are the state that it takes, where it finds a fault.
 
     Args:
-        traced: as ``step.trace`` gives it; it returns (results, overflow flags, its first fault or None).
-        watch: what the trace found.
-        replaced: the state that it overwrites.
+        traced: a ``jax.stages.Traced`` that returns (results, overflow flags, its first fault or None).
+        arguments: it was traced with; the first are the state that it overwrites.
     """
-    return Checks.of(_holding(traced, replaced) if watch.faults and replaced else step, watch)
-
-
-def _holding(traced: Any, replaced: Sequence[Any]) -> Any:
-    """The step compiled so that its first results are the state that it takes, where it finds a fault."""
+    replaced = arguments[0]
     count = len(replaced)
     places, first, last = _parted(traced.jaxpr, [i for i in range(count) if _bytes(replaced[i]) > _SMALL])
     others = [i for i in range(len(traced.jaxpr.out_avals)) if i not in places]
@@ -96,7 +89,7 @@ def _holding(traced: Any, replaced: Sequence[Any]) -> Any:
             left |= jax.lax.while_loop(lambda carried: ~carried[0], update, (failed, tables))[1]
         return jax.tree_util.tree_unflatten(traced.out_tree, [left[i] for i in range(len(left))])
 
-    return jax.jit(held, donate_argnums=(0,))
+    return jax.jit(held, donate_argnums=(0,)).trace(*arguments)
 
 
 def _bytes(value: Any) -> int:

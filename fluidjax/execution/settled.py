@@ -67,7 +67,7 @@ class SettledRuns:
         """See ``Compiled``: an interrupt comes before the step or behind it."""
         replaced, values = state.replaced, [*state.kept, *feeds]
         compiled.before(values)
-        state.slot.extend(map(compiled.step, (replaced,), (given(values),), (seed,)))
+        state.slot.extend(map(compiled.executable.call, (replaced,), (given(values),), (seed,)))
         left, count = state.slot[0], len(replaced)
         state.replaced = left[0][:count]  # without what was fetched
         failure = compiled.after(left)
@@ -79,7 +79,7 @@ class SettledRuns:
         """A run that changes nothing, beside other threads; None when one of them took what it reads."""
         try:
             compiled.before(values)
-            left = compiled.step((), given(values), seed)
+            left = compiled.executable.call((), given(values), seed)
         except (ValueError, RuntimeError):
             if any(v.is_deleted() for v in values if isinstance(v, jax.Array)):
                 return None

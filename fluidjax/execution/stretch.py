@@ -14,6 +14,7 @@ import numpy as np
 
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.interrupts import uninterrupted
+from fluidjax.execution.kept import Kept
 from lowering.engine.plan import Segment, cut
 from lowering.engine.runner import Runner
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact
@@ -51,6 +52,7 @@ class Stretch:
     ):
         self._program, self._ops, self._outputs = program, list(ops), list(outputs)
         self._platform, self._capacities, self._checked = platform, capacities, checked
+        self._kept = Kept(program)
         self._outside: set[int] = set()
         self._retired = 0
         self._compiled: dict[Any, CompiledOps] = {}
@@ -139,6 +141,7 @@ class Stretch:
                 segment.writes,
                 platform=self._platform,
                 capacities=self._capacities,
+                kept=self._kept,
                 checked=self._checked,
             )
         return found

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.execution.kept import keep_in
 from tests.executor.conftest import Net, ragged
 
 X = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -292,5 +293,6 @@ def test_the_compilation_cache_is_a_flag(net: Net, tmp_path: Path) -> None:
         assert jax.config.jax_compilation_cache_dir == str(tmp_path)
     finally:
         fluid.set_flags({"FLAGS_compilation_cache_dir": ""})
+        keep_in(None)
         jax.config.update("jax_compilation_cache_dir", before[0])
         jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from fluidjax.execution.compiled import Compiled, CompiledOps
-from fluidjax.execution.form import given
+from fluidjax.execution.executable import Executable
 from fluidjax.execution.prepared import Prepared
 from tests.golden.zoocase import ZooCase
 from tests.golden.zoorunner import Replay
@@ -41,18 +40,15 @@ def formulations(platform: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lowering_for(platform: str) -> Iterator[Lowered]:
-    """Every jitted step is lowered for ``platform`` before it runs for the first time."""
-    lowered, build = Lowered(), CompiledOps._compiled
+    """Every step is lowered for ``platform`` before it is compiled."""
+    lowered, compile = Lowered(), Executable.of
 
-    def watched(self: CompiledOps, replaced: Any, values: Any, seed: Any) -> Compiled:
-        compiled = build(self, replaced, values, seed)
-        step: Any = compiled.step  # a jitted function
-        traced = step.trace(replaced, given(values), seed)
+    def watched(traced: Any, **options: Any) -> Executable:
         traced.lower(lowering_platforms=(PLATFORMS[platform],))
         lowered.count += 1
-        return compiled
+        return compile(traced, **options)
 
-    with mock.patch.object(CompiledOps, "_compiled", watched):
+    with mock.patch.object(Executable, "of", watched):
         yield lowered
 
 

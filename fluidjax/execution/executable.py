@@ -1,0 +1,74 @@
+"""One executable of XLA: it is called, goes into a file, and comes out of one in another process."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.experimental import serialize_executable
+from jax.extend.mlir import ir
+
+# What goes into a file: the executable, and the structures of its arguments and results.
+Content = tuple[bytes, Any, Any]
+
+
+class Executable:
+    """A function compiled for arguments of one form.
+
+    Args:
+        compiled: the function.
+        whole: whether it has all that another process needs; what was itself read from a file has not.
+
+    Attributes:
+        compiled: the function.
+        call: calls it.
+    """
+
+    def __init__(self, compiled: jax.stages.Compiled, *, whole: bool = False):
+        self.compiled = compiled
+        self._whole = whole
+        self.call: Callable[..., Any] = compiled
+
+    @staticmethod
+    def of(traced: Any, *, whole: bool = False) -> Executable:
+        """What a trace (``jax.stages.Traced``) is compiled to.
+
+        What jax finds in its own cache lacks its machine code when it is written once more (jaxlib 0.10). So where it
+        is wanted ``whole``, it is compiled under a name that no cache knows.
+        """
+        lowered = traced.lower()
+        if whole:
+            _rename(lowered, f"jit_run_{uuid.uuid4().hex}")
+        return Executable(lowered.compile(), whole=whole and not traced.jaxpr.effects)
+
+    def settle(self) -> None:
+        """After the first call: let ``call`` be one without any of Python's own instructions in between."""
+        self.call = getattr(self.compiled, "_call", None) or self.compiled
+
+    def content(self) -> Content:
+        """What ``loaded`` takes; ValueError where it would lack something."""
+        if not self._whole:
+            raise ValueError("an executable that was read from a file or calls back into this process")
+        return serialize_executable.serialize(self.compiled)
+
+    @staticmethod
+    def loaded(content: Content) -> Executable:
+        """The executable of ``content``, on the device that is jax's default now.
+
+        It is machine code: whoever wrote it is trusted.
+        """
+        return Executable(serialize_executable.deserialize_and_load(*content, execution_devices=[default_device()]))
+
+
+def _rename(lowered: jax.stages.Lowered, name: str) -> None:
+    module: Any = lowered.compiler_ir()
+    with module.context:
+        module.operation.attributes["sym_name"] = ir.StringAttr.get(name)
+
+
+def default_device() -> jax.Device:
+    """The device that jax computes on unless it is told otherwise."""
+    chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]

@@ -1,0 +1,216 @@
+"""What was compiled once on a machine is neither traced nor lowered again: records that processes leave each other.
+
+A record is found by all that a compilation depends on: the program's content (whatever lines made its ops), the names,
+forms and options of the step, the versions and sources of fluidjax and jax, jax's settings, and the machine. It holds
+what came of it, an executable with what its trace found out or the reason why there is none, so that another process
+takes the same turns without tracing. Ops in it stand for the ops of the program at hand: errors name the user's lines
+as they are now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import platform
+import zlib
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jaxlib
+
+import lowering
+from fluidjax.execution.executable import Executable, default_device
+from fluidjax.execution.store import Store
+from lowering.errors import Need
+from lowering.program import OpView, ProgramView
+from lowering.registry import OpDef, get_op
+
+_PACKAGES = ("fluidjax", "lowering")
+FOLDER = "steps"
+# Settings of jax that change nothing about what is compiled.
+_IRRELEVANT = ("cache", "log", "dump", "dispatch", "profile", "traceback")
+
+# Attributes that say where and when an op was made.
+_UNREAD = ("op_callstack", "op_namescope")
+
+_store: Store | None = None
+
+
+def keep_in(folder: str | None) -> None:
+    """Keep records in a folder of the compilation cache's from now on; None: keep none."""
+    global _store
+    if folder is None:
+        _store = None
+    elif _store is None or _store.folder != Path(folder, FOLDER):
+        _store = Store(Path(folder, FOLDER))
+
+
+class Record:
+    """One compilation's record, which may not exist (yet).
+
+    Args:
+        store, key: where it is; None: nowhere.
+        program: the program that is compiled.
+    """
+
+    def __init__(self, store: Store | None, key: str, program: ProgramView):
+        self._store = store
+        self._key = key
+        self._program = program
+
+    @property
+    def wanted(self) -> bool:
+        """Whether what is written is kept."""
+        return self._store is not None
+
+    def read(self) -> Any:
+        """What came of the compilation; None where that is not known."""
+        entry = None if self._store is None else self._store.get(self._key)
+        if entry is None:
+            return None
+        try:
+            outcome, where = _Unpickler(io.BytesIO(zlib.decompress(entry)), self._program).load()
+        except Exception:  # written by something that went by the same name: anything may come of it
+            return None
+        return outcome if where == _where(outcome) else None
+
+    def write(self, outcome: Any) -> None:
+        """Keep what came of the compilation, if another process can use it."""
+        if self._store is None:
+            return
+        file = io.BytesIO()
+        try:
+            _Pickler(file, self._program).dump((outcome, _where(outcome)))
+        except (pickle.PicklingError, ValueError, TypeError, NotImplementedError):
+            return  # it calls back into this process
+        self._store.put(self._key, zlib.compress(file.getvalue(), 1))
+
+
+class Kept:
+    """The records of one program's compilations."""
+
+    def __init__(self, program: ProgramView):
+        self._program = program
+
+    def record(self, terms: Callable[[], Hashable]) -> Record:
+        """The record of the compilation on these terms, everything beside the program that decides it."""
+        if _store is None or not self._lasting:
+            return Record(None, "", self._program)
+        key = repr((_machine(), _settings(), self._content, terms()))
+        return Record(_store, hashlib.sha256(key.encode()).hexdigest(), self._program)
+
+    @cached_property
+    def _lasting(self) -> bool:
+        """Whether all ops are computed by rules of this package, which its sources are the content of."""
+        return all(map(_own_rule, {op.type for block in self._program.blocks for op in block.ops}))
+
+    @cached_property
+    def _content(self) -> str:
+        digest = hashlib.sha256()
+        for block in self._program.blocks:
+            digest.update(repr((block.idx, block.parent_idx, block.forward_idx, block.vars)).encode())
+            for op in block.ops:
+                attrs = {name: value for name, value in op.attrs.items() if name not in _UNREAD}
+                digest.update(repr((op.type, op.inputs, op.outputs, attrs)).encode())
+        return digest.hexdigest()
+
+
+def _own_rule(type: str) -> bool:
+    definition: OpDef | None = get_op(type)
+    while definition is not None:
+        rules = [definition.fn] if definition.demands is None else [definition.fn, definition.demands.fn]
+        if any(rule.__module__.partition(".")[0] not in _PACKAGES for rule in rules):
+            return False
+        definition = definition.forward
+    return True
+
+
+def _where(outcome: Any) -> str:
+    """The line that an outcome's message may quote."""
+    return outcome.where if isinstance(outcome, Need) else ""
+
+
+class _Pickler(pickle.Pickler):
+    """Writes executables as their content, ops and rules as what they are called."""
+
+    def __init__(self, file: io.BytesIO, program: ProgramView):
+        super().__init__(file)
+        self._blocks = program.blocks
+
+    def persistent_id(self, value: Any) -> Any:
+        if isinstance(value, Executable):
+            return "executable", value.content()
+        if isinstance(value, OpDef):
+            return "rule", value.type
+        if isinstance(value, OpView):
+            if self._blocks[value.block_idx].ops[value.index] is not value:
+                raise pickle.PicklingError(f"op {value.type} is not the program's")
+            return "op", (value.block_idx, value.index)
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, program: ProgramView):
+        super().__init__(file)
+        self._blocks = program.blocks
+
+    def persistent_load(self, identity: Any) -> Any:
+        kind, value = identity
+        if kind == "executable":
+            return Executable.loaded(value)
+        if kind == "rule":
+            return get_op(value)
+        block, index = value
+        return self._blocks[block].ops[index]
+
+
+# --- versions and machine -----------------------------------------------------------------------------------------
+
+
+@cache
+def _machine() -> Hashable:
+    """The versions of what compiles, and the machine that it is compiled for, the device apart."""
+    return (
+        tuple(_sources(Path(lowering.__file__).parent.parent)),
+        (jax.__version__, jaxlib.__version__, platform.python_version()),
+        (platform.machine(), tuple(_processor()), len(os.sched_getaffinity(0))),
+        tuple(sorted((n, v) for n, v in os.environ.items() if n in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))),
+    )
+
+
+def _sources(root: Path) -> Iterator[tuple[str, int, int]]:
+    """Each source file with its size and time of change; reading them all takes longer than loading an executable."""
+    pending = [str(root / package) for package in _PACKAGES]
+    for folder in pending:
+        with os.scandir(folder) as files:
+            for file in sorted(files, key=lambda f: f.name):
+                if file.is_dir():
+                    pending.append(file.path)
+                elif file.name.endswith(".py"):
+                    found = file.stat()
+                    yield file.path.removeprefix(str(root)), found.st_size, found.st_mtime_ns
+
+
+def _processor() -> Iterator[str]:
+    """What the first processor is called and can do: machine code for another one may not run."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if not line.strip():
+                    break
+                if line.startswith(("vendor_id", "cpu family", "model", "flags", "Features", "CPU")):
+                    yield line
+    except OSError:
+        pass
+
+
+def _settings() -> Hashable:
+    device = default_device()
+    names = (n for n in sorted(jax.config.values) if not any(word in n for word in _IRRELEVANT))
+    settings = ((n, getattr(jax.config, n, jax.config.values[n])) for n in names)
+    return (device.platform, device.device_kind, device.id, device.client.platform_version), tuple(settings)
