@@ -112,7 +112,9 @@ def _step(spec: OpSpec) -> Step:
     outputs = {slot: list(names) for slot, names in spec.outputs.items() if names}
     sources, ins = flatten(inputs)
     targets, outs = flatten(outputs)
-    attrs = {k: v for k, v in spec.attrs.items() if not k.startswith("op_")}
+    definition = lowering.get_op(spec.type)
+    inherits = definition.forward is not None  # other ops take those of the forward op that they know
+    attrs = {k: v for k, v in spec.attrs.items() if not k.startswith("op_") and (inherits or k in definition.attrs)}
     kernel = kernel_of(spec.type, attrs, ins, outs, wanted=tuple(n != EMPTY for n in targets), backward=True)
     return Step(kernel, tuple(map(_source, sources)), tuple(map(_target, targets)))
 
