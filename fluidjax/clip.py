@@ -236,15 +236,15 @@ def set_gradient_clip(
 
     Call it before ``minimize``. An optimizer's own ``grad_clip`` is the better way and takes its place.
     """
+    if in_dygraph_mode():
+        raise AssertionError(
+            "set_gradient_clip does not work in eager mode: expected static mode. Give the optimizer grad_clip=."
+        )
     warnings.warn(
         "set_gradient_clip is not recommended and may be removed. Give the optimizer the clip instead: "
         "optimizer(grad_clip=...).",
         stacklevel=2,
     )
-    if in_dygraph_mode():
-        raise AssertionError(
-            "set_gradient_clip does not work in eager mode: expected static mode. Give the optimizer grad_clip=."
-        )
     if not isinstance(clip, GradientClipBase):
         raise TypeError(
             f"'clip' should be an instance of GradientClipBase's derived class, got {clip!r}. Pass for instance "

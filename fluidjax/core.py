@@ -21,6 +21,7 @@ from fluidjax.base.places import (
 from fluidjax.base.scope import Scope
 from fluidjax.base.scope import ScopeVariable as Variable
 from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, Tensor
+from fluidjax.eager.strategy import BackwardStrategy
 from fluidjax.eager.varbase import VarBase
 from fluidjax.execution.single import NativeOperator
 from fluidjax.framework import names as _names
@@ -49,6 +50,7 @@ __all__ = [
     "AnalysisConfig",
     "AnalysisPredictor",
     "AttrType",
+    "BackwardStrategy",
     "BlockDesc",
     "CPUPlace",
     "CUDAPinnedPlace",

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType, to_numpy_dtype
+from fluidjax.base.errors import EnforceNotMet
+from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.places import CUDAPlace, Place, cpu_places, cuda_places
 from fluidjax.base.values import LoDTensor
 from fluidjax.framework import Program, Variable, default_main_program
@@ -57,11 +59,11 @@ def check_type(input: Any, input_name: str, expected_type: Any, op_name: str, ex
 
 
 def check_dtype(input_dtype: Any, input_name: str, expected_dtype: Any, op_name: str, extra_message: str = "") -> None:
-    """TypeError unless a data type is among the expected ones (a name, or several)."""
+    """TypeError unless a data type is among the expected ones (a name, or several); EnforceNotMet in eager mode."""
     name = convert_dtype(input_dtype)
     expected = [expected_dtype] if isinstance(expected_dtype, str) else list(expected_dtype)
     if name not in expected:
-        raise TypeError(
+        raise (EnforceNotMet if in_dygraph_mode() else TypeError)(
             f"The data type of '{input_name}' in {op_name} must be {expected_dtype}, but received {name}. "
             f"{extra_message}"
         )

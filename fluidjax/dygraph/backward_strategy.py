@@ -1,17 +1,7 @@
-"""How gradients are summed in a backward pass."""
+"""How gradients are summed, where Fluid has it."""
 
 from __future__ import annotations
 
+from fluidjax.eager.strategy import BackwardStrategy
+
 __all__ = ["BackwardStrategy"]
-
-
-class BackwardStrategy:
-    """Settings of ``VarBase.backward``.
-
-    Attributes:
-        sort_sum_gradient: whether the gradients of a variable are added in the order in which it was used. They always
-            are here, so both ways give the same bits.
-    """
-
-    def __init__(self) -> None:
-        self.sort_sum_gradient = False

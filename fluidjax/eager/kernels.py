@@ -16,7 +16,8 @@ import numpy as np
 from jax.extend.core import Var
 
 import lowering
-from fluidjax.base.enums import VarType
+from fluidjax.base.enums import VarType, is_floating
+from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.values import Spec, spec_of
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
 from lowering.engine.call import call
@@ -92,6 +93,7 @@ class Kernel:
         takes_key: whether it draws random numbers from a key that is its first input.
         on_host: whether it draws from nothing else, and so without compiling (see ``lowering.engine.host_bits``).
         width: the number of outputs, and of inputs that the op updates.
+        plain: whether it is a function of arrays; else it runs at once, on what its variables hold.
         sources: whether it has no inputs: its outputs are constants, or drawn.
     """
 
@@ -126,8 +128,12 @@ class Kernel:
         self.own_key = seed_key(int(self.attrs["seed"]), host=True) if draws and seeded else None
         self.takes_key = draws and not seeded
         self.on_host = draws and not inputs
+        self.plain = self.definition.kind == "plain"
+        self._refuse_effects()
         self.differentiable = self.definition.differentiable
         self.sources = not inputs
+        self.demands: Any = None  # the kernel that checks the inputs (see ``demands``)
+        self.backward = backward
         self.width = len(wanted) + len(self.definition.updates)
 
     def _check_slots(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
@@ -146,6 +152,26 @@ class Kernel:
                 absent = [s.name for s in slots if not s.dispensable and s.name not in given and not s.duplicable]
                 if absent and self.definition.forward is None:
                     raise ValueError(f"op {self.type}: Input {', '.join(absent)} not found. Give it.")
+
+    def _refuse_effects(self) -> None:
+        blocks = any(spec.type in ("BLOCK", "BLOCKS") for spec in self.definition.attrs.values())
+        if self.type in _EFFECTS or (not self.plain and blocks):
+            raise EnforceNotMet(
+                explain(
+                    f"op {self.type} works in programs alone, and this is eager mode",
+                    "an op that computes values from values",
+                    self.type,
+                    "use Python itself (print, if, while, NumPy), or build a Program outside the guard",
+                )
+            )
+
+    def _run_raw(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs of an op that takes host values, or values as they are."""
+        names = [name for names in self.view.inputs.values() for name in names]
+        env = dict(zip(names, jax.tree_util.tree_map(_host, list(flat)), strict=True))
+        runner = Runner(self._runner.program, interpret=True, platform=_platform())
+        results = runner.run_op(self.view, env)
+        return tuple([results.get(name) for names in self.view.outputs.values() for name in names])
 
     def _values(self, flat: Sequence[Any]) -> dict[str, Any]:
         by_slot = _named(self.ins, flat)  # type: ignore[arg-type]  # values instead of names
@@ -189,7 +215,7 @@ class Kernel:
     def infer(self, specs: tuple[Spec, ...]) -> Outcome:
         """What the outputs are for inputs of these specs (see ``known``). Errors are the rule's own."""
         found: Outcome = None
-        if not self.on_host and all(spec.plain for spec in specs):
+        if self.plain and not self.on_host and all(spec.plain for spec in specs):
             self._check_dtypes(specs)
             with jax.enable_x64(True):
                 found = self._traced(specs)
@@ -219,9 +245,15 @@ class Kernel:
         """Fluid promotes nothing: the two sides of a binary op are of one element type."""
         if self.type in _BINARY and len(specs) == 2 and specs[0].dtype != specs[1].dtype:
             raise TypeError(f"its inputs are of different element types, {specs[0].dtype} and {specs[1].dtype}")
+        if self.type == "elementwise_floordiv" and is_floating(specs[0].dtype):
+            raise TypeError(f"it divides integers, and its inputs are {specs[0].dtype}")
+        if self.type in ("lookup_table", "lookup_table_v2") and VarType.INT64 not in (s.dtype for s in specs):
+            raise TypeError(f"its ids are int64, and the inputs are {specs}")
 
     def run(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs for input values (a key's words first, for a kernel that takes one), with 64-bit types on."""
+        if not self.plain:
+            return self._run_raw(flat)
         if self.on_host:
             return self._rule((), flat[0] if flat else self.own_key)
         if self.sources:
@@ -239,6 +271,11 @@ class Kernel:
         return self._rule(())
 
 
+# Ops that do something to the world, or feed and fetch.
+_EFFECTS = frozenset(
+    "print py_func feed fetch read load load_combine save save_combine create_py_reader "
+    "create_double_buffer_reader".split()
+)
 _BINARY = frozenset(
     f"elementwise_{name}" for name in ("add", "sub", "mul", "div", "max", "min", "pow", "mod", "floordiv")
 ) | {"mul", "matmul"}

@@ -17,8 +17,9 @@ import numpy as np
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import _flags
 from fluidjax.eager.blocks import Blocks, Record
+from fluidjax.eager.demands import broken, demand_of, user_line
 from fluidjax.eager.kernels import Kernel
-from fluidjax.eager.values import KEY, Value, spec_of
+from fluidjax.eager.values import KEY, Spec, Value, spec_of
 
 LIMIT = 20_000  # ops that may be pending; a program that never looks must not fill the memory
 _ENTROPY = int(np.random.SeedSequence().generate_state(1)[0])
@@ -36,6 +37,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.blocks = Blocks()
+        self._faults: list[Any] = []  # (flag, its kernel, the user's line) of checks that run with what is pending
         self.serial = 0
         self._draws = 0
         self._clear()
@@ -60,6 +62,8 @@ class Recorder:
             found = kernel.infer(specs)
         if found is None:
             return self._run_now(kernel, ins, seed)
+        if kernel.definition.demands is not None and not kernel.backward and _flags["FLAGS_check_values"]:
+            self._check(kernel, specs, ins)
         if found and found[0].__class__ is int:
             return [ins[k] for k in found]  # type: ignore[index]  # what passes through needs no op
         if len(self._records) >= self._limit:
@@ -83,6 +87,23 @@ class Recorder:
         if not _flags["FLAGS_eager_blocks"]:
             self.flush()
         return results
+
+    def _check(self, kernel: Kernel, specs: tuple[Spec, ...], ins: Sequence[Value]) -> None:
+        check = demand_of(kernel, specs)
+        if check is None:
+            return
+        if check.reads_host(ins):
+            check.refuse(ins)
+        else:
+            self._faults.append((self.run(check, ins)[0], check, user_line()))
+
+    def _report(self) -> None:
+        """Raise the error of the first op, of those that ran, that got a number it cannot take."""
+        faults, self._faults = self._faults, []
+        for flag, check, line in faults:
+            broken_, number = np.asarray(flag.array)
+            if broken_:
+                raise broken(check, int(number), "ids, labels or divisors within their range", line)
 
     def _leaf(self, value: Value) -> int:
         if value.array is None:
@@ -113,6 +134,8 @@ class Recorder:
             self.flush()
             if value.array is None:
                 raise lost()
+            if self._faults:
+                self._report()
         return value.array
 
     def flush(self) -> None:

@@ -18,7 +18,7 @@ from fluidjax.eager.tape import Engine, OpNode, Pass, RecordingEngine, key_of, p
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework.guards import default_main_program
-from lowering import LoweringError, get_op
+from lowering import get_op
 
 
 class Tracer:
@@ -186,7 +186,7 @@ class Tracer:
         """The values that a kernel gives for input values; it leaves no trace."""
         try:
             return recorder.run(kernel, ins, default_main_program().random_seed if kernel.takes_key else 0)
-        except LoweringError:
+        except EnforceNotMet:
             raise
         except Exception as error:
             raise EnforceNotMet(_failure(kernel, ins, error)) from error

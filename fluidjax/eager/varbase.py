@@ -14,6 +14,7 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.base.values import SelectedRows as HostRows
 from fluidjax.eager import values
 from fluidjax.eager.pending import recorder
+from fluidjax.eager.strategy import BackwardStrategy
 from fluidjax.eager.values import Spec, Value
 from fluidjax.execution.fetched import FetchedArray
 from fluidjax.framework.guards import default_main_program
@@ -204,6 +205,11 @@ class VarBase(EagerVariable):
             backward_strategy: a BackwardStrategy; it changes the order of sums only.
             retain_graph: whether backward may be called again.
         """
+        if backward_strategy is not None and not isinstance(backward_strategy, BackwardStrategy):
+            raise TypeError(
+                f"backward: the first argument is {backward_strategy!r:.60}. Expected a BackwardStrategy or None. Pass "
+                "retain_graph by its name."
+            )
         tracer = current_tracer()
         if tracer is None:
             raise AssertionError(
@@ -277,6 +283,11 @@ class VarBase(EagerVariable):
         return int(self._one())
 
     __hash__ = object.__hash__
+    __array_ufunc__ = None  # NumPy's scalars and arrays leave operators to the variable
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The value as an array: what ``numpy.array(x)`` gives."""
+        return np.asarray(self.numpy(), dtype=dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         raise TypeError(f"variable {self.name} cannot be copied deeply. Copy its value: to_variable(var.numpy()).")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType, to_var_type
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.initializer import Constant, Initializer
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.files import load_combine as load_combine
@@ -146,9 +146,17 @@ def _joined_array(helper: LayerHelper, arrays: Any, out: Variable, axis: Any) ->
 
 
 def tensor_array_to_tensor(
-    input: Variable, axis: int = 1, name: str | None = None, use_stack: bool = False
+    input: Any, axis: int = 1, name: str | None = None, use_stack: bool = False
 ) -> tuple[Variable, Variable]:
-    """(the elements of a tensor array joined along ``axis``, or stacked; int32 sizes of each along it)."""
+    """(the elements of a tensor array joined along ``axis``, or stacked; int32 sizes of each along it).
+
+    In eager mode ``input`` is a list of variables.
+    """
+    if in_dygraph_mode():
+        op_type, slot = ("stack", "Y") if use_stack else ("concat", "Out")
+        joined = emit(op_type, {"X": list(input)}, input[0].dtype, {"axis": axis}, slot=slot)
+        sizes = [1 if use_stack else x.shape[axis] for x in input]
+        return joined, assign(np.array(sizes, "int64"))
     helper = LayerHelper("tensor_array_to_tensor", input=input, name=name)
     if not isinstance(input, Variable) or input.type != VarType.LOD_TENSOR_ARRAY:
         raise TypeError(

@@ -106,8 +106,9 @@ class EagerUpdates:
         if held:
             if var.name not in held:
                 raise AssertionError(
-                    f"Optimizer set error, {var.name} should in state dict. The state is of optimizers made in another "
-                    "order, or of other parameters. Make them in the same order, in a fresh guard."
+                    f"Optimizer set error, {var.name} should in state dict. Expected the state of an optimizer made in "
+                    "the same order, received one of another order or of other parameters. Make the optimizers in the "
+                    "same order, in a fresh guard."
                 )
             var.set_value(held[var.name])
         self._accumulators[name][param.name] = var

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from fluidjax.framework import Variable
+from typing import Any
+
+from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers._control_flow import eager
 from fluidjax.layers._control_flow.checks import VarType, require_array, require_dtype, require_variable
 
 __all__ = [
@@ -155,13 +158,15 @@ def Print(
     return out
 
 
-def create_array(dtype: str) -> Variable:
-    """Make an empty LOD_TENSOR_ARRAY variable whose elements are of ``dtype``."""
+def create_array(dtype: str) -> Any:
+    """Make an empty LOD_TENSOR_ARRAY variable whose elements are of ``dtype``; in eager mode an empty list."""
+    if in_dygraph_mode():
+        return []
     helper = LayerHelper("array")
     return helper.create_variable(name=f"{helper.name}.out", type=VarType.LOD_TENSOR_ARRAY, dtype=dtype)
 
 
-def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Variable:
+def array_write(x: Variable, i: Variable, array: Any = None) -> Any:
     """``array[i] = x``; the array grows as far as i.
 
     Args:
@@ -175,6 +180,8 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
     Raises:
         TypeError: i is not int64, or ``array`` is not an array.
     """
+    if in_dygraph_mode():
+        return eager.array_write(x, i, array)
     require_dtype(i, "i", "array_write", ("int64",))
     require_variable(x, "x", "array_write")
     helper = LayerHelper("array_write")
@@ -185,12 +192,14 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
     return array
 
 
-def array_read(array: Variable, i: Variable) -> Variable:
+def array_read(array: Any, i: Variable) -> Variable:
     """``out = array[i]``; i is an int64 Variable of shape [1].
 
     Raises:
         TypeError: ``array`` is not an array or i is not int64.
     """
+    if in_dygraph_mode():
+        return eager.array_read(array, i)
     require_dtype(i, "i", "array_read", ("int64",))
     require_array(array, "array", "array_read")
     helper = LayerHelper("array_read")
@@ -199,12 +208,14 @@ def array_read(array: Variable, i: Variable) -> Variable:
     return out
 
 
-def array_length(array: Variable) -> Variable:
+def array_length(array: Any) -> Any:
     """The number of elements of ``array``, int64 of shape [1].
 
     Raises:
         TypeError: ``array`` is not an array.
     """
+    if in_dygraph_mode():
+        return eager.array_length(array)
     require_array(array, "array", "array_length")
     helper = LayerHelper("array_length")
     out = helper.create_variable_for_type_inference(dtype="int64")

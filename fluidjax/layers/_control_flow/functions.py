@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers._control_flow import eager
 from fluidjax.layers._control_flow.basic import equal
 from fluidjax.layers._control_flow.blocks import ConditionalBlock, While
 from fluidjax.layers._control_flow.checks import (
@@ -71,6 +72,8 @@ def cond(
         TypeError: pred is not a Variable, or a function cannot be called.
         ValueError: the functions return different structures.
     """
+    if in_dygraph_mode():
+        return eager.cond(pred, true_fn, false_fn)
     require_variable(pred, "pred", "cond")
     helper = LayerHelper("cond", name=name)
     true_out = false_out = None
@@ -240,6 +243,8 @@ def while_loop(
         raise TypeError(f"while_loop: loop_vars must be a list or tuple, received {type(loop_vars).__name__}.")
     if not loop_vars:
         raise ValueError("while_loop: loop_vars is empty. Give at least one Variable.")
+    if in_dygraph_mode():
+        return eager.while_loop(cond, body, loop_vars)
     pre_cond = require_condition(cond(*loop_vars), "while_loop")
     loop = While(pre_cond, is_test, name)
     # A body may change a list or dict it is given; the loop variables must survive that.

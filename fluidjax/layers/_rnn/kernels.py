@@ -8,6 +8,7 @@ from fluidjax.base.enums import VarType
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers import nn, tensor
+from fluidjax.layers._sequence.checks import refuse_eager
 from fluidjax.param_attr import ParamAttr
 from fluidjax.writing.checks import check_type, check_variable_and_dtype
 
@@ -86,6 +87,7 @@ def dynamic_lstm(
     Returns:
         (hidden, cell), [rows, hidden], with the LoD of the input.
     """
+    refuse_eager("dynamic_lstm")
     check_variable_and_dtype(input, "input", _FLOATS, "dynamic_lstm")
     _require_bias(bias_attr, "dynamic_lstm")
     helper = LayerHelper("lstm", param_attr=param_attr, bias_attr=bias_attr, name=name)
@@ -142,6 +144,7 @@ def dynamic_lstmp(
     Returns:
         (projection [rows, proj_size], cell [rows, hidden]).
     """
+    refuse_eager("dynamic_lstmp")
     check_variable_and_dtype(input, "input", _FLOATS, "dynamic_lstmp")
     _require_bias(bias_attr, "dynamic_lstmp")
     helper = LayerHelper("lstmp", param_attr=param_attr, bias_attr=bias_attr, name=name)
@@ -199,6 +202,7 @@ def dynamic_gru(
     Returns:
         The hidden states [rows, size], with the LoD of the input.
     """
+    refuse_eager("dynamic_gru")
     check_variable_and_dtype(input, "input", _FLOATS, "dynamic_gru")
     helper = LayerHelper("gru", input=input, param_attr=param_attr, bias_attr=bias_attr)
     dtype = helper.input_dtype()

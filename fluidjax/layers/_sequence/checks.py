@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax.base.enums import VarType
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, in_dygraph_mode
 
 _DTYPE_NAMES = {
     VarType.BOOL: "bool",
@@ -24,8 +24,21 @@ INTS = ("int32", "int64")
 NUMBERS = FLOATS + INTS
 
 
+def refuse_eager(layer: str) -> None:
+    """AssertionError in eager mode, where variables have no LoD."""
+    if in_dygraph_mode():
+        raise AssertionError(
+            f"sequence layer is not supported in dygraph mode yet: {layer} needs a LoD, and eager variables have none. "
+            "Expected static mode. Pad the sequences and mask them, or build a Program outside the guard."
+        )
+
+
 def variable(value: Any, arg: str, layer: str, dtypes: Sequence[str] = ()) -> Variable:
-    """Return ``value``; TypeError unless it is a Variable, of one of ``dtypes`` where any are given."""
+    """Return ``value``; TypeError unless it is a Variable, of one of ``dtypes`` where any are given.
+
+    AssertionError in eager mode, where variables have no LoD.
+    """
+    refuse_eager(layer)
     if not isinstance(value, Variable):
         raise TypeError(
             f"The type of '{arg}' in {layer} must be Variable, but received {type(value).__name__}. Pass what a layer"

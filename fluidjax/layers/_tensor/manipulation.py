@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable
 from fluidjax.layers.tensor import assign
@@ -70,7 +70,7 @@ def reshape(
         shape: a list of ints and Variables [1], or an int32 Variable; 0 copies the dim of ``x``, one -1 is inferred.
         actual_shape: an int32 Variable that replaces ``shape`` at run time.
         act: activation of the result.
-        inplace: the result is ``x`` itself.
+        inplace: the result is ``x`` itself; not so in eager mode.
 
     Raises:
         TypeError: arguments of other types.
@@ -93,7 +93,8 @@ def reshape(
         elif isinstance(actual_shape, Variable):
             actual_shape.stop_gradient = True
             inputs["Shape"] = actual_shape
-    out = x if inplace else helper.create_variable_for_type_inference(dtype=x.dtype)
+    in_place = inplace and not in_dygraph_mode()  # in eager mode a variable keeps its shape
+    out = x if in_place else helper.create_variable_for_type_inference(dtype=x.dtype)
     x_shape = helper.create_variable_for_type_inference(dtype=x.dtype)
     helper.append_op(type="reshape2", inputs=inputs, attrs=attrs, outputs={"Out": out, "XShape": x_shape})
     return helper.append_activation(out)

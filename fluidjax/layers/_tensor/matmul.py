@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.writing.checks import FLOATS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
@@ -31,7 +31,9 @@ def mul(
 
 
 def _check_matmul(x: Variable, y: Variable, transpose_x: bool, transpose_y: bool) -> None:
-    """Raise ValueError when the inner dims or batch dims are known and differ."""
+    """Raise ValueError when the inner dims or batch dims are known and differ; in eager mode the op itself says it."""
+    if in_dygraph_mode():
+        return
     xs, ys = list(x.shape), list(y.shape)
     xs = [1, *xs] if len(xs) == 1 else xs
     ys = [*ys, 1] if len(ys) == 1 else ys

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax.base.enums import VarType, to_var_type
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.writing.checks import FILLED, check_dtype, check_type, check_variable_and_dtype, convert_dtype
 from fluidjax.writing.emit import emit
@@ -51,7 +51,8 @@ def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, o
         check_variable_and_dtype(out, "out", [convert_dtype(dtype)], "fill_constant")
     shape_argument(helper, inputs, attrs, shape, "fill_constant")
     if out is None:
-        out = helper.create_variable_for_type_inference(dtype=dtype)
+        make = helper.create_variable if in_dygraph_mode() else helper.create_variable_for_type_inference
+        out = make(dtype=dtype)
     attrs["dtype"] = int(out.dtype)
     helper.append_op(type="fill_constant", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
     out.stop_gradient = True

@@ -1,0 +1,99 @@
+"""What ops insist on about their numbers (ids within a table, integer divisors other than zero), in eager mode.
+
+Arrays on the host are checked before the op is recorded, so the error is raised at its line. What is pending is checked
+by a small kernel that runs with it; the error then comes from the line that looks, and names the op's line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.values import Spec, Value
+from lowering.engine.checks import Demand, _flag, _mask, _source, demands, merged
+from lowering.program import _FRAMEWORK_FOLDERS
+
+
+class DemandKernel(Kernel):
+    """A kernel that gives, for another kernel's inputs, int64 [2]: (whether a demand is broken, the bad number)."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.__dict__.update(kernel.__dict__)
+        self.type = f"{kernel.type}_demands"
+        self.known, self.demands, self.backward = {}, None, True  # nobody checks a check
+        self.takes_key, self.own_key, self.on_host, self.width = False, None, False, 1
+        self.__dict__.pop("jitted", None)
+        assert self.definition.demands is not None
+        slots = {slot.name for slot in self.definition.demands.inputs if slot.wants != "meta"}
+        names = [name for slot, names in self.view.inputs.items() for name in names if slot in slots]
+        self.reads = [int(name[1:]) for name in names]  # the inputs whose numbers are read
+
+    def _found(self, flat: Sequence[Any]) -> list[tuple[Demand, Any]]:
+        check = self.definition.demands
+        assert check is not None
+        values = self._values(flat)
+        return [(d, _source(self.definition, d, values)) for d in demands(check, values, self.attrs)]
+
+    def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        flags = [_flag(demand, source) for demand, source in self._found(flat)]
+        if not flags:
+            return ()
+        total = jnp.asarray(flags[0])
+        for flag in flags[1:]:
+            total = merged(total, flag)
+        return (total,)
+
+    def refuse(self, ins: Sequence[Value]) -> None:
+        """EnforceNotMet where values that are on the host break a demand."""
+        flat = [v.array if k in self.reads else v.spec.aval for k, v in enumerate(ins)]
+        for demand, source in self._found(flat):
+            if demand.plainly_holds():
+                continue
+            bad = _mask(demand, source)
+            if bad.any():
+                raise broken(self, int(np.broadcast_to(demand.values, bad.shape)[bad][0]), demand.expected(), "")
+
+    def reads_host(self, ins: Sequence[Value]) -> bool:
+        """Whether all numbers that are read are NumPy's."""
+        return all(type(ins[k].array) is np.ndarray for k in self.reads)
+
+
+def demand_of(kernel: Kernel, specs: tuple[Spec, ...]) -> DemandKernel | None:
+    """The kernel that checks another one's inputs; None where it demands nothing."""
+    if kernel.definition.demands is None:
+        return None
+    if kernel.demands is None:
+        kernel.demands = DemandKernel(kernel)
+    found = kernel.demands.known.get(specs, False)
+    if found is False:
+        with jax.enable_x64(True):
+            found = kernel.demands.infer(specs)
+    return kernel.demands if found else None
+
+
+def broken(kernel: Kernel, value: int, expected: str, line: str) -> EnforceNotMet:
+    """The error for a number that an op cannot take."""
+    where = f" (at {line})" if line else ""
+    return EnforceNotMet(
+        explain(
+            f"op {kernel.definition.type}{where} cannot take the value {value}",
+            expected,
+            str(value),
+            "correct the ids or labels that it was given (FLAGS_check_values=0 turns this check off)",
+        )
+    )
+
+
+def user_line() -> str:
+    """``file:line`` of the innermost frame that is no code of ours."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and any(folder in frame.f_code.co_filename for folder in _FRAMEWORK_FOLDERS):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

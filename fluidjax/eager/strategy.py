@@ -1,0 +1,15 @@
+"""How gradients are summed in a backward pass."""
+
+from __future__ import annotations
+
+
+class BackwardStrategy:
+    """Settings of ``VarBase.backward``.
+
+    Attributes:
+        sort_sum_gradient: whether the gradients of a variable are added in the order in which it was used. They always
+            are here, so both ways give the same bits.
+    """
+
+    def __init__(self) -> None:
+        self.sort_sum_gradient = False

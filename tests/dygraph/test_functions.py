@@ -1,0 +1,285 @@
+"""fluid.layers under a guard, random numbers, and bad use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax.core import EnforceNotMet
+
+dg, layers = fluid.dygraph, fluid.layers
+
+
+@pytest.fixture(autouse=True)
+def under_guard() -> Iterator[None]:
+    """Each test has a guard of its own."""
+    with dg.guard():
+        yield
+
+
+def var(values: Any, dtype: str = "float32") -> Any:
+    return dg.to_variable(np.array(values, dtype))
+
+
+def x23() -> Any:
+    return var(np.arange(6).reshape(2, 3))
+
+
+def numbers(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [numbers(v) for v in value]
+    return np.round(value.numpy(), 4).tolist()
+
+
+def zero() -> Any:
+    return layers.zeros([1], "int64")
+
+
+RESULTS: dict[str, tuple[Callable[[], Any], Any]] = {
+    "topk": (lambda: layers.topk(x23(), 2), [[[2, 1], [5, 4]], [[2, 1], [2, 1]]]),
+    "split": (lambda: layers.split(x23(), 3, 1), [[[0], [3]], [[1], [4]], [[2], [5]]]),
+    "unstack": (lambda: layers.unstack(x23(), 0), [[0, 1, 2], [3, 4, 5]]),
+    "unique": (lambda: layers.unique(var([2, 3, 2], "int64")), [[2, 3], [0, 1, 0]]),
+    "where": (lambda: layers.where(x23() > 3.0), [[1, 1], [1, 2]]),
+    "shape": (lambda: layers.shape(x23()), [2, 3]),
+    "accuracy": (lambda: layers.accuracy(x23(), var([[2], [0]], "int64")), [0.5]),
+    "cond": (lambda: layers.cond(x23()[0, 1] > 0.0, lambda: x23() * 2.0, lambda: x23())[0], [0, 2, 4]),
+    "else": (lambda: layers.cond(x23()[0, 1] > 9.0, lambda: x23() * 2.0, lambda: x23())[0], [0, 1, 2]),
+    "while_loop": (lambda: layers.while_loop(lambda a: a < 3.0, lambda a: [a + 1.0], [var([0.0])]), [[3]]),
+    "case": (lambda: layers.case([(var([1.0]) > 3.0, lambda: var([1.0]))], lambda: var([2.0])), [2]),
+    "switch_case": (lambda: layers.switch_case(var([1], "int64"), {0: lambda: var([7.0]), 1: lambda: var([8.0])}), [8]),
+    "array_write": (lambda: layers.array_write(var([1.0]), zero()), [[1]]),
+    "array_read": (lambda: layers.array_read([var([1.0]), var([2.0])], zero() + 1), [2]),
+    "tensor_array_to_tensor": (lambda: layers.tensor_array_to_tensor([x23(), x23()], axis=0)[1], [2, 2]),
+    "reshape": (lambda: layers.reshape(x23(), [3, -1], inplace=True), [[0, 1], [2, 3], [4, 5]]),
+    "one_hot": (lambda: fluid.one_hot(var([1, 0], "int64"), 2), [[0, 1], [1, 0]]),
+    "slice of variables": (lambda: layers.slice(x23(), [0], [var([0], "int32")], [var([1], "int32")]), [[0, 1, 2]]),
+    "increment": (lambda: layers.increment(var([1.0]), 2.0), [3]),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_layers_give_what_the_static_ones_give(name: str) -> None:
+    function, expected = RESULTS[name]
+    assert numbers(function()) == expected
+
+
+def test_arrays_are_lists() -> None:
+    array = layers.create_array("float32")
+    array = layers.array_write(var([1.0]), zero(), array)
+    array = layers.array_write(var([2.0]), zero() + 1, array)
+    assert isinstance(array, list)
+    assert layers.array_length(array) == 2
+    with pytest.raises(AssertionError):
+        layers.array_write(var([1.0]), zero() + 5, array)
+
+
+def test_increment_and_assign_write_in_place() -> None:
+    counter = var([1.0])
+    assert layers.increment(counter) is counter
+    assert numbers(counter) == [2]
+    p = dg.Linear(2, 1).weight
+    layers.assign(np.full([2, 1], 3.0, "float32"), output=p)
+    assert numbers(p) == [[3], [3]]
+
+
+def test_reshape_leaves_its_input_as_it_is() -> None:
+    x = x23()
+    assert layers.reshape(x, [3, 2], inplace=True) is not x
+    assert x.shape == [2, 3]
+
+
+def test_layers_with_parameters_make_new_ones_at_each_call() -> None:
+    x = x23()
+    one, two = layers.fc(x, 4), layers.fc(x, 4)
+    assert one.shape == two.shape == [2, 4]
+    assert not np.allclose(one.numpy(), two.numpy())
+
+
+def test_data_has_no_value() -> None:
+    with pytest.raises(EnforceNotMet, match="no value"):
+        fluid.data("x", [2, 3]).numpy()
+
+
+def test_global_variables_and_created_tensors() -> None:
+    rate = layers.create_global_var([1], 0.5, "float32", persistable=True)
+    assert (numbers(rate), rate.persistable, rate.stop_gradient) == ([0.5], True, True)
+    p = layers.create_parameter([2, 2], "float32")
+    assert (p.shape, p.stop_gradient, p.persistable) == ([2, 2], False, True)
+
+
+REFUSED: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
+    "Print": (EnforceNotMet, lambda: layers.Print(x23())),
+    "py_func": (EnforceNotMet, lambda: layers.py_func(lambda a: a, x23(), x23())),
+    "sequence_pool": (AssertionError, lambda: layers.sequence_pool(x23(), "sum")),
+    "dynamic_lstm": (AssertionError, lambda: layers.dynamic_lstm(x23(), 8)),
+    "array": (TypeError, lambda: layers.softmax(np.ones([2, 2], "float32"))),
+    "int relu": (EnforceNotMet, lambda: layers.relu(var([1], "int64"))),
+    "int32 ids": (EnforceNotMet, lambda: dg.Embedding([5, 2])(var([1], "int32"))),
+    "ids out of range": (EnforceNotMet, lambda: dg.Embedding([5, 2])(var([7], "int64"))),
+    "width": (EnforceNotMet, lambda: dg.Linear(3, 2)(var(np.zeros([2, 4])))),
+    "array to a layer": (TypeError, lambda: dg.Linear(3, 2)(np.zeros([2, 3], "float32"))),
+    "set_gradient_clip": (AssertionError, lambda: fluid.clip.set_gradient_clip(fluid.clip.GradientClipByValue(1.0))),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_eager_mode_refuses(name: str) -> None:
+    error, function = REFUSED[name]
+    with pytest.raises(error):
+        function()
+    assert numbers(var([1.0]) + 1.0) == [2]  # and goes on
+
+
+# Random numbers.
+
+
+def test_seeds_of_the_programs_repeat_initial_weights() -> None:
+    def weights(seed: int) -> list[np.ndarray]:
+        with dg.guard():
+            fluid.default_startup_program().random_seed = seed
+            fluid.default_main_program().random_seed = seed
+            return [dg.Linear(3, 2).weight.numpy() for _ in range(2)]
+
+    one, two = weights(7)
+    again, _ = weights(7)
+    other, _ = weights(8)
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+    free, also = weights(0)
+    assert not np.array_equal(free, also)
+
+
+def test_dropout_repeats_its_mask_with_a_seed_alone() -> None:
+    x = var(np.ones([4, 64]))
+    first, second = layers.dropout(x, 0.5).numpy(), layers.dropout(x, 0.5).numpy()
+    assert not np.array_equal(first, second)
+    fluid.default_main_program().random_seed = 3
+    np.testing.assert_array_equal(layers.dropout(x, 0.5).numpy(), layers.dropout(x, 0.5).numpy())
+    layer = dg.Dropout(0.5)
+    np.testing.assert_array_equal(layer(x).numpy(), layer(x).numpy())
+
+
+@pytest.mark.parametrize("draw", [layers.uniform_random, layers.gaussian_random])
+def test_draws_differ_unless_they_have_a_seed(draw: Callable[..., Any]) -> None:
+    assert not np.array_equal(draw([8]).numpy(), draw([8]).numpy())
+    np.testing.assert_array_equal(draw([8], seed=5).numpy(), draw([8], seed=5).numpy())
+
+
+def test_dropped_elements_get_no_gradient() -> None:
+    x = var(np.ones([4, 64]))
+    x.stop_gradient = False
+    y = layers.dropout(x, 0.5)
+    y.backward()
+    np.testing.assert_array_equal(x.gradient(), y.numpy())
+
+
+# Bad use says what to do.
+
+
+def three_parts(error: BaseException) -> None:
+    text = str(error)
+    assert "expected" in text.lower()
+    assert len(text.splitlines()) > 2 or text.count(". ") >= 2
+
+
+def test_an_op_outside_a_guard() -> None:
+    x = var([1.0])
+    with fluid.framework._dygraph_guard(None):
+        with pytest.raises(EnforceNotMet, match="guard") as caught:
+            x + 1.0
+        three_parts(caught.value)
+        with pytest.raises(Exception, match="guard"):
+            layers.relu(x)
+        with pytest.raises(AssertionError, match="guard"):
+            dg.to_variable(np.ones(1))
+        assert numbers(x) == [1]
+
+
+def test_static_variables_and_eager_ones_do_not_mix() -> None:
+    with fluid.framework._dygraph_guard(None), fluid.program_guard(fluid.Program()):
+        static = fluid.data("x", [2, 3], "float32")
+        with pytest.raises(Exception, match="guard"):
+            layers.elementwise_add(static, x23_outside)
+    for function in (lambda: layers.relu(static), lambda: x23() + static):
+        with pytest.raises((TypeError, EnforceNotMet)) as caught:
+            function()
+        three_parts(caught.value)
+
+
+with dg.guard():
+    x23_outside = x23()
+
+
+def test_mixed_dtypes_name_both() -> None:
+    with pytest.raises(TypeError, match=r"FP32.*INT64") as caught:
+        var([1.0]) + var([1], "int64")
+    three_parts(caught.value)
+
+
+def test_a_wrong_state_dict_is_refused() -> None:
+    net = dg.Linear(2, 2)
+    opt = fluid.optimizer.Adam(0.1, parameter_list=net.parameters())
+    loss = layers.reduce_sum(net(var([[1.0, 2.0]])))
+    loss.backward()
+    opt.minimize(loss)
+    state = opt.state_dict()
+    with pytest.raises(AssertionError, match="moment1"):
+        opt.set_dict({})
+    with pytest.raises(AssertionError, match="should in state dict") as caught:
+        other = fluid.optimizer.Adam(0.1, parameter_list=net.parameters())
+        other.set_dict(state)
+        other.minimize(loss)
+    three_parts(caught.value)
+
+
+def test_an_exception_in_a_step_leaves_everything_usable() -> None:
+    net = dg.Linear(2, 2)
+    opt = fluid.optimizer.SGD(0.1, parameter_list=net.parameters())
+    before = net.weight.numpy()
+    breaks: list[Callable[[Any], Any]] = [
+        lambda y: layers.matmul(y, var(np.ones([5, 5]))),
+        lambda y: 1 / 0,
+        lambda y: dg.Embedding([3, 2])(y),
+    ]
+    for wrong in breaks:
+        with pytest.raises((EnforceNotMet, ZeroDivisionError)):
+            wrong(net(var([[1.0, 2.0]])))
+    assert fluid.in_dygraph_mode()
+    np.testing.assert_array_equal(net.weight.numpy(), before)
+    loss = layers.reduce_sum(net(var([[1.0, 2.0]])))
+    loss.backward()
+    opt.minimize(loss)
+    np.testing.assert_allclose(net.weight.numpy(), before - np.array([[0.1, 0.1], [0.2, 0.2]]), rtol=1e-5)
+
+
+def test_computed_ids_out_of_range_are_told_where_they_are_looked_at() -> None:
+    table = dg.Embedding([3, 2])
+    ids = layers.argmax(var([[0.0, 0.0, 0.0, 0.0, 1.0]]), axis=1)
+    out = table(ids)
+    with pytest.raises(EnforceNotMet, match=r"test_functions.py:\d+\) cannot take the value 4") as caught:
+        out.numpy()
+    three_parts(caught.value)
+    assert numbers(table(ids * 0)).__len__() == 1
+    assert numbers(var([6], "int64") / 2) == [3]
+    with pytest.raises(EnforceNotMet, match="divisor"):
+        var([6], "int64") / var([0], "int64")
+
+
+def test_enable_and_disable() -> None:
+    with fluid.framework._dygraph_guard(None):
+        fluid.enable_dygraph()
+        fluid.enable_dygraph()
+        try:
+            assert dg.enabled()
+            assert fluid.in_dygraph_mode()
+            assert var([1.0]).name == "generated_var_0"
+        finally:
+            fluid.disable_dygraph()
+        assert not dg.enabled()
+        fluid.disable_dygraph()

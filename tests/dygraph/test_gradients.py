@@ -1,0 +1,438 @@
+"""What backward does, fact by fact as Paddle 1.8.5 does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+
+dg, layers = fluid.dygraph, fluid.layers
+
+
+@pytest.fixture(autouse=True, params=[0, 1], ids=["op by op", "pending"])
+def under_guard(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test runs op by op, and with pending ops."""
+    fluid.set_flags({"FLAGS_eager_blocks": request.param})
+    try:
+        with dg.guard():
+            yield
+    finally:
+        fluid.set_flags({"FLAGS_eager_blocks": 1})
+
+
+def leaf(values: Any, dtype: str = "float32") -> Any:
+    var = dg.to_variable(np.array(values, dtype))
+    var.stop_gradient = False
+    return var
+
+
+def const(values: Any, dtype: str = "float32") -> Any:
+    return dg.to_variable(np.array(values, dtype))
+
+
+def same(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found, np.array(expected, "float32"), rtol=1e-6)
+
+
+def test_a_second_backward_replaces_gradients() -> None:
+    x = leaf([1.0, 2.0])
+    (x * x * 0.0 + x * const([0.0, 2.0])).backward()
+    same(x.gradient(), [0, 2])
+    (x * 3.0).backward()
+    same(x.gradient(), [3, 3])
+
+
+def test_uses_within_one_backward_are_summed() -> None:
+    x = leaf([1.0, 2.0])
+    layers.reduce_sum(x * x + x * 3.0 + x).backward()
+    same(x.gradient(), [6, 8])
+
+
+def test_backward_starts_from_ones() -> None:
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    y = x * 2.0
+    y.backward()
+    same(y.gradient(), np.ones([2, 2]))
+    same(x.gradient(), np.full([2, 2], 2.0))
+
+
+def test_there_is_no_gradient_before_backward_nor_of_unused_parameters() -> None:
+    used, unused = dg.Linear(2, 2), dg.Linear(2, 2)
+    assert used.weight.gradient() is None
+    layers.reduce_sum(used(const([[1.0, 2.0]]))).backward()
+    assert used.weight.gradient() is not None
+    assert unused.weight.gradient() is None
+
+
+def test_a_gradient_is_a_copy() -> None:
+    x = leaf([1.0, 2.0])
+    (x * 2.0).backward()
+    x.gradient()[:] = 7
+    same(x.gradient(), [2, 2])
+
+
+def test_clearing_makes_zeros() -> None:
+    x = leaf([1.0, 2.0])
+    x.clear_gradient()
+    assert x.gradient() is None
+    (x * 2.0).backward()
+    x.clear_gradient()
+    same(x.gradient(), [0, 0])
+
+
+def test_sparse_gradients_are_pairs_and_go_when_cleared() -> None:
+    table = dg.Embedding([5, 2], is_sparse=True)
+    layers.reduce_sum(table(const([3, 1, 3], "int64"))).backward()
+    values, rows = table.weight.gradient()
+    assert sorted(rows) == [1, 3, 3]
+    same(values, np.ones([3, 2]))
+    opt = fluid.optimizer.SGD(0.1, parameter_list=table.parameters())
+    table.clear_gradients()
+    assert table.weight.gradient() is None
+    assert opt.minimize(layers.reduce_sum(table(const([0], "int64")))) == ([], [])
+
+
+def test_sparse_gradients_update_their_rows_alone() -> None:
+    table = dg.Embedding([5, 2], is_sparse=True)
+    before = table.weight.numpy()
+    opt = fluid.optimizer.SGD(0.5, parameter_list=table.parameters())
+    loss = layers.reduce_sum(table(const([3, 1, 3], "int64")))
+    loss.backward()
+    opt.minimize(loss)
+    change = table.weight.numpy() - before
+    same(change, np.array([[0, 0], [-0.5, -0.5], [0, 0], [-1, -1], [0, 0]]))
+
+
+def test_intermediate_gradients_stay() -> None:
+    x = leaf([1.0, 2.0])
+    h = x * 2.0
+    y = layers.reduce_sum(h * h)
+    y.backward()
+    same(h.gradient(), [4, 8])
+    same(y.gradient(), [1])
+
+
+def test_backward_works_under_no_grad_for_what_was_recorded() -> None:
+    x = leaf([1.0, 2.0])
+    y = x * 2.0
+    with dg.no_grad():
+        y.backward()
+    same(x.gradient(), [2, 2])
+
+
+def test_a_used_graph_is_gone() -> None:
+    x = leaf([1.0, 2.0])
+    h = x * x
+    a, b = h * 2.0, h * 3.0
+    a.backward()
+    with pytest.raises(fluid.core.EnforceNotMet, match="retain_graph=True"):
+        b.backward()
+    x = leaf([1.0, 2.0])
+    (x * x).backward()  # and what failed does not stand in the way
+    same(x.gradient(), [2, 4])
+
+
+def test_a_retained_graph_stays() -> None:
+    x = leaf([1.0, 2.0])
+    h = x * x
+    a, b = h * 2.0, h * 3.0
+    a.backward(retain_graph=True)
+    same(x.gradient(), [4, 8])
+    b.backward()
+    same(x.gradient(), [6, 12])
+
+
+def test_the_same_root_twice_is_silent() -> None:
+    x = leaf([1.0, 2.0])
+    y = x * x
+    y.backward()
+    y.backward()
+    same(x.gradient(), [2, 4])
+
+
+def test_backward_where_nothing_needs_a_gradient_is_silent() -> None:
+    y = layers.reduce_sum(const([1.0]) * 2.0)
+    y.backward()
+    assert y.gradient() is None
+    assert y.stop_gradient
+
+
+@pytest.mark.parametrize("sort", [False, True])
+def test_a_strategy_changes_no_number(sort: bool) -> None:
+    strategy = dg.BackwardStrategy()
+    assert strategy.sort_sum_gradient is False
+    strategy.sort_sum_gradient = sort
+    x = leaf([1.0, 2.0])
+    layers.reduce_sum(x * x + x * 3.0 + x).backward(strategy)
+    same(x.gradient(), [6, 8])
+
+
+def test_backward_takes_nothing_but_a_strategy() -> None:
+    with pytest.raises(TypeError, match="BackwardStrategy"):
+        leaf([1.0]).backward(1)
+
+
+def test_a_gradient_is_a_variable_too() -> None:
+    net = dg.Linear(2, 1)
+    layers.reduce_sum(net(const([[1.0, 2.0]]))).backward()
+    grad = net.weight._grad_ivar()
+    assert (grad.name, grad.stop_gradient) == ("linear_0.w_0@GRAD", False)
+    grad.set_value(np.full([2, 1], 9.0, "float32"))
+    same(net.weight.gradient(), [[9], [9]])
+
+
+def test_a_value_set_between_forward_and_backward_counts() -> None:
+    net = dg.Linear(2, 2, bias_attr=False)
+    x = leaf([[1.0, 2.0]])
+    y = layers.reduce_sum(net(x))
+    net.weight.set_value(np.full([2, 2], 5.0, "float32"))
+    y.backward()
+    same(x.gradient(), [[10, 10]])
+
+
+def test_no_gradient_flows_through_topk() -> None:
+    x = leaf([3.0, 1.0, 2.0])
+    values, indices = layers.topk(x, 2)
+    assert values.stop_gradient
+    assert indices.stop_gradient
+    values, _ = layers.argsort(x)
+    layers.reduce_sum(values * const([1.0, 2.0, 3.0])).backward()
+    same(x.gradient(), [3, 1, 2])
+
+
+def test_unused_outputs_count_as_zeros() -> None:
+    x = leaf([[1.0, 2.0, 3.0, 4.0]])
+    first, _ = layers.split(x, 2, dim=1)
+    layers.reduce_sum(first * 2.0).backward()
+    same(x.gradient(), [[2, 2, 0, 0]])
+
+
+# stop_gradient
+
+FLAGS: dict[str, tuple[Callable[[], Any], bool]] = {
+    "to_variable": (lambda: const([1.0]), True),
+    "parameter": (lambda: dg.Linear(1, 1).weight, False),
+    "fill_constant": (lambda: layers.fill_constant([1], "float32", 1.0), True),
+    "zeros": (lambda: layers.zeros([1], "float32"), True),
+    "uniform_random": (lambda: layers.uniform_random([1]), True),
+    "gaussian_random": (lambda: layers.gaussian_random([1]), True),
+    "create_global_var": (lambda: layers.create_global_var([1], 1.0, "float32"), True),
+    "of a constant": (lambda: const([1.0]) * 2.0, True),
+    "of a leaf": (lambda: leaf([1.0]) * 2.0, False),
+    "comparison": (lambda: leaf([1.0]) > 0.0, False),
+    "cast to int": (lambda: layers.cast(leaf([1.0]), "int64"), False),
+    "argmax": (lambda: layers.argmax(leaf([1.0])), True),
+    "detached": (lambda: (leaf([1.0]) * 2.0).detach(), True),
+    "not trainable": (lambda: dg.Linear(1, 1, param_attr=fluid.ParamAttr(trainable=False)).weight, False),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_stop_gradient_is_as_in_fluid(name: str) -> None:
+    make, expected = FLAGS[name]
+    assert make().stop_gradient is expected
+
+
+def test_setting_stop_gradient_cuts_and_opens() -> None:
+    x = leaf([1.0, 2.0])
+    h = x * 2.0
+    h.stop_gradient = True
+    layers.reduce_sum(h * x).backward()
+    same(x.gradient(), [2, 4])
+    assert h.gradient() is None
+    x = const([1.0, 2.0])
+    h = x * 2.0
+    h.stop_gradient = False
+    layers.reduce_sum(h * 3.0).backward()
+    same(h.gradient(), [3, 3])
+    assert x.gradient() is None
+
+
+def test_detached_values_are_of_their_own() -> None:
+    x = leaf([1.0, 2.0])
+    d = x.detach()
+    assert d.name != x.name
+    assert not d.persistable
+    x.set_value(np.zeros(2, "float32"))
+    same(d.numpy(), [1, 2])
+
+
+def test_untrained_parameters_get_gradients_and_no_updates() -> None:
+    net = dg.Linear(2, 2, param_attr=fluid.ParamAttr(trainable=False))
+    opt = fluid.optimizer.SGD(0.1, parameter_list=net.parameters())
+    before = net.weight.numpy()
+    loss = layers.reduce_sum(net(const([[1.0, 2.0]])))
+    loss.backward()
+    assert net.weight.gradient() is not None
+    assert [p.name for p, _ in opt.minimize(loss)[1]] == [net.bias.name]
+    same(net.weight.numpy(), before)
+
+
+def test_a_stopped_parameter_is_left_alone() -> None:
+    net = dg.Linear(2, 2)
+    net.weight.stop_gradient = True
+    opt = fluid.optimizer.Adam(0.1, parameter_list=net.parameters())
+    loss = layers.reduce_sum(net(const([[1.0, 2.0]])))
+    loss.backward()
+    assert [p.name for p, _ in opt.minimize(loss)[1]] == [net.bias.name]
+    assert net.weight.gradient() is None
+    assert not any(name.startswith(net.weight.name) for name in opt.state_dict())
+
+
+# no_grad, train, eval
+
+
+def test_no_grad_is_a_context_and_a_decorator() -> None:
+    x = leaf([1.0])
+
+    @dg.no_grad
+    def plain() -> Any:
+        return x * 2.0
+
+    @dg.no_grad()
+    def called() -> Any:
+        return x * 2.0
+
+    with dg.no_grad():
+        inside = x * 2.0
+    assert [v.stop_gradient for v in (inside, plain(), called(), x * 2.0)] == [True, True, True, False]
+
+
+def test_no_grad_does_not_reach_into_generators() -> None:
+    x = leaf([1.0])
+
+    @dg.no_grad
+    def values() -> Iterator[Any]:
+        yield x * 2.0
+
+    assert [v.stop_gradient for v in values()] == [False]
+
+
+def test_an_exception_under_no_grad_leaves_recording_on() -> None:
+    x = leaf([1.0])
+    with pytest.raises(ZeroDivisionError), dg.no_grad():
+        _ = 1 / 0
+    with pytest.raises(fluid.core.EnforceNotMet):
+        x + "a"
+    assert not (x * 2.0).stop_gradient
+
+
+def test_eval_stops_recording_everywhere_until_train() -> None:
+    net, other = dg.Linear(2, 2), dg.Linear(2, 2)
+    net.eval()
+    y = layers.reduce_sum(other(const([[1.0, 2.0]])))
+    y.backward()
+    assert y.stop_gradient
+    assert other.weight.gradient() is None
+    other.train()
+    layers.reduce_sum(other(const([[1.0, 2.0]]))).backward()
+    assert other.weight.gradient() is not None
+
+
+def test_functional_dropout_obeys_the_tracer_and_the_layer_itself() -> None:
+    x = const(np.ones([2, 50]))
+    layer = dg.Dropout(0.5)
+    layer.eval()
+    same(layers.dropout(x, 0.5).numpy(), np.full([2, 50], 0.5))
+    assert set(np.unique(dg.Dropout(0.5)(x).numpy())) == {0.0, 1.0}  # made after eval: it trains
+    layer.train()
+    assert set(np.unique(layers.dropout(x, 0.5).numpy())) == {0.0, 1.0}
+
+
+def test_batch_statistics_move_also_under_no_grad() -> None:
+    norm = dg.BatchNorm(2, momentum=0.5)
+    x = const([[1.0, 2.0], [3.0, 4.0]])
+    with dg.no_grad():
+        norm(x)
+    same(norm._mean.numpy(), [1, 1.5])
+    same(norm._variance.numpy(), [1, 1])
+    norm.eval()
+    norm(x)
+    same(norm._mean.numpy(), [1, 1.5])
+    norm.train()
+
+
+# grad
+
+
+def test_grad_leaves_gradients_alone() -> None:
+    x = leaf([1.0, 2.0])
+    y = x * x
+    (g,) = dg.grad(y, x)
+    same(g.numpy(), [2, 4])
+    assert g.stop_gradient
+    assert x.gradient() is None
+    with pytest.raises(fluid.core.EnforceNotMet):
+        layers.reduce_sum(y * 2.0).backward()
+
+
+def test_grad_of_intermediates_and_starts() -> None:
+    x = leaf([1.0, 2.0])
+    h = x * 2.0
+    y = h * h
+    (g,) = dg.grad([y], [h], grad_outputs=[const([1.0, 10.0])], retain_graph=True)
+    same(g.numpy(), [4, 80])
+    (g,) = dg.grad(y, x, no_grad_vars=[h], allow_unused=True)
+    assert g is None
+
+
+def test_grad_says_what_it_does_not_reach() -> None:
+    x, z = leaf([1.0]), leaf([2.0])
+    with pytest.raises(fluid.core.EnforceNotMet, match="allow_unused"):
+        dg.grad(x * 2.0, [x, z])
+    assert dg.grad(x * 2.0, [x, z], allow_unused=True)[1] is None
+    with pytest.raises(fluid.core.EnforceNotMet, match="stop_gradient"):
+        dg.grad(const([1.0]) * 2.0, x)
+    with pytest.raises(AssertionError):
+        dg.grad(x * 2.0, x, only_inputs=False)
+    with pytest.raises(AssertionError):
+        dg.grad([], x)
+
+
+def test_create_graph_gives_gradients_of_gradients() -> None:
+    x = leaf([2.0])
+    (first,) = dg.grad(x * x * x, x, create_graph=True)
+    assert not first.stop_gradient
+    (second,) = dg.grad(first, x, create_graph=True)
+    (third,) = dg.grad(second, x)
+    same([first.numpy()[0], second.numpy()[0], third.numpy()[0]], [12, 12, 6])
+
+
+DOUBLE: dict[str, Callable[[Any], Any]] = {
+    "matmul": lambda x: layers.matmul(x, layers.transpose(x * x, [1, 0])),
+    "tanh": layers.tanh,
+    "sigmoid": layers.sigmoid,
+    "exp": layers.exp,
+    "log": lambda x: layers.log(x * x + 1.0),
+    "softmax": layers.softmax,
+    "pow": lambda x: (x * x + 1.0) ** 1.5,
+    "concat": lambda x: layers.concat([x * x, x], 1),
+    "layer_norm": lambda x: layers.layer_norm(x, scale=False, shift=False),
+    "quotient": lambda x: x / (x * x + 1.0),
+    "gather": lambda x: layers.gather(x * x, const([1, 0, 1], "int64")),
+}
+
+
+@pytest.mark.parametrize("name", DOUBLE)
+def test_second_derivatives_agree_with_differences(name: str) -> None:
+    function, weights = DOUBLE[name], np.array([[0.3, -0.2], [0.1, 0.7]])
+
+    def slope(values: np.ndarray) -> tuple[float, Any, Any]:
+        x = leaf(values, "float64")
+        y = function(x)
+        (g,) = dg.grad(layers.reduce_sum(y * y), x, create_graph=True)
+        return float(layers.reduce_sum(g * const(weights, "float64"))), g, x
+
+    at = np.array([[0.5, -1.2], [0.8, 0.4]])
+    _, g, x = slope(at)
+    layers.reduce_sum(g * const(weights, "float64")).backward()
+    numeric = np.zeros([2, 2])
+    for i in np.ndindex(2, 2):
+        step = np.zeros([2, 2])
+        step[i] = 1e-5
+        numeric[i] = (slope(at + step)[0] - slope(at - step)[0]) / 2e-5
+    np.testing.assert_allclose(x.gradient(), numeric, rtol=1e-5, atol=1e-7)

@@ -1,0 +1,362 @@
+"""VarBase: values, operators, indices, Python's own protocols, names."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax.core import EnforceNotMet, VarDesc
+
+dg, layers = fluid.dygraph, fluid.layers
+
+
+@pytest.fixture(autouse=True)
+def under_guard() -> Iterator[None]:
+    """Each test has a guard of its own."""
+    with dg.guard():
+        yield
+
+
+def var(values: Any, dtype: str = "float32") -> Any:
+    return dg.to_variable(np.array(values, dtype))
+
+
+def same(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
+
+
+def test_what_a_variable_is() -> None:
+    x = var([[1.0, 2.0]])
+    assert isinstance(x, fluid.Variable)
+    assert (x.shape, x.type, x.stop_gradient, x.persistable) == ([1, 2], VarDesc.VarType.LOD_TENSOR, True, False)
+    assert x.block is fluid.default_main_program().global_block()
+    p = dg.Linear(2, 3).weight
+    assert isinstance(p, fluid.framework.ParamBase)
+    assert isinstance(p, fluid.framework.Parameter)
+    assert not isinstance(x, fluid.framework.Parameter)
+    assert (p.trainable, p.optimize_attr, p.regularizer, p.is_distributed) == (
+        True,
+        {"learning_rate": 1.0},
+        None,
+        False,
+    )
+
+
+def test_static_variables_are_of_their_own_kind() -> None:
+    with fluid.framework._dygraph_guard(None), fluid.program_guard(fluid.Program()):
+        x = fluid.data("x", [2], "float32")
+    assert isinstance(x, fluid.Variable)
+    assert not isinstance(x, fluid.core.VarBase)
+
+
+ABSENT = "item size ndim T mean clone grad __iter__ __setitem__ __matmul__ __and__ __invert__ __abs__ __iadd__".split()
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_what_fluid_lacks_is_lacking(name: str) -> None:
+    assert not hasattr(var([1.0]), name)
+
+
+def test_reductions_have_one_element_and_scalars_none() -> None:
+    assert layers.mean(var([1.0, 2.0])).shape == [1]
+    assert layers.reduce_sum(var([1.0, 2.0])).shape == [1]
+    assert var(1.0).shape == []
+    assert var(1.0).numpy().shape == ()
+
+
+@pytest.mark.parametrize("wrong", [[1.0], 1.0, np.float32(1)])
+def test_to_variable_takes_arrays_and_variables(wrong: Any) -> None:
+    x = var([1.0])
+    assert dg.to_variable(x) is x
+    assert dg.to_variable(np.ones(1), name="mine").name == "mine"
+    with pytest.raises(TypeError, match="numpy"):
+        dg.to_variable(wrong)
+
+
+def test_arrays_and_variables_are_apart() -> None:
+    array = np.ones(2, "float32")
+    x = dg.to_variable(array)
+    array[0] = 5
+    x.numpy()[1] = 7
+    same(x.numpy(), [1, 1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool", "uint8", "int8", "int16"])
+def test_dtypes_stay(dtype: str) -> None:
+    x = dg.to_variable(np.ones([2], dtype))
+    assert x.numpy().dtype == np.dtype(dtype)
+    assert (layers.assign(x) if dtype in ("float32", "int64") else x).numpy().dtype == np.dtype(dtype)
+
+
+# Operators.
+
+BINARY: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
+    "+": (lambda a, b: a + b, [6.0, -4.0]),
+    "-": (lambda a, b: a - b, [4.0, -2.0]),
+    "*": (lambda a, b: a * b, [5.0, 3.0]),
+    "/": (lambda a, b: a / b, [5.0, 3.0]),
+    "**": (lambda a, b: a**b, [5.0, -1 / 3]),
+    "%": (lambda a, b: a % b, [0.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_operators_of_two_variables(name: str) -> None:
+    function, expected = BINARY[name]
+    same(function(var([5.0, -3.0]), var([1.0, -1.0])).numpy(), expected)
+
+
+NUMBERS: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "x+2": (lambda x: x + 2, [3.0, 6.0]),
+    "2+x": (lambda x: 2 + x, [3.0, 6.0]),
+    "x-2": (lambda x: x - 2.0, [-1.0, 2.0]),
+    "2-x": (lambda x: 2 - x, [1.0, -2.0]),
+    "x*2": (lambda x: x * 2, [2.0, 8.0]),
+    "x/2": (lambda x: x / 2, [0.5, 2.0]),
+    "2/x": (lambda x: 2 / x, [2.0, 0.5]),
+    "x**2": (lambda x: x**2, [1.0, 16.0]),
+    "2**x": (lambda x: 2**x, [2.0, 16.0]),
+    "-x": (lambda x: -x, [-1.0, -4.0]),
+    "-x%3": (lambda x: -x % 3, [2.0, 2.0]),
+    "x*float32(2)": (lambda x: x * np.float32(2), [2.0, 8.0]),
+    "x+int64(2)": (lambda x: x + np.int64(2), [3.0, 6.0]),
+    "float32(2)*x": (lambda x: np.float32(2) * x, [2.0, 8.0]),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_operators_with_a_number(name: str) -> None:
+    function, expected = NUMBERS[name]
+    same(function(var([1.0, 4.0])).numpy(), expected)
+
+
+INTEGERS: dict[str, tuple[Callable[[Any], Any], list[int]]] = {
+    "i+1.0": (lambda i: i + 1.0, [8, -2]),
+    "i/2": (lambda i: i / 2, [3, -1]),
+    "i//2": (lambda i: i // 2, [3, -1]),
+    "i%2": (lambda i: i % 2, [1, -1]),
+    "7/i": (lambda i: 7 / i, [1, -2]),
+    "i**2": (lambda i: i**2, [49, 9]),
+    "scale 1.5": (lambda i: layers.scale(i, 1.5), [7, -3]),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_stay_integers_as_in_c(name: str) -> None:
+    function, expected = INTEGERS[name]
+    found = function(var([7, -3], "int64"))
+    assert found.numpy().tolist() == expected
+    assert found.dtype == VarDesc.VarType.INT64
+
+
+WRONG: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
+    "fraction": (AssertionError, lambda: var([1], "int64") + 1.5),
+    "mixed": (TypeError, lambda: var([1.0]) + var([1], "int64")),
+    "two floats": (TypeError, lambda: var([1.0]) * var([1.0], "float64")),
+    "mixed layer": (EnforceNotMet, lambda: layers.elementwise_add(var([1.0]), var([1], "int64"))),
+    "string": (EnforceNotMet, lambda: var([1.0]) + "a"),
+    "array": (EnforceNotMet, lambda: var([1.0]) + np.ones(1, "float32")),
+    "array first": (EnforceNotMet, lambda: np.ones(1, "float32") + var([1.0])),
+    "none": (EnforceNotMet, lambda: var([1.0]) == None),  # noqa: E711
+    "float floordiv": (EnforceNotMet, lambda: var([1.0]) // 2),
+    "2 // x": (TypeError, lambda: 2 // var([1.0])),
+    "2 % x": (TypeError, lambda: 2 % var([1.0])),
+    "shapes": (EnforceNotMet, lambda: var([1.0, 2.0, 3.0]) * var([1.0, 2.0])),
+    "mean of integers": (EnforceNotMet, lambda: layers.mean(var([1], "int64"))),
+    "astype": (TypeError, lambda: var([1.0]).astype(VarDesc.VarType.FP32)),
+    "set_value shape": (AssertionError, lambda: var([1.0]).set_value(np.ones(2, "float32"))),
+    "set_value dtype": (AssertionError, lambda: var([1.0]).set_value(np.ones(1, "int64"))),
+    "set_value list": (AssertionError, lambda: var([1.0]).set_value([1.0])),
+    "bool": (AssertionError, lambda: bool(var([1.0, 2.0]))),
+    "float": (AssertionError, lambda: float(var([1.0, 2.0]))),
+    "int": (AssertionError, lambda: int(var([1.0, 2.0]))),
+    "len": (IndexError, lambda: len(var(1.0))),
+    "format": (TypeError, lambda: f"{var([1.0]):.2f}"),
+    "round": (TypeError, lambda: round(var([1.0]))),
+    "deepcopy": (TypeError, lambda: copy.deepcopy(var([1.0]))),
+    "pickle": (TypeError, lambda: pickle.dumps(var([1.0]))),
+    "foreign attribute": (AttributeError, lambda: setattr(var([1.0]), "foo", 1)),
+    "shape is fixed": (AttributeError, lambda: setattr(var([1.0]), "shape", [2])),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_use_is_refused(name: str) -> None:
+    error, function = WRONG[name]
+    with pytest.raises(error):
+        function()
+
+
+def test_broadcasting_is_numpys() -> None:
+    a, b = np.arange(3, dtype="float32"), np.arange(6, dtype="float32").reshape(2, 3)
+    same((var(a) + var(b)).numpy(), a + b)
+    same((var(b) - var(a)).numpy(), b - a)
+    column, row = b[:, :1], a[None]
+    same((var(column) + var(row)).numpy(), column + row)
+
+
+COMPARISONS: list[Callable[[Any, Any], Any]] = [
+    lambda a, b: a == b, lambda a, b: a != b, lambda a, b: a < b,
+    lambda a, b: a <= b, lambda a, b: a > b, lambda a, b: a >= b,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_comparisons(compare: Callable[[Any, Any], Any]) -> None:
+    a, b = np.array([1.0, 2, 3], "float32"), np.array([3.0, 2, 1], "float32")
+    assert compare(var(a), var(b)).numpy().tolist() == compare(a, b).tolist()
+    assert compare(var(a), 2.0).numpy().tolist() == compare(a, 2.0).tolist()
+
+
+def test_truth_is_positivity() -> None:
+    assert [bool(var([v])) for v in (1.0, 0.0, -1.0)] == [True, False, False]
+    assert var([2.0]) in [var([1.0]), var([2.0])]
+
+
+def test_variables_serve_as_numbers() -> None:
+    i, x = var([2], "int64"), var([1.5])
+    assert [10, 20, 30][i] == 30
+    assert list(range(i)) == [0, 1]
+    assert (float(x), int(x), "%.2f" % x) == (1.5, 1, "1.50")  # noqa: UP031
+    assert sorted([var([3.0]), var([1.0])])[0].numpy() == 1
+    same(sum([var([1.0]), var([2.0])]).numpy(), [3])
+    assert len(var(np.zeros([4, 2]))) == 4
+
+
+def test_variables_are_keys_by_identity() -> None:
+    x, y = var([1.0]), var([1.0])
+    assert {x: 1, y: 2}[x] == 1
+
+
+def test_arrays_are_made_of_values() -> None:
+    same(np.array(var([1.0, 2.0])), [1, 2])
+
+
+# Indices.
+
+INDICES = [
+    0, -1, slice(1, 3), slice(None, None, 2), slice(None, None, -1), slice(3, 0, -2), (slice(None), 1),
+    (0, 1), (1, slice(0, 2)), (slice(0, 100), slice(-2, None)), (slice(None), slice(None)), (2, -1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_indices_are_numpys(index: Any) -> None:
+    array = np.arange(12, dtype="float32").reshape(4, 3)
+    x = var(array)
+    x.stop_gradient = False
+    found, expected = x[index], array[index]
+    assert found.shape == (list(np.shape(expected)) or [1])
+    same(found.numpy().reshape(-1), np.reshape(expected, -1))
+    found.backward()
+    marks = np.zeros_like(array)
+    marks[index] = 1
+    same(x.gradient(), marks)
+
+
+@pytest.mark.parametrize(
+    "index", [Ellipsis, None, [0, 1], True, np.int64(1), slice(3, 1), slice(9, None), (0, 0, 0)], ids=str
+)
+def test_other_indices_are_refused(index: Any) -> None:
+    with pytest.raises(EnforceNotMet):
+        var(np.zeros([4, 3]))[index]
+
+
+def test_a_variable_is_no_index() -> None:
+    with pytest.raises(EnforceNotMet):
+        var(np.zeros([4, 3]))[var([1], "int64")]
+
+
+def test_indices_end_in_an_index_error() -> None:
+    x = var(np.zeros([2, 3]))
+    with pytest.raises(IndexError):
+        x[2]
+    assert [t.shape for t in x] == [[3], [3]]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"), [((-7, None), [3, 4]), ((None, -6), [0, 1, 2, 3]), ((-12, None), [0, 1, 2, 3, 4])]
+)
+def test_bounds_before_the_first_element_wrap_twice(bounds: tuple[Any, Any], expected: list[int]) -> None:
+    assert var(np.arange(5))[slice(*bounds)].numpy().tolist() == expected
+
+
+# Text, values.
+
+
+def test_text_is_fluids() -> None:
+    x = var([1.5])
+    text = (
+        "name {}, dtype: VarType.FP32 shape: [1] \tlod: {{}}\n\tdim: 1\n\tlayout: NCHW\n\tdtype: float\n\tdata: [1.5]\n"
+    )
+    assert str(x) == text.format(x.name)
+    p = dg.Linear(1, 1).weight
+    assert repr(p) == str(p)
+    assert repr(x).startswith("<")
+
+
+def test_astype_casts() -> None:
+    x = var([1.7, -1.7])
+    assert x.astype("int64").numpy().tolist() == [1, -1]
+    assert x.astype(np.float64).dtype == VarDesc.VarType.FP64
+
+
+def test_set_value_takes_arrays_and_variables() -> None:
+    x = var([1.0, 2.0])
+    x.set_value(var([3.0, 4.0]))
+    same(x.numpy(), [3, 4])
+    x.value().get_tensor().set(np.array([5.0, 6.0], "float32"), fluid.CPUPlace())
+    same(x.numpy(), [5, 6])
+    same(np.array(x.value().get_tensor()), [5, 6])
+
+
+def test_pending_values_show_what_was_there_when_they_were_recorded() -> None:
+    x = var([1.0, 2.0])
+    y = x * 2.0
+    x.set_value(np.zeros(2, "float32"))
+    same(y.numpy(), [2, 4])
+
+
+# Names.
+
+
+def test_names_are_counted_together() -> None:
+    x = var([1.0])
+    y = x * 2.0
+    z = layers.relu(y)
+    assert (x.name, y.name, z.name) == ("generated_var_0", "tmp_0", "tmp_1")
+    assert layers.fill_constant([1], "float32", 1.0).name.startswith("generated_var")
+
+
+def test_parameters_are_named_after_their_layers() -> None:
+    one, two = dg.Linear(2, 2), dg.Linear(2, 2)
+    assert [p.name for p in one.parameters()] == ["linear_0.w_0", "linear_0.b_0"]
+    assert [p.name for p in two.parameters()] == ["linear_1.w_0", "linear_1.b_0"]
+
+
+def test_a_parameters_name_is_used_once_in_a_guard() -> None:
+    dg.Linear(2, 2, param_attr=fluid.ParamAttr(name="mine"))
+    with pytest.raises(ValueError, match="mine"):
+        dg.Linear(2, 2, param_attr=fluid.ParamAttr(name="mine"))
+
+
+def test_guards_count_names_afresh() -> None:
+    with dg.guard():
+        assert var([1.0]).name == "generated_var_0"
+        net = dg.Linear(2, 2)
+    assert net.weight.name == "linear_0.w_0"
+    assert var([1.0]).name == "generated_var_0"
+    assert net(var([[1.0, 2.0]])).shape == [1, 2]
+
+
+def test_the_default_program_stays_empty() -> None:
+    net = dg.Linear(2, 2)
+    layers.reduce_sum(net(var([[1.0, 2.0]]))).backward()
+    assert fluid.default_main_program().global_block().ops == []
+    assert list(fluid.default_main_program().list_vars()) == []
