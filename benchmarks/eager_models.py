@@ -44,7 +44,7 @@ def mlp(fluid):
 
     class Net(dg.Layer):
         def __init__(self):
-            super(Net, self).__init__()
+            super().__init__()
             self.a, self.b = dg.Linear(64, 128, act="relu"), dg.Linear(128, 128, act="relu")
             self.c = dg.Linear(128, 10)
 
@@ -64,7 +64,7 @@ def cnn(fluid):
 
     class Net(dg.Layer):
         def __init__(self):
-            super(Net, self).__init__()
+            super().__init__()
             self.a, self.b = dg.Conv2D(1, 6, 5, act="relu"), dg.Conv2D(6, 8, 3, act="relu")
             self.pool = dg.Pool2D(pool_size=2, pool_stride=2, pool_type="max")
             self.c = dg.Linear(200, 10, act="softmax")
@@ -87,7 +87,7 @@ def lstm(fluid):
 
     class Net(dg.Layer):
         def __init__(self):
-            super(Net, self).__init__()
+            super().__init__()
             self.table = dg.Embedding(size=[vocabulary, size])
             self.gates = dg.LayerList([dg.Linear(2 * size, 4 * size) for _ in range(count)])
             self.out = dg.Linear(size, vocabulary)
@@ -126,7 +126,7 @@ def transformer(fluid):
 
     class Block(dg.Layer):
         def __init__(self):
-            super(Block, self).__init__()
+            super().__init__()
             self.q, self.k, self.v, self.o = [dg.Linear(size, size) for _ in range(4)]
             self.one, self.two = dg.LayerNorm(size), dg.LayerNorm(size)
             self.up, self.down = dg.Linear(size, 4 * size, act="relu"), dg.Linear(4 * size, size)
@@ -143,7 +143,7 @@ def transformer(fluid):
 
     class Net(dg.Layer):
         def __init__(self):
-            super(Net, self).__init__()
+            super().__init__()
             self.first, self.second = Block(), Block()
             self.out = dg.Linear(size, 10)
 
@@ -165,7 +165,7 @@ def dqn(fluid):
 
     class Net(dg.Layer):
         def __init__(self):
-            super(Net, self).__init__()
+            super().__init__()
             self.a, self.b, self.c = dg.Linear(4, 16, act="relu"), dg.Linear(16, 16, act="relu"), dg.Linear(16, 3)
 
         def forward(self, x):
@@ -173,7 +173,7 @@ def dqn(fluid):
 
     class Learner(dg.Layer):
         def __init__(self):
-            super(Learner, self).__init__()
+            super().__init__()
             self.q, self.target = Net(), Net()
 
         def forward(self, state, action, reward, after):
