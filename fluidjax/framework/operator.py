@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, OpRole
-from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.framework import callstack, descs, messages, names
 from fluidjax.framework.attrs import BOOKKEEPING_TYPES, attr_type, declared_type, read_attr
 from fluidjax.framework.captures import captured
@@ -305,16 +304,6 @@ class _Builder:
         for item in items:
             if isinstance(item, bytes):
                 item = item.decode()
-            if isinstance(item, EagerVariable):
-                raise EnforceNotMet(
-                    explain(
-                        f"op {self.type} ({self._where()}): {kind.lower()} {slot.name} is a variable of eager mode, "
-                        "and this is static mode",
-                        "Variables of the program",
-                        "a variable with a value",
-                        "write the op under fluid.dygraph.guard(), or feed the value to the program",
-                    )
-                )
             if not isinstance(item, (str, Variable)):
                 raise TypeError(
                     f"op {self.type} ({self._where()}): {kind.lower()} {slot.name} holds {item!r} of type "
