@@ -53,9 +53,14 @@ from fluidjax.layers.math_op_patch import monkey_patch_variable
 
 monkey_patch_variable()
 
-from fluidjax.notebook import install_reprs as _install_reprs, watch_cells as _watch_cells
+from fluidjax.notebook import (
+    install_eager_reprs as _install_eager_reprs,
+    install_reprs as _install_reprs,
+    watch_cells as _watch_cells,
+)
 
 _install_reprs()
+_install_eager_reprs()
 _watch_cells()
 
 from fluidjax import average, evaluator, metrics, nets

@@ -1,0 +1,88 @@
+"""What notebooks show in eager mode: a variable with its value, a network as the tree of its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from fluidjax.base.enums import VarType, to_numpy_dtype
+from fluidjax.dygraph.layers import Layer
+from fluidjax.eager.varbase import VarBase
+
+_SHOWN = {"threshold": 64, "edgeitems": 3, "precision": 5}
+
+
+def _facts(var: VarBase) -> str:
+    gradient = "no gradient" if var.stop_gradient else "needs gradient"
+    return f"{list(var.shape)} {to_numpy_dtype(var.dtype).name}, {gradient}"
+
+
+def _numbers(var: VarBase) -> str:
+    if var._value is None:
+        return "no value yet"
+    if var.type == VarType.SELECTED_ROWS:
+        return "rows of a sparse gradient"
+    return np.array2string(np.asarray(var.numpy()), **_SHOWN)  # type: ignore[call-overload,no-any-return]
+
+
+def variable_text(var: VarBase) -> str:
+    """Name, shape, dtype, whether it needs a gradient, and its numbers."""
+    return f"{var.name}: {_facts(var)}\n{_numbers(var)}"
+
+
+def variable_html(var: VarBase) -> str:
+    """The same as HTML."""
+    return f"<div><b>{escape(var.name)}</b>: {escape(_facts(var))}</div><pre>{escape(_numbers(var))}</pre>"
+
+
+def _count(layer: Layer) -> str:
+    sizes = [int(np.prod(p.shape)) for p in layer.parameters()]
+    fixed = sum(size for size, p in zip(sizes, layer.parameters(), strict=True) if p.stop_gradient or not p.trainable)
+    rest = f", {fixed:,} of them not trained" if fixed else ""
+    return f"{sum(sizes):,} parameters{rest}"
+
+
+def _title(layer: Layer) -> str:
+    return f"{type(layer).__name__} ({layer.full_name()}): {_count(layer)}"
+
+
+def _own(layer: Layer) -> str:
+    return ", ".join(f"{name} {list(p.shape)}" for name, p in layer._parameters.items() if p is not None)
+
+
+def _children(layer: Layer) -> Iterator[tuple[str, Any]]:
+    return ((name, child) for name, child in layer._sub_layers.items() if child is not None)
+
+
+def layer_text(layer: Layer, name: str = "", indent: str = "") -> str:
+    """The layer and those below it, each with the number of its parameters' elements."""
+    lines = [f"{indent}{name + ': ' if name else ''}{_title(layer)}"]
+    lines += [f"{indent}  {_own(layer)}"] if _own(layer) else []
+    lines += [layer_text(child, key, indent + "  ") for key, child in _children(layer)]
+    return "\n".join(lines)
+
+
+def layer_html(layer: Layer, name: str = "") -> str:
+    """The same as HTML, to fold and unfold."""
+    head = f"{f'<b>{escape(name)}</b>: ' if name else ''}{escape(_title(layer))}"
+    own = f"<div>{escape(_own(layer))}</div>" if _own(layer) else ""
+    below = "".join(layer_html(child, key) for key, child in _children(layer))
+    body = f'<div style="margin-left:1.5em">{own}{below}</div>'
+    return f"<details open><summary>{head}</summary>{body}</details>"
+
+
+def install_eager_reprs() -> None:
+    """Give variables and layers of eager mode what notebooks ask for."""
+    for shown, text, html in ((VarBase, variable_text, variable_html), (Layer, layer_text, layer_html)):
+        shown._repr_html_ = html  # type: ignore[attr-defined]
+        shown._repr_pretty_ = _pretty(text)  # type: ignore[attr-defined]
+
+
+def _pretty(text: Any) -> Any:
+    def show(value: Any, printer: Any, cycle: bool) -> None:
+        printer.text(text(value))
+
+    return show
