@@ -11,8 +11,10 @@ import numpy as np
 
 import lowering
 from fluidjax.backward.paths import forward_of
+from fluidjax.base.mode import tracer_guard
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.base.values import LoDTensor
+from fluidjax.eager.varbase import VarBase
 from fluidjax.execution.feed import Feeder
 from fluidjax.execution.state import gather_values
 from fluidjax.files.trust import check as check_trusted
@@ -21,6 +23,7 @@ from fluidjax.framework.view import program_view
 from fluidjax.gradcheck import beside, local
 from fluidjax.gradcheck.compiled import compiled_gradients, draws_inside
 from fluidjax.gradcheck.double import in_double, to_double
+from fluidjax.gradcheck.eager import recorded
 from fluidjax.gradcheck.inside import unvisited, visits
 from fluidjax.gradcheck.local import Env, Subject
 from fluidjax.gradcheck.program import append_gradients, first_of_backward, forward_copy, program_and_loss
@@ -36,7 +39,7 @@ __all__ = ["check_grad"]
 
 
 def check_grad(
-    loss: Variable | str | Program,
+    loss: Variable | VarBase | str | Program,
     feed: dict[str, Any] | None = None,
     *,
     parameter_list: Sequence[Any] | None = None,
@@ -65,7 +68,8 @@ def check_grad(
 
     Args:
         loss: the loss variable (of shape [1]), its name in the default main program, or a program whose last
-            forward output is the loss.
+            forward output is the loss. Of an eager loss, before its backward pass, the ops that gave it are checked, by
+            all variables that need gradients; ``feed`` and the arguments up to ``scope`` do not apply.
         feed: as for ``Executor.run``; float32 feeds are used as float64.
         parameter_list: parameters or names to check; default all trainable ones.
         no_grad_set: as for ``append_backward``.
@@ -83,6 +87,18 @@ def check_grad(
         ValueError: the loss is not a scalar of this program.
         UntrustedProgramError: the program was loaded and acts on the host; see ``fluid.io.allow_host_ops``.
     """
+    if isinstance(loss, VarBase):
+        with tracer_guard(None):
+            program, name, scope, parameters = recorded(loss)
+            return check_grad(
+                program.global_block().var(name),
+                parameter_list=parameters,
+                scope=scope,
+                rtol=rtol,
+                float32_rtol=float32_rtol,
+                seed=seed,
+                raises=raises,
+            )
     program, name = program_and_loss(loss)
     check_trusted(program)
     limits = _Limits(rtol, float32_rtol)
@@ -247,7 +263,8 @@ class _Check:
         names = list(dict.fromkeys(pairs.values()))
         found = compiled_gradients(self.copy, self.feed, self.scope, names, after)
         for name, gradient in pairs.items():
-            error = beside.relative(found[gradient], local.dense(after[gradient]))
+            with jax.enable_x64(True):
+                error = beside.relative(found[gradient], local.dense(after[gradient]))
             report.compiled.append(Beside(name, error, error <= self.limits.single))
 
     def _row(self, what: str, probe: local.Probe) -> Row:
