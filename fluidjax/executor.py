@@ -8,9 +8,11 @@ from typing import Any
 
 import jax
 
+from fluidjax.base.errors import explain
 from fluidjax.base.flags import flag
 from fluidjax.base.places import CPUPlace, Place
 from fluidjax.base.scope import Scope, global_scope, scope_guard
+from fluidjax.base.tracebacks import shorten
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, run_from_dataset
 from fluidjax.execution import fork, mode
@@ -20,12 +22,14 @@ from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.feed import merge_rows
 from fluidjax.execution.fetched import fetched
 from fluidjax.execution.kept import keep_in
+from fluidjax.execution.missing import explained
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable, default_main_program, program_view
 from fluidjax.reader import next_feed
+from lowering.errors import UninitializedError
 
 __all__ = ["Executor", "global_scope", "scope_guard"]
 
@@ -44,7 +48,7 @@ class Executor:
     """
 
     def __init__(self, place: Place | None = None):
-        self.place = place if place is not None else CPUPlace()
+        self.place = _checked_place(place)
         compute_in_the_calling_thread()
         self._device = self.place._jax_device()
         _use_compilation_cache(flag("FLAGS_compilation_cache_dir"))
@@ -91,6 +95,15 @@ class Executor:
             lowering.LoweringError: an unknown op, an uninitialized variable, values that an op rejects.
             RuntimeError, too: XLA found no memory for a step; when it had taken the state over, that is lost.
         """
+        try:
+            return self._run(program, feed, fetch_list, scope, return_numpy, use_prune)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    def _run(
+        self, program: Any, feed: Any, fetch_list: Any, scope: Scope | None, return_numpy: bool, use_prune: bool
+    ) -> list[Any]:
         fork.check()
         if self._closed:
             raise RuntimeError("Executor.run: the executor is closed; make a new one with fluid.Executor(place)")
@@ -107,8 +120,10 @@ class Executor:
             if prepared.fed_state:
                 write_fed(scope, {name: feed[name] for name in prepared.fed_state}, self.place)
             return _results(fetches, values, return_numpy)
-        except jax.errors.JaxRuntimeError as error:
+        except (jax.errors.JaxRuntimeError, ValueError) as error:  # jaxlib raises either where memory runs out
             raise prepared.failure(scope, error)  # noqa: B904  (most often the error itself)
+        except UninitializedError as error:
+            raise explained(error, program, feed) from error
 
     def train_from_dataset(
         self,
@@ -171,6 +186,21 @@ class Executor:
         return stack
 
 
+def _checked_place(place: Any) -> Place:
+    if place is None:
+        return CPUPlace()
+    if not isinstance(place, Place):
+        raise TypeError(
+            explain(
+                f"Executor: {place!r} is no place",
+                "fluid.CPUPlace() or fluid.CUDAPlace(0)",
+                f"a {type(place).__name__}",
+                "write fluid.Executor(fluid.CPUPlace())",
+            )
+        )
+    return place
+
+
 def _use_compilation_cache(folder: str) -> None:
     """Keep steps and XLA's executables in ``folder`` for later processes; '' leaves it as it is set."""
     if folder:
@@ -196,7 +226,7 @@ def _merged_feed(feed: Any) -> dict[str, Any]:
     if feed is None:
         return {}
     if isinstance(feed, dict):
-        return feed
+        return _by_name(feed)
     if not isinstance(feed, (list, tuple)) or not all(isinstance(part, dict) for part in feed):
         raise TypeError(
             f"Executor.run: feed requires a dict from variable name to value (or a list of them), received"
@@ -205,6 +235,13 @@ def _merged_feed(feed: Any) -> dict[str, Any]:
     if len(feed) <= 1:
         return dict(feed[0]) if feed else {}
     return {name: merge_rows([part[name] for part in feed]) for name in feed[0]}
+
+
+def _by_name(feed: dict[Any, Any]) -> dict[str, Any]:
+    """A feed whose keys are names; Variables stand for theirs."""
+    if all(type(key) is str for key in feed):
+        return feed
+    return {key.name if isinstance(key, Variable) else key: value for key, value in feed.items()}
 
 
 def _fetch_names(fetch_list: Any) -> tuple[str, ...]:

@@ -32,7 +32,19 @@ class SlotError(LoweringError, ValueError):
 
 
 class UninitializedError(LoweringError, RuntimeError):
-    """An op reads a variable that holds no value."""
+    """An op reads a variable that holds no value.
+
+    Attributes:
+        variable: its name.
+        reader: the op, in words.
+        line: the user's line that made the op; "" where it is unknown.
+    """
+
+    def __init__(self, message: str, variable: str = "", reader: str = "", line: str = ""):
+        super().__init__(message)
+        self.variable = variable
+        self.reader = reader
+        self.line = line
 
 
 class OpError(LoweringError, RuntimeError):

@@ -8,6 +8,7 @@ from typing import Any
 
 # Flags that change what happens here.
 _EFFECTIVE: dict[str, Any] = {
+    "FLAGS_call_stack_level": 1,  # 2: errors show the frames of fluidjax and JAX too
     "FLAGS_check_nan_inf": False,
     "FLAGS_check_values": True,  # labels and ids out of range, integer divisors of zero
     "FLAGS_cudnn_deterministic": False,

@@ -119,8 +119,7 @@ class Kernel:
         self.view = OpView(type, inputs, _named(outs, names), {**self.attrs, "op_role": int(backward)})
         self._check_slots(inputs, self.view.outputs)
         self._wanted = wanted
-        variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
-        self._runner = Runner(_Variables(variables), platform=_platform())  # type: ignore[arg-type]
+        self._variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
         self.plans: dict[Any, Any] = {}
         self.known: dict[tuple[Spec, ...], Outcome] = {}
         seeded = bool(int(self.attrs.get("seed", 0) or 0))
@@ -135,6 +134,11 @@ class Kernel:
         self.demands: Any = None  # the kernel that checks the inputs (see ``demands``)
         self.backward = backward
         self.width = len(wanted) + len(self.definition.updates)
+
+    @cached_property
+    def _runner(self) -> Runner:
+        """Made at the first run: asking for the platform starts XLA, after which a process cannot fork."""
+        return Runner(_Variables(self._variables), platform=_platform())  # type: ignore[arg-type]
 
     def _check_slots(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         for kind, given, slots in (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import VarType
 from fluidjax.base.mode import current_tracer
+from fluidjax.base.tracebacks import shorten
 from fluidjax.framework import descs
 from fluidjax.framework.infer import infer_outputs, raw_op
 from fluidjax.framework.operator import Operator
@@ -236,8 +237,9 @@ class Block:
         proto = self.proto.ops.add(type="")
         try:
             op = self._build(proto, args, kwargs)
-        except BaseException:
+        except BaseException as error:
             del self.proto.ops[-1]
+            shorten(error)
             raise
         self.ops.append(op)
         self._note_writes(op)

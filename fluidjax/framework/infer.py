@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType
+from fluidjax.base.errors import explain
 from fluidjax.framework import callstack, messages
 from fluidjax.framework.attrs import declared_type, read_attr
 from fluidjax.framework.sparse_types import sparse_outputs
@@ -30,8 +31,14 @@ def infer_outputs(op: Operator) -> None:
     for name in (*op.input_arg_names, *op.output_arg_names):
         if name != lowering.EMPTY and block._find_var_recursive(name) is None:
             raise ValueError(
-                f"op {op.type} ({callstack.user_line(op)}): variable {name} is not found in block {block.idx} or "
-                "around it. Create it with block.create_var first, or check the name."
+                explain(
+                    f"op {op.type} ({callstack.user_line(op)}): variable {name} is not found in block {block.idx} or "
+                    "around it",
+                    "variables of the program that the op is appended to",
+                    f"{name!r}, which belongs to another program or to none",
+                    "build all layers of a network within one `with fluid.program_guard(main, startup):`; or create the"
+                    " variable with block.create_var first",
+                )
             )
 
     def var_of(name: str) -> lowering.VarView | None:

@@ -363,4 +363,9 @@ class Program:
     def __str__(self) -> str:
         return self.to_string(True)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        blocks = self.blocks
+        ops = sum(len(block.ops) for block in blocks)
+        data = [name for name, var in blocks[0].vars.items() if var.is_data]
+        fed = f", fed {', '.join(data)}" if data else ""
+        return f"<Program: {ops} ops, {len(blocks[0].vars)} variables, {len(blocks)} blocks{fed}>"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.errors import explain
 from fluidjax.framework import descs, messages
 from fluidjax.framework.names import grad_var_name
 from fluidjax.framework.text import message_text
@@ -237,6 +239,42 @@ class Variable(metaclass=VariableMetaClass):
         return self.to_string(throw_on_error=True)
 
     __repr__ = __str__
+
+    # What a static variable cannot be asked: it holds no numbers while the program is built.
+
+    def _no_number(self, wanted: str) -> NoReturn:
+        raise TypeError(
+            explain(
+                f"{wanted} of Variable {self.name!r}",
+                "a number or an array",
+                "a variable of a program, which holds no value until the program runs",
+                f"fetch it: exe.run(program, feed=..., fetch_list=[{self.name!r}]); or write under"
+                " fluid.dygraph.guard(), where variables have values",
+            )
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        self._no_number("np.array()")
+
+    def __float__(self) -> NoReturn:
+        self._no_number("float()")
+
+    def __int__(self) -> NoReturn:
+        self._no_number("int()")
+
+    def __bool__(self) -> bool:
+        """True, as for any object. A condition is warned of: it is not decided by its value."""
+        if self.type == VarType.LOD_TENSOR and self.dtype == VarType.BOOL:
+            warnings.warn(
+                explain(
+                    f"Variable {self.name!r} is used as a condition of Python's",
+                    "something that is true or false while the program is built",
+                    "a variable, which counts as true whatever it will hold",
+                    "use fluid.layers.cond or while_loop, or fluid.dygraph.declarative",
+                ),
+                stacklevel=2,
+            )
+        return True
 
     # Operators on variables make ops: framework.slicing writes those of [], layers.math_op_patch the others, and ==
     # too, so a hash must be kept.

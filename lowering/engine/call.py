@@ -71,10 +71,14 @@ def _check_initialized(slot: Slot, names: Sequence[str], values: list[Any], op: 
         )
     for name, value in zip(names, values, strict=True):
         if value is None:
+            reader = f"op {op.type} (#{op.index} of block {op.block_idx})"
             raise UninitializedError(
-                f"op {op.type} (#{op.index} of block {op.block_idx}) reads variable {name!r} through slot {slot.name},"
-                " but the variable is uninitialized: expected a value, found none. Feed it, run the startup program"
-                " that initializes it, or set it in the scope first"
+                f"{reader} reads variable {name!r} through slot {slot.name}, but the variable is uninitialized:"
+                " expected a value, found none. Feed it, run the startup program that initializes it, or set it in the"
+                " scope first",
+                name,
+                reader,
+                op.user_line().strip(),
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import explain
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers import nn, tensor
@@ -31,6 +32,19 @@ def _require_bias(bias_attr: Any, layer: str) -> None:
         raise AssertionError(
             f"{layer}: bias_attr should not be False: the bias holds the peephole weights too. "
             "Pass a ParamAttr, or None for the default."
+        )
+
+
+def _require_gates(input: Variable, size: int, gates: int, layer: str) -> None:
+    """Check that the input has ``size`` columns, as many for each gate."""
+    if size % gates or input.shape[-1] not in (size, -1):
+        raise ValueError(
+            explain(
+                f"{layer}: size does not fit the input",
+                f"size = {gates} * hidden, and an input of that width",
+                f"size {size}, input {input.name} {list(input.shape)}",
+                f"project the input first: fluid.layers.fc(input, size={gates} * hidden)",
+            )
         )
 
 
@@ -90,6 +104,7 @@ def dynamic_lstm(
     refuse_eager("dynamic_lstm")
     check_variable_and_dtype(input, "input", _FLOATS, "dynamic_lstm")
     _require_bias(bias_attr, "dynamic_lstm")
+    _require_gates(input, size, 4, "dynamic_lstm")
     helper = LayerHelper("lstm", param_attr=param_attr, bias_attr=bias_attr, name=name)
     size = size // 4
     weight = helper.create_parameter(attr=helper.param_attr, shape=[size, 4 * size], dtype=dtype)

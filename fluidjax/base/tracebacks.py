@@ -1,0 +1,61 @@
+"""Short tracebacks: an error that fluidjax raises on purpose shows the user's lines and the message, not the way there.
+
+``FLAGS_call_stack_level=2`` shows everything.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from types import TracebackType
+
+import jax
+import numpy as np
+
+import lowering
+from fluidjax.base.flags import flag
+
+_OURS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(str(lowering.__file__)))
+_INNER = (*_OURS, *(os.path.dirname(str(module.__file__)) for module in (jax, np)), sysconfig.get_path("stdlib"))
+# What our own code never raises on purpose: a bug, of which every frame is wanted.
+_BUGS = (AssertionError, AttributeError, IndexError, NameError, RecursionError)
+
+
+def _within(folders: tuple[str, ...], name: str) -> bool:
+    return name.startswith("<") or any(name.startswith(folder + os.sep) for folder in folders)
+
+
+def _innermost(trace: TracebackType | None) -> str:
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else trace.tb_frame.f_code.co_filename
+
+
+def _through_user_code(trace: TracebackType | None) -> bool:
+    """Whether frames of the user's stand between ours and where it was raised: a reader, a Python function of an op."""
+    inside = False
+    while trace is not None:
+        ours = _within(_INNER, trace.tb_frame.f_code.co_filename)
+        if inside and not ours:
+            return True
+        inside = inside or _within(_OURS, trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    return False
+
+
+def deliberate(error: BaseException) -> bool:
+    """Whether fluidjax raised an error for the user to read, and no code of the user's had a part in it."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if _through_user_code(seen.__traceback__):
+            return False
+        seen = seen.__cause__
+    return not isinstance(error, _BUGS) and _within(_OURS, _innermost(error.__traceback__))
+
+
+def shorten(error: BaseException) -> None:
+    """Take the frames and causes below from an error for the user; to be followed by a bare ``raise``."""
+    if flag("FLAGS_call_stack_level") >= 2 or not deliberate(error):
+        return
+    error.__notes__ = []  # jax's, on frames that it left out
+    error.__cause__, error.__suppress_context__, error.__traceback__ = None, True, None

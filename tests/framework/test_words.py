@@ -1,0 +1,154 @@
+"""What a user reads who does something wrong: the line, what was expected and received, what to do; in few lines."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+
+L = fluid.layers
+X, Y = np.ones((2, 3), "float32"), np.zeros((2, 1), "int64")
+
+
+@pytest.fixture
+def net():
+    """(executor, x, y, loss) of a classifier whose startup program has not run."""
+    with (
+        fluid.program_guard(fluid.Program(), fluid.Program()),
+        fluid.unique_name.guard(),
+        fluid.scope_guard(fluid.Scope()),
+    ):
+        x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1], "int64")
+        loss = L.mean(L.cross_entropy(L.fc(x, 4, act="softmax"), y))
+        yield fluid.Executor(fluid.CPUPlace()), x, y, loss
+
+
+def said(call, *words):
+    """The error of a call: its words are there, and its traceback is short beside the frames of this test."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011  (the words are looked for below)
+        call()
+    text = str(caught.value)
+    for word in words:
+        assert word in text, text
+    own = [f for f in traceback.extract_tb(caught.value.__traceback__) if f.filename != __file__]
+    message = len(text.splitlines())
+    assert 2 * len(own) + message <= 12, "".join(traceback.format_exception(caught.value))
+    assert caught.value.__cause__ is None
+    return caught.value
+
+
+def started(net):
+    net[0].run(fluid.default_startup_program())
+    return net
+
+
+def test_startup_not_run(net):
+    exe, _, _, loss = net
+    said(
+        lambda: exe.run(feed={"x": X, "y": Y}, fetch_list=[loss]),
+        "'fc_0.w_0', which is uninitialized",
+        "test_words.py",
+        "default_startup_program()",
+    )
+
+
+@pytest.mark.parametrize(
+    ("feed", "words"),
+    [
+        ({"x": X}, ["'y', which was not fed", "feeds for x, y", "fed: x", "add 'y' to the feed"]),
+        ({}, ["feeds for x, y", "fed: nothing"]),
+    ],
+)
+def test_a_feed_is_missing(net, feed, words):
+    exe, _, _, loss = started(net)
+    said(lambda: exe.run(feed=feed, fetch_list=[loss]), "test_words.py", *words)
+
+
+def test_a_feed_is_misspelt(net):
+    exe, _, _, loss = started(net)
+    with pytest.warns(UserWarning, match="no variable of that name"):
+        said(lambda: exe.run(feed={"x": X, "yy": Y}, fetch_list=[loss]), "rename 'yy' to 'y' in the feed")
+
+
+def test_feeds_by_variable(net):
+    exe, x, y, loss = started(net)
+    by_name, by_variable = (exe.run(feed=f, fetch_list=[loss])[0] for f in ({"x": X, "y": Y}, {x: X, y: Y}))
+    np.testing.assert_array_equal(by_name, by_variable)
+
+
+def test_batches_that_differ(net):
+    exe, _, _, loss = started(net)
+    said(
+        lambda: exe.run(feed={"x": X, "y": Y[:1]}, fetch_list=[loss]), "cross_entropy2", "test_words.py", "int64[1, 1]"
+    )
+
+
+def test_a_fetch_that_is_not_there(net):
+    exe, _, _, _ = started(net)
+    said(lambda: exe.run(feed={"x": X, "y": Y}, fetch_list=["losss"]), "'losss'")
+
+
+def test_no_place():
+    said(lambda: fluid.Executor("gpu"), "'gpu' is no place", "fluid.CUDAPlace(0)", "received: a str")
+
+
+@pytest.mark.parametrize(("ask", "name"), [(np.array, "np.array()"), (float, "float()"), (int, "int()")])
+def test_a_static_variable_has_no_number(net, ask, name):
+    said(lambda: ask(net[3]), f"{name} of Variable", "fetch it")
+
+
+def test_a_condition_of_python(net):
+    with pytest.warns(UserWarning, match="condition of Python's"):
+        assert net[3] > 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert net[3]  # `if mask:` asks whether there is one
+
+
+def test_layers(net):
+    x = net[1]
+    said(lambda: L.fc(x, 3, act="rellu"), "rellu", "relu", "test_words.py")
+    said(lambda: L.conv2d(x, 3, 3), "'x' is not 4-D", "received: [-1, 3]", "reshape")
+    rows = L.data("rows", [8], lod_level=1)
+    said(lambda: L.dynamic_lstm(rows, size=10), "size 10, input rows [-1, 8]", "4 * hidden")
+
+
+def test_a_variable_of_another_program(net):
+    with fluid.program_guard(fluid.Program()):
+        z = fluid.data("z", [None, 3])
+    said(lambda: L.fc(z, 3), "'z', which belongs to another program", "program_guard", "test_words.py")
+
+
+def test_a_program_shows_itself_in_one_line(net):
+    assert repr(fluid.default_main_program()) == "<Program: 5 ops, 11 variables, 1 blocks, fed x, y>"
+    assert "blocks {" in str(fluid.default_main_program())
+
+
+def test_the_flag_shows_everything(net):
+    exe, _, _, loss = net
+    fluid.set_flags({"FLAGS_call_stack_level": 2})
+    try:
+        with pytest.raises(fluid.core.EnforceNotMet) as caught:
+            exe.run(feed={"x": X, "y": Y}, fetch_list=[loss])
+    finally:
+        fluid.set_flags({"FLAGS_call_stack_level": 1})
+    assert any("call.py" in frame.filename for frame in traceback.extract_tb(caught.value.__cause__.__traceback__))
+
+
+def test_frames_of_the_users_stay(net):
+    """A Python function of a program, or a reader, that raises is shown to its last line."""
+    exe, x, _, _ = started(net)
+    out = fluid.default_main_program().current_block().create_var(name="out", dtype="float32", shape=[2, 3])
+
+    def broken(value):
+        raise ValueError("mine")
+
+    L.py_func(broken, x, out)
+    with pytest.raises(Exception, match="mine") as caught:
+        exe.run(feed={"x": X, "y": Y}, fetch_list=[out])
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "in broken" in shown
