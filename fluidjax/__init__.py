@@ -4,11 +4,17 @@
 """
 # ruff: noqa: E402, F401, F403, I001  (the back end is checked before anything needs it; imports follow the layers)
 
+import gc as _gc
+
 import lowering as _lowering
 
 from fluidjax.backend_check import check_lowering as _check_lowering
 
 _check_lowering(_lowering)
+
+# What is imported lives as long as the process: looking for garbage in it takes a third of the time.
+_collects = _gc.isenabled()
+_gc.disable()
 
 # The layer below: values, scopes, places, programs. One import per line, in the order of the layers.
 from fluidjax import core
@@ -115,3 +121,6 @@ from fluidjax.incubate import data_generator, fleet
 from fluidjax.transpiler import DistributeTranspiler, DistributeTranspilerConfig
 
 __version__ = _package_version()
+
+if _collects:
+    _gc.enable()

@@ -10,6 +10,8 @@ from pathlib import Path
 import jax
 
 from fluidjax.command.terms import size
+from fluidjax.execution.kept import FOLDER, keep_in
+from fluidjax.execution.store import BOUND, Store
 
 NAME, HELP = "cache", "show or clear the compiled programs that are kept on disk"
 
@@ -21,7 +23,8 @@ def folder() -> str:
 
 
 def enable() -> None:
-    """Keep compiled programs on disk, unless JAX was told where to keep them already."""
+    """Keep compiled programs on disk; XLA's executables where JAX was told to keep them already."""
+    keep_in(folder())
     if jax.config.values.get("jax_compilation_cache_dir"):
         return
     jax.config.update("jax_compilation_cache_dir", folder())
@@ -39,6 +42,9 @@ def main(options: argparse.Namespace) -> int:
     path = Path(folder())
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
     print(f"{path}: {len(files)} files, {size(sum(file.stat().st_size for file in files))}")
+    steps = Store(path / FOLDER).sizes()
+    if steps:
+        print(f"  of these {len(steps)} whole steps of programs, {size(sum(steps.values()))} of at most {size(BOUND)}")
     if options.clear and files:
         shutil.rmtree(path)
         print("cleared")

@@ -6,7 +6,6 @@ body the kernel, its docstring the formula; a gradient rule stands beside it. Se
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from lowering.registry.attributes import ATTR_TYPES, as_attribute
 from lowering.registry.definition import RAW_TYPES, AttrSpec, Check, OpDef, RowsRule, Sizes, Slot
 from lowering.registry.derived import vjp_definition
 from lowering.registry.gradients import differentiable_params, grad_lod_map, grad_rows, gradient_outputs
+from lowering.registry.signature import EMPTY, Param, params
 from lowering.registry.table import register
 from lowering.registry.vendor import VENDOR
 from lowering.values import LoDArray, Meta
@@ -114,10 +114,10 @@ def _inner(annotation: Any) -> Any:
     return None if annotation is list else annotation
 
 
-def _input_slot(param: inspect.Parameter, name: str) -> Slot:
+def _input_slot(param: Param, name: str) -> Slot:
     annotation = param.annotation
     duplicable = annotation is list or getattr(annotation, "__origin__", None) is list
-    dispensable = param.default is not inspect.Parameter.empty
+    dispensable = param.default is not EMPTY
     return Slot(name, param.name, duplicable, dispensable, _wants(_inner(annotation)))
 
 
@@ -129,11 +129,11 @@ def _slot_of(definition: OpDef, param: str) -> Slot:
     return found
 
 
-def _attr_spec(param: inspect.Parameter, where: str) -> AttrSpec:
+def _attr_spec(param: Param, where: str) -> AttrSpec:
     default = param.default
-    required = default is inspect.Parameter.empty
+    required = default is EMPTY
     annotation = param.annotation
-    if annotation is inspect.Parameter.empty and not required:
+    if annotation is EMPTY and not required:
         annotation = type(default)
     if annotation not in ATTR_TYPES:
         raise RegistryError(
@@ -153,14 +153,12 @@ def _vendor_attrs(vendor: str | Mapping[str, Any]) -> dict[str, AttrSpec]:
     }
 
 
-_SignatureParts = tuple[list[inspect.Parameter], list[inspect.Parameter], frozenset[str]]
+_SignatureParts = tuple[list[Param], list[Param], frozenset[str]]
 
 
 def _signature(fn: Callable[..., Any]) -> _SignatureParts:
     """(positional parameters, attribute parameters, special keywords asked for)."""
-    params = list(inspect.signature(fn, eval_str=True).parameters.values())
-    positional = [p for p in params if p.kind is p.POSITIONAL_OR_KEYWORD]
-    keyword = [p for p in params if p.kind is p.KEYWORD_ONLY]
+    positional, keyword = params(fn)
     special = frozenset(p.name for p in keyword if p.name in _SPECIAL)
     return positional, [p for p in keyword if p.name not in _SPECIAL], special
 
@@ -275,7 +273,7 @@ def _lod_map(definition: OpDef, lod: str | Mapping[str, str] | None) -> dict[str
     return {out: definition.slot_of(param).name for out, param in lod.items()}  # type: ignore[union-attr]
 
 
-def _grad_param_slot(forward: OpDef, param: inspect.Parameter, slots: Mapping[str, str]) -> Slot:
+def _grad_param_slot(forward: OpDef, param: Param, slots: Mapping[str, str]) -> Slot:
     """The slot of one parameter of a gradient rule: a forward input, a forward output, or ``d_<output>``."""
     if param.name in slots:
         return _input_slot(param, slots[param.name])
@@ -293,12 +291,12 @@ def _grad_param_slot(forward: OpDef, param: inspect.Parameter, slots: Mapping[st
     return replace(read, duplicable=base.duplicable, dispensable=read.dispensable or base.dispensable)
 
 
-def _grad_attrs(forward: OpDef, keyword: list[inspect.Parameter]) -> dict[str, AttrSpec]:
+def _grad_attrs(forward: OpDef, keyword: list[Param]) -> dict[str, AttrSpec]:
     """A grad op inherits all attributes of its forward op; the rule names those it reads."""
     attrs = {name: replace(spec, param="") for name, spec in forward.attrs.items()}
     for param in keyword:
         name = param.name.rstrip("_")
-        if name in attrs and param.annotation is inspect.Parameter.empty:
+        if name in attrs and param.annotation is EMPTY:
             attrs[name] = replace(attrs[name], param=param.name)
         else:
             attrs[name] = _attr_spec(param, f"gradient of {forward.type}")

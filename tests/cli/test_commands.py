@@ -10,6 +10,8 @@ import pytest
 import fluidjax as fluid
 from fluidjax import framework_pb2 as pb
 from fluidjax.command import cli
+from fluidjax.execution import kept
+from fluidjax.execution.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,9 @@ def test_cache_and_doctor(tmp_path, monkeypatch, capsys):
     (tmp_path / "cache" / "entry").write_bytes(b"x" * 1500)
     assert cli.main(["cache"]) == 0
     assert "1 files, 1.5 kB" in capsys.readouterr().out
+    Store(tmp_path / "cache" / kept.FOLDER).put("key", b"x" * 952)
     assert cli.main(["cache", "--clear"]) == 0
+    assert "1 whole steps of programs, 1.0 kB of at most 1.1 GB" in capsys.readouterr().out
     assert not (tmp_path / "cache").exists()
     assert cli.main(["doctor"]) == 0
     said = capsys.readouterr().out

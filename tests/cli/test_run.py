@@ -126,6 +126,7 @@ def test_the_compilation_cache(tmp_path):
     (tmp_path / "script.py").write_text(COMPILES)
     done = run(tmp_path, "run", "script.py")
     assert done.stdout.strip() == str(tmp_path / "cache"), done.stderr
+    assert list((tmp_path / "cache" / "steps").iterdir())
     assert (
         run(tmp_path, "run", "script.py", JAX_COMPILATION_CACHE_DIR=str(tmp_path / "own"))
         .stdout.strip()
