@@ -15,7 +15,7 @@ import numpy as np
 from fluidjax.base.scope import global_scope
 from fluidjax.data_feeder import DataFeeder
 from fluidjax.dataloader import BatchSampler, Dataset  # noqa: F401  (scripts look for them here)
-from fluidjax.execution.python_functions import bind_py_func
+from fluidjax.execution.python_functions import bind_py_func, bind_py_layer
 from fluidjax.files import host_ops, inference, state, variables
 from fluidjax.files.errors import FileFormatError, MismatchError, UnsafeNameError, UntrustedProgramError
 from fluidjax.files.scope_values import UninitializedVariableError
@@ -74,6 +74,7 @@ __all__ = [
     "UntrustedProgramError",
     "allow_host_ops",
     "bind_py_func",
+    "bind_py_layer",
     "is_belong_to_optimizer",
     "is_parameter",
     "is_persistable",

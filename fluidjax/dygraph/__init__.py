@@ -43,6 +43,7 @@ from fluidjax.dygraph.nn import *
 from fluidjax.dygraph.parallel import *
 from fluidjax.dygraph.static_runner import StaticModelRunner
 from fluidjax.dygraph.tracer import Tracer
+from fluidjax.eager import py_layer_op
 from fluidjax.eager.py_layer import PyLayer, PyLayerContext
 
 monkey_patch_math_varbase()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fluidjax.dygraph.base import dygraph_only
 from fluidjax.dygraph.dygraph_to_static.partial_program import PartialProgramLayer
 from fluidjax.dygraph.dygraph_to_static.program_translator import save_program
 from fluidjax.dygraph.layers import Layer
-from fluidjax.eager.recording import Recorded, Recording
+from fluidjax.eager.recording import Recording
 from fluidjax.framework import Program, Variable
 
 __all__ = ["TracedLayer"]
@@ -21,8 +21,10 @@ __all__ = ["TracedLayer"]
 class TracedLayer:
     """A static program that shares its parameters with the layer it was traced from; made by ``trace``."""
 
-    def __init__(self, recorded: Recorded, feed_names: list[str], fetch_names: list[str]) -> None:
-        self._program, self._state = recorded.program, recorded.state
+    def __init__(
+        self, program: Program, parameters: Iterable[Any], feed_names: list[str], fetch_names: list[str]
+    ) -> None:
+        self._program, self._state = program, {p.name: p for p in parameters}
         self._feed_names, self._fetch_names = feed_names, fetch_names
         block = self._program.global_block()
         feeds, fetches = [block.var(n) for n in feed_names], [block.var(n) for n in fetch_names]
@@ -53,7 +55,8 @@ class TracedLayer:
         outputs = _variables(result)
         fed = {f"feed_{i}": v for i, v in enumerate(_variables(given))}
         fetched = {f"fetch_{i}": v for i, v in enumerate(outputs)}
-        return result, TracedLayer(recording.program(fed, fetched, "t_"), list(fed), list(fetched))
+        recorded = recording.program(fed, fetched, "t_")
+        return result, TracedLayer(recorded.program, recorded.state.values(), list(fed), list(fetched))
 
     def set_strategy(self, build_strategy: Any = None, exec_strategy: Any = None) -> None:
         """How CompiledProgram is to run it; XLA decides itself. Raises AssertionError after the first call."""

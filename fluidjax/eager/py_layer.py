@@ -28,11 +28,13 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax import layers
 from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.errors import explain
 from fluidjax.eager.ambient import eager
 from fluidjax.eager.python_ops import record
 from fluidjax.eager.varbase import VarBase
+from fluidjax.framework import Variable, default_main_program
 
 __all__ = ["PyLayer", "PyLayerContext"]
 
@@ -87,6 +89,8 @@ class PyLayer:
             TypeError: forward returns something that is no variable, or backward does.
             ValueError: backward returns not one gradient for each variable, or one of another shape.
         """
+        if any(_is_static(value) for value in (*args, *kwargs.values())):
+            return _written(cls, args, kwargs)
         ctx = PyLayerContext()
         inputs = [value for value in (*args, *kwargs.values()) if isinstance(value, VarBase)]
         with eager() as tracer:
@@ -102,21 +106,59 @@ class PyLayer:
         with eager() as tracer:
             variables = [v if isinstance(v, VarBase) else tracer.to_variable(np.asarray(v)) for v in inputs]
             given = [v.numpy() for v in variables]
-            outputs = [VarBase(array) for array in _arrays(self, "forward", type(self).forward(given))]
+            outputs = [VarBase(array) for array in as_arrays(type(self), "forward", type(self).forward(given))]
 
             def backward(grads: list[Any]) -> list[Any]:
                 each = zip(outputs, grads, strict=True)
                 douts = [np.zeros_like(o.numpy()) if g is None else g.numpy() for o, g in each]
                 values = [*(v.numpy() for v in variables), *(o.numpy() for o in outputs), *douts]
-                found = _arrays(self, "backward", type(self).backward(values), optional=True)
+                found = as_arrays(type(self), "backward", type(self).backward(values), optional=True)
                 results = [None if g is None else VarBase(g) for g in found]
-                _check_count(type(self), variables, results)
+                check_count(type(self), variables, results)
                 return results
 
             record(tracer, variables, outputs, backward)
         for output in outputs:
             output.stop_gradient = False
         return outputs
+
+
+def _is_static(value: Any) -> bool:
+    return isinstance(value, Variable) and not isinstance(value, VarBase)
+
+
+def _written(cls: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """``apply`` while a static program is written: a py_layer op. What it returns is found by a run on zeros."""
+    given = [*args, *kwargs.values()]
+    variables = [v for v in given if isinstance(v, Variable)]
+    for v in variables:
+        if not v.shape or any(n < 0 for n in v.shape):
+            raise ValueError(
+                explain(
+                    f"{cls.__name__}.apply was given {v.name} while a static program is written",
+                    "variables all of whose dimensions are known, so that those of the results are",
+                    f"shape {list(v.shape)}",
+                    "make the results with block.create_var, and call fluid.layers.py_layer",
+                )
+            )
+
+    class Bound(cls):
+        """The class, its other arguments given."""
+
+        @staticmethod
+        def forward(ctx: Any, *values: Any) -> Any:
+            taken = iter(values)
+            full = [next(taken) if isinstance(v, Variable) else v for v in given]
+            return cls.forward(ctx, *full[: len(args)], **dict(zip(kwargs, full[len(args) :], strict=True)))
+
+    Bound.__qualname__, Bound.__module__ = cls.__qualname__, cls.__module__
+    with eager() as tracer, tracer.no_grad():
+        result = Bound.forward(PyLayerContext(), *[_zeros(list(v.shape), v.dtype) for v in variables])
+    several = isinstance(result, (tuple, list))
+    block = default_main_program().current_block()
+    outputs = [block.create_var(dtype=r.dtype, shape=r.shape) for r in (result if several else [result])]
+    layers.py_layer(Bound, variables, outputs)
+    return type(result)(outputs) if several else outputs[0]
 
 
 def _output(cls: type, value: Any, inputs: Sequence[VarBase]) -> VarBase:
@@ -153,7 +195,7 @@ def _gradients(
             given.append(variable)
         found = cls.backward(ctx, *given)
         results = list(found) if isinstance(found, (tuple, list)) else [found]
-        _check_count(cls, inputs, results)
+        check_count(cls, inputs, results)
         for variable, result in zip(inputs, results, strict=True):
             _check_gradient(cls, variable, result)
         return results
@@ -165,7 +207,8 @@ def _zeros(shape: list[int], dtype: Any) -> VarBase:
     return VarBase(np.zeros(shape, to_numpy_dtype(dtype)))
 
 
-def _check_count(cls: type, inputs: Sequence[VarBase], results: Sequence[Any]) -> None:
+def check_count(cls: type, inputs: Sequence[VarBase], results: Sequence[Any]) -> None:
+    """Raise ValueError unless there is one gradient for each input."""
     if len(results) != len(inputs):
         raise ValueError(
             explain(
@@ -200,7 +243,7 @@ def _check_gradient(cls: type, variable: VarBase, result: Any) -> None:
         )
 
 
-def _arrays(layer: Any, method: str, result: Any, optional: bool = False) -> list[Any]:
+def as_arrays(layer: type, method: str, result: Any, optional: bool = False) -> list[Any]:
     """What a function of the older form returns, as arrays."""
     found: list[Any] = []
     for value in result if isinstance(result, (tuple, list)) else [result]:
@@ -211,7 +254,7 @@ def _arrays(layer: Any, method: str, result: Any, optional: bool = False) -> lis
         if array.dtype == object:
             raise TypeError(
                 explain(
-                    f"{type(layer).__name__}.{method} returned something that is no array",
+                    f"{layer.__name__}.{method} returned something that is no array",
                     "an array, or a tuple or list of arrays",
                     type(value).__name__,
                     "return NumPy arrays",

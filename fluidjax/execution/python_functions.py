@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -29,27 +30,32 @@ def register(function: Callable[..., Any]) -> int:
     return len(_functions) - 1
 
 
-def registered(number: int) -> Callable[..., Any]:
-    """The function of that number; LookupError when this process has none."""
+def registered(number: int, kind: str = "py_func") -> Callable[..., Any]:
+    """The function of that number; LookupError when this process has none. `kind` is the op that asks."""
     if not 0 <= number < len(_functions):
         raise LookupError(
             explain(
-                f"py_func calls function number {number}, which this process does not have",
+                f"{kind} calls function number {number}, which this process does not have",
                 f"one of the {len(_functions)} functions that programs here were built with",
                 "an op of a program built in another process, most likely",
-                "give it its function: fluid.io.bind_py_func(program, output_name, function)",
+                f"give it its function: fluid.io.bind_{kind}(program, output_name, function)",
             )
         )
     return _functions[number]
 
 
-def call(number: int, values: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
-    """Run a function on values of the lowering; its results as such values, one for each output."""
+def require_values(kind: str, values: Sequence[Any], outputs: Sequence[str]) -> None:
+    """Raise TypeError when an op that calls Python is where only traced values are."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(list(values))):
         raise TypeError(
-            f"py_func for {list(outputs)} is inside a loop or branch, where values are not known when it would run; "
+            f"{kind} for {list(outputs)} is inside a loop or branch, where values are not known when it would run; "
             "expected it in the global block; move it out of the loop"
         )
+
+
+def call(number: int, values: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
+    """Run a function on values of the lowering; its results as such values, one for each output."""
+    require_values("py_func", values, outputs)
     function = registered(number)
     arguments = [None if value is None else to_holder(value) for value in values]
     result = function() if _takes_nothing(function) else function(*arguments)
@@ -106,12 +112,32 @@ def bind_py_func(
         program._allowed_host_ops |= {binding(op)}
 
 
-def _writers(program: Program, name: str) -> list[Operator]:
-    found = [op for b in program.blocks for op in b.ops if op.type == "py_func" and name in op.output_arg_names]
+def bind_py_layer(program: Program, output_name: str, layer: Any, **kwargs: Any) -> None:
+    """Give a py_layer op of a loaded program its class, and leave to run it and its gradient op.
+
+    Args:
+        program: the program.
+        output_name: the name of one of the op's outputs.
+        layer: the PyLayer.
+        kwargs: the other arguments of its forward.
+
+    Raises ValueError when no py_layer writes that variable.
+    """
+    number = register(partial(layer, **kwargs))
+    for op in _writers(program, output_name, "py_layer"):
+        contexts = op.output("Ctx")
+        gradients = [o for o in program.global_block().ops if o.type == "py_layer_grad" and o.input("Ctx") == contexts]
+        for each in (op, *gradients):
+            each._set_attr("forward_callable_id", number)
+            program._allowed_host_ops |= {binding(each)}
+
+
+def _writers(program: Program, name: str, kind: str = "py_func") -> list[Operator]:
+    found = [op for b in program.blocks for op in b.ops if op.type == kind and name in op.output_arg_names]
     if not found:
-        held = [n for b in program.blocks for op in b.ops if op.type == "py_func" for n in op.output_arg_names]
+        held = [n for b in program.blocks for op in b.ops if op.type == kind for n in op.output_arg_names]
         raise ValueError(
-            f"no py_func of the program writes {name!r}; expected one of {held or 'none, it has no py_func'}; pass the "
+            f"no {kind} of the program writes {name!r}; expected one of {held or f'none, it has no {kind}'}; pass the "
             "name of an output of the op"
         )
     return found

@@ -14,6 +14,8 @@ from fluidjax.files.errors import UntrustedProgramError
 
 HOST_EFFECTS = {
     "py_func": "calls a Python function",
+    "py_layer": "calls a Python function",
+    "py_layer_grad": "calls a Python function",
     "save": "writes a file",
     "save_combine": "writes a file",
     "load": "reads a file",
@@ -35,6 +37,9 @@ HOST_EFFECTS = {
     "pull_box_sparse": "receives from another machine",
     "push_dense": "sends to another machine",
 }
+
+
+_CALLS = frozenset(("py_func", "py_layer", "py_layer_grad"))
 
 
 def mark_loaded(program: Any, source: str) -> None:
@@ -69,13 +74,13 @@ def host_ops(program: Any) -> list[tuple[int, int, str]]:
 
 
 def _bound(op: Any, allowed: frozenset[str]) -> bool:
-    """Whether a py_func calls a function that the user gave it (``fluid.io.bind_py_func``)."""
-    return op.type == "py_func" and binding(op) in allowed
+    """Whether it calls a function that the user gave it (``fluid.io.bind_py_func``, ``bind_py_layer``)."""
+    return op.type in _CALLS and binding(op) in allowed
 
 
 def binding(op: Any) -> str:
-    """What leave to run one py_func says: its function and what it writes, for another may have the same number."""
-    return f"py_func {op.attr('forward_callable_id')} -> {', '.join(op.output_arg_names)}"
+    """What leave to run one of these says: its function and what it writes, for another may have the same number."""
+    return f"{op.type} {op.attr('forward_callable_id')} -> {', '.join(op.output_arg_names)}"
 
 
 def check(program: Any) -> None:

@@ -44,6 +44,7 @@ ELSEWHERE = {
     "merge_lod_tensor": _PROGRAMS,
     "print": _PROGRAMS,
     "py_func": _PROGRAMS,
+    "py_layer": "tests.dygraph.py_layer.test_op",
     "pyramid_hash": "tests.ops.test_pyramid_hash",
     "read_from_array": _PROGRAMS,
     "recurrent": _PROGRAMS,

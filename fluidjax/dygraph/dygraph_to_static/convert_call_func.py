@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from fluidjax.to_static.staged import call as convert_call
+from typing import Any
+
+from fluidjax.to_static import staged
 
 __all__ = ["convert_call"]
+
+
+def convert_call(func: Any) -> Any:
+    """What converted code calls in place of `func`: the conversion of the user's functions, methods and layers."""
+    return staged.call(func)

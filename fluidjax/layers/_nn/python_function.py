@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fluidjax import unique_name
+from fluidjax.base.enums import VarType
 from fluidjax.data_feeder import check_type
 from fluidjax.execution.python_functions import register
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 
-__all__ = ["py_func"]
+__all__ = ["py_func", "py_layer"]
 
 Variables = Variable | Sequence[Variable] | None
 
@@ -40,12 +43,7 @@ def py_func(
     check_type(x, "X", variables, "py_func")
     check_type(out, "Out", variables, "py_func")
     inputs, outputs = _several(x), _several(out)
-    for var in outputs:
-        if len(var.shape) == 0:
-            raise ValueError(
-                f"Output shapes of py_func op should be provided by users manually: {var.name!r} has none; create it "
-                "with shape=[...]"
-            )
+    _require_shapes("py_func", outputs)
     skipped = [var.name for var in _several(skip_vars_in_backward_input)]
     unknown = [name for name in skipped if name not in {var.name for var in [*inputs, *outputs]}]
     if unknown:
@@ -60,6 +58,50 @@ def py_func(
     helper = LayerHelper("py_func", x=x, out=out)
     helper.append_op(type="py_func", inputs={"X": inputs}, outputs={"Out": outputs}, attrs=attrs)
     return out
+
+
+def py_layer(layer: Any, x: Variables, out: Variables = None, **kwargs: Any) -> Variables:
+    """out = forward(x...) of a PyLayer, called in Python each time the program runs; its backward is the gradient.
+
+    Args:
+        layer: a subclass of ``fluid.dygraph.PyLayer``, of either form. Its functions are given eager variables, or
+            arrays in the older form.
+        x: input variables: one or several.
+        out: output variables, made by the caller with shape and data type; in eager mode they are not needed.
+        kwargs: other arguments of ``forward``.
+
+    Returns ``out``; in eager mode what ``layer.apply`` does. Raises TypeError when layer is no class, ValueError for an
+    output without shape. The op runs on the host: programs are cut there, and it cannot be in a loop or branch. It is
+    saved with the name of the class: a loaded program has to be given the class by ``fluid.io.bind_py_layer``.
+    """
+    if not isinstance(layer, type) or not hasattr(layer, "apply"):
+        raise TypeError(
+            f"py_layer: the layer is {layer!r}; expected a subclass of fluid.dygraph.PyLayer. Pass the class itself."
+        )
+    inputs, outputs = _several(x), _several(out)
+    if in_dygraph_mode():
+        return layer.apply(*inputs, **kwargs)
+    check_type(x, "X", (list, tuple, Variable), "py_layer")
+    check_type(out, "Out", (list, tuple, Variable), "py_layer")
+    _require_shapes("py_layer", outputs)
+    attrs = {
+        "forward_callable_id": register(functools.partial(layer, **kwargs)),
+        "layer_name": f"{layer.__module__}.{layer.__qualname__}",
+    }
+    helper = LayerHelper("py_layer", x=x, out=out)
+    context = helper.create_variable(name=unique_name.generate("py_layer_ctx"), type=VarType.RAW)
+    context.stop_gradient = True
+    helper.append_op(type="py_layer", inputs={"X": inputs}, outputs={"Out": outputs, "Ctx": [context]}, attrs=attrs)
+    return out
+
+
+def _require_shapes(layer: str, outputs: Sequence[Variable]) -> None:
+    for var in outputs:
+        if len(var.shape) == 0:
+            raise ValueError(
+                f"Output shapes of {layer} op should be provided by users manually: {var.name!r} has none; create it "
+                "with shape=[...]"
+            )
 
 
 def _several(variables: Variables) -> list[Variable]:

@@ -1,0 +1,40 @@
+"""PyLayers as ops: Python classes with a forward and a backward, which share a context."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowering.engine.grad_maker import GradMaker
+from lowering.engine.host import service
+from lowering.program import OpSpec
+from lowering.registry import op
+
+
+@op(out="Out* Ctx?", kind="host", lod=None, absent="x")
+def py_layer(x: list, *, forward_callable_id: int = 0, layer_name: str = "", ctx: Any):
+    """Out = forward(context, X...) of a PyLayer that the front end knows by number; Ctx is the context.
+
+    ``layer_name`` is what the class was called where the program was written.
+    """
+    return service("py_layer")(forward_callable_id, x, ctx.op.outputs.get("Out", ()))
+
+
+@py_layer.grad_maker
+def _(g: GradMaker) -> list[OpSpec]:
+    """py_layer_grad, of the same context."""
+    inputs = {"X": g.input("X"), "Out": g.output("Out"), "Ctx": g.output("Ctx"), "Out@GRAD": g.output_grad("Out")}
+    return [OpSpec("py_layer_grad", inputs, {"X@GRAD": g.input_grad("X", drop_empty=False)}, g.attrs)]
+
+
+@op(
+    out="X@GRAD*",
+    slots={"d_out": "Out@GRAD"},
+    kind="host",
+    lod=None,
+    absent="x out d_out",
+)
+def py_layer_grad(
+    x: list, out: list, ctx_: Any, d_out: list, *, forward_callable_id: int = 0, layer_name: str = "", ctx: Any
+):
+    """X@GRAD = backward(context, Out@GRAD...); where Out@GRAD has no value, it is zeros."""
+    return service("py_layer_grad")(forward_callable_id, ctx_, x, out, d_out, ctx.op.outputs.get("X@GRAD", ()))
