@@ -20,6 +20,8 @@ class PaddleDType(enum.IntEnum):
     INT32 = 2
     UINT8 = 3
 
+    __str__ = enum.Enum.__str__
+
 
 class PaddlePlace(enum.IntEnum):
     """Where a tensor is."""
@@ -27,6 +29,8 @@ class PaddlePlace(enum.IntEnum):
     UNK = -1
     CPU = 0
     GPU = 1
+
+    __str__ = enum.Enum.__str__
 
 
 _NUMPY: dict[PaddleDType, np.dtype[Any]] = {

@@ -234,6 +234,7 @@ def test_buffers():
     with pytest.raises(ValueError, match="int9"):
         buffer.tolist("int9")
     assert core.paddle_dtype_size(core.PaddleDType.INT64) == 8
+    assert str(core.PaddleDType.INT64) == "PaddleDType.INT64"
 
 
 def test_fractions_are_kept():
