@@ -2,7 +2,8 @@
 
 The first time ops run one by one, through compiled kernels of their own. When the same ops come again, a thread
 compiles them as one block while they still run one by one; from then on they are one call. What depends on numbers
-alone (learning rates, inputs) is the same block; what is looked at in between begins another.
+alone (learning rates, inputs) is the same block; what is looked at in between begins another. A long sequence is
+compiled in chunks first (see ``chunks``), and as one block when its repetitions have taken as long as that may take.
 """
 
 from __future__ import annotations
@@ -11,188 +12,169 @@ import atexit
 import sys
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
 
-from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.chunks import Chunked
+from fluidjax.eager.order import Record, one_by_one, output_specs
 from fluidjax.eager.values import Spec
 
-Record = tuple[Any, ...]  # (kernel, code of each input)
 _KEPT = 256  # sequences that are remembered
 _VARIANTS = 4  # blocks of one sequence, for different outputs held
-_SMALL = 256  # sequences of up to so many ops are compiled when they repeat
-_SECONDS = 0.00016  # longer ones, when their repetition took so long per op: a fiftieth of what compiling takes
+_SMALL = 300  # sequences of up to so many ops are compiled as one when they repeat
+_SECONDS = 0.004  # per op: longer ones, when repeating them took so long, which is half of what compiling takes
 
 
-class Variant:
-    """One compiled block of a sequence.
+class Whole:
+    """A sequence as one compiled block.
 
     Attributes:
         alive: the outputs it gives.
         donated: the leaves whose memory it takes.
     """
 
-    def __init__(self, alive: tuple[int, ...], donated: tuple[int, ...]) -> None:
-        self.alive, self.donated = alive, donated
+    def __init__(
+        self, records: Sequence[Record], leaves: Sequence[Spec], alive: Sequence[int], donated: Sequence[int]
+    ) -> None:
+        self.alive, self.donated = tuple(alive), donated
         self.places = {code: k for k, code in enumerate(alive)}
-        self.compiled: Any = None
-        self.failed = False
+        self.compilations = 1
+
+        def block(*arrays: Any) -> list[Any]:
+            return one_by_one(records, arrays, self.alive)
+
+        with jax.enable_x64(True):
+            jitted = jax.jit(block, donate_argnums=tuple(donated))
+            self.compiled = jitted.lower(*[spec.aval for spec in leaves]).compile()
 
     def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
         """The outputs `alive`; nobody but the list holds the leaves that may be donated."""
-        for k in self.donated:
-            if sys.getrefcount(arrays[k]) > 2:  # the list, and the call
-                arrays[k] = jax.numpy.array(arrays[k], copy=True)
-        results = self.compiled(*arrays)
+        with jax.enable_x64(True):
+            for k in self.donated:
+                if sys.getrefcount(arrays[k]) > 2:  # the list, and the call
+                    arrays[k] = jax.numpy.array(arrays[k], copy=True)
+            results = self.compiled(*arrays)
         return results if alive == self.alive else [results[self.places[code]] for code in alive]
 
 
 class Entry:
-    """What is known of one sequence of records."""
+    """What is known of one sequence of records.
+
+    Attributes:
+        blocks: what it was compiled to, the best first.
+        asked: the outputs, and whether as one block, that were given to the compiling thread.
+    """
 
     def __init__(self) -> None:
         self.seen = 0
-        self.seconds = 0.0  # that repetitions took, op by op
-        self.variants: list[Variant] = []
+        self.seconds = 0.0  # that repetitions took
+        self.blocks: list[Whole | Chunked] = []
+        self.asked: list[tuple[frozenset[int], bool]] = []
 
-    def fitting(self, alive: tuple[int, ...]) -> Variant | None:
-        """A variant that gives all these outputs."""
-        for variant in self.variants:
-            if variant.alive == alive or variant.places.keys() >= set(alive):
-                return variant
+    def fitting(self, alive: tuple[int, ...]) -> Whole | Chunked | None:
+        """A block that gives all these outputs."""
+        for block in self.blocks:
+            if block.alive == alive or set(alive) <= set(block.alive):
+                return block
         return None
+
+    def wants(self, alive: tuple[int, ...], ops: int) -> bool | None:
+        """Whether to compile it now, as one block (True) or in chunks (False); None for neither."""
+        whole = ops <= _SMALL or self.seconds >= ops * _SECONDS
+        if sum(as_one == whole for _, as_one in self.asked) >= _VARIANTS:
+            return None
+        return None if any(as_one >= whole and held >= set(alive) for held, as_one in self.asked) else whole
 
 
 class Blocks:
     """The sequences seen so far, and their blocks.
 
     Attributes:
-        compilations: how many blocks were compiled.
+        compilations: how many blocks and chunks were compiled.
     """
 
     def __init__(self) -> None:
         self.compilations = 0
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
+        self._chunks: dict[Any, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._jobs: list[Future[None]] = []
 
     def run(
-        self, records: list[Record], arrays: list[Any], specs: tuple[Spec, ...], alive: tuple[int, ...]
+        self, records: list[Record], arrays: list[Any], leaves: tuple[Spec, ...], alive: tuple[int, ...]
     ) -> Sequence[Any]:
         """The values of the outputs `alive`. Takes the list `arrays` over: the values of the leaves."""
         if len(records) == 1:
-            return _one_by_one(records, arrays, alive)
-        key = tuple(records), specs
+            return one_by_one(records, arrays, alive)
+        key = tuple(records), leaves
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = Entry()
             if len(self._entries) > _KEPT:
                 self._entries.popitem(last=False)
-        else:
-            self._entries.move_to_end(key)
-            variant = entry.fitting(alive)
-            if variant is None and self._is_worth_it(entry, len(records)):
-                self._start(entry, records, arrays, specs, alive)
-            elif variant is not None and variant.compiled is not None:
-                with jax.enable_x64(True):
-                    return variant.run(arrays, alive)
-        entry.seen += 1
+            return one_by_one(records, arrays, alive)
+        self._entries.move_to_end(key)
         begin = time.perf_counter()
-        results = _one_by_one(records, arrays, alive)
-        if entry.seen > 1:
-            entry.seconds += time.perf_counter() - begin
+        whole = entry.wants(alive, len(records))
+        if whole is not None:
+            self._ask(entry, whole, records, arrays, leaves, alive)
+        block = entry.fitting(alive)
+        results = one_by_one(records, arrays, alive) if block is None else block.run(arrays, alive)
+        entry.seconds += time.perf_counter() - begin
         return results
 
-    def _is_worth_it(self, entry: Entry, ops: int) -> bool:
-        if len(entry.variants) >= _VARIANTS:
-            return False
-        return ops <= _SMALL or entry.seconds >= ops * _SECONDS
-
-    def _start(
-        self, entry: Entry, records: list[Record], arrays: list[Any], specs: tuple[Spec, ...], alive: tuple[int, ...]
+    def _ask(
+        self,
+        entry: Entry,
+        whole: bool,
+        records: list[Record],
+        arrays: list[Any],
+        leaves: tuple[Spec, ...],
+        alive: tuple[int, ...],
     ) -> None:
-        for variant in entry.variants:
-            alive = tuple(sorted({*alive, *variant.alive}))
-        variant = Variant(alive, _donatable(records, arrays, specs, alive))
-        entry.variants.insert(0, variant)
+        """Let the thread compile a sequence, for all outputs that were held so far."""
+        for held, as_one in entry.asked:
+            alive = tuple(sorted({*alive, *held})) if as_one == whole else alive
+        entry.asked.append((frozenset(alive), whole))
+        donated = _donatable(records, arrays, leaves, alive) if whole else ()
+
+        def compile() -> None:
+            made: Whole | Chunked
+            if whole:
+                made = Whole(records, leaves, alive, donated)
+            else:
+                made = Chunked(records, leaves, alive, self._chunks)
+            entry.blocks.insert(0, made)
+            self.compilations += made.compilations
+
+        self._submit(compile)
+
+    def _submit(self, job: Callable[[], None]) -> None:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "fluidjax-blocks")
             atexit.register(self._pool.shutdown, wait=True, cancel_futures=True)
-        self._jobs = [job for job in self._jobs if not job.done()]
-        self._jobs.append(self._pool.submit(self._compile, variant, list(records), specs))
-
-    def _compile(self, variant: Variant, records: list[Record], specs: tuple[Spec, ...]) -> None:
-        def block(*leaves: Any) -> list[Any]:
-            return _one_by_one(records, list(leaves), variant.alive)
-
-        with jax.enable_x64(True):
-            jitted = jax.jit(block, donate_argnums=variant.donated)
-            variant.compiled = jitted.lower(*[spec.aval for spec in specs]).compile()
-        self.compilations += 1
+        self._jobs = [known for known in self._jobs if not known.done()]
+        self._jobs.append(self._pool.submit(job))
 
     def wait(self) -> None:
         """Wait for the blocks that are being compiled."""
-        for job in self._jobs:
+        jobs, self._jobs = self._jobs, []
+        for job in jobs:
             job.result()
-        self._jobs = []
 
 
 def _donatable(
-    records: list[Record], arrays: list[Any], specs: tuple[Spec, ...], alive: tuple[int, ...]
+    records: list[Record], arrays: list[Any], leaves: tuple[Spec, ...], alive: tuple[int, ...]
 ) -> tuple[int, ...]:
     """The leaves that nobody holds any more, as far as there are outputs to take their memory."""
-    room = Counter(_output_specs(records, specs, alive))
+    specs = output_specs(records, leaves)
+    room = Counter([specs[code] for code in alive])
     found = []
-    for k, spec in enumerate(specs):
+    for k, spec in enumerate(leaves):
         if room[spec] > 0 and isinstance(arrays[k], jax.Array) and sys.getrefcount(arrays[k]) <= 2:
             room[spec] -= 1
             found.append(k)
     return tuple(found)
-
-
-def _output_specs(records: list[Record], specs: tuple[Spec, ...], alive: tuple[int, ...]) -> list[Spec]:
-    outputs: list[Any] = []
-    for kernel, *codes in records:
-        ins = tuple([outputs[c] if c >= 0 else specs[~c] for c in codes[kernel.takes_key :]])
-        outputs += kernel.known[ins]
-    return [outputs[i] for i in alive]
-
-
-def _one_by_one(records: list[Record], arrays: list[Any], alive: Sequence[int]) -> list[Any]:
-    """Run records in order, those whose results are needed; each value goes when it was used for the last time."""
-    counts = [r[0].width for r in records]
-    begin = sum(counts)
-    needed, last = bytearray(begin), {}
-    for code in alive:
-        needed[code] = 1
-        last[code] = len(records)
-    todo = []
-    for at in range(len(records) - 1, -1, -1):
-        record = records[at]
-        begin -= counts[at]
-        if 1 not in needed[begin : begin + counts[at]]:
-            continue
-        todo.append((at, begin))
-        for code in record[1:]:
-            if code >= 0 and not needed[code]:
-                needed[code] = 1
-                last[code] = at
-    return _run_all(records, arrays, alive, reversed(todo), last)
-
-
-def _run_all(records: list[Record], arrays: list[Any], alive: Sequence[int], todo: Any, last: dict[int, int]) -> Any:
-    values: dict[int, Any] = {}
-    with jax.enable_x64(True):
-        for at, begin in todo:
-            record = records[at]
-            kernel: Kernel = record[0]
-            ins = [values[c] if c >= 0 else arrays[~c] for c in record[1:]]
-            for k, result in enumerate(kernel.run(ins)):
-                values[begin + k] = result
-            for code in record[1:]:
-                if code >= 0 and last[code] == at:
-                    values.pop(code, None)
-    return [values[code] for code in alive]

@@ -16,9 +16,10 @@ import numpy as np
 
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import _flags
-from fluidjax.eager.blocks import Blocks, Record
+from fluidjax.eager.blocks import Blocks
 from fluidjax.eager.demands import broken, demand_of, user_line
 from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.order import Record
 from fluidjax.eager.values import KEY, Spec, Value, spec_of
 
 LIMIT = 20_000  # ops that may be pending; a program that never looks must not fill the memory

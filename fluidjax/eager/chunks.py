@@ -1,0 +1,129 @@
+"""A long sequence of ops as many small compiled blocks, which its own repetitions share.
+
+XLA takes some 8 ms per op to compile, and a recurrent net of 35 steps has thousands of ops. But its steps are alike. So
+the sequence is cut where its content says so, between the pairs of ops that come most often, as content-defined
+chunking cuts files. Equal parts of a sequence then give equal chunks, and each is compiled once. What
+does not come twice runs op by op.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import jax
+
+from fluidjax.eager.order import Order, Record, output_specs, run_steps
+from fluidjax.eager.values import Spec
+
+_MEAN, _LEAST, _MOST = 16, 6, 96  # ops in a chunk
+
+Step = tuple[Record, int, list[int]]
+
+
+def cut(steps: Sequence[Step]) -> list[Sequence[Step]]:
+    """The parts of a sequence, one after the other; an op that occurs once is apart from what may be alike."""
+    kernels = [record[0] for record, _, _ in steps]
+    times, marks = Counter(kernels), _marks(kernels)
+    chunks, begin = [], 0
+    for at, pair in enumerate(pairwise(kernels), 1):
+        apart = (times[pair[0]] == 1) != (times[pair[1]] == 1)
+        length = at - begin
+        if apart or length >= _MOST or (length >= _LEAST and pair in marks):
+            chunks.append(steps[begin:at])
+            begin = at
+    return [*chunks, steps[begin:]]
+
+
+def _marks(kernels: Sequence[Any]) -> set[Any]:
+    """The pairs of successive ops between which a sequence is cut: its most frequent ones, enough for short chunks."""
+    marks: set[Any] = set()
+    found = 0
+    for pair, times in Counter(pairwise(kernels)).most_common():
+        if found * _MEAN >= len(kernels) or times == 1:
+            break
+        marks.add(pair)
+        found += times
+    return marks
+
+
+class Chunk:
+    """One part of a sequence: its ops on numbers of its own, and what it reads and gives.
+
+    Attributes:
+        reads: codes of the values it takes.
+        gives: codes of its results.
+        content: the records, reading ``~k`` for what it takes; with the numbers of its results.
+    """
+
+    def __init__(self, steps: Sequence[Step], alive: frozenset[int], read_later: frozenset[int]) -> None:
+        places: dict[int, int] = {}
+        reads: dict[int, int] = {}
+        records: list[Record] = []
+        count = 0
+        for (kernel, *codes), begin, _ in steps:
+            records.append((kernel, *[places[c] if c in places else ~reads.setdefault(c, len(reads)) for c in codes]))
+            for k in range(kernel.width):
+                places[begin + k] = count + k
+            count += kernel.width
+        self.reads = tuple(reads)
+        self.gives = tuple([code for code in places if code in alive or code in read_later])
+        self.content = tuple(records), tuple([places[code] for code in self.gives])
+        self.steps = Order(records, self.content[1]).steps
+
+    def run(self, *arrays: Any) -> list[Any]:
+        """What it gives for what it takes, op by op."""
+        return run_steps(self.steps, arrays, self.content[1])
+
+    def compile(self, leaves: Sequence[Spec]) -> Any:
+        """The compiled function of what it takes."""
+        with jax.enable_x64(True):
+            return jax.jit(self.run).lower(*[spec.aval for spec in leaves]).compile()
+
+
+class Chunked:
+    """A sequence as compiled chunks, for the outputs `alive`.
+
+    Args:
+        compiled: chunks compiled so far, by content and what they take; it is added to.
+    """
+
+    def __init__(
+        self, records: Sequence[Record], leaves: Sequence[Spec], alive: Sequence[int], compiled: dict[Any, Any]
+    ) -> None:
+        self.alive = tuple(alive)
+        specs: list[Any] = output_specs(records, leaves)
+        held, later = frozenset(alive), set()
+        chunks: list[Chunk] = []
+        for part in reversed(cut(Order(records, alive).steps)):
+            chunks.append(Chunk(part, held, frozenset(later)))
+            later.update(chunks[-1].reads)
+        self.compilations = 0
+        self.parts: list[tuple[Any, tuple[int, ...], tuple[int, ...], list[int]]] = []
+        seen = set(alive)
+        known = Counter([chunk.content for chunk in chunks])
+        for chunk in chunks:
+            ended = [code for code in chunk.reads if code >= 0 and code not in seen]
+            seen.update(chunk.reads)
+            given = tuple([specs[c] if c >= 0 else leaves[~c] for c in chunk.reads])
+            key = chunk.content, given
+            if key not in compiled and known[chunk.content] > 1:
+                compiled[key] = chunk.compile(given)
+                self.compilations += 1
+            function = compiled.get(key) or chunk.run
+            self.parts.append((function, chunk.reads, chunk.gives, ended))
+        self.parts.reverse()
+
+    def run(self, arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:
+        """The outputs `alive` for the leaves."""
+        values: dict[int, Any] = {}
+        with jax.enable_x64(True):
+            for function, reads, gives, ended in self.parts:
+                results = function(*[values[c] if c >= 0 else arrays[~c] for c in reads])
+                for code, result in zip(gives, results, strict=True):
+                    values[code] = result
+                for code in ended:
+                    del values[code]
+        return [values[code] for code in alive]

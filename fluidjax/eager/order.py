@@ -1,0 +1,65 @@
+"""Which of the recorded ops are needed, and running them one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+
+from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.values import Spec
+
+Record = tuple[Any, ...]  # (kernel, code of each input): the number of an output, or ~k for leaf k
+
+
+class Order:
+    """The records that outputs depend on.
+
+    Attributes:
+        steps: (record, the number of its first output, the outputs that nobody reads after it) in order.
+    """
+
+    def __init__(self, records: Sequence[Record], alive: Iterable[int]) -> None:
+        begin = sum([record[0].width for record in records])
+        needed = set(alive)
+        kept = set(needed)  # what is alive, or read by a later record
+        steps: list[tuple[Record, int, list[int]]] = []
+        for record in reversed(records):
+            begin -= record[0].width
+            if not any(code in needed for code in range(begin, begin + record[0].width)):
+                continue
+            reads = {code for code in record[1:] if code >= 0}
+            steps.append((record, begin, [code for code in reads if code not in kept]))
+            needed |= reads
+            kept |= reads
+        steps.reverse()
+        self.steps = steps
+
+
+def output_specs(records: Sequence[Record], leaves: Sequence[Spec]) -> list[Spec | None]:
+    """What every output is."""
+    found: list[Any] = []
+    for kernel, *codes in records:
+        ins = tuple([found[c] if c >= 0 else leaves[~c] for c in codes])
+        found += kernel.known[ins[1:] if kernel.takes_key else ins]
+    return found
+
+
+def one_by_one(records: Sequence[Record], arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:
+    """Run what the outputs `alive` depend on; each value goes when it was used for the last time."""
+    with jax.enable_x64(True):
+        return run_steps(Order(records, alive).steps, arrays, alive)
+
+
+def run_steps(steps: Sequence[tuple[Record, int, list[int]]], arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:
+    """Run the steps of an Order, with 64-bit types on."""
+    values: dict[int, Any] = {}
+    for record, begin, ended in steps:
+        kernel: Kernel = record[0]
+        results = kernel.run([values[c] if c >= 0 else arrays[~c] for c in record[1:]])
+        for code, result in enumerate(results, begin):
+            values[code] = result
+        for code in ended:
+            del values[code]
+    return [values[code] for code in alive]

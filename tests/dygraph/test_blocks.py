@@ -1,0 +1,247 @@
+"""Pending ops: when they run, what is compiled and how often, what is kept in memory, and that no number changes."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax.eager import blocks, chunks
+from fluidjax.eager.pending import recorder
+
+dg, layers = fluid.dygraph, fluid.layers
+
+
+@pytest.fixture(autouse=True)
+def under_guard(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test has a guard and blocks of its own."""
+    recorder.flush()
+    monkeypatch.setattr(recorder, "blocks", blocks.Blocks())
+    with dg.guard():
+        yield
+    recorder.flush()
+    recorder.blocks.wait()
+
+
+def var(values: Any, dtype: str = "float32") -> Any:
+    return dg.to_variable(np.array(values, dtype))
+
+
+class Net(dg.Layer):
+    """Two layers, and a recurrence between them."""
+
+    def __init__(self, steps: int = 1) -> None:
+        super().__init__()
+        self.first, self.second, self.steps = dg.Linear(4, 8, act="tanh"), dg.Linear(8, 8), steps
+        for name, p in self.state_dict().items():
+            p.set_value(np.random.RandomState(len(name)).uniform(-0.3, 0.3, p.shape).astype("float32"))
+
+    def forward(self, x: Any) -> Any:
+        h = self.first(x)
+        for _ in range(self.steps):
+            h = layers.tanh(self.second(h)) * 0.5 + h
+        return layers.reduce_mean(layers.square(h))
+
+
+def train(rounds: int, net: Net, opt: Any, look: bool = True, rows: int = 3) -> list[float]:
+    losses = []
+    for i in range(rounds):
+        loss = net(var(np.random.RandomState(i).uniform(-1, 1, [rows, 4])))
+        loss.backward()
+        opt.minimize(loss)
+        net.clear_gradients()
+        if look:
+            losses.append(float(loss))
+            recorder.blocks.wait()
+    return losses
+
+
+def momentum(net: Net) -> Any:
+    return fluid.optimizer.Momentum(0.1, 0.9, parameter_list=net.parameters())
+
+
+def one_by_one(steps: int) -> list[float]:
+    fluid.set_flags({"FLAGS_eager_blocks": 0})
+    try:
+        net = Net(steps)
+        return train(6, net, momentum(net))
+    finally:
+        fluid.set_flags({"FLAGS_eager_blocks": 1})
+
+
+def test_nothing_runs_before_somebody_looks() -> None:
+    x = var([1.0, 2.0])
+    y = x * 2.0 + 1.0
+    assert y._value.array is None
+    assert (y.shape, y.dtype) == ([2], x.dtype)
+    assert y.numpy().tolist() == [3, 5]
+
+
+def test_what_nobody_holds_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = var([1.0, 2.0])
+    ran: list[str] = []
+    kernel = type(layers.square(x)._value) and recorder._records[-1][0]
+    run = type(kernel).run
+    monkeypatch.setattr(type(kernel), "run", lambda self, flat: ran.append(self.type) or run(self, flat))
+    y = x * 3.0
+    layers.exp(x)
+    assert y.numpy().tolist() == [3, 6]
+    assert ran == ["scale"]
+
+
+@pytest.mark.parametrize("steps", [1, 12])
+def test_all_ways_give_the_same_numbers(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = one_by_one(steps)
+    net = Net(steps)
+    np.testing.assert_allclose(train(6, net, momentum(net)), expected, rtol=1e-5)
+    assert recorder.blocks.compilations == 1
+    monkeypatch.setattr(blocks, "_SMALL", 0)
+    monkeypatch.setattr(recorder, "blocks", blocks.Blocks())
+    with dg.guard():
+        net = Net(steps)
+        np.testing.assert_allclose(train(6, net, momentum(net)), expected, rtol=1e-5)
+
+
+def test_long_repetitive_sequences_share_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_SMALL", 0)
+    monkeypatch.setattr(blocks, "_SECONDS", 1e9)
+    net = Net(40)
+    train(4, net, momentum(net))
+    (entry,) = (e for e in recorder.blocks._entries.values() if e.blocks)
+    (block,) = entry.blocks
+    assert isinstance(block, chunks.Chunked)
+    assert 0 < block.compilations <= 12
+    assert len(block.parts) > block.compilations
+
+
+def test_later_epochs_compile_nothing() -> None:
+    net = Net()
+    opt = fluid.optimizer.Adam(dg.ExponentialDecay(0.01, 2, 0.9), parameter_list=net.parameters())
+    counts = []
+    for _ in range(4):
+        for rows in (3, 3, 3, 2):  # the last batch is smaller
+            train(1, net, opt, rows=rows)
+        net.eval()
+        float(net(var(np.ones([3, 4]))))
+        net.train()
+        recorder.blocks.wait()
+        counts.append(recorder.blocks.compilations)
+    assert counts[1] == counts[2] == counts[3] <= 6
+
+
+def test_steps_that_nobody_looks_at_are_blocks_too() -> None:
+    net = Net()
+    opt = momentum(net)
+    train(8, net, opt, look=False)
+    recorder.flush()
+    recorder.blocks.wait()
+    assert recorder.blocks.compilations <= 2
+    found = net.first.weight.numpy()
+    again = Net()
+    train(8, again, momentum(again))
+    np.testing.assert_allclose(found, again.first.weight.numpy(), rtol=1e-5)
+
+
+def test_replaced_parameters_give_their_memory() -> None:
+    net = Net()
+    opt = momentum(net)
+    train(4, net, opt)
+    old = net.first.weight._value.array
+    assert not old.is_deleted()
+    reference = net.first.weight._value
+    del old
+    array = [reference.array]
+    del reference
+    train(1, net, opt)
+    entry = next(e for e in recorder.blocks._entries.values() if e.blocks)
+    assert entry.blocks[0].donated
+    assert not array[0].is_deleted()  # held here, so it was copied instead
+
+
+def test_held_values_survive_the_steps_after_them() -> None:
+    net = Net()
+    opt = momentum(net)
+    kept = []
+    for _ in range(6):
+        train(1, net, opt)
+        kept.append((net.first.weight.detach(), net.first.weight.numpy()))
+    for var_, numbers in kept:
+        np.testing.assert_array_equal(var_.numpy(), numbers)
+
+
+def test_another_look_is_another_block_with_the_same_numbers() -> None:
+    net = Net()
+    opt = momentum(net)
+    expected = one_by_one(1)
+    losses = []
+    for i in range(6):
+        loss = net(var(np.random.RandomState(i).uniform(-1, 1, [3, 4])))
+        if i % 2:
+            losses.append(float(loss))
+        loss.backward()
+        if i > 2:
+            assert net.first.weight.gradient().shape == (4, 8)
+        opt.minimize(loss)
+        net.clear_gradients()
+        if not i % 2:
+            losses.append(float(loss))
+        recorder.blocks.wait()
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+def test_memory_stays_flat() -> None:
+    net = Net()
+    opt = momentum(net)
+    train(10, net, opt)
+    gc.collect()
+    arrays, objects = len(jax.live_arrays()), len(gc.get_objects())
+    train(100, net, opt)
+    gc.collect()
+    assert len(jax.live_arrays()) <= arrays + 2
+    assert len(gc.get_objects()) <= objects + 500
+
+
+def test_a_tape_leaves_no_circles() -> None:
+    net = Net()
+    train(3, net, momentum(net))
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(jax.live_arrays())
+        train(5, net, momentum(net))
+        for _ in range(5):
+            float(net(var(np.ones([3, 4]))))  # forward alone
+        assert len(jax.live_arrays()) <= before + 8  # the state of one optimizer, and what is held right now
+    finally:
+        gc.enable()
+
+
+def test_pending_ops_are_run_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fluidjax.eager.pending.LIMIT", 10)
+    recorder.flush()
+    x = var([1.0])
+    for _ in range(25):
+        x = x + 1.0
+    assert len(recorder._records) <= 10
+    assert float(x) == 26
+
+
+def test_random_numbers_differ_in_a_compiled_block() -> None:
+    x = var(np.ones([4, 64]))
+    found = []
+    for _ in range(4):
+        found.append(layers.dropout(x * 2.0, 0.5).numpy().tobytes())
+        recorder.blocks.wait()
+    assert len(set(found)) == 4
+    assert recorder.blocks.compilations == 1
+
+
+def test_values_outlive_the_guard() -> None:
+    with dg.guard():
+        y = var([1.0]) * 3.0
+    assert y.numpy().tolist() == [3]

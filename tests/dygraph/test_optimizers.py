@@ -1,0 +1,243 @@
+"""Optimizers in eager mode: what minimize does and does not, their state, rates, clips and weight decay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+
+dg, layers, optimizer = fluid.dygraph, fluid.layers, fluid.optimizer
+
+
+@pytest.fixture(autouse=True)
+def under_guard() -> Iterator[None]:
+    """Each test has a guard of its own."""
+    with dg.guard():
+        yield
+
+
+def var(values: Any, dtype: str = "float32") -> Any:
+    return dg.to_variable(np.array(values, dtype))
+
+
+def linear(**settings: Any) -> Any:
+    net = dg.Linear(2, 2, **settings)
+    for p in net.parameters():
+        p.set_value(np.ones(p.shape, "float32"))
+    return net
+
+
+def backward(net: Any, scale: float = 1.0) -> Any:
+    """The gradients become [[1, 1], [2, 2]] and [1, 1], times `scale`."""
+    loss = layers.reduce_sum(net(var([[1.0, 2.0]]))) * scale
+    loss.backward()
+    return loss
+
+
+def same(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found, np.array(expected, "float32"), rtol=1e-5, atol=1e-7)
+
+
+WEIGHT = np.array([[1.0, 1.0], [2.0, 2.0]], "float32")
+
+
+def test_minimize_runs_no_backward() -> None:
+    net = linear()
+    opt = optimizer.SGD(0.1, parameter_list=net.parameters())
+    assert opt.minimize(layers.reduce_sum(net(var([[1.0, 2.0]])))) == ([], [])
+    same(net.weight.numpy(), np.ones([2, 2]))
+
+
+def test_minimize_gives_parameters_and_raw_gradients() -> None:
+    net = linear()
+    clip = fluid.clip.GradientClipByValue(0.5)
+    decay = fluid.regularizer.L2Decay(0.1)
+    opt = optimizer.SGD(0.1, parameter_list=net.parameters(), grad_clip=clip, regularization=decay)
+    ops, pairs = opt.minimize(backward(net))
+    assert ops == []
+    assert [p.name for p, _ in pairs] == [net.weight.name, net.bias.name]
+    same(pairs[0][1].numpy(), WEIGHT)
+    same(net.weight.gradient(), WEIGHT)
+    same(net.weight.numpy(), 1 - 0.1 * (np.full([2, 2], 0.5) + 0.1))  # clipped first, then decayed
+
+
+def test_the_list_of_the_constructor_counts() -> None:
+    net = linear()
+    opt = optimizer.SGD(0.1, parameter_list=net.parameters())
+    _, pairs = opt.minimize(backward(net), parameter_list=[net.bias], no_grad_set={net.weight.name})
+    assert len(pairs) == 2
+
+
+def test_a_second_minimize_applies_the_same_gradients() -> None:
+    net = linear()
+    opt = optimizer.SGD(0.1, parameter_list=net.parameters())
+    loss = backward(net)
+    opt.minimize(loss)
+    opt.minimize(loss)
+    same(net.weight.numpy(), 1 - 0.2 * WEIGHT)
+
+
+def test_cleared_gradients_are_zeros_and_momentum_goes_on() -> None:
+    net = linear()
+    opt = optimizer.Momentum(0.1, 0.5, parameter_list=net.parameters())
+    loss = backward(net)
+    opt.minimize(loss)
+    opt.clear_gradients()
+    same(net.weight.gradient(), np.zeros([2, 2]))
+    opt.minimize(loss)
+    same(net.weight.numpy(), 1 - 0.15 * WEIGHT)
+
+
+def test_a_parameters_own_settings_win() -> None:
+    attr = fluid.ParamAttr(regularizer=fluid.regularizer.L2Decay(1.0), learning_rate=0.5)
+    net = linear(param_attr=attr, bias_attr=fluid.ParamAttr(learning_rate=0.0))
+    opt = optimizer.SGD(0.1, parameter_list=net.parameters(), regularization=fluid.regularizer.L2Decay(9.0))
+    opt.minimize(backward(net))
+    same(net.weight.numpy(), 1 - 0.05 * (WEIGHT + 1))
+    same(net.bias.numpy(), [1, 1])
+
+
+def test_l1_decay() -> None:
+    net = linear()
+    opt = optimizer.SGD(0.1, parameter_list=net.parameters(), regularization=fluid.regularizer.L1Decay(0.5))
+    opt.minimize(backward(net))
+    same(net.weight.numpy(), 1 - 0.1 * (WEIGHT + 0.5))
+
+
+def test_a_clip_by_global_norm_leaves_out_what_it_is_told_to() -> None:
+    net = linear()
+    clip = fluid.clip.GradientClipByGlobalNorm(1.0, need_clip=lambda p: p.name.endswith("w_0"))
+    opt = optimizer.SGD(1.0, parameter_list=net.parameters(), grad_clip=clip)
+    opt.minimize(backward(net))
+    same(net.weight.numpy(), 1 - WEIGHT / np.sqrt(10))
+    same(net.bias.numpy(), [0, 0])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_clips_take_sparse_gradients(sparse: bool) -> None:
+    table = dg.Embedding([4, 2], is_sparse=sparse)
+    table.weight.set_value(np.ones([4, 2], "float32"))
+    clip = fluid.clip.GradientClipByGlobalNorm(1.0)
+    opt = optimizer.SGD(1.0, parameter_list=table.parameters(), grad_clip=clip)
+    loss = layers.reduce_sum(table(var([1, 2, 1], "int64")))
+    loss.backward()
+    opt.minimize(loss)
+    same(table.weight.numpy(), 1 - np.array([[0, 0], [2, 2], [1, 1], [0, 0]]) / np.sqrt(10))
+
+
+# What is wrong.
+
+WRONG: dict[str, tuple[type[Exception], Callable[[Any], Any]]] = {
+    "no parameters": (AttributeError, lambda p: optimizer.SGD(0.1)),
+    "int rate": (TypeError, lambda p: optimizer.SGD(1, parameter_list=p)),
+    "variable rate": (TypeError, lambda p: optimizer.SGD(var([0.1]), parameter_list=p)),
+    "loss": (AssertionError, lambda p: optimizer.SGD(0.1, parameter_list=p).minimize(3)),
+    "DGC": (Exception, lambda p: optimizer.DGCMomentumOptimizer(0.1, 0.9, 0, parameter_list=p)),
+    "ModelAverage": (Exception, lambda p: optimizer.ModelAverage(0.15)),
+    "EMA": (Exception, lambda p: optimizer.ExponentialMovingAverage(0.9)),
+    "Lookahead": (Exception, lambda p: optimizer.LookaheadOptimizer(optimizer.SGD(0.1, parameter_list=p))),
+    "Recompute": (Exception, lambda p: optimizer.RecomputeOptimizer(optimizer.SGD(0.1, parameter_list=p))),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_refused(name: str) -> None:
+    error, make = WRONG[name]
+    with pytest.raises(error) as caught:
+        make(linear().parameters())
+    assert caught.type is error
+
+
+@pytest.mark.parametrize("name", ["step", "clear_grad", "set_lr", "get_lr"])
+def test_names_of_later_versions_are_absent(name: str) -> None:
+    assert not hasattr(optimizer.SGD(0.1, parameter_list=linear().parameters()), name)
+
+
+# State.
+
+STATES: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
+    "SGD": (lambda p: optimizer.SGD(0.1, parameter_list=p), []),
+    "Momentum": (lambda p: optimizer.Momentum(0.1, 0.9, parameter_list=p), ["velocity"]),
+    "Lars": (lambda p: optimizer.LarsMomentum(0.1, 0.9, parameter_list=p), ["velocity"]),
+    "Adam": (
+        lambda p: optimizer.Adam(0.1, parameter_list=p),
+        ["moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc"],
+    ),
+    "Lamb": (
+        lambda p: optimizer.Lamb(0.1, parameter_list=p),
+        ["moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc"],
+    ),
+    "Adamax": (lambda p: optimizer.Adamax(0.1, parameter_list=p), ["moment", "inf_norm", "beta1_pow_acc"]),
+    "Adagrad": (lambda p: optimizer.Adagrad(0.1, parameter_list=p), ["moment"]),
+    "DecayedAdagrad": (lambda p: optimizer.DecayedAdagrad(0.1, parameter_list=p), ["moment"]),
+    "Adadelta": (
+        lambda p: optimizer.Adadelta(0.1, parameter_list=p),
+        ["_avg_squared_grad", "_avg_squared_update"],
+    ),
+    "RMSProp": (
+        lambda p: optimizer.RMSProp(0.1, parameter_list=p),
+        ["momentum", "mean_square", "mean_grad"],
+    ),
+    "Ftrl": (lambda p: optimizer.Ftrl(0.1, parameter_list=p), ["squared", "linear"]),
+    "named": (lambda p: optimizer.Momentum(0.1, 0.9, parameter_list=p, name="opt"), ["opt_velocity"]),
+    "Dpsgd": (lambda p: optimizer.Dpsgd(0.1, 0.9, 1.0, 1e-8, parameter_list=p), []),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_state_is_named_by_kind_then_parameter(name: str) -> None:
+    make, kinds = STATES[name]
+    net = linear()
+    opt = make(net.parameters())
+    assert opt.state_dict() == {}
+    opt.minimize(backward(net))
+    assert list(opt.state_dict()) == [f"{p.name}_{kind}_0" for kind in kinds for p in net.parameters()]
+
+
+def test_state_goes_on_in_an_optimizer_of_a_fresh_guard() -> None:
+    def trained(rounds: int, state: Any = None, weights: Any = None) -> tuple[Any, Any]:
+        with dg.guard():
+            net = linear()
+            if weights is not None:
+                net.set_dict(weights)
+            opt = optimizer.Adam(dg.ExponentialDecay(0.1, 1, 0.5), parameter_list=net.parameters())
+            if state is not None:
+                opt.set_dict(state)
+            for _ in range(rounds):
+                opt.minimize(backward(net))
+            copied = {k: v.numpy() if hasattr(v, "numpy") else v for k, v in opt.state_dict().items()}
+            return copied, {k: v.numpy() for k, v in net.state_dict().items()}
+
+    state, weights = trained(2)
+    assert state["LR_Scheduler"] == {"step_num": 2}
+    assert state["global_step"].tolist() == [2]
+    _, resumed = trained(2, state, weights)
+    _, straight = trained(4)
+    for name, expected in straight.items():
+        same(resumed[name], expected)
+
+
+def test_a_second_optimizer_counts_on() -> None:
+    net = linear()
+    for number in range(2):
+        opt = optimizer.Momentum(0.1, 0.9, parameter_list=net.parameters())
+        opt.minimize(backward(net))
+        assert list(opt.state_dict()) == [f"{p.name}_velocity_{number}" for p in net.parameters()]
+
+
+# Rates.
+
+
+def test_the_rate_of_the_last_step() -> None:
+    net = linear()
+    assert optimizer.SGD(0.25, parameter_list=net.parameters()).current_step_lr() == 0.25
+    opt = optimizer.SGD(dg.PiecewiseDecay([2], [0.5, 0.25], begin=0), parameter_list=net.parameters())
+    rates = [opt.current_step_lr()]
+    for _ in range(4):
+        opt.minimize(backward(net))
+        rates.append(opt.current_step_lr())
+    assert rates == [0.5, 0.5, 0.5, 0.25, 0.25]
