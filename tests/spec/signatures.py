@@ -36,8 +36,10 @@ def resolve(name: str) -> Any:
         return _MISSING
     path = base
     for part in rest:
-        path += f".{part}"
+        within, path = path, f"{path}.{part}"
         found = getattr(found, part, _MISSING)
+        if found is _MISSING:  # a module, or of one that a function of its name stands before: ``paddle.batch.batch``
+            found = getattr(_imported(within), part, _MISSING)
         if found is _MISSING:
             found = _imported(path)
         if found is _MISSING or is_unbuilt(found):
