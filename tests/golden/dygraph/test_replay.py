@@ -1,0 +1,39 @@
+"""The recorded scripts of eager mode, run as they stand: all op by op, those that repeat steps with blocks too.
+
+``python -m tests.golden.dygraph`` runs all of them both ways.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.golden.dygraph.compare import difference
+from tests.golden.dygraph.replay import CASES, names, problem
+
+REPEATING = ["gradient_semantics", "layer_embedding_dense", "mnist_cnn", "nograd_eval_loop", "save_load_resume"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_script_gives_what_was_recorded(name: str) -> None:
+    assert problem(name, blocks=False) is None
+
+
+@pytest.mark.parametrize("name", REPEATING)
+def test_blocks_give_what_was_recorded(name: str) -> None:
+    assert problem(name, blocks=True) is None
+
+
+def test_every_script_has_its_recording() -> None:
+    scripts = {path.stem for path in CASES.glob("*.py")}
+    assert scripts - {"dyg_common"} == set(names()) and len(names()) == 26
+
+
+def test_a_difference_is_found() -> None:
+    recorded = json.loads((CASES.parent / "recorded" / "layer_linear.json").read_text())
+    assert difference(recorded, recorded) is None
+    name, as_recorded = next(iter(recorded["params"].items()))
+    for change in ({"norm": as_recorded["norm"] * 1.01}, {"name": "another"}, {"stop_gradient": True}):
+        params = {**recorded["params"], name: {**as_recorded, **change}}
+        assert difference(recorded, {**recorded, "params": params}) is not None
