@@ -103,6 +103,7 @@ from fluidjax.dygraph.base import disable_dygraph, disable_imperative, enable_dy
 from fluidjax.dygraph.checkpoint import load_dygraph, save_dygraph
 from fluidjax.dygraph.layers import Layer
 from fluidjax.dygraph.nn import *
+from fluidjax.dygraph.varbase_patch_methods import monkey_patch_varbase
 
 # Contributed parts.
 from fluidjax import contrib

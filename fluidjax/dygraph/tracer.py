@@ -1,7 +1,30 @@
-"""The tracer under the name that Fluid has for it."""
+"""The tracer under the name and with the arguments that Fluid has for it."""
 
 from __future__ import annotations
 
-from fluidjax.eager.tracer import Tracer
+from typing import Any
+
+from fluidjax.eager import tracer
 
 __all__ = ["Tracer"]
+
+
+class Tracer(tracer.Tracer):
+    """Runs ops at once, and records what gradients need of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def trace_op(  # type: ignore[override]  # all slots are given, as in Fluid
+        self, type: str, inputs: Any, outputs: Any, attrs: Any, stop_gradient: bool = False
+    ) -> None:
+        """Run an op.
+
+        Args:
+            type: the op's type.
+            inputs: per slot a variable, or a list of them.
+            outputs: likewise; their values are replaced.
+            attrs: the op's attributes.
+            stop_gradient: whether the op leaves no trace.
+        """
+        super().trace_op(type, inputs, outputs, attrs, stop_gradient)
