@@ -6,7 +6,7 @@ from typing import Any
 
 from fluidjax.framework import Variable, convert_np_dtype_to_dtype_
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._sequence.checks import FLOATS, INTS, NUMBERS, VarType, variable, variables
+from fluidjax.layers._sequence.checks import FLOATS, INTS, NUMBERS, VarType, ragged, refuse_eager, variable, variables
 
 __all__ = [
     "sequence_conv",
@@ -64,7 +64,7 @@ def sequence_conv(
     Returns:
         [rows, num_filters], with the LoD of the input. Raises TypeError for an input of another kind.
     """
-    variable(input, "input", "sequence_conv", FLOATS)
+    ragged(input, "input", "sequence_conv", FLOATS)
     helper = LayerHelper("sequence_conv", input=input, param_attr=param_attr, bias_attr=bias_attr, act=act, name=name)
     dtype = helper.input_dtype()
     shape = [filter_size * input.shape[1], num_filters]
@@ -93,7 +93,7 @@ def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None 
     Returns:
         As the input.
     """
-    variable(input, "input", "sequence_softmax", FLOATS)
+    ragged(input, "input", "sequence_softmax", FLOATS)
     helper = LayerHelper("sequence_softmax", input=input, use_cudnn=use_cudnn, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": [input]}, {"use_cudnn": use_cudnn})
 
@@ -110,7 +110,7 @@ def sequence_pool(input: Variable, pool_type: str, is_test: bool = False, pad_va
     Returns:
         [sequences, ...].
     """
-    variable(input, "input", "sequence_pool", ("float32", "float64"))
+    ragged(input, "input", "sequence_pool", ("float32", "float64"))
     helper = LayerHelper("sequence_pool", input=input, is_test=is_test, pad_value=pad_value)
     out = helper.create_variable_for_type_inference(helper.input_dtype())
     index = helper.create_variable_for_type_inference(helper.input_dtype())
@@ -144,6 +144,7 @@ def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
     Returns:
         [sum of the rows, ...] with LoD. Raises TypeError when ``input`` is no list.
     """
+    refuse_eager("sequence_concat")
     variables(input, "input", "fluid.layers.sequence_concat", NUMBERS)
     helper = LayerHelper("sequence_concat", input=input, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": input}, {})
@@ -159,9 +160,9 @@ def sequence_slice(input: Variable, offset: Variable, length: Variable, name: st
     Returns:
         The rows that are left, with LoD.
     """
-    variable(input, "input", "sequence_slice", NUMBERS)
-    variable(offset, "offset", "sequence_slice", INTS)
-    variable(length, "length", "sequence_slice", INTS)
+    ragged(input, "input", "sequence_slice", NUMBERS)
+    ragged(offset, "offset", "sequence_slice", INTS)
+    ragged(length, "length", "sequence_slice", INTS)
     helper = LayerHelper("sequence_slice", input=input, offset=offset, length=length, name=name)
     offset.stop_gradient = True
     length.stop_gradient = True
@@ -180,15 +181,15 @@ def sequence_expand(x: Variable, y: Variable, ref_level: int = -1, name: str | N
     Returns:
         The repeated rows; repeated sequences are sequences of their own.
     """
-    variable(x, "x", "sequence_expand", NUMBERS)
+    ragged(x, "x", "sequence_expand", NUMBERS)
     helper = LayerHelper("sequence_expand", input=x, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": [x], "Y": [y]}, {"ref_level": ref_level})
 
 
 def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Row i of ``x`` as often as sequence i of ``y`` has rows; the result has the LoD of ``y``."""
-    variable(x, "x", "sequence_expand_as", NUMBERS)
-    variable(y, "y", "sequence_expand_as")
+    ragged(x, "x", "sequence_expand_as", NUMBERS)
+    ragged(y, "y", "sequence_expand_as")
     helper = LayerHelper("sequence_expand_as", input=x, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": [x], "Y": [y]}, {})
 
@@ -206,8 +207,8 @@ def sequence_pad(
     Returns:
         ([sequences, width, ...], int64 [sequences]).
     """
-    variable(x, "x", "sequence_pad", NUMBERS)
-    variable(pad_value, "pad_value", "sequence_pad", NUMBERS)
+    ragged(x, "x", "sequence_pad", NUMBERS)
+    ragged(pad_value, "pad_value", "sequence_pad", NUMBERS)
     helper = LayerHelper("sequence_pad", input=x, name=name)
     out = helper.create_variable_for_type_inference(helper.input_dtype())
     length = helper.create_variable_for_type_inference(VarType.INT64)
@@ -232,8 +233,8 @@ def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Va
     Returns:
         [sum of the lengths, ...] with LoD.
     """
-    variable(x, "x", "sequence_unpad", NUMBERS)
-    variable(length, "length", "sequence_unpad", ("int64",))
+    ragged(x, "x", "sequence_unpad", NUMBERS)
+    ragged(length, "length", "sequence_unpad", ("int64",))
     helper = LayerHelper("sequence_unpad", input=x, name=name)
     length.stop_gradient = True
     return _one_output(helper, helper.input_dtype(), {"X": x, "Length": length}, {})
@@ -245,7 +246,7 @@ def sequence_reshape(input: Variable, new_dim: int) -> Variable:
     Args:
         input: [rows, width] with LoD; each sequence holds a multiple of ``new_dim`` numbers.
     """
-    variable(input, "input", "sequence_reshape", NUMBERS)
+    ragged(input, "input", "sequence_reshape", NUMBERS)
     helper = LayerHelper("sequence_reshape", input=input)
     return _one_output(helper, helper.input_dtype(), {"X": [input]}, {"new_dim": new_dim})
 
@@ -258,9 +259,9 @@ def sequence_scatter(input: Variable, index: Variable, updates: Variable, name: 
         index: ids [rows, 1] with LoD.
         updates: [rows, 1] with the LoD of ``index``.
     """
-    variable(input, "input", "sequence_scatter", NUMBERS)
-    variable(index, "index", "sequence_scatter", INTS)
-    variable(updates, "updates", "sequence_scatter", NUMBERS)
+    ragged(input, "input", "sequence_scatter", NUMBERS)
+    ragged(index, "index", "sequence_scatter", INTS)
+    ragged(updates, "updates", "sequence_scatter", NUMBERS)
     helper = LayerHelper("sequence_scatter", input=input, name=name)
     inputs = {"X": input, "Ids": index, "Updates": updates}
     return _one_output(helper, helper.input_dtype(), inputs, {})
@@ -275,7 +276,7 @@ def sequence_enumerate(input: Variable, win_size: int, pad_value: int = 0, name:
     Returns:
         [rows, win_size] with the input's LoD; no gradient.
     """
-    variable(input, "input", "sequence_enumerate", INTS)
+    ragged(input, "input", "sequence_enumerate", INTS)
     helper = LayerHelper("sequence_enumerate", input=input, name=name)
     out = helper.create_variable_for_type_inference(helper.input_dtype(), stop_gradient=True)
     helper.append_op(
@@ -315,6 +316,6 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
 
 def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
     """Each sequence with its rows in reverse order, under the same LoD."""
-    variable(x, "x", "sequence_reverse", (*NUMBERS, "int8", "uint8"))
+    ragged(x, "x", "sequence_reverse", (*NUMBERS, "int8", "uint8"))
     helper = LayerHelper("sequence_reverse", input=x, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": x}, {}, slot="Y")

@@ -33,12 +33,14 @@ def refuse_eager(layer: str) -> None:
         )
 
 
-def variable(value: Any, arg: str, layer: str, dtypes: Sequence[str] = ()) -> Variable:
-    """Return ``value``; TypeError unless it is a Variable, of one of ``dtypes`` where any are given.
-
-    AssertionError in eager mode, where variables have no LoD.
-    """
+def ragged(value: Any, arg: str, layer: str, dtypes: Sequence[str] = ()) -> Variable:
+    """Like ``variable``, for what has to have a LoD: AssertionError in eager mode."""
     refuse_eager(layer)
+    return variable(value, arg, layer, dtypes)
+
+
+def variable(value: Any, arg: str, layer: str, dtypes: Sequence[str] = ()) -> Variable:
+    """Return ``value``; TypeError unless it is a Variable, of one of ``dtypes`` where any are given."""
     if not isinstance(value, Variable):
         raise TypeError(
             f"The type of '{arg}' in {layer} must be Variable, but received {type(value).__name__}. Pass what a layer"
