@@ -27,6 +27,7 @@ import lowering
 from fluidjax.execution.executable import Executable, default_device
 from fluidjax.execution.store import Store
 from lowering.errors import Need
+from lowering.machine import processors
 from lowering.program import OpView, ProgramView
 from lowering.registry import OpDef, get_op
 
@@ -178,7 +179,7 @@ def _machine() -> Hashable:
     return (
         tuple(_sources(Path(lowering.__file__).parent.parent)),
         (jax.__version__, jaxlib.__version__, platform.python_version()),
-        (platform.machine(), tuple(_processor()), len(os.sched_getaffinity(0))),
+        (platform.machine(), tuple(_processor()), processors()),
         tuple(sorted((n, v) for n, v in os.environ.items() if n in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))),
     )
 

@@ -314,18 +314,6 @@ class _Reader(pickle.Unpickler):
     def _reconstruct(self, *_: Any) -> _Array:
         return _Array()
 
-    def _list(self, values: list[Any]) -> None:
-        self._word(b"]")
-        if len(values) == 1:
-            self._value(values[0])
-            self._out += b"a"
-            return
-        for start in range(0, len(values), BATCH):
-            self._out += b"("
-            for value in values[start : start + BATCH]:
-                self._value(value)
-            self._out += b"e"
-
     def _scalar(self, dtype: Any, data: Any) -> _Array:
         array = _Scalar()
         array.__setstate__((1, (), dtype, False, data))

@@ -18,6 +18,7 @@ from fluidjax.framework.check import check_structure, parse_message, warn_of_unk
 from fluidjax.framework.prune import for_inference, pruned, without_backward
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import Parameter, Variable
+from lowering.collection import uncollected
 
 # The seed that new programs start with; ``Program.global_seed`` sets it.
 global_prog_seed = 0
@@ -329,10 +330,11 @@ class Program:
         not have are kept and ignored, with a warning that names them.
         Raises ValueError when the bytes are no program.
         """
-        message = parse_message(binary_str)
-        program = Program._construct_from_desc(message)
-        warn_of_unknown_attributes(message)
-        return program
+        with uncollected():
+            message = parse_message(binary_str)
+            program = Program._construct_from_desc(message)
+            warn_of_unknown_attributes(message)
+            return program
 
     @staticmethod
     def _construct_from_desc(desc: Any) -> Program:

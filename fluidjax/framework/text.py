@@ -23,7 +23,7 @@ def printable(text: str) -> str:
 
     They are written as the text format writes bytes, \\nnn in octal.
     """
-    if text.isprintable():
+    if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else _octal(c) for c in text)
 

@@ -11,6 +11,7 @@ From a host key (see ``host_bits``) float32 values are drawn by NumPy, without a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import prod
 from typing import Any
@@ -20,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine import host_bits
+from lowering.machine import processors
 
 CHUNKS = (1 << 12, 1 << 15, 1 << 18)
 HOST_LIMIT = 1 << 22  # the host draws this many values about as fast as a kernel compiles
@@ -70,11 +72,14 @@ def _draw_on_host(name: str, key: np.ndarray, size: int, params: Sequence[Any]) 
     first, second = params
     scale, offset = (second - first, first) if name == "uniform" else (second, first)
     most = CHUNKS[-1]
-    parts = [
-        host_bits.draw(name, host_bits.fold_in(key, i), min(most, size - i * most), scale, offset)
-        for i in range(max(1, -(-size // most)))
-    ]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def chunk(i: int) -> np.ndarray:
+        return host_bits.draw(name, host_bits.fold_in(key, i), min(most, size - i * most), scale, offset)
+
+    if size <= most:
+        return chunk(0)
+    with ThreadPoolExecutor(processors()) as pool:  # NumPy lets go of Python's lock: a thread for each processor
+        return np.concatenate(list(pool.map(chunk, range(-(-size // most)))))
 
 
 def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any, *params: Any) -> Any:

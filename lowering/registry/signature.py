@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 EMPTY = object()  # stands for a default or an annotation that is not there
 
-_TYPES = (int, float, str, bool)
-_BUILTIN: dict[str, Any] = {t.__name__: t for t in _TYPES} | {f"list[{t.__name__}]": list[t] for t in _TYPES}
+_BUILTIN: dict[str, Any] = {
+    **{"int": int, "float": float, "str": str, "bool": bool},
+    **{"list[int]": list[int], "list[float]": list[float], "list[str]": list[str], "list[bool]": list[bool]},
+}
 
 
 class Param(NamedTuple):
