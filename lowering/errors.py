@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from lowering.program import OpView
@@ -116,6 +116,15 @@ class NeedsExact(Need):
             "rows whose number depends on data inside a loop or branch",
             "take the op out of it, or feed what decides the number of rows",
         )
+
+
+class NeedsSizes(Need):
+    """Not an error: this op cannot run with more room along some axes than there are places taken.
+
+    The executor then compiles for the sizes that ``labels`` stand for as they are (see ``lowering.engine.wide``).
+    """
+
+    labels: frozenset[Any] = frozenset()
 
 
 class RegistryError(LoweringError, TypeError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,6 +70,48 @@ class LoDArray:
     def with_data(self, data: Array) -> LoDArray:
         """The same LoD and row count over other rows, which must be as many."""
         return replace(self, data=data)
+
+
+class Axis(NamedTuple):
+    """Where in a ``Wide`` value there is room for more than is there.
+
+    Attributes:
+        dim: the dim that consists of, or contains, ``room`` places that are ``inner`` elements apart.
+        room: how many places there are.
+        label: what decides how many are taken: axes of one label have equally many.
+        inner: the elements of a place, more than 1 where dims were merged by a reshape.
+    """
+
+    dim: int
+    room: int
+    label: Hashable
+    inner: int = 1
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Wide:
+    """A dense array that has room for more along some axes than there is (see ``lowering.engine.wide``).
+
+    Attributes:
+        data: what is in the places that are not taken is finite where all else is, and of no meaning.
+        counts: how many places of each axis are taken, traced int32 scalars.
+        axes: static.
+    """
+
+    data: Array
+    counts: tuple[Array, ...]
+    axes: tuple[Axis, ...] = field(metadata={"static": True})
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of ``data``."""
+        return self.data.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of ``data``."""
+        return self.data.dtype
 
 
 @jax.tree_util.register_dataclass
@@ -226,7 +270,7 @@ def is_padded(value: Any) -> bool:
 
 def data_of(value: Any) -> Array:
     """The bare array of a LoDArray, or the array itself."""
-    return value.data if isinstance(value, (LoDArray, RowCounts)) else value
+    return value.data if isinstance(value, (LoDArray, RowCounts, Wide)) else value
 
 
 def lod_of(value: Any) -> tuple[Array, ...]:
@@ -253,8 +297,22 @@ def fill_padding(data: Array, nrows: Array | None, *, backward: bool) -> Array:
     return jnp.where(mask, data, fill)
 
 
+def taken(value: Wide) -> np.ndarray:
+    """What is there of a wide value, on the host."""
+    data = np.asarray(value.data)
+    shape = list(data.shape)
+    for axis, count in sorted(zip(value.axes, value.counts, strict=True), key=lambda pair: -pair[0].inner):
+        before, size = prod(shape[: axis.dim]), shape[axis.dim]
+        parts = data.reshape(before, size // (axis.room * axis.inner), axis.room, -1)[:, :, : int(count)]
+        shape[axis.dim] = size // axis.room * int(count)
+        data = parts.reshape(shape)
+    return data
+
+
 def exact(value: Any) -> Any:
     """A value of known row count without its padding: LoD offsets become host arrays. Not for use inside a trace."""
+    if isinstance(value, Wide):
+        return taken(value)
     if isinstance(value, TensorArray) and not value.stacked:
         return replace(value, items=tuple(exact(item) for item in value.items or ()))
     if isinstance(value, RowCounts):

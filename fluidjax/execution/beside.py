@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -23,9 +23,7 @@ class Beside:
         self._whole = whole
         self._compilations = compilations
 
-    def note(
-        self, visit: Visit, feed: Mapping[str, Any], seed: Any, results: Any, started: float, *, compiled: bool
-    ) -> None:
+    def note(self, visit: Visit, seed: Any, results: Any, started: float, *, compiled: bool) -> None:
         """Note a run that began when ``time.perf_counter()`` said ``started``, and begin what has become worth it."""
         if not visit.timed and not compiled:
             visit.done(None, compiled=False)
@@ -37,7 +35,7 @@ class Beside:
             return
         room = self._compilations.tiers.due(visit)
         if room is not None:
-            values = [*state.kept, *self._attempts.feeds_in(room.sizes, feed)]
+            values = [*state.kept, *self._attempts.feeds_in(room.sizes)]
             task = self._whole.compiled.ahead(state.replaced, values, seed)
             background.submit(_timed(task, lambda seconds: self._compilations.tiers.opened(visit, room, seconds), room))
 

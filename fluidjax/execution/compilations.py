@@ -50,6 +50,7 @@ class Compilations:
         causes: what forced the compilations.
         capacities: the size of each loop's buffers; whoever enlarges one clears what was compiled.
         widened: indices of the ops that ``lowering.engine.widen`` names.
+        wide: whether other ``sequence_pad`` ops may make more room than they need too.
         tiers: how much room batches of changing sizes get.
     """
 
@@ -58,6 +59,9 @@ class Compilations:
         self.causes = Recompilations(job.program)
         self.capacities: dict[str, int] = {}
         self.widened = widened(job.program, job.fetches)
+        self.wide = any(
+            op.type == "sequence_pad" and int(op.attrs.get("padded_length", -1)) < 0 for op in job.program.blocks[0].ops
+        )
         self.tiers = Tiers(beside=job.beside)
         self._job = job
         self._kept = Kept(job.program)
@@ -111,6 +115,7 @@ class Compilations:
                 capacities=self.capacities,
                 kept=self._kept,
                 widened=self.widened,
+                wide=self.wide,
                 fixed=len(kept),
                 checked=self._job.checked,
                 starts=starts,

@@ -21,6 +21,7 @@ from lowering.engine.checks import Watch
 from lowering.engine.counts import plain
 from lowering.engine.either import Either, NeedsOneForm
 from lowering.engine.runner import Runner
+from lowering.engine.wide import check_left
 from lowering.errors import InvalidArgumentError, Need, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
@@ -132,7 +133,7 @@ class CompiledOps:
         outputs: names of the results; one that the ops did not write is returned as None.
         replaced: names of plain arrays that the ops read and write; passed and returned as ``packing`` joins them. The
             call donates them, unless there may be an overflow to flag, or one of them comes out in another shape.
-        capacities, widened: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
+        capacities, widened, wide: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
         fixed: how many inputs, the first ones, are the program's state.
         kept: finds what other processes compiled.
         checked: whether ops' demands on their numbers are checked.
@@ -158,6 +159,7 @@ class CompiledOps:
         capacities: Mapping[str, int],
         kept: Kept,
         widened: frozenset[int] = frozenset(),
+        wide: bool = False,
         fixed: int = 0,
         checked: bool = False,
         starts: Sequence[str] = (),
@@ -173,6 +175,7 @@ class CompiledOps:
         self._capacities = capacities
         self._kept = kept
         self._widened = widened
+        self._wide = wide
         self._fixed = fixed
         self._starts = tuple(starts)
         self.awaited: Sequence[str] | None = None
@@ -266,7 +269,15 @@ class CompiledOps:
         """All that a trace depends on beside the program."""
         ops = tuple(op.index for op in self._ops)
         names = ops, self.inputs, self._outputs, self._replaced, self._starts, self.awaited
-        options = self._packing, self._donate, self._platform, self._fixed, self._checked, sorted(self._widened)
+        options = (
+            self._packing,
+            self._donate,
+            self._platform,
+            self._fixed,
+            self._checked,
+            sorted(self._widened),
+            self._wide,
+        )
         return names, options, key, self._seen_on_host(values), sorted(self._capacities.items())
 
     def _outcome(
@@ -308,6 +319,7 @@ class CompiledOps:
                 platform=self._platform,
                 capacities=self._capacities,
                 widened=self._widened,
+                wide=self._wide,
                 watch=watch if self._checked else None,
             )
             runner.unsettled = bool(self._starts)
@@ -317,6 +329,7 @@ class CompiledOps:
             runner.run_ops(self._ops, env)
             faults, overflows = watch.parted(runner.overflows)
             after = [plain(env[n]) for n in self._replaced]
+            check_left(runner.scattered, after, [env.get(n) for n in self._outputs])
             if self.awaited is not None:
                 self._tell_changes(dict(zip(self._replaced, before, strict=True)), env)
             # XLA puts results into donated buffers of their form, and a run that overflows is repeated from them.

@@ -61,9 +61,14 @@ def trim(value: Any) -> tuple[np.ndarray, list[list[int]]]:
     return data, [level.tolist() for level in levels]
 
 
+def _numbers(value: Any) -> Any:
+    """Counts as numbers, and of wide values what is there; anything else as it is."""
+    return low.taken(value) if isinstance(value, low.Wide) else plain(value)
+
+
 def to_holder(value: Any) -> Any:
     """What a scope variable (or a fetch with ``return_numpy=False``) holds for a value of the lowering."""
-    value = plain(value)
+    value = _numbers(value)
     if isinstance(value, low.SelectedRows):
         return _selected_rows(value)
     if isinstance(value, low.TensorArray):
@@ -104,7 +109,7 @@ def to_numpy(value: Any, name: str) -> Any:
     """A copy of a fetched value as NumPy (a list for arrays); RuntimeError when that would lose a LoD."""
     if type(value) is ArrayImpl:
         return fetched(value)
-    value = plain(value)
+    value = _numbers(value)
     if isinstance(value, low.TensorArray):
         return [to_numpy(item, name) for item in array_items(value)]
     if isinstance(value, low.SelectedRows):

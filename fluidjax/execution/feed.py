@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 
 from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, lod_fault
 from fluidjax.execution.buckets import bucket
+from fluidjax.execution.dense import ChangingDims, Dense
 from fluidjax.execution.exchange import lod_array, to_lowering, usual_room
 from fluidjax.execution.tiers import Sizes, Tiers, Visit
 from lowering.dtypes import from_numpy, to_numpy
@@ -66,6 +67,7 @@ class Feeder:
         tight: whether ops need the exact length of the longest sequence, not a bound; it then is part of what a
             program is compiled for. The row capacity only grows then: otherwise each length would be compiled for each
             bucket.
+        padded: whether anything was ever fed that may have room for more.
     """
 
     def __init__(self, variables: Mapping[str, VarView], ranks: bool, tiers: Tiers | None = None, floor: int = 0):
@@ -73,35 +75,65 @@ class Feeder:
         self._ranks = ranks
         self._tiers = tiers or Tiers(beside=False)
         self._floor = floor
+        self._dims = ChangingDims()
         self._run = threading.local()
-        self.tight = False
+        self.tight = self.padded = False
+        self._lock = threading.Lock()
         self._room: dict[str, int] = {}
-        self._accepted: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
+        self._accepted: dict[str, tuple[np.dtype | None, tuple[int, ...]]] = {}
 
     @property
     def visit(self) -> Visit | None:
         """Which room this thread's last feeds were given; None where they needed none."""
-        found: Visit | None = getattr(self._run, "visit", None)
-        return found
+        return getattr(self._run, "visit", None) if self.padded else None
 
     def values(self, names: Sequence[str], feed: Mapping[str, Any], *, exact: bool) -> list[Any]:
         """The values of the feeds ``names``; None (with a warning) for one that the program has no variable for."""
+        if self.padded:
+            self._dims.begin()
+            self._run.visit = None
         values = [self._value(name, feed[name], exact) for name in names]
-        ragged = [v for v in values if type(v) is Ragged]
-        self._run.visit = None
-        if not ragged:
+        if not self.padded or not any(type(v) in (Ragged, Dense) for v in values):
             return values
         if exact:
-            return [v.value(None) if type(v) is Ragged else v for v in values]
-        key = tuple(v.alike if type(v) is Ragged else (getattr(v, "shape", ()), type(v)) for v in values)
+            return [_exact(v) for v in values]
+        values, sizes = self._labelled(names, values)
+        if not sizes and not any(type(v) is Ragged for v in values):
+            return values
+        self._run.values, self._run.visit = values, self._visit(values, sizes)
+        return _in_room(values, self._run.visit.room)
+
+    def values_in(self, room: Sizes) -> list[Any]:
+        """The values that this thread was given last, in another room that they fit into."""
+        return _in_room(self._run.values, room)
+
+    def refuse(self, labels: Collection[Any]) -> None:
+        """Give the dims of dense feeds with these labels their true size."""
+        self._dims.refuse(labels)
+
+    def _labelled(self, names: Sequence[str], values: list[Any]) -> tuple[list[Any], dict[int, int]]:
+        """The values with the labels of this batch, and the size that each stands for; none where one is empty."""
+        dense = {n: v.data for n, v in zip(names, values, strict=True) if type(v) is Dense}
+        with self._lock:
+            sizes = self._dims.sizes({name: data.shape for name, data in dense.items()})
+            labelled = {name: Dense(data, self._dims.of(name, data.ndim)) for name, data in dense.items()}
+        if 0 in sizes.values():
+            return [v.data if type(v) is Dense else v for v in values], {}
+        return [labelled.get(n, v) for n, v in zip(names, values, strict=True)], sizes
+
+    def _visit(self, values: list[Any], labels: Mapping[int, int]) -> Visit:
+        ragged = [v for v in values if type(v) is Ragged]
+        key = tuple(v.alike if type(v) in (Ragged, Dense) else (getattr(v, "shape", ()), type(v)) for v in values)
         sizes, units = (tuple(n for v in ragged for n in of(v)) for of in (Ragged.sizes, Ragged.units))
         floors = tuple(n for v in ragged for n in v.floors(self._floor))
-        visit = self._run.visit = self._tiers.visit(key, sizes, units, floors)
-        return _in_room(values, visit.room)
-
-    def values_in(self, room: Sizes, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
-        """The values of feeds in another room that they fit into."""
-        return _in_room([self._value(name, feed[name], False) for name in names], room)
+        bytes_of = dict.fromkeys(labels, 0)
+        for value in values:
+            for dim, label in value.labels.items() if type(value) is Dense else ():
+                bytes_of[label] += value.data.nbytes // value.data.shape[dim]
+        dense = tuple(labels.values())
+        return self._tiers.visit(
+            (key, tuple(labels)), sizes + dense, (*units, *bytes_of.values()), floors + (0,) * len(dense)
+        )
 
     def _value(self, name: str, fed: Any, exact: bool) -> Any:
         if type(fed) is np.ndarray and self._accepted.get(name) == (fed.dtype, fed.shape):
@@ -118,16 +150,29 @@ class Feeder:
                 " array.filled(value), and the mask as a variable of its own"
             )
         if isinstance(fed, np.ndarray):
-            fed = _checked(var, fed)
-            self._accepted[name] = fed.dtype, fed.shape
-            return fed
+            return self._dense(var, fed)
         if isinstance(fed, LoDTensor):
             return self._tensor(var, fed, exact)
         if isinstance(fed, (SelectedRows, LoDTensorArray)):
             return to_lowering(fed)
         if isinstance(fed, jax.Array):
             return _checked(var, fed)
-        return _checked(var, _from_python(var, fed))
+        return self._dense(var, _from_python(var, fed))
+
+    def _dense(self, var: VarView, fed: Any) -> Any:
+        """A fed array without LoD, checked; ``Dense`` where dims of it are known to change."""
+        data = _checked(var, fed)
+        if type(data) is not np.ndarray:
+            return data
+        before = self._accepted.get(var.name)
+        self._dims.see(var.name, before[1] if before else None, data.shape)
+        labels = self._dims.of(var.name, data.ndim)
+        # Those that change are looked at each time: the next shape is no other than this.
+        self._accepted[var.name] = (None if labels else data.dtype), data.shape
+        if not labels:
+            return data
+        self.padded = True
+        return Dense(data, labels)
 
     def _tensor(self, var: VarView, fed: LoDTensor, exact: bool) -> Any:
         data = fed._value
@@ -137,7 +182,7 @@ class Feeder:
                 " received an empty tensor"
             )
         if not fed._lod:
-            return _checked(var, data)
+            return self._dense(var, data)
         fault = lod_fault(fed._lod, fed.shape()[0])
         if fault:
             raise ValueError(
@@ -146,6 +191,7 @@ class Feeder:
             )
         checked = _checked(var, data)
         if not self.tight:
+            self.padded = True
             return Ragged(checked, fed._lod, self._ranks)
         rows, *inner = usual_room(data.shape[0], fed._lod)
         rows = self._room[var.name] = max(rows, self._room.get(var.name, 0))
@@ -154,14 +200,23 @@ class Feeder:
         return lod_array(checked, fed._lod, room=room, longest=longest, tight=True)
 
 
+def _exact(value: Any) -> Any:
+    if type(value) is Ragged:
+        return value.value(None)
+    return value.data if type(value) is Dense else value
+
+
 def _in_room(values: list[Any], room: Sizes) -> list[Any]:
+    """``room`` is that of each ragged value, and then that of each label in order."""
     at, found = 0, []
     for value in values:
         if type(value) is Ragged:
             count = len(value.units())
             value, at = value.value(room[at : at + count]), at + count
         found.append(value)
-    return found
+    labels = dict.fromkeys(label for v in values if type(v) is Dense for label in v.labels.values())
+    wide = dict(zip(labels, room[at:], strict=True))
+    return [v.value(wide) if type(v) is Dense else v for v in found]
 
 
 def _from_python(var: VarView, fed: Any) -> np.ndarray:

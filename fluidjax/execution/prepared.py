@@ -98,7 +98,7 @@ class Prepared:
                     compiled = self._compilations.end_of_step()
         visit = self._attempts.visit
         if visit is not None:
-            self._beside.note(visit, feed, seed, results, started, compiled=compiled)
+            self._beside.note(visit, seed, results, started, compiled=compiled)
         return results
 
     def failure(self, scope: Scope, error: Exception) -> Exception:

@@ -7,6 +7,7 @@ under these is tried again under dearer ones, which later runs start from:
 =============================================  =================================================================
 an attempt lacks                               the next one
 =============================================  =================================================================
+true sizes of wide dims (``NeedsSizes``)       has these dims as they are, so that every size is compiled
 exact rows (``NeedsExact``, or an op that      feeds rows unpadded, so that every LoD is compiled; if they were,
 failed on rows that may have been padded)      the op runs outside of the jitted step, on rows as they come
 a longest length (``NeedsConcrete.longest``)   is compiled for every longest length
@@ -28,7 +29,7 @@ from fluidjax.execution.feed import Feeder
 from fluidjax.execution.state import gather_values
 from fluidjax.execution.tiers import Sizes, Visit
 from lowering.engine.plan import Plan, make_plan
-from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact
+from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact, NeedsSizes
 from lowering.values import LoDArray
 
 # A loop that overflows this many doublings is not going to end.
@@ -51,16 +52,16 @@ class Attempts:
         self._outside: set[int] = set()
         self.exact = False
         self.plan = self._make_plan(())
-        ranks = self.plan.ranks or bool(compilations.widened)
+        ranks = self.plan.ranks or bool(compilations.widened) or compilations.wide
         self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, least_rows(job.program))
 
     def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """What is fed, as the next attempt takes it."""
         return self._feeder.values(self._job.feeds, feed, exact=self.exact)
 
-    def feeds_in(self, room: Sizes, feed: Mapping[str, Any]) -> list[Any]:
-        """What is fed, in other room than it was given."""
-        return self._feeder.values_in(room, self._job.feeds, feed)
+    def feeds_in(self, room: Sizes) -> list[Any]:
+        """What this thread fed last, in other room than it was given."""
+        return self._feeder.values_in(room)
 
     def exact_feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """What is fed, unpadded."""
@@ -93,6 +94,9 @@ class Attempts:
                 results = self._once(attempt, scope, feed, seed)
             except NeedsExact as needed:
                 self._drop_padding(needed)
+                continue
+            except NeedsSizes as needed:
+                self._give_sizes(needed)
                 continue
             except NeedsConcrete as needed:
                 self._provide(needed)
@@ -135,6 +139,14 @@ class Attempts:
             self.plan_anew(())
             self.exact = True
             self._compilations.clear()
+
+    def _give_sizes(self, needed: NeedsSizes) -> None:
+        """See to it that the next attempt has the sizes that an op refused room in as they are."""
+        self._compilations.causes.blame(needed, "every size of what it reads is compiled")
+        self._feeder.refuse(needed.labels)
+        if any(not isinstance(label, int) for label in needed.labels):
+            self._compilations.wide = False
+        self._compilations.clear()
 
     def _provide(self, needed: NeedsConcrete) -> None:
         """See to it that the next attempt has what this one lacked."""

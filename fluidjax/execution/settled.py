@@ -21,7 +21,7 @@ from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.state import checked_fetches
 from fluidjax.execution.writer import drop
-from lowering.errors import NeedsConcrete, NeedsExact
+from lowering.errors import Need
 
 
 class SettledRuns:
@@ -48,7 +48,7 @@ class SettledRuns:
             with scope._lock:
                 kept = state.kept if state.current(scope) else None
             return None if kept is None else self._read(scope, compiled, [*kept, *feeds], seed)
-        except (NeedsExact, NeedsConcrete):
+        except Need:
             return None
 
     def failure(self, scope: Scope, error: Exception) -> Exception:

@@ -20,8 +20,9 @@ on a stream that goes on as it began.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -37,6 +38,7 @@ _WIDEST = 8
 _PART = 0.5
 _SAMPLES = 6  # how often a room's runs are timed, each time after twice as many
 _KINDS = 256  # distinct sizes that are considered for rooms of their own
+_REMEMBERED = 2048  # distinct sizes that are counted; then the rare ones are forgotten
 
 
 @dataclass(eq=False)
@@ -69,11 +71,16 @@ class Family:
     Attributes:
         units: the bytes that one of each size takes.
         floors: room that each size gets in any case.
+        visits: of the sizes that came lately.
+        least, most: of each size that ever came; () before the first.
         seconds: what a compilation took, at most.
+        paid: seconds that runs in larger rooms took longer, since a closer one was last looked for.
     """
 
     units: tuple[int, ...]
     floors: Sizes
+    least: Sizes = ()
+    most: Sizes = ()
     rooms: list[Room] = field(default_factory=list)
     visits: dict[Sizes, Visits] = field(default_factory=dict)
     seconds: float = 0.0
@@ -83,9 +90,12 @@ class Family:
         """The bytes of a batch of these sizes."""
         return sum(n * unit for n, unit in zip(sizes, self.units, strict=True)) or 1
 
-    def largest(self) -> Sizes:
-        """The largest of each size that came."""
-        return tuple(map(max, zip(*self.visits, strict=True)))
+    def came(self, sizes: Sizes) -> None:
+        """Note the sizes of a batch."""
+        self.least = tuple(map(min, sizes, self.least or sizes))
+        self.most = tuple(map(max, sizes, self.most or sizes))
+        if len(self.visits) >= _REMEMBERED:
+            self.visits = {s: replace(v, count=v.count // 2) for s, v in self.visits.items() if v.count > 1}
 
     def line(self) -> tuple[float, float]:
         """(seconds, seconds for each byte) of a run, from the smallest and the largest room that were timed."""
@@ -112,6 +122,7 @@ class Tiers:
     def __init__(self, *, beside: bool):
         self._beside = beside
         self._families: dict[Hashable, Family] = {}
+        self.lock = threading.Lock()
         self.edition = 0  # counts how often all was forgotten
 
     def clear(self) -> None:
@@ -128,14 +139,17 @@ class Tiers:
             units: the bytes that one of each size takes.
             floors: room that each size gets in any case.
         """
-        family = self._families.get(key)
-        if family is None:
-            family = self._families[key] = Family(tuple(units), floors)
-        visits = family.visits.get(sizes)
-        if visits is None or visits.room not in family.rooms:
-            room = self._room(family, sizes)
-            visits = family.visits[sizes] = Visits(room, visits.count if visits else 0)
-        return Visit(family, sizes, visits, self.edition)
+        with self.lock:
+            family = self._families.get(key)
+            if family is None:
+                family = self._families[key] = Family(tuple(units), floors)
+            visits = family.visits.get(sizes)
+            if visits is None or visits.room not in family.rooms:
+                room = self._room(family, sizes)
+                visits = Visits(room, visits.count if visits else 0)
+                family.came(sizes)
+                family.visits[sizes] = visits
+            return Visit(family, sizes, visits, self.edition)
 
     def _room(self, family: Family, sizes: Sizes) -> Room:
         found = self._fitting(family, sizes)
@@ -155,15 +169,18 @@ class Tiers:
         """A room with space for this batch that is worth compiling now; it is not asked for again."""
         if not self._beside or visit.edition != self.edition or not visit.family.seconds:
             return None
-        room = _spare(visit) or _closer(visit)
-        if room is not None:
-            visit.family.rooms.append(room)
-        return room
+        with self.lock:
+            room = _spare(visit) or _closer(visit)
+            if room is not None:
+                visit.family.rooms.append(room)
+            return room
 
     def opened(self, visit: Visit, room: Room, seconds: float) -> None:
         """``room`` was compiled; later batches that fit may be run in it."""
         family = visit.family
-        if visit.edition == self.edition:
+        with self.lock:
+            if visit.edition != self.edition:
+                return
             family.seconds = max(family.seconds, seconds)
             room.ready = True
             for sizes, visits in list(family.visits.items()):
@@ -201,18 +218,17 @@ class Visit:
                 family.seconds = max(family.seconds, seconds)
             else:
                 room.seconds = min(room.seconds or seconds, seconds)
-        if len(family.visits) > 1 or self.sizes != room.sizes:
+        if self.sizes != room.sizes:
             family.paid += family.line()[1] * (family.weight(room.sizes) - family.weight(self.sizes))
 
 
 def _with_room_to_grow(family: Family, sizes: Sizes) -> Sizes:
     """Room for a batch that fits nowhere: at least as much as any had, and more where sizes are seen to grow."""
     close = family.close(sizes)
-    if not family.visits:
+    if not family.most:
         return close
-    largest = family.largest()
     have = [max((r.sizes[i] for r in family.rooms), default=0) for i in range(len(sizes))]
-    return tuple(_grown(*of_one) for of_one in zip(sizes, close, largest, have, family.floors, strict=True))
+    return tuple(_grown(*of_one) for of_one in zip(sizes, close, family.most, have, family.floors, strict=True))
 
 
 def _grown(size: int, close: int, largest: int, have: int, floor: int) -> int:
@@ -225,15 +241,14 @@ def _grown(size: int, close: int, largest: int, have: int, floor: int) -> int:
 def _spare(visit: Visit) -> Room | None:
     """Room for batches half as large again as the largest, where sizes change and runs are cheap."""
     family = visit.family
-    if len(family.visits) < 2 or 50 * visit.visits.room.seconds > family.seconds:
+    if family.least == family.most or 50 * visit.visits.room.seconds > family.seconds:
         return None
-    changing = [len(set(n)) > 1 for n in zip(*family.visits, strict=True)]
-    largest = family.largest()
-    wanted = tuple(n + n // 2 if changes else n for n, changes in zip(largest, changing, strict=True))
+    bounds = list(zip(family.least, family.most, strict=True))
+    wanted = tuple(most + most // 2 if least < most else most for least, most in bounds)
     if any(r.holds(wanted) for r in family.rooms):
         return None
     have = [max(r.sizes[i] for r in family.rooms) for i in range(len(wanted))]
-    grown = (buckets.bucket(2 * n) if changes else 0 for n, changes in zip(largest, changing, strict=True))
+    grown = (buckets.bucket(2 * most) if least < most else 0 for least, most in bounds)
     return Room(tuple(map(max, grown, have)), ready=False)
 
 

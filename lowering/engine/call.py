@@ -22,6 +22,7 @@ from lowering.values import (
     SelectedRows,
     StepScopes,
     TensorArray,
+    Wide,
     data_of,
     fill_padding,
     is_concrete,
@@ -273,7 +274,7 @@ def _lod_source(value: Any) -> LoDArray | None:
 
 
 def _wrap(result: Any, source: LoDArray | None, padded: LoDArray | None) -> Any:
-    if result is None or isinstance(result, (SelectedRows, TensorArray, RankTable, StepScopes, RowCounts)):
+    if result is None or isinstance(result, (SelectedRows, TensorArray, RankTable, StepScopes, RowCounts, Wide)):
         return result
     if isinstance(result, LoDArray):
         return result if result.lod or result.padded else result.data

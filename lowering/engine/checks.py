@@ -25,7 +25,7 @@ import numpy as np
 from lowering.errors import InvalidArgumentError
 from lowering.program import OpView
 from lowering.registry import Check, OpDef, Slot
-from lowering.values import Array, LoDArray, Meta, data_of, is_padded, lod_of
+from lowering.values import Array, LoDArray, Meta, Wide, data_of, is_padded, lod_of
 
 if TYPE_CHECKING:
     from lowering.engine.runner import Runner
@@ -206,6 +206,8 @@ def below(value: Any, high: int) -> bool:
 
 
 def _on_host(value: Any) -> Any:
+    if isinstance(value, Wide):
+        return np.asarray(value.data)
     return value if isinstance(value, np.ndarray) else jax.tree_util.tree_map(np.asarray, value)
 
 

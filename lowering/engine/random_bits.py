@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.random import threefry_2x32
 
 from lowering.engine import host_bits
 from lowering.machine import processors
@@ -122,6 +123,23 @@ def truncated_normal(key: Any, shape: Sequence[int], dtype: Any, mean: float = 0
 def integers(key: Any, shape: Sequence[int], dtype: Any, low: int, high: int) -> Any:
     """Integers from [low, high)."""
     return _draw(_integers, key, shape, dtype, low, high)
+
+
+class Placed(NamedTuple):
+    """A key for a draw of which value ``i`` is wanted at the elements where ``places`` (uint32) is i."""
+
+    key: Any
+    places: Any
+
+
+def bits(key: Any, shape: Sequence[int]) -> Any:
+    """uint32[shape]; from a ``Placed`` key those that a draw of another shape has in these places."""
+    if not isinstance(key, Placed):
+        return jax.random.bits(key, shape, jnp.uint32)
+    places = key.places.reshape(-1)
+    pairs = jnp.concatenate([jnp.zeros_like(places), places])
+    high, low = threefry_2x32(jax.random.key_data(key.key), pairs).reshape(2, -1)
+    return (high ^ low).reshape(shape)
 
 
 def permutation(key: Any, count: int) -> Any:

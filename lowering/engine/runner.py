@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -14,15 +14,17 @@ import numpy as np
 from lowering.engine.align import UNEVEN, FedRows, aligned, regrown
 from lowering.engine.call import SlotValues, call, gather, scatter
 from lowering.engine.checks import Watch, merged
-from lowering.engine.counts import counted, each, follows_rows, plain, without_counts
+from lowering.engine.counts import counted, each, flat, follows_rows, plain, without_counts
+from lowering.engine.dataflow import uses
 from lowering.engine.either import run_either
 from lowering.engine.host_bits import is_host_key
 from lowering.engine.random_bits import fold_in, seed_key
 from lowering.engine.recompute import find_recomputed, separate
+from lowering.engine.wide import Labels, bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from lowering.program import EMPTY, OpView, ProgramView, VarView
 from lowering.registry import OpDef, get_op
-from lowering.values import LoDArray, TensorArray, data_of, exact
+from lowering.values import LoDArray, SelectedRows, TensorArray, data_of, exact
 
 Env = MutableMapping[str, Any]
 
@@ -56,6 +58,11 @@ class Context:
     def may_widen(self) -> bool:
         """Whether ``sequence_pad`` may make more room than the longest sequence takes (see ``widen``)."""
         return self.op.block_idx == 0 and self.op.index in self.runner.widened
+
+    def label(self, offsets: Any) -> Any:
+        """The label of a dim as long as the longest sequence under these offsets; None where it has its true size."""
+        labels = self.runner.labels
+        return labels.of(offsets) if labels is not None and self.op.block_idx == 0 else None
 
     def arity(self, slot: str) -> int:
         """How many variables are bound to an output slot."""
@@ -96,6 +103,7 @@ class Runner:
         platform: 'cpu', 'gpu' or 'tpu', for rules that choose by platform.
         capacities: loop bounds and buffer capacities that the executor has settled, by name.
         widened: indices of the ``sequence_pad`` ops that may make more room than they need (see ``widen``).
+        wide: whether any ``sequence_pad`` may make more room than it needs, and say so (see ``wide``).
         after_op: called with (op, values by name) after each op, for debugging and NaN checks (interpret mode).
         watch: takes note of what ops demand of their numbers; None: out-of-range ids are clamped, wrapped or dropped.
     """
@@ -109,6 +117,7 @@ class Runner:
         platform: str = "cpu",
         capacities: Mapping[str, int] | None = None,
         widened: frozenset[int] = frozenset(),
+        wide: bool = False,
         after_op: Any = None,
         watch: Watch | None = None,
     ):
@@ -121,6 +130,9 @@ class Runner:
         self.overflows: dict[str, Any] = {}
         self.uneven: dict[str, NeedsExact] = {}  # what to raise where an overflow means rows that do not fit together
         self.widened = widened
+        self.labels = Labels() if wide else None
+        self.widest = False  # whether any op had wide inputs
+        self.scattered: set[Any] = set()  # labels of sizes that selected rows have entries without meaning for
         self.fed = FedRows()  # whoever traces may say what the row counts of its inputs are
         self.after_op = after_op
         self.watch = watch
@@ -179,6 +191,9 @@ class Runner:
     def _dispatch(self, definition: OpDef, op: OpView, env: Env) -> dict[str, Any]:
         values = gather(definition, op, env, self.program)
         if definition.kind in ("block", "host"):
+            outside = [env.get(name) for name in uses(self.program, op)]
+            if any(map(is_wide, outside)):
+                raise refused(op, outside, "runs ops on them")
             return self._run_raw(definition, op, values, env)
         if definition.updates and op.block_idx != 0:
             raise OpError(
@@ -186,19 +201,35 @@ class Runner:
                 " expected it in the outermost block, where the change is kept; move it out of the loop or branch"
             )
         if self.watch is not None and definition.demands is not None and not op.is_backward:
-            self.watch.see(self, definition, op, values)
+            self.watch.see(self, definition, op, each(values, bare))
         key = self.draw_key(op) if "key" in definition.special else None
         if self.interpret and any(op.inputs.values()):
             return scatter(definition, op, _call_jitted(definition, op, values, key, self))
 
-        def run(given: SlotValues) -> SlotValues:
+        def run(given: SlotValues, key: Any = key) -> SlotValues:
             return call(definition, given, op.attrs, special(definition, op, key, Context(op, self, env)))
 
+        if any(map(is_wide, flat(values))):
+            return scatter(definition, op, self._run_wide(definition, op, values, run, env, key))
         results = counted(definition, run, values)
         if results is None:
             given = aligned(definition, op, values, self)
             results = run(given) if given is values else regrown(values, run(given))
-        return scatter(definition, op, results if op.block_idx == 0 else each(results, plain))
+        named = scatter(definition, op, results if op.block_idx == 0 else each(results, plain))
+        if op.computes_gradients and self.widest:
+            check_gradients_of_wide(op, named, env)
+        return named
+
+    def _run_wide(self, definition: OpDef, op: OpView, values: SlotValues, run: Any, env: Env, key: Any) -> SlotValues:
+        if op.block_idx:
+            raise refused(op, flat(values), "is in a block of another op")
+        if "key" in definition.special:
+            run = partial(run, key=placed(key, flat(values)))
+        self.widest = True
+        results = run_wide(definition, op, values, run, env)
+        if any(isinstance(v, SelectedRows) for v in flat(results)):
+            self.scattered |= {axis.label for v in flat(values) if is_wide(v) for axis in v.axes}
+        return results
 
     def _run_raw(self, definition: OpDef, op: OpView, values: SlotValues, env: Env) -> dict[str, Any]:
         """Block and host ops take values as they are; a rule that returns None has written ``ctx.env`` itself."""

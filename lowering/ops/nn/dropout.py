@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from lowering.engine.random_bits import Placed, bits
 from lowering.registry import op
 
 
@@ -30,11 +31,16 @@ def dropout(
     if dropout_prob == 1:
         return jnp.zeros_like(x), jnp.zeros(x.shape, jnp.uint8)
     if seed is not None:
-        key = jax.random.key(seed.reshape(()).astype(jnp.uint32))
+        key = _reseeded(key, seed.reshape(()).astype(jnp.uint32))
     elif fix_seed:
-        key = jax.random.key(seed_)
+        key = _reseeded(key, seed_)
     mask = kept(key, x.shape, dropout_prob)
     return jnp.where(mask, x / keep if upscale else x, 0), mask.astype(jnp.uint8)
+
+
+def _reseeded(key, seed):
+    new = jax.random.key(seed)
+    return key._replace(key=new) if isinstance(key, Placed) else new
 
 
 def kept(key, shape, dropout_prob):
@@ -42,7 +48,7 @@ def kept(key, shape, dropout_prob):
     if dropout_prob == 0:
         return jnp.ones(shape, bool)
     threshold = min(round(dropout_prob * 2**32), 2**32 - 1)
-    return jax.random.bits(key, shape, jnp.uint32) >= jnp.uint32(threshold)
+    return bits(key, shape) >= jnp.uint32(threshold)
 
 
 @dropout.grad(rows="wise mask d_out")

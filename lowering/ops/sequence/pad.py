@@ -11,6 +11,7 @@ from lowering.ragged.rows import (
     bounds,
     expand_dims,
     lengths,
+    longest,
     new_rows,
     offsets,
     offsets_of,
@@ -21,7 +22,7 @@ from lowering.ragged.rows import (
     take,
 )
 from lowering.registry import op
-from lowering.values import Array, LoDArray, concrete, is_concrete
+from lowering.values import Array, Axis, LoDArray, Wide, concrete, is_concrete
 
 
 def padded_rows(x: Array, off: Array, width: int, fill: Array) -> Array:
@@ -40,6 +41,12 @@ def unpadded_rows(x: Array, off: Array, capacity: int) -> Array:
     return take(flat, jnp.minimum(seg, x.shape[0] - 1) * np.int32(x.shape[1]) + steps)
 
 
+def _may_be_wide(x: LoDArray, ctx) -> bool:
+    """Whether the batch may be wider than it need be, and its sequences are all there."""
+    known = x.tight or is_concrete(offsets(x)) or not x.longest
+    return not (known or ctx.may_widen) and len(x.lod) == 1 and x.nseq is None
+
+
 def _longest(x: LoDArray, ctx) -> int:
     bounded = x.longest and ctx.may_widen and not is_concrete(offsets(x))
     return x.longest[-1] if bounded else static_longest(x, "the longest sequence")
@@ -53,11 +60,16 @@ def sequence_pad(x: LoDArray, pad_value, *, padded_length: int = -1, ctx):
     where the program cuts off again what is behind.
     """
     off = offsets(x)
-    width = padded_length if padded_length >= 0 else _longest(x, ctx)
+    label = ctx.label(off) if padded_length < 0 and _may_be_wide(x, ctx) else None
+    if label is not None:
+        width = x.longest[-1]
+    else:
+        width = padded_length if padded_length >= 0 else _longest(x, ctx)
     fill = pad_value.reshape(()) if pad_value.size == 1 else pad_value
     out = padded_rows(x.data, off, width, fill.astype(x.dtype))
     count = lengths(off).astype(np.int64)
-    return per_sequence(x, out), per_sequence(x, jnp.asarray(count))
+    rows = Wide(out, (longest(off),), (Axis(1, width, label),)) if label is not None else per_sequence(x, out)
+    return rows, per_sequence(x, jnp.asarray(count))
 
 
 @sequence_pad.grad

@@ -1,0 +1,99 @@
+"""Dims of dense feeds that change from batch to batch: found by watching, and given room for more.
+
+The first dim is the batch, and compiled for as it is. Another dim that was seen to change gets a label; dims that have
+been equally large in every batch share one, and a program may pair them (see ``lowering.engine.wide``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowering.values import Axis, Wide
+
+Place = tuple[str, int]  # the name of a feed, and a dim
+
+
+class Dense(NamedTuple):
+    """A fed array, and the labels of its dims that change."""
+
+    data: np.ndarray
+    labels: Mapping[int, int]
+
+    @property
+    def alike(self) -> Any:
+        """What an executable depends on, whatever room it has."""
+        dims = enumerate(self.data.shape)
+        return tuple((i, self.labels[i]) if i in self.labels else n for i, n in dims), self.data.dtype
+
+    def value(self, room: Mapping[int, int]) -> Wide:
+        """The value with copies of the first place of each dim in the room for more."""
+        shape = tuple(room[self.labels[i]] if i in self.labels else n for i, n in enumerate(self.data.shape))
+        return Wide(
+            _grown(self.data, shape),
+            tuple(np.asarray(self.data.shape[dim], np.int32) for dim in self.labels),
+            tuple(Axis(dim, shape[dim], label) for dim, label in self.labels.items()),
+        )
+
+
+def _grown(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    if data.shape == shape:
+        return data
+    found = np.empty(shape, data.dtype)
+    found[tuple(map(slice, data.shape))] = data
+    for dim, n in enumerate(data.shape):
+        if n < shape[dim]:
+            at = (slice(None),) * dim
+            found[(*at, slice(n, None))] = found[(*at, slice(1))]
+    return found
+
+
+class ChangingDims:
+    """Which dims of which feeds were seen to change."""
+
+    def __init__(self) -> None:
+        self._labels: dict[Place, int] = {}
+        self._refused: set[Place] = set()
+        self._count = 0
+        self._alike: dict[tuple[int, int], int] = {}  # of dims that change first in this batch
+
+    def begin(self) -> None:
+        """A batch comes."""
+        self._alike.clear()
+
+    def see(self, name: str, before: Sequence[int] | None, now: Sequence[int]) -> None:
+        """Note the shape of a feed, and the one that it had ``before``."""
+        if before is None or len(before) != len(now):
+            return
+        for dim in range(1, len(now)):
+            if before[dim] != now[dim] and (name, dim) not in self._labels.keys() | self._refused:
+                self._labels[name, dim] = self._alike.setdefault((before[dim], now[dim]), self._new())
+
+    def of(self, name: str, rank: int) -> dict[int, int]:
+        """The labels of a feed's dims."""
+        return {dim: self._labels[name, dim] for dim in range(1, rank) if (name, dim) in self._labels}
+
+    def sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[int, int]:
+        """The size that each label stands for in a batch; labels whose dims differ are split."""
+        found: dict[int, int] = {}
+        again: dict[tuple[int, int], int] = {}
+        for (name, dim), label in list(self._labels.items()):
+            size = shapes[name][dim] if name in shapes and dim < len(shapes[name]) else None
+            if size is None or found.setdefault(label, size) == size:
+                continue
+            other = again.setdefault((label, size), self._new())
+            self._labels[name, dim] = other
+            found[other] = size
+        return found
+
+    def refuse(self, labels: Collection[Any]) -> None:
+        """These dims have their true size from now on."""
+        gone = {place for place, label in self._labels.items() if label in labels}
+        self._refused |= gone
+        self._labels = {place: label for place, label in self._labels.items() if place not in gone}
+
+    def _new(self) -> int:
+        self._count += 1
+        return self._count

@@ -1,0 +1,323 @@
+"""Dims that vary from batch to batch, with room for more: padded lengths, histories, sizes of graphs.
+
+A ``Wide`` value has axes of which only the first places are taken; how many, the run knows. Ops run on the whole array:
+
+- an op that works place by place runs as it is: what it makes of the places that are not taken has no meaning;
+- one that joins places (a sum, a product of matrices, a softmax) first gets its neutral element into the others;
+- a gradient op gets zeros there in the gradients that it reads; its forward inputs are as its forward op had them.
+
+So no value has to be kept up but this: what is not taken is finite where all else is, copies of what is. Which axes its
+results have, and what it joins, an op's rule says (``wide_rules``); an op without a rule, or whose rule refuses, has
+the true sizes, and each size is compiled for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.engine.counts import SlotValues, each, flat
+from lowering.engine.random_bits import Placed
+from lowering.engine.wide_rules import GATHERING, RULES
+from lowering.errors import Need, NeedsSizes
+from lowering.program import EMPTY, GRAD, OpView, forward_name
+from lowering.registry import OpDef
+from lowering.values import Array, Axis, LoDArray, SelectedRows, Wide, data_of, is_padded
+
+Run = Callable[[SlotValues], SlotValues]
+Axes = tuple[Axis, ...]
+
+
+@dataclass
+class Call:
+    """What a rule sees of one op, and what it asks for.
+
+    Attributes:
+        op, definition: the forward op; of a gradient op, what it is the gradient of.
+        fills: (slot, axis) -> what the places that are not taken hold while the op runs.
+        refilled: whether these places get copies of the first one in the results.
+        share: axes that the op takes a mean over.
+    """
+
+    op: OpView
+    definition: OpDef
+    values: SlotValues
+    fills: dict[tuple[str, Axis], Any] = field(default_factory=dict)
+    refilled: bool = False
+    share: tuple[Axis, ...] = ()
+
+    def attr(self, name: str) -> Any:
+        """An attribute, or its default."""
+        return self.op.attrs.get(name, self.definition.attrs[name].default)
+
+    def each(self, slot: str) -> list[Any]:
+        """The values of a slot."""
+        value = self.values.get(slot)
+        return [v for v in (value if isinstance(value, list) else [value]) if v is not None]
+
+    def axes(self, slot: str) -> Axes:
+        """The wide axes of the one value of a slot."""
+        found = self.each(slot)
+        return found[0].axes if found and isinstance(found[0], Wide) else ()
+
+    def shape(self, slot: str) -> tuple[int, ...]:
+        """The shape of the one value of a slot."""
+        return tuple(data_of(self.each(slot)[0]).shape)
+
+    def only(self, *slots: str) -> bool:
+        """Whether no other slot has a wide value."""
+        return not any(isinstance(v, Wide) for s in self.values if s not in slots for v in self.each(s))
+
+
+class Labels:
+    """Labels of the lengths of sequences that become a dim: equal for equal offsets."""
+
+    def __init__(self) -> None:
+        self._offsets: list[Array] = []
+
+    def of(self, offsets: Array) -> tuple[str, int]:
+        """The label of the longest length under these offsets."""
+        known = [i for i, other in enumerate(self._offsets) if other is offsets]
+        if not known:
+            self._offsets.append(offsets)
+        return LONGEST, known[0] if known else len(self._offsets) - 1
+
+
+LONGEST = "longest sequence"
+
+
+def is_wide(value: Any) -> bool:
+    """Whether a value has room for more along some axis."""
+    return isinstance(value, Wide)
+
+
+def refused(op: OpView, values: Iterable[Any], why: str) -> Need:
+    """The need of an op that cannot have these values wide."""
+    needed = NeedsSizes(f"op {op.type} {why}")
+    needed.labels = frozenset(axis.label for v in values if isinstance(v, Wide) for axis in v.axes)
+    return needed.asked_by(op)
+
+
+def bare(value: Any) -> Any:
+    """The array of a wide value; anything else as it is."""
+    return value.data if isinstance(value, Wide) else value
+
+
+def run_wide(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: Mapping[str, Any]) -> SlotValues:
+    """The results of an op some of whose values are wide.
+
+    Raises NeedsSizes where it cannot have them so.
+    """
+    try:
+        if definition.forward is None:
+            return _forward(definition, op, values, run)
+        return _backward(definition, op, values, run, env)
+    except Need:
+        raise
+    except Exception as error:  # what does not fit may be the room's fault alone
+        raise refused(op, flat(values), f"failed on more room than it needs: {error}") from error
+
+
+def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run) -> SlotValues:
+    call = _called(definition, op, values)
+    axes = RULES[op.type](call)
+    if axes is None:
+        raise refused(op, flat(values), "does not leave the places of its inputs alone")
+    counts = _counts(values)
+    results = run(_filled(call, values, counts))
+    wrapped = {}
+    for slot, result in results.items():
+        of_slot = axes.get(slot, () if slot == "XShape" else axes.get("*", ()))
+        wrapped[slot] = _each(result, of_slot, counts)
+    return _finished(call, wrapped, counts)
+
+
+def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: Mapping[str, Any]) -> SlotValues:
+    """Linear in the gradients that it reads, zero where nothing is: so is what it gives to what is there."""
+    forward = definition.forward
+    assert forward is not None
+    call = _called(forward, op, values)
+    if forward.type in GATHERING and RULES[forward.type](call) is None:
+        raise refused(op, flat(values), "does not leave the places of its inputs alone")
+    counts = _counts(values)
+    given = _filled(call, values, counts)
+    for slot in definition.gradient_slots & given.keys():
+        _check_gradients(op, slot, values, env)
+        given[slot] = _changed(given[slot], values[slot], lambda v, of: _zeroed(v, of, counts))
+    results = run(given)
+    wrapped = {}
+    for slot, result in results.items():
+        names = op.outputs.get(slot) or ()
+        found = [env.get(forward_name(n)) if n != EMPTY else None for n in names]
+        many = result if isinstance(result, list) else [result]
+        like = [_like(r, f, counts, op, values) for r, f in zip(many, found, strict=False)]
+        wrapped[slot] = like if isinstance(result, list) else (like or [result])[0]
+    return _finished(call, wrapped, counts)
+
+
+def _called(forward: OpDef, op: OpView, values: SlotValues) -> Call:
+    if forward.type not in RULES or forward.forward is not None:
+        raise refused(op, flat(values), "is not known to leave room alone")
+    if any(is_padded(v) for v in flat(values)) and not forward.type.startswith("sequence_"):
+        raise refused(op, flat(values), "reads padded rows beside")
+    if any(isinstance(v, SelectedRows) for v in flat(values)):
+        raise refused(op, flat(values), "reads selected rows beside")
+    return Call(op, forward, values)
+
+
+def _counts(values: SlotValues) -> dict[Any, Array]:
+    wide = [v for v in flat(values) if isinstance(v, Wide)]
+    return {axis.label: count for v in wide for axis, count in zip(v.axes, v.counts, strict=True)}
+
+
+def _each(result: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> Any:
+    if isinstance(result, (list, tuple)):
+        return [_each(r, axes, counts) for r in result]
+    return widened(result, axes, counts)
+
+
+def widened(result: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> Any:
+    """``result`` with these axes; ValueError where it does not have them."""
+    if result is None or not axes:
+        return result
+    if isinstance(result, LoDArray):
+        raise ValueError("its result has rows of its own")
+    for axis in axes:
+        if result.shape[axis.dim] % (axis.room * axis.inner):
+            raise ValueError(f"its result {list(result.shape)} has no axis {axis}")
+    axes = tuple(sorted(axes, key=lambda axis: (axis.dim, -axis.inner)))
+    return Wide(result, tuple(counts[axis.label] for axis in axes), axes)
+
+
+def _like(result: Any, forward: Any, counts: Mapping[Any, Array], op: OpView, values: SlotValues) -> Any:
+    """A gradient with the axes of its forward variable."""
+    if result is None or not isinstance(forward, Wide):
+        return result
+    if isinstance(result, Wide) or tuple(result.shape) != tuple(forward.shape):
+        raise refused(op, [forward, *flat(values)], "has a gradient of another shape")
+    known = {axis.label: count for axis, count in zip(forward.axes, forward.counts, strict=True)}
+    return widened(result, forward.axes, {**known, **counts})
+
+
+def _check_gradients(op: OpView, slot: str, values: SlotValues, env: Mapping[str, Any]) -> None:
+    """A gradient has the axes of its forward variable."""
+    given = values[slot] if isinstance(values[slot], list) else [values[slot]]
+    for name, gradient in zip(op.inputs.get(slot) or (), given, strict=False):
+        forward = env.get(forward_name(name))
+        axes = [v.axes if isinstance(v, Wide) else () for v in (gradient, forward)]
+        if gradient is not None and forward is not None and axes[0] != axes[1]:
+            raise refused(op, [forward, *flat(values)], "reads a gradient of another shape")
+
+
+def check_gradients_of_wide(op: OpView, results: Mapping[str, Any], env: Mapping[str, Any]) -> None:
+    """NeedsSizes where an op without wide inputs wrote the gradient of a wide variable."""
+    for name, value in results.items():
+        forward = env.get(forward_name(name)) if GRAD in name else None
+        if isinstance(forward, Wide) and not isinstance(value, Wide):
+            raise refused(op, [forward], "writes a gradient without its shape")
+
+
+def _filled(call: Call, values: SlotValues, counts: Mapping[Any, Array]) -> SlotValues:
+    """Bare arrays, with the op's neutral element where nothing is."""
+    given = each(values, bare)
+    for (slot, axis), fill in call.fills.items():
+        given[slot] = _changed(given[slot], values[slot], partial(_where, axis=axis, fill=fill, counts=counts))
+    return given
+
+
+def _changed(given: Any, values: Any, change: Callable[[Any, Any], Any]) -> Any:
+    if isinstance(values, list):
+        return [change(g, v) for g, v in zip(given, values, strict=True)]
+    return change(given, values)
+
+
+def _where(data: Any, value: Any, axis: Axis, fill: Any, counts: Mapping[Any, Array]) -> Any:
+    if not isinstance(value, Wide) or axis not in value.axes:
+        return data
+    return jnp.where(mask(data.shape, axis, counts[axis.label]), data, jnp.asarray(fill, data.dtype))
+
+
+def _zeroed(data: Any, value: Any, counts: Mapping[Any, Array]) -> Any:
+    for axis in value.axes if isinstance(value, Wide) else ():
+        data = _where(data, value, axis, 0, counts)
+    return data
+
+
+def places(shape: Sequence[int], axis: Axis) -> np.ndarray:
+    """int32, broadcastable to ``shape``: which place of the axis each element belongs to."""
+    at = np.arange(shape[axis.dim], dtype=np.int32) // axis.inner % axis.room
+    return at.reshape((-1,) + (1,) * (len(shape) - axis.dim - 1))
+
+
+def mask(shape: Sequence[int], axis: Axis, count: Array) -> Array:
+    """bool, broadcastable to ``shape``: True on what is there."""
+    return places(shape, axis) < count
+
+
+def check_left(scattered: Collection[Any], state: Iterable[Any], outputs: Iterable[Any]) -> None:
+    """NeedsSizes where a step would leave wide state, or selected rows some of whose entries have no meaning."""
+    wide = {axis.label for value in state if isinstance(value, Wide) for axis in value.axes}
+    if scattered and any(isinstance(v, SelectedRows) for v in (*state, *outputs)):
+        wide |= set(scattered)
+    if wide:
+        needed = NeedsSizes("a variable of the scope has the true size")
+        needed.labels = frozenset(wide)
+        raise needed
+
+
+def placed(key: Any, values: Iterable[Any]) -> Any:
+    """A key that draws for each element of the widest value what it draws for it where nothing has room for more.
+
+    Raises ValueError where elements cannot be told apart so.
+    """
+    value = max((v for v in values if isinstance(v, Wide)), key=lambda v: v.data.size)
+    counts = {axis.dim: (axis, count) for axis, count in zip(value.axes, value.counts, strict=True)}
+    if len(counts) != len(value.axes) or value.data.size >= 1 << 32:
+        raise ValueError("two axes lie in one dim")
+    at, behind = jnp.zeros((), np.uint32), jnp.ones((), np.uint32)
+    for dim in reversed(range(len(value.shape))):
+        index, size = np.arange(value.shape[dim], dtype=np.uint32), np.uint32(value.shape[dim])
+        if dim in counts:
+            axis, count = counts[dim][0], counts[dim][1].astype(np.uint32)
+            whole, inside = np.divmod(index, np.uint32(axis.room * axis.inner))
+            index = whole * (count * np.uint32(axis.inner)) + inside
+            size = np.uint32(size // (axis.room * axis.inner)) * count * np.uint32(axis.inner)
+        at = at + index.reshape((-1,) + (1,) * (len(value.shape) - dim - 1)) * behind
+        behind = behind * size
+    return Placed(key, jnp.broadcast_to(at, value.shape))
+
+
+def _finished(call: Call, results: SlotValues, counts: Mapping[Any, Array]) -> SlotValues:
+    if call.share:
+        results = each(results, lambda v: _shared(v, call.share, counts))
+    return each(results, _refilled) if call.refilled else results
+
+
+def _shared(value: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> Any:
+    """A mean over all places as one over those that are taken: the others held zeros."""
+    if value is None:
+        return value
+    data = data_of(value)
+    for axis in axes:
+        count = jnp.maximum(counts[axis.label], 1)
+        data = data * (np.asarray(axis.room, data.dtype) / count.astype(data.dtype))
+    return replace(value, data=data) if isinstance(value, Wide) else data
+
+
+def _refilled(value: Any) -> Any:
+    """Copies of the first place in those that are not taken."""
+    if not isinstance(value, Wide):
+        return value
+    data = value.data
+    for axis, count in zip(value.axes, value.counts, strict=True):
+        first = places(data.shape, axis)
+        at = np.arange(data.shape[axis.dim], dtype=np.int32) - first.reshape(-1) * axis.inner
+        copies = jax.lax.stop_gradient(jnp.take(data, at, axis=axis.dim))
+        data = jnp.where(mask(data.shape, axis, count), data, copies)
+    return replace(value, data=data)

@@ -1,0 +1,402 @@
+"""Which axes the results of an op have whose inputs have room for more, and what the op joins: see ``wide``.
+
+A rule looks at one call and returns the wide axes of each output slot ("*" for all that are not named); None where the
+op cannot have its inputs so. Gradient ops need none: a gradient has the axes of its forward variable. Only the rules in
+``GATHERING``, of ops that join places, are asked for them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lowering.values import Axis
+
+if TYPE_CHECKING:
+    from lowering.engine.wide import Call
+
+Found = Mapping[str, Sequence[Axis]] | None
+Rule = Callable[["Call"], Found]
+
+_POINTWISE = frozenset(
+    "relu relu6 tanh sigmoid logsigmoid softplus softsign leaky_relu elu gelu swish square abs scale cast assign sqrt"
+    " rsqrt exp log pow floor ceil round sin cos reciprocal sign clip hard_sigmoid hard_swish brelu soft_relu stanh"
+    " tanh_shrink softshrink hard_shrink thresholded_relu logical_not fill_zeros_like fill_any_like".split()
+)
+_PAIRED = frozenset(
+    [f"elementwise_{name}" for name in "add sub mul div max min pow mod floordiv".split()]
+    + "equal not_equal less_than less_equal greater_than greater_equal".split()
+)
+_ALIKE = frozenset("sum logical_and logical_or logical_xor huber_loss log_loss where".split())
+
+
+def _lowest(dtype: Any) -> Any:
+    return -np.inf if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).min
+
+
+def _highest(dtype: Any) -> Any:
+    return np.inf if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).max
+
+
+def _behind_zero(axes: Sequence[Axis]) -> list[Axis]:
+    """The axes of XShape, whose dims are 0 and those of X."""
+    return [axis._replace(dim=axis.dim + 1) for axis in axes]
+
+
+def _same(call: Call) -> Found:
+    return {"*": call.axes("X"), "XShape": _behind_zero(call.axes("X"))} if call.only("X") else None
+
+
+def _alike(call: Call) -> Found:
+    """All inputs have one shape."""
+    every = [v for slot in call.values for v in call.each(slot)]
+    axes = {getattr(v, "axes", ()) for v in every}
+    shapes = {tuple(v.shape) for v in every}
+    return {"*": axes.pop()} if len(axes) == len(shapes) == 1 else None
+
+
+def _paired(call: Call) -> Found:
+    """Y is laid along X from a dim on; where X has more room than it needs, Y has as much, or one element for all."""
+    x, y = call.shape("X"), call.shape("Y")
+    start = int(call.attr("axis"))
+    start = start if start >= 0 else len(x) - len(y)
+    shifted = {axis._replace(dim=axis.dim + start) for axis in call.axes("Y")}
+    if start < 0 or not shifted <= set(call.axes("X")):
+        return None
+    for axis in set(call.axes("X")) - shifted:
+        at = axis.dim - start
+        if 0 <= at < len(y) and y[at] != 1:
+            return None
+    return {"*": call.axes("X")}
+
+
+def _rows(slot: str, attr: str) -> Rule:
+    """A product of the dims before ``attr``, as rows, with a matrix."""
+
+    def rule(call: Call) -> Found:
+        split = int(call.attr(attr))
+        wise = call.only(slot) and all(axis.dim < split for axis in call.axes(slot))
+        return {"*": call.axes(slot)} if wise else None
+
+    return rule
+
+
+def _matmul(call: Call) -> Found:
+    """Batches of X and Y are paired; what is summed over has zeros where nothing is."""
+    x, y = call.shape("X"), call.shape("Y")
+    plain = int(call.attr("head_number")) == 1 and not call.attr("fused_reshape_Out")
+    return _products(call, x, y, call.attr("transpose_X"), call.attr("transpose_Y")) if plain else None
+
+
+def _bmm(call: Call) -> Found:
+    return _products(call, call.shape("X"), call.shape("Y"), False, False)
+
+
+def _products(call: Call, x: Sequence[int], y: Sequence[int], turned_x: bool, turned_y: bool) -> Found:
+    if len(x) < 2 or len(y) < 2 or (len(x) != len(y) and 2 not in (len(x), len(y))):
+        return None
+    rank = max(len(x), len(y))
+    found: dict[str, list[Axis]] = {"X": [], "Y": []}  # the axes with the dims of the product, K behind its last
+    for slot, shape, turned in (("X", x, turned_x), ("Y", y, turned_y)):
+        inner = len(shape) - 2 if (slot == "X") == bool(turned) else len(shape) - 1
+        for axis in call.axes(slot):
+            dim = rank if axis.dim == inner else axis.dim + rank - len(shape)
+            if dim < rank and axis.dim >= len(shape) - 2:
+                dim = rank - 2 if slot == "X" else rank - 1
+            found[slot].append(axis._replace(dim=dim))
+            if dim == rank:
+                call.fills[slot, axis] = 0
+    shared = [{a for a in axes if a.dim not in (rank - 2, rank - 1)} for axes in found.values()]
+    if shared[0] != shared[1] and not _one_matrix(shared, x, y):
+        return None
+    return {"*": tuple({a for axes in found.values() for a in axes if a.dim < rank})}
+
+
+def _one_matrix(shared: Sequence[set[Axis]], x: Sequence[int], y: Sequence[int]) -> bool:
+    """Whether one side is a matrix that all batches of the other are multiplied by."""
+    rank = max(len(x), len(y))
+    inner = [{a for a in axes if a.dim == rank} for axes in shared]
+    return inner[0] == inner[1] and len(x) != len(y) and not (shared[0] if len(x) < rank else shared[1]) - inner[0]
+
+
+def _reduced(neutral: Callable[[Any], Any], *, mean: bool = False) -> Rule:
+    def rule(call: Call) -> Found:
+        rank = len(call.shape("X"))
+        dims = {d % rank for d in call.attr("dim")} if rank else set()
+        dims = set(range(rank)) if call.attr("reduce_all") else dims
+        return _reduction(call, dims, bool(call.attr("keep_dim")), neutral, mean)
+
+    return rule
+
+
+def _reduction(call: Call, dims: set[int], keep: bool, neutral: Callable[[Any], Any], mean: bool) -> Found:
+    (x,) = call.each("X")
+    joined = [axis for axis in call.axes("X") if axis.dim in dims]
+    call.fills.update({("X", axis): neutral(x.dtype) for axis in joined})
+    if mean and not np.issubdtype(x.dtype, np.floating):
+        return None
+    call.share = tuple(joined) if mean else ()
+    left = [axis for axis in call.axes("X") if axis.dim not in dims]
+    return {"*": left if keep else [a._replace(dim=a.dim - sum(d < a.dim for d in dims)) for a in left]}
+
+
+def _mean(call: Call) -> Found:
+    return _reduction(call, set(range(len(call.shape("X")))), False, lambda _: 0, True)
+
+
+def _softmax(call: Call) -> Found:
+    (x,) = call.each("X") or [None]
+    if x is None or not call.only("X"):
+        return None
+    along = int(call.attr("axis")) % len(x.shape)
+    for axis in call.axes("X"):
+        if axis.dim == along:
+            call.fills["X", axis] = _lowest(x.dtype)
+            call.refilled = True
+    return {"*": call.axes("X")}
+
+
+def _off(slot: str, attr: str = "axis") -> Rule:
+    """An op that works along one dim, another one, and keeps them all."""
+
+    def rule(call: Call) -> Found:
+        along = int(call.attr(attr)) % len(call.shape(slot))
+        off = call.only(slot) and all(axis.dim != along for axis in call.axes(slot))
+        return {"*": call.axes(slot)} if off else None
+
+    return rule
+
+
+def _off_last(call: Call) -> Found:
+    last = len(call.shape("X")) - 1
+    return {"*": call.axes("X")} if call.only("X") and all(axis.dim != last for axis in call.axes("X")) else None
+
+
+def _entropy(x: str, axis: Callable[[Call], int]) -> Rule:
+    """X and its labels have the same places; classes are along another dim."""
+
+    def rule(call: Call) -> Found:
+        along = axis(call) % len(call.shape(x))
+        off = all(a.dim != along for a in call.axes(x))
+        paired = off and call.axes(x) == call.axes("Label") and len(call.shape(x)) == len(call.shape("Label"))
+        return {"*": call.axes(x), "XShape": call.axes(x)} if paired else None
+
+    return rule
+
+
+def _entropy_with_logits(call: Call) -> Found:
+    return None if call.attr("normalize") else _alike(call)
+
+
+def _joined(call: Call) -> Found:
+    parts = call.each("X")
+    axes = {getattr(v, "axes", ()) for v in parts}
+    along = int(call.attr("axis")) % len(parts[0].shape)
+    if len(axes) != 1 or call.each("AxisTensor") or any(a.dim == along for a in parts[0].axes):
+        return None
+    return {"*": parts[0].axes}
+
+
+def _split(call: Call) -> Found:
+    return None if call.each("AxisTensor") or call.each("SectionsTensorList") else _off("X")(call)
+
+
+def _stack(call: Call) -> Found:
+    parts = call.each("X")
+    if len({(getattr(v, "axes", ()), tuple(v.shape)) for v in parts}) != 1:
+        return None
+    at = int(call.attr("axis")) % (len(parts[0].shape) + 1)
+    return {"*": [a._replace(dim=a.dim + (a.dim >= at)) for a in parts[0].axes]}
+
+
+def _transpose(call: Call) -> Found:
+    order = [int(d) % len(call.shape("X")) for d in call.attr("axis")]
+    return {"*": [a._replace(dim=order.index(a.dim)) for a in call.axes("X")], "XShape": _behind_zero(call.axes("X"))}
+
+
+def _reshape(call: Call) -> Found:
+    """A dim that all places lie in, with nothing between them that was not, has them all."""
+    if not call.only("X") or call.each("Shape") or call.each("ShapeTensor"):
+        return None
+    x, wanted = call.shape("X"), [int(n) for n in call.attr("shape")]
+    if any(n == 0 and i >= len(x) for i, n in enumerate(wanted)):
+        return None
+    shape = [x[i] if n == 0 else n for i, n in enumerate(wanted)]
+    if -1 in shape:
+        rest = -prod(shape)
+        if not rest or prod(x) % rest:
+            return None
+        shape[shape.index(-1)] = prod(x) // rest
+    follows = {i for i, n in enumerate(wanted) if n in (0, -1)}
+    return _relaid(call, x, shape, follows)
+
+
+def _relaid(call: Call, x: Sequence[int], shape: Sequence[int], follows: set[int]) -> Found:
+    """The axes of X in another shape, of which only the dims ``follows`` follow from X's."""
+    if prod(x) != prod(shape):
+        return None
+    axes = []
+    for axis in call.axes("X"):
+        apart = axis.inner * prod(x[axis.dim + 1 :])
+        behind = [prod(shape[d + 1 :]) for d in range(len(shape))]
+        fitting = [d for d in follows if apart % behind[d] == 0 and shape[d] % (apart // behind[d] * axis.room) == 0]
+        if not fitting:
+            return None
+        axes.append(axis._replace(dim=fitting[0], inner=apart // behind[fitting[0]]))
+    return {"*": axes, "XShape": _behind_zero(call.axes("X"))}
+
+
+def _flatten(call: Call) -> Found:
+    x, split = call.shape("X"), int(call.attr("axis"))
+    return _relaid(call, x, (prod(x[:split]), prod(x[split:])), {0, 1})
+
+
+def _squeeze(call: Call) -> Found:
+    x = call.shape("X")
+    named = {int(a) % len(x) for a in call.attr("axes")}
+    if not named or any(axis.dim in named for axis in call.axes("X")):
+        return None
+    gone = {d for d in named if x[d] == 1}
+    axes = [a._replace(dim=a.dim - sum(d < a.dim for d in gone)) for a in call.axes("X")]
+    return {"*": axes, "XShape": _behind_zero(call.axes("X"))}
+
+
+def _unsqueeze(call: Call) -> Found:
+    if call.each("AxesTensor") or call.each("AxesTensorList"):
+        return None
+    dims = list(range(len(call.shape("X"))))
+    for at in call.attr("axes"):
+        dims.insert(int(at) if at >= 0 else len(dims) + 1 + int(at), -1)
+    return {"*": [a._replace(dim=dims.index(a.dim)) for a in call.axes("X")], "XShape": _behind_zero(call.axes("X"))}
+
+
+def _slice(call: Call) -> Found:
+    """Along other axes; or the first place, which is always taken of what is fed."""
+    if not call.only("Input") or any(call.each(s) for s in call.values if s.startswith(("Starts", "Ends"))):
+        return None
+    cut = dict(zip(call.attr("axes"), zip(call.attr("starts"), call.attr("ends"), strict=True), strict=True))
+    gone = set(call.attr("decrease_axis"))
+    left = []
+    for axis in call.axes("Input"):
+        start, end = cut.get(axis.dim, (0, 2**31 - 1))
+        whole = axis.inner == 1 and axis.room == call.shape("Input")[axis.dim] and isinstance(axis.label, int)
+        if whole and (start, end) == (0, 1):
+            continue
+        if (start, end) != (0, 2**31 - 1):
+            return None
+        left.append(axis._replace(dim=axis.dim - sum(d < axis.dim for d in gone)))
+    return {"*": left}
+
+
+def _expand(call: Call) -> Found:
+    times = call.attr("expand_times")
+    if not call.only("X") or len(times) != len(call.shape("X")):
+        return None
+    return None if any(times[axis.dim] != 1 for axis in call.axes("X")) else {"*": call.axes("X")}
+
+
+def _lookup(call: Call) -> Found:
+    return {"*": call.axes("Ids")} if call.only("Ids") and _in_front(call.axes("Ids"), call.shape("Ids")) else None
+
+
+def _in_front(axes: Sequence[Axis], shape: Sequence[int]) -> bool:
+    """Whether no axis is the last of several dims, which may be dropped."""
+    return not any(axis.dim == len(shape) - 1 and shape[-1] == 1 for axis in axes)
+
+
+def _one_hot(call: Call) -> Found:
+    return {"*": call.axes("X")} if call.only("X") and _in_front(call.axes("X"), call.shape("X")) else None
+
+
+def _batch_like(call: Call) -> Found:
+    """Filled with one number: of the size of one dim, which may be wide."""
+    source, target = int(call.attr("input_dim_idx")), int(call.attr("output_dim_idx"))
+    return {"*": [a._replace(dim=target) for a in call.axes("Input") if a.dim == source]}
+
+
+def _layer_norm(call: Call) -> Found:
+    x, begin = call.shape("X"), int(call.attr("begin_norm_axis"))
+    if not call.only("X") or any(axis.dim >= begin for axis in call.axes("X")):
+        return None
+    rows = [a._replace(dim=0, inner=a.inner * prod(x[a.dim + 1 : begin])) for a in call.axes("X")]
+    return {"Y": call.axes("X"), "Mean": rows, "Variance": rows}
+
+
+def _chains(*paired: str) -> Rule:
+    """Padded sequences whose lengths are given: what is behind them counts for nothing, and has no meaning."""
+
+    def rule(call: Call) -> Found:
+        axes = call.axes("Emission")
+        if not call.each("Length") or not call.only("Emission", "Label") or any(a.dim != 1 for a in axes):
+            return None
+        if any(call.axes(s) != axes for s in ("Emission", "Label") if call.each(s)):
+            return None
+        return {"*": (), **dict.fromkeys(paired, axes)}
+
+    return rule
+
+
+def _unpad(call: Call) -> Found:
+    return {"*": ()} if call.only("X") and all(a.dim == 1 and a.inner == 1 for a in call.axes("X")) else None
+
+
+def _nothing(call: Call) -> Found:
+    return None
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_POINTWISE, _same),
+    **dict.fromkeys(_PAIRED, _paired),
+    **dict.fromkeys(_ALIKE, _alike),
+    "dropout": _same,
+    "mul": _rows("X", "x_num_col_dims"),
+    "fc": _rows("Input", "in_num_col_dims"),
+    "matmul": _matmul,
+    "bmm": _bmm,
+    "mean": _mean,
+    "reduce_sum": _reduced(lambda _: 0),
+    "reduce_mean": _reduced(lambda _: 0, mean=True),
+    "reduce_max": _reduced(_lowest),
+    "reduce_min": _reduced(_highest),
+    "reduce_prod": _reduced(lambda _: 1),
+    "reduce_all": _reduced(lambda _: True),
+    "reduce_any": _reduced(lambda _: False),
+    "softmax": _softmax,
+    "softmax_with_cross_entropy": _entropy("Logits", lambda call: int(call.attr("axis"))),
+    "cross_entropy": _entropy("X", lambda call: -1),
+    "cross_entropy2": _entropy("X", lambda call: -1),
+    "sigmoid_cross_entropy_with_logits": _entropy_with_logits,
+    "norm": _off("X"),
+    "label_smooth": _off_last,
+    "top_k": _off_last,
+    "concat": _joined,
+    "split": _split,
+    "stack": _stack,
+    "transpose": _transpose,
+    "transpose2": _transpose,
+    "reshape": _reshape,
+    "reshape2": _reshape,
+    "flatten": _flatten,
+    "flatten2": _flatten,
+    "squeeze": _squeeze,
+    "squeeze2": _squeeze,
+    "unsqueeze": _unsqueeze,
+    "unsqueeze2": _unsqueeze,
+    "slice": _slice,
+    "expand": _expand,
+    "lookup_table": _lookup,
+    "lookup_table_v2": _lookup,
+    "one_hot": _one_hot,
+    "one_hot_v2": _one_hot,
+    "fill_constant_batch_size_like": _batch_like,
+    "layer_norm": _layer_norm,
+    "linear_chain_crf": _chains("Alpha", "EmissionExps"),
+    "crf_decoding": _chains("ViterbiPath"),
+    "sequence_pad": _nothing,
+    "sequence_unpad": _unpad,
+}
+
+GATHERING = frozenset("matmul bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split())
