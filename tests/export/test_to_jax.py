@@ -7,6 +7,7 @@ import filecmp
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import fluidjax as fluid
@@ -190,10 +191,16 @@ def test_a_saved_model_is_tuned_and_saved_again(classifier, tmp_path):
         (p,) = function(parameters, [X])
         return -jnp.log(jnp.take_along_axis(p, Y, 1)).mean()
 
-    step = jax.jit(lambda p: jax.tree_util.tree_map(lambda w, g: w - 0.1 * g, p, jax.grad(loss)(p)))
-    tuned = parameters
+    adam = optax.adam(0.05)
+
+    @jax.jit
+    def step(parameters, state):
+        updates, state = adam.update(jax.grad(loss)(parameters), state)
+        return optax.apply_updates(parameters, updates), state
+
+    tuned, state = parameters, adam.init(parameters)
     for _ in range(5):
-        tuned = step(tuned)
+        tuned, state = step(tuned, state)
     assert loss(tuned) < loss(parameters)
 
     scope = fluid.Scope()
