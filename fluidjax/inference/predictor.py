@@ -79,7 +79,7 @@ class PaddlePredictor:
     def _named(self, inputs: list[PaddleTensor]) -> dict[str, PaddleTensor]:
         by_name = self._config.specify_input_name()
         names = [tensor.name for tensor in inputs] if by_name else self._feeds[: len(inputs)]
-        if len(inputs) != len(self._feeds) or set(names) != set(self._feeds):
+        if len(inputs) != len(self._feeds) or (by_name and set(names) != set(self._feeds)):
             received = f"{len(inputs)} tensors" + (f" named {names}" if by_name else "")
             raise ValueError(
                 explain(

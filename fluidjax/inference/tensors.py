@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -104,7 +105,8 @@ class PaddleBuf:
 
     def read(self, dtype: PaddleDType) -> np.ndarray:
         """The bytes as elements of a data type, 1-D."""
-        return self._array.view("uint8").view(_NUMPY[PaddleDType(dtype)])
+        wanted = _NUMPY[PaddleDType(dtype)]
+        return self._array if self._array.dtype == wanted else self._array.view("uint8").view(wanted)
 
     def float_data(self) -> list[float]:
         """The bytes as float32."""
@@ -161,21 +163,24 @@ class PaddleTensor:
 
     def as_ndarray(self) -> np.ndarray:
         """The elements in their shape. Raises ValueError when there are more or fewer than the shape says."""
-        flat = self.data.read(self.dtype)
-        if flat.size != int(np.prod(self.shape)):
+        return self._shaped().copy()
+
+    def _shaped(self) -> np.ndarray:
+        flat, size = self.data.read(self.dtype), math.prod(self.shape)
+        if flat.size != size:
             raise ValueError(
                 explain(
                     f"PaddleTensor {self.name!r}: shape and data do not fit",
-                    f"{int(np.prod(self.shape))} elements for shape {list(self.shape)}",
+                    f"{size} elements for shape {list(self.shape)}",
                     f"{flat.size} of {self.dtype.name}",
                     "set shape, dtype and data to belong together",
                 )
             )
-        return flat.reshape(self.shape).copy()
+        return flat.reshape(self.shape)
 
     def as_feed(self) -> Any:
         """What an Executor takes."""
-        return with_lod(self.as_ndarray(), self.lod)
+        return with_lod(self._shaped(), self.lod)
 
 
 def with_lod(array: np.ndarray, lod: Lod) -> Any:
