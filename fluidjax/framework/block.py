@@ -210,9 +210,8 @@ class Block:
         var.proto.name = new_name
         self.vars = {key if key != name else new_name: value for key, value in self.vars.items()}
         for op in self.ops:
-            if name in op.input_arg_names:
+            if op._mentions(name):
                 op._rename_input(name, new_name)
-            if name in op.output_arg_names:
                 op._rename_output(name, new_name)
         self._op_changed()
         return var

@@ -28,6 +28,7 @@ from fluidjax.framework.messages import (
     set_slot,
     set_tensor,
 )
+from fluidjax.framework.names import OP_ROLE_VAR
 
 
 def _nothing() -> None:
@@ -118,10 +119,11 @@ class OpDescView:
         self._rename(self.proto.outputs, old, new)
 
     def _rename(self, slots: Any, old: str, new: str) -> None:
-        for slot in slots:
-            for index, name in enumerate(slot.arguments):
+        role_var = find_attr(self.proto, OP_ROLE_VAR)
+        for names in (*(slot.arguments for slot in slots), role_var.strings if role_var is not None else []):
+            for index, name in enumerate(names):
                 if name == old:
-                    slot.arguments[index] = new
+                    names[index] = new
         self._changed()
 
     def attr_names(self) -> list[str]:

@@ -149,6 +149,11 @@ class Operator:
         """The names of all variables written, slot by slot."""
         return [name for slot in self._output_map.values() for name in slot]
 
+    def _mentions(self, name: str) -> bool:
+        """Whether the op reads or writes a variable, or notes it as one that its role is about."""
+        about = self._attr_map.get(names.OP_ROLE_VAR, ())
+        return name in self.input_arg_names or name in self.output_arg_names or name in about
+
     def _rename_input(self, old_name: str, new_name: str) -> None:
         self.desc._rename_input(old_name, new_name)
 

@@ -62,6 +62,7 @@ class Program:
         self._ps_endpoint: str | None = None
         self._trainers_endpoints: list[str] = []
         self._distributed_lookup_table: str | None = None
+        self._origin_program: Program | None = None
         self._enable_dgc = False
         self._use_lamb = False
         self._nccl_comm_num = 1

@@ -250,6 +250,17 @@ def test_renaming_and_removing_variables(program: Program) -> None:
         block.var(y.name)
 
 
+def test_renaming_reaches_what_ops_are_about(program: Program) -> None:
+    x, grad = data(program), data(program, "x@GRAD")
+    block = program.global_block()
+    with program._optimized_guard([x, grad]):
+        update = block.append_op(type="scale", inputs={"X": x}, outputs={"Out": x})
+        other = block.append_op(type="relu", inputs={"X": grad}, outputs={"Out": grad})
+    block._rename_var("x@GRAD", "x@GRAD.trainer_1")
+    assert update.attr("op_role_var") == other.attr("op_role_var") == ["x", "x@GRAD.trainer_1"]
+    assert other.output("Out") == ["x@GRAD.trainer_1"]
+
+
 def test_changes_of_the_message_are_taken_in(program: Program) -> None:
     x = data(program)
     first = x * 2.0
