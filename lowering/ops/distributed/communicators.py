@@ -1,0 +1,45 @@
+"""How processes that exchange values find each other: ids of groups, and groups (rings) made from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowering.ops.distributed.rpc import needs_cluster
+from lowering.registry import Value, op
+
+
+@op(out="NCCLID", slots={"nccl_id": "NCCLID"}, kind="host", lod=None)
+def gen_nccl_id(
+    *,
+    trainers: list[str] = [],  # noqa: B006
+    trainer_id: int,
+    nccl_comm_num: int = 1,
+    use_hierarchical_allreduce: int = 0,
+    hierarchical_allreduce_inter_nranks: int = -1,
+    ctx: Any,
+):
+    """NCCLID = an id that trainer 0 makes and hands to the other ``trainers``."""
+    needs_cluster(ctx)
+
+
+@op(kind="host", lod=None)
+def c_gen_nccl_id(
+    *,
+    endpoint: str,
+    other_endpoints: list[str],
+    rank: int,
+    ctx: Any,
+):
+    """Out = an id that rank 0 makes and hands to the ``other_endpoints``."""
+    needs_cluster(ctx)
+
+
+@op(out="", kind="host", lod=None)
+def c_comm_init(x: Value, *, nranks: int, rank: int, ring_id: int = 0, ctx: Any):
+    """Makes this process number ``rank`` of the ``nranks`` of the ring that goes by the id X."""
+    needs_cluster(ctx)
+
+
+@op(out="", kind="host", lod=None)
+def c_comm_init_all(*, devices: list[int] = [], ring_id: int = 0):  # noqa: B006
+    """Joins the devices of this process to a ring: nothing to do, as XLA's collectives know the mesh they run over."""

@@ -1,0 +1,64 @@
+"""Look-ups in tables whose rows servers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lowering.errors import OpError
+from lowering.ops.distributed.rpc import needs_cluster
+from lowering.program import OpView, VarInfo, VarView
+from lowering.registry import Long, Longs, Value, op
+
+VarOf = Callable[[str], VarView | None]
+
+
+def _rows_of_w(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:
+    """Outputs [n, width of W] for Ids [n, 1]; declared as [n, 1, width] in the place of a lookup_table_v2."""
+    table = var_of(op_view.inputs["W"][0])
+    found = {}
+    for name, ids_name in zip(op_view.outputs["Outputs"], op_view.inputs["Ids"], strict=True):
+        ids = var_of(ids_name)
+        if ids is None or table is None:
+            continue
+        if len(ids.shape) != 2:
+            raise OpError(
+                f"op distributed_lookup_table: ids {ids_name} of shape {list(ids.shape)}: expected two dimensions,"
+                f" [n, 1], received {len(ids.shape)}; look up ids of shape [n, 1] in a table with is_sparse=True"
+            )
+        rows = ids.shape[:1] if op_view.attrs["lookup_table_version"] == "lookup_table" else ids.shape
+        found[name] = VarInfo((*rows, *table.shape[1:]), None, ids.lod_level)
+    return found
+
+
+@op(out="Outputs*", kind="host", lod={"Outputs": "ids"}, infer=_rows_of_w)
+def distributed_lookup_table(
+    ids: list[Value],
+    w: Value,
+    *,
+    table_names: list[str] = [""],  # noqa: B006
+    height_sections: Longs = [],  # noqa: B006
+    endpoints: list[str] = ["127.0.0.1:6164"],  # noqa: B006
+    trainer_id: int = 0,
+    lookup_table_version: str = "lookup_table",
+    padding_idx: Long = -1,
+    dtype: int = 5,
+    ctx: Any,
+):
+    """Outputs, for each of Ids, = its rows of the table, which the endpoints hold in parts of ``height_sections``."""
+    needs_cluster(ctx)
+
+
+def _looked_up(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:
+    """Fluid takes the number of dimensions of Ids, which is 2, for their number."""
+    table = var_of(op_view.inputs["W"][0])
+    out = op_view.outputs["Out"][0]
+    return {} if table is None else {out: VarInfo((2, *table.shape[1:]), None, None)}
+
+
+@op(kind="host", lod=None, infer=_looked_up)
+def lookup_sparse_table(
+    w: Value, ids: Value, *, padding_idx: Long = -1, auto_grown_table: bool = True, is_test: bool = False, ctx: Any
+):
+    """Out = the rows of the table W, on the server that holds it; rows that it lacks appear in it."""
+    needs_cluster(ctx)
