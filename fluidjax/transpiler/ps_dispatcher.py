@@ -1,7 +1,48 @@
 """Which parameter server holds which parameter."""
 
-from fluidjax.base.unbuilt import unbuilt
+from __future__ import annotations
 
-PSDispatcher = unbuilt(__name__, "PSDispatcher")
-HashName = unbuilt(__name__, "HashName")
-RoundRobin = unbuilt(__name__, "RoundRobin")
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+
+class PSDispatcher:
+    """Base of what deals variables to servers; derived classes have ``dispatch``."""
+
+    def __init__(self, pserver_endpoints: Sequence[str]) -> None:
+        self._eps = pserver_endpoints
+        self._step = 0
+
+    @property
+    def eps(self) -> Sequence[str]:
+        """The servers."""
+        return self._eps
+
+    def reset(self) -> None:
+        """Begin with the first server again."""
+        self._step = 0
+
+    def dispatch(self, varlist: Sequence[Any]) -> list[str]:
+        """One server for each variable."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no dispatch(varlist): expected a list of one endpoint per variable. Define it."
+        )
+
+
+class HashName(PSDispatcher):
+    """Deals by a hash (CRC-32) of the names, the same in every process."""
+
+    def dispatch(self, varlist: Sequence[Any]) -> list[str]:
+        """The server that each variable's name says."""
+        return [self._eps[zlib.crc32(var.name.encode()) % len(self._eps)] for var in varlist]
+
+
+class RoundRobin(PSDispatcher):
+    """Deals in turn, going on where the last call ended."""
+
+    def dispatch(self, varlist: Sequence[Any]) -> list[str]:
+        """The next servers."""
+        first = self._step
+        self._step = (first + len(varlist)) % len(self._eps)
+        return [self._eps[(first + k) % len(self._eps)] for k in range(len(varlist))]

@@ -33,19 +33,6 @@ UNBUILT = {
     "incubate.fleet.utils.hdfs": "HDFSClient get_logger",
     "incubate.fleet.utils.utils": """load_program save_program program_type_trans check_saved_vars_try_dump
         parse_program check_pruned_program_vars graphviz""",
-    "transpiler": "DistributeTranspiler DistributeTranspilerConfig HashName RoundRobin",
-    "transpiler.collective": "Collective GradAllReduce LocalSGD SingleProcessMultiThread",
-    "transpiler.distribute_transpiler": """DistributeTranspiler DistributeTranspilerConfig DistributedMode
-        ServerRuntimeConfig VarBlock same_or_split_var slice_variable""",
-    "transpiler.geo_sgd_transpiler": "GeoSgdTranspiler",
-    "transpiler.ps_dispatcher": "PSDispatcher HashName RoundRobin",
-    "transpiler.details": """wait_server_ready UnionFind VarStruct VarDistributed VarsDistributed block_to_code
-        delete_ops
-        find_op_by_input_arg find_op_by_output_arg op_to_code program_to_code variable_to_code""",
-    "transpiler.details.checkport": "wait_server_ready",
-    "transpiler.details.program_utils": "block_to_code delete_ops program_to_code",
-    "transpiler.details.ufind": "UnionFind",
-    "transpiler.details.vars_distributed": "VarStruct VarDistributed VarsDistributed",
 }
 
 
@@ -61,7 +48,7 @@ def test_what_is_not_built_imports_and_says_so_when_used(module):
 
 def test_what_to_do_instead():
     with pytest.raises(NotBuiltError, match="single machine"):
-        fluid.DistributeTranspiler()
+        fluid.incubate.fleet.collective.DistributedStrategy()
 
 
 @pytest.mark.parametrize(

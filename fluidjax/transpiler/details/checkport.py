@@ -1,5 +1,28 @@
 """Waiting for servers."""
 
-from fluidjax.base.unbuilt import unbuilt
+from __future__ import annotations
 
-wait_server_ready = unbuilt(__name__, "wait_server_ready")
+import logging
+import socket
+import time
+from collections.abc import Sequence
+
+_log = logging.getLogger(__name__)
+_PAUSE, _TIMEOUT = 3.0, 2.0
+
+
+def _listens(endpoint: str) -> bool:
+    host, port = endpoint.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), _TIMEOUT).close()
+    except OSError:
+        return False
+    return True
+
+
+def wait_server_ready(endpoints: Sequence[str]) -> None:
+    """Return when every endpoint, ``host:port``, accepts connections; looks every 3 s, without limit."""
+    assert not isinstance(endpoints, str), "wait_server_ready: expected a list of host:port, got a str. Split it."
+    while missing := [endpoint for endpoint in endpoints if not _listens(endpoint)]:
+        _log.warning("not listening yet: %s; looking again in %g s", ", ".join(missing), _PAUSE)
+        time.sleep(_PAUSE)

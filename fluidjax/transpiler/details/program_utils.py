@@ -1,11 +1,80 @@
-"""Finding and printing the ops of a program."""
+"""Finding, dropping and printing the ops of a program."""
 
-from fluidjax.base.unbuilt import unbuilt
+from __future__ import annotations
 
-block_to_code = unbuilt(__name__, "block_to_code")
-delete_ops = unbuilt(__name__, "delete_ops")
-find_op_by_input_arg = unbuilt(__name__, "find_op_by_input_arg")
-find_op_by_output_arg = unbuilt(__name__, "find_op_by_output_arg")
-op_to_code = unbuilt(__name__, "op_to_code")
-program_to_code = unbuilt(__name__, "program_to_code")
-variable_to_code = unbuilt(__name__, "variable_to_code")
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from fluidjax.base.enums import AttrType, VarType
+from fluidjax.framework import Block, Operator, Parameter, Program, Variable
+
+
+def delete_ops(block: Block, ops: Iterable[Operator]) -> None:
+    """Drop ops from a block; those that it does not hold (any more) do not matter."""
+    for op in ops:
+        index = next((i for i, own in enumerate(block.ops) if own is op), None)
+        if index is not None:
+            block._remove_op(index)
+
+
+def find_op_by_input_arg(block: Block, arg_name: str) -> int:
+    """The index of the first op that reads a variable; -1 when none does."""
+    return next((i for i, op in enumerate(block.ops) if arg_name in op.input_arg_names), -1)
+
+
+def find_op_by_output_arg(block: Block, arg_name: str, reverse: bool = False) -> int:
+    """The index of the first op, or with ``reverse`` the last, that writes a variable; -1 when none does."""
+    writers = [i for i, op in enumerate(block.ops) if arg_name in op.output_arg_names]
+    return writers[-1 if reverse else 0] if writers else -1
+
+
+def variable_to_code(var: Variable) -> str:
+    """One line that says what a variable is."""
+    text = f"{var.name} : fluid.{var.type}"
+    if var.type in (VarType.SELECTED_ROWS, VarType.LOD_TENSOR):
+        text += f".shape{var.shape}.astype({var.dtype})"
+    if type(var) is Parameter:
+        text = ("trainable parameter " if var.trainable else "parameter ") + text
+    else:
+        text = "var " + text
+    return "persist " + text if var.persistable else text
+
+
+def _slots(names: list[str], arguments: Any) -> str:
+    return "{" + ", ".join(f"{name}={arguments(name)}" for name in names) + "}"
+
+
+def _attribute(op: Operator, name: str) -> str:
+    kind = op.attr_type(name)
+    if kind == AttrType.BLOCK:
+        return f"{name} = block[{op._block_attr_id(name)}]"
+    if kind == AttrType.BLOCKS:
+        return f"{name} = blocks{op._blocks_attr_ids(name)}"
+    return f"{name} = {op.attr(name)}"
+
+
+def op_to_code(op: Operator, skip_op_callstack: bool = True) -> str:
+    """One line that says what an op reads, writes and is told."""
+    skipped = {"op_callstack"} if skip_op_callstack else set()
+    attributes = ", ".join(_attribute(op, name) for name in sorted(set(op.attr_names) - skipped))
+    call = f"{op.type}(inputs={_slots(op.input_names, op.input)}, {attributes})"
+    outputs = _slots(op.output_names, op.output)
+    return call if outputs == "{}" else f"{outputs} = {call}"
+
+
+def block_to_code(block: Block, block_idx: int, fout: TextIO | None = None, skip_op_callstack: bool = False) -> None:
+    """Print a block: its variables by name, then its ops; to ``fout`` or the standard output."""
+    print(f"{{ // block {block_idx}", file=fout)
+    for _, var in sorted(block.vars.items()):
+        print("    " + variable_to_code(var), file=fout)
+    if block.vars:
+        print(file=fout)
+    for op in block.ops:
+        print("    " + op_to_code(op, skip_op_callstack), file=fout)
+    print("}", file=fout)
+
+
+def program_to_code(prog: Program, fout: TextIO | None = None, skip_op_callstack: bool = True) -> None:
+    """Print all blocks of a program, to ``fout`` or the standard output."""
+    for block in prog.blocks:
+        block_to_code(block, block.idx, fout, skip_op_callstack)

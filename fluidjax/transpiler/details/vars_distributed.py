@@ -1,7 +1,114 @@
 """Which parts of a variable are on which server."""
 
-from fluidjax.base.unbuilt import unbuilt
+from __future__ import annotations
 
-VarStruct = unbuilt(__name__, "VarStruct")
-VarDistributed = unbuilt(__name__, "VarDistributed")
-VarsDistributed = unbuilt(__name__, "VarsDistributed")
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from fluidjax.framework import Variable
+
+
+@dataclass
+class VarStruct:
+    """What is known of a variable, without its program."""
+
+    name: str
+    shape: Any
+    dtype: Any
+    type: Any
+    lod_level: int
+    persistable: bool
+
+
+def _struct(var: Variable | VarStruct) -> VarStruct:
+    if isinstance(var, VarStruct):
+        return var
+    return VarStruct(var.name, var.shape, var.dtype, var.type, var.lod_level, var.persistable)
+
+
+def _text(var: VarStruct) -> str:
+    return f"{var.name} : fluid.{var.type}.shape{var.shape}.astype({var.dtype})"
+
+
+class VarDistributed:
+    """A variable, or a block of one, on one server.
+
+    Attributes:
+        origin, slice: the whole variable and the part, as VarStruct.
+        is_slice: whether the part is less than the whole; by default whether they differ.
+        block_id: the number of the part.
+        offset: how many elements stand before it.
+        vtype: ``Param``, ``Optimizer`` or ``RemotePrefetch``.
+        endpoint: the server.
+    """
+
+    def __init__(
+        self,
+        origin_var: Variable | VarStruct,
+        slice_var: Variable | VarStruct,
+        is_slice: bool | None = None,
+        block_id: int | None = None,
+        offset: int | None = None,
+        vtype: str | None = None,
+        endpoint: str | None = None,
+    ) -> None:
+        self.origin, self.slice = _struct(origin_var), _struct(slice_var)
+        self.is_slice = not self.equal(self.origin, self.slice) if is_slice is None else is_slice
+        self.block_id = block_id or 0
+        self.offset = offset or 0
+        self.vtype = vtype
+        self.endpoint = endpoint
+
+    @staticmethod
+    def equal(var1: VarStruct, var2: VarStruct) -> bool:
+        """Whether two variables have all properties in common."""
+        return var1 == var2
+
+    def __str__(self) -> str:
+        part = f"{_text(self.slice)}.slice({self.is_slice}).block({self.block_id}).offset({self.offset})"
+        whole = f"var owned: {self.vtype}, origin var: ( {_text(self.origin)} )"
+        return f"{whole}, slice var: ( {part} ), endpoint: {self.endpoint} "
+
+
+class VarsDistributed:
+    """All variables that servers hold: ``distributed_vars``."""
+
+    def __init__(self) -> None:
+        self.distributed_vars: list[VarDistributed] = []
+
+    def add_distributed_var(self, *args: Any, **kwargs: Any) -> None:
+        """Add a VarDistributed; arguments as for it."""
+        self.distributed_vars.append(VarDistributed(*args, **kwargs))
+
+    def get_distributed_var_by_slice(self, var_name: str) -> VarDistributed | None:
+        """The part of that name; None when there is none."""
+        return next((var for var in self.distributed_vars if var.slice.name == var_name), None)
+
+    @staticmethod
+    def equal(var1: VarStruct, var2: VarStruct) -> bool:
+        """Whether two variables have all properties in common."""
+        return _struct(var1) == _struct(var2)
+
+    def get_distributed_var_by_origin_and_ep(self, origin_var_name: str, endpoint: str) -> VarDistributed | None:
+        """The part of a variable on a server; None when it holds none."""
+        found = (v for v in self.distributed_vars if v.origin.name == origin_var_name and v.endpoint == endpoint)
+        return next(found, None)
+
+    def get_distributed_vars_by_vtypes(self, vtypes: Collection[str], groupby: bool = False) -> Any:
+        """The parts of some vtypes as a list; with ``groupby`` as a dict of lists by the variables' names."""
+        found = [var for var in self.distributed_vars if var.vtype in vtypes]
+        if not groupby:
+            return found
+        groups: dict[str, list[VarDistributed]] = {}
+        for var in found:
+            groups.setdefault(var.origin.name, []).append(var)
+        return groups
+
+    def get_distributed_vars_by_ep(self, endpoint: str, vtype: str | None = None) -> list[VarDistributed]:
+        """The parts on one server; only those of a vtype where it is given."""
+        return [v for v in self.distributed_vars if v.endpoint == endpoint and (not vtype or v.vtype == vtype)]
+
+    def overview(self) -> str:
+        """All of them as text, one a line."""
+        return "\n".join(map(str, self.distributed_vars))

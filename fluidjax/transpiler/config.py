@@ -1,0 +1,104 @@
+"""What a transpilation may be told, and what servers are told."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from fluidjax.base.errors import explain
+
+
+class DistributedMode:
+    """When a server updates: the attribute ``distributed_mode`` of listen_and_serv."""
+
+    SYNC = 0
+    ASYNC = 1
+    HALF_ASYNC = 2
+    GEO = 3
+
+
+def _flag(name: str, value: Any) -> Any:
+    if value is None:
+        raise ValueError(f"{name} can't be None: expected True or False. Leave it out for its default.")
+    return value
+
+
+class DistributeTranspilerConfig:
+    """How programs are made for many machines.
+
+    Attributes:
+        slice_var_up: whether parameters are cut into blocks for several servers.
+        split_method: the class that says which server gets a block, a PSDispatcher; None for RoundRobin.
+        min_block_size: the smallest number of elements in a block; at least 8192.
+        enable_dc_asgd: whether servers compensate for the delay of gradients; asynchronous modes only.
+        mode: ``pserver``, ``nccl2`` or ``collective``.
+        print_log: accepted and without effect: programs can be printed.
+        wait_port: whether to wait until the others listen.
+        half_async, completely_not_async: see fleet's strategies: gradients are sent by a communicator, which waits.
+        geo_sgd_mode, geo_sgd_need_push_nums: trainers optimize, and send what changed every so many steps.
+        nccl_comm_num: the number of rings for collective modes.
+        use_hierarchical_allreduce, hierarchical_allreduce_inter_nranks: reductions in two stages.
+        collective_mode: ``grad_allreduce``, ``local_sgd`` or ``single_process_multi_thread``, for mode ``collective``.
+    """
+
+    slice_var_up = True
+    split_method: Any = None
+    min_block_size = 8192
+    enable_dc_asgd = False
+    mode = "pserver"
+    print_log = False
+    wait_port = True
+    half_async = False
+    completely_not_async = False
+    geo_sgd_mode = False
+    geo_sgd_need_push_nums = 100
+    nccl_comm_num = 1
+    use_hierarchical_allreduce = False
+    hierarchical_allreduce_inter_nranks = 0
+    collective_mode: str | None = None
+
+    def __init__(self) -> None:
+        self._runtime_split = False
+        self._sync = True
+
+    @property
+    def runtime_split_send_recv(self) -> bool:
+        """Whether a communicator cuts and sends gradients; not in sync mode, which raises ValueError."""
+        return self._runtime_split
+
+    @runtime_split_send_recv.setter
+    def runtime_split_send_recv(self, value: bool) -> None:
+        if _flag("runtime_split_send_recv", value) and self._sync:
+            raise ValueError(_both("runtime_split_send_recv", "sync_mode"))
+        self._runtime_split = value
+
+    @property
+    def sync_mode(self) -> bool:
+        """Whether servers wait for the gradients of all trainers; not with runtime_split_send_recv (ValueError)."""
+        return self._sync
+
+    @sync_mode.setter
+    def sync_mode(self, value: bool) -> None:
+        if _flag("sync_mode", value) and self._runtime_split:
+            raise ValueError(_both("sync_mode", "runtime_split_send_recv"))
+        self._sync = value
+
+
+def _both(wanted: str, other: str) -> str:
+    return explain(
+        f"the config's {wanted} cannot be True while {other} is", f"{other} False", "both True", f"set {other} first"
+    )
+
+
+class ServerRuntimeConfig:
+    """How many threads Fluid's servers use, from FLAGS_rpc_send_thread_num and its like in the environment."""
+
+    def __init__(self) -> None:
+        self._rpc_send_thread_num = int(os.getenv("FLAGS_rpc_send_thread_num", "12"))
+        self._rpc_get_thread_num = int(os.getenv("FLAGS_rpc_get_thread_num", "12"))
+        self._rpc_prefetch_thread_num = int(os.getenv("FLAGS_rpc_prefetch_thread_num", "12"))
+
+    def attributes(self) -> dict[str, int]:
+        """As attributes of listen_and_serv."""
+        kinds = ("get", "send", "prefetch")
+        return {f"rpc_{kind}_thread_num": getattr(self, f"_rpc_{kind}_thread_num") for kind in kinds}

@@ -1,0 +1,161 @@
+"""What both sides of a parameter server job know: who takes part, and which blocks of what are where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fluidjax.base.enums import OpRole, VarType
+from fluidjax.framework import Operator, Parameter, Program, Variable
+from fluidjax.framework import generate_control_dev_var_name as control_name
+from fluidjax.framework.names import OP_ROLE
+from fluidjax.transpiler.config import DistributeTranspilerConfig
+from fluidjax.transpiler.details import VarsDistributed
+from fluidjax.transpiler.roles import optimizing_ops, params_and_grads
+from fluidjax.transpiler.slicing import create_blocks, place_of, slice_variable
+from fluidjax.transpiler.tables import find_distributed_lookup_table
+
+_REMOTE = ("lookup_table", "lookup_table_v2", "nce")
+
+
+@dataclass
+class Shard:
+    """The blocks of parameters that one server holds, and of their gradients, in the order they were dealt."""
+
+    params: list[Variable] = field(default_factory=list)
+    grads: list[Variable] = field(default_factory=list)
+
+
+class Job:
+    """A job as transpile() was told of it.
+
+    Attributes:
+        main, startup: the programs; those of this trainer are made from them in place.
+        config: how they are made.
+        trainer_id, trainers: the number of this trainer, and how many there are.
+        endpoints: the servers.
+        sync: whether servers wait for all trainers.
+        optimizing: the ops that regularize and update.
+        params_grads: each parameter with its gradient.
+        param_of, grad_of: their names by each other's.
+        table: the name of the distributed look-up table, or None.
+    """
+
+    def __init__(
+        self,
+        main: Program,
+        startup: Program,
+        config: DistributeTranspilerConfig,
+        trainer_id: int,
+        trainers: int,
+        endpoints: list[str],
+        sync: bool,
+    ) -> None:
+        self.main, self.startup, self.config = main, startup, config
+        self.trainer_id, self.trainers, self.endpoints, self.sync = trainer_id, trainers, endpoints, sync
+        self.optimizing: list[Operator] = optimizing_ops(main)
+        self.params_grads = params_and_grads(main, self.optimizing)
+        self.grad_of = {param.name: grad.name for param, grad in self.params_grads}
+        self.param_of = {grad.name: param.name for param, grad in self.params_grads}
+        self.table = find_distributed_lookup_table(main)
+
+    @property
+    def suffix(self) -> str:
+        """What is added to the names of gradients: each trainer has its own where servers merge them."""
+        return f".trainer_{self.trainer_id}" if self.sync and self.trainers > 1 else ""
+
+    @property
+    def merges(self) -> bool:
+        """Whether servers average the gradients of all trainers before they update."""
+        return self.sync or (self.config.completely_not_async and self.trainers > 1)
+
+    @property
+    def learned(self) -> tuple[list[Variable], list[Variable]]:
+        """The parameters that servers hold, each once, and their gradients; not a distributed table."""
+        params: dict[str, Variable] = {}
+        grads: dict[str, Variable] = {}
+        for param, grad in self.params_grads:
+            if param.name == self.table or (type(param) is Parameter and not param.trainable):
+                continue
+            params.setdefault(param.name, param)
+            if grad.name not in params:
+                grads.setdefault(grad.name, grad)
+        return list(params.values()), list(grads.values())
+
+    def looked_up_remotely(self, param: str) -> bool:
+        """Whether trainers fetch rows of a parameter instead of the whole."""
+        return any(param in op.input_arg_names for op in self.remote_lookups)
+
+    @property
+    def remote_lookups(self) -> list[Operator]:
+        """The ops that read rows of parameters that only servers hold."""
+        ops = self.main.global_block().ops
+        return [
+            op for op in ops if op.type in _REMOTE and op.has_attr("remote_prefetch") and op.attr("remote_prefetch")
+        ]
+
+    def control_var(self, program: Program) -> Variable:
+        """A variable without a value that orders ops."""
+        return program.global_block().create_var(name=control_name())
+
+
+class Layout:
+    """Which blocks parameters and gradients are cut into, and which server has each.
+
+    Attributes:
+        params, grads: the blocks by the names of the whole variables.
+        param_of_block: block of a gradient (name) -> block of its parameter.
+        shards: endpoint -> Shard.
+        overview: the same for checkpoints, as Fluid has it.
+        sparse_sections: for parameters that are looked up remotely, the rows of each block.
+    """
+
+    def __init__(self, job: Job) -> None:
+        config, main = job.config, job.main
+        count = len(job.endpoints) if config.slice_var_up else 1
+        params, grads = job.learned
+        param_texts = slice_variable(params, count, config.min_block_size)
+        grad_texts = slice_variable(grads, count, config.min_block_size)
+        assert len(param_texts) == len(grad_texts), (
+            f"{len(param_texts)} blocks of parameters, {len(grad_texts)} of gradients: expected one gradient of the"
+            " shape of each parameter. Do not change shapes between backward and update."
+        )
+        self.params = create_blocks(main, param_texts)
+        self.overview = overview_of(main, self.params)
+        self.grads = create_blocks(main, grad_texts, job.suffix)
+        flat = zip(_flat(self.grads), _flat(self.params), strict=True)
+        self.param_of_block = {grad.name: param for grad, param in flat}
+        self.shards = {endpoint: Shard() for endpoint in job.endpoints}
+        self.sparse_sections: dict[str, list[int]] = {}
+
+
+def _flat(blocks: dict[str, list[Variable]]) -> list[Variable]:
+    return [block for parts in blocks.values() for block in parts]
+
+
+def overview_of(main: Program, params: dict[str, list[Variable]]) -> VarsDistributed:
+    """The blocks of parameters as Fluid keeps them for checkpoints; servers are not known yet."""
+    overview = VarsDistributed()
+    for name, blocks in params.items():
+        whole = main.global_block().var(name)
+        for block in blocks:
+            is_slice, number, offset = place_of(block, blocks)
+            overview.add_distributed_var(
+                origin_var=whole, slice_var=block, is_slice=is_slice, block_id=number, offset=offset, vtype="Param"
+            )
+    return overview
+
+
+def is_sparse(var: Variable) -> bool:
+    """Whether a variable holds SelectedRows."""
+    return var.type == VarType.SELECTED_ROWS
+
+
+def endpoints_of(blocks: list[Variable], dealt: dict[str, str]) -> list[str]:
+    """The server of each block."""
+    return [dealt[block.name] for block in blocks]
+
+
+def rpc(**attrs: Any) -> dict[str, Any]:
+    """Attributes of an op that talks to servers."""
+    return {**attrs, OP_ROLE: OpRole.RPC}

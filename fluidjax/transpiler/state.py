@@ -1,0 +1,70 @@
+"""What optimizers keep beside parameters, and which of it is cut as the parameters are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fluidjax.base.errors import explain
+from fluidjax.framework import Operator
+from fluidjax.transpiler.details import VarDistributed, VarsDistributed, VarStruct
+from fluidjax.transpiler.job import Job
+from fluidjax.transpiler.roles import is_update
+
+_CUT = {
+    "adam": ("Moment1", "Moment2"),
+    "adagrad": ("Moment",),
+    "adamax": ("Moment", "InfNorm"),
+    "momentum": ("Velocity",),
+    "lars_momentum": ("Velocity",),
+    "rmsprop": ("Moment", "MeanSquare"),
+    "decayed_adagrad": ("Moment",),
+    "ftrl": ("SquaredAccumulator", "LinearAccumulator"),
+    "sgd": (),
+}
+_NO_STATE = ("Param", "Grad", "LearningRate", "Beta1Tensor", "Beta2Tensor")
+
+
+def state_slots(op: Operator) -> list[str]:
+    """The input slots of an update that hold its state."""
+    return [slot for slot in op.input_names if slot not in _NO_STATE]
+
+
+def state_shape(op_type: str, slot: str, whole: Sequence[int], param: Sequence[int]) -> Sequence[int]:
+    """The shape of an optimizer's state on a server that has a block of shape ``param`` of its parameter.
+
+    Raises ValueError for an optimizer that servers do not have.
+    """
+    if op_type not in _CUT:
+        raise ValueError(
+            explain(
+                f"Not supported optimizer for distributed training: {op_type}",
+                "one of " + ", ".join(_CUT),
+                op_type,
+                "train with one of these, or in a collective mode",
+            )
+        )
+    return param if slot in _CUT[op_type] else whole
+
+
+def add_states(job: Job, overview: VarsDistributed) -> None:
+    """Note the state of each block of a parameter, with the server that keeps it."""
+    for endpoint in job.endpoints:
+        for op in filter(is_update, job.optimizing):
+            part = overview.get_distributed_var_by_origin_and_ep(op.input("Param")[0], endpoint)
+            if part is None:
+                continue
+            for slot in state_slots(op):
+                _add_state(job, overview, op, slot, part)
+
+
+def _add_state(job: Job, overview: VarsDistributed, op: Operator, slot: str, part: VarDistributed) -> None:
+    whole = job.main.global_block().var(op.input(slot)[0])
+    shape = state_shape(op.type, slot, whole.shape, part.slice.shape)
+    settings = {"origin_var": whole, "vtype": "Optimizer", "endpoint": part.endpoint}
+    if tuple(shape) == tuple(part.slice.shape):
+        own = VarStruct(whole.name, shape, whole.dtype, whole.type, whole.lod_level, whole.persistable)
+        overview.add_distributed_var(
+            **settings, slice_var=own, is_slice=part.is_slice, block_id=part.block_id, offset=part.offset
+        )
+    else:
+        overview.add_distributed_var(**settings, slice_var=whole, is_slice=False, block_id=0, offset=0)
