@@ -29,9 +29,8 @@ def forward(number: int, values: Sequence[Any], outputs: Sequence[str]) -> tuple
     variables = [None if v is None else _variable(v) for v in values]
     with eager() as tracer, tracer.no_grad():
         if older_form(layer):
-            results: Any = [
-                VarBase(a) for a in as_arrays(layer, "forward", layer.forward([v.numpy() for v in variables]))
-            ]
+            arrays = [None if v is None else v.numpy() for v in variables]
+            results: Any = [VarBase(a) for a in as_arrays(layer, "forward", layer.forward(arrays))]
         else:
             results = layer.forward(context, *variables, **kwargs)
     results = list(results) if isinstance(results, (tuple, list)) else [results]

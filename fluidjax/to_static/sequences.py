@@ -35,20 +35,32 @@ class Staged:
         )
 
 
-class VariableList(Staged):
+class VariableList(Staged, Variable):
     """A list that a branch or loop on a variable fills: an array of the program, and how many of its items count.
 
-    Args:
-        array, length: their variables, which branches and loops write in place.
+    Attributes:
+        length: the variable of how many; branches and loops write it, and the array, in place.
     """
 
-    def __init__(self, array: Variable, length: Variable):
-        self.array, self.length = array, length
+    length: Variable
+
+    @staticmethod
+    def over(array: Variable, length: Variable) -> VariableList:
+        """An array as a list."""
+        array.__class__ = VariableList
+        assert isinstance(array, VariableList)
+        array.length = length
+        return array
+
+    @property
+    def array(self) -> Variable:
+        """The array."""
+        return self
 
     @staticmethod
     def of(items: Sequence[Any], dtype: Any) -> VariableList:
         """The list of some items to begin with."""
-        made = VariableList(create_array(dtype), fill_constant([1], "int64", len(items)))
+        made = VariableList.over(create_array(dtype), fill_constant([1], "int64", len(items)))
         for index, item in enumerate(items):
             array_write(_element(item, dtype), fill_constant([1], "int64", index), made.array)
         return made
@@ -203,10 +215,10 @@ def dimension(var: Variable, axis: int) -> Any:
 
 def staged_items(items: Any) -> Any:
     """What a for statement iterates over: a list where Python knows how long it is."""
-    if not is_variable(items):
+    if not is_variable(items) or isinstance(items, Staged):
         return items
     if items.type.name == "LOD_TENSOR_ARRAY":
-        return VariableList(items, array_length(items))
+        return VariableList.over(items, array_length(items))
     if items.shape and items.shape[0] >= 0:
         return [items[i] for i in range(items.shape[0])]
     return Rows(items)

@@ -211,8 +211,9 @@ class _Host:
         self.result = Trips()
         self.lost: set[str] = set()  # names written by a followed op from something unknown; the env's value is stale
         self.clobbered = {n for op in block.ops if not _followed(op) for n in op.output_names()}
-        # Whether a condition that is not known in the first steps may be known later.
-        self.hopeful = any(op.type == "logical_and" or self._bounded(op) for op in block.ops if _followed(op))
+        # Whether a condition that is not known in a step may be known later: the values of the next steps are as much
+        # known as those of this one, but where one side of an ``and``, or of a bounded comparison, is.
+        self.hopeful = False
 
     def value(self, name: str) -> np.ndarray | None:
         if name in self.known:
@@ -222,11 +223,9 @@ class _Host:
         found = known(self.env.get(name)) if not isinstance(self.env.get(name), TensorArray) else None
         return found if found is not None and found.size <= 4 else None
 
-    def _bounded(self, op: OpView) -> bool:
-        return op.type in _FALSE_FROM_BOUND and op.inputs[_FALSE_FROM_BOUND[op.type][0]][0] in self.bounds
-
     def step(self) -> None:
         """Follow one step; what an op that is not followed writes is not known after it, whoever wrote it before."""
+        self.hopeful = False
         for op in self.block.ops:
             if not _followed(op):
                 self._lose(op.output_names())
@@ -267,13 +266,15 @@ class _Host:
 
     def _false_anyway(self, op: OpView, x: Any, y: Any) -> np.ndarray | None:
         """False although a side is unknown: an ``and`` with False, or a comparison with an upper bound."""
-        if op.type == "logical_and" and any(v is not None and not v.any() for v in (x, y)):
-            return np.zeros(1, bool)
+        if op.type == "logical_and" and (x is not None or y is not None):
+            self.hopeful = True
+            return np.zeros(1, bool) if any(v is not None and not v.any() for v in (x, y)) else None
         if op.type in _FALSE_FROM_BOUND:
             side, compare = _FALSE_FROM_BOUND[op.type]
             bound = self.bounds.get(op.inputs[side][0])
             other = x if side == "Y" else y
             if bound is not None and other is not None:
+                self.hopeful = True
                 holds = compare(other, bound) if side == "Y" else compare(bound, other)
                 return None if holds.any() else np.zeros(1, bool)
         return None

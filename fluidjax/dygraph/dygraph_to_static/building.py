@@ -10,7 +10,8 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.base.enums import to_var_type
-from fluidjax.base.mode import current_tracer, writing_for
+from fluidjax.base.mode import current_tracer, in_dygraph_mode, writing_for
+from fluidjax.dygraph.base import to_variable
 from fluidjax.eager.varbase import VarBase
 from fluidjax.framework import (
     Parameter,
@@ -22,6 +23,8 @@ from fluidjax.framework import (
 )
 from fluidjax.framework.captures import Captures, captured
 from fluidjax.layers.math_op_patch import METHODS
+from fluidjax.layers.tensor import assign
+from fluidjax.to_static.functions import REPLACED
 from fluidjax.to_static.values import is_container, items_of, remade
 
 _OPERATORS = (*METHODS, "__neg__", "__getitem__", "astype")
@@ -74,6 +77,14 @@ def _operators(program: Program) -> Iterator[None]:
             setattr(VarBase, method, function)
 
 
+def to_static_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> Any:
+    """``to_variable`` in converted code: the program's variable of an array; a variable is returned as it is."""
+    if in_dygraph_mode() or not isinstance(value, np.ndarray):
+        return value if isinstance(value, Variable) else to_variable(value, name, zero_copy)
+    program = default_main_program()
+    return assign(value) if program._captures is None else captured(program, VarBase(value))
+
+
 def declare_input(program: Program, value: Any) -> Variable:
     """The variable of a program that a value is fed to."""
     block = program.global_block()
@@ -93,3 +104,6 @@ def new_parameters(program: Program) -> list[str]:
     known = program._captures.values
     every = (v for block in program.blocks for v in block.vars.values())
     return [v.name for v in every if isinstance(v, Parameter) and v.name not in known]
+
+
+REPLACED[to_variable] = to_static_variable

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from fluidjax.backward.gradients import calc_gradient
-from fluidjax.base.enums import is_floating, to_numpy_dtype
+from fluidjax.base.enums import VarType, is_floating, to_numpy_dtype
 from fluidjax.base.flags import flag
 from fluidjax.base.mode import current_tracer, tracer_guard
 from fluidjax.eager.ambient import eager
@@ -143,7 +143,7 @@ class _Halves:
     def _append_gradients(self, program: Program, outputs: Sequence[str], targets: Sequence[str]) -> None:
         block = program.global_block()
         roots = [(i, block.var(n)) for i, n in enumerate(outputs)]
-        roots = [(i, v) for i, v in roots if is_floating(v.dtype) and not v.stop_gradient]
+        roots = [(i, v) for i, v in roots if is_floating(v.dtype) and not v.stop_gradient and _is_dense(v)]
         if not roots:
             return
         with tracer_guard(None), program_guard(program), program._backward_role_guard():
@@ -167,6 +167,10 @@ class _Halves:
         found = self.backward.run(given, seed)
         results = [found.get(self._grads[n]) if n in self._grads else None for n in self._names]
         return [None if r is None else VarBase._of("grad", Value(r)) for r in results]
+
+
+def _is_dense(var: Variable) -> bool:
+    return var.type == VarType.LOD_TENSOR
 
 
 def _filled(grads: Sequence[VarBase | None], ends: Sequence[tuple[list[int], Any]]) -> list[Any]:

@@ -29,6 +29,7 @@ from fluidjax.framework import Program, Variable
 from fluidjax.io import save_inference_model
 from fluidjax.to_static import staged
 from fluidjax.to_static.convert import converted, tree_of, undecorated
+from fluidjax.to_static.sequences import VariableList
 from fluidjax.to_static.values import is_container, is_variable, items_of, leaves, remade
 
 __all__ = ["ProgramTranslator", "convert_function_with_cache"]
@@ -129,7 +130,7 @@ class ConcreteProgram(NamedTuple):
             if made:
                 raise ValueError(_makes_parameters(spec.dyfunc, made))
             assert main._captures is not None
-            outputs = [leaf for leaf in leaves(result) if isinstance(leaf, Variable)]
+            outputs = [var for leaf in leaves(result) if isinstance(leaf, Variable) for var in _fetched(leaf)]
             static = [v if is_variable(v) else main._captures.variable(v) for v in outputs]
         parameters = [v for v in main._captures.values.values() if hasattr(v, "trainable")]
         return ConcreteProgram(inputs, static, parameters, result, main, startup)
@@ -334,4 +335,26 @@ def _outside(result: Any, values: Any) -> Any:
     if is_container(result):
         items = [_outside(item, values) for item in items_of(result)]
         return list(items) if isinstance(result, tuple) else remade(result, items)
+    if isinstance(result, VariableList):
+        return _list_of(next(values), next(values))
     return next(values) if isinstance(result, Variable) else result
+
+
+def _fetched(leaf: Any) -> list[Any]:
+    return [leaf, leaf.length] if isinstance(leaf, VariableList) else [leaf]
+
+
+def _list_of(array: VarBase, length: VarBase) -> list[VarBase]:
+    """The items of a list that the program filled. Raises TypeError where gradients would have to flow to them."""
+    if not array.stop_gradient:
+        raise TypeError(
+            explain(
+                "a @declarative function returned a list that a loop on a variable filled, and gradients are recorded",
+                "variables, which gradients flow through",
+                "a list of which only the run knows the length",
+                "return fluid.layers.stack(list), or call it under fluid.dygraph.no_grad()",
+            )
+        )
+    held = array._array()
+    elements = held.buffer if held.stacked else held.items
+    return [VarBase(np.asarray(elements[i])) for i in range(int(length))]

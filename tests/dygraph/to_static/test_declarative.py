@@ -239,6 +239,21 @@ def test_assert_on_a_variable_stops_the_run(translator) -> None:
             positive(-np.abs(X))
 
 
+def test_arrays_become_variables_inside(translator) -> None:
+    @dygraph.declarative
+    def adds(x):
+        x = dygraph.to_variable(x)
+        if layers.mean(x) > 0:
+            x = x + fluid.dygraph.to_variable(np.array([5.0], "float32"))
+        return x
+
+    with dygraph.guard():
+        same(adds(np.abs(X)).numpy(), np.abs(X) + 5)
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        y = dygraph.dygraph_to_static_func(adds)(layers.fill_constant([2], "float32", 1.0))
+        same(fluid.Executor(fluid.CPUPlace()).run(fetch_list=[y])[0], np.array([6.0, 6.0]))
+
+
 def test_casts_and_lengths(translator) -> None:
     @dygraph.declarative
     def casts(x):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fluidjax import layers
+import fluidjax as fluid
+from fluidjax import dygraph, layers
 from tests.dygraph.to_static.helpers import check
 
 X = np.array([1.0, 2.0], "float32")
@@ -239,8 +240,17 @@ def comprehension(x, n):
     return parts[0] + parts[1]
 
 
+def returned_list(x, n):
+    found = [x]
+    for i in range(n):
+        found.append(x * i)
+        if i > 2:
+            found.pop()
+    return found
+
+
 FUNCTIONS = (
-    *(accumulates, range_of_three, range_downwards, breaks, counts_before_the_break, continues, both),
+    *(returned_list, accumulates, range_of_three, range_downwards, breaks, counts_before_the_break, continues, both),
     *(breaks_python_loop, returns_from_loop, returns_from_nested_loop, loop_else, nested_loops, swaps),
     *(first_assigned_inside, appended, appended_if, joined, popped, fixed_list, over_rows, over_list),
     *(list_by_variable, attribute_state, comprehension),
@@ -255,3 +265,40 @@ def test_as_in_eager_mode(function) -> None:
 @pytest.mark.parametrize("function", [count, python_counter, endless], ids=lambda f: f.__name__)
 def test_while_as_in_eager_mode(function) -> None:
     check(function, X)
+
+
+def test_a_list_that_grows_is_an_array_of_a_static_program() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        array = dygraph.dygraph_to_static_func(returned_list)(layers.assign(X), layers.assign(N))
+        second = layers.array_read(array, layers.fill_constant([1], "int64", 2))
+    np.testing.assert_allclose(fluid.Executor(fluid.CPUPlace()).run(main, fetch_list=[second])[0], X)
+
+
+def test_a_list_that_grows_is_not_returned_where_gradients_are_recorded() -> None:
+    with dygraph.guard():
+        x = dygraph.to_variable(X)
+        x.stop_gradient = False
+        with pytest.raises(TypeError, match="return fluid.layers.stack"):
+            dygraph.declarative(returned_list)(x, dygraph.to_variable(N))
+
+
+def trains_through_a_loop(x, n):
+    total = 0.0
+    for i in range(n):
+        if i > 3:
+            break
+        x = layers.tanh(x * 0.5 + i)
+        total = total + layers.reduce_sum(x * x)
+    return total
+
+
+def test_gradients_flow_through_a_loop() -> None:
+    found = []
+    for function in (trains_through_a_loop, dygraph.declarative(trains_through_a_loop)):
+        with dygraph.guard():
+            x = dygraph.to_variable(X)
+            x.stop_gradient = False
+            function(x, dygraph.to_variable(N)).backward()
+            found.append(x.gradient())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
