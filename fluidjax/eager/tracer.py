@@ -205,6 +205,8 @@ class Tracer:
         ones = self.run(_ones, [root._value])[0]  # type: ignore[list-item]
         for var, grad in Pass(engine, [(root, ones)], retain=retain_graph).run().values():
             var._grad = grad
+        if not retain_graph:
+            root._place = None  # what is computed from it later begins here
 
     def gradients(
         self,

@@ -154,6 +154,14 @@ def test_the_same_root_twice_is_silent() -> None:
     same(x.gradient(), [2, 4])
 
 
+def test_what_follows_from_a_used_root_begins_there() -> None:
+    x = leaf([1, 1])
+    y = x * 3.0
+    y.backward()
+    layers.reduce_sum(y * 5.0).backward()
+    assert (x.gradient().tolist(), y.gradient().tolist()) == ([3, 3], [5, 5])
+
+
 def test_backward_where_nothing_needs_a_gradient_is_silent() -> None:
     y = layers.reduce_sum(const([1.0]) * 2.0)
     y.backward()
