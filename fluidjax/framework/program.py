@@ -271,6 +271,7 @@ class Program:
         copy.current_block_idx = self.current_block_idx
         return copy
 
+    @uncollected()
     def _derived(self, message: pb.ProgramDesc, origin: dict[int, int]) -> Program:
         """The program of a message made from this one's; `origin` maps its blocks to blocks here."""
         program = type(self).__new__(type(self))
