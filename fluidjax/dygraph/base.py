@@ -13,8 +13,8 @@ from fluidjax import unique_name
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer, in_dygraph_mode, tracer_guard
 from fluidjax.eager.tracer import Tracer
-from fluidjax.eager.varbase import VarBase
-from fluidjax.framework import Program, program_guard
+from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.framework import Program, default_main_program, program_guard
 from fluidjax.wrapped_decorator import signature_safe_contextmanager, wrap_decorator
 
 __all__ = [
@@ -98,6 +98,27 @@ def no_grad(func: Callable[..., Any] | None = None) -> Any:
             return func(*args, **kwargs)
 
     return run
+
+
+@signature_safe_contextmanager
+def param_guard(parameters: dict[str, Any]) -> Iterator[None]:
+    """Within, in static mode, the eager parameters of a dict are parameters of the current program, by their names."""
+    eager = {} if in_dygraph_mode() else {key: p for key, p in parameters.items() if isinstance(p, ParamBase)}
+    parameters.update({key: _static_parameter(p) for key, p in eager.items()})
+    try:
+        yield
+    finally:
+        parameters.update(eager)
+
+
+def _static_parameter(eager: ParamBase) -> Any:
+    block = default_main_program().global_block()
+    if block.has_var(eager.name):
+        return block.var(eager.name)
+    settings = {key: getattr(eager, key) for key in ("trainable", "optimize_attr", "regularizer", "do_model_average")}
+    made = block.create_parameter(shape=eager.shape, dtype=eager.dtype, name=eager.name, **settings)
+    made.stop_gradient = eager.stop_gradient
+    return made
 
 
 def _switch_to_static_graph_(func: Callable[..., Any]) -> Callable[..., Any]:

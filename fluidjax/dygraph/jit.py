@@ -9,9 +9,23 @@ from typing import Any
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.dygraph.dygraph_to_static.program_translator import ProgramTranslator
 from fluidjax.dygraph.traced_layer import TracedLayer
+from fluidjax.eager.varbase import VarBase
+from fluidjax.framework import Program
 from fluidjax.to_static.convert import DECORATED
 
 __all__ = ["TracedLayer", "declarative", "dygraph_to_static_func"]
+
+
+def create_program_from_desc(program_desc: Any) -> Program:
+    """A program of its own that says what a ProgramDesc says."""
+    return Program.parse_from_string(program_desc.serialize_to_string())
+
+
+def extract_vars(inputs: Any) -> list[VarBase]:
+    """The variables of eager mode among the inputs, in lists and tuples too, in their order."""
+    if isinstance(inputs, VarBase):
+        return [inputs]
+    return [var for each in inputs for var in extract_vars(each)] if isinstance(inputs, (list, tuple)) else []
 
 
 def declarative(dygraph_func: Callable[..., Any]) -> Callable[..., Any]:

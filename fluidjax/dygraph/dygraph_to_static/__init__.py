@@ -3,8 +3,23 @@
 
 from __future__ import annotations
 
-from fluidjax.dygraph.dygraph_to_static import convert_call_func, partial_program, program_translator
+from fluidjax.dygraph.dygraph_to_static import (
+    ast_transformer,
+    convert_call_func,
+    partial_program,
+    program_translator,
+    variable_trans_func,
+)
+from fluidjax.dygraph.dygraph_to_static.ast_transformer import convert_to_static
 from fluidjax.dygraph.dygraph_to_static.convert_call_func import convert_call
 from fluidjax.dygraph.dygraph_to_static.program_translator import ProgramTranslator, convert_function_with_cache
+from fluidjax.dygraph.dygraph_to_static.variable_trans_func import (
+    create_static_variable_gast_node,
+    data_layer_not_check,
+    to_static_variable_gast_node,
+)
 
-__all__ = ["ProgramTranslator", "convert_call", "convert_function_with_cache"]
+__all__ = [
+    "ProgramTranslator", "convert_call", "convert_function_with_cache", "convert_to_static",
+    "create_static_variable_gast_node", "data_layer_not_check", "to_static_variable_gast_node",
+]  # fmt: skip

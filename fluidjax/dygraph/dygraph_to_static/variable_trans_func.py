@@ -1,0 +1,58 @@
+"""Variables of a program for names and numbers of Python, and the statements that make them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from fluidjax.framework import Variable, default_main_program
+from fluidjax.layers import tensor
+
+__all__ = [
+    "create_static_variable_gast_node", "data_layer_not_check", "to_static_variable", "to_static_variable_gast_node",
+]  # fmt: skip
+
+_DTYPES = {bool: "bool", int: "int64", float: "float64"}
+
+
+def data_layer_not_check(
+    name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0
+) -> Variable:
+    """A variable that is fed, like ``fluid.data``, with any shape and dtype: what is fed is not checked.
+
+    Args:
+        name: its name, which is also that of the feed.
+        shape: the dimensions, None or -1 for unknown ones.
+        dtype: the element type.
+        lod_level: the number of LoD levels.
+    """
+    return default_main_program().global_block().create_var(
+        name=name,
+        shape=[-1 if size is None else size for size in shape],
+        dtype=dtype,
+        lod_level=lod_level,
+        stop_gradient=True,
+        is_data=True,
+        need_check_feed=False,
+    )  # fmt: skip
+
+
+def to_static_variable(x: Any) -> Any:
+    """A number or bool as a variable of shape [1]; anything else as it is."""
+    dtype = _DTYPES.get(type(x))
+    return x if dtype is None else tensor.fill_constant(shape=[1], dtype=dtype, value=x)
+
+
+def create_static_variable_gast_node(name: str) -> ast.stmt:
+    """The statement that binds a name to a fed variable of that name, of shape [-1] and float32."""
+    return _statement(f"{name} = {__name__}.data_layer_not_check(name={name!r}, shape=[-1], dtype='float32')")
+
+
+def to_static_variable_gast_node(name: str) -> ast.stmt:
+    """The statement that makes a name's number a variable."""
+    return _statement(f"{name} = {__name__}.to_static_variable({name})")
+
+
+def _statement(source: str) -> ast.stmt:
+    return ast.parse(source).body[0]
