@@ -36,6 +36,9 @@ FOLDER = "steps"
 # Settings of jax that change nothing about what is compiled.
 _IRRELEVANT = ("cache", "log", "dump", "dispatch", "profile", "traceback")
 
+# Raised for what calls back into this process, and by backends that cannot write executables.
+_UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)
+_UNWRITABLE = (*_UNPICKLABLE, ValueError, NotImplementedError, jax.errors.JaxRuntimeError)
 # Attributes that say where and when an op was made.
 _UNREAD = ("op_callstack", "op_namescope")
 
@@ -87,8 +90,8 @@ class Record:
         file = io.BytesIO()
         try:
             _Pickler(file, self._program).dump((outcome, _where(outcome)))
-        except (pickle.PicklingError, ValueError, TypeError, NotImplementedError):
-            return  # it calls back into this process
+        except _UNWRITABLE:
+            return
         self._store.put(self._key, zlib.compress(file.getvalue(), 1))
 
 

@@ -16,6 +16,7 @@ import pytest
 import fluidjax as fluid
 import lowering
 from fluidjax.execution import kept
+from fluidjax.execution.executable import Executable
 from fluidjax.execution.store import Store
 from lowering.errors import InvalidArgumentError
 from tests.executor.conftest import ragged
@@ -220,6 +221,19 @@ def test_a_program_that_calls_back_is_compiled_again(capfd: pytest.CaptureFixtur
     first, second = Process(build, [{"x": ROWS}]), Process(build, [{"x": ROWS}])
     assert first.compilations == second.compilations == 1
     assert capfd.readouterr().out.count("seen") == 4
+
+
+@pytest.mark.parametrize("error", [jax.errors.JaxRuntimeError("UNIMPLEMENTED: write"), TypeError("cannot pickle")])
+def test_what_a_backend_cannot_write_runs_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, error: Exception
+) -> None:
+    def content(_: Executable) -> None:
+        raise error
+
+    monkeypatch.setattr(Executable, "content", content)
+    first, second = Process(plain, [{"x": ROWS}]), Process(plain, [{"x": ROWS}])
+    assert first.compilations == second.compilations == 1 and not Store(folder).sizes()
+    assert_same_bits(first, second)
 
 
 def test_rules_of_the_user_are_not_known_by_their_content(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
