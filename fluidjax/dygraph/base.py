@@ -101,6 +101,20 @@ def no_grad(func: Callable[..., Any] | None = None) -> Any:
 
 
 @signature_safe_contextmanager
+def program_desc_tracing_guard(enable: bool) -> Iterator[None]:
+    """Within, what runs is (or is not) part of the program that ``TracedLayer.trace`` writes at the time."""
+    recording = getattr(current_tracer(), "recording", None)
+    if recording is None:
+        yield
+        return
+    before, recording.enabled = recording.enabled, enable
+    try:
+        yield
+    finally:
+        recording.enabled = before
+
+
+@signature_safe_contextmanager
 def param_guard(parameters: dict[str, Any]) -> Iterator[None]:
     """Within, in static mode, the eager parameters of a dict are parameters of the current program, by their names."""
     eager = {} if in_dygraph_mode() else {key: p for key, p in parameters.items() if isinstance(p, ParamBase)}

@@ -18,6 +18,7 @@ class Recording:
 
     def __init__(self) -> None:
         self.ops: list[tuple[Kernel, list[VarBase], list[VarBase | None]]] = []
+        self.enabled = True  # whether what runs is noted
 
     @contextlib.contextmanager
     def of(self, tracer: Any) -> Iterator[None]:
@@ -25,14 +26,15 @@ class Recording:
         bind = tracer._bind
 
         def note(kernel: Kernel, ins: Sequence[Any], outs: Sequence[Any], results: Any, forward: Any = None) -> None:
-            self.ops.append((kernel, list(ins), list(outs)))
+            if self.enabled:
+                self.ops.append((kernel, list(ins), list(outs)))
             bind(kernel, ins, outs, results, forward)
 
-        tracer._bind = note
+        tracer._bind, tracer.recording = note, self
         try:
             yield
         finally:
-            del tracer._bind
+            del tracer._bind, tracer.recording
 
     def program(self, inputs: Mapping[str, VarBase], outputs: Mapping[str, VarBase], prefix: str) -> Recorded:
         """The program of the ops.

@@ -12,8 +12,6 @@ from fluidjax.base.enums import VarType, to_numpy_dtype
 from fluidjax.dygraph.layers import Layer
 from fluidjax.eager.varbase import VarBase
 
-_SHOWN = {"threshold": 64, "edgeitems": 3, "precision": 5}
-
 
 def _facts(var: VarBase) -> str:
     gradient = "no gradient" if var.stop_gradient else "needs gradient"
@@ -25,7 +23,7 @@ def _numbers(var: VarBase) -> str:
         return "no value yet"
     if var.type == VarType.SELECTED_ROWS:
         return "rows of a sparse gradient"
-    return np.array2string(np.asarray(var.numpy()), **_SHOWN)  # type: ignore[call-overload,no-any-return]
+    return np.array2string(np.asarray(var.numpy()), threshold=64, edgeitems=3, precision=5)
 
 
 def variable_text(var: VarBase) -> str:

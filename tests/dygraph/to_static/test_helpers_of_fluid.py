@@ -13,17 +13,16 @@ from tests.spec.signatures import check
 
 dg = fluid.dygraph
 to_static = dg.dygraph_to_static
-NAMES = ["dygraph.base.param_guard", "dygraph.jit.create_program_from_desc", "dygraph.jit.extract_vars"] + [
-    f"dygraph.dygraph_to_static.{name}"
-    for name in (
-        "convert_to_static", "create_static_variable_gast_node", "data_layer_not_check", "to_static_variable_gast_node",
-    )
+NAMES = [
+    "base.param_guard", "base.program_desc_tracing_guard", "jit.create_program_from_desc", "jit.extract_vars",
+    "dygraph_to_static.convert_to_static", "dygraph_to_static.create_static_variable_gast_node",
+    "dygraph_to_static.data_layer_not_check", "dygraph_to_static.to_static_variable_gast_node",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_takes_what_it_takes_in_fluid(name: str) -> None:
-    assert check(f"paddle.fluid.{name}").state == "equal"
+    assert check(f"paddle.fluid.dygraph.{name}").state == "equal"
 
 
 def test_eager_parameters_stand_for_those_of_a_program() -> None:
@@ -40,6 +39,20 @@ def test_eager_parameters_stand_for_those_of_a_program() -> None:
             assert out.shape == (-1, 3)
         assert layer.weight is weight
         assert [p.name for p in fluid.default_main_program().all_parameters()] == [weight.name, layer.bias.name]
+
+
+def test_parts_of_a_traced_layer_may_be_left_out() -> None:
+    class Net(dg.Layer):
+        def forward(self, x: Any) -> Any:
+            with dg.base.program_desc_tracing_guard(False):
+                half = x / 2.0
+            return x * 3.0 + half.detach()
+
+    with dg.base.program_desc_tracing_guard(True), dg.guard():
+        x = dg.to_variable(np.ones(2, "float32"))
+        out, traced = dg.TracedLayer.trace(Net(), [x])
+        assert [op.type for op in traced.program.global_block().ops] == ["scale", "elementwise_add"]
+        assert out.numpy().tolist() == [3.5, 3.5] and traced([x])[0].tolist() == [3.5, 3.5]
 
 
 def test_feeds_that_are_not_checked_and_numbers() -> None:
