@@ -6,7 +6,6 @@ import ast
 import functools
 import inspect
 import os
-import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from fluidjax.to_static.statements import rewrite
 DECORATED = "__dygraph_function__"
 
 _OWN = frozenset(("fluidjax", "lowering", "paddle", "numpy", "jax", "jaxlib"))
+_STANDARD = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 _converted: weakref.WeakKeyDictionary[Callable[..., Any], Callable[..., Any]] = weakref.WeakKeyDictionary()
@@ -55,10 +55,10 @@ def undecorated(function: Any) -> Any:
 
 def belongs_to_user(function: types.FunctionType) -> bool:
     """Whether a function is of the user's own code."""
-    root = (function.__module__ or "").partition(".")[0]
-    if root in _OWN or (root in sys.stdlib_module_names and root != "__main__"):
+    if (function.__module__ or "").partition(".")[0] in _OWN:
         return False
-    return not any(part in function.__code__.co_filename for part in _INSTALLED)
+    path = function.__code__.co_filename
+    return not path.startswith(_STANDARD) and not any(part in path for part in _INSTALLED)
 
 
 def called(function: Any, staged: Any) -> Any:

@@ -24,6 +24,7 @@ from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.stretch import Stretch
 from fluidjax.framework import Program, Variable, program_guard, program_view
 from fluidjax.layers.tensor import assign
+from lowering.engine.dataflow import flow
 from lowering.engine.plan import make_plan, runnable
 from lowering.errors import OpError
 
@@ -80,9 +81,16 @@ class PartialProgramLayer:
             self.state[name]._value = Value(found[name])
         results = [VarBase._of(v.name, Value(found[v.name])) for v in self.outputs]
         if records:
-            kept = {n: v for n, v in {**given, **found}.items() if n in halves.needed}
+            kept = {n: found[n] for n in halves.saved if n in found}
+            # What was there before the call is read again: as in eager mode, the value that it has then is the one.
+            read = [(n, v) for n, v in zip(names, variables, strict=True) if n in halves.needed - halves.saved]
             ends = [(r.shape, to_numpy_dtype(r.dtype)) for r in results]
-            record(tracer, variables, results, lambda grads: halves.gradients(kept, _filled(grads, ends), seed))
+
+            def backward(grads: list[Any]) -> list[Any]:
+                values = {**kept, **{n: v._array() for n, v in read}}
+                return halves.gradients(values, _filled(grads, ends), seed)
+
+            record(tracer, variables, results, backward)
         return results
 
     def _halves_for(self, wanted: tuple[bool, ...]) -> _Halves:
@@ -137,8 +145,10 @@ class _Halves:
         if self._grads:
             self.backward = Stretch(view, runnable(ops[count:]), list(self._grads.values()), **settings)
             self.needed = frozenset(self.backward.reads)
-        wanted = dict.fromkeys([*outputs, *layer._written, *sorted(self.needed)])
-        self.forward = Stretch(view, runnable(ops[:count]), list(wanted), **settings)
+        forward = runnable(ops[:count])
+        self.saved = self.needed & set(flow(view, forward)[1])
+        wanted = dict.fromkeys([*outputs, *layer._written, *sorted(self.saved)])
+        self.forward = Stretch(view, forward, list(wanted), **settings)
 
     def _append_gradients(self, program: Program, outputs: Sequence[str], targets: Sequence[str]) -> None:
         block = program.global_block()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import numpy as np
 import pytest
 
@@ -132,6 +134,19 @@ def test_an_error_leaves_eager_mode_on(translator) -> None:
         with pytest.raises(ValueError, match="matmul"):
             wrong(X)
         assert fluid.in_dygraph_mode()
+
+
+def test_an_error_shows_the_line_of_the_function(translator) -> None:
+    @dygraph.declarative
+    def wrong(x):
+        if layers.mean(x) > 0:
+            x = x + undefined_name  # noqa: F821
+        return x
+
+    with dygraph.guard(), pytest.raises(NameError) as caught:
+        wrong(X)
+    lines = [frame.line for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert "x = x + undefined_name  # noqa: F821" in lines
 
 
 def test_parameters_made_inside_are_refused(translator) -> None:
@@ -274,3 +289,38 @@ def test_print_shows_values_of_the_run(translator, capfd) -> None:
     with dygraph.guard():
         shows(X).numpy()
     assert "the input is" in "".join(capfd.readouterr())
+
+
+def test_backward_uses_the_values_that_parameters_have_then(translator) -> None:
+    found = []
+    for enabled in (False, True):
+        translator.enable(enabled)
+        with dygraph.guard():
+            x, w = dygraph.to_variable(X), dygraph.to_variable(X * 2)
+            x.stop_gradient = w.stop_gradient = False
+            squares = dygraph.declarative(product)
+            loss = squares(x, w)
+            w.set_value(X * 5)
+            loss.backward()
+            found.append(x.gradient())
+    same(found[0], found[1])
+    same(found[1], X * 5)
+
+
+def product(x, w):
+    return layers.reduce_sum(x * w)
+
+
+def test_two_losses_that_are_minimized_one_after_the_other(translator) -> None:
+    """The second backward pass runs after the first optimizer replaced what both read."""
+    with dygraph.guard():
+        net = Net()
+        sgd = fluid.optimizer.SGD(0.1, parameter_list=net.parameters())
+        for step in range(4):
+            first, _ = net(dygraph.to_variable(X + step))
+            second, _ = net(dygraph.to_variable(X - step))
+            for loss in (first, second):
+                loss.backward()
+                sgd.minimize(loss)
+                net.clear_gradients()
+        assert np.isfinite(net.first.weight.numpy()).all()
