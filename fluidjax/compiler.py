@@ -1,6 +1,7 @@
 """CompiledProgram and the strategies of Fluid's parallel executor.
 
-Every program is compiled by XLA here, so these classes mostly carry settings that scripts read back.
+Every program is compiled by XLA here, so most settings are carried for scripts that read them back. What has a meaning
+is how gradients are scaled, whether batch_norm sees all devices' batches, and on how many devices a program runs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fluidjax.base.places import CUDAPlace, Place
-from fluidjax.framework import Program, cpu_places, cuda_places
+from fluidjax.base.scope import Scope
+from fluidjax.execution.several import SeveralDevices
+from fluidjax.framework import Program, cpu_places, cuda_places, program_view
+from lowering.engine.replicas import Devices
 
 __all__ = ["CompiledProgram", "ExecutionStrategy", "BuildStrategy"]
 
@@ -45,7 +49,11 @@ class ExecutionStrategy(_Settings):
 
 
 class BuildStrategy(_Settings):
-    """How Fluid's graph passes rewrite a program; XLA fuses here, so those settings have no effect."""
+    """What happens between devices, and how Fluid's graph passes rewrite a program.
+
+    ``gradient_scale_strategy`` and ``sync_batch_norm`` have a meaning. XLA fuses here, so the other settings have no
+    effect; ``reduce_strategy`` has none on values in Fluid either.
+    """
 
     class ReduceStrategy:
         """Where gradients are summed over devices."""
@@ -53,9 +61,12 @@ class BuildStrategy(_Settings):
         AllReduce, Reduce = 0, 1
 
     class GradientScaleStrategy:
-        """How the loss gradient is scaled over devices."""
+        """The loss's gradient on each device: 1 / devices (every device counts equally), 1, or fed by the user."""
 
         CoeffNumDevice, One, Customized = 0, 1, 2
+
+    gradient_scale_strategy: int
+    sync_batch_norm: bool
 
     _defaults = {
         "async_mode": False,
@@ -92,7 +103,7 @@ class CompiledProgram:
 
     Args:
         program_or_graph: the program.
-        build_strategy: kept for scripts that read it.
+        build_strategy: what happens between devices, see ``with_data_parallel``.
     """
 
     def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None):
@@ -105,6 +116,8 @@ class CompiledProgram:
         self._build_strategy = build_strategy or BuildStrategy()
         self._is_data_parallel = False
         self._places: list[Place] | None = None
+        self._place: Place | None = None
+        self._several: SeveralDevices | None = None
 
     def with_data_parallel(
         self,
@@ -114,31 +127,105 @@ class CompiledProgram:
         share_vars_from: CompiledProgram | None = None,
         places: Place | Sequence[Place] | None = None,
     ) -> CompiledProgram:
-        """Say that batches may be split over devices; returns itself.
+        """Say that batches are split over devices; returns itself.
 
-        The whole batch runs as one computation, which gives the same parameters as one that is split over devices
-        and joined by the mean of the gradients.
+        Each device runs the program over its share of a batch. The gradients of parameters are summed over devices,
+        and so every device makes the same update; ``gradient_scale_strategy`` says how the loss's gradient is scaled.
+        What else differs between devices, such as the running statistics of batch_norm, each has for itself; the scope
+        holds device 0's. A fetch is the devices' values one behind the other, or a list of them
+        (``return_merged=False``).
+
+        Args:
+            loss_name: the loss; required where the program has a backward pass.
+            build_strategy: instead of the one given to the class.
+            exec_strategy: read by nothing here.
+            share_vars_from: another such program, which has run: the devices use its variables.
+            places: one for each device; default ``cpu_places()`` (as many as CPU_NUM says) or ``cuda_places()``.
+
+        Raises:
+            AssertionError: called twice.
         """
+        if self._is_data_parallel:
+            raise AssertionError(
+                "Already compiled with parallel, cannot be recompiled: expected one call of with_data_parallel,"
+                " received a second; make another CompiledProgram"
+            )
         self._is_data_parallel = True
         self._build_strategy = build_strategy or self._build_strategy
         self._exec_strategy = exec_strategy or ExecutionStrategy()
         self._loss_name = loss_name
+        self._share_vars_from = share_vars_from
         self._places = [places] if isinstance(places, Place) else None if places is None else list(places)
         return self
 
-    def _run_at(self, place: Place) -> Program:
-        """The program, for a run at a place; from then on ``_places`` says where it runs.
+    def _run_at(self, place: Place, scope: Scope) -> SeveralDevices | None:
+        """How a run at a place is done on several devices; None: as any program's.
 
-        Raises AssertionError when it was told to run nowhere.
+        From then on ``_places`` says where it runs.
+
+        Raises:
+            AssertionError: it was told to run nowhere, or has a backward pass and no loss.
+            ValueError: it ran at another place, or over another scope.
         """
-        if self._places is None:
-            self._places = _default_places(place) if self._is_data_parallel else [place]
-        if not self._places:
+        if self._place is None:
+            self._compile(place, scope)
+        elif self._place != place:
+            raise ValueError(
+                f"Cannot compile program with different place: expected {self._place}, where it ran first, received"
+                f" {place}; make another CompiledProgram"
+            )
+        if self._several is not None and self._several.scope is not scope:
+            raise ValueError(
+                "Cannot compile program with different scope: expected the scope of its first run, received another;"
+                " make another CompiledProgram"
+            )
+        return self._several
+
+    def _compile(self, place: Place, scope: Scope) -> None:
+        if not self._is_data_parallel:
+            self._place, self._places = place, [place]
+            return
+        if self._loss_name is None and _has_backward(self._program):
+            raise AssertionError(
+                "The loss name of CompiledProgram is None. The loss name should be set if CompiledProgram contains"
+                " backward part: expected with_data_parallel(loss_name=loss.name), received none"
+            )
+        places = _default_places(place) if self._places is None else self._places
+        if not places:
             raise AssertionError(
                 "No places for execution: with_data_parallel expected one place or more, received an empty list; leave"
                 " places out for all devices"
             )
-        return self._program
+        devices = self._devices(len(places))
+        self._several = SeveralDevices(self._program, devices, scope, self._shared())
+        self._place, self._places = place, places
+
+    def _devices(self, count: int) -> Devices:
+        scales = BuildStrategy.GradientScaleStrategy
+        strategy = self._build_strategy.gradient_scale_strategy
+        scale = {scales.CoeffNumDevice: 1.0 / count, scales.One: 1.0, scales.Customized: None}[strategy]
+        return Devices(count, scale, bool(self._build_strategy.sync_batch_norm))
+
+    def _shared(self) -> Scope | None:
+        """Where the devices' own variables are that ``share_vars_from`` names."""
+        other = self._share_vars_from
+        if other is None:
+            return None
+        if not other._is_data_parallel:
+            raise ValueError(
+                "The shared Program is not data parallel, cannot share variables from it: expected one made by"
+                " with_data_parallel; call it, and run that program first"
+            )
+        if other._several is None:
+            raise ValueError(
+                "The shared Program is not compiled and executed, so there is no variables to share: expected one that"
+                " has run; run it first"
+            )
+        return other._several.local
+
+
+def _has_backward(program: Program) -> bool:
+    return any(op.is_backward for op in program_view(program).blocks[0].ops)
 
 
 def _default_places(place: Place) -> list[Place]:

@@ -19,16 +19,18 @@ from fluidjax.execution import fork, mode
 from fluidjax.execution.allocator import keep_freed_memory
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.execution.exchange import to_holder, to_numpy
-from fluidjax.execution.feed import merge_rows
 from fluidjax.execution.fetched import fetched
 from fluidjax.execution.kept import keep_in
 from fluidjax.execution.missing import explained
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
+from fluidjax.execution.several import SeveralDevices
+from fluidjax.execution.shares import by_name, one_feed
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable, default_main_program, program_view
 from fluidjax.reader import next_feed
+from lowering.engine.replicas import Replicated
 from lowering.errors import UninitializedError
 
 __all__ = ["Executor", "global_scope", "scope_guard"]
@@ -80,8 +82,8 @@ class Executor:
             program: default the default main program.
             feed: dict from variable name to array (NumPy, LoDTensor, nested lists), or a list of one dict per device.
             fetch_list: variables or names whose values to return.
-            feed_var_name, fetch_var_name, use_program_cache, return_merged: accepted as in Fluid; compiled programs
-                are always cached, and one process is one result.
+            feed_var_name, fetch_var_name, use_program_cache: accepted as in Fluid; programs are always cached.
+            return_merged: on several devices, a fetch is their values behind one another; False: a list of them.
             scope: default the global scope.
             return_numpy: NumPy arrays; False gives LoDTensor, SelectedRows or LoDTensorArray by the variable's type.
             use_prune: run only the ops that the fetches need.
@@ -96,34 +98,74 @@ class Executor:
             RuntimeError, too: XLA found no memory for a step; when it had taken the state over, that is lost.
         """
         try:
-            return self._run(program, feed, fetch_list, scope, return_numpy, use_prune)
+            return self._run(program, feed, fetch_list, scope, return_numpy, use_prune, return_merged)
         except Exception as error:
             shorten(error)
             raise
 
     def _run(
-        self, program: Any, feed: Any, fetch_list: Any, scope: Scope | None, return_numpy: bool, use_prune: bool
+        self,
+        program: Any,
+        feed: Any,
+        fetch_list: Any,
+        scope: Scope | None,
+        return_numpy: bool,
+        use_prune: bool,
+        return_merged: bool,
     ) -> list[Any]:
         fork.check()
         if self._closed:
             raise RuntimeError("Executor.run: the executor is closed; make a new one with fluid.Executor(place)")
-        program, feed = _unwrap(program, feed, self.place)
         scope = global_scope() if scope is None else scope
+        program, several = _unwrap(program, self.place, scope)
         fetches = _fetch_names(fetch_list)
+        if several is not None:
+            return self._run_on_several(program, several, feed, fetches, return_numpy, return_merged)
+        feed = one_feed(feed)
         if use_prune:
             program = _pruned(program, tuple(feed), fetches)
-        feed = next_feed(program, feed)
-        prepared = _prepared(program, tuple(feed), fetches, self._device.platform)
+        return self._run_once(program, next_feed(program, feed), fetches, scope, return_numpy)
+
+    def _run_once(
+        self,
+        program: Program,
+        feed: dict[str, Any],
+        fetches: tuple[str, ...],
+        scope: Scope,
+        return_numpy: bool,
+        replicated: Replicated | None = None,
+        around: Scope | None = None,
+    ) -> list[Any]:
+        """Run a program, or what is written out of it for several devices, over their scope and the one ``around``."""
+        prepared = _prepared(program, tuple(feed), fetches, self._device.platform, replicated)
         try:
             with self._on_device():
                 values = self._values(program, prepared, scope, feed)
             if prepared.fed_state:
-                write_fed(scope, {name: feed[name] for name in prepared.fed_state}, self.place)
+                write_fed(
+                    scope if around is None else around, {name: feed[name] for name in prepared.fed_state}, self.place
+                )
             return _results(fetches, values, return_numpy)
         except (jax.errors.JaxRuntimeError, ValueError) as error:  # jaxlib raises either where memory runs out
             raise prepared.failure(scope, error)  # noqa: B904  (most often the error itself)
         except UninitializedError as error:
             raise explained(error, program, feed) from error
+
+    def _run_on_several(
+        self,
+        program: Program,
+        several: SeveralDevices,
+        feed: Any,
+        fetches: tuple[str, ...],
+        return_numpy: bool,
+        return_merged: bool,
+    ) -> list[Any]:
+        shares = [next_feed(program, by_name(share)) for share in several.shares(feed)]
+        all_devices = several.replicated(shares)
+        names = several.fetches(all_devices, fetches)
+        fed = several.feed(all_devices, shares)
+        values = self._run_once(program, fed, names, several.local, return_numpy, all_devices, several.scope)
+        return several.results(all_devices, fetches, dict(zip(names, values, strict=True)), merge=return_merged)
 
     def train_from_dataset(
         self,
@@ -146,6 +188,8 @@ class Executor:
             fetch_list, fetch_info: what to print, and under which names, every ``print_period`` batches.
             fetch_handler: its ``handler`` gets the fetches by name instead.
         """
+        if isinstance(program, CompiledProgram):
+            program = program._program  # batches go to the threads of one device, in Fluid
         run_from_dataset(self, program, dataset, scope, fetch_list, fetch_info, print_period, fetch_handler)
 
     def infer_from_dataset(
@@ -209,39 +253,17 @@ def _use_compilation_cache(folder: str) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-def _unwrap(program: Any, feed: Any, place: Place) -> tuple[Program, dict[str, Any]]:
+def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralDevices | None]:
+    """The program, and how it is run on several devices."""
     if program is None:
         program = default_main_program()
     if isinstance(program, CompiledProgram):
-        program = program._run_at(place)
+        return program._program, program._run_at(place, scope)
     if not isinstance(program, Program):
         raise TypeError(
             f"Executor.run: expected a fluid.Program or fluid.CompiledProgram, received {type(program).__name__}"
         )
-    return program, _merged_feed(feed)
-
-
-def _merged_feed(feed: Any) -> dict[str, Any]:
-    """One dict; a list of dicts, one per device, is joined along the rows."""
-    if feed is None:
-        return {}
-    if isinstance(feed, dict):
-        return _by_name(feed)
-    if not isinstance(feed, (list, tuple)) or not all(isinstance(part, dict) for part in feed):
-        raise TypeError(
-            f"Executor.run: feed requires a dict from variable name to value (or a list of them), received"
-            f" {type(feed).__name__}; write feed={{'x': array}}"
-        )
-    if len(feed) <= 1:
-        return dict(feed[0]) if feed else {}
-    return {name: merge_rows([part[name] for part in feed]) for name in feed[0]}
-
-
-def _by_name(feed: dict[Any, Any]) -> dict[str, Any]:
-    """A feed whose keys are names; Variables stand for theirs."""
-    if all(type(key) is str for key in feed):
-        return feed
-    return {key.name if isinstance(key, Variable) else key: value for key, value in feed.items()}
+    return program, None
 
 
 def _fetch_names(fetch_list: Any) -> tuple[str, ...]:
@@ -270,17 +292,20 @@ def _all_fetchable(items: Sequence[Any]) -> bool:
     return all(isinstance(item, (str, Variable)) for item in items)
 
 
-def _prepared(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str) -> Prepared:
+def _prepared(
+    program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str, replicated: Replicated | None
+) -> Prepared:
     cache = program.__dict__.setdefault("_prepared_cache", {})
     checked = flag("FLAGS_check_values")
     beside = flag("FLAGS_background_compilation") and not (flag("FLAGS_cpu_deterministic") or program.random_seed)
-    key = (program._version_token(), feeds, fetches, platform, checked, beside)
+    key = (program._version_token(), feeds, fetches, platform, checked, beside, replicated)
     found = cache.get(key)
     if found is None:
         check_trusted(program)
         while len(cache) >= _VERSIONS_KEPT:
             cache.pop(next(iter(cache)))
-        found = cache[key] = Prepared(program_view(program), feeds, fetches, platform, checked, beside)
+        view = program_view(program) if replicated is None else replicated.program
+        found = cache[key] = Prepared(view, feeds, fetches, platform, checked, beside)
     return found
 
 

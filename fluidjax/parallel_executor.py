@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.base.places import CPUPlace, CUDAPlace
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluidjax.executor import Executor
-from fluidjax.framework import Program, default_main_program
+from fluidjax.framework import Program, cpu_places, cuda_places, default_main_program
 
 __all__ = ["ParallelExecutor"]
 
 
 class ParallelExecutor:
-    """Runs one program at every step; see ``CompiledProgram.with_data_parallel``.
+    """Runs one program on all devices of a kind at every step; see ``CompiledProgram.with_data_parallel``.
 
     Args:
-        use_cuda: run on the accelerator.
+        use_cuda: run on the accelerators; else on as many CPU devices as CPU_NUM says.
         loss_name: the loss variable.
         main_program: default the default main program.
-        share_vars_from: another ParallelExecutor whose scope to use.
-        exec_strategy, build_strategy: kept for scripts that read them.
+        share_vars_from: another ParallelExecutor, which has run, whose devices' variables to use.
+        exec_strategy, build_strategy: see ``with_data_parallel``.
         num_trainers, trainer_id: only one trainer, 0, is supported.
         scope: default the global scope.
 
@@ -48,16 +47,20 @@ class ParallelExecutor:
             )
         shared = share_vars_from._scope if share_vars_from is not None else None
         self._scope: Scope = scope or shared or global_scope()
-        self._executor = Executor(CUDAPlace(0) if use_cuda else CPUPlace())
+        self._places = cuda_places() if use_cuda else cpu_places()
+        self._executor = Executor(self._places[0])
         program = main_program if main_program is not None else default_main_program()
-        self._compiled = CompiledProgram(program, build_strategy).with_data_parallel(
-            loss_name, build_strategy, exec_strategy
+        self._compiled: CompiledProgram = CompiledProgram(program, build_strategy).with_data_parallel(
+            loss_name,
+            exec_strategy=exec_strategy,
+            share_vars_from=share_vars_from._compiled if share_vars_from is not None else None,
+            places=self._places,
         )
 
     @property
     def device_count(self) -> int:
         """The number of devices in use."""
-        return 1
+        return len(self._places)
 
     def run(self, fetch_list: Any, feed: Any = None, feed_dict: Any = None, return_numpy: bool = True) -> list[Any]:
         """Run once; as ``Executor.run``. ``feed_dict`` is the older name of ``feed``."""

@@ -70,6 +70,13 @@ def write_fed(scope: Scope, values: Mapping[str, Any], place: Place) -> None:
             scope.var(name).get_tensor().set(array, place)
 
 
+def make(scope: Scope, names: Iterable[str]) -> None:
+    """Make variables that hold nothing yet, in this scope itself."""
+    with scope._lock:
+        for name in names:
+            scope.var(name)
+
+
 def move(tensor: LoDTensor, to_device: Callable[[Any], Any]) -> None:
     """Let a tensor that holds a NumPy array hold the same numbers on the device."""
     if isinstance(tensor._stored, np.ndarray):

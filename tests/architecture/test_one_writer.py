@@ -20,6 +20,7 @@ OWN = {
     ("execution/exchange.py", "_set_value"),
     ("execution/exchange.py", "get_tensor"),
     ("execution/feed.py", "_set_value"),
+    ("execution/shares.py", "_set_value"),
 }
 READS = {("executor.py", "get_tensor")}  # _fetch_var hands out a tensor
 

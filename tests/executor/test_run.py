@@ -33,9 +33,11 @@ def test_one_fetch_need_not_be_a_list(net: Net) -> None:
     np.testing.assert_array_equal(got, X @ W)
 
 
-def test_a_feed_list_is_joined_along_the_rows(net: Net) -> None:
-    (got,) = linear(net).run([{"x": X}, {"x": X + 1}], ["y"])
-    np.testing.assert_array_equal(got, np.concatenate([X, X + 1]) @ W)
+def test_a_feed_list_is_for_as_many_devices(net: Net) -> None:
+    (got,) = linear(net).run([{"x": X}], ["y"])
+    np.testing.assert_array_equal(got, X @ W)
+    with pytest.raises(AssertionError, match=r"Not compiled with data parallel[\s\S]*list of 2[\s\S]*CompiledProgram"):
+        net.run([{"x": X}, {"x": X + 1}], ["y"])
 
 
 def test_python_lists_take_the_dtype_of_the_variable(net: Net) -> None:

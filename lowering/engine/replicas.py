@@ -1,0 +1,337 @@
+"""A program for several devices, as one program: each device's ops over its own variables, and sums of gradients.
+
+Fluid runs all ops on every device, each over its share of the batch, and sums every parameter's gradient over the
+devices where the backward pass has completed it. Here the ops are written out for each device instead: what differs
+between devices goes by a name for each, what is the same on all is computed once, under its own name. To everything
+that runs programs this is a program like any other.
+
+::
+
+    y  = mul(x, w)                      y = mul(x, w);       y@DEVICE_1 = mul(x@DEVICE_1, w)
+    w@GRAD = mul_grad(x, y@GRAD)        w@GRAD = ...;        w@GRAD@DEVICE_1 = ...
+                                        w@GRAD = sum(w@GRAD, w@GRAD@DEVICE_1)
+    w  = sgd(w, w@GRAD)                 w = sgd(w, w@GRAD)
+
+Device 0 keeps the program's names, so that the scope holds its values, as in Fluid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lowering.engine.dataflow import MARKERS, Use, definitions, sub_blocks, uses
+from lowering.errors import LoweringError
+from lowering.program import EMPTY, GRAD, ROLE_BACKWARD, ROLE_LOSS, BlockView, OpView, ProgramView
+from lowering.registry import get_op
+
+Rename = Callable[[str], str]
+
+# An attribute of names as the op's block has them.
+_NAMES_INSIDE = "original_output_grad"
+
+# What follows the name of the forward variable in the name of a gradient, or of a recomputed value.
+_DERIVED = re.compile(rf"{GRAD}|\.subprog_\d+$")
+
+
+@dataclass(frozen=True)
+class Devices:
+    """How a program is run on several devices.
+
+    Attributes:
+        count: how many there are.
+        loss_scale: the loss's gradient on each; None leaves it to the user, who feeds it.
+        sync_batch_norm: whether batches are normalised over all devices.
+    """
+
+    count: int
+    loss_scale: float | None = 1.0
+    sync_batch_norm: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Replicated:
+    """A program written out for several devices.
+
+    Attributes:
+        program: the program.
+        own: the variables of the outermost block that each device has for itself.
+        sums: those of them that are the same on all devices in the end.
+        count: how many devices there are.
+    """
+
+    program: ProgramView
+    own: frozenset[str]
+    sums: frozenset[str]
+    count: int
+
+    def names(self, name: str) -> list[str]:
+        """The variable's names on the devices, in order, at the end of a run."""
+        differs = name in self.own and name not in self.sums
+        return [on_device(name, i, self.own) if differs else name for i in range(self.count)]
+
+    def state(self) -> dict[str, list[str]]:
+        """The names on the other devices of what the scope keeps of each device's own variables."""
+        block = self.program.blocks[0]
+        kept = (n for n in block.vars if n in self.own and block.vars[n].persistable)
+        return {n: self.names(n)[1:] for n in kept}
+
+
+def on_device(name: str, device: int, own: Collection[str]) -> str:
+    """The name of a variable that each device has for itself.
+
+    A gradient of such a variable is named after it, so that one is found from the other on every device.
+    """
+    if device == 0:
+        return name
+    match = _DERIVED.search(name)
+    base = name[: match.start()] if match else name
+    known = base if base in own else name
+    return f"{known}@DEVICE_{device}{name[len(known) :]}"
+
+
+def replicate(program: ProgramView, devices: Devices, fed: Collection[str]) -> Replicated:
+    """Write a program out for several devices.
+
+    Args:
+        program: the program of one device.
+        devices: how many there are, and what happens between them.
+        fed: what each device is fed for itself.
+    """
+    sums = _sums(program)
+    own = _own(program, devices, sums, fed)
+    writer = _Writer(program, devices, sums, own)
+    return Replicated(writer.written(), own, frozenset(sums), devices.count)
+
+
+def _sums(program: ProgramView) -> dict[str, int]:
+    """The parameters' gradients, and the index of the op that completes each."""
+    found = {}
+    for op in program.blocks[0].ops:
+        if op.is_backward:
+            pairs = op.attrs.get("op_role_var") or ()
+            found.update({g: op.index for g in pairs[1::2] if g in op.output_names()})
+    return found
+
+
+def _starts_backward(op: OpView) -> bool:
+    return int(op.attrs.get("op_role", 0)) == ROLE_BACKWARD | ROLE_LOSS
+
+
+def _own(program: ProgramView, devices: Devices, sums: Mapping[str, int], fed: Collection[str]) -> frozenset[str]:
+    """What differs between devices: what they are fed or draw, and all that follows from it but for the sums."""
+    own = {*fed, *sums}
+    ops = [op for op in program.blocks[0].ops if op.type not in MARKERS and not _starts_backward(op)]
+    while True:
+        before = len(own)
+        for op in ops:
+            if _differs(program, op, own, sums):
+                written = op.outputs["Y"] if _is_joint(op, devices) else definitions(program, op)
+                own.update(n for n in written if sums.get(n, op.index) >= op.index)
+        if len(own) == before:
+            return frozenset(own)
+
+
+def _differs(program: ProgramView, op: OpView, own: Collection[str], sums: Mapping[str, int]) -> bool:
+    """Whether an op has to run on each device."""
+    read = (n for n, use in uses(program, op).items() if use > Use.HINT)
+    before = (n for n in read if n in own and sums.get(n, op.index) >= op.index)
+    written = (n for n in definitions(program, op) if n in own and sums.get(n, op.index) >= op.index)
+    return any(True for _ in before) or any(True for _ in written) or _draws(program, op)
+
+
+def _is_joint(op: OpView, devices: Devices) -> bool:
+    """Whether an op takes the batches of all devices for one, and leaves the same statistics on all."""
+    running = op.attrs.get("use_global_stats") or (op.attrs.get("is_test") and not op.attrs.get("trainable_statistics"))
+    return devices.sync_batch_norm and op.type == "batch_norm" and not running
+
+
+def _is_joint_gradient(op: OpView, devices: Devices) -> bool:
+    return devices.sync_batch_norm and op.type == "batch_norm_grad" and not op.attrs.get("use_global_stats")
+
+
+def _draws(program: ProgramView, op: OpView) -> bool:
+    """Whether an op draws numbers that no seed of its own fixes."""
+    if "key" in get_op(op.type).special and not op.attrs.get("seed"):
+        return True
+    return any(_draws(program, inner) for idx in sub_blocks(op) for inner in program.blocks[idx].ops)
+
+
+class _Writer:
+    """Writes the ops of all devices, in the order of the program's own."""
+
+    def __init__(self, program: ProgramView, devices: Devices, sums: Mapping[str, int], own: frozenset[str]):
+        self._program = program
+        self._devices = devices
+        self._sums = sums
+        self._own = own
+        self._ops: list[OpView] = []
+        self._blocks = list(program.blocks)
+        self._cloned: dict[tuple[int, int], int] = {}
+
+    def written(self) -> ProgramView:
+        """The program of all devices."""
+        outermost = self._program.blocks[0]
+        for op in outermost.ops:
+            self._write(op)
+        self._blocks[0] = replace(outermost, ops=tuple(self._ops), vars=self._variables(outermost))
+        return ProgramView(tuple(self._blocks))
+
+    def _variables(self, block: BlockView) -> dict[str, Any]:
+        found = dict(block.vars)
+        for name in self._own & block.vars.keys():
+            for device in range(1, self._devices.count):
+                named = on_device(name, device, self._own)
+                found[named] = replace(block.vars[name], name=named)
+        return found
+
+    def _write(self, op: OpView) -> None:
+        if op.type in MARKERS:
+            return
+        if _starts_backward(op):
+            self._add_loss_gradient(op)
+        elif _differs(self._program, op, self._own, self._sums):
+            self._write_differing(op)
+        else:
+            self._add(op)
+        for name in op.output_names():
+            if self._sums.get(name) == op.index:
+                self._add_sum(op, name)
+
+    def _write_differing(self, op: OpView) -> None:
+        self._check(op)
+        if _is_joint(op, self._devices) or _is_joint_gradient(op, self._devices):
+            self._write_joint(op)
+        else:
+            for device in range(self._devices.count):
+                self._add(self._renamed(op, device))
+
+    def _write_joint(self, op: OpView) -> None:
+        """Normalise the batches of all devices as one, or what belongs to its gradient."""
+        batch = {slot: names[0] for slot, names in op.inputs.items() if slot in ("X", f"Y{GRAD}") and names}
+        parts = {"Y" if op.type == "batch_norm" else f"X{GRAD}"} & op.outputs.keys()
+        shares = [f for f in op.output_names() if f in self._own and not any(f in op.outputs[slot] for slot in parts)]
+        for name in batch.values():
+            self._add(OpView("concat", {"X": self._names(name)}, {"Out": [_joined(name)]}, {"axis": 0}))
+        inputs = {**op.inputs, **{slot: [_joined(name)] for slot, name in batch.items()}}
+        joined = {*shares, *(n for slot in parts for n in op.outputs[slot])}
+        outputs = _slots(op.outputs, lambda n: _joined(n) if n in joined else n)
+        self._add(replace(op, inputs=inputs, outputs=outputs))
+        for name in (n for slot in parts for n in op.outputs[slot] if n != EMPTY):
+            cut = {"X": self._names(batch["X"]), f"Out{GRAD}": [_joined(name)]}
+            self._add(OpView("concat_grad", cut, {f"X{GRAD}": self._names(name)}, {"axis": 0}))
+        for name in shares:  # their sum is what was computed
+            for part in self._names(name):
+                attrs = {"scale": 1.0 / self._devices.count, "op_role": ROLE_BACKWARD}
+                self._add(OpView("scale", {"X": [_joined(name)]}, {"Out": [part]}, attrs))
+
+    def _names(self, name: str) -> list[str]:
+        return [on_device(name, i, self._own) if name in self._own else name for i in range(self._devices.count)]
+
+    def _check(self, op: OpView) -> None:
+        for name in definitions(self._program, op):
+            if self._sums.get(name, op.index) < op.index:
+                raise LoweringError(
+                    f"op {op.type} (#{op.index}) writes {name!r} on every device: expected no op to change a gradient"
+                    " by what devices have for themselves once it has been summed over them; write another variable"
+                )
+
+    def _add(self, op: OpView) -> None:
+        self._ops.append(replace(op, index=len(self._ops)))
+
+    def _add_loss_gradient(self, op: OpView) -> None:
+        if self._devices.loss_scale is None:
+            return
+        for name in op.output_names():
+            variable = self._program.find_var(0, name)
+            dtype = variable.dtype if variable is not None else 5
+            attrs = {"shape": [1], "dtype": dtype, "value": self._devices.loss_scale, "op_role": ROLE_BACKWARD}
+            self._add(OpView("fill_constant", {}, {"Out": [name]}, attrs))
+
+    def _add_sum(self, op: OpView, name: str) -> None:
+        parts = self._names(name)
+        roles = {k: op.attrs[k] for k in ("op_role", "op_callstack") if k in op.attrs}
+        self._add(OpView("sum", {"X": parts}, {"Out": [name]}, roles))
+
+    # --- one device's version of an op ----------------------------------------------------------------------------
+
+    def _renamed(self, op: OpView, device: int) -> OpView:
+        """An op of the outermost block for one device."""
+        if device == 0:
+            return op
+        return self._version(op, device, lambda n: self._outermost(n, op, device))
+
+    def _outermost(self, name: str, op: OpView, device: int) -> str:
+        summed = self._sums.get(name, op.index) < op.index
+        return name if summed or name not in self._own else on_device(name, device, self._own)
+
+    def _version(self, op: OpView, device: int, rename: Rename) -> OpView:
+        inner = sub_blocks(op)
+        attrs = op.attrs
+        if inner:
+            clones = {idx: self._clone(idx, device) for idx in inner}
+            attrs = {**op.attrs, **_block_attrs(op, clones)}
+            if op.attrs.get(_NAMES_INSIDE):
+                attrs[_NAMES_INSIDE] = [*map(self._inside(inner[0], device), op.attrs[_NAMES_INSIDE])]
+        return replace(op, inputs=_slots(op.inputs, rename), outputs=_slots(op.outputs, rename), attrs=attrs)
+
+    def _clone(self, idx: int, device: int) -> int:
+        """The index of a device's own copy of a block inside."""
+        if (idx, device) not in self._cloned:
+            block = self._program.blocks[idx]
+            at = self._cloned[idx, device] = len(self._blocks)
+            self._blocks.append(block)
+            ops = (replace(self._version(op, device, self._inside(idx, device)), block_idx=at) for op in block.ops)
+            self._blocks[at] = BlockView(
+                at,
+                self._cloned.get((block.parent_idx, device), block.parent_idx),
+                tuple(ops),
+                block.vars,
+                self._cloned.get((block.forward_idx, device), block.forward_idx),
+            )
+        return self._cloned[idx, device]
+
+    def _inside(self, idx: int, device: int) -> Rename:
+        """Names in a block: a gradient goes by the variable that it is the gradient of."""
+
+        def rename(name: str) -> str:
+            base = name.partition(GRAD)[0]
+            around = base in self._own and self._is_outermost(idx, base)
+            return on_device(name, device, (base,)) if around else name
+
+        return rename
+
+    def _is_outermost(self, idx: int, name: str) -> bool:
+        """Whether ``name`` in a block means a variable of the outermost one."""
+        pending = [idx]
+        while pending:
+            block = self._program.blocks[pending.pop()]
+            if block.idx != 0:
+                if name in block.vars:
+                    return False
+                pending += [i for i in (block.parent_idx, block.forward_idx) if i > 0]
+        return True
+
+
+def _joined(name: str) -> str:
+    """The name of all devices' batches as one."""
+    return f"{name}@DEVICES"
+
+
+def _slots(slots: Mapping[str, Sequence[str]], rename: Rename) -> dict[str, list[str]]:
+    return {slot: [n if n == EMPTY else rename(n) for n in names] for slot, names in slots.items()}
+
+
+def _block_attrs(op: OpView, clones: Mapping[int, int]) -> dict[str, Any]:
+    """The attributes of ``op`` that name blocks, with those that take their place."""
+    kinds = {name: spec.type for name, spec in get_op(op.type).attrs.items() if name in op.attrs}
+    found: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        value = op.attrs[name]
+        if value is not None and kind == "BLOCK":
+            found[name] = type(value)(clones[int(value)])
+        elif value is not None and kind == "BLOCKS":
+            found[name] = [type(v)(clones[int(v)]) for v in value]
+    return found
