@@ -11,7 +11,7 @@ from fluidjax.base.enums import OpRole, VarType
 from fluidjax.framework import Block, Operator, Program, Variable, default_main_program, default_startup_program
 from fluidjax.framework.names import OP_ROLE, OP_ROLE_VAR
 from fluidjax.transpiler.details import wait_server_ready
-from fluidjax.transpiler.roles import is_update, role_of, role_vars
+from fluidjax.transpiler.roles import role_of, role_vars
 
 
 class Collective:
@@ -194,7 +194,7 @@ class LocalSGD(Collective):
         block, rings = self.main_program.global_block(), self._rings()
         moved: list[tuple[Variable, Variable]] = []
         for index, op in reversed(list(enumerate(block.ops))):
-            if not (is_update(op) and "Grad" in op.input_names):
+            if not {"Param", "Grad"} <= set(op.input_names):
                 continue
             param = block.var(op.input("Param")[0])
             if _is_split(param):

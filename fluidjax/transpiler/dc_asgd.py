@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import explain
 from fluidjax.framework import Block, Variable
 
 
@@ -18,6 +19,19 @@ def create_copies(block: Block, params: list[Variable], trainers: int) -> dict[s
         ]
         for param in params
     }
+
+
+def check_dense(grad: Variable) -> None:
+    """Raise ValueError for a sparse gradient."""
+    if grad.type == VarType.SELECTED_ROWS:
+        raise ValueError(
+            explain(
+                f"dc_asgd cannot correct {grad.name}",
+                "dense gradients",
+                "the sparse gradient of an embedding",
+                "set enable_dc_asgd=False, or is_sparse=False in the embedding",
+            )
+        )
 
 
 def compensate(block: Block, param: Variable, grad: Variable, copies: list[Variable]) -> Variable:

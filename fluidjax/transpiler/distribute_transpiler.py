@@ -18,7 +18,7 @@ from fluidjax.transpiler.server import ServerWriter
 from fluidjax.transpiler.server_startup import server_startup
 from fluidjax.transpiler.server_table import Prefetched
 from fluidjax.transpiler.slicing import VarBlock, same_or_split_var, slice_variable
-from fluidjax.transpiler.state import add_states
+from fluidjax.transpiler.state import add_states, check_optimizers
 from fluidjax.transpiler.tables import TrainerTable
 from fluidjax.transpiler.trainer import TrainerWriter
 from fluidjax.transpiler.trainer_startup import strip_trainer, write_startup
@@ -164,6 +164,7 @@ class DistributeTranspiler:
 
     def _transpile_for_servers(self, current_endpoint: str) -> None:
         job = self._job
+        check_optimizers(job.optimizing)
         self._mark(current_endpoint)
         table = self._trainer_table()
         self._layout = Layout(job)

@@ -49,8 +49,7 @@ class GeoSgdTranspiler(DistributeTranspiler):
 
     def _cut(self) -> None:
         params, _ = self._job.learned
-        table = [p for p, _ in self.params_grads if p.name == self._job.table]
-        texts = slice_variable([*params, *table], len(self.pserver_endpoints), self.config.min_block_size)
+        texts = slice_variable(params, len(self.pserver_endpoints), self.config.min_block_size)
         self.param_var_mapping = create_blocks(self.origin_program, texts)
         self.vars_overview = overview_of(self.origin_program, self.param_var_mapping)
         self.delta_vars_list: list[Variable] = []
@@ -111,13 +110,16 @@ class GeoSgdTranspiler(DistributeTranspiler):
         """Tell the communicator which rows of sparse tables each step used; look-ups stay in the trainer."""
         block = self.origin_program.global_block()
         used: list[tuple[str, str]] = []
+        latest: dict[str, str] = {}  # ids of several tables come up again in the backward pass; Fluid lists them twice
         for op in block.ops:
             if not op.has_attr("is_sparse"):
                 continue
             if op.type == "lookup_table":
                 op._set_attr("remote_prefetch", False)
-            pairs = zip(op.input("Ids"), op.input("W"), strict=False)
-            used += [(ids, table) for ids, table in pairs if table in self._sparse and (ids, table) not in used]
+            for ids, table in zip(op.input("Ids"), op.input("W"), strict=False):
+                if table in self._sparse and latest.get(ids) != table:
+                    used.append((ids, table))
+                    latest[ids] = table
         block.append_op(
             type="send",
             inputs={"X": [block.var(ids) for ids, _ in used]},

@@ -71,11 +71,11 @@ class Job:
 
     @property
     def learned(self) -> tuple[list[Variable], list[Variable]]:
-        """The parameters that servers hold, each once, and their gradients; not a distributed table."""
+        """The parameters that are trained, each once, and their gradients."""
         params: dict[str, Variable] = {}
         grads: dict[str, Variable] = {}
         for param, grad in self.params_grads:
-            if param.name == self.table or (type(param) is Parameter and not param.trainable):
+            if type(param) is Parameter and not param.trainable:
                 continue
             params.setdefault(param.name, param)
             if grad.name not in params:
@@ -113,7 +113,10 @@ class Layout:
     def __init__(self, job: Job) -> None:
         config, main = job.config, job.main
         count = len(job.endpoints) if config.slice_var_up else 1
-        params, grads = job.learned
+        params, grads = (
+            [var for var in learned if var.name not in (job.table, job.grad_of.get(job.table or ""))]
+            for learned in job.learned
+        )
         param_texts = slice_variable(params, count, config.min_block_size)
         grad_texts = slice_variable(grads, count, config.min_block_size)
         assert len(param_texts) == len(grad_texts), (

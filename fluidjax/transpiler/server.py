@@ -7,7 +7,7 @@ from typing import Any
 from fluidjax.framework import Block, Operator, Program, Variable
 from fluidjax.transpiler import server_table
 from fluidjax.transpiler.copies import copy_op, copy_schedule
-from fluidjax.transpiler.dc_asgd import compensate, create_copies
+from fluidjax.transpiler.dc_asgd import check_dense, compensate, create_copies
 from fluidjax.transpiler.job import Job, Layout, Shard, is_sparse
 from fluidjax.transpiler.roles import is_update, role_vars, schedule_ops
 from fluidjax.transpiler.slicing import name_parts, origin_name, same_or_split_var
@@ -146,6 +146,7 @@ class ServerWriter:
 
     def _gradient(self, block: Block, op: Operator, param: Variable, merged: Variable) -> Variable:
         if self.copies:
+            check_dense(merged)
             return compensate(block, param, merged, self.copies[param.name])
         name = op.input("Grad")[0]
         # Regularizing a sparse gradient makes a dense one beside it.
@@ -163,7 +164,7 @@ class ServerWriter:
             name=whole.name,
             persistable=whole.persistable,
             dtype=whole.dtype,
-            shape=state_shape(op.type, slot, whole.shape, param.shape),
+            shape=state_shape(op, slot, whole.shape, param.shape),
         )
 
     def _here(self, name: str) -> Variable:

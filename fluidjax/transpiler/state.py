@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fluidjax.base.errors import explain
 from fluidjax.framework import Operator
@@ -29,21 +29,25 @@ def state_slots(op: Operator) -> list[str]:
     return [slot for slot in op.input_names if slot not in _NO_STATE]
 
 
-def state_shape(op_type: str, slot: str, whole: Sequence[int], param: Sequence[int]) -> Sequence[int]:
-    """The shape of an optimizer's state on a server that has a block of shape ``param`` of its parameter.
-
-    Raises ValueError for an optimizer that servers do not have.
-    """
-    if op_type not in _CUT:
-        raise ValueError(
-            explain(
-                f"Not supported optimizer for distributed training: {op_type}",
-                "one of " + ", ".join(_CUT),
-                op_type,
-                "train with one of these, or in a collective mode",
+def check_optimizers(ops: Iterable[Operator]) -> None:
+    """Raise ValueError for an optimizer that servers do not have."""
+    for op in ops:
+        if "Param" in op.input_names and op.type not in _CUT:
+            raise ValueError(
+                explain(
+                    f"Not supported optimizer for distributed training: {op.type}",
+                    "one of " + ", ".join(_CUT),
+                    op.type,
+                    "train with one of these, or in a collective mode",
+                )
             )
-        )
-    return param if slot in _CUT[op_type] else whole
+
+
+def state_shape(op: Operator, slot: str, whole: Sequence[int], param: Sequence[int]) -> Sequence[int]:
+    """The shape of an optimizer's state on a server that has a block of shape ``param`` of its parameter."""
+    # MeanGrad is an input in any case, and follows the parameter where it is used.
+    cut = slot in _CUT[op.type] or (slot == "MeanGrad" and op.attr("centered"))
+    return param if cut else whole
 
 
 def add_states(job: Job, overview: VarsDistributed) -> None:
@@ -59,7 +63,7 @@ def add_states(job: Job, overview: VarsDistributed) -> None:
 
 def _add_state(job: Job, overview: VarsDistributed, op: Operator, slot: str, part: VarDistributed) -> None:
     whole = job.main.global_block().var(op.input(slot)[0])
-    shape = state_shape(op.type, slot, whole.shape, part.slice.shape)
+    shape = state_shape(op, slot, whole.shape, part.slice.shape)
     settings = {"origin_var": whole, "vtype": "Optimizer", "endpoint": part.endpoint}
     if tuple(shape) == tuple(part.slice.shape):
         own = VarStruct(whole.name, shape, whole.dtype, whole.type, whole.lod_level, whole.persistable)

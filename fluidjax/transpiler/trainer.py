@@ -31,12 +31,11 @@ class TrainerWriter:
 
     def write(self, counter: Variable | None) -> None:
         """Write all of it; ``counter`` is what the trainer adds to the servers' step counter, if anything."""
-        blocks = self._write_sends()
+        self._write_sends()
         barrier = self.job.control_var(self.job.main)
         if self.job.table:
             self.sent[self.job.table] = self.job.control_var(self.job.main)
         self._write_send_barrier(barrier, [*self.sent.values(), *self._write_counter(counter)])
-        self._deal(blocks)
         received = self._write_receives(barrier)
         replace_lookups(self.job, self.layout, self.dealt)
         if self.job.sync:
@@ -51,7 +50,7 @@ class TrainerWriter:
 
     # Gradients.
 
-    def _write_sends(self) -> list[Variable]:
+    def _write_sends(self) -> None:
         items = list(self.layout.grads.items())
         if not self.job.config.slice_var_up:
             # Spreads large and small ones; each role of a job has to draw the same order, Fluid's.
@@ -59,8 +58,7 @@ class TrainerWriter:
             np.random.shuffle(items)  # type: ignore[arg-type]  # any list will do
         self.dispatcher.reset()
         for grad, blocks in items:
-            self._write_send(grad, blocks, self.dispatcher.dispatch(blocks))
-        return [block for _, blocks in items for block in blocks]
+            self._write_send(grad, blocks, self._deal(blocks))
 
     def _write_send(self, grad: str, blocks: list[Variable], endpoints: list[str]) -> None:
         param = self.job.param_of[grad]
@@ -127,11 +125,11 @@ class TrainerWriter:
 
     # Parameters.
 
-    def _deal(self, sent: list[Variable]) -> None:
-        """Note which server has which block: the dispatcher deals parameters as it did their gradients."""
-        params = [self.layout.param_of_block[grad.name] for grad in sent]
-        self.dispatcher.reset()
-        for param, grad, endpoint in zip(params, sent, self.dispatcher.dispatch(params), strict=True):
+    def _deal(self, grads: list[Variable]) -> list[str]:
+        """Choose a server for each block: by the parameter's, whose name is the same for all trainers."""
+        params = [self.layout.param_of_block[grad.name] for grad in grads]
+        endpoints = self.dispatcher.dispatch(params)
+        for param, grad, endpoint in zip(params, grads, endpoints, strict=True):
             shard = self.layout.shards[endpoint]
             shard.params.append(param)
             shard.grads.append(grad)
@@ -139,6 +137,7 @@ class TrainerWriter:
             part = self.layout.overview.get_distributed_var_by_slice(param.name)
             assert part is not None
             part.endpoint = endpoint
+        return endpoints
 
     def _write_receives(self, barrier: Variable) -> list[Variable]:
         received: list[Variable] = []

@@ -1,0 +1,102 @@
+"""The tools of the transpilers."""
+
+import io
+import socket
+import time
+
+import pytest
+
+import fluidjax as fluid
+from fluidjax.transpiler import details
+
+
+def test_waiting_for_servers(monkeypatch, caplog):
+    server = socket.socket()
+    server.bind(("127.0.0.1", 0))
+    endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+    slept = []
+
+    def listen_at_last(seconds):
+        slept.append(seconds)
+        server.listen()
+
+    monkeypatch.setattr(time, "sleep", listen_at_last)
+    with server:
+        details.wait_server_ready([endpoint])
+        details.wait_server_ready([endpoint, endpoint])
+    assert slept == [3.0] and f"not listening yet: {endpoint}" in caplog.text
+    with pytest.raises(AssertionError, match="expected a list"):
+        details.wait_server_ready(endpoint)
+
+
+def test_sets_that_are_joined():
+    sets = details.UnionFind(["a", "b", "c", "d"])
+    sets.union("a", "b")
+    sets.union("b", "c")
+    sets.union("c", "a")
+    assert sets.is_connected("a", "c") and not sets.is_connected("a", "d") and sets.find("e") == -1
+    assert details.UnionFind().find("a") == -1
+
+
+@pytest.fixture
+def program():
+    """x -> scale -> y -> scale -> y."""
+    program = fluid.Program()
+    block = program.global_block()
+    x = block.create_var(name="x", shape=[2, 3], dtype="float32")
+    y = block.create_var(name="y", shape=[2, 3], dtype="float32", persistable=True)
+    block.append_op("scale", {"X": x}, {"Out": y}, {"scale": 2.0})
+    block.append_op("scale", {"X": y}, {"Out": y}, {"scale": 3.0})
+    return program
+
+
+def test_finding_and_dropping_ops(program):
+    block = program.global_block()
+    assert [details.find_op_by_input_arg(block, name) for name in "xyz"] == [0, 1, -1]
+    assert [details.find_op_by_output_arg(block, name) for name in "xy"] == [-1, 0]
+    assert details.find_op_by_output_arg(block, "y", reverse=True) == 1
+    first, second = block.ops
+    details.delete_ops(block, [first])
+    details.delete_ops(block, [first])
+    assert block.ops == [second]
+
+
+def test_programs_as_text(program):
+    program.global_block().create_var(name="raw", type=fluid.core.VarDesc.VarType.RAW)
+    program.global_block().create_parameter(name="w", shape=[4], dtype="float32")
+    program._create_block()
+    program._rollback()
+    block = program.global_block().create_var(name="out", shape=[1], dtype="bool")
+    program.global_block().append_op("listen_and_serv", {"X": [block]}, {}, {"optimize_blocks": [program.block(1)]})
+    out = io.StringIO()
+    details.program_to_code(program, fout=out)
+    lines = [line.strip() for line in out.getvalue().splitlines()]
+    assert lines[0] == "{ // block 0" and lines[-2:] == ["{ // block 1", "}"]
+    assert "var x : fluid.VarType.LOD_TENSOR.shape(2, 3).astype(VarType.FP32)" in lines
+    assert "var raw : fluid.VarType.RAW" in lines
+    assert "persist trainable parameter w : fluid.VarType.LOD_TENSOR.shape(4,).astype(VarType.FP32)" in lines
+    scale = next(line for line in lines if "scale = 2.0" in line)
+    assert scale.startswith("{Out=['y']} = scale(inputs={") and "X=['x']" in scale and "op_callstack" not in scale
+    assert any("optimize_blocks = blocks[1]" in line for line in lines)
+    assert "op_callstack" in details.op_to_code(program.global_block().ops[0], skip_op_callstack=False)
+
+
+def test_what_is_where():
+    found = details.VarsDistributed()
+    block = fluid.Program().global_block()
+    whole = block.create_var(name="w", shape=[4, 2], dtype="float32")
+    parts = [details.VarStruct(f"w.block{k}", (2, 2), whole.dtype, whole.type, 0, False) for k in range(2)]
+    for k, part in enumerate(parts):
+        found.add_distributed_var(whole, part, block_id=k, offset=4 * k, vtype="Param", endpoint=f"server {k}")
+    found.add_distributed_var(whole, whole, vtype="Optimizer", endpoint="server 0")
+    first, second, third = found.distributed_vars
+    assert (first.is_slice, second.is_slice, third.is_slice, third.offset) == (True, True, False, 0)
+    assert found.get_distributed_var_by_slice("w.block1") is second
+    assert found.get_distributed_var_by_slice("v") is None
+    assert found.get_distributed_var_by_origin_and_ep("w", "server 1") is second
+    assert found.get_distributed_vars_by_ep("server 0") == [first, third]
+    assert found.get_distributed_vars_by_ep("server 0", "Optimizer") == [third]
+    assert found.get_distributed_vars_by_vtypes(["Param"]) == [first, second]
+    assert found.get_distributed_vars_by_vtypes(["Param"], groupby=True) == {"w": [first, second]}
+    assert not found.equal(whole, parts[0]) and found.equal(whole, whole)
+    assert found.overview().count("\n") == 2 and "w.block1" in found.overview()
