@@ -74,3 +74,51 @@ def rnn(steps, size):
     """Time-major input of a While RNN."""
     r = _random(4)
     return [{"x": r.randn(steps, RNN_BATCH, size).astype("float32")} for _ in range(2)]
+
+
+def lines(count, vocabulary):
+    """Sentences of 1 to 60 word ids, many of them short."""
+    r = _random(5)
+    lengths = np.clip(r.gamma(2.5, 8, count), 1, 60).astype(int)
+    return [r.randint(0, vocabulary, n).astype("int64") for n in lengths]
+
+
+def histories(batches, items, categories, batch=32, longest=100):
+    """Padded histories of items with their categories, and a candidate, repeated, for each."""
+    r = _random(6)
+    found = []
+    for _ in range(batches):
+        width = r.randint(1, longest + 1)
+        behind = np.arange(width) >= r.randint(1, width + 1, (batch, 1))
+        candidates = [r.randint(0, n, (batch, 1)).repeat(width, 1).astype("int64") for n in (items, categories)]
+        found.append(
+            {
+                "history_items": r.randint(0, items, (batch, width)).astype("int64"),
+                "history_categories": r.randint(0, categories, (batch, width)).astype("int64"),
+                "candidate_items": candidates[0],
+                "candidate_categories": candidates[1],
+                "mask": np.where(behind, -1e9, 0).astype("float32")[:, :, None],
+                "label": r.randint(0, 2, (batch, 1)).astype("float32"),
+            }
+        )
+    return found
+
+
+def translations(batches, batch=16, shortest=5, longest=50):
+    """Padded pairs of sentences of word ids."""
+    r = _random(7)
+    found = []
+    for _ in range(batches):
+        source, target = r.randint(shortest, longest + 1, 2)
+        there, wanted = [np.arange(n) < r.randint(shortest, n + 1, (batch, 1)) for n in (source, target)]
+        ids = r.randint(0, WORDS, (batch, target + 1, 1)).astype("int64")
+        found.append(
+            {
+                "source": r.randint(0, WORDS, (batch, source, 1)).astype("int64"),
+                "target": ids[:, :-1],
+                "words": ids[:, 1:],
+                "unseen": np.where(there, 0, -1e9).astype("float32")[:, None, None],
+                "weight": wanted.astype("float32")[:, :, None],
+            }
+        )
+    return found

@@ -5,7 +5,7 @@ import time
 
 import numpy
 
-from benchmarks import fluid_models, fluid_sequences
+from benchmarks import fluid_models, fluid_sequences, fluid_streams
 from benchmarks.measure import measure, report
 
 
@@ -47,8 +47,8 @@ def main():
     fluid = system(name)
     if model == "build_1000_ops":
         return report(build_time(fluid))
-    build = dict(fluid_models.MODELS, **fluid_sequences.MODELS)[model]
-    as_numpy = model not in fluid_sequences.RAGGED_RESULT
+    build = dict(fluid_models.MODELS, **fluid_sequences.MODELS, **fluid_streams.MODELS)[model]
+    as_numpy = model not in fluid_sequences.RAGGED_RESULT + fluid_streams.RAGGED_RESULT
     windows = 9 if model in fluid_models.MODELS else 1
     return report(measure(lambda: prepare(fluid, build, as_numpy), steps, windows))
 

@@ -10,6 +10,7 @@ def measure(prepare, steps, windows=1):
 
     Returns a dict: ``first`` seconds from the start of building to the end of the first step, ``step`` median seconds
     of a step after a tenth of them for warming up, ``total`` seconds of everything, ``peak`` MB of resident memory.
+    ``longest`` is the longest step after the first.
     With several ``windows``, for steps that are all alike, ``step`` is the median of the window of steps that has the
     smallest: what else runs on the machine comes and goes.
     """
@@ -27,7 +28,7 @@ def measure(prepare, steps, windows=1):
     size = len(steady) // windows
     medians = [sorted(steady[i * size : (i + 1) * size])[size // 2] for i in range(windows)]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
-    return {"first": first, "step": min(medians), "total": total, "peak": peak}
+    return {"first": first, "step": min(medians), "total": total, "peak": peak, "longest": max(times)}
 
 
 def report(result):

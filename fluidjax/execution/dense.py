@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fluidjax.execution.buckets import bucket
 from lowering.values import Axis, Wide
 
 Place = tuple[str, int]  # the name of a feed, and a dim
@@ -56,6 +57,7 @@ class ChangingDims:
     def __init__(self) -> None:
         self._labels: dict[Place, int] = {}
         self._refused: set[Place] = set()
+        self._first: dict[int, int] = {}
         self._count = 0
         self._alike: dict[tuple[int, int], int] = {}  # of dims that change first in this batch
 
@@ -69,7 +71,8 @@ class ChangingDims:
             return
         for dim in range(1, len(now)):
             if before[dim] != now[dim] and (name, dim) not in self._labels.keys() | self._refused:
-                self._labels[name, dim] = self._alike.setdefault((before[dim], now[dim]), self._new())
+                self._labels[name, dim] = label = self._alike.setdefault((before[dim], now[dim]), self._new())
+                self._first[label] = max(before[dim], now[dim])
 
     def of(self, name: str, rank: int) -> dict[int, int]:
         """The labels of a feed's dims."""
@@ -87,6 +90,11 @@ class ChangingDims:
             self._labels[name, dim] = other
             found[other] = size
         return found
+
+    def floor(self, label: int) -> int:
+        """The least room for a dim: for what it was when it was seen to change, and a quarter more."""
+        first = self._first.get(label, 0)
+        return bucket(first + first // 4)
 
     def refuse(self, labels: Collection[Any]) -> None:
         """These dims have their true size from now on."""

@@ -130,10 +130,8 @@ class Feeder:
         for value in values:
             for dim, label in value.labels.items() if type(value) is Dense else ():
                 bytes_of[label] += value.data.nbytes // value.data.shape[dim]
-        dense = tuple(labels.values())
-        return self._tiers.visit(
-            (key, tuple(labels)), sizes + dense, (*units, *bytes_of.values()), floors + (0,) * len(dense)
-        )
+        sizes, units = (*sizes, *labels.values()), (*units, *bytes_of.values())
+        return self._tiers.visit((key, tuple(labels)), sizes, units, (*floors, *map(self._dims.floor, labels)))
 
     def _value(self, name: str, fed: Any, exact: bool) -> Any:
         if type(fed) is np.ndarray and self._accepted.get(name) == (fed.dtype, fed.shape):

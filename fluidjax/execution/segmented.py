@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from fluidjax.base.scope import Scope
+from fluidjax.execution import retry
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.exchange import lod_array, trim, usual_room
 from fluidjax.execution.interpreted import InterpretedRuns, environment, finish
@@ -27,6 +28,7 @@ class SegmentedRuns:
         self._compilations = compilations
         self._interpreted = interpreted
         self._room: dict[str, int] = {}
+        self._least = retry.least_rows(job.program)
 
     def run(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
         """Run once: the fetched values; None when a buffer overflowed and was enlarged, and nothing happened."""
@@ -64,5 +66,8 @@ class SegmentedRuns:
             return exact(value)
         data, lod = trim(value)
         rows, *inner = usual_room(len(data), lod)
-        rows = self._room[name] = max(rows, self._room.get(name, 0))
+        had = self._room.get(name, 0)
+        if rows > had:  # more than ever before: with room beyond, as more will come
+            rows = max(rows, usual_room(len(data) + len(data) // 2, lod)[0], self._least)
+        rows = self._room[name] = max(rows, had)
         return lod_array(data, lod, room=(rows, *inner), longest=value.longest)
