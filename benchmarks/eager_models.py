@@ -38,6 +38,11 @@ class Step:
         return loss.numpy()
 
 
+def make_step(fluid, net, optimizer, batch):
+    """An eager step, or what the stand-in of ``fluid`` makes of it."""
+    return getattr(fluid, "make_step", Step)(fluid, net, optimizer, batch)
+
+
 def mlp(fluid):
     """64-128-128-10, batch 32, Adam."""
     dg, layers = fluid.dygraph, fluid.layers
@@ -52,7 +57,7 @@ def mlp(fluid):
             return layers.mean(layers.softmax_with_cross_entropy(self.c(self.b(self.a(x))), label))
 
     net = Net()
-    return Step(fluid, net, fluid.optimizer.Adam(0.001, parameter_list=net.parameters()), MLP_BATCH)
+    return make_step(fluid, net, fluid.optimizer.Adam(0.001, parameter_list=net.parameters()), MLP_BATCH)
 
 
 MLP_BATCH = _normal(32, 64), _ints(10, 32, 1)
@@ -74,7 +79,7 @@ def cnn(fluid):
             return layers.mean(layers.cross_entropy(self.c(layers.reshape(x, [-1, 200])), label))
 
     net = Net()
-    return Step(fluid, net, fluid.optimizer.Adam(0.002, parameter_list=net.parameters()), CNN_BATCH)
+    return make_step(fluid, net, fluid.optimizer.Adam(0.002, parameter_list=net.parameters()), CNN_BATCH)
 
 
 CNN_BATCH = _normal(8, 1, 28, 28), _ints(10, 8, 1)
@@ -113,7 +118,7 @@ def lstm(fluid):
 
     net = Net()
     clip = fluid.clip.GradientClipByGlobalNorm(5.0)
-    return Step(fluid, net, fluid.optimizer.SGD(0.5, parameter_list=net.parameters(), grad_clip=clip), LSTM_BATCH)
+    return make_step(fluid, net, fluid.optimizer.SGD(0.5, parameter_list=net.parameters(), grad_clip=clip), LSTM_BATCH)
 
 
 LSTM_BATCH = _ints(1000, 4, 35), _ints(999, 4, 35, 1)
@@ -153,7 +158,7 @@ def transformer(fluid):
 
     net = Net()
     rate = dg.NoamDecay(size, 100)
-    return Step(fluid, net, fluid.optimizer.Adam(rate, parameter_list=net.parameters()), TRANSFORMER_BATCH)
+    return make_step(fluid, net, fluid.optimizer.Adam(rate, parameter_list=net.parameters()), TRANSFORMER_BATCH)
 
 
 TRANSFORMER_BATCH = _normal(8, 10, 64), _ints(10, 8, 1)
@@ -184,7 +189,7 @@ def dqn(fluid):
             return layers.mean(layers.square(taken - wanted))
 
     net = Learner()
-    return Step(fluid, net, fluid.optimizer.Adam(0.001, parameter_list=net.q.parameters()), DQN_BATCH)
+    return make_step(fluid, net, fluid.optimizer.Adam(0.001, parameter_list=net.q.parameters()), DQN_BATCH)
 
 
 DQN_BATCH = _normal(8, 4), _ints(3, 8, 1), _normal(8, 1), _normal(8, 4) + 1

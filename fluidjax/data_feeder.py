@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,18 @@ __all__ = ["DataFeeder"]
 _DTYPES = ("bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
 
 
+@cache
+def _name_of(dtype: VarType) -> str:
+    return to_numpy_dtype(dtype).name  # which NumPy puts together each time
+
+
 def convert_dtype(dtype: Any) -> str:
     """The name of a data type ('float32'), from a VarType, a NumPy type or dtype, or its name.
 
     Raises ValueError for types that Fluid has no tensors of.
     """
     if isinstance(dtype, VarType):
-        name = to_numpy_dtype(dtype).name
+        name = _name_of(dtype)
     elif isinstance(dtype, np.dtype):
         name = dtype.name
     elif isinstance(dtype, type):

@@ -8,6 +8,7 @@ from typing import Any
 
 import lowering
 from fluidjax import unique_name
+from fluidjax.base.mode import current_tracer
 from fluidjax.framework import Operator, Parameter, Variable
 from fluidjax.layer_helper_base import LayerHelperBase
 from fluidjax.param_attr import ParamAttr
@@ -32,6 +33,9 @@ class LayerHelper(LayerHelperBase):
 
     def append_op(self, *args: Any, **kwargs: Any) -> Operator:
         """Append an op to the current block; arguments as for Block.append_op."""
+        tracer = current_tracer()
+        if tracer is not None:
+            return tracer.trace_op(*args, **kwargs)
         return self.main_program.current_block().append_op(*args, **kwargs)
 
     def multiple_input(self, input_param_name: str = "input") -> list[Any]:

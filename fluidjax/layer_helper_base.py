@@ -138,6 +138,9 @@ class LayerHelperBase:
 
     def create_variable_for_type_inference(self, dtype: Any, stop_gradient: bool = False) -> Variable:
         """A temporary variable for a result; its shape follows from the op that writes it."""
+        tracer = current_tracer()
+        if tracer is not None:
+            return tracer.temporary(dtype)
         return self.main_program.current_block().create_var(
             name=unique_name.generate_with_ignorable_key(".".join([self.name, "tmp"])),
             dtype=dtype,
@@ -185,4 +188,7 @@ class LayerHelperBase:
 
     def append_op(self, *args: Any, **kwargs: Any) -> Operator:
         """Append an op to the current block; arguments as for Block.append_op."""
+        tracer = current_tracer()
+        if tracer is not None:
+            return tracer.trace_op(*args, **kwargs)
         return self.main_program.current_block().append_op(*args, **kwargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.places import CPUPlace
-from fluidjax.eager.kernels import Kernel, flatten, kernel_of
+from fluidjax.eager.kernels import Kernel, flatten, freeze, kernel_of
 from fluidjax.eager.pending import recorder
+from fluidjax.eager.replay import Call, Replay
 from fluidjax.eager.tape import Engine, OpNode, Pass, RecordingEngine, key_of, places
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import ParamBase, VarBase
@@ -31,6 +33,7 @@ class Tracer:
     def __init__(self, place: Any = None) -> None:
         self.place = CPUPlace() if place is None else place
         self._train_mode = True
+        self._calls: list[Call] | None = None  # the ops traced since somebody asked for them
 
     # Modes.
 
@@ -69,6 +72,13 @@ class Tracer:
         var._declared = Spec.of(sizes, VarType.FP32 if dtype is None else to_var_type(dtype), VarType(type))
         if kwargs.get("initializer") is not None:
             kwargs["initializer"](var, var.block)
+        return var
+
+    def temporary(self, dtype: Any = None) -> VarBase:
+        """A variable for a result."""
+        var = VarBase._temporary()
+        if dtype is not None:
+            var._declared = _declared(dtype)
         return var
 
     def create_parameter(self, *args: Any, initializer: Any = None, **kwargs: Any) -> ParamBase:
@@ -111,14 +121,20 @@ class Tracer:
         """
         ins, in_layout = flatten(inputs) if inputs else ([], ())
         outs, out_layout = flatten(outputs) if outputs else ([], ())
-        definition = get_op(type)
-        aliases: tuple[int, ...] = ()
-        if definition.inplace:
-            aliases = tuple([next((i for i, v in enumerate(ins) if v is out), -1) for out in outs])
-        declared: tuple[VarType, ...] = ()
-        if "ctx" in definition.special:
-            declared = tuple([out.dtype for out in outs])
-        kernel = kernel_of(type, attrs or {}, in_layout, out_layout, aliases=aliases, declared=declared)
+        try:
+            flat = [(k, tuple(v) if v.__class__ is list else v) for k, v in attrs.items()] if attrs else ()
+            form = (type, in_layout, out_layout, tuple(flat))
+            kernel = _forms.get(form)
+        except TypeError:  # lists within lists, arrays
+            form = (type, in_layout, out_layout, freeze(tuple(attrs.items())))  # type: ignore[union-attr]
+            kernel = _forms.get(form)
+        if kernel is None:
+            kernel = self._kernel(type, attrs or {}, ins, in_layout, outs, out_layout)
+            if not kernel.definition.inplace and "ctx" not in kernel.definition.special:
+                _forms[form] = kernel
+        definition = kernel.definition
+        if self._calls is not None:
+            self._calls.append((kernel, ins, outs))
         values = _values(type, ins)
         results = self.run(kernel, values)
         if definition.updates:
@@ -131,6 +147,34 @@ class Tracer:
         else:
             self._bind(kernel, ins, outs, results)
 
+    @contextlib.contextmanager
+    def calls(self) -> Iterator[list[Call]]:
+        """Within, the list is filled with the ops that are traced."""
+        before, self._calls = self._calls, []
+        try:
+            yield self._calls
+        finally:
+            self._calls = before
+
+    @staticmethod
+    def replay(calls: list[Call], given: Sequence[VarBase]) -> Replay:
+        """What was traced, to be run again with other variables in the place of `given`."""
+        return Replay(calls, given)
+
+    @staticmethod
+    def _kernel(
+        type: str, attrs: Mapping[str, Any], ins: list[Any], in_layout: Any, outs: list[Any], out_layout: Any
+    ) -> Kernel:
+        """The kernel of an op on these variables: what it writes in place, and declarations of results, tell too."""
+        definition = get_op(type)
+        aliases: tuple[int, ...] = ()
+        if definition.inplace:
+            aliases = tuple([next((i for i, v in enumerate(ins) if v is out), -1) for out in outs])
+        declared: tuple[VarType, ...] = ()
+        if "ctx" in definition.special:
+            declared = tuple([out.dtype for out in outs])
+        return kernel_of(type, attrs, in_layout, out_layout, aliases=aliases, declared=declared)
+
     def apply(self, kernel: Kernel, ins: tuple[VarBase, ...]) -> VarBase:
         """The result of a kernel of one output."""
         try:
@@ -140,6 +184,8 @@ class Tracer:
         if None in values:
             _values(kernel.type, ins)
         out = VarBase._temporary()
+        if self._calls is not None:
+            self._calls.append((kernel, ins, (out,)))
         self._bind(kernel, ins, (out,), self.run(kernel, values))
         return out
 
@@ -245,6 +291,15 @@ class Tracer:
         var = self.variable_of(grad)
         var.stop_gradient = not create
         return var
+
+
+# The kernels of ops by type, layouts and attributes as they are given, where nothing else tells.
+_forms: dict[Any, Kernel] = {}
+
+
+@cache
+def _declared(dtype: Any) -> Spec:
+    return Spec.of((), to_var_type(dtype))
 
 
 _ones = kernel_of("fill_any_like", {"value": 1.0}, ("X",), ("Out",), backward=True)

@@ -21,6 +21,7 @@ dg, layers = fluid.dygraph, fluid.layers
 def under_guard(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test has a guard and blocks of its own."""
     recorder.flush()
+    recorder.blocks.wait()
     monkeypatch.setattr(recorder, "blocks", blocks.Blocks())
     with dg.guard():
         yield

@@ -241,3 +241,37 @@ def test_the_rate_of_the_last_step() -> None:
         opt.minimize(backward(net))
         rates.append(opt.current_step_lr())
     assert rates == [0.5, 0.5, 0.5, 0.25, 0.25]
+
+
+def test_what_changes_between_steps_is_seen() -> None:
+    net = linear()
+    opt = optimizer.Momentum(0.1, 0.0, parameter_list=net.parameters())
+    for _ in range(4):
+        opt.minimize(backward(net))
+    same(net.bias.numpy(), np.full(2, 0.6))
+    opt._momentum = 1.0
+    opt.minimize(backward(net))
+    same(net.bias.numpy(), np.full(2, 0.4))  # the velocity of the last step counts now
+    net.weight.trainable = False
+    before = net.weight.numpy()
+    opt.minimize(backward(net))
+    same(net.weight.numpy(), before)
+    opt.regularization = fluid.regularizer.L2Decay(10.0)
+    bias, velocity = net.bias.numpy(), opt.state_dict()["linear_0.b_0_velocity_0"].numpy()
+    opt.minimize(backward(net))
+    same(net.bias.numpy(), bias - 0.1 * (velocity + 1 + 10 * bias))
+
+
+def test_clips_of_ones_own_are_asked_each_time() -> None:
+    factors = iter([1.0, 2.0, 3.0, 4.0])
+
+    class Mine(fluid.clip.GradientClipBase):
+        def __call__(self, params_grads: Any) -> Any:
+            factor = next(factors)
+            return [(p, g * factor) for p, g in params_grads]
+
+    net = linear()
+    opt = optimizer.SGD(0.1, parameter_list=net.parameters(), grad_clip=Mine())
+    for _ in range(4):
+        opt.minimize(backward(net))
+    same(net.bias.numpy(), np.zeros(2))
