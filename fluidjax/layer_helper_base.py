@@ -58,7 +58,7 @@ class LayerHelperBase:
         """The program that its parameters' initialisation is written to."""
         return default_startup_program()
 
-    def to_variable(self, value: Any, name: str | None = None) -> Variable:
+    def to_variable(self, value: Any, name: str | None = None) -> Any:
         """A variable of eager mode with the value of an array. Raises AssertionError in static mode."""
         tracer = current_tracer()
         if tracer is None:

@@ -144,7 +144,8 @@ def _bounds(var: VarBase, item: Any, axis: int, index: Any) -> tuple[int, int, i
     size = var._spec.shape[axis]
     if isinstance(index, slice):
         try:
-            start, end, step = slice(*(_wrapped(b, size) for b in (index.start, index.stop)), index.step).indices(size)
+            bounds = slice(_wrapped(index.start, size), _wrapped(index.stop, size), index.step)
+            start, end, step = bounds.indices(size)
         except TypeError:
             raise _index_error(var, item, "slices of integers") from None
         if not len(range(start, end, step)):

@@ -95,7 +95,8 @@ class Chunked:
     ) -> None:
         self.alive = tuple(alive)
         specs: list[Any] = output_specs(records, leaves)
-        held, later = frozenset(alive), set()
+        held = frozenset(alive)
+        later: set[int] = set()
         chunks: list[Chunk] = []
         for part in reversed(cut(Order(records, alive).steps)):
             chunks.append(Chunk(part, held, frozenset(later)))

@@ -178,7 +178,7 @@ class Kernel:
         return tuple([results.get(name) for names in self.view.outputs.values() for name in names])
 
     def _values(self, flat: Sequence[Any]) -> dict[str, Any]:
-        by_slot = _named(self.ins, flat)  # type: ignore[arg-type]  # values instead of names
+        by_slot = _named(self.ins, flat)
         values: dict[str, Any] = {}
         for slot in self.definition.inputs:
             found = by_slot.get(slot.name, [])

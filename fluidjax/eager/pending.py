@@ -66,7 +66,7 @@ class Recorder:
         if kernel.definition.demands is not None and not kernel.backward and _flags["FLAGS_check_values"]:
             self._check(kernel, specs, ins)
         if found and found[0].__class__ is int:
-            return [ins[k] for k in found]  # type: ignore[index]  # what passes through needs no op
+            return [ins[k] for k in found]  # what passes through needs no op
         if len(self._records) >= self._limit:
             self.flush()
         serial = self.serial

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import lowering
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.kernels import Kernel, flatten, kernel_of
-from fluidjax.eager.values import Spec, Value, zeros
+from fluidjax.eager.values import Value, zeros
 from lowering import EMPTY, GRAD, OpSpec, OpView
 
 _counter = itertools.count()
@@ -127,12 +127,12 @@ class Node:
         inputs: the input variables; () once the backward pass has used them up.
         parents: the place on the tape that each input had then: a node and the number of its output; None for leaves.
             UNWANTED where no gradient is wanted.
-        specs: what the outputs are.
+        specs: what the outputs are, None for those nobody takes.
     """
 
     __slots__ = ("freed", "inputs", "order", "parents", "specs")
 
-    def __init__(self, inputs: Sequence[Any], parents: Sequence[Any], specs: Sequence[Spec]) -> None:
+    def __init__(self, inputs: Sequence[Any], parents: Sequence[Any], specs: Sequence[Any]) -> None:
         self.order = next(_counter)
         self.inputs, self.parents, self.specs = inputs, parents, specs
         self.freed = False
@@ -168,7 +168,7 @@ class OpNode(Node):
         inputs: Sequence[Any],
         parents: Sequence[Any],
         outputs: Sequence[Any],
-        specs: Sequence[Spec],
+        specs: Sequence[Any],
         forward: OpNode | None = None,
     ) -> None:
         super().__init__(inputs, parents, specs)

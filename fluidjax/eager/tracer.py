@@ -177,12 +177,7 @@ class Tracer:
 
     def apply(self, kernel: Kernel, ins: tuple[VarBase, ...]) -> VarBase:
         """The result of a kernel of one output."""
-        try:
-            values = [v._value for v in ins]
-        except AttributeError:
-            values = _values(kernel.type, ins)
-        if None in values:
-            _values(kernel.type, ins)
+        values = _values(kernel.type, ins)
         out = VarBase._temporary()
         if self._calls is not None:
             self._calls.append((kernel, ins, (out,)))
@@ -195,7 +190,7 @@ class Tracer:
         Args:
             forward: for the kernel of a gradient op, the node whose gradient it is part of.
         """
-        results = self.run(kernel, [v._value for v in ins])
+        results = self.run(kernel, _values(kernel.type, ins))
         outs = [None if r is None else VarBase._temporary() for r in results]
         self._bind(kernel, ins, outs, results, forward)
         return outs

@@ -159,7 +159,7 @@ class VarBase(EagerVariable):
 
     def set_value(self, value: Any) -> None:
         """Replace the value. Raises AssertionError unless shape and dtype are those it has."""
-        array = value.numpy() if isinstance(value, EagerVariable) else value
+        array = value.numpy() if isinstance(value, VarBase) else value
         if isinstance(array, LoDTensor):
             array = np.array(array)
         if not isinstance(array, np.ndarray):
