@@ -11,7 +11,7 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.base.errors import EnforceNotMet, explain
-from fluidjax.base.mode import current_tracer, in_dygraph_mode, tracer_guard
+from fluidjax.base.mode import current_tracer, follows_training, in_dygraph_mode, tracer_guard
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework import Program, default_main_program, program_guard
@@ -75,13 +75,26 @@ def _switch_tracer_mode_guard_(is_train: bool = True) -> Iterator[None]:
     """Within, the tracer records what gradients need, or does not."""
     tracer = current_tracer()
     if tracer is None:
-        yield
+        with contextlib.nullcontext() if is_train else _stopped_gradients():
+            yield
         return
     before, tracer._train_mode = tracer._train_mode, is_train
     try:
         yield
     finally:
         tracer._train_mode = before
+
+
+@contextlib.contextmanager
+def _stopped_gradients() -> Iterator[None]:
+    """Within, no gradient flows to what a function of eager mode computes that is written as a program."""
+    block = default_main_program().current_block()
+    start = len(block.ops)
+    yield
+    if follows_training():
+        names = (name for op in block.ops[start:] for name in op.output_arg_names if name in block.vars)
+        for var in (block.vars[name] for name in names):
+            var.stop_gradient = var.stop_gradient or not var.persistable
 
 
 def no_grad(func: Callable[..., Any] | None = None) -> Any:

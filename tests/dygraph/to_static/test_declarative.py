@@ -324,3 +324,24 @@ def test_two_losses_that_are_minimized_one_after_the_other(translator) -> None:
                 sgd.minimize(loss)
                 net.clear_gradients()
         assert np.isfinite(net.first.weight.numpy()).all()
+
+
+def partly_constant(x):
+    y = x * 2
+    with dygraph.no_grad():
+        factor = layers.exp(y)
+    if layers.mean(x) > 0:
+        y = y * factor
+    return layers.reduce_sum(y)
+
+
+def test_no_grad_inside(translator) -> None:
+    found = []
+    for enabled in (False, True):
+        translator.enable(enabled)
+        with dygraph.guard():
+            x = dygraph.to_variable(np.abs(X))
+            x.stop_gradient = False
+            dygraph.declarative(partly_constant)(x).backward()
+            found.append(x.gradient())
+    same(found[0], found[1])
