@@ -7,6 +7,7 @@ import time
 import pytest
 
 import fluidjax as fluid
+from fluidjax import distribute_lookup_table as tables
 from fluidjax.transpiler import details
 
 
@@ -100,3 +101,17 @@ def test_what_is_where():
     assert found.get_distributed_vars_by_vtypes(["Param"], groupby=True) == {"w": [first, second]}
     assert not found.equal(whole, parts[0]) and found.equal(whole, whole)
     assert found.overview().count("\n") == 2 and "w.block1" in found.overview()
+
+
+def test_what_a_distributed_table_is_used_for():
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        ids = [fluid.data(name, [None, 1], "int64") for name in ("a", "b")]
+        rows = [fluid.layers.embedding(i, [9, 4], is_distributed=True, param_attr="table") for i in ids]
+        fluid.layers.embedding(ids[0], [9, 4], param_attr="other")
+    assert tables.find_distributed_lookup_table(program) == "table"
+    assert tables.find_distributed_lookup_table(fluid.Program()) is None
+    assert tables.find_distributed_lookup_table_inputs(program, "table") == ids
+    assert [var.name for var in tables.find_distributed_lookup_table_outputs(program, "table")] == [
+        row.name for row in rows
+    ]

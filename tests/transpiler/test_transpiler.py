@@ -272,6 +272,15 @@ def test_geo_names_ids_once_per_table_and_pass():
     assert types(job.startup)[-1] == "send"
 
 
+def test_geo_leaves_other_ops_that_may_be_sparse_alone():
+    """1.8.5 looks for Ids in nce."""
+
+    def network():
+        return fluid.layers.mean(fluid.layers.nce(fluid.data("x", [None, 32]), ids(), 1000))
+
+    assert Job(network, maker=GeoSgdTranspiler, sync_mode=False).trainer().global_block().ops[-1].input("X") == []
+
+
 # --- workers among themselves --------------------------------------------------------------------------------------
 
 
