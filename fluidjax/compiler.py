@@ -168,7 +168,7 @@ class CompiledProgram:
             ValueError: it ran at another place, or over another scope.
         """
         if self._place is None:
-            self._compile(place, scope)
+            self._choose_places(place, scope)
         elif self._place != place:
             raise ValueError(
                 f"Cannot compile program with different place: expected {self._place}, where it ran first, received"
@@ -181,7 +181,12 @@ class CompiledProgram:
             )
         return self._several
 
-    def _compile(self, place: Place, scope: Scope) -> None:
+    def _compile(self, scope: Scope, place: Place) -> CompiledProgram:
+        """Say where the program runs, as its first run would; XLA compiles it in that. Returns itself."""
+        self._run_at(place, scope)
+        return self
+
+    def _choose_places(self, place: Place, scope: Scope) -> None:
         if not self._is_data_parallel:
             self._place, self._places = place, [place]
             return

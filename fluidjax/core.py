@@ -177,8 +177,15 @@ def get_all_op_protos() -> list[bytes]:
 
 
 def has_grad_op_maker(op_type: str) -> bool:
-    """Whether an op is registered and has a gradient."""
-    return lowering.has_op(op_type) and lowering.get_op(op_type).differentiable
+    """Whether an op is registered and has a gradient.
+
+    Of a gradient op only a gradient that is written as an op counts: derived ones there are of every order, and
+    scripts walk down from ``relu`` by ``relu_grad`` until nothing has a gradient any more.
+    """
+    if not lowering.has_op(op_type):
+        return False
+    definition = lowering.get_op(op_type)
+    return definition.differentiable if definition.forward is None else definition.has_written_gradient
 
 
 has_non_empty_grad_op_maker = has_grad_op_maker
@@ -202,6 +209,41 @@ def infer_no_need_buffer_slots(op_type: str, inputs: Any, outputs: Any, attrs: A
         inputs, outputs, attrs: accepted as in Fluid; the answer is the same for all.
     """
     return {slot.name for slot in lowering.get_op(op_type).inputs if slot.wants == "meta"}
+
+
+def _set_eager_deletion_mode(threshold: float, fraction: float, fast_mode: bool) -> None:
+    """Say when unused variables are freed: kept as flags; XLA frees buffers after their last use."""
+    _flags["FLAGS_eager_delete_tensor_gb"] = float(threshold)
+    _flags["FLAGS_memory_fraction_of_eager_deletion"] = float(fraction)
+    _flags["FLAGS_fast_eager_deletion_mode"] = bool(fast_mode)
+
+
+def _set_fuse_parameter_group_size(size: int) -> None:
+    """Say how many gradients one fused all-reduce takes: kept as a flag; XLA joins collectives itself."""
+    _flags["FLAGS_fuse_parameter_groups_size"] = int(size)
+
+
+def _set_fuse_parameter_memory_size(size: float) -> None:
+    """Say how many MB one fused all-reduce takes: kept as a flag; XLA joins collectives itself."""
+    _flags["FLAGS_fuse_parameter_memory_size"] = float(size)
+
+
+def set_num_threads(num_threads: int) -> None:
+    """Say how many threads ops may use: kept as a flag; XLA has its own pool."""
+    _flags["FLAGS_paddle_num_threads"] = int(num_threads)
+
+
+def init_gflags(args: list[str]) -> bool:
+    """Take over settings from the command line: nothing is left to do, ``import`` has read the environment."""
+    return True
+
+
+def init_glog(program: str) -> None:
+    """Begin logging: Python's ``logging`` needs no beginning."""
+
+
+def init_devices(init_p2p: bool = False) -> None:
+    """Look for devices: jax finds them when the first is used."""
 
 
 def get_op_attrs_default_value(op_type: str | bytes) -> dict[str, Any]:

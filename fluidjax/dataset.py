@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -228,6 +229,33 @@ class DatasetFactory:
         return known[datafeed_class]()
 
 
+class FetchHandler:
+    """Looks at variables now and then while a data set is run through; override ``handler``.
+
+    Args:
+        var_dict: name -> Variable to look at. AssertionError without.
+        period_secs: how many seconds pass between two looks.
+    """
+
+    def __init__(self, var_dict: Mapping[str, Any] | None = None, period_secs: float = 60):
+        if var_dict is None:
+            raise AssertionError("FetchHandler: var_dict is None; expected name -> Variable. Give what to look at")
+        self.var_dict = var_dict
+        self.period_secs = period_secs
+
+    def handler(self, res_dict: Mapping[str, Any]) -> None:
+        """Called with name -> array; prints the first element of each."""
+        for name, value in res_dict.items():
+            if isinstance(value, np.ndarray):
+                print(f"{name}[0]: {value[0]} ")
+
+    @staticmethod
+    def help() -> None:
+        """Print how to write one."""
+        print("class Watch(FetchHandler):\n    def handler(self, res_dict):\n        print(res_dict['auc'])\n")
+        print("handler = Watch(var_dict={'auc': auc}, period_secs=60)")
+
+
 def run_from_dataset(
     executor: Any,
     program: Any,
@@ -247,12 +275,27 @@ def run_from_dataset(
     names = list(fetch_info or [getattr(f, "name", f) for f in fetches])
     if len(names) != len(fetches):
         raise AssertionError(f"fetch_info has {len(names)} texts for {len(fetches)} fetches; give one for each")
+    if isinstance(fetch_handler, FetchHandler):
+        _watch(executor, program, dataset, scope, fetch_handler)
+        return
     for step, feed in enumerate(dataset._feeds(), 1):
         values = executor.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
         if fetch_handler is not None and step % print_period == 0:
             fetch_handler.handler(dict(zip(names, values, strict=True)))
         elif fetches and step % print_period == 0:
             print(f"step {step}:", ", ".join(f"{n} = {_short(v)}" for n, v in zip(names, values, strict=True)))
+
+
+def _watch(executor: Any, program: Any, dataset: DatasetBase, scope: Any, watcher: FetchHandler) -> None:
+    """Run through a data set; the watcher gets its variables' arrays when its seconds have passed."""
+    last = time.monotonic()
+    for feed in dataset._feeds():
+        due = time.monotonic() - last >= watcher.period_secs
+        fetches = list(watcher.var_dict.values()) if due else []
+        values = executor.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
+        if due:
+            watcher.handler(dict(zip(watcher.var_dict, map(np.array, values), strict=True)))
+            last = time.monotonic()
 
 
 def _short(value: Any) -> str:

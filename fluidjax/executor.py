@@ -14,9 +14,10 @@ from fluidjax.base.places import CPUPlace, Place
 from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
 from fluidjax.compiler import CompiledProgram
-from fluidjax.dataset import DatasetBase, run_from_dataset
+from fluidjax.dataset import DatasetBase, FetchHandler, run_from_dataset
 from fluidjax.execution import fork, mode
 from fluidjax.execution.allocator import keep_freed_memory
+from fluidjax.execution.arrays import as_lodtensor, as_numpy
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.fetched import fetched
@@ -33,7 +34,9 @@ from fluidjax.reader import next_feed
 from lowering.engine.replicas import Replicated
 from lowering.errors import UninitializedError
 
-__all__ = ["Executor", "global_scope", "scope_guard"]
+__all__ = ["Executor", "FetchHandler", "as_numpy", "global_scope", "scope_guard"]
+
+_as_lodtensor = as_lodtensor  # the name that tests and older scripts know
 
 # Programs keep their compiled forms; the oldest versions of a program that keeps changing are dropped.
 _VERSIONS_KEPT = 32
@@ -167,6 +170,20 @@ class Executor:
         values = self._run_once(program, fed, names, several.local, return_numpy, all_devices, several.scope)
         return several.results(all_devices, fetches, dict(zip(names, values, strict=True)), merge=return_merged)
 
+    def _prune_program(
+        self, program: Program, feed: Any = None, fetch_list: Any = None, optimize_ops: Any = None
+    ) -> Program:
+        """The part of a program that the fetches need when some variables are fed.
+
+        Args:
+            program: stays as it is.
+            feed: dict from variable name to value, or a list of such.
+            fetch_list: variables, names or operators.
+            optimize_ops: accepted as in Fluid: operators to keep as well.
+        """
+        targets = [*_targets(fetch_list), *(optimize_ops or ())]
+        return program._prune_with_input(list(by_name(feed)), targets)
+
     def train_from_dataset(
         self,
         program: Program | CompiledProgram | None = None,
@@ -285,6 +302,12 @@ def _fetch_names(fetch_list: Any) -> tuple[str, ...]:
                 " the program"
             )
     return tuple(names)
+
+
+def _targets(fetch_list: Any) -> list[Any]:
+    if fetch_list is None:
+        return []
+    return list(fetch_list) if isinstance(fetch_list, (list, tuple)) else [fetch_list]
 
 
 def _all_fetchable(items: Sequence[Any]) -> bool:

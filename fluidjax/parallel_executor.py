@@ -46,6 +46,7 @@ class ParallelExecutor:
                 f" {trainer_id}; run one process"
             )
         shared = share_vars_from._scope if share_vars_from is not None else None
+        self._dropped = True
         self._scope: Scope = scope or shared or global_scope()
         self._places = cuda_places() if use_cuda else cpu_places()
         self._executor = Executor(self._places[0])
@@ -65,9 +66,15 @@ class ParallelExecutor:
     def run(self, fetch_list: Any, feed: Any = None, feed_dict: Any = None, return_numpy: bool = True) -> list[Any]:
         """Run once; as ``Executor.run``. ``feed_dict`` is the older name of ``feed``."""
         feed = feed if feed is not None else feed_dict
+        self._dropped = False
         return self._executor.run(
             self._compiled, feed=feed, fetch_list=fetch_list, scope=self._scope, return_numpy=return_numpy
         )
 
     def drop_local_exe_scopes(self) -> None:
         """Release what runs have left behind; runs leave nothing here."""
+        self._dropped = True
+
+    def _need_create_local_exe_scopes(self) -> bool:
+        """Whether no run has come since the last drop, or none at all."""
+        return self._dropped

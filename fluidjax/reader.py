@@ -70,11 +70,24 @@ def default_collate_fn(batch: Sequence[Any]) -> list[np.ndarray]:
     return [np.stack([np.asarray(value) for value in field], axis=0) for field in zip(*batch, strict=True)]
 
 
+def _array(field: Any) -> np.ndarray:
+    try:
+        array = np.asarray(field)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype == object:
+        raise TypeError(
+            "Faild to convert input data to a regular ndarray: expected nested lists of equal lengths, received"
+            f" {field!r:.60}. Yield arrays, or LoDTensors made by fluid.create_lod_tensor"
+        )
+    return array
+
+
 def _tensor(value: Any, var: Variable) -> Any:
     """A LoDTensor of a value that a generator yielded for ``var``; tensors stay as they are."""
     if isinstance(value, (LoDTensor, LoDTensorArray)):
         return value
-    array = np.asarray(value)
+    array = _array(value)
     if array.dtype.kind not in "biuf":
         array = np.asarray(value, to_numpy_dtype(var.dtype))
     tensor = LoDTensor()
@@ -209,6 +222,15 @@ class GeneratorLoader(DataLoaderBase):
         """End a pass, after EOFException or before."""
         insist(not self._iterable, "reset() cannot be called when DataLoader is iterable", "loop over the loader")
         self._end()
+
+    def _reset(self) -> None:
+        """End a pass, whatever kind of loader it is."""
+        self._end()
+
+    @staticmethod
+    def _check_input_array(item: Any) -> np.ndarray:
+        """One field of a batch as an array. Raises TypeError for lists of different lengths."""
+        return _array(item)
 
     def _next_batch(self) -> Batch:
         if self._worker is None:

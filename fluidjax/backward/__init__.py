@@ -4,8 +4,14 @@
 does the same between any targets and inputs. The programs are Paddle's own, op by op and name by name.
 """
 
+from fluidjax.backward import names as _names
 from fluidjax.backward.build import append_backward
 from fluidjax.backward.gradients import calc_gradient, gradients
 from fluidjax.backward.recompute import ProgramStats, serialize_op_decs
 
 __all__ = ["ProgramStats", "append_backward", "calc_gradient", "gradients", "serialize_op_decs"]
+
+# What tests and tools call by Fluid's private names.
+_append_grad_suffix_ = _names.grad_name
+_strip_grad_suffix_ = _names.plain_name
+_as_list = _names.as_list

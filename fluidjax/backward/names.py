@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from lowering.program import EMPTY as EMPTY
 from lowering.program import GRAD as GRAD
@@ -19,6 +20,18 @@ ROLE_FORWARD, ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 0, 1, 2, 1
 def grad_name(name: str) -> str:
     """The name of the gradient of ``name``."""
     return name + GRAD
+
+
+def plain_name(name: str) -> str:
+    """The name in front of the first ``@GRAD``; the name itself where there is none."""
+    return name.partition(GRAD)[0]
+
+
+def as_list(x: Any) -> list[Any]:
+    """A list of one or many: nothing for None, the items of a list or tuple."""
+    if x is None:
+        return []
+    return list(x) if isinstance(x, (list, tuple)) else [x]
 
 
 def is_grad(name: str) -> bool:

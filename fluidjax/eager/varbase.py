@@ -16,6 +16,7 @@ from fluidjax.eager import values
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.strategy import BackwardStrategy
 from fluidjax.eager.values import Spec, Value
+from fluidjax.execution.exchange import lod_array
 from fluidjax.execution.fetched import FetchedArray
 from fluidjax.framework.guards import default_main_program
 from fluidjax.framework.variable import EagerParameter, EagerVariable
@@ -338,7 +339,22 @@ class _Tensor(LoDTensor):
     def set(self, array: Any, place: Any, zero_copy: bool = False) -> None:
         """Replace the variable's value."""
         super().set(array, place, zero_copy)
-        self._var._value = values.value_of(np.array(self))
+        self._write_through()
+
+    def set_lod(self, lod: Any) -> None:
+        """Say where the variable's sequences begin."""
+        super().set_lod(lod)
+        self._write_through()
+
+    def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Any) -> None:
+        """Say how long the variable's sequences are."""
+        super().set_recursive_sequence_lengths(recursive_sequence_lengths)
+        self._write_through()
+
+    def _write_through(self) -> None:
+        """Bind the variable to what is here now."""
+        array = np.array(self)
+        self._var._value = values.value_of(lod_array(array, self._lod, room=None) if self._lod else array)
 
 
 class ParamBase(VarBase, EagerParameter):

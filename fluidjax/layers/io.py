@@ -20,6 +20,7 @@ from fluidjax.readers.reader_ops import (
     loader_of,
     reader_var,
 )
+from fluidjax.readers.tensor_queue import TensorQueue
 
 __all__ = ["data", "read_file", "double_buffer", "py_reader", "create_py_reader_by_data", "load"]
 
@@ -59,6 +60,7 @@ class _QueueLoader:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
+        self.queue = TensorQueue(capacity)
         self._loader: GeneratorLoader | None = None
 
     def attach(self, fields: Sequence[Variable]) -> GeneratorLoader:
@@ -67,7 +69,7 @@ class _QueueLoader:
         return self._loader
 
     def _next_batch(self) -> list[Any]:
-        return self.loader._next_batch()
+        return self.queue._next_batch() if self._loader is None and self.queue.used else self.loader._next_batch()
 
     @property
     def loader(self) -> GeneratorLoader:
@@ -157,6 +159,8 @@ def _py_reader(
 def monkey_patch_reader_methods(reader: Variable) -> Variable:
     """Give a READER variable the methods ``start`` and ``reset`` of its source."""
     source = loader_of(reader)
+    if isinstance(source, _QueueLoader):
+        reader.queue = source.queue  # type: ignore[attr-defined]
     reader.start = lambda: source.loader.start()  # type: ignore[attr-defined]
     reader.reset = lambda: source.loader.reset()  # type: ignore[attr-defined]
     return reader

@@ -90,6 +90,14 @@ def _with_attrs(op_type: str, x: Variable, attrs: dict[str, Any], dtypes: tuple[
     return emit(op_type, {"X": x}, x.dtype, {k: v for k, v in attrs.items() if v is not None})
 
 
+def _scale(
+    x: Variable, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True, name: str | None = None
+) -> Variable:
+    """out = scale * x + bias, or scale * (x + bias); ``layers.scale`` by the name of its bare op."""
+    attrs = {"scale": scale, "bias": bias, "bias_after_scale": bias_after_scale}
+    return emit("scale", {"X": x}, x.dtype, attrs, name=name)
+
+
 def softshrink(x: Variable, alpha: float | None = None) -> Variable:
     """out = x - alpha where x > alpha, x + alpha where x < -alpha, else 0.
 

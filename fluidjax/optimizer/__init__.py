@@ -1,5 +1,6 @@
 """Optimizers: what turns a loss into the ops of a training step."""
 
+from fluidjax.clip import append_gradient_clip_ops
 from fluidjax.optimizer.adam import Adam, Adamax, AdamaxOptimizer, AdamOptimizer, Lamb, LambOptimizer
 from fluidjax.optimizer.adaptive import (
     Adadelta,
@@ -29,6 +30,7 @@ from fluidjax.optimizer.descent import (
 from fluidjax.optimizer.lookahead import LookaheadOptimizer
 from fluidjax.optimizer.pipeline import PipelineOptimizer
 from fluidjax.optimizer.recompute import RecomputeOptimizer
+from fluidjax.regularizer import append_regularization_ops
 
 __all__ = [
     "SGD", "Adadelta", "AdadeltaOptimizer", "Adagrad", "AdagradOptimizer", "Adam", "AdamOptimizer", "Adamax",
@@ -36,4 +38,5 @@ __all__ = [
     "ExponentialMovingAverage", "LookaheadOptimizer", "ModelAverage", "PipelineOptimizer",
     "Ftrl", "FtrlOptimizer", "Lamb", "LambOptimizer", "LarsMomentum", "LarsMomentumOptimizer", "Momentum",
     "MomentumOptimizer", "Optimizer", "RMSProp", "RMSPropOptimizer", "RecomputeOptimizer", "SGDOptimizer",
+    "append_gradient_clip_ops", "append_regularization_ops",
 ]  # fmt: skip

@@ -79,8 +79,7 @@ def differentiate(base: OpDef) -> None:
 def saved_slots(base: OpDef) -> tuple[str, ...]:
     """The input slots of a gradient op that hold results of its forward op; none where its gradient is written."""
     forward = base.forward
-    written = base.gradient is not None and base.make_grad is None
-    if forward is None or forward.forward is not None or written:
+    if forward is None or forward.forward is not None or base.has_written_gradient:
         return ()
     return tuple(s.name for s in base.inputs if s.wants != "meta" and forward.output(s.name) and _own(s, forward))
 

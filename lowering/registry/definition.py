@@ -125,6 +125,11 @@ class OpDef:
         return self.gradient is not None or self.make_grad is not None or derivable
 
     @property
+    def has_written_gradient(self) -> bool:
+        """Whether the op's gradient is an op that somebody wrote, not one derived for an order of differentiation."""
+        return self.gradient is not None and self.make_grad is None
+
+    @property
     def obstacle(self) -> str | None:
         """Why this gradient op cannot be differentiated; None where it can, and for ops that are no gradient ops."""
         if self.forward is None:

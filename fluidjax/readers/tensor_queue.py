@@ -1,0 +1,58 @@
+"""The queue of a ``py_reader`` that a script fills itself, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fluidjax.base.errors import EOFException
+from fluidjax.readers.prefetch import Channel, ChannelClosed
+
+
+class TensorQueue:
+    """Batches between a thread that pushes them and the program that reads: ``reader.queue``.
+
+    Args:
+        capacity: how many batches wait at most.
+
+    Attributes:
+        used: whether anything was pushed, or the queue closed: then the program reads from here.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = int(capacity)
+        self._channel = Channel(capacity)
+        self.used = False
+
+    def push(self, tensors: Iterable[Any]) -> bool:
+        """Add a batch, a LoDTensorArray with a tensor for each variable; waits for room. False once closed."""
+        self.used = True
+        return self._channel.put(list(tensors))
+
+    def close(self) -> None:
+        """Nothing comes any more: the program reads what waits, then EOFException."""
+        self.used = True
+        self._channel.close()
+
+    def kill(self) -> None:
+        """Close at once; what waits is dropped."""
+        self.used = True
+        self._channel = Channel(self._capacity)
+        self._channel.close()
+
+    def capacity(self) -> int:
+        """How many batches wait at most."""
+        return self._capacity
+
+    def size(self) -> int:
+        """How many batches wait now."""
+        return self._channel.qsize()
+
+    def _next_batch(self) -> list[Any]:
+        try:
+            return self._channel.get()
+        except ChannelClosed:
+            raise EOFException(
+                "There is no next data: the reader's queue is closed and empty; catch fluid.core.EOFException, or push"
+                " before close()"
+            ) from None

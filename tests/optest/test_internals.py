@@ -1,0 +1,159 @@
+"""What framework tests and older scripts call of Fluid's insides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax import core, unique_name
+from fluidjax.backward import _append_grad_suffix_, _as_list, _strip_grad_suffix_
+from fluidjax.executor import FetchHandler, _as_lodtensor, as_numpy
+from fluidjax.layers.ops import _scale
+from fluidjax.optimizer import append_gradient_clip_ops, append_regularization_ops
+from fluidjax.reader import GeneratorLoader
+
+CPU = fluid.CPUPlace()
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()), unique_name.guard():
+        yield
+
+
+def _tensor(rows: Any, lengths: Any = None) -> core.LoDTensor:
+    tensor = core.LoDTensor()
+    tensor.set(np.asarray(rows), CPU)
+    if lengths is not None:
+        tensor.set_recursive_sequence_lengths(lengths)
+    return tensor
+
+
+def test_walking_down_the_gradients_of_an_op_ends() -> None:
+    """As OpTest's check of ops in place does: from an op to its gradient's op, while there is a maker."""
+    found, op_type = [], "relu"
+    program = fluid.Program()
+    block = program.global_block()
+    block.create_var(name="x", shape=[2, 3], dtype="float32")
+    block.create_var(name="out", shape=[2, 3], dtype="float32")
+    desc = block.append_op(type=op_type, inputs={"X": ["x"]}, outputs={"Out": ["out"]}).desc
+    while core.has_grad_op_maker(desc.type()):
+        (desc,), _ = core.get_grad_op_desc(desc, set(), [])
+        found.append(desc.type())
+    assert found[0] == "relu_grad"
+    assert len(found) <= 2
+    assert not core.has_grad_op_maker("no_such_op")
+
+
+def test_names_of_gradients() -> None:
+    assert _append_grad_suffix_("x") == "x@GRAD"
+    assert [_strip_grad_suffix_(n) for n in ("x@GRAD@GRAD", "x@GRAD@RENAME@0", "x")] == ["x", "x", "x"]
+    assert [_as_list(v) for v in (None, (1, 2), [1], 3)] == [[], [1, 2], [1], [3]]
+
+
+def test_switches_are_kept_as_flags() -> None:
+    before = dict(core.globals())
+    try:
+        core._set_eager_deletion_mode(-1.0, 0.5, False)
+        core._set_fuse_parameter_group_size(3)
+        core._set_fuse_parameter_memory_size(16.5)
+        core.set_num_threads(2)
+        names = ("eager_delete_tensor_gb", "memory_fraction_of_eager_deletion", "fast_eager_deletion_mode")
+        assert [core.globals()[f"FLAGS_{n}"] for n in names] == [-1.0, 0.5, False]
+        names = ("fuse_parameter_groups_size", "fuse_parameter_memory_size", "paddle_num_threads")
+        assert [core.globals()[f"FLAGS_{n}"] for n in names] == [3, 16.5, 2]
+    finally:
+        core.globals().update(before)
+
+
+def test_tensors_from_python_and_back() -> None:
+    assert _as_lodtensor(3, CPU, "float32").shape() == [1]
+    assert np.array(_as_lodtensor((1, 2), CPU)).dtype == np.int64
+    assert as_numpy(core.LoDTensor()) is None
+    np.testing.assert_array_equal(as_numpy([_tensor([1.0])])[0], [1.0])
+    with pytest.raises(AssertionError, match="dtype should be given when casting python scalar"):
+        _as_lodtensor(3, CPU)
+    with pytest.raises(RuntimeError, match="feed data hold LoD information"):
+        _as_lodtensor([1, 2], CPU)
+    with pytest.raises(RuntimeError, match="fetched tensors hold LoD information"):
+        as_numpy(_tensor([[1.0], [2.0], [3.0]], [[1, 2]]))
+    with pytest.raises(TypeError, match="expected a LoDTensor"):
+        as_numpy(3)
+
+
+def test_a_fetch_handler_looks_at_its_variables(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "part").write_text("1 4\n1 5\n1 6\n")
+    x = fluid.data("x", [None, 1], "int64")
+    doubled = fluid.layers.scale(x, 2.0)
+    dataset = fluid.DatasetFactory().create_dataset("QueueDataset")
+    dataset.set_use_var([x])
+    dataset.set_batch_size(1)
+    dataset.set_filelist([str(tmp_path / "part")])
+    seen = []
+
+    class Watch(FetchHandler):
+        def handler(self, res_dict: Any) -> None:
+            seen.append(int(res_dict["twice"][0, 0]))
+
+    exe = fluid.Executor(CPU)
+    exe.train_from_dataset(fluid.default_main_program(), dataset, fetch_handler=Watch({"twice": doubled}, 0))
+    assert seen == [8, 10, 12]
+    FetchHandler({"a": x}).handler({"a": np.ones(2)})
+    assert capsys.readouterr().out == "a[0]: 1.0 \n"
+    with pytest.raises(AssertionError, match="var_dict is None"):
+        FetchHandler()
+
+
+def test_an_executor_prunes_by_feeds_and_fetches() -> None:
+    x = fluid.data("x", [None, 2])
+    wanted, other = fluid.layers.tanh(x), fluid.layers.relu(x)
+    program = fluid.default_main_program()
+    pruned = fluid.Executor(CPU)._prune_program(program, {"x": np.ones((1, 2))}, [wanted])
+    assert [op.type for op in pruned.global_block().ops] == ["tanh"]
+    assert len(program.global_block().ops) == 2
+    assert other.name in program.global_block().vars
+
+
+def test_compiling_and_dropping_scopes() -> None:
+    x = fluid.data("x", [2, 2])
+    loss = fluid.layers.mean(fluid.layers.scale(x, 2.0))
+    compiled = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(loss.name, places=CPU)
+    assert compiled._compile(fluid.global_scope(), CPU) is compiled
+    parallel = fluid.ParallelExecutor(use_cuda=False, loss_name=loss.name)
+    parallel.run([loss.name], feed={"x": np.ones((2, 2), "float32")})
+    assert not parallel._need_create_local_exe_scopes()
+    parallel.drop_local_exe_scopes()
+    assert parallel._need_create_local_exe_scopes()
+
+
+def test_a_script_fills_the_queue_of_a_py_reader() -> None:
+    reader = fluid.layers.py_reader(2, [[-1, 3]], ["float32"], use_double_buffer=False)
+    x = fluid.layers.read_file(reader)
+    batch = core.LoDTensorArray()
+    batch.append(_tensor(np.ones((2, 3), "float32")))
+    assert reader.queue.push(batch)
+    assert (reader.queue.size(), reader.queue.capacity()) == (1, 2)
+    reader.queue.close()
+    assert not reader.queue.push(batch)
+    exe = fluid.Executor(CPU)
+    exe.run(fluid.default_startup_program())
+    np.testing.assert_array_equal(exe.run(fetch_list=[x])[0], np.ones((2, 3)))
+    with pytest.raises(core.EOFException, match="There is no next data"):
+        exe.run(fetch_list=[x])
+
+
+def test_a_loader_refuses_lists_of_different_lengths() -> None:
+    with pytest.raises(TypeError, match="convert input data to a regular ndarray"):
+        GeneratorLoader._check_input_array([[1, 2], [3]])
+    np.testing.assert_array_equal(GeneratorLoader._check_input_array([[1, 2], [3, 4]]), [[1, 2], [3, 4]])
+
+
+def test_bare_ops_and_the_optimizers_helpers() -> None:
+    x = fluid.data("x", [2, 2])
+    assert _scale(x, scale=3.0).op.attr("scale") == 3.0
+    assert append_regularization_ops([(x, None)]) == [(x, None)]
+    assert append_gradient_clip_ops([]) == []
