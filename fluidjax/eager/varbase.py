@@ -354,7 +354,8 @@ class _Tensor(LoDTensor):
     def _write_through(self) -> None:
         """Bind the variable to what is here now."""
         array = np.array(self)
-        self._var._value = values.value_of(lod_array(array, self._lod, room=None) if self._lod else array)
+        plain = values.value_of(array)
+        self._var._value = Value(lod_array(plain.array, self._lod, room=None)) if self._lod else plain
 
 
 class ParamBase(VarBase, EagerParameter):
