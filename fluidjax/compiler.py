@@ -133,7 +133,8 @@ class CompiledProgram:
         and so every device makes the same update; ``gradient_scale_strategy`` says how the loss's gradient is scaled.
         What else differs between devices, such as the running statistics of batch_norm, each has for itself; the scope
         holds device 0's. A fetch is the devices' values one behind the other, or a list of them
-        (``return_merged=False``).
+        (``return_merged=False``). The devices are Fluid's: all of them are computed as one program on the executor's
+        own physical device, a CPU with all its cores, one accelerator.
 
         Args:
             loss_name: the loss; required where the program has a backward pass.

@@ -20,7 +20,6 @@ from fluidjax.execution.state import gather_values
 from fluidjax.execution.writer import make, write_back
 from fluidjax.framework import Program, program_view
 from lowering.engine.replicas import Devices, Replicated, replicate
-from lowering.program import ProgramView
 
 
 class SeveralDevices:
@@ -39,18 +38,25 @@ class SeveralDevices:
         self.devices = devices
         self._program = program
         self._replicated: dict[Any, Replicated] = {}
+        self._known: tuple[Any, tuple[frozenset[str], bool]] | None = None
 
     def shares(self, feed: Any) -> list[Feed]:
         """What each device is fed; see ``shares.shares``. Programs without a backward pass may leave devices idle."""
-        partial = not _trains(program_view(self._program))
-        return shares(feed, self.devices.count, self._persistable(), partial=partial)
+        persistable, trains = self._facts()
+        return shares(feed, self.devices.count, persistable, partial=not trains)
 
-    def _persistable(self) -> set[str]:
-        return {v.name for v in program_view(self._program).blocks[0].vars.values() if v.persistable}
+    def _facts(self) -> tuple[frozenset[str], bool]:
+        """The program's persistable variables, and whether it has a backward pass."""
+        token = self._program._version_token()
+        if self._known is None or self._known[0] != token:
+            view = program_view(self._program)
+            held = frozenset(v.name for v in view.blocks[0].vars.values() if v.persistable)
+            self._known = token, (held, any(op.is_backward for block in view.blocks for op in block.ops))
+        return self._known[1]
 
     def replicated(self, parts: Sequence[Feed]) -> Replicated:
         """The program for as many devices as have something to do."""
-        same = {n for n in self._persistable() & parts[0].keys() if all(p[n] is parts[0][n] for p in parts)}
+        same = {n for n in self._facts()[0] & parts[0].keys() if all(p[n] is parts[0][n] for p in parts)}
         fed = frozenset(parts[0].keys() - same)
         key = self._program._version_token(), len(parts), fed
         found = self._replicated.get(key)
@@ -84,10 +90,6 @@ class SeveralDevices:
         """Of each fetch the values of all devices, behind one another or as a list."""
         values = [[found[n] for n in replicated.names(name)] for name in names]
         return [merged(v, name) for name, v in zip(names, values, strict=True)] if merge else values
-
-
-def _trains(view: ProgramView) -> bool:
-    return any(op.is_backward for block in view.blocks for op in block.ops)
 
 
 def _copied(value: Any) -> Any:

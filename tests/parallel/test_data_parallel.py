@@ -309,3 +309,38 @@ def test_as_many_compilations_as_shapes() -> None:
         several.run(several.feed(step, rows))
     (prepared,) = several.main._prepared_cache.values()
     assert prepared.compilations == 2
+
+
+def recomputing() -> Any:
+    optimizer = fluid.optimizer.RecomputeOptimizer(fluid.optimizer.SGD(0.1))
+    optimizer._set_checkpoints(["hidden.tmp_2"])
+    return optimizer
+
+
+def warming_up() -> Any:
+    return fluid.optimizer.Adam(layers.linear_lr_warmup(layers.piecewise_decay([2, 4], [0.1, 0.05, 0.01]), 2, 0.0, 0.1))
+
+
+def looking_ahead() -> Any:
+    return fluid.optimizer.LookaheadOptimizer(fluid.optimizer.SGD(0.1), 0.5, 2)
+
+
+@pytest.mark.parametrize("make", [recomputing, warming_up, looking_ahead])
+def test_optimizers_with_more_than_updates(make: Any) -> None:
+    def net() -> tuple[Any, Any, list[Any]]:
+        x, y = fluid.data("x", [None, 12], "float32"), fluid.data("y", [None, 1], "float32")
+        h = layers.fc(layers.fc(x, 16, act="tanh", param_attr="w0", name="hidden"), 16, act="tanh", param_attr="w1")
+        loss = layers.mean(layers.square_error_cost(layers.fc(h, 1, param_attr="w2"), y))
+        make().minimize(loss)
+
+        def feed(step: int) -> dict[str, Any]:
+            x = np.random.default_rng(step).uniform(-1, 1, (8, 12)).astype("float32")
+            return {"x": x, "y": x[:, :1]}
+
+        return loss, feed, []
+
+    one, several = Training(net), Training(net, 2)
+    for step in range(4):
+        one.run(one.feed(step))
+        several.run(several.feed(step))
+    assert_same(one.values(), several.values(), 1e-5)
