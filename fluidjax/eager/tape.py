@@ -220,6 +220,15 @@ class OpNode(Node):
             assert self.saved is not None
             reference, value = self.saved[k]
             var = reference()
+            if value is None:
+                raise EnforceNotMet(
+                    explain(
+                        f"backward: op {self.kernel.type} kept nothing for its gradient",
+                        "an op that ran in training mode",
+                        "one that ran with is_test",
+                        "call train() on its layer, or compute it under no_grad()",
+                    )
+                )
             return value if var is None else var
         if kind == "f":
             assert self.forward is not None

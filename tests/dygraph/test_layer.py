@@ -137,6 +137,17 @@ def test_eval_stops_recording_everywhere() -> None:
     assert net[0].training and not other(ones(1, 2)).stop_gradient
 
 
+def test_a_layer_in_evaluation_has_no_gradient_while_others_train() -> None:
+    drop, x = dg.Dropout(0.5), ones(2, 2)
+    x.stop_gradient = False
+    drop.eval()
+    dg.Linear(1, 1).train()  # records again; the dropout stays in evaluation
+    loss = fluid.layers.reduce_sum(drop(x))
+    assert loss.numpy() == 2
+    with pytest.raises(fluid.core.EnforceNotMet, match="dropout kept nothing"):
+        loss.backward()
+
+
 def test_modes_need_eager_mode() -> None:
     layer = dg.Linear(1, 1)
     tracer = fluid.framework._dygraph_tracer()
