@@ -14,13 +14,17 @@ class Layer:
     def __call__(self, *inputs):
         return self.forward(*inputs)
 
+    late = False  # whether parameters are only made when it is called
+
+    def parts(self):
+        """The layer and all layers in it."""
+        inner = [part for value in vars(self).values() for part in (value if isinstance(value, list) else [value])]
+        return [self, *[p for part in inner if isinstance(part, Layer) for p in part.parts()]]
+
     def parameters(self):
-        """The names of all parameters."""
-        found = list(getattr(self, "made", []))
-        for value in vars(self).values():
-            for part in value if isinstance(value, list) else [value]:
-                found += part.parameters() if isinstance(part, Layer) else []
-        return found
+        """The names of all parameters; none, for all of the program, where some are not there yet."""
+        parts = self.parts()
+        return [] if any(p.late for p in parts) else [name for p in parts for name in getattr(p, "made", [])]
 
 
 class _Made(Layer):
@@ -45,6 +49,8 @@ class Linear(_Made):
 class Embedding(_Made):
     """Rows of a table."""
 
+    late = True
+
     def __init__(self, size):
         self.size = size
 
@@ -55,6 +61,8 @@ class Embedding(_Made):
 
 class Conv2D(_Made):
     """A convolution, used once."""
+
+    late = True
 
     def __init__(self, channels, filters, size, act=None):
         self.settings = {"num_filters": filters, "filter_size": size, "act": act}
@@ -77,6 +85,8 @@ class Pool2D(Layer):
 
 class LayerNorm(Layer):
     """Over the last axis."""
+
+    late = True
 
     def __init__(self, size):
         self.size = size

@@ -8,8 +8,8 @@ compiled in chunks first (see ``chunks``), and as one block when its repetitions
 
 from __future__ import annotations
 
-import atexit
 import sys
+import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
@@ -143,6 +143,8 @@ class Blocks:
 
         def compile() -> None:
             made: Whole | Chunked
+            if not threading.main_thread().is_alive():
+                return  # the program is over, and waits for this thread
             if whole:
                 made = Whole(records, leaves, alive, donated)
             else:
@@ -155,7 +157,6 @@ class Blocks:
     def _submit(self, job: Callable[[], None]) -> None:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "fluidjax-blocks")
-            atexit.register(self._pool.shutdown, wait=True, cancel_futures=True)
         self._jobs = [known for known in self._jobs if not known.done()]
         self._jobs.append(self._pool.submit(job))
 
