@@ -27,7 +27,7 @@ def test_blocks_give_what_was_recorded(name: str) -> None:
 
 def test_every_script_has_its_recording() -> None:
     scripts = {path.stem for path in CASES.glob("*.py")}
-    assert scripts - {"dyg_common"} == set(names()) and len(names()) == 26
+    assert scripts - {"dyg_common"} == set(names()) and len(names()) == 29
 
 
 def test_a_difference_is_found() -> None:
