@@ -72,3 +72,42 @@ def test_the_counter_is_shared() -> None:
         layers.inverse_time_decay(0.1, 2, 0.5)
     assert [op.type for op in main.global_block().ops].count("increment") == 1
     assert main.global_block().ops[0].type == "increment"
+
+
+# What 1.8.5 computes, to the last bit. A product that meets a sum unrounded once made polynomial_decay NaN.
+EXACT: list[tuple[Callable[[], Any], list[float]]] = [
+    (
+        lambda: layers.polynomial_decay(1.0, 5, 0.01, 0.5),
+        [1.0, 0.8954829, 0.7768507, 0.636131, 0.45274144, 0.01, 0.01, 0.01],
+    ),
+    (
+        lambda: layers.polynomial_decay(0.1, 11, 0.01, 1.7),
+        [0.1, 0.086537614, 0.07398633, 0.06237547, 0.051738955, 0.042116784, 0.033557214, 0.026120441],
+    ),
+    (
+        lambda: layers.linear_lr_warmup(layers.exponential_decay(1.0, 5, 0.5), 4, 0.1, 0.9),
+        [0.1, 0.3, 0.5, 0.70000005, 0.57434916, 0.5, 0.43527526, 0.37892914],
+    ),
+    (
+        lambda: layers.linear_lr_warmup(0.5, 7, 0.1, 0.9),
+        [0.1, 0.21428573, 0.32857144, 0.44285718, 0.5571429, 0.6714286, 0.7857144, 0.5],
+    ),
+    (
+        lambda: layers.inverse_time_decay(0.3, 7, 0.7),
+        [0.3, 0.27272728, 0.25, 0.23076925, 0.21428573, 0.2, 0.1875, 0.1764706],
+    ),
+    (
+        lambda: layers.cosine_decay(0.3, 3, 7),
+        [0.3, 0.3, 0.3, 0.28514534, 0.28514534, 0.28514534, 0.24352346, 0.24352346],
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "expected"), EXACT, ids=["root", "power", "warm decay", "warm", "inverse", "cosine"])
+def test_rates_are_fluids_to_the_last_bit(make: Callable[[], Any], expected: list[float]) -> None:
+    main, startup, exe = fluid.Program(), fluid.Program(), fluid.Executor(fluid.CPUPlace())
+    with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+        rate = make()
+        exe.run(startup)
+        rates = [exe.run(main, fetch_list=[rate])[0][0] for _ in expected]
+    np.testing.assert_array_equal(rates, np.array(expected, np.float32))

@@ -13,6 +13,7 @@ from lowering.dtypes import is_float
 from lowering.errors import NeedsExact, SlotError
 from lowering.loops.arrays import cleared
 from lowering.ops.math.elementwise import aligned, unbroadcast
+from lowering.ops.math.rounding import product
 from lowering.ops.shared import add_repeated_rows, off_rows, outputs_like
 from lowering.program import OpSpec, VarInfo
 from lowering.registry import Value, op
@@ -44,7 +45,7 @@ def scale(x: Value, scale_tensor=None, *, scale: float = 1.0, bias: float = 0.0,
 
     def apply(data):
         if bias_after_scale or not shift:
-            data = data if same else data * factor
+            data = data if same else product(data, factor)
             return data + jnp.asarray(shift, x.dtype) if shift else data
         return (data + jnp.asarray(shift, x.dtype)) * factor
 

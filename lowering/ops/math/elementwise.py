@@ -9,6 +9,7 @@ import numpy as np
 
 from lowering.engine.checks import nonzero
 from lowering.ops.math.broadcast import infer_broadcast, placed_pair
+from lowering.ops.math.rounding import product
 from lowering.registry import Value, op
 from lowering.values import Meta, SelectedRows, data_of
 
@@ -89,7 +90,7 @@ def elementwise_mul(x: Value, y, *, axis: int = -1):
             raise ValueError(f"SelectedRows times a tensor of shape {y.shape}: Y has to be a scalar of shape [1]")
         return replace(x, values=x.values * y.reshape(()))
     x, y = aligned(data_of(x), y, axis)
-    return x * y
+    return product(x, y)
 
 
 @elementwise_mul.grad
