@@ -1,5 +1,5 @@
 # ruff: noqa: F401  (names are gathered here)
-"""Rewriting programs for many machines. The names import; all but memory_optimize are not built yet."""
+"""Rewriting programs for many machines: trainers and parameter servers, or workers among themselves."""
 
 from fluidjax.transpiler import collective, details, distribute_transpiler
 from fluidjax.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig
