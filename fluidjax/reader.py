@@ -493,7 +493,7 @@ class DataLoader:
         none: a thread reads ahead.
         """
         if in_dygraph_mode():
-            return DygraphGeneratorLoader(capacity)
+            return DygraphGeneratorLoader(capacity=capacity)
         return GeneratorLoader(feed_list, capacity, use_double_buffer, iterable, return_list, drop_last)
 
     @staticmethod

@@ -58,4 +58,5 @@ def shorten(error: BaseException) -> None:
     if flag("FLAGS_call_stack_level") >= 2 or not deliberate(error):
         return
     error.__notes__ = []  # jax's, on frames that it left out
+    error.__context__ = error.__cause__ or error.__context__  # not shown, but there for who asks
     error.__cause__, error.__suppress_context__, error.__traceback__ = None, True, None

@@ -296,13 +296,14 @@ class VarBase(EagerVariable):
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(f"variable {self.name} cannot be pickled. Save its state with fluid.save_dygraph.")
 
-    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
         """Name, dtype, shape and numbers, as Fluid prints them."""
         if self._value is None:
             return f"name {self.name}, shape: {self.shape}, not inited"
         return f"name {self.name}, dtype: {self.dtype} shape: {self.shape} {self.value().get_tensor()}"
 
-    __str__ = to_string
+    def __str__(self) -> str:
+        return self.to_string(True)
 
 
 def _value_of(grad: Value | VarBase) -> Value | None:

@@ -28,10 +28,20 @@ class DygraphGeneratorLoader(DataLoaderBase):
     It is iterated over, and gives lists of variables.
 
     Args:
+        feed_list, use_double_buffer, iterable, return_list, use_multiprocess: accepted as in Fluid, which ignores the
+            first four here; a thread reads ahead.
         capacity: how many batches are read ahead.
     """
 
-    def __init__(self, capacity: int | None = None) -> None:
+    def __init__(
+        self,
+        feed_list: Any = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = True,
+        use_multiprocess: bool = False,
+    ) -> None:
         super().__init__()
         if not capacity:
             raise ValueError(f"Please give value to capacity: received {capacity}; pass a number of batches, 1 or more")

@@ -76,7 +76,7 @@ def test_load_a_part(scope, tmp_path):
         np.testing.assert_array_equal(np.array(fluid.global_scope().find_var("w").get_tensor()), [[2.0], [3.0]])
         with pytest.raises(Exception, match="elements 5 to 9") as error:
             EXE.run(loading_program(tmp_path / "w", seek=5, shape=[4]))
-        assert isinstance(error.value, FileFormatError) or isinstance(error.value.__cause__, FileFormatError)
+        assert isinstance(error.value, FileFormatError) or isinstance(error.value.__context__, FileFormatError)
 
 
 def test_combined(scope, tmp_path):

@@ -115,9 +115,11 @@ def member_problems(found: Any, entry: dict[str, Any]) -> list[str]:
         if ours is _MISSING or "args" not in member or not callable(getattr(found, name, None)):
             continue
         params = parameters(getattr(found, name))
+        theirs = expected(member)
         if member["kind"] == "method" and params and params[0][0] == "self":
             params = params[1:]
-        problem = compare_parameters(params, expected(member))
+            theirs = theirs[1:] if theirs and theirs[0] == ("var", None) else theirs  # a function that became a method
+        problem = compare_parameters(params, theirs)
         if problem:
             problems.append(f"{name}: {problem}")
     return problems
