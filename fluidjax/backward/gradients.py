@@ -109,6 +109,12 @@ def _target_gradients(targets: list[Variable], given: Any) -> list[Variable | No
     if given is None:
         return [None] * len(targets)
     gradients = list(given) if isinstance(given, (list, tuple)) else [given]
+    for item in gradients:
+        if item is not None and not isinstance(item, Variable):
+            raise TypeError(
+                f"gradients: target_gradients holds {item!r:.60} of type {type(item).__name__}; expected a Variable, or"
+                " None for ones. Make one by layers.fill_constant or layers.assign"
+            )
     if len(gradients) != len(targets):
         raise ValueError(
             f"gradients: {len(targets)} targets but {len(gradients)} target_gradients; expected as many. "

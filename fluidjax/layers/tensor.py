@@ -104,6 +104,8 @@ def create_global_var(
 ) -> Variable:
     """A variable of the global block that the startup program fills with ``value``."""
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_global_var")
+    for dim in shape:
+        check_type(dim, "item of shape", (int, np.integer), "create_global_var")
     check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8", "int16"), "create_global_var")
     helper = LayerHelper("global_var", name=name)
     var = helper.create_global_variable(

@@ -1,0 +1,89 @@
+"""Wrong kinds of arguments are refused when a program is built, by the kind of error that 1.8.5 raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import fluidjax as fluid
+from fluidjax import layers
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        yield
+
+
+def one(dtype: str = "float32") -> Any:
+    return layers.fill_constant([1], dtype, 1.0)
+
+
+def holds() -> Any:
+    return layers.less_than(one(), one())
+
+
+def loss() -> Any:
+    return layers.mean(layers.fc(fluid.data("x", [2, 2]), 2))
+
+
+def in_recurrence(use: Callable[[Any, Any], Any]) -> None:
+    rnn, rows = layers.DynamicRNN(), fluid.data("rows", [None, 4], lod_level=1)
+    with rnn.block():
+        use(rnn, rnn.step_input(rows))
+
+
+REFUSED: list[tuple[type[Exception], Callable[[], Any]]] = [
+    (TypeError, lambda: layers.cond(1, one, one)),
+    (TypeError, lambda: layers.cond(holds(), 1, one)),
+    (TypeError, lambda: layers.cond(holds(), one, 1)),
+    (TypeError, lambda: layers.cond(holds(), one, one, name=3)),
+    (ValueError, lambda: layers.cond(holds(), one, lambda: (one(), one()))),
+    (TypeError, lambda: layers.case(1, one)),
+    (TypeError, lambda: layers.case([1], one)),
+    (TypeError, lambda: layers.case([(holds(), one, 3)], one)),
+    (TypeError, lambda: layers.case([(1, one)], one)),
+    (TypeError, lambda: layers.case([(holds(), 2)], one)),
+    (TypeError, lambda: layers.case([(holds(), one)], 3)),
+    (TypeError, lambda: layers.switch_case(1, {1: one})),
+    (TypeError, lambda: layers.switch_case(one(), {1: one})),
+    (TypeError, lambda: layers.switch_case(one("int32"), 3)),
+    (TypeError, lambda: layers.switch_case(one("int32"), [(1, 2, 3)])),
+    (TypeError, lambda: layers.switch_case(one("int32"), {"1": one})),
+    (ValueError, lambda: layers.switch_case(one("int32"), [(1, one), (1, one)])),
+    (TypeError, lambda: layers.switch_case(one("int32"), {1: 3})),
+    (TypeError, lambda: layers.switch_case(one("int32"), {1: one}, 3)),
+    (TypeError, lambda: layers.while_loop(holds(), lambda v: v, [one()])),
+    (TypeError, lambda: layers.while_loop(lambda v: holds(), one(), [one()])),
+    (ValueError, lambda: layers.while_loop(lambda v: holds(), lambda v: v, [])),
+    (TypeError, lambda: layers.while_loop(lambda v: holds(), lambda v: v, one())),
+    (TypeError, lambda: layers.while_loop(lambda v: 1, lambda v: v, [one()])),
+    (TypeError, lambda: layers.while_loop(lambda v: v, lambda v: v, [one()])),
+    (ValueError, lambda: layers.while_loop(lambda v: holds(), lambda v: [v, v], [one()])),
+    (TypeError, lambda: layers.create_global_var(3, 1.0, "float32")),
+    (TypeError, lambda: layers.create_global_var([3.0], 1.0, "float32")),
+    (TypeError, lambda: fluid.backward.append_backward(3)),
+    (TypeError, lambda: fluid.backward.append_backward(loss(), parameter_list="w")),
+    (TypeError, lambda: fluid.backward.append_backward(loss(), parameter_list=[3])),
+    (TypeError, lambda: fluid.backward.append_backward(loss(), no_grad_set=3)),
+    (TypeError, lambda: fluid.backward.append_backward(loss(), no_grad_set=[3])),
+    (TypeError, lambda: fluid.backward.append_backward(loss(), callbacks=3)),
+    (TypeError, lambda: fluid.gradients(3, one())),
+    (TypeError, lambda: fluid.gradients(one(), 3)),
+    (TypeError, lambda: fluid.gradients(one(), [one()], target_gradients=3)),
+    (TypeError, lambda: in_recurrence(lambda rnn, step: rnn.static_input(3))),
+    (TypeError, lambda: in_recurrence(lambda rnn, step: rnn.memory(init=3))),
+    (TypeError, lambda: in_recurrence(lambda rnn, step: rnn.memory(shape="a", dtype="float32"))),
+    (TypeError, lambda: in_recurrence(lambda rnn, step: rnn.update_memory(3, rnn.memory(shape=[3])))),
+    (TypeError, lambda: in_recurrence(lambda rnn, step: rnn.update_memory(rnn.memory(shape=[3]), 3))),
+    (ValueError, lambda: layers.DynamicRNN()()),
+]
+
+
+@pytest.mark.parametrize(("error", "build"), REFUSED)
+def test_wrong_arguments_are_refused(error: type[Exception], build: Callable[[], Any]) -> None:
+    with pytest.raises(error) as raised:
+        build()
+    assert raised.type is error
