@@ -135,6 +135,14 @@ def test_later_epochs_compile_nothing() -> None:
     assert counts[1] == counts[2] == counts[3] <= 6
 
 
+@pytest.mark.parametrize("make", [lambda: dg.NoamDecay(8, 4), lambda: dg.CosineDecay(0.1, 2, 9)])
+def test_rates_that_change_compile_nothing(make: Any) -> None:
+    net = Net()
+    opt = fluid.optimizer.Adam(make(), parameter_list=net.parameters())
+    train(8, net, opt)
+    assert recorder.blocks.compilations == 1
+
+
 def test_steps_that_nobody_looks_at_are_blocks_too() -> None:
     net = Net()
     opt = momentum(net)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fluidjax import unique_name
+from fluidjax.base.enums import to_numpy_dtype, to_var_type
 from fluidjax.base.errors import explain
+from fluidjax.base.mode import current_tracer
 from fluidjax.framework import Variable
-from fluidjax.layers import tensor
 
 
 class LearningRateDecay:
@@ -41,9 +44,9 @@ class LearningRateDecay:
         return self.step()
 
     def create_lr_var(self, lr: float) -> Variable:
-        """The rate as a variable of shape [1]."""
-        name = unique_name.generate("learning_rate")
-        return tensor.create_global_var(shape=[1], value=float(lr), dtype=self.dtype, persistable=False, name=name)
+        """The rate as a variable of shape [1]: a value, not an op, so that steps are alike whatever it is."""
+        array = np.array([float(lr)], to_numpy_dtype(to_var_type(self.dtype)))
+        return current_tracer().to_variable(array, unique_name.generate("learning_rate"))
 
     def _variable(self, rate: Any) -> Variable:
         return rate if isinstance(rate, Variable) else self.create_lr_var(rate)
