@@ -296,7 +296,7 @@ class VarBase(EagerVariable):
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(f"variable {self.name} cannot be pickled. Save its state with fluid.save_dygraph.")
 
-    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """Name, dtype, shape and numbers, as Fluid prints them."""
         if self._value is None:
             return f"name {self.name}, shape: {self.shape}, not inited"
@@ -394,8 +394,14 @@ class ParamBase(VarBase, EagerParameter):
         self.is_distributed = False
         self._stop_gradient = False
 
-    def __repr__(self) -> str:
-        return self.to_string()
+    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:  # type: ignore[override]
+        """As for a variable; Fluid wants the first argument here."""
+        return super().to_string(throw_on_error, with_details)
+
+    def __str__(self) -> str:
+        return self.to_string(True)
+
+    __repr__ = __str__
 
 
 framework.ParamBase = ParamBase

@@ -74,9 +74,13 @@ def layer_html(layer: Layer, name: str = "") -> str:
 
 def install_eager_reprs() -> None:
     """Give variables and layers of eager mode what notebooks ask for."""
-    for shown, text, html in ((VarBase, variable_text, variable_html), (Layer, layer_text, layer_html)):
-        shown._repr_html_ = html  # type: ignore[attr-defined]
-        shown._repr_pretty_ = _pretty(text)  # type: ignore[attr-defined]
+    shown: tuple[tuple[Any, Any, Any], ...] = (
+        (VarBase, variable_text, variable_html),
+        (Layer, layer_text, layer_html),
+    )
+    for kind, text, html in shown:
+        kind._repr_html_ = html
+        kind._repr_pretty_ = _pretty(text)
 
 
 def _pretty(text: Any) -> Any:

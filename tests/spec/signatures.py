@@ -118,7 +118,8 @@ def member_problems(found: Any, entry: dict[str, Any]) -> list[str]:
         theirs = expected(member)
         if member["kind"] == "method" and params and params[0][0] == "self":
             params = params[1:]
-            theirs = theirs[1:] if theirs and theirs[0] == ("var", None) else theirs  # a function that became a method
+            if "inherited_from" in member and theirs[:1] == [("var", None)]:  # a function that became a method
+                theirs = theirs[1:]
         problem = compare_parameters(params, theirs)
         if problem:
             problems.append(f"{name}: {problem}")
