@@ -118,8 +118,8 @@ def member_problems(found: Any, entry: dict[str, Any]) -> list[str]:
         theirs = expected(member)
         if member["kind"] == "method" and params and params[0][0] == "self":
             params = params[1:]
-            if "inherited_from" in member and theirs[:1] == [("var", None)]:  # a function that became a method
-                theirs = theirs[1:]
+            if "inherited_from" in member and [a["name"] for a in member["args"][:1]] == ["var"]:
+                theirs = theirs[1:]  # a function that became a method
         problem = compare_parameters(params, theirs)
         if problem:
             problems.append(f"{name}: {problem}")
