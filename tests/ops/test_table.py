@@ -45,6 +45,8 @@ ELSEWHERE = {
     "print": _PROGRAMS,
     "py_func": _PROGRAMS,
     "py_layer": "tests.dygraph.py_layer.test_op",
+    "split_byref": "tests.ops.test_parts",
+    "split_selected_rows": "tests.ops.test_parts",
     "pyramid_hash": "tests.ops.test_pyramid_hash",
     "read_from_array": _PROGRAMS,
     "recurrent": _PROGRAMS,

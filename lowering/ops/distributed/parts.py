@@ -149,9 +149,9 @@ def _(x, trainer_id):
 
 @op(kind="host", lod=None)
 def fake_init(*, shape: Longs, ctx: Any):
-    """Out = a value of that shape that takes no memory: the rows of a table that servers hold."""
+    """Out = a value of that shape that takes no memory: the rows of a table that servers hold. Fluid sets no height."""
     var = ctx.out_var("Out")
     zeros = np.broadcast_to(np.float32(0), shape)
     if var is not None and var.type == SELECTED_ROWS:
-        return SelectedRows(np.zeros(0, np.int32), zeros[:0], shape[0])
+        return SelectedRows(np.zeros(0, np.int32), zeros[:0], 0)
     return zeros

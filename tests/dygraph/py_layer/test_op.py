@@ -12,6 +12,7 @@ from tests.dygraph.py_layer.test_py_layer import Old, OldSeveral, Tanh
 
 X = np.array([[0.5, -1.0], [1.5, 0.25], [0.0, 2.0]], "float32")
 CALLS: list[str] = []
+PROVEN = {"py_layer"}
 
 
 class Scaled(dygraph.PyLayer):
