@@ -20,15 +20,28 @@ from lowering.errors import (
     UnknownOpError,
 )
 from lowering.program import EMPTY, GRAD, BlockView, OpSpec, OpView, ProgramView, VarInfo, VarView
-from lowering.registry import AttrSpec, OpDef, Slot, check_attrs, double_gradient, get_op, has_op, op, registered_ops
+from lowering.registry import (
+    MASKED,
+    WISE,
+    AttrSpec,
+    OpDef,
+    Slot,
+    Wise,
+    check_attrs,
+    double_gradient,
+    get_op,
+    has_op,
+    op,
+    registered_ops,
+)
 from lowering.values import LoDArray, Meta, RankTable, SelectedRows, StepScopes, TensorArray, concrete
 
 from lowering import ops  # isort: skip  (registers every rule; needs the names above)
 
 __all__ = [
-    "EMPTY", "GRAD", "AttrError", "AttrSpec", "BlockView", "Context", "GradMaker", "LoDArray", "LoweringError", "Meta",
-    "NeedsConcrete", "NeedsExact", "OpDef", "OpError", "OpSpec", "OpView", "ProgramView", "RankTable",
-    "RegistryError", "Runner", "SelectedRows", "Slot", "SlotError", "StepScopes", "TensorArray", "UninitializedError",
-    "UnknownOpError", "VarInfo", "VarView", "check_attrs", "concrete", "double_gradient", "get_op", "grad_ops",
-    "has_op", "infer_outputs", "op", "ops", "registered_ops", "run_block", "saved_slots",
+    "EMPTY", "GRAD", "MASKED", "WISE", "AttrError", "AttrSpec", "BlockView", "Context", "GradMaker", "LoDArray",
+    "LoweringError", "Meta", "NeedsConcrete", "NeedsExact", "OpDef", "OpError", "OpSpec", "OpView", "ProgramView",
+    "RankTable", "RegistryError", "Runner", "SelectedRows", "Slot", "SlotError", "StepScopes", "TensorArray",
+    "UninitializedError", "UnknownOpError", "VarInfo", "VarView", "Wise", "check_attrs", "concrete", "double_gradient",
+    "get_op", "grad_ops", "has_op", "infer_outputs", "op", "ops", "registered_ops", "run_block", "saved_slots",
 ]  # fmt: skip

@@ -35,10 +35,10 @@ def rows_of(bound: Bound) -> dict[str, int]:
     if not slots or "key" in definition.special or any(isinstance(v, LoDArray) for v in bound.values.values()):
         return {}
     first = bound.values[names[slots[0].name][0]]
-    rule = definition.rows_rule(bound.op.attrs, np.ndim(first)) or ""
-    if not rule.startswith("wise") or np.size(first) <= 1:
+    rule = definition.rows_rule(bound.op.attrs, np.ndim(first))
+    if not isinstance(rule, lowering.Wise) or np.size(first) <= 1:
         return {}
-    carriers = [s for s in slots if s.param in rule.split()[1:]] or slots
+    carriers = [s for s in slots if s.param in rule.params(definition)] or slots
     held = {n: bound.values[n].shape for s in carriers for n in names[s.name]}
     ndim, rows = next((len(shape), shape[0]) for shape in held.values())
     return {n: rows for n, shape in held.items() if len(shape) == ndim and shape[0] == rows}

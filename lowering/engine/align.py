@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from lowering.engine.counts import SlotValues, each, flat
 from lowering.errors import NeedsExact
 from lowering.program import GRAD, OpView
-from lowering.registry import OpDef
+from lowering.registry import OpDef, Wise
 from lowering.values import Array, LoDArray, is_concrete, is_padded
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def regrown(values: SlotValues, results: SlotValues) -> SlotValues:
 
 
 def _row_wise(definition: OpDef, op: OpView, value: LoDArray) -> bool:
-    return (definition.rows_rule(op.attrs, value.data.ndim) or "").startswith("wise")
+    return isinstance(definition.rows_rule(op.attrs, value.data.ndim), Wise)
 
 
 def _cut(value: Any, capacity: int) -> Any:

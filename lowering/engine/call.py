@@ -13,7 +13,7 @@ from lowering.dtypes import is_float
 from lowering.engine.counts import plain
 from lowering.errors import NeedsExact, SlotError, UninitializedError
 from lowering.program import EMPTY, GRAD, OpView, ProgramView
-from lowering.registry import OpDef, Slot
+from lowering.registry import OpDef, Slot, Wise
 from lowering.values import (
     LoDArray,
     Meta,
@@ -145,19 +145,10 @@ def _padded(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any]) -> 
     rule = definition.rows_rule(attrs, padded[0][1].data.ndim)
     if rule is None and any(s.wants in ("array", "meta") for s, _ in padded):
         raise NeedsExact(f"op {definition.type} is not declared for padded rows")
-    if rule and rule.startswith("wise"):
-        _check_aligned(definition, values, padded, _carriers(definition, rule))
+    if isinstance(rule, Wise):
+        _check_aligned(definition, values, padded, rule.params(definition))
         return padded[0][1]
     return None
-
-
-def _carriers(definition: OpDef, rule: str) -> list[str]:
-    """Parameters that carry rows under ``"wise x ..."``; in a gradient rule the outputs and their gradients do too."""
-    carriers = rule.split()[1:]
-    if carriers and definition.forward is not None:
-        own = {s.param for s in definition.forward.inputs}
-        carriers += [s.param for s in definition.inputs if s.param not in own]
-    return carriers
 
 
 def _check_aligned(

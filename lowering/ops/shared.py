@@ -13,6 +13,7 @@ import numpy as np
 from lowering.dtypes import SELECTED_ROWS
 from lowering.engine.counts import sizes_of
 from lowering.program import EMPTY, VarInfo
+from lowering.registry import WISE, Wise
 from lowering.values import RowCounts, SelectedRows, concrete
 
 
@@ -33,9 +34,9 @@ def no_elements(shape: tuple[int, ...], dtype: Any) -> Any:
     return make(shape, dtype)
 
 
-def off_rows(attrs: Mapping[str, Any], ndim: int) -> str | None:
+def off_rows(attrs: Mapping[str, Any], ndim: int) -> Wise | None:
     """Rows rule of an op that works along ``axis``: row-wise unless that is the row axis."""
-    return "wise" if int(attrs["axis"]) % max(ndim, 1) else None
+    return WISE if int(attrs["axis"]) % max(ndim, 1) else None
 
 
 def ints(values: Any, what: str) -> list[int]:

@@ -5,11 +5,25 @@ it. ``definition`` is what is known of an op, ``notation`` how it is written dow
 """
 
 from lowering.registry.attributes import check_attrs
-from lowering.registry.definition import AttrSpec, Block, Blocks, Check, Long, Longs, OpDef, Sizes, Slot, Value
+from lowering.registry.definition import (
+    MASKED,
+    WISE,
+    AttrSpec,
+    Block,
+    Blocks,
+    Check,
+    Long,
+    Longs,
+    OpDef,
+    Sizes,
+    Slot,
+    Value,
+    Wise,
+)
 from lowering.registry.notation import op
 from lowering.registry.table import double_gradient, get_op, has_op, register, registered_ops
 
 __all__ = [
-    "AttrSpec", "Block", "Blocks", "Check", "Long", "Longs", "OpDef", "Sizes", "Slot", "Value", "check_attrs",
-    "double_gradient", "get_op", "has_op", "op", "register", "registered_ops",
+    "MASKED", "WISE", "AttrSpec", "Block", "Blocks", "Check", "Long", "Longs", "OpDef", "Sizes", "Slot", "Value",
+    "Wise", "check_attrs", "double_gradient", "get_op", "has_op", "op", "register", "registered_ops",
 ]  # fmt: skip

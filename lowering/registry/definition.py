@@ -34,7 +34,37 @@ class Sizes:
     """Annotation of a parameter that takes a shape, or a dim of one: row counts come as they are (see ``counts``)."""
 
 
-RowsRule = str | None | Callable[[Mapping[str, Any], int], str | None]
+@dataclass(frozen=True)
+class Wise:
+    """Row-wise: an output row depends on the same row of the inputs alone.
+
+    Attributes:
+        carriers: the parameters whose values have these rows, as words; '' for all. The others are weights, and in a
+            gradient rule the outputs and their gradients have the rows too.
+    """
+
+    carriers: str = ""
+
+    def params(self, definition: OpDef) -> list[str]:
+        """The parameters of ``definition`` whose values have the rows; none stands for all."""
+        words = self.carriers.split()
+        own = {s.param for s in definition.root.inputs}
+        return [s.param for s in definition.inputs if words and (s.param in words or s.param not in own)]
+
+
+class Masked:
+    """The rule takes LoDArrays and re-establishes the invariants of padding itself."""
+
+    def __repr__(self) -> str:
+        return "MASKED"
+
+
+WISE, MASKED = Wise(), Masked()
+
+# What padding rows mean to an op; None: it takes exact rows only.
+Rows = Wise | Masked | None
+# Or a function of (attributes, rank of the padded value) to that.
+RowsRule = Rows | Callable[[Mapping[str, Any], int], Rows]
 
 
 RAW_TYPES = (Value, SelectedRows, TensorArray, RankTable, StepScopes)
@@ -130,6 +160,11 @@ class OpDef:
         return self.gradient is not None and self.make_grad is None
 
     @property
+    def root(self) -> OpDef:
+        """For a gradient op of whatever order, the op that it is the gradient of; any other op itself."""
+        return self if self.forward is None else self.forward.root
+
+    @property
     def obstacle(self) -> str | None:
         """Why this gradient op cannot be differentiated; None where it can, and for ops that are no gradient ops."""
         if self.forward is None:
@@ -143,13 +178,10 @@ class OpDef:
     @property
     def gradient_slots(self) -> frozenset[str]:
         """The input slots of a gradient op that bring gradients: those that the forward op does not have."""
-        forward = self
-        while forward.forward is not None:
-            forward = forward.forward
-        own = {s.name for s in [*forward.inputs, *forward.outputs]}
+        own = {s.name for s in [*self.root.inputs, *self.root.outputs]}
         return frozenset(s.name for s in self.inputs if s.name not in own)
 
-    def rows_rule(self, attrs: Mapping[str, Any], ndim: int) -> str | None:
+    def rows_rule(self, attrs: Mapping[str, Any], ndim: int) -> Rows:
         """What padding rows mean to one op with these attributes, its padded value having ``ndim`` dims."""
         if not callable(self.rows):
             return self.rows

@@ -13,7 +13,7 @@ from lowering.dtypes import is_float
 from lowering.errors import RegistryError
 from lowering.program import GRAD
 from lowering.registry.definition import OpDef, Slot
-from lowering.registry.gradients import grad_lod_map, grad_rows, gradient_outputs, inherited_attrs
+from lowering.registry.gradients import grad_lod_map, gradient_outputs, inherited_attrs
 from lowering.values import LoDArray, data_of
 
 
@@ -33,7 +33,7 @@ def vjp_definition(forward: OpDef, *, reads: str | None, type: str | None) -> Op
         inherited_attrs(forward),
         forward.special,
         "plain",
-        grad_rows(forward),
+        forward.rows,
         forward=forward,
     )
     definition.fn = _vjp_rule(forward, inputs)

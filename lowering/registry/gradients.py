@@ -1,4 +1,4 @@
-"""What grad ops have in common: their slots, attributes, rows and LoD follow from the forward op."""
+"""What grad ops have in common: their slots, attributes and LoD follow from the forward op."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lowering.program import GRAD
-from lowering.registry.definition import AttrSpec, OpDef, RowsRule, Slot
+from lowering.registry.definition import AttrSpec, OpDef, Slot
 
 
 def differentiable_params(definition: OpDef) -> tuple[str, ...]:
@@ -17,21 +17,6 @@ def differentiable_params(definition: OpDef) -> tuple[str, ...]:
 def inherited_attrs(forward: OpDef) -> dict[str, AttrSpec]:
     """A derived gradient calls the forward function, so it reads the same attributes."""
     return {name: replace(spec, required=False) for name, spec in forward.attrs.items()}
-
-
-def grad_rows(forward: OpDef) -> RowsRule:
-    """The rows rule of a grad op: rows also come through the forward op's outputs and their gradients."""
-    if callable(forward.rows):
-        rule = forward.rows
-        return lambda attrs, ndim: _with_output_carriers(forward, rule(attrs, ndim))
-    return _with_output_carriers(forward, forward.rows)
-
-
-def _with_output_carriers(forward: OpDef, rule: str | None) -> str | None:
-    if rule is None or not rule.startswith("wise "):
-        return rule
-    outputs = [s.param for s in forward.outputs]
-    return " ".join([rule, *outputs, *(f"d_{p}" for p in outputs)])
 
 
 def gradient_outputs(forward: OpDef, wrt: Iterable[str]) -> list[Slot]:

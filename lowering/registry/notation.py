@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import EllipsisType
 from typing import Any
 
 from lowering.errors import RegistryError
 from lowering.program import GRAD
 from lowering.registry.attributes import ATTR_TYPES, as_attribute
-from lowering.registry.definition import RAW_TYPES, AttrSpec, Check, OpDef, RowsRule, Sizes, Slot
+from lowering.registry.definition import RAW_TYPES, AttrSpec, Check, Masked, OpDef, RowsRule, Sizes, Slot, Wise
 from lowering.registry.derived import vjp_definition
-from lowering.registry.gradients import differentiable_params, grad_lod_map, grad_rows, gradient_outputs
+from lowering.registry.gradients import differentiable_params, grad_lod_map, gradient_outputs
 from lowering.registry.signature import EMPTY, Param, params
 from lowering.registry.table import register
 from lowering.registry.vendor import VENDOR
@@ -200,10 +201,10 @@ def op(
         vendor: names of ignored attributes (see ``vendor.VENDOR``), or a dict that overrides their defaults.
         lod: where outputs take their LoD from: a parameter name (for every output), a dict output slot -> parameter,
             None for nowhere; the default is ``Out`` (or the only output) from ``X``.
-        rows: what padding rows mean to the op. ``"wise"``: an output row depends on the same input row alone
-            (``"wise x"`` lists the parameters that carry rows, others being weights); ``"masked"``: the rule takes
-            LoDArrays and re-establishes the invariants itself; None: exact rows only. Or a function of (attributes,
-            rank of the padded value) to one of these.
+        rows: what padding rows mean to the op. ``WISE``: an output row depends on the same input row alone
+            (``Wise("x label")`` lists the parameters that carry rows, others being weights); ``MASKED``: the rule
+            takes LoDArrays and re-establishes the invariants itself; None: exact rows only. Or a function of
+            (attributes, rank of the padded value) to one of these. A gradient rule has its op's, unless it says so.
         grad: ``"vjp"`` derives the gradient from the function; otherwise declare it with ``.grad``, or none exists.
         reads: what the derived grad op reads, as parameter names; default all inputs, outputs and output gradients.
         inplace: output slot -> parameter that Fluid's layers bind to the same variable.
@@ -222,7 +223,7 @@ def op(
         name = type or fn.__name__.rstrip("_")
         odd = dict(slots or {})
         definition = _parsed(fn, name, out, odd, vendor)
-        definition.kind, definition.rows, definition.infer, definition.fold = kind, rows, infer, fold
+        definition.kind, definition.rows, definition.infer, definition.fold = kind, _rows(rows, name), infer, fold
         definition.lod, definition.linear = _lod_map(definition, lod), linear
         definition.absent, definition.undeclared = _names(absent), _names(undeclared)
         definition.continues = _names(continues)
@@ -258,6 +259,12 @@ def _check_params(definition: OpDef, params: Iterable[str], what: str) -> None:
     unknown = [p for p in params if p not in known]
     if unknown:
         raise RegistryError(f"op {definition.type}: {what} names {unknown}, but its inputs are {sorted(known)}")
+
+
+def _rows(rows: Any, type: str) -> RowsRule:
+    if rows is None or callable(rows) or isinstance(rows, Wise | Masked):
+        return rows
+    raise RegistryError(f'op {type}: rows is {rows!r}; expected WISE, Wise("x label"), MASKED, None or a function')
 
 
 def _lod_map(definition: OpDef, lod: str | Mapping[str, str] | None) -> dict[str, str]:
@@ -309,7 +316,7 @@ def _grad_def(
     *,
     type: str | None = None,
     wrt: str | None = None,
-    rows: str | None = "",
+    rows: RowsRule | EllipsisType = ...,
     lod: Mapping[str, str] | None = None,
     kind: str | None = None,
     slots: Mapping[str, str] | None = None,
@@ -330,7 +337,7 @@ def _grad_def(
         _grad_attrs(forward, keyword),
         special,
         kind or forward.kind,
-        grad_rows(forward) if rows == "" else rows,
+        forward.rows if rows is ... else _rows(rows, forward.type + "_grad"),
         forward=forward,
     )
     definition.lod = dict(lod) if lod is not None else grad_lod_map(definition)
@@ -342,7 +349,7 @@ def _grad_def(
 
 
 def _grad_grad_def(
-    grad_op: OpDef, fn: Callable[..., Any], *, out: str, type: str | None = None, rows: str | None = ""
+    grad_op: OpDef, fn: Callable[..., Any], *, out: str, type: str | None = None, rows: RowsRule | EllipsisType = ...
 ) -> OpDef:
     """Double gradients name slots after the first op: DDX is d(X@GRAD), DOut is Out@GRAD (or, as a result, d Out)."""
     forward = grad_op.forward
@@ -368,7 +375,7 @@ def _grad_grad_def(
         _grad_attrs(grad_op, keyword),
         special,
         grad_op.kind,
-        grad_rows(grad_op) if rows == "" else rows,
+        grad_op.rows if rows is ... else _rows(rows, grad_op.type + "_grad"),
         forward=grad_op,
     )
     definition.lod = _second_lod_map(definition)

@@ -99,7 +99,7 @@ class TestSequenceReverse(OpTest):
 def cubed() -> Iterator[None]:
     """An op of our own, for as long as this module's tests run."""
 
-    @lowering.op(out="Out", rows="wise")
+    @lowering.op(out="Out", rows=lowering.WISE)
     def optest_cubed(x, *, scale: float = 1.0):
         """Out = scale * X^3."""
         return jnp.asarray(scale, x.dtype) * x**3

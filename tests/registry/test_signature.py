@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lowering import get_op
+import lowering
+from lowering import RegistryError, get_op
 from lowering.registry import registered_ops
 from lowering.registry.signature import EMPTY, params
 
@@ -40,3 +41,14 @@ def test_functions_of_all_kinds(fn: Callable[..., Any]) -> None:
 def test_all_rules() -> None:
     for type in registered_ops():
         assert params(get_op(type).fn) == expected(get_op(type).fn), type
+
+
+def test_padding_rows_are_declared_by_type() -> None:
+    """Rows of a gradient come through the op's outputs and their gradients too."""
+    huber = get_op("huber_loss")
+    assert lowering.Wise("residual d_out").params(huber.gradient) == ["residual", "d_out"]
+    assert lowering.Wise("x").params(get_op("mul")) == ["x"]
+    assert lowering.Wise("x").params(get_op("mul").gradient) == ["x", "d_out"]
+    assert lowering.WISE.params(huber) == []
+    with pytest.raises(RegistryError, match=r"op text: rows is 'wise x'; expected WISE"):
+        lowering.op("text", rows="wise x")(lambda x: x)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged import rows as seq
-from lowering.registry import op
+from lowering.registry import MASKED, Wise, op
 from lowering.values import LoDArray
 
 
@@ -32,7 +32,7 @@ def overlap(x, y, normalized=True):
     return jnp.where(common > 0, common / jnp.where(total == 0, 1, total), 0)
 
 
-@op(diff="", rows="wise x")
+@op(diff="", rows=Wise("x"))
 def iou_similarity(x, y, *, box_normalized: bool = True):
     """Out[i, j] = |X_i and Y_j| / |X_i or Y_j|, [N, M]."""
     return overlap(x, y, box_normalized)
@@ -99,7 +99,7 @@ def polygon_box_transform(input):
     return jnp.where(even, x, y) - input
 
 
-@op(out="Output", diff="", lod={"Output": "input"}, rows="masked", infer=sequence_infer.like("Input", "Output"))
+@op(out="Output", diff="", lod={"Output": "input"}, rows=MASKED, infer=sequence_infer.like("Input", "Output"))
 def box_clip(input: LoDArray, im_info):
     """Boxes clipped to their image: x to [0, w/s - 1], y to [0, h/s - 1], rounded; ImInfo[i] = (h, w, s) of image i.
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from lowering.ops.detection.roi_pooling import image_of, round_half_away, valid
 from lowering.ragged import infer as sequence_infer
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import LoDArray, Meta, fill_padding
 
 # Coordinates nearer than this are equal.
@@ -91,7 +91,7 @@ def _infer(of):
     out="Out Mask TransformMatrix Out2InIdx~ Out2InWeights~",
     slots={"rois": "ROIs", "index": "Out2InIdx", "weights": "Out2InWeights"},
     diff="x",
-    rows="masked",
+    rows=MASKED,
     lod=None,
     infer=_infer,
 )

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.ragged import rows as seq
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import LoDArray, Meta, fill_padding, row_mask
 
 
@@ -64,7 +64,7 @@ def _masked_max(x, mask, axis):
     out="Out Argmax~",
     slots={"rois": "ROIs", "rois_lod": "RoisLod"},
     diff="x",
-    rows="masked",
+    rows=MASKED,
     lod=None,
     undeclared="Argmax:dtype",
 )
@@ -137,7 +137,7 @@ def _align(x, rois, given, scale, bins, ratio):
     return rows, columns, image_of(rois, given)
 
 
-@op(slots={"rois": "ROIs", "rois_lod": "RoisLod"}, diff="x", rows="masked", lod=None)
+@op(slots={"rois": "ROIs", "rois_lod": "RoisLod"}, diff="x", rows=MASKED, lod=None)
 def roi_align(
     x,
     rois: LoDArray,
@@ -187,7 +187,7 @@ def _position_weights(x, rois, scale, bins):
     return rows, _mean_weights(start[:, 0], size[:, 0], bins[1], x.shape[3])
 
 
-_PS = {"slots": {"rois": "ROIs"}, "rows": "masked", "lod": None}
+_PS = {"slots": {"rois": "ROIs"}, "rows": MASKED, "lod": None}
 
 
 @op(diff="x", **_PS)
@@ -250,7 +250,7 @@ def _counted(rois: LoDArray, counts):
 _PRECISE_SLOTS = {"rois": "ROIs", "batch_roi_nums": "BatchRoINums"}
 
 
-@op(slots=_PRECISE_SLOTS, diff="x rois", rows="masked", lod=None)
+@op(slots=_PRECISE_SLOTS, diff="x rois", rows=MASKED, lod=None)
 def prroi_pool(
     x, rois: LoDArray, batch_roi_nums=None, *, spatial_scale: float = 1.0, pooled_height: int = 1, pooled_width: int = 1
 ):

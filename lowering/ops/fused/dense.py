@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from lowering.ops.math.elementwise import aligned
 from lowering.ops.math.extrema import at_least
-from lowering.registry import op
+from lowering.registry import Wise, op
 
 _FC_VENDOR = (
     "use_mkldnn @ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@ use_quantizer Scale_in Scale_weights Scale_out"
@@ -22,7 +22,7 @@ def dense(x, w, bias, dims):
     return out.reshape(*x.shape[:dims], w.shape[1])
 
 
-@op(diff="", lod="input", vendor=_FC_VENDOR, rows="wise input")
+@op(diff="", lod="input", vendor=_FC_VENDOR, rows=Wise("input"))
 def fc(input, w, bias=None, *, in_num_col_dims: int = 1, activation_type: str = "", padding_weights: bool = False):
     """Out = act(Input W + Bias), act relu or none; with ``padding_weights`` W has 4 rows and columns to spare."""
     w = w[:-4, :-4] if padding_weights else w
@@ -30,7 +30,7 @@ def fc(input, w, bias=None, *, in_num_col_dims: int = 1, activation_type: str = 
     return at_least(out, 0) if activation_type == "relu" else out
 
 
-@op(out="ReluOut*~ Out", diff="", lod={"Out": "x"}, rows="wise x")
+@op(out="ReluOut*~ Out", diff="", lod={"Out": "x"}, rows=Wise("x"))
 def fusion_repeated_fc_relu(x, w: list, bias: list):
     """Out = relu(... relu(X W0 + Bias0) W1 + Bias1 ...); ReluOut are the values in between."""
     values = []

@@ -12,7 +12,7 @@ from lowering.ops.recurrent.lstm import Activations, initial, lstm_cell, split_b
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import lowest, offsets, take
 from lowering.ragged.time_major import pack, run_forward
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, Meta
 
 _STATES = {"h0": "H0", "c0": "C0", "xx": "XX"}
@@ -47,7 +47,7 @@ def _lstm(
 @op(
     slots=_STATES,
     out="Hidden Cell XX~ BatchedInput~ BatchedHidden~ BatchedCell~ ReorderedH0~ ReorderedC0~ CheckedCell~",
-    rows="masked",
+    rows=MASKED,
     diff="",
     lod={"Hidden": "x", "Cell": "x", "XX": "x"},
     infer=sequence_infer.fusion_lstm,
@@ -78,7 +78,7 @@ def fusion_lstm(
 @op(
     slots=_STATES,
     out="Hidden Cell XX~ BatchedInput~ BatchedHidden~ BatchedCell~ ReorderedH0~ ReorderedC0~",
-    rows="masked",
+    rows=MASKED,
     diff="",
     lod={"Hidden": "ids", "Cell": "ids", "XX": "ids"},
     infer=sequence_infer.fused_embedding_fc_lstm,
@@ -113,7 +113,7 @@ def _(ids, embeddings: Meta):
 @op(
     slots=_STATES,
     out="ReorderedH0~ XX~ BatchedInput~ BatchedOut~ Hidden",
-    rows="masked",
+    rows=MASKED,
     diff="",
     lod={"Hidden": "x", "XX": "x"},
     infer=sequence_infer.fusion_gru,
@@ -148,7 +148,7 @@ def fusion_gru(
 @op(
     slots={"h0": "H0", "c0": "C0", "lstm_weight": "LSTMWeight", "lstm_bias": "LSTMBias"},
     out="Hidden Cell AttentionedX~ AttentionFCOut~ LSTMX~ LSTMOUT~",
-    rows="masked",
+    rows=MASKED,
     diff="",
     lod={"Hidden": "x", "Cell": "x"},
     infer=sequence_infer.attention_lstm,

@@ -14,7 +14,7 @@ from lowering.ops.sequence.conv import check_context, context_columns
 from lowering.ops.sequence.pool import pool_rows
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import expand_dims, offsets, per_row, per_sequence, row_numbers, segment_sum, segments, take
-from lowering.registry import Long, op
+from lowering.registry import MASKED, Long, op
 from lowering.values import Array, LoDArray, Meta, SelectedRows, fill_padding
 
 
@@ -27,7 +27,7 @@ def _unit_lod(x: LoDArray, data: Array) -> LoDArray:
     return LoDArray(data, (off,), x.nseq, x.nseq)
 
 
-@op(out="Out ColMat~", rows="masked", diff="", infer=sequence_infer.fusion_seqconv_eltadd_relu)
+@op(out="Out ColMat~", rows=MASKED, diff="", infer=sequence_infer.fusion_seqconv_eltadd_relu)
 def fusion_seqconv_eltadd_relu(
     x: LoDArray,
     filter,
@@ -47,7 +47,7 @@ def fusion_seqconv_eltadd_relu(
 @op(
     out="Out FCOut~",
     slots={"fc_weight": "FCWeight", "fc_bias": "FCBias", "fc_out": "FCOut"},
-    rows="masked",
+    rows=MASKED,
     diff="",
     infer=sequence_infer.fusion_seqexpand_concat_fc,
 )
@@ -63,14 +63,14 @@ def fusion_seqexpand_concat_fc(x: list[LoDArray], fc_weight, fc_bias=None, *, fc
     return per_row(first, activation(fc_activation)(out)), per_seq
 
 
-@op(rows="masked", diff="", lod=None, infer=sequence_infer.fusion_seqpool_concat)
+@op(rows=MASKED, diff="", lod=None, infer=sequence_infer.fusion_seqpool_concat)
 def fusion_seqpool_concat(x: list[LoDArray], *, pooltype: str = "SUM", axis: int = 1):
     """Out = the pooled sequences of every X side by side (SUM, AVERAGE or SQRT)."""
     pooled = [pool_rows(v, pooltype, 0.0)[0] for v in x]
     return _unit_lod(x[0], jnp.concatenate(pooled, axis=axis))
 
 
-@op(slots={"cvm": "CVM"}, rows="masked", diff="", lod=None, infer=sequence_infer.fusion_seqpool_cvm_concat)
+@op(slots={"cvm": "CVM"}, rows=MASKED, diff="", lod=None, infer=sequence_infer.fusion_seqpool_cvm_concat)
 def fusion_seqpool_cvm_concat(x: list[LoDArray], cvm, *, pooltype: str = "SUM", use_cvm: bool = True, axis: int = 1):
     """fusion_seqpool_concat whose parts go through cvm: the first two columns, show and click, become
     log(show + 1) and log(click + 1) - log(show + 1), or go away without ``use_cvm``."""
@@ -87,7 +87,7 @@ def fusion_seqpool_cvm_concat(x: list[LoDArray], cvm, *, pooltype: str = "SUM", 
 
 @op(
     vendor={"grad_inplace": False, "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@": True},
-    rows="masked",
+    rows=MASKED,
     diff="w",
     lod=None,
     infer=sequence_infer.fused_embedding_seq_pool,

@@ -16,7 +16,7 @@ from lowering.engine.checks import Demand, within_lengths
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take
 from lowering.ragged.time_major import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, Meta
 
 
@@ -85,7 +85,7 @@ def _tags(label: Array) -> Array:
 
 @op(
     out="Alpha~ EmissionExps~ TransitionExps~ LogLikelihood",
-    rows="masked",
+    rows=MASKED,
     lod=None,
     diff="emission transition",
     infer=sequence_infer.linear_chain_crf,
@@ -190,7 +190,7 @@ def _best_tags(c: Chains, transition: Array) -> Array:
     return jnp.take(tags, c.p.back, axis=0, mode="clip")[:, 0]
 
 
-@op(out="ViterbiPath", rows="masked", lod="emission", diff="", infer=sequence_infer.crf_decoding)
+@op(out="ViterbiPath", rows=MASKED, lod="emission", diff="", infer=sequence_infer.crf_decoding)
 def crf_decoding(emission: LoDArray, transition, label=None, length=None):
     """The tags of highest score (int64); with Label, 1 where they equal it and 0 elsewhere."""
     c = _chains(emission, length)

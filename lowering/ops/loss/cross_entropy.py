@@ -11,7 +11,7 @@ from lowering.engine.checks import Demand
 from lowering.ops.math.extrema import at_least, exp_at_least
 from lowering.ops.shared import no_elements, off_rows
 from lowering.program import VarInfo
-from lowering.registry import op
+from lowering.registry import WISE, op
 from lowering.values import Meta
 
 CLIP = -64.0
@@ -45,7 +45,7 @@ def _loss_shape(x, label):
     return (*x.shape[:-1], 1) if label.ndim == x.ndim else x.shape[:-1]
 
 
-@op(out="Y", diff="x", lod="x", rows="wise")
+@op(out="Y", diff="x", lod="x", rows=WISE)
 def cross_entropy(x, label, *, soft_label: bool = False, ignore_index: int = -100):
     """Y[..., 1] = -log(X[..., Label]), or -sum(Label * log(X)) with soft_label; 0 where Label is ignore_index."""
     if soft_label:
@@ -71,7 +71,7 @@ def _(x, label, d_y, *, soft_label, ignore_index):
     return jnp.where(hit, -d_y / jnp.where(hit, x, 1), 0)
 
 
-@op(out="Y XShape MatchX", diff="x", lod={"Y": "x", "XShape": "x"}, rows="wise")
+@op(out="Y XShape MatchX", diff="x", lod={"Y": "x", "XShape": "x"}, rows=WISE)
 def cross_entropy2(x, label, *, ignore_index: int = -100):
     """Y = -log(MatchX), MatchX[..., 1] = X[..., Label]; XShape is [*X's shape, 0]."""
     shape = _loss_shape(x, label)

@@ -19,7 +19,7 @@ from lowering.ops.sequence.pad import padded_rows, unpadded_rows
 from lowering.ops.sequence.slice import compact
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import bounds, lengths, longest, offsets, row_gradient, row_numbers, segments, take
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, Meta, is_concrete
 
 # Stands for log 0: far below any log probability, and finite, so that differences stay defined.
@@ -185,7 +185,7 @@ def _loss_and_gradient(lat: Lattice, logits: Array, valid: Array) -> tuple[Array
     return jnp.where(possible, -like, 0), grad
 
 
-@op(out="WarpCTCGrad~ Loss", slots={"warpctc_grad": "WarpCTCGrad"}, rows="masked", lod=None, diff="logits",
+@op(out="WarpCTCGrad~ Loss", slots={"warpctc_grad": "WarpCTCGrad"}, rows=MASKED, lod=None, diff="logits",
     infer=sequence_infer.warpctc)  # fmt: skip
 def warpctc(
     logits: LoDArray, label: LoDArray, logits_length=None, label_length=None, *, blank: int = 0,
@@ -239,7 +239,7 @@ def _kept(x: Array, before: Array, starts: Array, blank: int, merge_repeated: bo
     return (x != np.asarray(blank, x.dtype)) & ~repeated
 
 
-@op(out="Output OutputLength?", rows="masked", lod=None, diff="", infer=sequence_infer.ctc_align)
+@op(out="Output OutputLength?", rows=MASKED, lod=None, diff="", infer=sequence_infer.ctc_align)
 def ctc_align(
     input: LoDArray, input_length=None, *, blank: int = 0, merge_repeated: bool = True, padding_value: int = 0
 ):

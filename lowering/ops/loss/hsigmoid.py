@@ -5,7 +5,7 @@ import numpy as np
 
 from lowering.engine.checks import Demand
 from lowering.ops.nn.embedding import gather_rows
-from lowering.registry import op
+from lowering.registry import Wise, op
 from lowering.values import Meta, SelectedRows
 
 CLIP = 40.0
@@ -35,7 +35,7 @@ def _paths(label, path_table, path_code, num_classes):
 
 
 @op(out="Out PreOut~ W_Out~", slots={"w_out": "W_Out"}, diff="x w bias", lod={"Out": "x"}, undeclared="PreOut",
-    rows="wise x label path_table path_code", inplace={"W_Out": "w"}, vendor=VENDOR)  # fmt: skip
+    rows=Wise("x label path_table path_code"), inplace={"W_Out": "w"}, vendor=VENDOR)  # fmt: skip
 def hierarchical_sigmoid(
     x, w, label, path_table=None, path_code=None, bias=None, *, num_classes: int = 2, is_sparse: bool = False
 ):

@@ -9,7 +9,7 @@ from lowering.engine.checks import Demand
 from lowering.ops.math.extrema import at_least
 from lowering.ops.shared import transpose_of
 from lowering.program import VarInfo
-from lowering.registry import Long, op
+from lowering.registry import WISE, Long, Wise, op
 from lowering.values import Meta
 
 
@@ -33,7 +33,7 @@ def _normalizer(counted, dtype):
 
 
 def _unless_normalized(attrs, ndim):
-    return None if attrs["normalize"] else "wise"
+    return None if attrs["normalize"] else WISE
 
 
 @op(diff="x", rows=_unless_normalized)
@@ -51,7 +51,7 @@ def _(x, label, d_out, *, normalize, ignore_index):
     return dx / _normalizer(counted, x.dtype) if normalize else dx
 
 
-@op(diff="x", rows="wise")
+@op(diff="x", rows=WISE)
 def bce_loss(x, label):
     """Out = -Label * log(X) - (1 - Label) * log(1 - X), logarithms not below -100."""
     return -label * at_least(jnp.log(x), -100) - (1 - label) * at_least(jnp.log(1 - x), -100)
@@ -62,7 +62,7 @@ def _(x, label, d_out):
     return d_out * (x - label) / at_least((1 - x) * x, 1e-12)
 
 
-@op(out="Loss", diff="predicted", lod="predicted", rows="wise")
+@op(out="Loss", diff="predicted", lod="predicted", rows=WISE)
 def log_loss(predicted, labels, *, epsilon: float):
     """Loss = -Labels * log(Predicted + epsilon) - (1 - Labels) * log(1 - Predicted + epsilon)."""
     return -labels * jnp.log(predicted + epsilon) - (1 - labels) * jnp.log(1 - predicted + epsilon)
@@ -73,7 +73,7 @@ def _(predicted, labels, d_loss, *, epsilon):
     return d_loss * ((1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon))
 
 
-@op(out="Loss", diff="logits", lod="logits", rows="wise")
+@op(out="Loss", diff="logits", lod="logits", rows=WISE)
 def hinge_loss(logits, labels):
     """Loss = max(0, 1 - Logits * (2 * Labels - 1))."""
     return at_least(1 - logits * (2 * labels - 1), 0)
@@ -85,7 +85,7 @@ def _(logits, labels, d_loss):
     return jnp.where(logits * sign < 1, -sign * d_loss, 0)
 
 
-@op(out="Residual~ Out", lod={"Out": "x"}, rows="wise")
+@op(out="Residual~ Out", lod={"Out": "x"}, rows=WISE)
 def huber_loss(x, y, *, delta: float):
     """Out = 0.5 r^2 where |r| <= delta, else delta * (|r| - 0.5 delta); Residual r = Y - X."""
     r = y - x
@@ -93,20 +93,20 @@ def huber_loss(x, y, *, delta: float):
     return r, jnp.where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta))
 
 
-@huber_loss.grad(rows="wise residual d_out")
+@huber_loss.grad(rows=Wise("residual d_out"))
 def _(residual, d_out, *, delta):
     slope = jnp.clip(residual, -delta, delta) * d_out
     return -slope, slope
 
 
-@op(out="IntermediateVal~ Out", diff="x", lod=None, rows="wise")
+@op(out="IntermediateVal~ Out", diff="x", lod=None, rows=WISE)
 def modified_huber_loss(x, y):
     """v = X * (2Y - 1); Out = -4 v below -1, (1 - v)^2 below 1, else 0."""
     v = x * (2 * y - 1)
     return v, jnp.where(v < -1, -4 * v, jnp.where(v < 1, jnp.square(1 - v), 0))
 
 
-@modified_huber_loss.grad(rows="wise")
+@modified_huber_loss.grad(rows=WISE)
 def _(y, intermediate_val, d_out):
     v, sign = intermediate_val, 2 * y - 1
     slope = jnp.where(v < -1, -4 * sign, jnp.where(v < 1, -2 * (1 - v) * sign, 0))
@@ -126,7 +126,7 @@ def _infer_smooth_l1(op_view, var_of):
     return found | {n: VarInfo((x.shape[0], 1), x.dtype, x.lod_level) for n in op_view.outputs["Out"]}
 
 
-@op(out="Diff~ Out", diff="x y", lod=None, rows="wise", infer=_infer_smooth_l1)
+@op(out="Diff~ Out", diff="x y", lod=None, rows=WISE, infer=_infer_smooth_l1)
 def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma: float = 1.0):
     """Out[n] = sum over a row of OutsideWeight * s(InsideWeight * (X - Y)).
 
@@ -151,7 +151,7 @@ def _(diff, d_out, inside_weight=None, outside_weight=None, *, sigma):
 
 
 def _unless_reduced(attrs, ndim):
-    return "wise" if attrs["reduction"] == "none" else None
+    return WISE if attrs["reduction"] == "none" else None
 
 
 @op(out="Loss", diff="x", lod=None, rows=_unless_reduced)
@@ -174,19 +174,19 @@ def _(x: Meta, target, d_loss, *, reduction):
     return slope if reduction == "none" else slope / _reduction_count(x, reduction)
 
 
-@op(diff="x", rows="wise x")
+@op(diff="x", rows=Wise("x"))
 def label_smooth(x, prior_dist=None, *, epsilon: float = 0.0):
     """Out = (1 - epsilon) * X + epsilon * PriorDist, the prior being uniform over the last axis by default."""
     prior = 1 / x.shape[-1] if prior_dist is None else prior_dist.reshape(-1)
     return (1 - epsilon) * x + epsilon * prior
 
 
-@label_smooth.grad(rows="wise")
+@label_smooth.grad(rows=WISE)
 def _(d_out, *, epsilon):
     return (1 - epsilon) * d_out
 
 
-@op(diff="left right", lod=None, rows="wise")
+@op(diff="left right", lod=None, rows=WISE)
 def rank_loss(label, left, right):
     """Out = log(1 + exp(Left - Right)) - Label * (Left - Right), all [N, 1] or [N]; Out is shaped like Label."""
     o = (left.reshape(-1) - right.reshape(-1)).reshape(label.shape)
@@ -200,14 +200,14 @@ def _(label, left, right, d_out):
     return slope.reshape(left.shape), -slope.reshape(right.shape)
 
 
-@op(out="Activated~ Out", diff="x1 x2", slots={"x1": "X1", "x2": "X2"}, lod=None, rows="wise")
+@op(out="Activated~ Out", diff="x1 x2", slots={"x1": "X1", "x2": "X2"}, lod=None, rows=WISE)
 def margin_rank_loss(x1, x2, label, *, margin: float = 0.0):
     """Out = max(0, margin - Label * (X1 - X2)); Activated is 1 where it is positive."""
     raw = margin - label * (x1 - x2)
     return (raw > 0).astype(x1.dtype), at_least(raw, 0)
 
 
-@margin_rank_loss.grad(rows="wise")
+@margin_rank_loss.grad(rows=WISE)
 def _(label, activated, d_out):
     slope = -d_out * activated * label
     return slope, -slope
@@ -218,7 +218,7 @@ def _others(x, label):
     return label.reshape(-1, 1) != jnp.arange(x.shape[1], dtype=label.dtype)
 
 
-@op(out="Y", diff="x", lod="x", rows="wise")
+@op(out="Y", diff="x", lod="x", rows=WISE)
 def bpr_loss(x, label):
     """Y[n, 1] = mean over j other than the label of log(1 + exp(X[n, j] - X[n, label]))."""
     chosen = jnp.take_along_axis(x, label.reshape(-1, 1), axis=1)
@@ -239,7 +239,7 @@ def _(x, label, d_y):
     return jnp.where(others, slope, -slope.sum(axis=1, keepdims=True))
 
 
-@op(out="sub_result~ Out", slots={"sub_result": "sub_result"}, lod={"Out": "x"}, rows="wise")
+@op(out="sub_result~ Out", slots={"sub_result": "sub_result"}, lod={"Out": "x"}, rows=WISE)
 def squared_l2_distance(x, y):
     """Out[n, 1] = sum((X[n] - Y[n])^2), Y having one row for all or as many as X; sub_result = X - Y."""
     diff = x.reshape(x.shape[0], -1) - y.reshape(y.shape[0], -1)
@@ -253,7 +253,7 @@ def _(x: Meta, y: Meta, sub_result, d_out):
     return dx.reshape(x.shape), dy.reshape(y.shape)
 
 
-@op(out="Y", diff="x", lod="x", rows="wise")
+@op(out="Y", diff="x", lod="x", rows=WISE)
 def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound: float = 15.0, soft_max_lower_bound: float = -15.0):
     """Sum of the click's and the teacher's logistic losses, both coded in Label.
 
@@ -305,7 +305,7 @@ def _(x: Meta, sample_center_diff, d_loss):
     return (rows * sample_center_diff.reshape(x.shape)).astype(x.dtype)
 
 
-@op(diff="x", lod="x", rows="wise x label")
+@op(diff="x", lod="x", rows=Wise("x label"))
 def sigmoid_focal_loss(x, label, fg_num, *, gamma: float = 2.0, alpha: float = 0.25):
     """Out = focal loss of class c at X[n, c] over max(FgNum, 1); Label[n] is 0 for background, c + 1 for class c.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowering.engine.checks import Demand
 from lowering.ops.nn.embedding import gather_rows
-from lowering.registry import op
+from lowering.registry import Wise, op
 from lowering.values import Meta, SelectedRows
 
 UNIFORM, LOG_UNIFORM, CUSTOM = 0, 1, 2
@@ -57,7 +57,7 @@ def _probability(labels, classes, sampler, probs, dtype):
     diff="input weight bias",
     lod=None,
     vendor=VENDOR,
-    rows="wise input label sample_weight",
+    rows=Wise("input label sample_weight"),
 )
 def nce(
     input,

@@ -16,7 +16,7 @@ from lowering.ops.math.elementwise import aligned, unbroadcast
 from lowering.ops.math.rounding import product
 from lowering.ops.shared import add_repeated_rows, off_rows, outputs_like
 from lowering.program import OpSpec, VarInfo
-from lowering.registry import Value, op
+from lowering.registry import MASKED, WISE, Value, Wise, op
 from lowering.values import LoDArray, SelectedRows, TensorArray
 
 
@@ -34,7 +34,7 @@ def _number(value: float, dtype: Any) -> Any:
     return int(value) if jnp.issubdtype(dtype, jnp.integer) else value
 
 
-@op(rows="wise x", diff="x", fold=True, linear=True)
+@op(rows=Wise("x"), diff="x", fold=True, linear=True)
 def scale(x: Value, scale_tensor=None, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True):
     """Out = scale * X + bias, or scale * (X + bias); ScaleTensor [1] replaces ``scale``. X may be SelectedRows."""
     factor = _number(scale, x.dtype) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
@@ -59,7 +59,7 @@ def _(g):
     return [OpSpec("scale", inputs, {"Out": g.input_grad("X")}, attrs)]
 
 
-@op("sum", vendor="use_mkldnn", rows="masked", fold=True, absent="x", linear=True)
+@op("sum", vendor="use_mkldnn", rows=MASKED, fold=True, absent="x", linear=True)
 def sum_(x: list[Value]):
     """Out = the sum of all X: dense tensors, SelectedRows (rows are joined), both (dense), or tensor arrays."""
     given = [v for v in x if v is not None]
@@ -155,7 +155,7 @@ def _(g):
     return [OpSpec("scale", {"X": g.output_grad("Out")}, {"Out": [name]}, {"scale": 1.0}) for name in g.input_grad("X")]
 
 
-@op(rows="wise", linear=True)
+@op(rows=WISE, linear=True)
 def minus(x, y):
     """Out = X - Y."""
     return x - y
@@ -170,7 +170,7 @@ def _(g):
     ]
 
 
-@op(rows="wise", fold=True, inplace={"Out": "x"}, linear=True)
+@op(rows=WISE, fold=True, inplace={"Out": "x"}, linear=True)
 def increment(x, *, step: float = 1.0):
     """Out[1] = X + step. Its gradient op is ``increment`` by -step on X itself: it rewinds a loop counter."""
     if x.size != 1:
@@ -194,7 +194,7 @@ def _bound(attr: float, tensor: Any, dtype: Any) -> Any:
     return attr if is_float(dtype) else int(attr)
 
 
-@op(rows="wise x", diff="x")
+@op(rows=Wise("x"), diff="x")
 def clip(x: Value, min=None, max=None, *, min_: float, max_: float):
     """Out = X limited to [min, max]; the Min and Max tensors replace the attributes. X may be SelectedRows."""
     low, high = _bound(min_, min, x.dtype), _bound(max_, max, x.dtype)

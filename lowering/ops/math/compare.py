@@ -8,7 +8,7 @@ import numpy as np
 from lowering.dtypes import BOOL
 from lowering.ops.math.broadcast import infer_broadcast
 from lowering.ops.math.elementwise import aligned
-from lowering.registry import op
+from lowering.registry import MASKED, WISE, op
 from lowering.values import Meta, is_concrete
 
 
@@ -20,37 +20,37 @@ def _compared(name: str, x, y, axis: int):
     return getattr(jnp, name)(x, y)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def less_than(x, y, *, axis: int = -1):
     """Out = X < Y, broadcast as in elementwise_add."""
     return _compared("less", x, y, axis)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def less_equal(x, y, *, axis: int = -1):
     """Out = X <= Y."""
     return _compared("less_equal", x, y, axis)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def greater_than(x, y, *, axis: int = -1):
     """Out = X > Y."""
     return _compared("greater", x, y, axis)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def greater_equal(x, y, *, axis: int = -1):
     """Out = X >= Y."""
     return _compared("greater_equal", x, y, axis)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def equal(x, y, *, axis: int = -1):
     """Out = X == Y."""
     return _compared("equal", x, y, axis)
 
 
-@op(vendor="force_cpu", rows="wise", fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
 def not_equal(x, y, *, axis: int = -1):
     """Out = X != Y."""
     return _compared("not_equal", x, y, axis)
@@ -64,31 +64,31 @@ def equal_reduce(x, y, *, axis: int = -1):
     return jnp.all(jnp.equal(*aligned(x, y, axis))).reshape(1)
 
 
-@op(rows="wise", fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
+@op(rows=WISE, fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
 def logical_and(x, y):
     """Out = X and Y."""
     return jnp.logical_and(x, y)
 
 
-@op(rows="wise", fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
+@op(rows=WISE, fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
 def logical_or(x, y):
     """Out = X or Y."""
     return jnp.logical_or(x, y)
 
 
-@op(rows="wise", fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
+@op(rows=WISE, fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
 def logical_xor(x, y):
     """Out = X xor Y."""
     return jnp.logical_xor(x, y)
 
 
-@op(rows="wise", fold=True, diff="")
+@op(rows=WISE, fold=True, diff="")
 def logical_not(x):
     """Out = not X."""
     return jnp.logical_not(x)
 
 
-@op(lod=None, rows="masked", fold=True, diff="")
+@op(lod=None, rows=MASKED, fold=True, diff="")
 def is_empty(x: Meta):
     """Out[1] = whether X has no elements."""
     if x.nrows is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from lowering.engine.checks import nonzero
 from lowering.ops.math.broadcast import infer_broadcast, placed_pair
 from lowering.ops.math.rounding import product
-from lowering.registry import Value, op
+from lowering.registry import WISE, Value, op
 from lowering.values import Meta, SelectedRows, data_of
 
 VENDOR = "use_mkldnn x_data_format y_data_format"
@@ -38,7 +38,7 @@ def _both(x, y, axis, gx, gy):
     return unbroadcast(gx, sx, x.shape), unbroadcast(gy, sy, y.shape)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), linear=True)
+@op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), linear=True)
 def elementwise_add(x, y, *, axis: int = -1):
     """Out = X + Y, Y's dims aligned with X's from ``axis`` (-1: from the end)."""
     x, y = aligned(x, y, axis)
@@ -65,7 +65,7 @@ def _plus(ddx, ddy, dout, axis, sign):
     return jnp.broadcast_to(a + sign * b, dout.shape)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), linear=True)
+@op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), linear=True)
 def elementwise_sub(x, y, *, axis: int = -1):
     """Out = X - Y."""
     x, y = aligned(x, y, axis)
@@ -82,7 +82,7 @@ def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
     return _plus(ddx, ddy, dout, axis, -1)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), linear=True)
+@op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), linear=True)
 def elementwise_mul(x: Value, y, *, axis: int = -1):
     """Out = X * Y, Y's dims aligned with X's from ``axis``. X may be SelectedRows, Y then being a scalar [1]."""
     if isinstance(x, SelectedRows):
@@ -115,7 +115,7 @@ def _quotient(x, y):
     return jnp.sign(x) * jnp.sign(y) * (jnp.abs(x) // jnp.abs(y))
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+@op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast())
 def elementwise_div(x, y, *, axis: int = -1):
     """Out = X / Y; integers truncate towards zero."""
     return _quotient(*aligned(x, y, axis))
@@ -148,7 +148,7 @@ def _(y, out, dx, ddx=None, ddy=None, *, axis):
     return d_y, -g * db, (da - out * db) / b
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+@op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast())
 def elementwise_max(x, y, *, axis: int = -1):
     """Out = X > Y ? X : Y, so that a NaN of X gives way and one of Y stays."""
     a, b = aligned(x, y, axis)
@@ -162,7 +162,7 @@ def _(x, y, d_out, *, axis):
     return _both(x, y, axis, jnp.where(a > b, d_out, 0), jnp.where(a <= b, d_out, 0))
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+@op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast())
 def elementwise_min(x, y, *, axis: int = -1):
     """Out = X < Y ? X : Y, so that a NaN of X gives way and one of Y stays."""
     a, b = aligned(x, y, axis)
@@ -176,7 +176,7 @@ def _(x, y, d_out, *, axis):
     return _both(x, y, axis, jnp.where(a < b, d_out, 0), jnp.where(a >= b, d_out, 0))
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast())
+@op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast())
 def elementwise_pow(x, y, *, axis: int = -1):
     """Out = X ** Y; integers are computed in float64 and truncated."""
     x, y = aligned(x, y, axis)
@@ -191,7 +191,7 @@ def _(x, y, d_out, *, axis):
     return _both(x, y, axis, d_out * b * jnp.power(a, b - 1), d_out * jnp.log(a) * jnp.power(a, b))
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), diff="")
+@op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), diff="")
 def elementwise_mod(x, y, *, axis: int = -1):
     """Out = X mod Y: the remainder of truncated division for integers, of floored division for floats."""
     x, y = aligned(x, y, axis)
@@ -203,7 +203,7 @@ def _(y):
     return nonzero("y", y)
 
 
-@op(vendor=VENDOR, rows="wise", fold=True, infer=infer_broadcast(), diff="")
+@op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), diff="")
 def elementwise_floordiv(x, y, *, axis: int = -1):
     """Out = X / Y of integers, truncated towards zero (Fluid's kernel, despite the name)."""
     return _quotient(*aligned(x, y, axis))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from lowering.loops.contractions import contraction, over_rows
 from lowering.ops.shared import transpose_of
-from lowering.registry import op
+from lowering.registry import WISE, Wise, op
 from lowering.values import Meta
 
 
@@ -19,7 +19,7 @@ def _flat2(x, split: int):
     return x.reshape(prod(x.shape[:split]), prod(x.shape[split:]))
 
 
-@op(vendor="use_mkldnn scale_x scale_y scale_out force_fp32_output", rows="wise x")
+@op(vendor="use_mkldnn scale_x scale_y scale_out force_fp32_output", rows=Wise("x"))
 def mul(x, y, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1):
     """Out = X Y, X flattened to a matrix after ``x_num_col_dims`` dims and Y after ``y_num_col_dims``."""
     out = _flat2(x, x_num_col_dims) @ _flat2(y, y_num_col_dims)
@@ -87,7 +87,7 @@ def _heads(x, y, head_number: int):
     vendor="use_mkldnn use_quantizer Scale_x Scale_y Scale_out force_fp32_output",
     grad="vjp",
     reads="x y",
-    rows="wise x",
+    rows=Wise("x"),
 )
 def matmul(
     x,
@@ -146,7 +146,7 @@ def addmm(input, x, y, *, Alpha: float = 1.0, Beta: float = 1.0):
     return Beta * input + Alpha * (x @ y)
 
 
-@op(rows="wise")
+@op(rows=WISE)
 def dot(x, y):
     """Out = sum of X * Y over the last dim, which stays as 1."""
     return jnp.sum(x * y, axis=-1, keepdims=True, dtype=x.dtype)
@@ -202,7 +202,7 @@ def _row_norm(x):
     return jnp.sqrt(jnp.sum(x * x, axis=tuple(range(1, x.ndim)))).reshape(-1, 1)
 
 
-@op(out="Out XNorm~ YNorm~", vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@", rows="wise")
+@op(out="Out XNorm~ YNorm~", vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@", rows=WISE)
 def cos_sim(x, y):
     """Out[n, 0] = X[n] . Y[n] / (|X[n]| |Y[n]|); Y may have one row for all. Norms are [n, 1]."""
     x_norm, y_norm = _row_norm(x), _row_norm(y)

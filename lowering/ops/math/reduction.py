@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import to_numpy
-from lowering.registry import OpDef, op
+from lowering.registry import MASKED, OpDef, op
 from lowering.values import LoDArray, Meta, row_mask
 
-OPTIONS: dict[str, Any] = {"rows": "masked", "lod": None}
+OPTIONS: dict[str, Any] = {"rows": MASKED, "lod": None}
 
 
 def _axes(ndim: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:

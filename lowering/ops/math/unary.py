@@ -6,9 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.program import OpSpec
-from lowering.registry import op
-
-WISE = "wise"
+from lowering.registry import WISE, op
 
 
 @op(vendor="use_mkldnn use_cudnn", rows=WISE)

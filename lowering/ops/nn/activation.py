@@ -7,9 +7,7 @@ import jax.numpy as jnp
 
 from lowering.ops.math.extrema import at_least, at_most, exp_at_least
 from lowering.ops.shared import off_rows
-from lowering.registry import op
-
-WISE = "wise"
+from lowering.registry import WISE, op
 
 
 @op(vendor="use_mkldnn use_cudnn", rows=WISE)

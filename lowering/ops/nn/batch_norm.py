@@ -8,7 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import LoDArray, row_mask
 
 
@@ -111,7 +111,7 @@ def _rows_like(rows: LoDArray, data):
 OUTPUTS = "Y MeanOut VarianceOut SavedMean~ SavedVariance~ ReserveSpace?"
 
 
-@op(out=OUTPUTS, diff="x scale bias", vendor="use_mkldnn fuse_with_relu", lod={"Y": "x"}, rows="masked",
+@op(out=OUTPUTS, diff="x scale bias", vendor="use_mkldnn fuse_with_relu", lod={"Y": "x"}, rows=MASKED,
     inplace={"MeanOut": "mean", "VarianceOut": "variance"})  # fmt: skip
 def batch_norm(
     x: LoDArray,
@@ -153,7 +153,7 @@ def _make_grad(g):
 batch_norm.grad_maker(_make_grad)
 
 
-@batch_norm.grad(rows="masked")
+@batch_norm.grad(rows=MASKED)
 def _(x: LoDArray, scale, bias, saved_mean, saved_variance, d_y, mean=None, variance=None, reserve_space=None, *,
       epsilon, data_layout, use_global_stats):  # fmt: skip
     if use_global_stats:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from lowering.ops.nn import conv_kernels as kernels
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv_kernels import Geometry
-from lowering.registry import op
+from lowering.registry import Wise, op
 from lowering.values import Meta
 
 VENDOR = (
@@ -97,7 +97,7 @@ def conv2d_grad(
     return (*grads, None if bias is None else jnp.zeros_like(bias))
 
 
-conv2d = op("conv2d", out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows="wise input")(
+conv2d = op("conv2d", out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows=Wise("input"))(
     conv2d_rule
 )
 depthwise_conv2d = op(
@@ -106,7 +106,7 @@ depthwise_conv2d = op(
     diff="input filter bias",
     vendor=VENDOR_2D,
     lod="input",
-    rows="wise input",
+    rows=Wise("input"),
 )(conv2d_rule)
 conv2d.grad(conv2d_grad)
 depthwise_conv2d.grad(conv2d_grad)
@@ -131,7 +131,7 @@ def _(
     return _backward_twice(x, filter, doutput, (ddinput, ddfilter), geo, data_format)
 
 
-@op(out="Output", diff="input filter", vendor=VENDOR, lod="input", rows="wise input")
+@op(out="Output", diff="input filter", vendor=VENDOR, lod="input", rows=Wise("input"))
 def conv3d(
     input,
     filter,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from lowering.ops.nn import conv_kernels as kernels
 from lowering.ops.nn.conv import channel_back, channel_first
 from lowering.ops.nn.conv_kernels import Geometry
-from lowering.registry import op
+from lowering.registry import Wise, op
 
 VENDOR = "use_cudnn use_mkldnn workspace_size_MB"
 VENDOR_2D = VENDOR + " fuse_relu fuse_activation fuse_alpha fuse_beta"
@@ -70,13 +70,13 @@ def conv2d_transpose_grad(
 
 
 for _type in ("conv2d_transpose", "depthwise_conv2d_transpose"):
-    _op = op(_type, out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows="wise input")(
+    _op = op(_type, out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows=Wise("input"))(
         conv2d_transpose_rule
     )
     _op.grad(conv2d_transpose_grad)
 
 
-@op(out="Output", vendor=VENDOR, lod="input", rows="wise input")
+@op(out="Output", vendor=VENDOR, lod="input", rows=Wise("input"))
 def conv3d_transpose(
     input,
     filter,

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.random_bits import Placed, bits
-from lowering.registry import op
+from lowering.registry import Wise, op
 
 
-@op(out="Out Mask~", diff="x", rows="wise x")
+@op(out="Out Mask~", diff="x", rows=Wise("x"))
 def dropout(
     x,
     seed=None,
@@ -51,7 +51,7 @@ def kept(key, shape, dropout_prob):
     return bits(key, shape) >= jnp.uint32(threshold)
 
 
-@dropout.grad(rows="wise mask d_out")
+@dropout.grad(rows=Wise("mask d_out"))
 def _(mask, d_out, *, dropout_prob, dropout_implementation):
     if dropout_implementation == "upscale_in_train":
         d_out = jnp.zeros_like(d_out) if dropout_prob == 1 else d_out / (1 - dropout_prob)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import Demand
-from lowering.registry import Long, Value, op
+from lowering.registry import MASKED, Long, Value, Wise, op
 from lowering.values import LoDArray, Meta, SelectedRows, data_of
 
 VENDOR = "is_distributed remote_prefetch trainer_id height_sections epmap table_names"
@@ -52,7 +52,7 @@ def _ids_demand(w, ids, padding_idx):
     return [Demand("ids", ids, 0, w.shape[0], None if padding_idx == -1 else padding_idx)]
 
 
-@op(diff="w", lod={"Out": "ids"}, rows="wise ids", vendor=VENDOR + " grad_inplace")
+@op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR + " grad_inplace")
 def lookup_table(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
     """Out[..., D] = W[Ids[..., 1]]; rows of padding_idx are zeros."""
     return _lookup(w, ids.reshape(ids.shape[:-1]), padding_idx)
@@ -63,12 +63,12 @@ def _(w: Meta, ids, *, padding_idx):
     return _ids_demand(w, ids, padding_idx)
 
 
-@lookup_table.grad(rows="masked")
+@lookup_table.grad(rows=MASKED)
 def _(w: Meta, ids: LoDArray, d_out, *, is_sparse, padding_idx):
     return _table_grad(w, ids, d_out, is_sparse, padding_idx)
 
 
-@op(diff="w", lod={"Out": "ids"}, rows="wise ids", vendor=VENDOR)
+@op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR)
 def lookup_table_v2(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
     """Out[..., D] = W[Ids[...]]; rows of padding_idx are zeros."""
     return _lookup(w, ids, padding_idx)
@@ -79,12 +79,12 @@ def _(w: Meta, ids, *, padding_idx):
     return _ids_demand(w, ids, padding_idx)
 
 
-@lookup_table_v2.grad(rows="masked")
+@lookup_table_v2.grad(rows=MASKED)
 def _(w: Meta, ids: LoDArray, d_out, *, is_sparse, padding_idx):
     return _table_grad(w, ids, d_out, is_sparse, padding_idx)
 
 
-@op(diff=(), lod={"Out": "ids"}, rows="wise ids")
+@op(diff=(), lod={"Out": "ids"}, rows=Wise("ids"))
 def lookup_table_dequant(w, ids, *, padding_idx: Long = -1):
     """Out[..., 4 * (D - 2)] from rows [min, max, packed bytes...]: min + byte * (max - min) / 256.
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.program import VarInfo
-from lowering.registry import op
+from lowering.registry import Wise, op
 from lowering.values import Meta, concrete
 
 
@@ -223,7 +223,7 @@ def _register(type_: str, make: Callable[..., Taps], doc: str) -> None:
         )  # fmt: skip
 
     forward.__doc__ = doc
-    op(type_, diff="x", lod=None, rows="wise x", infer=_infer)(forward).grad(backward, rows="wise d_out")
+    op(type_, diff="x", lod=None, rows=Wise("x"), infer=_infer)(forward).grad(backward, rows=Wise("d_out"))
 
 
 _register("nearest_interp", nearest_taps, "Out = the nearest pixel of X at out_h x out_w.")

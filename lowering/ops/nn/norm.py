@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from lowering.ragged import infer as sequence_infer
-from lowering.registry import op
+from lowering.registry import WISE, Wise, op
 
 
 def _standardised(x, mean, inv_std, d_y):
@@ -18,7 +18,7 @@ def _standardised(x, mean, inv_std, d_y):
     return inv_std * (centred - x_hat * (d_y * x_hat).mean(axis=-1, keepdims=True))
 
 
-@op(out="Y Mean~ Variance~", lod={"Y": "x"}, rows="wise x")
+@op(out="Y Mean~ Variance~", lod={"Y": "x"}, rows=Wise("x"))
 def layer_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1):
     """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over the axes from begin_norm_axis on.
 
@@ -67,7 +67,7 @@ def _infer_instance_norm(of):
     return {"Y": (x.shape, x.lod_level, x.dtype), "SavedMean": planes, "SavedVariance": planes}
 
 
-@op(out="Y SavedMean~ SavedVariance~", lod={"Y": "x"}, rows="wise x", infer=_infer_instance_norm)
+@op(out="Y SavedMean~ SavedVariance~", lod={"Y": "x"}, rows=Wise("x"), infer=_infer_instance_norm)
 def instance_norm(x, scale, bias, *, epsilon: float = 1e-5):
     """Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias over each (n, c) plane.
 
@@ -117,7 +117,7 @@ def _affine(v, groups):
     return v.reshape(1, groups, v.size // groups, 1)
 
 
-@op(out="Y Mean~ Variance~", lod={"Y": "x"}, rows="wise x")
+@op(out="Y Mean~ Variance~", lod={"Y": "x"}, rows=Wise("x"))
 def group_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, groups: int, data_layout: str = "NCHW"):
     """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over groups of channels; Mean, Variance [N, groups].
 
@@ -240,7 +240,7 @@ def _channel_window_sum(v, n, low):
     )
 
 
-@op(out="Out MidOut", vendor="use_mkldnn", rows="wise", lod={"Out": "x"})
+@op(out="Out MidOut", vendor="use_mkldnn", rows=WISE, lod={"Out": "x"})
 def lrn(x, *, n: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75,
         data_format: str = "AnyLayout", is_test: bool = False):  # fmt: skip
     """Out = X * MidOut^-beta, MidOut = k + alpha * sum of X^2 over n (odd) neighbouring channels."""
@@ -268,7 +268,7 @@ def _channels_of(v, x, data_layout):
     return v.reshape([-1 if d == axis else 1 for d in range(x.ndim)]), tuple(d for d in range(x.ndim) if d != axis)
 
 
-@op(rows="wise x")
+@op(rows=Wise("x"))
 def affine_channel(x, scale, bias, *, data_layout: str = "AnyLayout"):
     """Out = Scale[c] * X + Bias[c]."""
     gain, _ = _channels_of(scale, x, data_layout)

@@ -15,7 +15,7 @@ from lowering.ops.nn import windows
 from lowering.ops.nn.conv import channel_back, channel_first
 from lowering.ops.nn.conv_kernels import resolve_padding
 from lowering.ops.nn.pool_kernels import Axis, adaptive_axis
-from lowering.registry import op
+from lowering.registry import WISE, op
 from lowering.values import Meta
 
 
@@ -110,7 +110,7 @@ def _is_max(pooling_type):
     return pooling_type == "max"
 
 
-@op(vendor="use_cudnn use_mkldnn use_quantizer", rows="wise")
+@op(vendor="use_cudnn use_mkldnn use_quantizer", rows=WISE)
 def pool2d(
     x,
     *,
@@ -142,7 +142,7 @@ def _(x, out, d_out, *, pooling_type, ksize, global_pooling, strides, paddings, 
     )  # fmt: skip
 
 
-@op(vendor="use_cudnn use_mkldnn", rows="wise")
+@op(vendor="use_cudnn use_mkldnn", rows=WISE)
 def pool3d(
     x,
     *,
@@ -197,7 +197,7 @@ def _max_pool_index_grad(x: Meta, mask, d_out):
     return scatter_planes(d_out, mask, x.shape)
 
 
-@op(out="Out Mask", rows="wise", undeclared="Mask:dtype")
+@op(out="Out Mask", rows=WISE, undeclared="Mask:dtype")
 def max_pool2d_with_index(
     x,
     *,
@@ -211,7 +211,7 @@ def max_pool2d_with_index(
     return _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive)
 
 
-@op(out="Out Mask", rows="wise", undeclared="Mask:dtype")
+@op(out="Out Mask", rows=WISE, undeclared="Mask:dtype")
 def max_pool3d_with_index(
     x,
     *,
@@ -229,7 +229,7 @@ max_pool2d_with_index.grad(_max_pool_index_grad)
 max_pool3d_with_index.grad(_max_pool_index_grad)
 
 
-@op(diff="x", rows="wise")
+@op(diff="x", rows=WISE)
 def unpool(x, indices, *, ksize: list[int], strides: list[int] = (1, 1), paddings: list[int] = (0, 0),
            unpooling_type: str):  # fmt: skip
     """Out = zeros with X at the flat positions Indices; out = (in - 1) * stride - 2 * padding + ksize."""
@@ -262,7 +262,7 @@ def _spp_levels(x, pyramid_height):
         yield axes
 
 
-@op(rows="wise")
+@op(rows=WISE)
 def spp(x, *, pyramid_height: int, pooling_type: str):
     """Spatial pyramid pooling: for each level, X pooled to 2^level x 2^level bins, flattened and joined."""
     pool = max_pool if _is_max(pooling_type) else lambda x, axes: avg_pool(x, axes, True)

@@ -8,7 +8,7 @@ from lowering.errors import NeedsExact
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv_kernels import pad_pairs
 from lowering.program import VarInfo
-from lowering.registry import op
+from lowering.registry import WISE, Wise, op
 from lowering.values import LoDArray, concrete
 
 
@@ -33,7 +33,7 @@ def bilinear(image, y, x):
     return total
 
 
-@op(out="Output", lod="x", rows="wise", vendor={"use_cudnn": True}, grad="vjp", reads="x grid")
+@op(out="Output", lod="x", rows=WISE, vendor={"use_cudnn": True}, grad="vjp", reads="x grid")
 def grid_sampler(x, grid):
     """Output[n, c, h, w] = X[n, c] at (x, y) = (Grid[n, h, w] + 1) / 2 * (size - 1), bilinear, zeros outside."""
     height, width = x.shape[2:]
@@ -59,14 +59,14 @@ def _infer_affine_grid(op, var_of):
     return {op.outputs["Output"][0]: VarInfo((theta.shape[0], -1, -1, 2), theta.dtype, theta.lod_level)}
 
 
-@op(out="Output", diff="theta", lod="theta", vendor={"use_cudnn": True}, rows="wise theta", infer=_infer_affine_grid)
+@op(out="Output", diff="theta", lod="theta", vendor={"use_cudnn": True}, rows=Wise("theta"), infer=_infer_affine_grid)
 def affine_grid(theta, output_shape=None, *, output_shape_: list[int] = ()):
     """Output[n, h, w] = Theta[n] (x, y, 1), x and y running from -1 to 1 over an image of output_shape [N, C, H, W]."""
     base = _base_grid(output_shape_, output_shape, theta.dtype)
     return jnp.einsum("hwk,njk->nhwj", base, theta)
 
 
-@affine_grid.grad(rows="wise d_output")
+@affine_grid.grad(rows=Wise("d_output"))
 def _(d_output, output_shape=None, *, output_shape_):
     base = _base_grid(output_shape_, output_shape, d_output.dtype)
     return jnp.einsum("nhwj,hwk->njk", d_output, base)

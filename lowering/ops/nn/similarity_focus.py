@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowering.registry import op
+from lowering.registry import WISE, op
 
 
 def _greedy_mask(plane):
@@ -21,7 +21,7 @@ def _greedy_mask(plane):
     return lax.fori_loop(0, min(rows, cols), take, (plane, jnp.zeros_like(plane)))[1]
 
 
-@op(diff=(), rows="wise")
+@op(diff=(), rows=WISE)
 def similarity_focus(x, *, axis: int, indexes: list[int]):
     """Out = 1 where some slice X[:, index along axis] picks the place greedily, row and column once each; else 0."""
     planes = jnp.moveaxis(x, axis, 1)[:, jnp.asarray(indexes)]

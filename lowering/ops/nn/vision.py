@@ -5,11 +5,11 @@ import numpy as np
 
 from lowering.ops.nn import windows
 from lowering.ops.shared import transpose_of
-from lowering.registry import Long, op
+from lowering.registry import WISE, Long, op
 from lowering.values import Meta
 
 
-@op(rows="wise", lod=None)
+@op(rows=WISE, lod=None)
 def pixel_shuffle(x, *, upscale_factor: int = 1):
     """Out[n, c, h r + i, w r + j] = X[n, c r^2 + i r + j, h, w], r = upscale_factor."""
     n, c, h, w = x.shape
@@ -26,7 +26,7 @@ def _(d_out, *, upscale_factor):
     return blocks.transpose(0, 1, 3, 5, 2, 4).reshape(n, c * r * r, h // r, w // r)
 
 
-@op(rows="wise")
+@op(rows=WISE)
 def space_to_depth(x, *, blocksize: Long = 2):
     """X [N, C, H, W] to [N, C b^2, H / b, W / b] in the order of Darknet's reorg layer.
 
@@ -57,7 +57,7 @@ def _shuffle(x, groups):
     return x.reshape(n, groups, c // groups, h, w).swapaxes(1, 2).reshape(x.shape)
 
 
-@op(rows="wise", lod=None)
+@op(rows=WISE, lod=None)
 def shuffle_channel(x, *, group: int = 1):
     """Out[n, j * group + i] = X[n, i * (C / group) + j]."""
     return _shuffle(x, group)
@@ -106,7 +106,7 @@ def patches(x, kernel_sizes, strides, paddings, dilations):
     return jnp.stack(taps, axis=2).reshape(n, c * kh * kw, oh * ow)
 
 
-@op(out="Y", lod=None, rows="wise")
+@op(out="Y", lod=None, rows=WISE)
 def unfold(x, *, kernel_sizes: list[int], strides: list[int], paddings: list[int], dilations: list[int]):
     """Y[N, C * kh * kw, L]: each column is one kernel window of X (im2col)."""
     return patches(x, kernel_sizes, strides, paddings, dilations)

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from lowering.registry import op
+from lowering.registry import WISE, op
 from lowering.values import LoDArray
 
 
@@ -52,7 +52,7 @@ def _(x, rank_offset, rank_param, d_out, *, MaxRank):
     return blocks.at[block].add(outer).reshape(rank_param.shape)
 
 
-@op(rows="wise")
+@op(rows=WISE)
 def fsp(x, y):
     """Out[n, i, j] = mean over pixels of X[n, i] * Y[n, j]."""
     return jnp.einsum("nihw,njhw->nij", x, y) / (x.shape[2] * x.shape[3])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.registry import Long, op
+from lowering.registry import WISE, Long, op
 
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(p)
@@ -62,7 +62,7 @@ def xxh64(words, half, seed: int):
         return state ^ (state >> np.uint64(32))
 
 
-@op("hash", vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@", rows="wise", diff="")
+@op("hash", vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@", rows=WISE, diff="")
 def hash_(x, *, num_hash: int = 1, mod_by: Long = 100000):
     """Out [N, num_hash, 1] = XXH64 of each row of X [N, K] with seeds 0 .. num_hash - 1, modulo ``mod_by``.
 

@@ -11,7 +11,7 @@ from jax import lax
 from lowering.ops.recommend.word_hashes import murmur3_128, xxh32
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import bounds, lengths, new_rows, offsets, offsets_of, row_numbers, segments, shifted, take
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, fill_padding, is_concrete
 
 _BLOOM_MAGIC = np.uint64(17070416)
@@ -212,7 +212,7 @@ def _filters(given: list[Array | None], words: list[list[Array]]) -> tuple[Array
     return left, sound
 
 
-@op(out="Out DropPos X_Temp_Out~", diff="x", rows="masked", lod=None, infer=_infer, absent="white_list black_list")
+@op(out="Out DropPos X_Temp_Out~", diff="x", rows=MASKED, lod=None, infer=_infer, absent="white_list black_list")
 def pyramid_hash(
     x: LoDArray,
     w,

@@ -11,7 +11,7 @@ from lowering.engine import random_bits
 from lowering.engine.checks import Demand
 from lowering.ops.shared import outputs_like
 from lowering.program import VarInfo
-from lowering.registry import op
+from lowering.registry import Wise, op
 from lowering.values import Meta
 
 _CHILDREN = 3  # columns of TreeInfo: item id (0: inner node), layer, parent, then the children
@@ -24,7 +24,7 @@ def _infer_child(op, var_of):
     return outputs_like(op, "Child", info) | outputs_like(op, "LeafMask", info)
 
 
-@op(out="Child LeafMask", lod={"Child": "x", "LeafMask": "x"}, diff="", rows="wise x", infer=_infer_child)
+@op(out="Child LeafMask", lod={"Child": "x", "LeafMask": "x"}, diff="", rows=Wise("x"), infer=_infer_child)
 def tdm_child(x, tree_info, *, child_nums: int, dtype: int = 2):
     """Child [.., child_nums] = the children of node X, zeros for a leaf or node 0; LeafMask = 1 for items among them.
 

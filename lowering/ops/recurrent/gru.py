@@ -9,7 +9,7 @@ from lowering.ops.recurrent.lstm import initial, packed_value
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import offsets
 from lowering.ragged.time_major import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
-from lowering.registry import op
+from lowering.registry import MASKED, Wise, op
 from lowering.values import Array, LoDArray
 
 
@@ -67,7 +67,7 @@ def _transposed(weight: Array) -> tuple[Array, Array]:
 @op(
     slots={"h0": "H0"},
     out="BatchGate~ BatchResetHiddenPrev~ BatchHidden~ Hidden",
-    rows="masked",
+    rows=MASKED,
     lod={"Hidden": "input"},
     infer=sequence_infer.gru,
 )
@@ -143,7 +143,7 @@ def _(
     return input.with_data(d_input), None if h0 is None else p.unsorted(d_h0), d_weight, d_bias
 
 
-@op(out="Gate~ ResetHiddenPrev~ Hidden", lod=None, rows="wise input hidden_prev")
+@op(out="Gate~ ResetHiddenPrev~ Hidden", lod=None, rows=Wise("input hidden_prev"))
 def gru_unit(
     input,
     hidden_prev,

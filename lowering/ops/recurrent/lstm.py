@@ -10,7 +10,7 @@ from lowering.ops.recurrent.activations import activation, slope
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import offsets
 from lowering.ragged.time_major import Packing, alive_rows, materialized, pack, run_backward, run_forward, spare_rows
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray
 
 
@@ -103,7 +103,7 @@ def packed_value(x: LoDArray, buffer: Array) -> LoDArray:
 @op(
     slots={"h0": "H0", "c0": "C0"},
     out="Hidden Cell BatchGate~ BatchCellPreAct~",
-    rows="masked",
+    rows=MASKED,
     lod={"Hidden": "input", "Cell": "input"},
     infer=sequence_infer.lstm,
 )

@@ -18,7 +18,7 @@ from lowering.ops.recurrent.lstm import (
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import offsets
 from lowering.ragged.time_major import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
-from lowering.registry import op
+from lowering.registry import MASKED, Wise, op
 from lowering.values import LoDArray
 
 
@@ -29,7 +29,7 @@ def _projected_by(proj_activation: str, cell_activation: str) -> str:
 @op(
     slots={"h0": "H0", "c0": "C0"},
     out="Projection Cell BatchGate~ BatchCellPreAct~ BatchHidden~",
-    rows="masked",
+    rows=MASKED,
     lod={"Projection": "input", "Cell": "input"},
     infer=sequence_infer.lstmp,
 )
@@ -132,7 +132,7 @@ def _(
     )
 
 
-@op(slots={"c_prev": "C_prev"}, out="C H", lod=None, rows="wise x c_prev")
+@op(slots={"c_prev": "C_prev"}, out="C H", lod=None, rows=Wise("x c_prev"))
 def lstm_unit(x, c_prev, *, forget_bias: float = 0.0):
     """C = sigmoid(f + forget_bias) C_prev + sigmoid(i) tanh(g), H = sigmoid(o) tanh(C); X = [i, f, o, g]."""
     i, f, o, g = _unit_gates(x, forget_bias)

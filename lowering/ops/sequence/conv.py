@@ -9,7 +9,7 @@ import numpy as np
 from lowering.ops.nn import windows
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import bounds, expand_dims, grad_spec, offsets, per_row, row_gradient, row_numbers, shifted
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, concrete
 
 
@@ -77,7 +77,7 @@ def check_context(contextLength: int, contextStride: int) -> None:
         )
 
 
-@op(rows="masked", infer=sequence_infer.sequence_conv)
+@op(rows=MASKED, infer=sequence_infer.sequence_conv)
 def sequence_conv(
     x: LoDArray,
     filter,
@@ -125,7 +125,7 @@ def _(g):
     return grad_spec(g, "X Filter Out@GRAD" + extra, "X Filter" + extra)
 
 
-@op(rows="masked")
+@op(rows=MASKED)
 def row_conv(x: LoDArray, filter):
     """Out[r] = sum over w of Filter[w] * X[r + w] within the sequence (X may be a padded batch [n, t, d] too)."""
     return per_row(x, _row_conv(x, filter))
@@ -210,7 +210,7 @@ def _(x, d_out, *, kernels: list[int], strides=[1, 1], paddings=[0, 0, 0, 0]):  
     return pull(d_out.reshape(forward.shape))[0]
 
 
-@op(rows="masked")
+@op(rows=MASKED)
 def add_position_encoding(x: LoDArray, *, alpha: float = 1.0, beta: float = 1.0):
     """Out = alpha X + beta PE; PE[t] = (sin(t / 10000^(k / (h - 1))), cos(same)) for k < h = width / 2.
 

@@ -20,7 +20,7 @@ from lowering.ragged.rows import (
     segments,
     take,
 )
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, Meta, concrete, fill_padding
 
 
@@ -54,7 +54,7 @@ def _repeated_sequences(x: LoDArray, y: LoDArray, level: int) -> tuple[np.ndarra
     return rows.astype(np.int32), out_off
 
 
-@op(rows="masked", diff="x", infer=sequence_infer.sequence_expand)
+@op(rows=MASKED, diff="x", infer=sequence_infer.sequence_expand)
 def sequence_expand(x: LoDArray, y: LoDArray, *, ref_level: int = -1):
     """Sequence (without LoD: row) i of X, repeated as often as sequence i of Y's ``ref_level`` has entries.
 
@@ -83,7 +83,7 @@ def _(x: LoDArray, y: LoDArray, d_out, *, ref_level=-1):
     return row_gradient(x, sums)
 
 
-@op(rows="masked", lod="y", diff="x", infer=sequence_infer.sequence_expand_as)
+@op(rows=MASKED, lod="y", diff="x", infer=sequence_infer.sequence_expand_as)
 def sequence_expand_as(x, y: LoDArray):
     """Row i of X, repeated as often as sequence i of Y has rows; Out has Y's LoD."""
     repeated = _repeat_rows(x, y, 0)
@@ -114,7 +114,7 @@ def _joined(xs: list[LoDArray]) -> tuple[Array, list[Array]]:
     return total, targets
 
 
-@op(rows="masked", infer=sequence_infer.sequence_concat)
+@op(rows=MASKED, infer=sequence_infer.sequence_concat)
 def sequence_concat(x: list[LoDArray]):
     """Sequence i of Out is sequence i of every X, one after the other."""
     total, targets = _joined(x)
@@ -143,7 +143,7 @@ def _reshaped(data: Array, width: int) -> Array:
     return flat.reshape(count, width)
 
 
-@op(rows="masked", infer=sequence_infer.sequence_reshape)
+@op(rows=MASKED, infer=sequence_infer.sequence_reshape)
 def sequence_reshape(x: LoDArray, *, new_dim: int):
     """The same numbers in rows of width ``new_dim``; sequence lengths scale by width(X) / new_dim."""
     off, width = offsets(x), x.shape[1]
@@ -162,7 +162,7 @@ def _(x: LoDArray, d_out):
     return row_gradient(x, flat.reshape(x.shape))
 
 
-@op(out="Y", lod="x", rows="masked", infer=sequence_infer.like("X", "Y"))
+@op(out="Y", lod="x", rows=MASKED, infer=sequence_infer.like("X", "Y"))
 def sequence_reverse(x: LoDArray):
     """Each sequence of X with its rows in reverse order; its own gradient."""
     _, start, end = bounds(offsets(x), x.capacity)
@@ -177,7 +177,7 @@ def _(g):
     return [OpSpec("sequence_reverse", {"X": g.output_grad("Y")}, {"Y": g.input_grad("X")}, g.attrs)]
 
 
-@op(rows="masked", diff="x updates", lod=None, infer=sequence_infer.like("X"))
+@op(rows=MASKED, diff="x updates", lod=None, infer=sequence_infer.like("X"))
 def sequence_scatter(x, ids: LoDArray, updates: LoDArray):
     """Out = X, and Out[i, id] += update for each (id, update) of sequence i."""
     seg = segments(offsets(ids), row_numbers(ids.capacity))

@@ -10,7 +10,7 @@ from jax import lax
 
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import bounds, lengths, offsets, row_numbers, segments, take
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray
 
 
@@ -60,7 +60,7 @@ def levenshtein(hyps: Rows, refs: Rows) -> Array:
 @op(
     slots={"hyps_length": "HypsLength", "refs_length": "RefsLength"},
     out="SequenceNum Out",
-    rows="masked",
+    rows=MASKED,
     lod=None,
     diff="",
     infer=sequence_infer.edit_distance,
@@ -153,7 +153,7 @@ def _edges(x: LoDArray, length: Array | None) -> tuple[Array, Array, Array]:
 @op(
     slots={"f1": "F1-Score"},
     out="Precision Recall F1-Score NumInferChunks NumLabelChunks NumCorrectChunks",
-    rows="masked",
+    rows=MASKED,
     lod=None,
     diff="",
 )

@@ -22,7 +22,7 @@ from lowering.ragged.rows import (
     segments,
     take,
 )
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray
 
 
@@ -65,7 +65,7 @@ def _max_pool(x: Array, off: Array) -> tuple[Array, Array]:
     return out, jnp.where(expand_dims(lengths(off) == 0, x.ndim), np.int32(-1), first)
 
 
-@op(out="Out MaxIndex~", rows="masked", lod=None, infer=sequence_infer.sequence_pool)
+@op(out="Out MaxIndex~", rows=MASKED, lod=None, infer=sequence_infer.sequence_pool)
 def sequence_pool(x: LoDArray, *, is_test: bool = False, pooltype: str = "AVERAGE", pad_value: float = 0.0):
     """Out[i] = pool(X rows of sequence i): SUM, AVERAGE, SQRT (sum / sqrt(length)), MAX, FIRST or LAST.
 
@@ -103,7 +103,7 @@ def _(g):
     return grad_spec(g, "X Out@GRAD" + index, "X")
 
 
-@op(vendor="use_cudnn", rows="masked")
+@op(vendor="use_cudnn", rows=MASKED)
 def sequence_softmax(x: LoDArray, *, data_format: str = "AnyLayout"):
     """Out[r] = exp(X[r]) / sum over the rows r' of the same sequence of exp(X[r'])."""
     off = offsets(x)

@@ -19,11 +19,11 @@ from lowering.ragged.rows import (
     shifted,
     take,
 )
-from lowering.registry import op
+from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray
 
 
-@op(rows="masked", lod=None, diff="x", infer=sequence_infer.like("X", level=0))
+@op(rows=MASKED, lod=None, diff="x", infer=sequence_infer.like("X", level=0))
 def sequence_slice(x: LoDArray, offset, length):
     """Rows [offset[i], offset[i] + length[i]) of sequence i of X."""
     off = offsets(x)
@@ -60,7 +60,7 @@ def compact(x: LoDArray, keep: Array) -> LoDArray:
     return new_rows(out, (*x.lod[:-1], take(kept, off)), x, longest=x.longest)
 
 
-@op(rows="masked", lod=None, diff="", infer=sequence_infer.like("X"))
+@op(rows=MASKED, lod=None, diff="", infer=sequence_infer.like("X"))
 def sequence_erase(x: LoDArray, *, tokens: list[int]):
     """X without the ids listed in ``tokens``."""
     flat = x.data.reshape(x.capacity)
@@ -69,7 +69,7 @@ def sequence_erase(x: LoDArray, *, tokens: list[int]):
 
 
 @op(
-    rows="masked",
+    rows=MASKED,
     diff="",
     vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@",
     infer=sequence_infer.sequence_enumerate,
@@ -83,7 +83,7 @@ def sequence_enumerate(x: LoDArray, *, win_size: int, pad_value: int = 0):
     return per_row(x, jnp.stack(windows, axis=1))
 
 
-@op(rows="masked", lod=None, diff="x", infer=sequence_infer.lod_reset, inplace={"Out": "x"})
+@op(rows=MASKED, lod=None, diff="x", infer=sequence_infer.lod_reset, inplace={"Out": "x"})
 def lod_reset(x: LoDArray, y: LoDArray = None, *, target_lod: list[int] = [], append: bool = False):  # noqa: B006
     """X with another LoD: that of Y, else the offsets that Y holds, else ``target_lod``.
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from lowering.dtypes import is_float, to_numpy
 from lowering.program import OpSpec
-from lowering.registry import Value, op
+from lowering.registry import WISE, Value, op
 
 
-@op(rows="wise", fold=True, linear=True)
+@op(rows=WISE, fold=True, linear=True)
 def cast(x, *, out_dtype: int, in_dtype: int):
     """Out = X as data type ``out_dtype``.
 
@@ -42,7 +42,7 @@ def _(g):
     return [OpSpec("cast", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, attrs)]
 
 
-@op(rows="wise", fold=True, linear=True)
+@op(rows=WISE, fold=True, linear=True)
 def assign(x: Value = None):
     """Out = X: a tensor, SelectedRows or a tensor array."""
     return x

@@ -16,7 +16,7 @@ from lowering.errors import NeedsExact
 from lowering.loops.carried import zero_gradient
 from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
-from lowering.registry import Long, Longs, Sizes, op
+from lowering.registry import MASKED, WISE, Long, Longs, Sizes, Wise, op
 from lowering.values import LoDArray, Meta, RowCounts, TensorArray
 
 
@@ -72,7 +72,7 @@ def _batch_dims(input: Meta, shape, input_dim_idx, output_dim_idx):
     return dims
 
 
-@op(vendor="force_cpu", rows="masked", lod=None, diff="")
+@op(vendor="force_cpu", rows=MASKED, lod=None, diff="")
 def fill_constant_batch_size_like(
     input: LoDArray,
     *,
@@ -98,19 +98,19 @@ def fill_constant_batch_size_like(
     return out if nrows is None else LoDArray(out, (), nrows)
 
 
-@op(fold=True, rows="wise", diff="")
+@op(fold=True, rows=WISE, diff="")
 def fill_zeros_like(x: Meta):
     """Out = zeros like X, a tensor or a tensor array."""
     return zero_gradient(x) if isinstance(x, TensorArray) else jnp.zeros(x.shape, x.dtype)
 
 
-@op(fold=True, rows="wise", diff="")
+@op(fold=True, rows=WISE, diff="")
 def fill_zeros_like2(x: Meta, *, dtype: int = 5):
     """Out = zeros like X, of data type ``dtype``."""
     return jnp.zeros(x.shape, to_numpy(dtype))
 
 
-@op(fold=True, rows="wise", diff="")
+@op(fold=True, rows=WISE, diff="")
 def fill_any_like(x: Meta, *, value: float = 0.0, dtype: int = -1):
     """Out = ``value`` in the shape of X; data type -1 means X's."""
     kind = x.dtype if dtype < 0 else to_numpy(dtype)
@@ -141,7 +141,7 @@ def assign_value(
     return np.asarray(chosen, kind).reshape(shape)
 
 
-@op(lod=None, rows="masked", diff="")
+@op(lod=None, rows=MASKED, diff="")
 def shape(input: Meta):
     """Out = the dims of Input, int32."""
     if input.nrows is None:
@@ -149,7 +149,7 @@ def shape(input: Meta):
     return shape_counts(input.shape, input.nrows, np.int32)
 
 
-@op(lod=None, rows="masked", diff="")
+@op(lod=None, rows=MASKED, diff="")
 def size(input: Meta):
     """Out[1] = the number of elements of Input, int64."""
     if input.nrows is None:
@@ -232,7 +232,7 @@ def _infer_one_hot(op, var_of, lead):
 
 @op(
     slots={"depth_tensor": "depth_tensor"},
-    rows="wise x",
+    rows=Wise("x"),
     diff="",
     infer=lambda op, var_of: _infer_one_hot(op, var_of, lambda s: s[:-1]),
 )
@@ -249,7 +249,7 @@ def _(x, depth_tensor=None, *, depth, allow_out_of_range):
 
 @op(
     slots={"depth_tensor": "depth_tensor"},
-    rows="wise x",
+    rows=Wise("x"),
     diff="",
     infer=lambda op, var_of: _infer_one_hot(op, var_of, lambda s: s),
 )

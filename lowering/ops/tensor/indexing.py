@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from lowering.engine.checks import Demand
-from lowering.registry import op
+from lowering.registry import MASKED, WISE, op
 from lowering.values import LoDArray, Meta, row_mask
 
 
@@ -35,7 +35,7 @@ def _overwritten(base: Any, index: Any, updates: Any) -> Any:
     return jnp.where(_column(writer > 0, base.ndim), jnp.asarray(updates)[jnp.maximum(writer - 1, 0)], base)
 
 
-@op(lod=None, diff="x", rows="masked", linear=True)
+@op(lod=None, diff="x", rows=MASKED, linear=True)
 def gather(x: LoDArray, index: LoDArray, *, overwrite: bool = True):
     """Out[i] = X[Index[i]]; Index [N] or [N, 1].
 
@@ -51,7 +51,7 @@ def _(x: Meta, index):
     return [Demand("index", index, 0, x.shape[0] if x.nrows is None else x.nrows)]
 
 
-@gather.grad(rows="masked")
+@gather.grad(rows=MASKED)
 def _(x: Meta, index: LoDArray, d_out: LoDArray, *, overwrite):
     """Padding rows of Index (copies of a valid id) are sent outside, so that they overwrite nothing."""
     zeros = jnp.zeros(x.shape, d_out.dtype)
@@ -158,7 +158,7 @@ def _row_index(index: Any) -> tuple[Any, Any]:
     return jnp.arange(index.shape[0], dtype=index.dtype)[:, None], index
 
 
-@op(diff="x", lod="index", rows="wise")
+@op(diff="x", lod="index", rows=WISE)
 def index_sample(x, index):
     """Out[b, j] = X[b, Index[b, j]]."""
     return jnp.asarray(x)[_row_index(index)]
@@ -174,7 +174,7 @@ def _(x: Meta, index, d_out):
     return jnp.zeros(x.shape, d_out.dtype).at[_row_index(index)].add(d_out)
 
 
-@op(diff="x", lod=None, rows="wise")
+@op(diff="x", lod=None, rows=WISE)
 def multiplex(ids, x: list):
     """Out[b] = X[Ids[b]][b]: each row from the X that Ids [B, 1] names."""
     return jnp.stack(x)[ids.reshape(-1), jnp.arange(x[0].shape[0])]
@@ -191,7 +191,7 @@ def _(ids, d_out, *, ctx):
     return [jnp.where(_column(chosen == i, d_out.ndim), d_out, 0) for i in range(ctx.arity("X@GRAD"))]
 
 
-@op(diff="x y", rows="wise")
+@op(diff="x y", rows=WISE)
 def where(condition, x, y):
     """Out = X where Condition, else Y; all of one shape."""
     return jnp.where(condition, x, y)
@@ -202,7 +202,7 @@ def _(condition, x: Meta, y: Meta, d_out):
     return jnp.where(condition, d_out, 0), jnp.where(condition, 0, d_out)
 
 
-@op(diff="", rows="wise")
+@op(diff="", rows=WISE)
 def shard_index(x, *, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1):
     """Out = X's place within shard ``shard_id`` of ``nshards`` equal ones, ignore_value where it lies in another."""
     size = (index_num + nshards - 1) // nshards

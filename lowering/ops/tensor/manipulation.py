@@ -11,7 +11,7 @@ from lowering.dtypes import LOD_TENSOR
 from lowering.errors import NeedsExact, OpError
 from lowering.ops.shared import concrete_scalar, ints, names_in, off_rows, outputs_like, transpose_of
 from lowering.program import EMPTY, OpSpec, VarInfo
-from lowering.registry import Longs, Value, op
+from lowering.registry import MASKED, WISE, Longs, Value, op
 from lowering.values import LoDArray, Meta, data_of
 
 
@@ -56,7 +56,7 @@ def _joined_dims(shapes, axis):
 
 
 def _concat_rows(attrs, ndim):
-    return off_rows(attrs, ndim) or "masked"
+    return off_rows(attrs, ndim) or MASKED
 
 
 @op(vendor="use_mkldnn use_quantizer", rows=_concat_rows, diff="x", infer=_infer_concat, linear=True)
@@ -228,7 +228,7 @@ def _columns(x: Any, start: int, length: int) -> slice:
     return slice(start, x.shape[1] if length < 0 else start + length)
 
 
-@op(rows="wise", lod="x")
+@op(rows=WISE, lod="x")
 def partial_concat(x: list, *, start_index: int = 0, length: int = -1):
     """Out = columns [start_index, start_index + length) of all X [B, N], side by side."""
     return jnp.concatenate([v[:, _columns(v, start_index, length)] for v in x], axis=1)
@@ -245,7 +245,7 @@ def _(x: list[Meta], d_out, *, start_index, length):
     return grads
 
 
-@op(rows="wise", lod="x", vendor="use_mkldnn")
+@op(rows=WISE, lod="x", vendor="use_mkldnn")
 def partial_sum(x: list, *, start_index: int = 0, length: int = -1):
     """Out = the sum of columns [start_index, start_index + length) of all X [B, N]."""
     total = x[0][:, _columns(x[0], start_index, length)]
@@ -267,7 +267,7 @@ def _off_first(name: str):
     """Row-wise unless dim 0 is among the attribute's dims."""
 
     def rule(attrs, ndim):
-        return None if any(a % ndim == 0 for a in attrs[name]) else "wise"
+        return None if any(a % ndim == 0 for a in attrs[name]) else WISE
 
     return rule
 
@@ -320,7 +320,7 @@ def _pairs(paddings: list[int]) -> list[tuple[int, int]]:
 
 
 def _off_padded(attrs, ndim):
-    return "wise" if not any(attrs["paddings"][:2]) else None
+    return WISE if not any(attrs["paddings"][:2]) else None
 
 
 @op(rows=_off_padded)

@@ -15,7 +15,7 @@ from lowering.ops.shared import into_declared, outputs_like, shape_from
 from lowering.ops.tensor.creation import infer_given_shape
 from lowering.program import VarInfo
 from lowering.ragged import infer as sequence_infer
-from lowering.registry import Longs, Sizes, op
+from lowering.registry import MASKED, WISE, Longs, Sizes, op
 from lowering.values import LoDArray
 
 
@@ -113,7 +113,7 @@ def _batch_like(input: LoDArray, draw, shape, input_dim_idx: int, output_dim_idx
     return LoDArray(out, (), input.nrows) if rows else out
 
 
-@op(rows="masked", lod=None, diff="")
+@op(rows=MASKED, lod=None, diff="")
 def uniform_random_batch_size_like(
     input: LoDArray,
     *,
@@ -137,7 +137,7 @@ def uniform_random_batch_size_like(
     )
 
 
-@op(rows="masked", lod=None, diff="")
+@op(rows=MASKED, lod=None, diff="")
 def gaussian_random_batch_size_like(
     input: LoDArray,
     *,
@@ -163,7 +163,7 @@ def _infer_sampling(op, var_of):
     return outputs_like(op, "Out", VarInfo(tuple(var_of(op.inputs["X"][0]).shape[:-1])))
 
 
-@op(diff="", rows="wise", infer=_infer_sampling)
+@op(diff="", rows=WISE, infer=_infer_sampling)
 def sampling_id(x, *, key, min: float = 0.0, max: float = 1.0, seed: int = 0):
     """Out[b] = a column drawn with the probabilities X[b, :], int64.
 

@@ -15,7 +15,7 @@ from lowering.dtypes import INT64, to_numpy
 from lowering.ops.shared import concrete_scalar, off_rows, outputs_like
 from lowering.ops.tensor.top import largest
 from lowering.program import VarInfo
-from lowering.registry import op
+from lowering.registry import Wise, op
 from lowering.values import Meta, data_of
 
 
@@ -27,7 +27,7 @@ def _infer_top_k(op, var_of):
     return values | outputs_like(op, "Indices", VarInfo(dims, INT64, x.lod_level))
 
 
-@op(out="Out Indices", lod={"Out": "x", "Indices": "x"}, rows="wise x", diff="x", infer=_infer_top_k)
+@op(out="Out Indices", lod={"Out": "x", "Indices": "x"}, rows=Wise("x"), diff="x", infer=_infer_top_k)
 def top_k(x, k=None, *, k_: int = 1, ctx):
     """Out, Indices = the k largest values of each row (the last dim) and their places, falling; K replaces ``k``."""
     count = k_ if k is None else int(concrete_scalar(k, "top_k: K"))

@@ -12,7 +12,7 @@ from lowering.engine.counts import RowSize, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows
 from lowering.program import VarInfo
-from lowering.registry import Sizes, op
+from lowering.registry import MASKED, WISE, Sizes, op
 from lowering.values import LoDArray, Meta, data_of
 
 X_SHAPE_LOD = {"X@GRAD": "XShape"}  # what the gradients take their LoD from
@@ -66,7 +66,7 @@ def _reshape(x: LoDArray, shape_, shape, shape_tensor):
     return _keep_rows(x, x.data.reshape(_target(x.shape, wanted)))
 
 
-@op(rows="masked", lod=None, infer=_infer_reshape, diff="x shape shape_tensor", inplace={"Out": "x"}, linear=True)
+@op(rows=MASKED, lod=None, infer=_infer_reshape, diff="x shape shape_tensor", inplace={"Out": "x"}, linear=True)
 def reshape(x: LoDArray, shape: Sizes = None, shape_tensor: list[Sizes] = None, *, shape_: list[int] = ()):
     """Out = X in another shape, given by ShapeTensor (list), Shape or the attribute; 0 copies a dim, -1 infers one."""
     return _reshape(x, shape_, shape, shape_tensor)
@@ -91,7 +91,7 @@ def _back(d_out: LoDArray, x: Meta, shape: tuple[int, ...]) -> Any:
 
 @op(
     out="Out XShape~",
-    rows="masked",
+    rows=MASKED,
     lod=None,
     vendor="use_quantizer",
     infer=_infer_reshape,
@@ -136,7 +136,7 @@ def _squeeze(x: LoDArray, axes):
     return _keep_rows(x, x.data.reshape(_squeezed(x.shape, list(axes))))
 
 
-@op(rows="masked", lod=None, infer=_infer_squeeze, linear=True)
+@op(rows=MASKED, lod=None, infer=_infer_squeeze, linear=True)
 def squeeze(x: LoDArray, *, axes: list[int] = ()):
     """Out = X without its dims of 1, or without those among ``axes``."""
     return _squeeze(x, axes)
@@ -147,7 +147,7 @@ def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x, x.shape)
 
 
-@op(out="Out XShape~", rows="masked", lod=None, infer=_infer_squeeze, inplace={"Out": "x"}, linear=True)
+@op(out="Out XShape~", rows=MASKED, lod=None, infer=_infer_squeeze, inplace={"Out": "x"}, linear=True)
 def squeeze2(x: LoDArray, *, axes: list[int] = ()):
     """``squeeze`` with XShape."""
     return _squeeze(x, axes), x.with_data(zero_rows(x))
@@ -181,7 +181,7 @@ def _unsqueeze(x: LoDArray, axes, tensor, tensors):
     return _keep_rows(x, x.data.reshape(_unsqueezed(x.shape, named)))
 
 
-@op(rows="masked", lod=None, infer=_infer_unsqueeze, diff="x", linear=True)
+@op(rows=MASKED, lod=None, infer=_infer_unsqueeze, diff="x", linear=True)
 def unsqueeze(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, axes: list[int] = ()):
     """Out = X with a dim of 1 inserted at each of ``axes`` in turn."""
     return _unsqueeze(x, axes, axes_tensor, axes_tensor_list)
@@ -192,7 +192,7 @@ def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x, x.shape)
 
 
-@op(out="Out XShape~", rows="masked", lod=None, infer=_infer_unsqueeze, diff="x", inplace={"Out": "x"}, linear=True)
+@op(out="Out XShape~", rows=MASKED, lod=None, infer=_infer_unsqueeze, diff="x", inplace={"Out": "x"}, linear=True)
 def unsqueeze2(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, axes: list[int] = ()):
     """``unsqueeze`` with XShape."""
     return _unsqueeze(x, axes, axes_tensor, axes_tensor_list), x.with_data(zero_rows(x))
@@ -207,7 +207,7 @@ def _flatten(x: LoDArray, axis: int):
     return _keep_rows(x, x.data.reshape(prod(x.shape[:axis]), prod(x.shape[axis:])))
 
 
-@op(rows="masked", lod=None)
+@op(rows=MASKED, lod=None)
 def flatten(x: LoDArray, *, axis: int = 1):
     """Out = X as a matrix: the first ``axis`` dims are rows."""
     return _flatten(x, axis)
@@ -218,7 +218,7 @@ def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x, x.shape)
 
 
-@op(out="Out XShape~", rows="masked", lod=None, inplace={"Out": "x"})
+@op(out="Out XShape~", rows=MASKED, lod=None, inplace={"Out": "x"})
 def flatten2(x: LoDArray, *, axis: int = 1):
     """``flatten`` with XShape."""
     return _flatten(x, axis), x.with_data(zero_rows(x))
@@ -234,7 +234,7 @@ def _(x_shape: Meta, d_out: LoDArray):
 
 def _rows_first(attrs, ndim):
     """Row-wise while dim 0 stays in front."""
-    return "wise" if list(attrs["axis"])[:1] == [0] else None
+    return WISE if list(attrs["axis"])[:1] == [0] else None
 
 
 def _inverse(axis: list[int]) -> list[int]:
@@ -261,7 +261,7 @@ def _permuted(x: LoDArray, axis: list[int]) -> Any:
     return LoDArray(out, (), x.nrows) if x.padded else out
 
 
-@op(out="Out XShape~", vendor="use_mkldnn use_quantizer", rows="masked", lod=None)
+@op(out="Out XShape~", vendor="use_mkldnn use_quantizer", rows=MASKED, lod=None)
 def transpose2(x: LoDArray, *, axis: list[int], data_format: str = "AnyLayout"):
     """``transpose`` with XShape."""
     del data_format
@@ -303,7 +303,7 @@ def _expand(x: LoDArray, expand_times, tensor, tensors):
     return _keep_rows(x, out)
 
 
-@op(rows="masked", lod=None, infer=_infer_expand, slots=EXPAND_SLOTS, diff="x")
+@op(rows=MASKED, lod=None, infer=_infer_expand, slots=EXPAND_SLOTS, diff="x")
 def expand(
     x: LoDArray, expand_times: Sizes = None, expand_times_tensor: list[Sizes] = None, *, expand_times_: list[int] = ()
 ):

@@ -11,7 +11,7 @@ import numpy as np
 from lowering.errors import NeedsConcrete, NeedsExact, OpError
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
 from lowering.program import VarInfo
-from lowering.registry import Value, op
+from lowering.registry import Value, Wise, op
 from lowering.values import LoDArray, Meta, TensorArray
 
 # --- slice -------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def _without(dims, decrease_axis) -> tuple[int, ...]:
 
 
 def _off_sliced(attrs, ndim):
-    return None if any(a % max(ndim, 1) == 0 for a in attrs["axes"]) else "wise input"
+    return None if any(a % max(ndim, 1) == 0 for a in attrs["axes"]) else Wise("input")
 
 
 @op("slice", rows=_off_sliced, lod={"Out": "input"}, infer=_infer_slice, diff="input", fold=True, linear=True)
