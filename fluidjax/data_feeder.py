@@ -67,11 +67,10 @@ def check_type(input: Any, input_name: str, expected_type: Any, op_name: str, ex
 def check_dtype(input_dtype: Any, input_name: str, expected_dtype: Any, op_name: str, extra_message: str = "") -> None:
     """TypeError unless a data type is among the expected ones (a name, or several); EnforceNotMet in eager mode."""
     name = convert_dtype(input_dtype)
-    expected = [expected_dtype] if isinstance(expected_dtype, str) else list(expected_dtype)
-    if name not in expected:
+    expected = expected_dtype if isinstance(expected_dtype, str) else list(expected_dtype)
+    if name not in ([expected] if isinstance(expected, str) else expected):
         raise (EnforceNotMet if in_dygraph_mode() else TypeError)(
-            f"The data type of '{input_name}' in {op_name} must be {expected_dtype}, but received {name}. "
-            f"{extra_message}"
+            f"The data type of '{input_name}' in {op_name} must be {expected}, but received {name}. {extra_message}"
         )
 
 

@@ -13,7 +13,7 @@ from fluidjax.layers._loss.sampled import hsigmoid, nce, sampled_softmax_with_cr
 from fluidjax.layers._sequence.ctc import edit_distance, warpctc
 from fluidjax.layers._tensor import manipulation, matmul, reduction
 from fluidjax.layers.ops import square
-from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, FULL_NUMBERS, INTS, check_type, check_variable_and_dtype
 
 __all__ = [
     "center_loss",
@@ -36,7 +36,6 @@ __all__ = [
     "mse_loss",
 ]
 
-_FLOATS = ["float32", "float64"]
 _IGNORE_NONE = -100
 
 
@@ -53,7 +52,7 @@ def cross_entropy(
     Returns:
         [..., 1].
     """
-    check_variable_and_dtype(input, "input", ["float16", *_FLOATS], "cross_entropy")
+    check_variable_and_dtype(input, "input", FLOATS, "cross_entropy")
     if not soft_label:
         return cross_entropy2(input, label, ignore_index)
     helper = LayerHelper("cross_entropy", **locals())
@@ -69,7 +68,7 @@ def cross_entropy(
 
 def cross_entropy2(input: Variable, label: Variable, ignore_index: int = _IGNORE_NONE) -> Variable:
     """``cross_entropy`` with hard labels, as the op that keeps input[label] for its gradient."""
-    check_variable_and_dtype(input, "input", ["float16", *_FLOATS], "cross_entropy2")
+    check_variable_and_dtype(input, "input", FLOATS, "cross_entropy2")
     helper = LayerHelper("cross_entropy2", **locals())
     out = helper.create_variable_for_type_inference(dtype=input.dtype)
     x_shape = helper.create_variable_for_type_inference(dtype=input.dtype)
@@ -85,8 +84,8 @@ def cross_entropy2(input: Variable, label: Variable, ignore_index: int = _IGNORE
 
 def square_error_cost(input: Variable, label: Variable) -> Variable:
     """(input - label)^2, elementwise; float32 or float64."""
-    check_variable_and_dtype(input, "input", _FLOATS, "square_error_cost")
-    check_variable_and_dtype(label, "label", _FLOATS, "square_error_cost")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "square_error_cost")
+    check_variable_and_dtype(label, "label", FULL_FLOATS, "square_error_cost")
     helper = LayerHelper("square_error_cost", **locals())
     difference = helper.create_variable_for_type_inference(dtype=input.dtype)
     helper.append_op(type="elementwise_sub", inputs={"X": [input], "Y": [label]}, outputs={"Out": [difference]})
@@ -139,7 +138,7 @@ def sigmoid_cross_entropy_with_logits(
 
     ignore_index: label that costs 0; normalize: divide by the number of other labels.
     """
-    check_variable_and_dtype(x, "input", ["float16", *_FLOATS], "sigmoid_cross_entropy_with_logits")
+    check_variable_and_dtype(x, "input", FLOATS, "sigmoid_cross_entropy_with_logits")
     helper = LayerHelper("sigmoid_cross_entropy_with_logits", **locals())
     out = helper.create_variable_for_type_inference(dtype=x.dtype)
     helper.append_op(
@@ -171,8 +170,8 @@ def center_loss(
     """
     helper = LayerHelper("center_loss", **locals())
     dtype = helper.input_dtype()
-    check_variable_and_dtype(input, "input", _FLOATS, "center_loss")
-    check_variable_and_dtype(label, "label", ["int32", "int64"], "center_loss")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "center_loss")
+    check_variable_and_dtype(label, "label", INTS, "center_loss")
     centers = helper.create_parameter(attr=param_attr, shape=[num_classes, input.shape[1]], dtype=dtype)
     assert centers is not None, "param_attr of center_loss must not be False: the centers are its state. Leave it out."
     centers.stop_gradient = True
@@ -210,7 +209,7 @@ def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Varia
     """
     helper = LayerHelper("bpr_loss", **locals())
     out = helper.create_variable_for_type_inference(dtype=input.dtype)
-    check_variable_and_dtype(input, "input", ["float16", *_FLOATS], "bpr_loss")
+    check_variable_and_dtype(input, "input", FLOATS, "bpr_loss")
     helper.append_op(type="bpr_loss", inputs={"X": [input], "Label": [label]}, outputs={"Y": [out]})
     return out
 
@@ -258,8 +257,8 @@ def teacher_student_sigmoid_loss(
     Returns:
         [N, 1].
     """
-    check_variable_and_dtype(input, "input", ["float32", "float64", "int32", "int64"], "teacher_student_sigmoid_loss")
-    check_variable_and_dtype(label, "label", ["float32", "float64", "int32", "int64"], "teacher_student_sigmoid_loss")
+    check_variable_and_dtype(input, "input", FULL_NUMBERS, "teacher_student_sigmoid_loss")
+    check_variable_and_dtype(label, "label", FULL_NUMBERS, "teacher_student_sigmoid_loss")
     helper = LayerHelper("teacher_student_sigmoid_loss", **locals())
     out = helper.create_variable(dtype=input.dtype)
     helper.append_op(
@@ -274,8 +273,8 @@ def teacher_student_sigmoid_loss(
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     """0.5 r^2 where |r| <= delta, else delta (|r| - 0.5 delta), r = label - input; float32 or float64 [N, 1]."""
     helper = LayerHelper("huber_loss", **locals())
-    check_variable_and_dtype(input, "input", _FLOATS, "huber_loss")
-    check_variable_and_dtype(label, "label", _FLOATS, "huber_loss")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "huber_loss")
+    check_variable_and_dtype(label, "label", FULL_FLOATS, "huber_loss")
     residual = helper.create_variable_for_type_inference(dtype=helper.input_dtype())
     out = helper.create_variable_for_type_inference(dtype=helper.input_dtype())
     helper.append_op(
@@ -293,8 +292,8 @@ def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str
     reduction: "none" keeps the shape; "batchmean", "mean" and "sum" give [1].
     """
     helper = LayerHelper("kldiv_loss", **locals())
-    check_variable_and_dtype(x, "x", _FLOATS, "kldiv_loss")
-    check_variable_and_dtype(target, "target", _FLOATS, "kldiv_loss")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "kldiv_loss")
+    check_variable_and_dtype(target, "target", FULL_FLOATS, "kldiv_loss")
     check_type(reduction, "reduction", str, "kldiv_loss")
     loss = helper.create_variable_for_type_inference(dtype=x.dtype)
     helper.append_op(
@@ -314,8 +313,8 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     Returns:
         [1].
     """
-    check_variable_and_dtype(anchor, "anchor", _FLOATS, "npair_loss")
-    check_variable_and_dtype(positive, "positive", _FLOATS, "positive")
+    check_variable_and_dtype(anchor, "anchor", FULL_FLOATS, "npair_loss")
+    check_variable_and_dtype(positive, "positive", FULL_FLOATS, "positive")
     check_variable_and_dtype(labels, "labels", ["float32", "float64", "int64"], "labels")
     count = labels.shape[0]
     column = manipulation.reshape(labels, shape=[count, 1], inplace=True)
@@ -334,6 +333,6 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
 
 def mse_loss(input: Variable, label: Variable) -> Variable:
     """mean((input - label)^2), [1]; float32 or float64."""
-    check_variable_and_dtype(input, "input", _FLOATS, "mse_loss")
-    check_variable_and_dtype(label, "label", _FLOATS, "mse_loss")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "mse_loss")
+    check_variable_and_dtype(label, "label", FULL_FLOATS, "mse_loss")
     return reduction.reduce_mean(square_error_cost(input, label))

@@ -8,7 +8,7 @@ from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.indexing import topk
-from fluidjax.writing.checks import check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, INTS, check_variable_and_dtype
 
 __all__ = ["accuracy", "auc"]
 
@@ -27,7 +27,7 @@ def accuracy(
         [1], of input's dtype (float32).
     """
     helper = LayerHelper("accuracy", **locals())
-    check_variable_and_dtype(input, "input", ["float16", "float32", "float64"], "accuracy")
+    check_variable_and_dtype(input, "input", FLOATS, "accuracy")
     values, indices = topk(input, k=k)
     out = helper.create_variable_for_type_inference(dtype="float32")
     if correct is None:
@@ -72,8 +72,8 @@ def auc(
         (auc of all batches, auc of the last ones, [their and the totals' four statistics]); the aucs are float64 [1].
     """
     helper = LayerHelper("auc", **locals())
-    check_variable_and_dtype(input, "input", ["float32", "float64"], "auc")
-    check_variable_and_dtype(label, "label", ["int32", "int64"], "auc")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "auc")
+    check_variable_and_dtype(label, "label", INTS, "auc")
     total, batch = (helper.create_variable_for_type_inference(dtype="float64") for _ in range(2))
     window = [(1 + slide_steps) * (num_thresholds + 1) + 1]
     shapes = [window, window, [1, num_thresholds + 1], [1, num_thresholds + 1]]
@@ -98,8 +98,8 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> Any:
         (mean over classes float32 [1], wrong and correct pixels per class int32 [num_classes]).
     """
     helper = LayerHelper("mean_iou", **locals())
-    check_variable_and_dtype(input, "Predictions", ["int32", "int64"], "mean_iou")
-    check_variable_and_dtype(label, "Labels", ["int32", "int64"], "mean_iou")
+    check_variable_and_dtype(input, "Predictions", INTS, "mean_iou")
+    check_variable_and_dtype(label, "Labels", INTS, "mean_iou")
     mean = helper.create_variable_for_type_inference(dtype="float32")
     wrong = helper.create_variable_for_type_inference(dtype="int32")
     correct = helper.create_variable_for_type_inference(dtype="int32")

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fluidjax.framework import Variable
-from fluidjax.writing.checks import check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, INTS, NUMBERS, check_variable_and_dtype
 from fluidjax.writing.emit import emit
 
-_FLOATS = ("float16", "float32", "float64")
-_INTEGERS_TOO = {"abs": ("int32", "int64"), "exp": ("int32", "int64"), "square": ("int32", "int64")}
+_INTEGERS_TOO = {"abs": INTS, "exp": INTS, "square": INTS}
 
 __all__ = [
     "sigmoid",
@@ -44,7 +43,7 @@ __all__ = [
 
 def _elementary(op_type: str, formula: str) -> Callable[..., Variable]:
     def function(x: Variable, name: str | None = None) -> Variable:
-        check_variable_and_dtype(x, "x", (*_FLOATS, *_INTEGERS_TOO.get(op_type, ())), op_type)
+        check_variable_and_dtype(x, "x", (*FLOATS, *_INTEGERS_TOO.get(op_type, ())), op_type)
         return emit(op_type, {"X": x}, x.dtype, name=name)
 
     function.__name__ = function.__qualname__ = op_type
@@ -85,7 +84,7 @@ softplus = _elementary("softplus", "log(1 + exp(x))")
 softsign = _elementary("softsign", "x / (1 + |x|)")
 
 
-def _with_attrs(op_type: str, x: Variable, attrs: dict[str, Any], dtypes: tuple[str, ...] = _FLOATS) -> Variable:
+def _with_attrs(op_type: str, x: Variable, attrs: dict[str, Any], dtypes: tuple[str, ...] = FLOATS) -> Variable:
     check_variable_and_dtype(x, "x", dtypes, op_type)
     return emit(op_type, {"X": x}, x.dtype, {k: v for k, v in attrs.items() if v is not None})
 
@@ -130,7 +129,7 @@ def cumsum(
         reverse: start at the end.
     """
     attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
-    return _with_attrs("cumsum", x, attrs, (*_FLOATS, "int32", "int64"))
+    return _with_attrs("cumsum", x, attrs, NUMBERS)
 
 
 def gelu(x: Variable, approximate: bool = False) -> Variable:

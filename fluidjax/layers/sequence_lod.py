@@ -6,7 +6,8 @@ from typing import Any
 
 from fluidjax.framework import Variable, convert_np_dtype_to_dtype_
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._sequence.checks import FLOATS, INTS, NUMBERS, VarType, ragged, refuse_eager, variable, variables
+from fluidjax.layers._sequence.checks import VarType, ragged, refuse_eager, variable, variables
+from fluidjax.writing.checks import FULL_FLOATS, FULL_NUMBERS, INTS
 
 __all__ = [
     "sequence_conv",
@@ -64,7 +65,7 @@ def sequence_conv(
     Returns:
         [rows, num_filters], with the LoD of the input. Raises TypeError for an input of another kind.
     """
-    ragged(input, "input", "sequence_conv", FLOATS)
+    ragged(input, "input", "sequence_conv", FULL_FLOATS)
     helper = LayerHelper("sequence_conv", input=input, param_attr=param_attr, bias_attr=bias_attr, act=act, name=name)
     dtype = helper.input_dtype()
     shape = [filter_size * input.shape[1], num_filters]
@@ -93,7 +94,7 @@ def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None 
     Returns:
         As the input.
     """
-    ragged(input, "input", "sequence_softmax", FLOATS)
+    ragged(input, "input", "sequence_softmax", FULL_FLOATS)
     helper = LayerHelper("sequence_softmax", input=input, use_cudnn=use_cudnn, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": [input]}, {"use_cudnn": use_cudnn})
 
@@ -110,7 +111,7 @@ def sequence_pool(input: Variable, pool_type: str, is_test: bool = False, pad_va
     Returns:
         [sequences, ...].
     """
-    ragged(input, "input", "sequence_pool", ("float32", "float64"))
+    ragged(input, "input", "sequence_pool", FULL_FLOATS)
     helper = LayerHelper("sequence_pool", input=input, is_test=is_test, pad_value=pad_value)
     out = helper.create_variable_for_type_inference(helper.input_dtype())
     index = helper.create_variable_for_type_inference(helper.input_dtype())
@@ -145,7 +146,7 @@ def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
         [sum of the rows, ...] with LoD. Raises TypeError when ``input`` is no list.
     """
     refuse_eager("sequence_concat")
-    variables(input, "input", "fluid.layers.sequence_concat", NUMBERS)
+    variables(input, "input", "fluid.layers.sequence_concat", FULL_NUMBERS)
     helper = LayerHelper("sequence_concat", input=input, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": input}, {})
 
@@ -160,7 +161,7 @@ def sequence_slice(input: Variable, offset: Variable, length: Variable, name: st
     Returns:
         The rows that are left, with LoD.
     """
-    ragged(input, "input", "sequence_slice", NUMBERS)
+    ragged(input, "input", "sequence_slice", FULL_NUMBERS)
     ragged(offset, "offset", "sequence_slice", INTS)
     ragged(length, "length", "sequence_slice", INTS)
     helper = LayerHelper("sequence_slice", input=input, offset=offset, length=length, name=name)
@@ -181,14 +182,14 @@ def sequence_expand(x: Variable, y: Variable, ref_level: int = -1, name: str | N
     Returns:
         The repeated rows; repeated sequences are sequences of their own.
     """
-    ragged(x, "x", "sequence_expand", NUMBERS)
+    ragged(x, "x", "sequence_expand", FULL_NUMBERS)
     helper = LayerHelper("sequence_expand", input=x, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": [x], "Y": [y]}, {"ref_level": ref_level})
 
 
 def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Row i of ``x`` as often as sequence i of ``y`` has rows; the result has the LoD of ``y``."""
-    ragged(x, "x", "sequence_expand_as", NUMBERS)
+    ragged(x, "x", "sequence_expand_as", FULL_NUMBERS)
     ragged(y, "y", "sequence_expand_as")
     helper = LayerHelper("sequence_expand_as", input=x, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": [x], "Y": [y]}, {})
@@ -207,8 +208,8 @@ def sequence_pad(
     Returns:
         ([sequences, width, ...], int64 [sequences]).
     """
-    ragged(x, "x", "sequence_pad", NUMBERS)
-    ragged(pad_value, "pad_value", "sequence_pad", NUMBERS)
+    ragged(x, "x", "sequence_pad", FULL_NUMBERS)
+    ragged(pad_value, "pad_value", "sequence_pad", FULL_NUMBERS)
     helper = LayerHelper("sequence_pad", input=x, name=name)
     out = helper.create_variable_for_type_inference(helper.input_dtype())
     length = helper.create_variable_for_type_inference(VarType.INT64)
@@ -233,7 +234,7 @@ def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Va
     Returns:
         [sum of the lengths, ...] with LoD.
     """
-    ragged(x, "x", "sequence_unpad", NUMBERS)
+    ragged(x, "x", "sequence_unpad", FULL_NUMBERS)
     ragged(length, "length", "sequence_unpad", ("int64",))
     helper = LayerHelper("sequence_unpad", input=x, name=name)
     length.stop_gradient = True
@@ -246,7 +247,7 @@ def sequence_reshape(input: Variable, new_dim: int) -> Variable:
     Args:
         input: [rows, width] with LoD; each sequence holds a multiple of ``new_dim`` numbers.
     """
-    ragged(input, "input", "sequence_reshape", NUMBERS)
+    ragged(input, "input", "sequence_reshape", FULL_NUMBERS)
     helper = LayerHelper("sequence_reshape", input=input)
     return _one_output(helper, helper.input_dtype(), {"X": [input]}, {"new_dim": new_dim})
 
@@ -259,9 +260,9 @@ def sequence_scatter(input: Variable, index: Variable, updates: Variable, name: 
         index: ids [rows, 1] with LoD.
         updates: [rows, 1] with the LoD of ``index``.
     """
-    ragged(input, "input", "sequence_scatter", NUMBERS)
+    ragged(input, "input", "sequence_scatter", FULL_NUMBERS)
     ragged(index, "index", "sequence_scatter", INTS)
-    ragged(updates, "updates", "sequence_scatter", NUMBERS)
+    ragged(updates, "updates", "sequence_scatter", FULL_NUMBERS)
     helper = LayerHelper("sequence_scatter", input=input, name=name)
     inputs = {"X": input, "Ids": index, "Updates": updates}
     return _one_output(helper, helper.input_dtype(), inputs, {})
@@ -316,6 +317,6 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
 
 def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
     """Each sequence with its rows in reverse order, under the same LoD."""
-    ragged(x, "x", "sequence_reverse", (*NUMBERS, "int8", "uint8"))
+    ragged(x, "x", "sequence_reverse", (*FULL_NUMBERS, "int8", "uint8"))
     helper = LayerHelper("sequence_reverse", input=x, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": x}, {}, slot="Y")

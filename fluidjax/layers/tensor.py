@@ -16,7 +16,16 @@ from fluidjax.layers._tensor.files import save_combine as save_combine
 from fluidjax.layers._tensor.filled import full, full_like, kron, trace, tril, triu
 from fluidjax.layers._tensor.shapes import cast, fill_constant
 from fluidjax.param_attr import ParamAttr
-from fluidjax.writing.checks import FILLED, check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from fluidjax.writing.checks import (
+    FILLED,
+    FULL_FLOATS,
+    FULL_NUMBERS,
+    NUMBERS,
+    check_dtype,
+    check_type,
+    check_variable_and_dtype,
+    convert_dtype,
+)
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -179,10 +188,10 @@ def sums(input: Variable | list[Variable], out: Variable | None = None) -> Varia
     """The sum of the tensors of a list; written to ``out`` when given."""
     if isinstance(input, (list, tuple)):
         for i, x in enumerate(input):
-            check_variable_and_dtype(x, f"input[{i}]", ("float16", "float32", "float64", "int32", "int64"), "sums")
+            check_variable_and_dtype(x, f"input[{i}]", NUMBERS, "sums")
         first = input[0]
     else:
-        check_variable_and_dtype(input, "input", ("float16", "float32", "float64", "int32", "int64"), "sums")
+        check_variable_and_dtype(input, "input", NUMBERS, "sums")
         first = input
     return emit("sum", {"X": input}, first.dtype, {"use_mkldnn": False}, out=out)
 
@@ -298,13 +307,13 @@ def zeros(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
 
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
     """Ones in the shape and element type of ``x``."""
-    check_variable_and_dtype(x, "x", ("bool", "float32", "float64", "int32", "int64"), "ones_like")
+    check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "ones_like")
     return emit("fill_any_like", {"X": [x]}, x.dtype, {"value": 1.0}, layer="ones_like", out=out)
 
 
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     """Zeros in the shape and element type of ``x``."""
-    check_variable_and_dtype(x, "x", ("bool", "float32", "float64", "int32", "int64"), "ones_like")
+    check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "ones_like")
     out = emit("fill_zeros_like", {"X": [x]}, x.dtype, layer="zeros_like", out=out)
     out.stop_gradient = True
     return out
@@ -332,7 +341,7 @@ def has_nan(x: Variable) -> Variable:
 
 def isfinite(x: Variable) -> Variable:
     """Whether all elements are finite: bool [1]."""
-    check_variable_and_dtype(x, "x", ("float32", "float64", "int32", "int64"), "isfinite")
+    check_variable_and_dtype(x, "x", FULL_NUMBERS, "isfinite")
     return emit("isfinite", {"X": x}, "bool")
 
 
@@ -345,7 +354,7 @@ def _as_scalar(value: Any, dtype: Any) -> Variable:
 
 def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
     """start, start + step, ... before end; each a number or a Variable [1]."""
-    check_dtype(dtype, "dtype", ("float32", "float64", "int32", "int64"), "range")
+    check_dtype(dtype, "dtype", FULL_NUMBERS, "range")
     inputs = {"Start": _as_scalar(start, dtype), "End": _as_scalar(end, dtype), "Step": _as_scalar(step, dtype)}
     out = emit("range", inputs, dtype)
     out.stop_gradient = True
@@ -360,7 +369,7 @@ def arange(start: Any, end: Any, step: Any = 1, dtype: Any = None, name: str | N
 
 def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
     """``num`` values from ``start`` to ``stop``, both included; each a number or a Variable [1]. float32 or float64."""
-    check_dtype(dtype, "dtype", ("float32", "float64"), "linspace")
+    check_dtype(dtype, "dtype", FULL_FLOATS, "linspace")
     first, last = (v if isinstance(v, Variable) else fill_constant([1], dtype, v) for v in (start, stop))
     count = num if isinstance(num, Variable) else fill_constant([1], "int32", num)
     return emit("linspace", {"Start": first, "Stop": last, "Num": count}, dtype)
@@ -371,7 +380,7 @@ def diag(diagonal: Variable | np.ndarray) -> Variable:
     check_type(diagonal, "diagonal", (Variable, np.ndarray), "diag")
     if not isinstance(diagonal, Variable):
         diagonal = assign(diagonal)
-    check_dtype(diagonal.dtype, "diagonal", ("float32", "float64", "int32", "int64"), "diag")
+    check_dtype(diagonal.dtype, "diagonal", FULL_NUMBERS, "diag")
     out = emit("diag", {"Diagonal": [diagonal]}, diagonal.dtype)
     out.stop_gradient = True
     return out

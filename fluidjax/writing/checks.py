@@ -4,6 +4,9 @@ from fluidjax.data_feeder import check_dtype, check_type, check_variable_and_dty
 
 __all__ = ["check_dtype", "check_type", "check_variable_and_dtype", "convert_dtype"]
 
-FLOATS = ("float16", "float32", "float64")
-NUMBERS = (*FLOATS, "int32", "int64")
-FILLED = ("bool", *FLOATS, "int32", "int64")
+INTS = ("int32", "int64")
+FULL_FLOATS = ("float32", "float64")  # not in half precision
+FULL_NUMBERS = (*FULL_FLOATS, *INTS)
+FLOATS = ("float16", *FULL_FLOATS)
+NUMBERS = (*FLOATS, *INTS)
+FILLED = ("bool", *NUMBERS)

@@ -10,12 +10,10 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_NUMBERS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit
 
 __all__ = ["partial_concat", "partial_sum", "rank_attention", "shuffle_batch"]
-
-_SUMMABLE = ["float32", "float64", "int32", "int64"]
 
 
 def partial_concat(input: list[Variable], start_index: int = 0, length: int = -1) -> Variable:
@@ -34,7 +32,7 @@ def partial_concat(input: list[Variable], start_index: int = 0, length: int = -1
         input = [input]
     check_type(start_index, "start_index", int, "partial_concat")
     check_type(length, "length", int, "partial_concat")
-    return _partial("partial_concat", input, start_index, length, ["float16", *_SUMMABLE])
+    return _partial("partial_concat", input, start_index, length, ["float16", *FULL_NUMBERS])
 
 
 def partial_sum(input: list[Variable], start_index: int = 0, length: int = -1) -> Variable:
@@ -48,7 +46,7 @@ def partial_sum(input: list[Variable], start_index: int = 0, length: int = -1) -
     Returns:
         [N, length].
     """
-    return _partial("partial_sum", input, start_index, length, _SUMMABLE)
+    return _partial("partial_sum", input, start_index, length, FULL_NUMBERS)
 
 
 def _partial(op_type: str, inputs: list[Variable], start_index: int, length: int, dtypes: list[str]) -> Variable:

@@ -6,7 +6,8 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._sequence.checks import FLOATS, INTS, pair, variable
+from fluidjax.layers._sequence.checks import pair, variable
+from fluidjax.writing.checks import FULL_FLOATS, INTS
 
 __all__ = [
     "fused_embedding_seq_pool",
@@ -72,8 +73,8 @@ def match_matrix_tensor(
     Returns:
         ([sum of channel_num * rows of x * rows of y, 1] with LoD, the product x W).
     """
-    variable(x, "x", "match_matrix_tensor", FLOATS)
-    variable(y, "y", "match_matrix_tensor", FLOATS)
+    variable(x, "x", "match_matrix_tensor", FULL_FLOATS)
+    variable(y, "y", "match_matrix_tensor", FULL_FLOATS)
     helper = LayerHelper("match_matrix_tensor", **_given(locals()))
     shape = [x.shape[-1], channel_num, y.shape[-1]]
     weight = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=dtype, is_bias=False)
@@ -133,7 +134,7 @@ def tree_conv(
     Returns:
         [trees, nodes, output_size, num_filters].
     """
-    variable(nodes_vector, "nodes_vector", "tree_conv", FLOATS)
+    variable(nodes_vector, "nodes_vector", "tree_conv", FULL_FLOATS)
     variable(edge_set, "edge_set", "tree_conv", INTS)
     helper = LayerHelper("tree_conv", **_given(locals()))
     dtype = helper.input_dtype("nodes_vector")

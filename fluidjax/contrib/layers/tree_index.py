@@ -9,11 +9,11 @@ from fluidjax.framework import Variable, convert_np_dtype_to_dtype_
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers import reshape, slice
-from fluidjax.writing.checks import check_dtype
+from fluidjax.writing.checks import INTS, check_dtype
 
 __all__ = ["tdm_child", "tdm_sampler"]
 
-_INTS = ["int32", "int64"]
+_INTS = INTS
 Found = Variable | list[Variable]
 
 

@@ -8,6 +8,7 @@ from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._control_flow import eager
 from fluidjax.layers._control_flow.checks import VarType, require_array, require_dtype, require_variable
+from fluidjax.writing.checks import FULL_NUMBERS
 
 __all__ = [
     "array_length",
@@ -25,8 +26,7 @@ __all__ = [
     "Print",
 ]
 
-_COMPARABLE = ("bool", "float32", "float64", "int32", "int64")
-_COUNTERS = ("float32", "float64", "int32", "int64")
+_COMPARABLE = ("bool", *FULL_NUMBERS)
 
 
 def _compare(op_type: str, x: Variable, y: Variable, cond: Variable | None, attrs: dict | None = None) -> Variable:
@@ -89,7 +89,7 @@ def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
     Raises:
         TypeError: x or cond is not a Variable.
     """
-    require_dtype(x, "x", "is_empty", _COUNTERS)
+    require_dtype(x, "x", "is_empty", FULL_NUMBERS)
     helper = LayerHelper("is_empty")
     if cond is None:
         cond = helper.create_variable_for_type_inference(dtype="bool")
@@ -110,7 +110,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
     Returns:
         x, or a new Variable of its dtype.
     """
-    require_dtype(x, "x", "increment", _COUNTERS)
+    require_dtype(x, "x", "increment", FULL_NUMBERS)
     helper = LayerHelper("increment")
     out = x if in_place else helper.create_variable_for_type_inference(dtype=x.dtype)
     helper.append_op(type="increment", inputs={"X": [x]}, outputs={"Out": [out]}, attrs={"step": float(value)})
@@ -141,7 +141,7 @@ def Print(
     Returns:
         A Variable with the value of ``input``. Later layers must use it, or the backward pass prints nothing.
     """
-    require_dtype(input, "input", "Print", ("float32", "float64", "int32", "int64", "bool"))
+    require_dtype(input, "input", "Print", (*FULL_NUMBERS, "bool"))
     helper = LayerHelper("print_" + input.name)
     out = helper.create_variable_for_type_inference(dtype=input.dtype)
     attrs = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax.framework import Variable
-from fluidjax.writing.checks import check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -19,8 +19,6 @@ __all__ = [
     "polygon_box_transform",
     "prior_box",
 ]
-
-_FLOATS = ["float32", "float64"]
 
 
 def _floats(values: Any, what: str) -> list[float]:
@@ -71,7 +69,7 @@ def prior_box(
     Raises:
         TypeError: the feature map is not floating point; ValueError: ``steps`` is no pair.
     """
-    check_variable_and_dtype(input, "input", ["uint8", "int8", *_FLOATS], "prior_box")
+    check_variable_and_dtype(input, "input", ["uint8", "int8", *FULL_FLOATS], "prior_box")
     step_w, step_h = _pair(steps, "steps")
     attrs = {
         "min_sizes": _floats(min_sizes, "min_sizes"),
@@ -118,7 +116,7 @@ def density_prior_box(
     Raises:
         ValueError: ``densities`` and ``fixed_sizes`` are of different lengths.
     """
-    check_variable_and_dtype(input, "input", _FLOATS, "density_prior_box")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "density_prior_box")
     densities, sizes, ratios = list(densities or []), list(fixed_sizes or []), list(fixed_ratios or [])
     if len(densities) != len(sizes):
         raise ValueError(
@@ -163,7 +161,7 @@ def anchor_generator(
     Raises:
         ValueError: ``stride`` is no pair.
     """
-    check_variable_and_dtype(input, "input", _FLOATS, "anchor_generator")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "anchor_generator")
     attrs = {
         "anchor_sizes": _floats(anchor_sizes, "anchor_sizes"),
         "aspect_ratios": _floats(aspect_ratios, "aspect_ratios"),
@@ -208,8 +206,8 @@ def box_coder(
     Raises:
         TypeError: ``prior_box_var`` is of another kind.
     """
-    check_variable_and_dtype(prior_box, "prior_box", _FLOATS, "box_coder")
-    check_variable_and_dtype(target_box, "target_box", _FLOATS, "box_coder")
+    check_variable_and_dtype(prior_box, "prior_box", FULL_FLOATS, "box_coder")
+    check_variable_and_dtype(target_box, "target_box", FULL_FLOATS, "box_coder")
     inputs = {"PriorBox": prior_box, "TargetBox": target_box}
     attrs: dict[str, Any] = {"code_type": code_type, "box_normalized": box_normalized, "axis": axis}
     if isinstance(prior_box_var, Variable):
@@ -249,12 +247,12 @@ def box_decoder_and_assign(
 
 def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Variable:
     """Boxes clipped to their images; im_info [N, 3] holds height, width and scale of each image."""
-    check_variable_and_dtype(input, "input", _FLOATS, "box_clip")
-    check_variable_and_dtype(im_info, "im_info", _FLOATS, "box_clip")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "box_clip")
+    check_variable_and_dtype(im_info, "im_info", FULL_FLOATS, "box_clip")
     return emit("box_clip", {"Input": input, "ImInfo": im_info}, input.dtype, name=name, slot="Output")
 
 
 def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
     """Corners from offsets [N, 2 k, H, W]: 4 x - input in even channels, 4 y - input in odd ones."""
-    check_variable_and_dtype(input, "input", _FLOATS, "polygon_box_transform")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "polygon_box_transform")
     return emit("polygon_box_transform", {"Input": input}, input.dtype, name=name, slot="Output")

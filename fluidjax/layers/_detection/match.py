@@ -6,7 +6,7 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.writing.checks import check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -33,7 +33,7 @@ def bipartite_match(
     Returns:
         The row matched to each column, -1 for none (int32 [N, M]), and the similarity ([N, M]).
     """
-    check_variable_and_dtype(dist_matrix, "dist_matrix", ["float32", "float64"], "bipartite_match")
+    check_variable_and_dtype(dist_matrix, "dist_matrix", FULL_FLOATS, "bipartite_match")
     outputs = [("ColToRowMatchIndices", "int32", False), ("ColToRowMatchDist", dist_matrix.dtype, False)]
     attrs: dict[str, Any] = {}
     if match_type is not None:
@@ -94,8 +94,8 @@ def multiclass_nms(
     Returns:
         Rows (label, score, x0, y0, x1, y1), one LoD level; [[-1]] when there is nothing.
     """
-    check_variable_and_dtype(bboxes, "BBoxes", ["float32", "float64"], "multiclass_nms")
-    check_variable_and_dtype(scores, "Scores", ["float32", "float64"], "multiclass_nms")
+    check_variable_and_dtype(bboxes, "BBoxes", FULL_FLOATS, "multiclass_nms")
+    check_variable_and_dtype(scores, "Scores", FULL_FLOATS, "multiclass_nms")
     attrs = {
         "background_label": background_label,
         "score_threshold": score_threshold,
@@ -126,8 +126,8 @@ def locality_aware_nms(
     Raises:
         ValueError: the boxes or scores are not of rank 3.
     """
-    check_variable_and_dtype(bboxes, "bboxes", ["float32", "float64"], "locality_aware_nms")
-    check_variable_and_dtype(scores, "scores", ["float32", "float64"], "locality_aware_nms")
+    check_variable_and_dtype(bboxes, "bboxes", FULL_FLOATS, "locality_aware_nms")
+    check_variable_and_dtype(scores, "scores", FULL_FLOATS, "locality_aware_nms")
     for what, var in (("bboxes", bboxes), ("scores", scores)):
         if len(var.shape) != 3:
             raise ValueError(f"locality_aware_nms: {what} should be of rank 3, received {list(var.shape)}. Reshape it.")
@@ -168,8 +168,8 @@ def matrix_nms(
     Returns:
         Rows (label, score, x0, y0, x1, y1), one LoD level.
     """
-    check_variable_and_dtype(bboxes, "BBoxes", ["float32", "float64"], "matrix_nms")
-    check_variable_and_dtype(scores, "Scores", ["float32", "float64"], "matrix_nms")
+    check_variable_and_dtype(bboxes, "BBoxes", FULL_FLOATS, "matrix_nms")
+    check_variable_and_dtype(scores, "Scores", FULL_FLOATS, "matrix_nms")
     attrs = {
         "background_label": background_label,
         "score_threshold": score_threshold,
@@ -193,7 +193,7 @@ def distribute_fpn_proposals(
     Returns:
         The regions of each level, and int32 [R, 1]: where each region is in their concatenation.
     """
-    check_variable_and_dtype(fpn_rois, "fpn_rois", ["float32", "float64"], "distribute_fpn_proposals")
+    check_variable_and_dtype(fpn_rois, "fpn_rois", FULL_FLOATS, "distribute_fpn_proposals")
     helper = LayerHelper("distribute_fpn_proposals", name=name)
     levels = [helper.create_variable_for_type_inference(fpn_rois.dtype) for _ in range(max_level - min_level + 1)]
     restore = helper.create_variable_for_type_inference("int32")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.framework import Variable
-from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = ["prroi_pool", "psroi_pool", "roi_align", "roi_perspective_transform", "roi_pool"]
-
-_FLOATS = ["float32", "float64"]
 
 
 def _bins(height: Any, width: Any, scale: float) -> dict[str, Any]:
@@ -58,8 +56,8 @@ def roi_align(
 
     ``sampling_ratio`` samples along each axis, or as many as the bin has cells when it is not positive.
     """
-    check_variable_and_dtype(input, "input", _FLOATS, "roi_align")
-    check_variable_and_dtype(rois, "rois", _FLOATS, "roi_align")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "roi_align")
+    check_variable_and_dtype(rois, "rois", FULL_FLOATS, "roi_align")
     inputs = {"X": input, "ROIs": rois}
     if rois_lod is not None:
         inputs["RoisLod"] = rois_lod

@@ -8,7 +8,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layers._tensor.indexing import gather
 from fluidjax.layers._tensor.manipulation import reshape
-from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -22,8 +22,6 @@ __all__ = [
     "yolo_box",
     "yolov3_loss",
 ]
-
-_FLOATS = ["float32", "float64"]
 
 
 def _sampled(cls_logits: Variable, bbox_pred: Variable, width: int, found: Sequence[Variable]) -> list[Variable]:
@@ -309,7 +307,7 @@ def sigmoid_focal_loss(
     Returns:
         [N, C].
     """
-    check_variable_and_dtype(x, "x", _FLOATS, "sigmoid_focal_loss")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "sigmoid_focal_loss")
     check_variable_and_dtype(label, "label", ["int32"], "sigmoid_focal_loss")
     check_variable_and_dtype(fg_num, "fg_num", ["int32"], "sigmoid_focal_loss")
     inputs = {"X": x, "Label": label, "FgNum": fg_num}
@@ -340,7 +338,7 @@ def yolo_box(
     Raises:
         TypeError: an argument is of another type.
     """
-    check_variable_and_dtype(x, "x", _FLOATS, "yolo_box")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "yolo_box")
     check_type(anchors, "anchors", (list, tuple), "yolo_box")
     check_type(conf_thresh, "conf_thresh", float, "yolo_box")
     attrs = {
@@ -382,8 +380,8 @@ def yolov3_loss(
     Raises:
         TypeError: an argument is of another type.
     """
-    check_variable_and_dtype(x, "x", _FLOATS, "yolov3_loss")
-    check_variable_and_dtype(gt_box, "gt_box", _FLOATS, "yolov3_loss")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "yolov3_loss")
+    check_variable_and_dtype(gt_box, "gt_box", FULL_FLOATS, "yolov3_loss")
     check_variable_and_dtype(gt_label, "gt_label", ["int32"], "yolov3_loss")
     check_type(anchors, "anchors", (list, tuple), "yolov3_loss")
     check_type(anchor_mask, "anchor_mask", (list, tuple), "yolov3_loss")

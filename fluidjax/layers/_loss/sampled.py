@@ -10,11 +10,10 @@ from fluidjax.framework import Variable
 from fluidjax.initializer import NumpyArrayInitializer
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.param_attr import ParamAttr
-from fluidjax.writing.checks import check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype
 
 __all__ = ["hsigmoid", "nce", "sampled_softmax_with_cross_entropy"]
 
-_FLOATS = ["float32", "float64"]
 SAMPLERS = {"uniform": 0, "log_uniform": 1, "custom_dist": 2}
 
 
@@ -99,7 +98,7 @@ def nce(
         [N, 1].
     """
     helper = LayerHelper("nce", **locals())
-    check_variable_and_dtype(input, "input", _FLOATS, "nce")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "nce")
     check_variable_and_dtype(label, "label", ["int64"], "nce")
     check_sampler(sampler, custom_dist)
     weight = helper.create_parameter(
@@ -169,7 +168,7 @@ def hsigmoid(
     """
     helper = LayerHelper("hierarchical_sigmoid", **locals())
     dtype = helper.input_dtype()
-    check_variable_and_dtype(input, "input", _FLOATS, "hsigmoid")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "hsigmoid")
     check_variable_and_dtype(label, "label", ["int64"], "hsigmoid")
     _check_tree(num_classes, path_table, path_code, is_custom)
     if is_sparse and not is_custom:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor import indexing, reduction
-from fluidjax.writing.checks import check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype
 
 __all__ = ["dice_loss", "log_loss", "smooth_l1"]
 
@@ -41,8 +41,8 @@ def smooth_l1(
     Returns:
         [N, 1].
     """
-    check_variable_and_dtype(x, "X", ["float32", "float64"], "smooth_l1_loss")
-    check_variable_and_dtype(y, "Y", ["float32", "float64"], "smooth_l1_loss")
+    check_variable_and_dtype(x, "X", FULL_FLOATS, "smooth_l1_loss")
+    check_variable_and_dtype(y, "Y", FULL_FLOATS, "smooth_l1_loss")
     helper = LayerHelper("smooth_l1_loss", **locals())
     diff = helper.create_variable_for_type_inference(dtype=x.dtype)
     loss = helper.create_variable_for_type_inference(dtype=x.dtype)

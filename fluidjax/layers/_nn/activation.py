@@ -8,7 +8,7 @@ from fluidjax.base.enums import to_var_type
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.writing.checks import FLOATS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit
 
 __all__ = [
@@ -113,13 +113,13 @@ def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variabl
 
 def log(x: Variable, name: str | None = None) -> Variable:
     """out = ln(x). Raises TypeError unless ``x`` is float32 or float64."""
-    check_variable_and_dtype(x, "x", ("float32", "float64"), "log")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "log")
     return emit("log", {"X": x}, x.dtype, name=name)
 
 
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """out = ln(1 + x); the result goes to ``out`` when given."""
-    check_variable_and_dtype(x, "x", ("float32", "float64"), "log1p")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "log1p")
     return emit("log1p", {"X": x}, x.dtype, name=name, out=out)
 
 
@@ -155,7 +155,7 @@ def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> 
     Raises:
         ValueError: ``axis`` is not 1, -1 or 3.
     """
-    check_variable_and_dtype(x, "x", ("float32", "float64"), "maxout")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "maxout")
     if axis not in (1, -1, 3):
         raise ValueError(
             f"maxout: Attr(axis) should be 1 for NCHW or -1 or 3 for NHWC, received {axis}; pass one of them"

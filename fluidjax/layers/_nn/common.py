@@ -8,7 +8,7 @@ from typing import Any
 from fluidjax.base.mode import records_gradients
 from fluidjax.framework import Variable, default_main_program
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.writing.checks import check_dtype, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_dtype, check_type, check_variable_and_dtype
 
 __all__ = ["fc", "embedding", "dropout", "label_smooth", "fsp_matrix", "continuous_value_model", "similarity_focus"]
 
@@ -39,7 +39,7 @@ def fc(
     for i, one in enumerate(helper.multiple_input()):
         check_type(one, f"input[{i}]", Variable, "fc")
     dtype = helper.input_dtype()
-    check_dtype(dtype, "input", ["float16", "float32", "float64"], "fc")
+    check_dtype(dtype, "input", FLOATS, "fc")
     products = []
     for x, attr in helper.iter_inputs_and_params():
         split = len(x.shape) - 1 if num_flatten_dims == -1 else num_flatten_dims
@@ -81,7 +81,7 @@ def embedding(
     """
     helper = LayerHelper("embedding", **locals())
     check_variable_and_dtype(input, "input", ["int64"], "fluid.layers.embedding")
-    check_dtype(dtype, "dtype", ["float16", "float32", "float64"], "fluid.layers.embedding")
+    check_dtype(dtype, "dtype", FLOATS, "fluid.layers.embedding")
     return lookup(helper, "lookup_table", input, size, is_sparse, is_distributed, padding_idx, dtype)
 
 
@@ -137,7 +137,7 @@ def dropout(
         A variable shaped like x.
     """
     helper = LayerHelper("dropout", **locals())
-    check_variable_and_dtype(x, "x", ["float16", "float32", "float64"], "dropout")
+    check_variable_and_dtype(x, "x", FLOATS, "dropout")
     out = helper.create_variable_for_type_inference(dtype=x.dtype)
     mask = helper.create_variable_for_type_inference(dtype="uint8", stop_gradient=True)
     if not seed:
@@ -174,7 +174,7 @@ def label_smooth(
     """
     if epsilon > 1.0 or epsilon < 0.0:
         raise ValueError(f"The value of epsilon must be between 0 and 1, received {epsilon}. Choose another.")
-    check_variable_and_dtype(label, "label", ["float32", "float64"], "label_smooth")
+    check_variable_and_dtype(label, "label", FULL_FLOATS, "label_smooth")
     helper = LayerHelper("label_smooth", **locals())
     label.stop_gradient = True
     out = helper.create_variable_for_type_inference(dtype)
@@ -185,8 +185,8 @@ def label_smooth(
 
 def fsp_matrix(x: Variable, y: Variable) -> Variable:
     """out[n, i, j] = mean over pixels of x[n, i] y[n, j], for [N, C1, H, W] and [N, C2, H, W]."""
-    check_variable_and_dtype(x, "x", ["float32", "float64"], "fsp_matrix")
-    check_variable_and_dtype(y, "y", ["float32", "float64"], "fsp_matrix")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "fsp_matrix")
+    check_variable_and_dtype(y, "y", FULL_FLOATS, "fsp_matrix")
     helper = LayerHelper("fsp_matrix", **locals())
     out = helper.create_variable_for_type_inference(dtype=helper.input_dtype(input_param_name="x"))
     helper.append_op(type="fsp", inputs={"X": x, "Y": y}, outputs={"Out": out})
@@ -203,7 +203,7 @@ def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True)
     """
     helper = LayerHelper("cvm", **locals())
     out = helper.create_variable(dtype=input.dtype)
-    check_variable_and_dtype(input, "input", ["float16", "float32", "float64"], "cvm")
+    check_variable_and_dtype(input, "input", FLOATS, "cvm")
     helper.append_op(type="cvm", inputs={"X": [input], "CVM": [cvm]}, outputs={"Y": [out]}, attrs={"use_cvm": use_cvm})
     return out
 
@@ -215,7 +215,7 @@ def similarity_focus(input: Variable, axis: int, indexes: list[int], name: str |
     Raises TypeError or ValueError for another axis or no indexes.
     """
     helper = LayerHelper("similarity_focus", **locals())
-    check_variable_and_dtype(input, "input", ["float32", "float64"], "similarity_focus")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "similarity_focus")
     check_type(axis, "axis", int, "similarity_focus")
     check_type(indexes, "indexes", list, "similarity_focus")
     if axis not in (1, 2, 3):

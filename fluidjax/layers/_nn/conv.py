@@ -11,12 +11,11 @@ from fluidjax.initializer import Normal
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._nn.windows import channel_last, window_padding
 from fluidjax.layers.utils import convert_to_list
-from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_type, check_variable_and_dtype
 
 __all__ = ["conv2d", "conv3d", "conv2d_transpose", "conv3d_transpose", "deformable_conv"]
 
 _FORMATS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
-_FLOATS = ("float16", "float32", "float64")
 
 
 def _check_bool(value: Any, layer: str) -> None:
@@ -136,7 +135,7 @@ def conv2d(
     Returns:
         [N, num_filters, H_out, W_out]. Raises ValueError for wrong counts, groups or formats.
     """
-    check_variable_and_dtype(input, "input", _FLOATS, "conv2d")
+    check_variable_and_dtype(input, "input", FLOATS, "conv2d")
     _check_bool(use_cudnn, "conv2d")
     last = channel_last(data_format, _FORMATS[2], "conv2d")
     depthwise = is_depthwise(_channels(input, last, "conv2d"), groups, num_filters, use_cudnn)
@@ -161,7 +160,7 @@ def conv3d(
     data_format: str = "NCDHW",
 ) -> Variable:
     """3-D convolution of [N, C, D, H, W]; arguments and result as for ``conv2d`` with one more axis."""
-    check_variable_and_dtype(input, "input", _FLOATS, "conv3d")
+    check_variable_and_dtype(input, "input", FLOATS, "conv3d")
     _check_bool(use_cudnn, "conv3d")
     last = channel_last(data_format, _FORMATS[3], "conv3d")
     helper = LayerHelper("conv3d", **locals())
@@ -244,7 +243,7 @@ def conv2d_transpose(
     Returns:
         [N, num_filters, H_out, W_out]. Raises ValueError when neither output_size nor filter_size is given.
     """
-    check_variable_and_dtype(input, "input", _FLOATS, "conv2d_transpose")
+    check_variable_and_dtype(input, "input", FLOATS, "conv2d_transpose")
     _check_bool(use_cudnn, "conv2d_transpose")
     last = channel_last(data_format, _FORMATS[2], "conv2d_transpose")
     depthwise = is_depthwise(_channels(input, last, "conv2d_transpose"), groups, num_filters, use_cudnn)
@@ -271,7 +270,7 @@ def conv3d_transpose(
     data_format: str = "NCDHW",
 ) -> Variable:
     """3-D transposed convolution of [N, C, D, H, W]; as ``conv2d_transpose`` with one more axis."""
-    check_variable_and_dtype(input, "input", _FLOATS, "conv3d_transpose")
+    check_variable_and_dtype(input, "input", FLOATS, "conv3d_transpose")
     _check_bool(use_cudnn, "conv3d_transpose")
     last = channel_last(data_format, _FORMATS[3], "conv3d_transpose")
     helper = LayerHelper("conv3d_transpose", **locals())
@@ -306,8 +305,8 @@ def deformable_conv(
     Returns:
         [N, num_filters, H_out, W_out]. Raises ValueError when groups do not divide the channels.
     """
-    check_variable_and_dtype(input, "input", ["float32", "float64"], "deformable_conv")
-    check_variable_and_dtype(offset, "offset", ["float32", "float64"], "deformable_conv")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "deformable_conv")
+    check_variable_and_dtype(offset, "offset", FULL_FLOATS, "deformable_conv")
     check_type(mask, "mask", (Variable, type(None)), "deformable_conv")
     channels = _channels(input, False, "deformable_conv")
     helper = LayerHelper("deformable_conv", **locals())

@@ -10,7 +10,7 @@ from fluidjax.framework import Variable
 from fluidjax.initializer import Constant, Normal
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.param_attr import ParamAttr
-from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_type, check_variable_and_dtype
 
 __all__ = [
     "batch_norm",
@@ -23,8 +23,6 @@ __all__ = [
     "lrn",
     "affine_channel",
 ]
-
-_FLOATS = ("float16", "float32", "float64")
 
 
 def _channels(input: Variable, data_layout: str, layer: str) -> int:
@@ -113,7 +111,7 @@ def batch_norm(
         A variable shaped like input. ValueError for another layout, AssertionError for bias_attr=False.
     """
     assert bias_attr is not False, "bias_attr should not be False in batch_norm. Freeze the bias instead."
-    check_variable_and_dtype(input, "input", _FLOATS, "batch_norm")
+    check_variable_and_dtype(input, "input", FLOATS, "batch_norm")
     helper = LayerHelper("batch_norm", **locals())
     return helper.append_activation(_batch_norm(helper, "batch_norm", "batch_norm", in_place, {}))
 
@@ -148,7 +146,7 @@ def inplace_abn(
             f"inplace_abn only support act as None, 'identity', 'leaky_relu', 'elu' now, received {act!r}. Use one."
         )
     assert bias_attr is not False, "bias_attr should not be False in inplace_abn. Freeze the bias instead."
-    check_variable_and_dtype(input, "input", ["float32", "float64"], "inplace_abn")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "inplace_abn")
     helper = LayerHelper("inplace_abn", **locals())
     extra = {"activation": act or "", "alpha": act_alpha, "use_sync_bn": False}
     return _batch_norm(helper, "inplace_abn", "inplace_abn", True, extra)
@@ -166,7 +164,7 @@ def instance_norm(
     Returns:
         A variable shaped like input.
     """
-    check_variable_and_dtype(input, "input", ["float32", "float64"], "instance_norm")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "instance_norm")
     assert bias_attr is not False, "bias_attr should not be False in instance_norm. Freeze the bias instead."
     assert param_attr is not False, "param_attr should not be False in instance_norm. Freeze the scale instead."
     helper = LayerHelper("instance_norm", **locals())
@@ -233,7 +231,7 @@ def data_norm(
         A variable shaped like input.
     """
     helper = LayerHelper("data_norm", **locals())
-    check_variable_and_dtype(input, "input", ["float32", "float64"], "data_norm")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "data_norm")
     shape, dtype = [_channels(input, data_layout, "data_norm")], input.dtype
     inputs: dict[str, Any] = {"X": input}
     sums = _data_norm_sums(helper, param_attr, name, shape, dtype)
@@ -280,7 +278,7 @@ def layer_norm(
     Returns:
         A variable shaped like input.
     """
-    check_variable_and_dtype(input, "input", ["float32", "float64"], "layer_norm")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "layer_norm")
     helper = LayerHelper("layer_norm", **locals())
     dtype, inputs = input.dtype, dict[str, Any](X=input)
     shape = [math.prod(input.shape[begin_norm_axis:])]
@@ -325,7 +323,7 @@ def group_norm(
         A variable shaped like input. ValueError for another layout.
     """
     helper = LayerHelper("group_norm", **locals())
-    check_variable_and_dtype(input, "input", ["float32", "float64"], "group_norm")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "group_norm")
     dtype, inputs = input.dtype, dict[str, Any](X=input)
     shape = [_channels(input, data_layout, "group_norm")]
     if param_attr:
@@ -359,7 +357,7 @@ def spectral_norm(
         A variable shaped like weight.
     """
     helper = LayerHelper("spectral_norm", **locals())
-    check_variable_and_dtype(weight, "weight", ["float32", "float64"], "spectral_norm")
+    check_variable_and_dtype(weight, "weight", FULL_FLOATS, "spectral_norm")
     check_type(dim, "dim", int, "spectral_norm")
     check_type(power_iters, "power_iters", int, "spectral_norm")
     check_type(eps, "eps", float, "spectral_norm")
@@ -427,7 +425,7 @@ def affine_channel(
 ) -> Variable:
     """out = act(scale[c] x + bias[c]), scale and bias being Variables [C]: batch_norm with fixed statistics."""
     helper = LayerHelper("affine_channel", **locals())
-    check_variable_and_dtype(x, "x", ["float32", "float64"], "affine_channel")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "affine_channel")
     check_type(scale, "scale", (Variable, type(None)), "affine_channel")
     check_type(bias, "bias", (Variable, type(None)), "affine_channel")
     out = helper.create_variable_for_type_inference(dtype=x.dtype)

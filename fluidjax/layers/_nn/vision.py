@@ -7,7 +7,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.utils import convert_to_list
-from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, NUMBERS, check_type, check_variable_and_dtype
 
 __all__ = [
     "affine_grid",
@@ -19,8 +19,6 @@ __all__ = [
     "unfold",
     "deformable_roi_pooling",
 ]
-
-_FLOATS = ["float32", "float64"]
 
 
 def _write(layer: str, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any], slot: str, name: str | None):
@@ -42,7 +40,7 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
         [N, H, W, 2], for ``grid_sampler``.
     """
     helper = LayerHelper("affine_grid")
-    check_variable_and_dtype(theta, "theta", _FLOATS, "affine_grid")
+    check_variable_and_dtype(theta, "theta", FULL_FLOATS, "affine_grid")
     if not isinstance(out_shape, (list, tuple, Variable)):
         raise ValueError(
             f"The out_shape of affine_grid should be a list, tuple or Variable, received {out_shape!r}. Pass one."
@@ -59,14 +57,14 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
 
 def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variable:
     """x [N, C, H, W] read at grid [N, H, W, 2] (x, y in [-1, 1], corners aligned), bilinear, zeros outside."""
-    check_variable_and_dtype(x, "x", _FLOATS, "grid_sampler")
-    check_variable_and_dtype(grid, "grid", _FLOATS, "grid_sampler")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "grid_sampler")
+    check_variable_and_dtype(grid, "grid", FULL_FLOATS, "grid_sampler")
     return _write("grid_sampler", "grid_sampler", {"X": x, "Grid": grid}, {}, "Output", name)
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
     """[N, C r^2, H, W] to [N, C, H r, W r], r = upscale_factor. TypeError unless it is an int."""
-    check_variable_and_dtype(x, "x", _FLOATS, "pixel_shuffle")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "pixel_shuffle")
     if not isinstance(upscale_factor, int):
         raise TypeError(f"upscale factor must be int type, received {upscale_factor!r}. Convert it.")
     return _write("pixel_shuffle", "pixel_shuffle", {"X": x}, {"upscale_factor": upscale_factor}, "Out", None)
@@ -83,13 +81,13 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Vari
     """[N, C, H, W] to [N, C b^2, H / b, W / b], b = blocksize, in the order of Darknet's reorg layer."""
     if not isinstance(blocksize, int):
         raise ValueError(f"blocksize must be a python Int, received {blocksize!r}. Convert it.")
-    check_variable_and_dtype(x, "x", ["float16", *_FLOATS, "int32", "int64"], "space_to_depth")
+    check_variable_and_dtype(x, "x", NUMBERS, "space_to_depth")
     return _write("space_to_depth", "space_to_depth", {"X": x}, {"blocksize": blocksize}, "Out", name)
 
 
 def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None) -> Variable:
     """x [N seg_num, C, H, W]: the first C shift_ratio channels from the frame before, the next from the one after."""
-    check_variable_and_dtype(x, "x", _FLOATS, "temporal_shift")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "temporal_shift")
     check_type(seg_num, "seg_num", int, "temporal_shift")
     check_type(shift_ratio, "shift_ratio", float, "temporal_shift")
     return _write(
@@ -106,7 +104,7 @@ def unfold(
         kernel_sizes, strides, dilations: an int, or [height, width].
         paddings: an int, [height, width], or [top, left, bottom, right].
     """
-    check_variable_and_dtype(x, "x", _FLOATS, "unfold")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "unfold")
     if len(x.shape) != 4:
         raise ValueError(f"input of unfold should be of rank 4, [N, C, H, W], received {tuple(x.shape)}. Reshape it.")
     sides = list(paddings) if isinstance(paddings, (list, tuple)) else [paddings] * 4
@@ -153,9 +151,9 @@ def deformable_roi_pooling(
     Returns:
         [R, C (or C / groups), pooled_height, pooled_width].
     """
-    check_variable_and_dtype(input, "input", _FLOATS, "deformable_roi_pooling")
-    check_variable_and_dtype(rois, "rois", _FLOATS, "deformable_roi_pooling")
-    check_variable_and_dtype(trans, "trans", _FLOATS, "deformable_roi_pooling")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "deformable_roi_pooling")
+    check_variable_and_dtype(rois, "rois", FULL_FLOATS, "deformable_roi_pooling")
+    check_variable_and_dtype(trans, "trans", FULL_FLOATS, "deformable_roi_pooling")
     check_type(group_size, "group_size", (list, tuple), "deformable_roi_pooling")
     part_size = [pooled_height, pooled_width] if part_size is None else part_size
     check_type(part_size, "part_size", (list, tuple), "deformable_roi_pooling")

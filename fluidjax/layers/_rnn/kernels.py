@@ -11,7 +11,7 @@ from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers import nn, tensor
 from fluidjax.layers._sequence.checks import refuse_eager
 from fluidjax.param_attr import ParamAttr
-from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_type, check_variable_and_dtype
 
 __all__ = [
     "beam_search",
@@ -23,8 +23,6 @@ __all__ = [
     "lstm",
     "lstm_unit",
 ]
-
-_FLOATS = ("float32", "float64")
 
 
 def _require_bias(bias_attr: Any, layer: str) -> None:
@@ -102,7 +100,7 @@ def dynamic_lstm(
         (hidden, cell), [rows, hidden], with the LoD of the input.
     """
     refuse_eager("dynamic_lstm")
-    check_variable_and_dtype(input, "input", _FLOATS, "dynamic_lstm")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "dynamic_lstm")
     _require_bias(bias_attr, "dynamic_lstm")
     _require_gates(input, size, 4, "dynamic_lstm")
     helper = LayerHelper("lstm", param_attr=param_attr, bias_attr=bias_attr, name=name)
@@ -160,7 +158,7 @@ def dynamic_lstmp(
         (projection [rows, proj_size], cell [rows, hidden]).
     """
     refuse_eager("dynamic_lstmp")
-    check_variable_and_dtype(input, "input", _FLOATS, "dynamic_lstmp")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "dynamic_lstmp")
     _require_bias(bias_attr, "dynamic_lstmp")
     helper = LayerHelper("lstmp", param_attr=param_attr, bias_attr=bias_attr, name=name)
     size = size // 4
@@ -218,7 +216,7 @@ def dynamic_gru(
         The hidden states [rows, size], with the LoD of the input.
     """
     refuse_eager("dynamic_gru")
-    check_variable_and_dtype(input, "input", _FLOATS, "dynamic_gru")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "dynamic_gru")
     helper = LayerHelper("gru", input=input, param_attr=param_attr, bias_attr=bias_attr)
     dtype = helper.input_dtype()
     weight = helper.create_parameter(attr=helper.param_attr, shape=[size, 3 * size], dtype=dtype)
@@ -273,8 +271,8 @@ def gru_unit(
     Returns:
         (new hidden [batch, hidden], r * hidden [batch, hidden], gates [batch, 3 * hidden]).
     """
-    check_variable_and_dtype(input, "input", _FLOATS, "gru_unit")
-    check_variable_and_dtype(hidden, "hidden", _FLOATS, "gru_unit")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "gru_unit")
+    check_variable_and_dtype(hidden, "hidden", FULL_FLOATS, "gru_unit")
     helper = LayerHelper("gru_unit", input=input, param_attr=param_attr, bias_attr=bias_attr)
     dtype = helper.input_dtype()
     size = size // 3
@@ -323,7 +321,7 @@ def lstm_unit(
         ValueError: ranks other than 2, or batch sizes or widths that differ.
     """
     for value, arg in ((x_t, "x_t"), (hidden_t_prev, "hidden_t_prev"), (cell_t_prev, "cell_t_prev")):
-        check_variable_and_dtype(value, arg, _FLOATS, "lstm_unit")
+        check_variable_and_dtype(value, arg, FULL_FLOATS, "lstm_unit")
         if len(value.shape) != 2:
             raise ValueError(f"lstm_unit: Rank of {arg} must be 2, received shape {list(value.shape)}.")
     for other, arg in ((hidden_t_prev, "hidden_t_prev"), (cell_t_prev, "cell_t_prev")):
@@ -392,9 +390,9 @@ def lstm(
     Returns:
         (outputs [time, batch, hidden * directions], last hidden, last cell).
     """
-    check_variable_and_dtype(input, "input", _FLOATS, "lstm")
-    check_variable_and_dtype(init_h, "init_h", _FLOATS, "lstm")
-    check_variable_and_dtype(init_c, "init_c", _FLOATS, "lstm")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "lstm")
+    check_variable_and_dtype(init_h, "init_h", FULL_FLOATS, "lstm")
+    check_variable_and_dtype(init_c, "init_c", FULL_FLOATS, "lstm")
     helper = LayerHelper("cudnn_lstm", input=input, name=name)
     dtype, input_size = input.dtype, input.shape[-1]
     weight = helper.create_parameter(
@@ -452,8 +450,8 @@ def beam_search(
         (chosen ids, their scores), with ``return_parent_idx`` also the beams, int32.
     """
     check_variable_and_dtype(pre_ids, "pre_ids", ("int64",), "beam_search")
-    check_variable_and_dtype(pre_scores, "pre_scores", _FLOATS, "beam_search")
-    check_variable_and_dtype(scores, "scores", _FLOATS, "beam_search")
+    check_variable_and_dtype(pre_scores, "pre_scores", FULL_FLOATS, "beam_search")
+    check_variable_and_dtype(scores, "scores", FULL_FLOATS, "beam_search")
     helper = LayerHelper("beam_search", name=name)
     inputs = {"pre_ids": pre_ids, "pre_scores": pre_scores, "scores": scores}
     if ids is not None:
@@ -489,7 +487,7 @@ def beam_search_decode(
         (token numbers, score of each token), with two LoD levels: sources to sentences, sentences to tokens.
     """
     check_variable_and_dtype(ids, "ids", ("int64",), "beam_search_decode")
-    check_variable_and_dtype(scores, "scores", _FLOATS, "beam_search_decode")
+    check_variable_and_dtype(scores, "scores", FULL_FLOATS, "beam_search_decode")
     helper = LayerHelper("beam_search_decode", name=name)
     sentence_ids = helper.create_variable_for_type_inference(dtype=ids.dtype)
     sentence_scores = helper.create_variable_for_type_inference(dtype=scores.dtype)

@@ -19,10 +19,6 @@ _DTYPE_NAMES = {
     VarType.UINT8: "uint8",
 }
 
-FLOATS = ("float32", "float64")
-INTS = ("int32", "int64")
-NUMBERS = FLOATS + INTS
-
 
 def refuse_eager(layer: str) -> None:
     """AssertionError in eager mode, where variables have no LoD."""

@@ -6,7 +6,8 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._sequence.checks import FLOATS, VarType, variable
+from fluidjax.layers._sequence.checks import VarType, variable
+from fluidjax.writing.checks import FULL_FLOATS
 
 __all__ = ["linear_chain_crf", "crf_decoding", "chunk_eval"]
 
@@ -26,7 +27,7 @@ def linear_chain_crf(
     Returns:
         [sequences, 1].
     """
-    variable(input, "input", "linear_chain_crf", FLOATS)
+    variable(input, "input", "linear_chain_crf", FULL_FLOATS)
     variable(label, "label", "linear_chain_crf", ("int64",))
     helper = LayerHelper("linear_chain_crf", input=input, label=label, param_attr=param_attr, length=length)
     dtype = helper.input_dtype()
@@ -65,7 +66,7 @@ def crf_decoding(
     Returns:
         int64 [rows, 1] with the input's LoD, or [sequences, width].
     """
-    variable(input, "input", "crf_decoding", FLOATS)
+    variable(input, "input", "crf_decoding", FULL_FLOATS)
     helper = LayerHelper("crf_decoding", input=input, param_attr=param_attr, label=label, length=length)
     transition = helper.get_parameter(helper.param_attr.name)
     path = helper.create_variable_for_type_inference(dtype=VarType.INT64)

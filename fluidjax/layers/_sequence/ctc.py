@@ -6,9 +6,10 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._sequence.checks import FLOATS, INTS, variable
+from fluidjax.layers._sequence.checks import variable
 from fluidjax.layers._tensor.indexing import topk
 from fluidjax.layers._tensor.manipulation import squeeze
+from fluidjax.writing.checks import FULL_FLOATS, INTS
 
 __all__ = ["warpctc", "ctc_greedy_decoder", "edit_distance"]
 
@@ -33,7 +34,7 @@ def warpctc(
     Returns:
         [sequences, 1].
     """
-    variable(input, "input", "warpctc", FLOATS)
+    variable(input, "input", "warpctc", FULL_FLOATS)
     variable(label, "label", "warpctc", INTS)
     helper = LayerHelper("warpctc", input=input, label=label, blank=blank, norm_by_times=norm_by_times)
     inputs: dict[str, Any] = {"Logits": [input], "Label": [label]}
@@ -69,7 +70,7 @@ def ctc_greedy_decoder(
     Returns:
         ids [rows, 1] with LoD; for padded input (ids [sequences, steps], lengths [sequences, 1]).
     """
-    variable(input, "input", "ctc_greedy_decoder", FLOATS)
+    variable(input, "input", "ctc_greedy_decoder", FULL_FLOATS)
     helper = LayerHelper("ctc_greedy_decoder", name=name, input=input)
     _, indices = topk(input, k=1)
     out = helper.create_variable_for_type_inference(dtype="int64")

@@ -6,7 +6,8 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._sequence.checks import FLOATS, INTS, NUMBERS, pair, variable
+from fluidjax.layers._sequence.checks import pair, variable
+from fluidjax.writing.checks import FULL_FLOATS, FULL_NUMBERS, INTS
 
 __all__ = [
     "lod_reset",
@@ -30,7 +31,7 @@ def lod_reset(x: Variable, y: Variable | None = None, target_lod: list[int] | No
     Returns:
         ``x`` under the new LoD. Raises ValueError when neither is given.
     """
-    variable(x, "x", "lod_reset", NUMBERS)
+    variable(x, "x", "lod_reset", FULL_NUMBERS)
     helper = LayerHelper("lod_reset", x=x)
     if y is None and target_lod is None:
         raise ValueError(
@@ -60,7 +61,7 @@ def lod_append(x: Variable, level: Any) -> Variable:
             f"Input(level) must be list, tuple or Variable, received {type(level).__name__}. Pass offsets, like"
             " [0, 2, 5]."
         )
-    variable(x, "x", "lod_append", NUMBERS)
+    variable(x, "x", "lod_append", FULL_NUMBERS)
     helper = LayerHelper("lod_append", x=x)
     out = helper.create_variable_for_type_inference(dtype=x.dtype)
     inputs: dict[str, Any] = {"X": x}
@@ -137,7 +138,7 @@ def add_position_encoding(input: Variable, alpha: float, beta: float, name: str 
     Returns:
         As the input.
     """
-    variable(input, "input", "add_position_encoding", FLOATS)
+    variable(input, "input", "add_position_encoding", FULL_FLOATS)
     helper = LayerHelper("add_position_encoding", input=input, alpha=alpha, beta=beta, name=name)
     out = helper.create_variable_for_type_inference(dtype=helper.input_dtype())
     helper.append_op(

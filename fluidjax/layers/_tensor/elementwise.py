@@ -7,10 +7,8 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layers.tensor import assign, sums
-from fluidjax.writing.checks import NUMBERS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, FULL_NUMBERS, NUMBERS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit
-
-_COMPARED = ("float32", "float64", "int32", "int64")
 
 __all__ = [
     "elementwise_add",
@@ -61,8 +59,8 @@ elementwise_add = _arithmetic("elementwise_add", "x + y", NUMBERS)
 elementwise_sub = _arithmetic("elementwise_sub", "x - y", NUMBERS)
 elementwise_mul = _arithmetic("elementwise_mul", "x * y", NUMBERS)
 elementwise_div = _arithmetic("elementwise_div", "x / y; integers truncate", NUMBERS)
-elementwise_max = _arithmetic("elementwise_max", "max(x, y)", _COMPARED)
-elementwise_min = _arithmetic("elementwise_min", "min(x, y)", _COMPARED)
+elementwise_max = _arithmetic("elementwise_max", "max(x, y)", FULL_NUMBERS)
+elementwise_min = _arithmetic("elementwise_min", "min(x, y)", FULL_NUMBERS)
 elementwise_pow = _arithmetic("elementwise_pow", "x ** y", NUMBERS)
 elementwise_mod = _arithmetic("elementwise_mod", "the remainder of x / y", NUMBERS)
 elementwise_floordiv = _arithmetic("elementwise_floordiv", "x / y without its fraction", NUMBERS)
@@ -134,7 +132,7 @@ def sum(x: Variable | list[Variable]) -> Variable:
 
 def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
     """out = x limited to [min, max]; float32 or float64."""
-    check_variable_and_dtype(x, "x", ("float32", "float64"), "clip")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "clip")
     return emit("clip", {"X": x}, x.dtype, {"min": float(min), "max": float(max)}, name=name)
 
 
@@ -175,7 +173,7 @@ def addcmul(
 ) -> Variable:
     """out = input + value * tensor1 * tensor2; written to ``out`` when given."""
     for label, var in (("input", input), ("tensor1", tensor1), ("tensor2", tensor2)):
-        check_variable_and_dtype(var, label, ("float32", "float64", "int32", "int64"), "addcmul")
+        check_variable_and_dtype(var, label, FULL_NUMBERS, "addcmul")
     result = elementwise_add(input, elementwise_mul(tensor1, tensor2) * value)
     if out is not None:
         assign(result, output=out)

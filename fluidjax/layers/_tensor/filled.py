@@ -9,7 +9,7 @@ from fluidjax.framework import Variable
 from fluidjax.framework import device_guard as on_device
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import fill_constant
-from fluidjax.writing.checks import FILLED, check_dtype, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FILLED, FULL_NUMBERS, NUMBERS, check_dtype, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit
 
 __all__ = ["full", "full_like", "kron", "trace", "tril", "triu"]
@@ -66,7 +66,7 @@ def full_like(
 
 def _triangle(input: Variable, diagonal: int, lower: bool, name: str | None) -> Variable:
     kind = "tril" if lower else "triu"
-    check_variable_and_dtype(input, "x", ("float32", "float64", "int32", "int64"), kind)
+    check_variable_and_dtype(input, "x", FULL_NUMBERS, kind)
     if len(input.shape) < 2:
         raise ValueError(f"input shape in {kind} must be at least 2-D, received {input.shape}; reshape it")
     if not isinstance(diagonal, int):
@@ -91,7 +91,7 @@ def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variabl
 def kron(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """The Kronecker product: out[i1 k1 + i2, ...] = x[i1, ...] * y[i2, ...]; written to ``out`` when given."""
     for label, value in (("x", x), ("y", y)):
-        check_variable_and_dtype(value, label, ("float16", "float32", "float64", "int32", "int64"), "kron")
+        check_variable_and_dtype(value, label, NUMBERS, "kron")
     return emit("kron", {"X": x, "Y": y}, x.dtype, name=name, out=out)
 
 

@@ -9,7 +9,7 @@ from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.slicing import slice
 from fluidjax.layers.tensor import zeros
-from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_NUMBERS, INTS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -81,15 +81,15 @@ def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str |
 
 def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
     """The slices ``index`` (int32 or int64, [N]) of ``input`` along ``dim``."""
-    check_variable_and_dtype(input, "x", ("float32", "float64", "int32", "int64"), "index_select")
-    check_variable_and_dtype(index, "index", ("int32", "int64"), "index_select")
+    check_variable_and_dtype(input, "x", FULL_NUMBERS, "index_select")
+    check_variable_and_dtype(index, "index", INTS, "index_select")
     return emit("index_select", {"X": input, "Index": index}, input.dtype, {"dim": dim})
 
 
 def index_sample(x: Variable, index: Variable) -> Variable:
     """out[b, j] = x[b, index[b, j]], for x [B, N] and index [B, M] (int32 or int64)."""
-    check_variable_and_dtype(x, "x", ("float32", "float64", "int32", "int64"), "index_sample")
-    check_variable_and_dtype(index, "index", ("int32", "int64"), "index_sample")
+    check_variable_and_dtype(x, "x", FULL_NUMBERS, "index_sample")
+    check_variable_and_dtype(index, "index", INTS, "index_sample")
     return emit("index_sample", {"X": x, "Index": index}, x.dtype)
 
 
@@ -145,7 +145,7 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
 
     Ids outside [0, depth) give rows of zeros (Fluid raises for them unless ``allow_out_of_range``).
     """
-    check_variable_and_dtype(input, "input", ("int32", "int64"), "one_hot")
+    check_variable_and_dtype(input, "input", INTS, "one_hot")
     check_type(depth, "depth", (int, Variable), "one_hot")
     helper = LayerHelper("one_hot")
     out = helper.create_variable_for_type_inference(dtype="float32")
@@ -175,7 +175,7 @@ def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Var
     Raises:
         TypeError: another ``dtype``.
     """
-    if dtype not in ("int32", "int64"):
+    if dtype not in INTS:
         raise TypeError(
             f"Op unique_with_counts, index dtype must be int32 or int64, received {dtype!r}; pass one of them"
         )

@@ -11,7 +11,14 @@ from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable
 from fluidjax.layers.tensor import assign
-from fluidjax.writing.checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from fluidjax.writing.checks import (
+    FULL_NUMBERS,
+    NUMBERS,
+    check_dtype,
+    check_type,
+    check_variable_and_dtype,
+    convert_dtype,
+)
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -33,8 +40,6 @@ __all__ = [
     "unsqueeze",
     "unstack",
 ]
-
-_NUMBERS = ("float16", "float32", "float64", "int32", "int64")
 
 
 def _reshape_dims(shape: list[Any], x: Variable) -> list[int]:
@@ -76,7 +81,7 @@ def reshape(
         TypeError: arguments of other types.
         AssertionError: ``shape`` has several -1, other negative dims, or a 0 past the dims of ``x``.
     """
-    check_variable_and_dtype(x, "x", _NUMBERS, "reshape")
+    check_variable_and_dtype(x, "x", NUMBERS, "reshape")
     check_type(shape, "shape", (list, tuple, Variable), "reshape")
     check_type(actual_shape, "actual_shape", (Variable, type(None)), "reshape")
     helper = LayerHelper("reshape2", act=act, name=name)
@@ -109,7 +114,7 @@ def _with_x_shape(
 
 def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
     """``input`` without those of its dims ``axes`` that are 1; without every dim of 1 when ``axes`` is empty."""
-    check_variable_and_dtype(input, "input", (*_NUMBERS, "int8"), "squeeze")
+    check_variable_and_dtype(input, "input", (*NUMBERS, "int8"), "squeeze")
     check_type(axes, "axes", (list, tuple), "squeeze")
     return _with_x_shape("squeeze2", {"X": input}, {"axes": list(axes)}, input.dtype, name, "squeeze")
 
@@ -117,7 +122,7 @@ def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variab
 def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
     """``input`` with a dim of 1 inserted at each of ``axes``: an int, Variable, or list of ints and Variables."""
     check_type(axes, "axes", (int, list, tuple, Variable), "unsqueeze")
-    check_variable_and_dtype(input, "input", (*_NUMBERS, "int8"), "unsqueeze")
+    check_variable_and_dtype(input, "input", (*NUMBERS, "int8"), "unsqueeze")
     helper = LayerHelper("unsqueeze2", name=name)
     inputs: dict[str, Any] = {"X": input}
     attrs: dict[str, Any] = {}
@@ -153,7 +158,7 @@ def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable
     Raises:
         ValueError: ``perm`` is not as long as the rank, or names a dim that does not exist.
     """
-    check_variable_and_dtype(x, "x", _NUMBERS, "transpose")
+    check_variable_and_dtype(x, "x", NUMBERS, "transpose")
     check_type(perm, "perm", list, "transpose")
     if len(perm) != len(x.shape):
         raise ValueError(
@@ -181,7 +186,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
         ValueError: a bool ``x`` that wants a gradient.
         AssertionError: a number that is not positive.
     """
-    check_variable_and_dtype(x, "x", ("bool", "float32", "float64", "int32", "int64"), "expand")
+    check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "expand")
     check_type(expand_times, "expand_times", (list, tuple, Variable), "expand")
     if convert_dtype(x.dtype) == "bool" and x.stop_gradient is not True:
         raise ValueError("expand op bool date type must set the stop_gradient to be True")
@@ -204,7 +209,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
     """``x`` repeated to the shape of ``target_tensor``."""
-    known = ("float32", "float64", "int32", "int64", "bool")
+    known = (*FULL_NUMBERS, "bool")
     check_variable_and_dtype(x, "x", known, "expand_as")
     check_variable_and_dtype(target_tensor, "target_tensor", known, "expand_as")
     return emit("expand_as", {"X": x, "target_tensor": target_tensor}, x.dtype, name=name)
@@ -255,7 +260,7 @@ def split(
         TypeError: arguments of other types.
         AssertionError: a number that does not divide the dim, or more sizes than elements.
     """
-    check_variable_and_dtype(input, "input", ("bool", *_NUMBERS), "split")
+    check_variable_and_dtype(input, "input", ("bool", *NUMBERS), "split")
     check_type(num_or_sections, "num_or_sections", (list, int, tuple), "split")
     check_type(dim, "dim", (int, Variable), "split")
     helper = LayerHelper("split", name=name)
@@ -288,7 +293,7 @@ def flip(input: Variable, dims: list[int], name: str | None = None) -> Variable:
     """``input`` in reverse order along ``dims``."""
     helper = LayerHelper("flip", name=name)
     check_type(input, "X", Variable, "flip")
-    check_dtype(input.dtype, "X", ("float32", "float64", "int32", "int64", "bool"), "flip")
+    check_dtype(input.dtype, "X", (*FULL_NUMBERS, "bool"), "flip")
     check_type(dims, "dims", (list, tuple), "flip")
     assert len(dims) > 0, "dims in the flip op must not be an empty list; name a dim"
     out = helper.create_variable_for_type_inference(input.dtype)
@@ -323,7 +328,7 @@ def meshgrid(input: list[Variable], name: str | None = None) -> list[Variable]:
     """The grids of several vectors: out[i] has the shape of all, and varies along dim i as input[i]."""
     check_type(input, "input", (list, tuple), "meshgrid")
     for i, x in enumerate(input):
-        check_variable_and_dtype(x, f"input[{i}]", ("float32", "float64", "int32", "int64"), "meshgrid")
+        check_variable_and_dtype(x, f"input[{i}]", FULL_NUMBERS, "meshgrid")
     helper = LayerHelper("meshgrid", name=name)
     outs = [helper.create_variable_for_type_inference(dtype=x.dtype) for x in input]
     helper.append_op(type="meshgrid", inputs={"X": list(input)}, outputs={"Out": outs})
@@ -346,7 +351,7 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> V
 
 def shape(input: Variable) -> Variable:
     """The dims of ``input``: int32 [rank]."""
-    known = ("bool", "float16", "float32", "float64", "int32", "int64")
+    known = ("bool", *NUMBERS)
     check_variable_and_dtype(input, "input", known, "shape")
     return emit("shape", {"Input": input}, "int32")
 
@@ -359,5 +364,5 @@ def rank(input: Variable) -> Variable:
 
 def size(input: Variable) -> Variable:
     """The number of elements of ``input``: int64 [1]."""
-    check_variable_and_dtype(input, "input", ("bool", "float16", "float32", "float64", "int32", "int64"), "size")
+    check_variable_and_dtype(input, "input", ("bool", *NUMBERS), "size")
     return emit("size", {"Input": input}, "int64")

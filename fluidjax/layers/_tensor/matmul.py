@@ -6,7 +6,7 @@ from typing import Any
 
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.writing.checks import FLOATS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, FULL_NUMBERS, NUMBERS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = ["addmm", "bilinear_tensor_product", "bmm", "cos_sim", "cross", "dot", "matmul", "mul", "t"]
@@ -105,7 +105,7 @@ def addmm(
         ValueError: no matrices, or sizes that do not fit.
     """
     for label, value in (("input", input), ("x", x), ("y", y)):
-        check_variable_and_dtype(value, label, ("float32", "float64"), "addmm")
+        check_variable_and_dtype(value, label, FULL_FLOATS, "addmm")
     if not len(input.shape) == len(x.shape) == len(y.shape) == 2:
         raise ValueError(
             f"The dimension of input, x, y should be 2 but receive {input.shape}, {x.shape}, {y.shape}; reshape them"
@@ -119,7 +119,7 @@ def addmm(
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The inner product over the last dim, kept as 1, of vectors or batches of vectors."""
     for label, value in (("x", x), ("y", y)):
-        check_variable_and_dtype(value, label, ("float32", "float64", "int32", "int64"), "dot")
+        check_variable_and_dtype(value, label, FULL_NUMBERS, "dot")
     return emit("dot", {"X": x, "Y": y}, x.dtype, name=name)
 
 
@@ -143,7 +143,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
     Raises:
         ValueError: more than two dims.
     """
-    check_variable_and_dtype(input, "input", (*FLOATS, "int32", "int64"), "transpose")
+    check_variable_and_dtype(input, "input", NUMBERS, "transpose")
     if len(input.shape) > 2:
         raise ValueError(
             f"Input(input) only support N-D (N<=2) tensor, but received a {len(input.shape)}-D one."

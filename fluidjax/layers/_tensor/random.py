@@ -12,7 +12,7 @@ from fluidjax.framework import Variable
 from fluidjax.framework import device_guard as on_device
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable, shape_argument
-from fluidjax.writing.checks import check_dtype, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, INTS, check_dtype, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit
 
 __all__ = [
@@ -66,21 +66,21 @@ def uniform_random(shape: Any, dtype: Any = "float32", min: float = -1.0, max: f
         seed: 0 for new values in each run.
     """
     check_type(shape, "shape", (list, tuple, Variable), "uniform_random/rand")
-    check_dtype(dtype, "dtype", ("float32", "float64"), "uniform_random/rand")
+    check_dtype(dtype, "dtype", FULL_FLOATS, "uniform_random/rand")
     return _drawn("uniform_random", shape, dtype, {"min": min, "max": max, "seed": seed})
 
 
 def gaussian_random(shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
     """Values from the normal distribution N(mean, std ** 2); ``shape`` as for uniform_random."""
     check_type(shape, "shape", (list, tuple, Variable), "gaussian_random/randn")
-    check_dtype(dtype, "dtype", ("float32", "float64"), "gaussian_random/randn")
+    check_dtype(dtype, "dtype", FULL_FLOATS, "gaussian_random/randn")
     return _drawn("gaussian_random", shape, dtype, {"mean": mean, "std": std, "seed": seed})
 
 
 def _batch_like(op_type: str, input: Variable, shape: Any, dtype: Any, attrs: dict[str, Any]) -> Variable:
     check_type(input, "Input", Variable, op_type)
     check_type(shape, "shape", (list, tuple), op_type)
-    check_dtype(dtype, "dtype", ("float16", "float32", "float64"), op_type)
+    check_dtype(dtype, "dtype", FLOATS, op_type)
     attrs = {"shape": list(shape), **attrs, "dtype": int(to_var_type(dtype))}
     return emit(op_type, {"Input": input}, dtype, attrs)
 
@@ -140,7 +140,7 @@ def randint(
     shape = [1] if shape is None else shape
     dtype = "int64" if dtype is None else dtype
     check_type(shape, "shape", (list, tuple, Variable), "randint")
-    check_dtype(dtype, "dtype", ("int32", "int64"), "randint")
+    check_dtype(dtype, "dtype", INTS, "randint")
     if low >= high:
         raise ValueError(f"randint's low must less then high, but received low = {low}, high = {high}; swap them")
     _check_device(device)
@@ -172,7 +172,7 @@ def randn(
     check_type(shape, "shape", (list, tuple, Variable), "randn")
     assert len(shape) > 0, "The size of argument(shape) can't be zero; pass at least one dim"
     dtype = "float32" if dtype is None else dtype
-    check_dtype(dtype, "create data type", ("float32", "float64"), "randn")
+    check_dtype(dtype, "create data type", FULL_FLOATS, "randn")
     _check_device(device)
     if out is None:
         out = helper.create_variable_for_type_inference(dtype=dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layers.ops import exp
-from fluidjax.writing.checks import check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, FULL_NUMBERS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -23,8 +23,6 @@ __all__ = [
     "reduce_prod",
     "reduce_sum",
 ]
-
-_NUMBERS = ("float32", "float64", "int32", "int64")
 
 
 def _reduce(
@@ -55,35 +53,35 @@ def reduce_sum(
     Returns:
         The sums; [1] when all dims are reduced and not kept.
     """
-    return _reduce("reduce_sum", input, dim, keep_dim, name, _NUMBERS)
+    return _reduce("reduce_sum", input, dim, keep_dim, name, FULL_NUMBERS)
 
 
 def reduce_mean(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
     """The mean over ``dim`` (all dims when None); arguments as for reduce_sum."""
-    return _reduce("reduce_mean", input, dim, keep_dim, name, _NUMBERS)
+    return _reduce("reduce_mean", input, dim, keep_dim, name, FULL_NUMBERS)
 
 
 def reduce_max(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
     """The maximum over ``dim`` (all dims when None); arguments as for reduce_sum."""
-    return _reduce("reduce_max", input, dim, keep_dim, name, _NUMBERS)
+    return _reduce("reduce_max", input, dim, keep_dim, name, FULL_NUMBERS)
 
 
 def reduce_min(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
     """The minimum over ``dim`` (all dims when None); arguments as for reduce_sum."""
-    return _reduce("reduce_min", input, dim, keep_dim, name, _NUMBERS)
+    return _reduce("reduce_min", input, dim, keep_dim, name, FULL_NUMBERS)
 
 
 def reduce_prod(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
     """The product over ``dim`` (all dims when None); arguments as for reduce_sum."""
-    return _reduce("reduce_prod", input, dim, keep_dim, name, _NUMBERS)
+    return _reduce("reduce_prod", input, dim, keep_dim, name, FULL_NUMBERS)
 
 
 def reduce_all(
@@ -102,7 +100,7 @@ def reduce_any(
 
 def mean(x: Variable, name: str | None = None) -> Variable:
     """The mean of all elements, [1]; float16, float32 or float64."""
-    check_variable_and_dtype(x, "x", ("float16", "float32", "float64"), "mean")
+    check_variable_and_dtype(x, "x", FLOATS, "mean")
     return emit("mean", {"X": x}, x.dtype, name=name)
 
 
@@ -114,8 +112,8 @@ def logsumexp(
     name: str | None = None,
 ) -> Variable:
     """log(sum of exp(x)) over ``dim``, written as the three ops; to ``out`` when given."""
-    check_variable_and_dtype(x, "x", ("float32", "float64"), "logsumexp")
-    total = _reduce("reduce_sum", exp(x), dim, keepdim, None, _NUMBERS)
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "logsumexp")
+    total = _reduce("reduce_sum", exp(x), dim, keepdim, None, FULL_NUMBERS)
     return emit("log", {"X": total}, x.dtype, name=name, out=out)
 
 
@@ -128,7 +126,7 @@ def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | Non
         epsilon: keeps zeros from dividing by zero.
     """
     axis = 0 if len(x.shape) == 1 or axis is None else axis
-    check_variable_and_dtype(x, "X", ("float32", "float64"), "norm")
+    check_variable_and_dtype(x, "X", FULL_FLOATS, "norm")
     outputs = [("Out", x.dtype, False), ("Norm", x.dtype, False)]
     attrs = {"axis": axis, "epsilon": epsilon}
     return emit_many("norm", {"X": x}, outputs, attrs, name=name, layer="l2_normalize")[0]
@@ -136,8 +134,8 @@ def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | Non
 
 def dist(x: Variable, y: Variable, p: float = 2) -> Variable:
     """The p-norm of x - y (broadcast), [1]; p may be 0 (count of differences), inf or -inf."""
-    check_variable_and_dtype(x, "dtype", ("float32", "float64"), "dist")
-    check_variable_and_dtype(y, "dtype", ("float32", "float64"), "dist")
+    check_variable_and_dtype(x, "dtype", FULL_FLOATS, "dist")
+    check_variable_and_dtype(y, "dtype", FULL_FLOATS, "dist")
     check_type(p, "p", (float, int), "dist")
     return emit("dist", {"X": [x], "Y": [y]}, x.dtype, {"p": float(p)})
 
@@ -151,8 +149,8 @@ def allclose(
     name: str | None = None,
 ) -> Variable:
     """Whether \\|input - other\\| <= atol + rtol * \\|other\\| everywhere: bool [1]."""
-    check_variable_and_dtype(input, "input", ("float32", "float64"), "allclose")
-    check_variable_and_dtype(other, "other", ("float32", "float64"), "allclose")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "allclose")
+    check_variable_and_dtype(other, "other", FULL_FLOATS, "allclose")
     for label, value, kind in (("rtol", rtol, float), ("atol", atol, float), ("equal_nan", equal_nan, bool)):
         check_type(value, label, kind, "allclose")
     attrs = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}

@@ -7,7 +7,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable
-from fluidjax.writing.checks import FLOATS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_NUMBERS, NUMBERS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit
 
 __all__ = ["crop", "crop_tensor", "pad", "pad2d", "pad_constant_like", "slice", "strided_slice"]
@@ -60,7 +60,7 @@ def slice(input: Variable, axes: list[int], starts: Any, ends: Any) -> Variable:
 def strided_slice(input: Variable, axes: list[int], starts: Any, ends: Any, strides: Any) -> Variable:
     """input[starts[i]:ends[i]:strides[i]] along axes[i]; arguments as for ``slice``, strides may be negative."""
     helper = LayerHelper("strided_slice")
-    check_variable_and_dtype(input, "input", ("float32", "float64", "int32", "int64"), "strided_slice")
+    check_variable_and_dtype(input, "input", FULL_NUMBERS, "strided_slice")
     check_type(axes, "axes", (list, tuple), "strided_slice")
     for label, value in (("starts", starts), ("ends", ends), ("strides", strides)):
         check_type(value, label, (list, tuple, Variable), "strided_slice")
@@ -78,7 +78,7 @@ def strided_slice(input: Variable, axes: list[int], starts: Any, ends: Any, stri
 
 def pad(x: Variable, paddings: list[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
     """``x`` with paddings[2i] elements of ``pad_value`` before dim i and paddings[2i + 1] after it."""
-    check_variable_and_dtype(x, "x", (*FLOATS, "int32", "int64"), "pad")
+    check_variable_and_dtype(x, "x", NUMBERS, "pad")
     attrs = {"paddings": list(paddings), "pad_value": float(pad_value)}
     return emit("pad", {"X": x}, x.dtype, attrs, name=name)
 
@@ -86,7 +86,7 @@ def pad(x: Variable, paddings: list[int], pad_value: float = 0.0, name: str | No
 def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None) -> Variable:
     """``y`` extended at the end of each dim with ``pad_value`` to the shape of ``x``."""
     check_type(x, "x", Variable, "pad_constant_like")
-    check_variable_and_dtype(y, "y", ("float32", "float64", "int32", "int64"), "pad_constant_like")
+    check_variable_and_dtype(y, "y", FULL_NUMBERS, "pad_constant_like")
     return emit("pad_constant_like", {"X": x, "Y": y}, y.dtype, {"pad_value": float(pad_value)}, name=name)
 
 
@@ -107,7 +107,7 @@ def pad2d(
         pad_value: the constant.
         data_format: 'NCHW' or 'NHWC'.
     """
-    check_variable_and_dtype(input, "input", (*FLOATS, "int32", "int64"), "pad2d")
+    check_variable_and_dtype(input, "input", NUMBERS, "pad2d")
     attrs: dict[str, Any] = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format}
     inputs: dict[str, Any] = {"X": [input]}
     if isinstance(paddings, Variable):
@@ -160,7 +160,7 @@ def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str |
         TypeError, ValueError: another type, or a number that is no size or place.
     """
     helper = LayerHelper("crop_tensor", name=name)
-    check_variable_and_dtype(x, "x", ("float32", "float64", "int32", "int64"), "crop_tensor")
+    check_variable_and_dtype(x, "x", FULL_NUMBERS, "crop_tensor")
     check_type(shape, "shape", (list, tuple, Variable), "crop_tensor")
     check_type(offsets, "offsets", (list, tuple, Variable, type(None)), "crop_tensor")
     offsets = [0] * len(x.shape) if offsets is None else offsets
