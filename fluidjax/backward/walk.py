@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import lowering
@@ -115,6 +116,7 @@ class Walk:
                 grad_block=None if inner is None else inner.index,
                 extra=inner,
                 forward=None if forward is None else op_view(forward),
+                shape_of=partial(_shape_in, block),
             )
             specs = taken_by(op, specs)
             if self.order > 1:
@@ -167,6 +169,11 @@ class Walk:
         within.append(forward_block, forward_block.ops if path is None else path, block, carried=carried)
         program._rollback()
         return GradBlock(block.idx, [op_view(op) for op in block.ops], forward_block, target, carried)
+
+
+def _shape_in(block: Block, name: str) -> tuple[int, ...] | None:
+    var = block._find_var_recursive(name)
+    return None if var is None else tuple(var.shape)
 
 
 def _ends(block: Block, pending: list[OpSpec]) -> dict[int, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lowering.errors import LoweringError
@@ -16,6 +17,12 @@ _CROSSED = {
     "conv3d_grad": {"DInput": "DDFilter", "DFilter": "DDInput"},
 }
 
+# What Fluid's slots lack where X is smaller than Out (X@GRAD is a sum then, from which its terms do not follow), or
+# where X has no gradient.
+_SUMMED = {"elementwise_div_grad_grad": "Out@GRAD"}
+
+ShapeOf = Callable[[str], tuple[int, ...] | None]
+
 
 class GradMaker:
     """What a gradient maker knows: the forward op's variables and which of them need no gradient.
@@ -27,6 +34,7 @@ class GradMaker:
         grad_to_var: filled in by ``input_grad``: gradient variable -> forward variable.
         extra: what the backward pass hands over to makers of block ops.
         forward: for a gradient op that reads results of its forward op, that op.
+        shape_of: the declared shape of a variable; None where nobody knows it.
     """
 
     def __init__(
@@ -36,6 +44,7 @@ class GradMaker:
         grad_block: int | None = None,
         extra: Any = None,
         forward: OpView | None = None,
+        shape_of: ShapeOf = lambda name: None,
     ):
         self.op = op
         self.attrs = dict(op.attrs)
@@ -43,6 +52,7 @@ class GradMaker:
         self.grad_block = grad_block
         self.extra = extra
         self.forward = forward
+        self.shape_of = shape_of
         self.grad_to_var: dict[str, str] = {}
 
     def regular(self) -> OpSpec:
@@ -59,6 +69,11 @@ class GradMaker:
     def output(self, slot: str) -> list[str]:
         """The forward op's variables in an output slot; [] where it is not bound."""
         return list(self.op.outputs.get(slot) or ())
+
+    def alike(self, *slots: str) -> bool:
+        """Whether the variables in these input slots are known to have one shape."""
+        shapes = {self.shape_of(name) for slot in slots for name in self.input(slot)}
+        return len(shapes) == 1 and None not in shapes
 
     def output_grad(self, slot: str) -> list[str]:
         """Names of the gradients of an output slot; ``@EMPTY@`` stays in its place."""
@@ -90,6 +105,7 @@ def grad_ops(
     grad_block: int | None = None,
     extra: Any = None,
     forward: OpView | None = None,
+    shape_of: ShapeOf = lambda name: None,
 ) -> tuple[list[OpSpec], dict[str, str]]:
     """The ops that compute the gradient of ``op``.
 
@@ -99,13 +115,14 @@ def grad_ops(
         grad_block: index of the gradient sub-block, for ops that have one.
         extra: handed to the maker of a block op.
         forward: for a gradient op of which ``saved_slots`` names inputs, the op that computed them.
+        shape_of: the declared shape of a variable; None where nobody knows it.
 
     Returns:
         (OpSpecs, gradient variable -> forward variable). No ops when the op is not differentiable; one without outputs
         when no input wants a gradient (its place still decides where sums go; the backward pass drops it).
     """
     definition = get_op(op.type)
-    maker = GradMaker(op, frozenset(no_grad_set), grad_block, extra, forward)
+    maker = GradMaker(op, frozenset(no_grad_set), grad_block, extra, forward, shape_of)
     gradient = double_gradient(definition)
     if definition.make_grad is not None:
         return list(definition.make_grad(maker)), maker.grad_to_var
@@ -117,6 +134,8 @@ def grad_ops(
 
 def _regular(definition: OpDef, gradient: OpDef, maker: GradMaker) -> OpSpec:
     inputs = {s.name: _read(definition, gradient, s.name, maker) for s in gradient.inputs}
+    if gradient.type in _SUMMED and maker.output("X@GRAD") and maker.alike("X", "Out"):
+        del inputs[_SUMMED[gradient.type]]
     outputs: dict[str, list[str]] = {}
     crossed = _CROSSED.get(definition.type, {})
     for slot in gradient.outputs:

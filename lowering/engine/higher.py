@@ -189,10 +189,12 @@ def _forward_again(parts: _Parts, env: Mapping[str, Any], attrs: Mapping[str, An
     if not held or forward is None:
         return {}
     if "key" in forward.special:
+        forward = forward.recall
+    if forward is None:
         raise LoweringError(
-            f"the gradient of op {parts.base.type} needs {sorted(held)} as functions of the inputs of {forward.type}:"
-            " expected an op that computes the same again; this one draws random numbers. Declare the gradient with"
-            " once= and the reason"
+            f"the gradient of op {parts.base.type} needs {sorted(held)} as functions of its forward op's inputs:"
+            " expected an op that computes the same again; this one draws random numbers. Declare with redo what"
+            " follows from its draws, or the gradient with once= and the reason"
         )
     return call(forward, {s.name: env[s.name] for s in forward.inputs}, attrs, special)
 

@@ -138,6 +138,7 @@ class OpDef:
     forward: OpDef | None = None  # for a gradient op, what it is the gradient of
     demands: Check | None = None
     once: str = ""  # for a gradient op, why there is no gradient of it
+    recall: OpDef | None = None  # for an op that draws: its saved results from its inputs and what it drew
     loops: bool = False  # for a gradient op: it, or its forward op, loops as long as the values say
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

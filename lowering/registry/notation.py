@@ -56,6 +56,20 @@ class Rule(OpDef):
         self.demands = Check(fn, tuple(slots), tuple(attrs))
         return fn
 
+    def redo(self, *, out: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Declare results ``out`` of an op that draws random numbers as a function of its inputs and what it drew (its
+        other results), so that its gradient op can be differentiated again."""
+
+        def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
+            positional, keyword, special = _signature(fn)
+            slots = [_grad_param_slot(self, p, {}) for p in positional]
+            self.recall = OpDef(
+                self.type, fn, slots, parse_outputs(out, {}), _grad_attrs(self, keyword), special, forward=self
+            )
+            return fn
+
+        return declare
+
     def grad_maker(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Declare a function from ``GradMaker`` to the list of OpSpecs that compute the gradient."""
         self.make_grad = fn
@@ -351,7 +365,10 @@ def _grad_def(
 def _grad_grad_def(
     grad_op: OpDef, fn: Callable[..., Any], *, out: str, type: str | None = None, rows: RowsRule | EllipsisType = ...
 ) -> OpDef:
-    """Double gradients name slots after the first op: DDX is d(X@GRAD), DOut is Out@GRAD (or, as a result, d Out)."""
+    """Double gradients name slots after the first op: DDX is d(X@GRAD), DOut is Out@GRAD (or, as a result, d Out).
+
+    ``d_out`` is slot Out@GRAD, for rules that Fluid's slots do not suffice.
+    """
     forward = grad_op.forward
     assert forward is not None
     positional, keyword, special = _signature(fn)
@@ -360,6 +377,8 @@ def _grad_grad_def(
     def slot_name(param: str) -> str:
         if param in names:
             return names[param]
+        if param.startswith("d_") and param[2:] in names:
+            return names[param[2:]] + GRAD
         for prefix in ("dd", "d"):
             if param.startswith(prefix) and param[len(prefix) :] in names:
                 return prefix.upper() + names[param[len(prefix) :]]

@@ -88,9 +88,7 @@ def nce(
     else:
         drawn = _draw(key, (n, num_neg_samples), num_total_classes, sampler, custom_dist_alias, custom_dist_alias_probs)
     classes = jnp.concatenate([label, drawn], axis=1)
-    logits = jnp.einsum("nd,nkd->nk", input, gather_rows(weight, classes))
-    logits = logits if bias is None else logits + gather_rows(bias.reshape(-1), classes)
-    o = jax.nn.sigmoid(logits)
+    o = _scores(input, weight, classes, bias)
     noise = num_neg_samples * _probability(classes, num_total_classes, sampler, custom_dist_probs, o.dtype)
     true = jnp.arange(classes.shape[1]) < label.shape[1]
     cost = -jnp.log(jnp.where(true, o, noise) / (o + noise)).sum(axis=1, keepdims=True)
@@ -98,12 +96,18 @@ def nce(
     return cost, o, classes
 
 
+@nce.redo(out="SampleLogits")
+def _scores(input, weight, sample_labels, bias=None):
+    logits = jnp.einsum("nd,nkd->nk", input, gather_rows(weight, sample_labels))
+    return jax.nn.sigmoid(logits if bias is None else logits + gather_rows(bias.reshape(-1), sample_labels))
+
+
 @nce.check
 def _(label, *, num_total_classes):
     return [Demand("label", label, 0, num_total_classes)]
 
 
-@nce.grad(once="its op draws samples, and drawn again they would be others")
+@nce.grad
 def _(
     input,
     label: Meta,

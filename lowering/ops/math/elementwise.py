@@ -52,17 +52,21 @@ def _(x: Meta, y: Meta, d_out, *, axis):
 
 @elementwise_add.grad_grad(out="DDOut", rows=None)
 def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
-    return _plus(ddx, ddy, dout, axis, 1)
+    return _plus(ddx, ddy, y, dout, axis, 1)
 
 
-def _plus(ddx, ddy, dout, axis, sign):
-    """ddx + sign * ddy in the shape of Out; an absent one is zero."""
-    if ddy is None:
-        return jnp.broadcast_to(ddx, dout.shape)
-    if ddx is None:
-        ddx = jnp.zeros(dout.shape, ddy.dtype)
-    a, b = aligned(ddx, ddy, axis)
-    return jnp.broadcast_to(a + sign * b, dout.shape)
+def _plus(ddx, ddy, y, dout, axis, sign):
+    """ddx + sign * ddy in the shape of Out, an absent one being zero; y has the shape of ddy."""
+    sx, sy = _views(ddx, y, dout, axis)
+    terms = [0 if ddx is None else ddx.reshape(sx), 0 if ddy is None else sign * ddy.reshape(sy)]
+    return jnp.broadcast_to(sum(terms), dout.shape)
+
+
+def _views(x, y, out, axis):
+    """X's and Y's shapes brought to one rank; an absent X is as large as Out."""
+    if x is None and len(y.shape) == len(out.shape):
+        return tuple(out.shape), tuple(y.shape)
+    return placed_pair(out.shape if x is None else x.shape, y.shape, axis)
 
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), linear=True)
@@ -79,7 +83,7 @@ def _(x: Meta, y: Meta, d_out, *, axis):
 
 @elementwise_sub.grad_grad(out="DDOut", rows=None)
 def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
-    return _plus(ddx, ddy, dout, axis, -1)
+    return _plus(ddx, ddy, y, dout, axis, -1)
 
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), linear=True)
@@ -134,16 +138,18 @@ def _(x, y, out, d_out, *, axis):
 
 
 @elementwise_div.grad_grad(out="Y@GRAD DOut DDOut", rows=None)
-def _(y, out, dx, ddx=None, ddy=None, *, axis):
-    if dx.size < out.size:
+def _(y, out, dx=None, ddx=None, ddy=None, d_out=None, *, axis):
+    """d_out is bound where X may be smaller than Out, or has no gradient; else dX is d_out / Y."""
+    if d_out is None and (dx is None or dx.size < out.size):
         raise ValueError(
-            f"X of shape {dx.shape} is broadcast to {out.shape}, and this op reads only the sum of what its elements"
-            " get: expected an X as large as Out. Expand X before the division"
+            f"X of shape {None if dx is None else dx.shape} is broadcast to {out.shape}, and without Out@GRAD this op"
+            " reads only the sum of what its elements get: expected an X as large as Out. Expand X before the division"
         )
-    ddx = jnp.zeros_like(dx) if ddx is None else ddx
-    ddy = jnp.zeros_like(y) if ddy is None else ddy
-    sx, sy = placed_pair(dx.shape, y.shape, axis)
-    b, da, db, g = y.reshape(sy), ddx.reshape(sx), ddy.reshape(sy), dx.reshape(sx)
+    sx, sy = _views(dx, y, out, axis)
+    b, da, db = y.reshape(sy), jnp.zeros_like(out), jnp.zeros(sy, y.dtype)
+    da = da if ddx is None else ddx.reshape(sx)
+    db = db if ddy is None else ddy.reshape(sy)
+    g = dx.reshape(sx) if d_out is None else d_out / b
     d_y = unbroadcast((out * db - da) * g / b, sy, y.shape)
     return d_y, -g * db, (da - out * db) / b
 
