@@ -12,7 +12,8 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
 from fluidjax.framework import Block, Parameter, Variable
 from fluidjax.framework.attrs import read_attr
-from fluidjax.framework.names import BOOKKEEPING, OP_ROLE
+from fluidjax.framework.names import OP_ROLE
+from lowering.program import BOOKKEEPING
 
 __all__ = ["pprint_program_codes", "pprint_block_codes", "draw_block_graphviz"]
 

@@ -14,8 +14,8 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType
 from fluidjax.execution.single import NativeOperator
 from fluidjax.framework.messages import set_attr, set_slot
-from fluidjax.framework.names import BOOKKEEPING
 from fluidjax.framework.protos import get_all_op_protos, op_proto
+from lowering.program import BOOKKEEPING
 
 __all__ = ["OpDescCreationMethod", "OpInfo", "Operator", "OperatorFactory", "get_all_op_protos", "is_str"]
 

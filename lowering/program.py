@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 EMPTY = "@EMPTY@"
 GRAD = "@GRAD"
+# Attributes that every op has besides its own.
+BOOKKEEPING = frozenset({"op_role", "op_role_var", "op_namescope", "op_callstack", "op_device"})
 
 # Stands before the names of gradients in a second backward pass, where the first one took theirs.
 PASS = "grad/"
@@ -136,6 +138,9 @@ class VarView:
     persistable: bool = False
     stop_gradient: bool = False
     need_check_feed: bool = False
+
+
+VarOf = Callable[[str], VarView | None]  # the variable of a name, as a block declares it
 
 
 @dataclass(frozen=True)

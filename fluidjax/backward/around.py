@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fluidjax.backward.names import ROLE_BACKWARD
-from fluidjax.backward.paths import GUARDED, sub_block_of
+from fluidjax.backward.paths import sub_block_of
 from fluidjax.framework.around import block_reads_and_writes
+from lowering.engine.dataflow import GUARDED
 
 if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator, Program

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from fluidjax import unique_name
 from fluidjax.backward.names import EMPTY, ROLE_BACKWARD, ROLE_OPTIMIZE, grad_name, out_args
-from fluidjax.backward.paths import GUARDED, sub_block_of
-from fluidjax.base.enums import VarType
+from fluidjax.backward.paths import sub_block_of
+from fluidjax.base.enums import VarType, is_floating
+from lowering.engine.dataflow import GUARDED
 from lowering.program import OpSpec
 
 if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator
 
 _TAKEN = "@TAKEN"
-_FLOATS = (VarType.FP16, VarType.FP32, VarType.FP64)
 
 
 def hands_through(op: Operator) -> bool:
@@ -39,7 +39,7 @@ def _has_gradient(block: Block, name: str) -> bool:
     var = block._find_var_recursive(name)
     if var is None or var.type not in (VarType.LOD_TENSOR, VarType.LOD_TENSOR_ARRAY):
         return False
-    return var.dtype in _FLOATS and not var.stop_gradient
+    return is_floating(var.dtype) and not var.stop_gradient
 
 
 def ended_by(op: Operator, given: Collection[str] = ()) -> list[str]:

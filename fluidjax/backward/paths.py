@@ -10,12 +10,12 @@ import lowering
 from fluidjax.backward.names import EMPTY, GRAD, grad_name
 from fluidjax.framework import user_line
 from fluidjax.framework.view import op_view
+from lowering.engine.dataflow import GUARDED
 
 Block = Any
 Operator = Any
 
 # Their blocks may not run, and are searched from the outputs that matter.
-GUARDED = ("while", "conditional_block")
 
 
 @dataclass

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from fluidjax import unique_name
 from fluidjax.backward.names import ROLE_BACKWARD, ROLE_OPTIMIZE, is_grad
+from fluidjax.backward.versions import KEPT
 from fluidjax.framework.view import op_view, program_view
 from lowering.engine.dataflow import definitions, needs
 
 if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator
-
-_KEPT = "@KEPT"
 
 
 def restore_counters(block: Block, start: int, written: Iterable[tuple[Operator, Operator | None]]) -> None:
@@ -39,7 +38,7 @@ def restore_counters(block: Block, start: int, written: Iterable[tuple[Operator,
             if kept is not None:
                 _assign(block, index, kept, name)
                 continue
-            kept = unique_name.generate(name + _KEPT)
+            kept = unique_name.generate(name + KEPT)
             var = block._var_recursive(name)
             block.create_var(name=kept, dtype=var.dtype, shape=var.shape, stop_gradient=True)
             _assign(block, index, kept, name)
@@ -83,7 +82,7 @@ def _rewound(block: Block, begin: int, end: int) -> set[str]:
 def _kept(block: Block, begin: int, end: int, name: str) -> str | None:
     """The copy of ``name`` that an earlier pass has made at ``begin``."""
     for op in block.ops[begin:end]:
-        if op.type == "assign" and op.input("X") == [name] and op.output("Out")[0].startswith(name + _KEPT):
+        if op.type == "assign" and op.input("X") == [name] and op.output("Out")[0].startswith(name + KEPT):
             return op.output("Out")[0]
     return None
 

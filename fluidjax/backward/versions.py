@@ -16,11 +16,11 @@ import lowering
 from fluidjax import unique_name
 from fluidjax.backward.lives import hands_through
 from fluidjax.backward.names import EMPTY, ROLE_FORWARD, is_grad
-from fluidjax.backward.paths import GUARDED, sub_block_of
+from fluidjax.backward.paths import sub_block_of
 from fluidjax.base.enums import VarType
 from fluidjax.framework import user_line
 from fluidjax.framework.view import op_view, program_view
-from lowering.engine.dataflow import definitions, sub_blocks
+from lowering.engine.dataflow import GUARDED, definitions, sub_blocks
 from lowering.loops.save_plan import seen_early
 from lowering.program import ProgramView
 

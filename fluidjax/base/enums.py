@@ -92,6 +92,9 @@ _FROM_NUMPY = {dtype: var_type for var_type, dtype in _NUMPY.items() if var_type
 # Fluid keeps half precision as raw 16-bit words: a uint16 array is read as FP16.
 _FROM_NUMPY[np.dtype(np.uint16)] = VarType.FP16
 
+# Whole numbers and truth values.
+INTEGERS = frozenset((VarType.BOOL, VarType.INT8, VarType.UINT8, VarType.INT16, VarType.INT32, VarType.INT64))
+
 
 def to_var_type(dtype: object) -> VarType:
     """The element type for a NumPy dtype, its name, or a Fluid dtype.

@@ -14,9 +14,8 @@ from fluidjax.dygraph.layers import Layer
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.executor import Executor, scope_guard
 from fluidjax.framework import Program
+from fluidjax.framework.names import LOADED_VAR_SUFFIX
 from fluidjax.io import load_inference_model
-
-_SUFFIX = "@LOADED"
 
 
 class StaticModelRunner(Layer):
@@ -59,7 +58,7 @@ class StaticModelRunner(Layer):
             if held is None:
                 continue
             array = np.array(held.get_tensor())
-            loaded = name if name.endswith(_SUFFIX) else name + _SUFFIX
+            loaded = name if name.endswith(LOADED_VAR_SUFFIX) else name + LOADED_VAR_SUFFIX
             for inner in program.blocks:
                 _rename(inner, name, loaded)
             param = ParamBase(array.shape, str(array.dtype), name=loaded)

@@ -23,6 +23,7 @@ from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner,
 from lowering.engine.call import call
 from lowering.engine.random_bits import seed_key
 from lowering.engine.runner import Context, special
+from lowering.program import BOOKKEEPING
 from lowering.values import exact
 
 Layout = tuple[Any, ...]  # per slot its name, for one variable, or (name, number of variables)
@@ -335,9 +336,6 @@ def kernel_of(
         found = _kernels.get(key)
     if found is None:
         taken = (True,) * _count(outs) if wanted is None else wanted
-        plain = {k: v for k, v in attrs.items() if v is not None and k not in _BOOKKEEPING}
+        plain = {k: v for k, v in attrs.items() if v is not None and k not in BOOKKEEPING}
         found = _kernels[key] = Kernel(type, plain, ins, outs, taken, aliases, declared, backward)
     return found
-
-
-_BOOKKEEPING = frozenset({"op_role", "op_role_var", "op_namescope", "op_callstack", "op_device"})

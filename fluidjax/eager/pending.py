@@ -21,9 +21,9 @@ from fluidjax.eager.demands import broken, demand_of, user_line
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.order import Record
 from fluidjax.eager.values import KEY, Spec, Value, spec_of
+from fluidjax.execution.seeds import ENTROPY
 
 LIMIT = 20_000  # ops that may be pending; a program that never looks must not fill the memory
-_ENTROPY = int(np.random.SeedSequence().generate_state(1)[0])
 
 
 class Recorder:
@@ -115,7 +115,7 @@ class Recorder:
 
     def _key(self, seed: int) -> Value:
         self._draws += 1
-        return Value(np.array([(seed or _ENTROPY) & 0xFFFFFFFF, self._draws & 0xFFFFFFFF], np.uint32), KEY)
+        return Value(np.array([(seed or ENTROPY) & 0xFFFFFFFF, self._draws & 0xFFFFFFFF], np.uint32), KEY)
 
     def _run_now(self, kernel: Kernel, ins: Sequence[Value], seed: int) -> list[Value | None]:
         arrays = [self.array_of(v) for v in ins]

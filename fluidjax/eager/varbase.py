@@ -20,9 +20,9 @@ from fluidjax.execution.exchange import lod_array
 from fluidjax.execution.fetched import FetchedArray
 from fluidjax.framework.guards import default_main_program
 from fluidjax.framework.variable import EagerParameter, EagerVariable
+from lowering.program import GRAD
 from lowering.values import SelectedRows
 
-GRAD_SUFFIX = "@GRAD"
 _UNKNOWN = Spec.of((), VarType.FP32)
 
 
@@ -245,11 +245,11 @@ class VarBase(EagerVariable):
     def _grad_ivar(self) -> VarBase | None:
         """The gradient as a variable; None where there is none."""
         if isinstance(self._grad, Value):
-            self._grad = VarBase._of(self.name + GRAD_SUFFIX, self._grad, False)
+            self._grad = VarBase._of(self.name + GRAD, self._grad, False)
         return self._grad
 
     def _grad_name(self) -> str:
-        return self.name + GRAD_SUFFIX
+        return self.name + GRAD
 
     # Python's own.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-_ENTROPY = int(np.random.SeedSequence().generate_state(1)[0])
+ENTROPY = int(np.random.SeedSequence().generate_state(1)[0])
 _counters: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -17,5 +17,5 @@ def next_seed(program: Any) -> np.ndarray:
     counter = _counters.get(program)
     if counter is None:
         counter = _counters[program] = itertools.count()
-    base = int(program.random_seed) or _ENTROPY
+    base = int(program.random_seed) or ENTROPY
     return np.array([base & 0xFFFFFFFF, next(counter)], np.uint32)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-EMPTY_VAR_NAME = "@EMPTY@"
+from lowering.program import EMPTY, GRAD
+
+EMPTY_VAR_NAME = EMPTY
 TEMP_VAR_NAME = "@TEMP@"
-GRAD_VAR_SUFFIX = "@GRAD"
+GRAD_VAR_SUFFIX = GRAD
 ZERO_VAR_SUFFIX = "@ZERO"
 NEW_GRAD_SUFFIX = "@NEWGRAD@"
 CONTROL_DEP_VAR_PREFIX = "__control_var"
@@ -15,8 +17,6 @@ OP_ROLE_VAR = "op_role_var"
 OP_NAMESCOPE = "op_namescope"
 OP_CALLSTACK = "op_callstack"
 OP_DEVICE = "op_device"
-# Attributes that every op has besides its own.
-BOOKKEEPING = (OP_ROLE, OP_ROLE_VAR, OP_NAMESCOPE, OP_CALLSTACK, OP_DEVICE)
 
 
 def grad_var_name(var_name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.framework.attrs import BOOKKEEPING_TYPES, attr_type
-from fluidjax.framework.names import BOOKKEEPING
+from lowering.program import BOOKKEEPING
 
 
 def op_proto(op_type: str) -> pb.OpProto:

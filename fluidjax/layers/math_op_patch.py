@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from fluidjax import unique_name
-from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.enums import INTEGERS, VarType, to_var_type
 from fluidjax.framework import Block, Variable
-
-INTEGERS = (VarType.BOOL, VarType.INT8, VarType.UINT8, VarType.INT16, VarType.INT32, VarType.INT64)
 
 
 def _block(var: Variable) -> Block:

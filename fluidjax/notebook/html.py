@@ -11,10 +11,11 @@ import numpy as np
 from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
 from fluidjax.base.values import LoDTensor
 from fluidjax.framework import Block, Operator, Parameter, Program, Variable, callstack, names
+from lowering.program import BOOKKEEPING
 
 # Rows of a table that are shown; the rest is counted.
 _ROWS = 200
-_HIDDEN = frozenset(names.BOOKKEEPING)
+_HIDDEN = BOOKKEEPING
 _STYLE = (
     "<style>.fluidjax table{border-collapse:collapse;font-family:monospace;font-size:12px}"
     ".fluidjax th,.fluidjax td{text-align:left;padding:2px 8px;vertical-align:top}</style>"

@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.enums import INTEGERS, VarType, to_var_type
 from fluidjax.base.errors import explain
 from fluidjax.framework import Variable
 from fluidjax.layers.tensor import assign, cast, fill_constant
 
-_KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64"}
-INTEGERS = frozenset((VarType.BOOL, VarType.INT8, VarType.UINT8, VarType.INT16, VarType.INT32, VarType.INT64))
+# Python's numbers as element types.
+KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64"}
 
 
 class Unset:
@@ -120,7 +120,7 @@ def plain_number(value: Any) -> Any:
 
 def can_be_variable(value: Any) -> bool:
     """Whether a value is one, or a number or array that can become one."""
-    return is_variable(value) or type(plain_number(value)) in _KINDS or isinstance(value, np.ndarray)
+    return is_variable(value) or type(plain_number(value)) in KINDS or isinstance(value, np.ndarray)
 
 
 def to_variable(value: Any) -> Variable:
@@ -130,7 +130,7 @@ def to_variable(value: Any) -> Variable:
     if isinstance(value, np.ndarray):
         return assign(value)
     value = plain_number(value)
-    return as_number(filled([1], _KINDS[type(value)], value))
+    return as_number(filled([1], KINDS[type(value)], value))
 
 
 def filled(shape: Any, dtype: Any, value: Any) -> Variable:

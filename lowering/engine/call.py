@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import is_float
-from lowering.engine.counts import plain
+from lowering.engine.counts import SlotValues, plain
 from lowering.errors import NeedsExact, SlotError, UninitializedError
 from lowering.program import EMPTY, GRAD, OpView, ProgramView
 from lowering.registry import OpDef, Slot, Wise
@@ -31,8 +31,6 @@ from lowering.values import (
 
 # Values larger than this are not worth folding while tracing: they would be embedded in the executable.
 FOLD_LIMIT = 64
-
-SlotValues = dict[str, Any]  # slot -> value, or list of values for a duplicable slot
 
 
 def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any], program: ProgramView) -> SlotValues:

@@ -69,7 +69,7 @@ def with_rows(data: Array, dims: Sequence[int]) -> Any:
     return LoDArray(fill_padding(jnp.asarray(data), dims[0].nrows, backward=False), (), dims[0].nrows)
 
 
-SlotValues = dict[str, Any]
+SlotValues = dict[str, Any]  # slot -> value, or list of values for a duplicable slot
 
 
 def flat(values: SlotValues) -> Iterator[Any]:

@@ -20,12 +20,11 @@ from lowering.engine.grad_maker import GradMaker
 from lowering.errors import LoweringError, NeedsExact
 from lowering.program import EMPTY, GRAD, OpSpec
 from lowering.registry import OpDef, Slot, register
+from lowering.registry.definition import SPECIAL
 from lowering.registry.derived import bare_arrays, cotangent, has_gradient, rebuild
 from lowering.registry.gradients import grad_lod_map
 from lowering.registry.table import DERIVE
 from lowering.values import LoDArray, SelectedRows
-
-_SPECIAL = ("key", "ctx", "in_place")
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def _rule(parts: _Parts) -> Any:
     def rule(*values: Any, **keywords: Any) -> Any:
         given = dict(zip(order, values, strict=True))
         _refuse_padding(parts, given)
-        attrs = {n: v for n, v in keywords.items() if n not in _SPECIAL and v is not None}
+        attrs = {n: v for n, v in keywords.items() if n not in SPECIAL and v is not None}
         seconds = {out: given[slot.name] for out, slot in parts.seconds.items()}
         special: dict[str, Any] = {
             "key": keywords.get("key"),

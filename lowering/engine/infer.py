@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -14,7 +13,7 @@ from lowering.dtypes import LOD_TENSOR, from_numpy, to_numpy
 from lowering.engine.call import call
 from lowering.engine.runner import Context, OpView, Runner, _SingleOp, doc_line, in_place, special, static_attrs
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact, OpError, SizeError
-from lowering.program import EMPTY, VarInfo, VarView, forward_names
+from lowering.program import EMPTY, VarInfo, VarOf, VarView, forward_names
 from lowering.registry import OpDef, Slot, get_op
 from lowering.values import LoDArray
 
@@ -23,7 +22,6 @@ PROBES = (5040, 10080)
 _ROWS_PER_SEQUENCE = 420
 _MOST_SIZES = 6  # how many known sizes are tried where the probes do not fit
 
-VarOf = Callable[[str], VarView | None]
 _Signature = tuple[tuple[str, tuple[tuple[tuple[int, ...], int, int] | None, ...]], ...]
 
 

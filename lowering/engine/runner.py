@@ -12,9 +12,9 @@ import jax
 import numpy as np
 
 from lowering.engine.align import UNEVEN, FedRows, aligned, regrown
-from lowering.engine.call import SlotValues, call, gather, scatter
+from lowering.engine.call import call, gather, scatter
 from lowering.engine.checks import Watch, merged
-from lowering.engine.counts import counted, each, flat, follows_rows, plain, without_counts
+from lowering.engine.counts import SlotValues, counted, each, flat, follows_rows, plain, without_counts
 from lowering.engine.dataflow import uses
 from lowering.engine.either import run_either
 from lowering.engine.host_bits import is_host_key
@@ -22,14 +22,13 @@ from lowering.engine.random_bits import fold_in, seed_key
 from lowering.engine.recompute import find_recomputed, separate
 from lowering.engine.wide import Labels, bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
-from lowering.program import EMPTY, OpView, ProgramView, VarView
+from lowering.program import BOOKKEEPING, EMPTY, OpView, ProgramView, VarView
 from lowering.registry import OpDef, get_op
 from lowering.values import LoDArray, SelectedRows, TensorArray, data_of, exact
 
 Env = MutableMapping[str, Any]
 
 # Attributes that no rule reads; leaving them out lets equal layers share one compiled op.
-_BOOKKEEPING = frozenset({"op_role", "op_role_var", "op_namescope", "op_callstack", "op_device"})
 
 
 class Context:
@@ -325,7 +324,7 @@ def freeze(value: Any) -> Any:
 
 def static_attrs(op: OpView) -> tuple[tuple[str, Any], ...]:
     """The attributes that decide what an op computes, hashable and in a fixed order."""
-    return tuple(sorted((k, freeze(v)) for k, v in op.attrs.items() if k not in _BOOKKEEPING))
+    return tuple(sorted((k, freeze(v)) for k, v in op.attrs.items() if k not in BOOKKEEPING))
 
 
 def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, runner: Runner) -> SlotValues:

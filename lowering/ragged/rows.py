@@ -18,7 +18,7 @@ from lowering.program import GRAD, OpSpec
 from lowering.values import Array, LoDArray, concrete, fill_padding, is_concrete
 
 # A comparison of every row with every offset is fastest up to this many pairs; a binary search above it.
-_DENSE_PAIRS = 1 << 24
+DENSE_PAIRS = 1 << 24
 
 
 def offsets(x: LoDArray, level: int = -1) -> Array:
@@ -46,7 +46,7 @@ def segments(off: Array, rows: Array) -> Array:
     """int32: the sequence that each row number belongs to; the number of sequences for rows past the last one."""
     if is_concrete(off) and is_concrete(rows):
         return np.searchsorted(off[1:], rows, side="right").astype(np.int32)
-    if off.shape[0] * rows.size <= _DENSE_PAIRS:
+    if off.shape[0] * rows.size <= DENSE_PAIRS:
         return jnp.sum(off[1:, None] <= rows.reshape(1, -1), axis=0, dtype=jnp.int32).reshape(rows.shape)
     return jnp.searchsorted(jnp.asarray(off[1:]), rows, side="right").astype(jnp.int32)
 

@@ -24,13 +24,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.ragged.rows import bounds, lengths, row_numbers, take
+from lowering.ragged.rows import DENSE_PAIRS, bounds, lengths, row_numbers, take
 from lowering.values import Array, LoDArray, is_concrete
 
 # Batches below this run in one phase: narrower windows would save less than another loop costs to compile.
 _PHASED = 16
 # Up to so many pairs of a row and a sequence, starts are computed as a sum over the sequences.
-_DENSE_PAIRS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _step_starts(steps: Array, sizes: Array) -> Array:
         counts = np.sum(sizes[None, :] > np.arange(int(sizes.max(initial=0)))[:, None], axis=1)
         table = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         return table[np.minimum(steps, len(table) - 1)]
-    if steps.size * sizes.size <= _DENSE_PAIRS:
+    if steps.size * sizes.size <= DENSE_PAIRS:
         return jnp.sum(jnp.minimum(steps[:, None], sizes[None, :]), axis=1, dtype=jnp.int32)
     # Too many pairs for the sum: alive(t) is n less the sequences of length <= t, a running sum over a histogram of the
     # lengths, and the starts are a running sum over that.

@@ -67,6 +67,8 @@ Rows = Wise | Masked | None
 RowsRule = Rows | Callable[[Mapping[str, Any], int], Rows]
 
 
+# Keywords of a rule that are no attributes: a random key, the block's context, which outputs are their inputs.
+SPECIAL = ("key", "ctx", "in_place")
 RAW_TYPES = (Value, SelectedRows, TensorArray, RankTable, StepScopes)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from lowering.errors import RegistryError
 from lowering.program import GRAD
 from lowering.registry.attributes import ATTR_TYPES, as_attribute
-from lowering.registry.definition import RAW_TYPES, AttrSpec, Check, Masked, OpDef, RowsRule, Sizes, Slot, Wise
+from lowering.registry.definition import RAW_TYPES, SPECIAL, AttrSpec, Check, Masked, OpDef, RowsRule, Sizes, Slot, Wise
 from lowering.registry.derived import vjp_definition
 from lowering.registry.gradients import differentiable_params, grad_lod_map, gradient_outputs
 from lowering.registry.signature import EMPTY, Param, params
@@ -23,9 +23,6 @@ from lowering.registry.vendor import VENDOR
 from lowering.values import LoDArray, Meta
 
 _MISSING = object()
-
-
-_SPECIAL = ("key", "ctx", "in_place")
 
 
 class Rule(OpDef):
@@ -174,8 +171,8 @@ _SignatureParts = tuple[list[Param], list[Param], frozenset[str]]
 def _signature(fn: Callable[..., Any]) -> _SignatureParts:
     """(positional parameters, attribute parameters, special keywords asked for)."""
     positional, keyword = params(fn)
-    special = frozenset(p.name for p in keyword if p.name in _SPECIAL)
-    return positional, [p for p in keyword if p.name not in _SPECIAL], special
+    special = frozenset(p.name for p in keyword if p.name in SPECIAL)
+    return positional, [p for p in keyword if p.name not in SPECIAL], special
 
 
 def _names(words: str | Iterable[str]) -> tuple[str, ...]:

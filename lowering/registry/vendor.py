@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lowering.program import BOOKKEEPING
+
 VENDOR: dict[str, tuple[str, Any]] = {
     "use_mkldnn": ("BOOLEAN", False),
     "use_cudnn": ("BOOLEAN", False),
@@ -53,5 +55,5 @@ VENDOR: dict[str, tuple[str, Any]] = {
     "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@": ("BOOLEAN", True),
 }
 
-# Attributes that every op carries.
-COMMON = frozenset({"op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr"})
+# Attributes that any op may carry and none declares.
+COMMON = BOOKKEEPING | {"with_quant_attr"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.writing.checks import FULL_NUMBERS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_NUMBERS, NUMBERS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit
 
 __all__ = ["partial_concat", "partial_sum", "rank_attention", "shuffle_batch"]
@@ -32,7 +33,7 @@ def partial_concat(input: list[Variable], start_index: int = 0, length: int = -1
         input = [input]
     check_type(start_index, "start_index", int, "partial_concat")
     check_type(length, "length", int, "partial_concat")
-    return _partial("partial_concat", input, start_index, length, ["float16", *FULL_NUMBERS])
+    return _partial("partial_concat", input, start_index, length, NUMBERS)
 
 
 def partial_sum(input: list[Variable], start_index: int = 0, length: int = -1) -> Variable:
@@ -49,7 +50,7 @@ def partial_sum(input: list[Variable], start_index: int = 0, length: int = -1) -
     return _partial("partial_sum", input, start_index, length, FULL_NUMBERS)
 
 
-def _partial(op_type: str, inputs: list[Variable], start_index: int, length: int, dtypes: list[str]) -> Variable:
+def _partial(op_type: str, inputs: list[Variable], start_index: int, length: int, dtypes: Sequence[str]) -> Variable:
     for index, x in enumerate(inputs):
         check_variable_and_dtype(x, f"input[{index}]", dtypes, op_type)
     dtype = LayerHelper(op_type, input=inputs, name="").input_dtype()

@@ -8,12 +8,11 @@ from typing import Any
 
 from fluidjax.framework import Variable, default_main_program
 from fluidjax.layers import tensor
+from fluidjax.to_static.values import KINDS
 
 __all__ = [
     "create_static_variable_gast_node", "data_layer_not_check", "to_static_variable", "to_static_variable_gast_node",
 ]  # fmt: skip
-
-_DTYPES = {bool: "bool", int: "int64", float: "float64"}
 
 
 def data_layer_not_check(
@@ -40,7 +39,7 @@ def data_layer_not_check(
 
 def to_static_variable(x: Any) -> Any:
     """A number or bool as a variable of shape [1]; anything else as it is."""
-    dtype = _DTYPES.get(type(x))
+    dtype = KINDS.get(type(x))
     return x if dtype is None else tensor.fill_constant(shape=[1], dtype=dtype, value=x)
 
 

@@ -9,13 +9,11 @@ from fluidjax.base.errors import explain
 from fluidjax.framework import Variable
 from fluidjax.initializer import Normal
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._nn.windows import channel_last, window_padding
+from fluidjax.layers._nn.windows import FORMATS, channel_last, window_padding
 from fluidjax.layers.utils import convert_to_list
 from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_type, check_variable_and_dtype
 
 __all__ = ["conv2d", "conv3d", "conv2d_transpose", "conv3d_transpose", "deformable_conv"]
-
-_FORMATS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 def _check_bool(value: Any, layer: str) -> None:
@@ -137,7 +135,7 @@ def conv2d(
     """
     check_variable_and_dtype(input, "input", FLOATS, "conv2d")
     _check_bool(use_cudnn, "conv2d")
-    last = channel_last(data_format, _FORMATS[2], "conv2d")
+    last = channel_last(data_format, FORMATS[2], "conv2d")
     depthwise = is_depthwise(_channels(input, last, "conv2d"), groups, num_filters, use_cudnn)
     op_type = "depthwise_conv2d" if depthwise else "conv2d"
     helper = LayerHelper(op_type, **locals())
@@ -162,7 +160,7 @@ def conv3d(
     """3-D convolution of [N, C, D, H, W]; arguments and result as for ``conv2d`` with one more axis."""
     check_variable_and_dtype(input, "input", FLOATS, "conv3d")
     _check_bool(use_cudnn, "conv3d")
-    last = channel_last(data_format, _FORMATS[3], "conv3d")
+    last = channel_last(data_format, FORMATS[3], "conv3d")
     helper = LayerHelper("conv3d", **locals())
     return _conv(3, helper, "conv3d", last)
 
@@ -207,7 +205,7 @@ def _conv_transpose(n: int, helper: LayerHelper, op_type: str, last: bool) -> Va
         "groups": groups,
         "use_cudnn": args["use_cudnn"],
         # Fluid writes the 2-D names on the 3-D op, too.
-        "data_format": _FORMATS[2][last],
+        "data_format": FORMATS[2][last],
     }
     helper.append_op(type=op_type, inputs={"Input": [input], "Filter": [weight]}, outputs={"Output": out}, attrs=attrs)
     return _bias_and_act(helper, out, last)
@@ -245,7 +243,7 @@ def conv2d_transpose(
     """
     check_variable_and_dtype(input, "input", FLOATS, "conv2d_transpose")
     _check_bool(use_cudnn, "conv2d_transpose")
-    last = channel_last(data_format, _FORMATS[2], "conv2d_transpose")
+    last = channel_last(data_format, FORMATS[2], "conv2d_transpose")
     depthwise = is_depthwise(_channels(input, last, "conv2d_transpose"), groups, num_filters, use_cudnn)
     same = num_filters == input.shape[-1 if last else 1]
     op_type = "depthwise_conv2d_transpose" if depthwise and same else "conv2d_transpose"
@@ -272,7 +270,7 @@ def conv3d_transpose(
     """3-D transposed convolution of [N, C, D, H, W]; as ``conv2d_transpose`` with one more axis."""
     check_variable_and_dtype(input, "input", FLOATS, "conv3d_transpose")
     _check_bool(use_cudnn, "conv3d_transpose")
-    last = channel_last(data_format, _FORMATS[3], "conv3d_transpose")
+    last = channel_last(data_format, FORMATS[3], "conv3d_transpose")
     helper = LayerHelper("conv3d_transpose", **locals())
     return _conv_transpose(3, helper, "conv3d_transpose", last)
 

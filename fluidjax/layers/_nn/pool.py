@@ -6,12 +6,10 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._nn.windows import channel_last, window_padding
+from fluidjax.layers._nn.windows import FORMATS, channel_last, window_padding
 from fluidjax.layers.utils import convert_to_list
 
 __all__ = ["pool2d", "pool3d", "adaptive_pool2d", "adaptive_pool3d"]
-
-_FORMATS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 def _check_pool_type(pool_type: str, layer: str) -> None:
@@ -28,7 +26,7 @@ def _pool(n: int, helper: LayerHelper) -> Variable:
             f"When Attr(global_pooling) of {layer} is False, Attr(pool_size) must be given and positive; received -1."
             " Pass pool_size."
         )
-    last = channel_last(args["data_format"], _FORMATS[n], layer)
+    last = channel_last(args["data_format"], FORMATS[n], layer)
     stride = convert_to_list(args["pool_stride"], n, "pool_stride")
     padding, algorithm = window_padding(args["pool_padding"], n, last, layer)
     if algorithm == "VALID" and args["ceil_mode"]:

@@ -8,6 +8,9 @@ from fluidjax.layers.utils import convert_to_list
 
 __all__: list[str] = []
 
+# Data formats by number of spatial dims: channels first, channels last.
+FORMATS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+
 
 def channel_last(data_format: str, formats: tuple[str, str], layer: str) -> bool:
     """Whether channels come last; ValueError unless ``data_format`` is one of ``formats`` (first, last)."""

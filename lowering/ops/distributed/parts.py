@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -12,11 +12,9 @@ import numpy as np
 from lowering.dtypes import SELECTED_ROWS
 from lowering.engine.checks import Demand
 from lowering.errors import OpError, SlotError
-from lowering.program import OpSpec, OpView, VarInfo, VarView
+from lowering.program import OpSpec, OpView, VarInfo, VarOf
 from lowering.registry import Longs, Value, op
 from lowering.values import LoDArray, SelectedRows
-
-VarOf = Callable[[str], VarView | None]
 
 
 def _exact(x: SelectedRows) -> tuple[np.ndarray, np.ndarray]:

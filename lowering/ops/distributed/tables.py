@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from lowering.errors import OpError
 from lowering.ops.distributed.rpc import needs_cluster
-from lowering.program import OpView, VarInfo, VarView
+from lowering.program import OpView, VarInfo, VarOf
 from lowering.registry import Long, Longs, Value, op
-
-VarOf = Callable[[str], VarView | None]
 
 
 def _rows_of_w(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from lowering.dtypes import LOD_TENSOR
 from lowering.errors import OpError
-from lowering.program import EMPTY, OpView, VarInfo, VarView
+from lowering.program import EMPTY, OpView, VarInfo, VarOf
 
 Shape = tuple[int, ...]
-VarOf = Callable[[str], VarView | None]
 
 
 def _placed(small: Shape, rank: int, axis: int) -> Shape:

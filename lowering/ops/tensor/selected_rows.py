@@ -9,11 +9,9 @@ import jax.numpy as jnp
 from lowering.dtypes import LOD_TENSOR
 from lowering.errors import SlotError
 from lowering.ops.optimizer.sparse import merge_rows
-from lowering.program import OpView, VarInfo, VarView
+from lowering.program import OpView, VarInfo, VarOf
 from lowering.registry import Value, op
 from lowering.values import SelectedRows
-
-VarOf = Callable[[str], VarView | None]
 
 
 def _like_x(kind: int | None) -> Callable[[OpView, VarOf], dict[str, VarInfo]]:
