@@ -12,7 +12,7 @@ A host key is a uint32 array [2], which ``jax.random`` takes as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import erf
 from typing import Any
 
@@ -45,21 +45,27 @@ def key_of(seed: int) -> np.ndarray:
     return np.array([seed >> 32 & _WORD, seed & _WORD], np.uint32)
 
 
+def schedule(first: Any, second: Any) -> Iterator[tuple[tuple[int, ...], Any, Any, int]]:
+    """Five groups of rounds: (rotations, the words of the key that x and y get after them, the number y gets)."""
+    words = (first, second, first ^ second ^ _PARITY)
+    for turn in range(5):
+        yield _ROTATIONS[turn % 2], words[(turn + 1) % 3], words[(turn + 2) % 3], turn + 1
+
+
 def _hash(key: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both words of threefry2x32(key, (0, count)) for each count."""
     first, second = (int(word) for word in key)
-    words = (first, second, first ^ second ^ _PARITY)
     x, y = np.full(counts.shape, first, np.uint32), counts + np.uint32(second)
     high = np.empty_like(y)
-    for turn in range(5):
-        for by in _ROTATIONS[turn % 2]:
+    for rotations, to_x, to_y, turn in schedule(first, second):
+        for by in rotations:
             x += y
             np.right_shift(y, 32 - by, out=high)
             y <<= by
             y |= high
             y ^= x
-        x += np.uint32(words[(turn + 1) % 3])
-        y += np.uint32((words[(turn + 2) % 3] + turn + 1) & _WORD)
+        x += np.uint32(to_x)
+        y += np.uint32((to_y + turn) & _WORD)
     return x, y
 
 
@@ -70,18 +76,32 @@ def fold_in(key: np.ndarray, data: int) -> np.ndarray:
 
 def bits(key: np.ndarray, begin: int, count: int) -> np.ndarray:
     """Values ``begin`` to ``begin + count`` of ``jax.random.bits(key)``, uint32."""
-    x, y = _hash(key, np.arange(begin, begin + count, dtype=np.uint32))
-    return x ^ y
+    out = np.empty(count, np.uint32)
+    for at in range(0, count, _BLOCK):
+        part = out[at : at + _BLOCK]
+        first = begin + at
+        np.bitwise_xor(*_hash(key, np.arange(first, first + part.size, dtype=np.uint32)), out=part)
+    return out
+
+
+# What follows changes its own arrays in place: one that is made anew costs as much as the arithmetic on it.
 
 
 def _unit(words: np.ndarray) -> np.ndarray:
     """float32 in [0, 1): the words' upper 23 bits, as the mantissa of a number in [1, 2), less 1."""
-    return ((words >> 9) | np.uint32(0x3F800000)).view(np.float32) - np.float32(1)
+    mantissas = words >> 9
+    mantissas |= np.uint32(0x3F800000)
+    numbers = mantissas.view(np.float32)
+    numbers -= np.float32(1)
+    return numbers
 
 
 def _between(words: np.ndarray, low: float, high: float) -> np.ndarray:
     low32, high32 = np.float32(low), np.float32(high)
-    return np.maximum(_unit(words) * (high32 - low32) + low32, low32)
+    numbers = _unit(words)
+    numbers *= high32 - low32
+    numbers += low32
+    return np.maximum(numbers, low32, out=numbers)
 
 
 def _polynomial(coefficients: tuple[float, ...], w: np.ndarray) -> np.ndarray:
@@ -94,11 +114,16 @@ def _polynomial(coefficients: tuple[float, ...], w: np.ndarray) -> np.ndarray:
 
 def erf_inv(x: np.ndarray) -> np.ndarray:
     """The inverse error function of float32 values in (-1, 1)."""
-    w = -np.log1p(-x * x)
-    p = _polynomial(_CENTRE, w - np.float32(2.5))
-    far = w >= 5
-    p[far] = _polynomial(_TAIL, np.sqrt(w[far]) - np.float32(3))
-    return p * x
+    w = x * x
+    np.negative(w, out=w)
+    np.negative(np.log1p(w, out=w), out=w)
+    far = np.flatnonzero(w >= 5)
+    tail = np.sqrt(w[far]) - np.float32(3)
+    w -= np.float32(2.5)
+    p = _polynomial(_CENTRE, w)
+    p[far] = _polynomial(_TAIL, tail)
+    p *= x
+    return p
 
 
 _SQRT2 = np.float32(np.sqrt(2))
@@ -108,13 +133,20 @@ def _uniform(words: np.ndarray) -> np.ndarray:
     return _between(words, 0, 1)
 
 
+def _deviates(words: np.ndarray, low: float, high: float) -> np.ndarray:
+    x = erf_inv(_between(words, low, high))
+    x *= _SQRT2
+    return x
+
+
 def _normal(words: np.ndarray) -> np.ndarray:
-    return _SQRT2 * erf_inv(_between(words, np.nextafter(np.float32(-1), np.float32(0)), 1))
+    return _deviates(words, np.nextafter(np.float32(-1), np.float32(0)), 1)
 
 
 def _truncated_normal(words: np.ndarray) -> np.ndarray:
     edge, inner = erf(2 / np.sqrt(2)), np.nextafter(np.float32(2), np.float32(0))
-    return np.clip(_SQRT2 * erf_inv(_between(words, -edge, edge)), -inner, inner)
+    x = _deviates(words, -edge, edge)
+    return np.clip(x, -inner, inner, out=x)
 
 
 DISTRIBUTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -124,11 +156,17 @@ DISTRIBUTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def draw(name: str, key: np.ndarray, size: int, scale: np.float32, offset: np.float32) -> np.ndarray:
-    """``size`` float32 values of a standard distribution by its name, times ``scale`` plus ``offset``."""
-    out = np.empty(size, np.float32)
-    for begin in range(0, size, _BLOCK):
-        part = out[begin : begin + _BLOCK]
-        np.multiply(DISTRIBUTIONS[name](bits(key, begin, part.size)), scale, out=part)
+Words = Callable[[np.ndarray, int, int], np.ndarray]
+
+
+def draw(
+    name: str, key: np.ndarray, begin: int, out: np.ndarray, scale: np.float32, offset: np.float32, words: Words = bits
+) -> None:
+    """Fill ``out`` with float32 values ``begin`` ... of a standard distribution by its name, times ``scale`` plus
+    ``offset``; ``words`` makes their bits.
+    """
+    given = words(key, begin, out.size)
+    for at in range(0, out.size, _BLOCK):
+        part = out[at : at + _BLOCK]
+        np.multiply(DISTRIBUTIONS[name](given[at : at + _BLOCK]), scale, out=part)
         part += offset
-    return out

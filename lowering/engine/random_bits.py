@@ -5,7 +5,7 @@ of three sizes, chunk ``i`` from the key folded with ``i``, and the first values
 for each distribution, not one for each shape. Inside a trace all chunks are drawn at once. The values depend on the
 key and the number of values alone.
 
-From a host key (see ``host_bits``) float32 values are drawn by NumPy, without any kernel, unless they are very many.
+From a host key (see ``host_bits``) float32 values are drawn by NumPy, of bits that a kernel makes where they are many.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import threefry_2x32
 
-from lowering.engine import host_bits
+from lowering.engine import host_bits, threefry
 from lowering.machine import processors
 
 CHUNKS = (1 << 12, 1 << 15, 1 << 18)
-HOST_LIMIT = 1 << 22  # the host draws this many values about as fast as a kernel compiles
 
 
 def chunk_of(size: int) -> int:
@@ -72,15 +71,20 @@ _ON_HOST = {_uniform: "uniform", _normal: "normal", _truncated_normal: "truncate
 def _draw_on_host(name: str, key: np.ndarray, size: int, params: Sequence[Any]) -> np.ndarray:
     first, second = params
     scale, offset = (second - first, first) if name == "uniform" else (second, first)
-    most = CHUNKS[-1]
+    out = np.empty(size, np.float32)
 
-    def chunk(i: int) -> np.ndarray:
-        return host_bits.draw(name, host_bits.fold_in(key, i), min(most, size - i * most), scale, offset)
+    def piece(begin: int) -> None:
+        chunk, within = divmod(begin, CHUNKS[-1])
+        part = out[begin : begin + threefry.COUNT]
+        host_bits.draw(name, host_bits.fold_in(key, chunk), within, part, scale, offset, threefry.cheapest_bits)
 
-    if size <= most:
-        return chunk(0)
-    with ThreadPoolExecutor(processors()) as pool:  # NumPy lets go of Python's lock: a thread for each processor
-        return np.concatenate(list(pool.map(chunk, range(-(-size // most)))))
+    begins = range(0, size, threefry.COUNT)
+    if len(begins) == 1:
+        piece(0)
+    else:
+        with ThreadPoolExecutor(processors()) as pool:  # NumPy and XLA let go of Python's lock
+            list(pool.map(piece, begins))
+    return out
 
 
 def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any, *params: Any) -> Any:
@@ -91,7 +95,7 @@ def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any
     chunks = max(1, -(-size // count))
     given = [np.asarray(p, dtype) for p in params]
     if host_bits.is_host_key(key):
-        if size <= HOST_LIMIT and dtype == np.float32 and kernel in _ON_HOST:
+        if dtype == np.float32 and kernel in _ON_HOST:
             return jax.device_put(_draw_on_host(_ON_HOST[kernel], key, size, given).reshape(shape))
         key = jax.random.wrap_key_data(jax.device_put(key), impl="threefry2x32")
 

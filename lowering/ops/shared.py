@@ -12,6 +12,7 @@ import numpy as np
 
 from lowering.dtypes import SELECTED_ROWS
 from lowering.engine.counts import sizes_of
+from lowering.engine.host_arrays import zeros
 from lowering.program import EMPTY, VarInfo
 from lowering.registry import WISE, Wise
 from lowering.values import RowCounts, SelectedRows, concrete
@@ -103,4 +104,5 @@ def full(dims: Sequence[int], fill: Any, dtype: Any) -> Any:
     """A tensor of one value; outside a trace NumPy makes it, since XLA would compile a kernel for each shape."""
     if isinstance(jax.device_put(np.int32(0)), jax.core.Tracer):
         return jnp.full(dims, fill, dtype)
-    return jax.device_put(np.full(dims, fill, dtype))
+    zero = not fill and not np.signbit(fill)
+    return jax.device_put(zeros(dims, dtype) if zero else np.full(dims, fill, dtype))

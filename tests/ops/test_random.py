@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import lowering
-from lowering.engine import host_bits, random_bits
+from lowering.engine import host_arrays, host_bits, random_bits, threefry
 from lowering.engine.runner import Runner
 from lowering.program import BlockView, OpView, ProgramView
 
@@ -112,7 +112,7 @@ def test_a_host_key_draws_what_the_kernels_draw(name, size):
     np.testing.assert_allclose(on_host, draw(jax.random.key(3), (size,), np.float32, -0.25, 0.75), rtol=1e-6, atol=1e-6)
 
 
-def test_a_host_key_serves_what_the_host_does_not_draw(monkeypatch):
+def test_a_host_key_serves_what_the_host_does_not_draw():
     key, host = jax.random.key(4), host_bits.key_of(4)
     with jax.enable_x64(True):
         for draw in (
@@ -120,10 +120,33 @@ def test_a_host_key_serves_what_the_host_does_not_draw(monkeypatch):
             lambda k: random_bits.integers(k, (9,), np.int64, 0, 100),
         ):
             np.testing.assert_array_equal(draw(host), draw(key))
-        monkeypatch.setattr(random_bits, "HOST_LIMIT", 8)
-        np.testing.assert_array_equal(
-            random_bits.normal(host, (9,), np.float32), random_bits.normal(key, (9,), np.float32)
-        )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_kernel_makes_the_bits_that_numpy_makes(seed):
+    key = host_bits.key_of(seed)
+    for begin, count in ((0, 10), (threefry.COUNT, threefry.COUNT)):
+        np.testing.assert_array_equal(threefry.bits(key, begin, count), host_bits.bits(key, begin, count))
+
+
+def test_a_process_that_drew_much_draws_the_same(monkeypatch):
+    def draw():
+        return np.asarray(random_bits.truncated_normal(host_bits.key_of(8), (threefry.COUNT + 7, 3), np.float32))
+
+    kernels = []
+    monkeypatch.setattr(threefry, "bits", lambda *a, made=threefry.bits: kernels.append(a) or made(*a))
+    monkeypatch.setattr(threefry.cheapest_bits, "_drawn", 0)
+    few = draw()
+    assert not kernels
+    monkeypatch.setattr(threefry.cheapest_bits, "_drawn", threefry.WORTH)
+    np.testing.assert_array_equal(draw(), few)
+    assert len(kernels) == 3, "the last seven rows are not worth a call"
+
+
+def test_large_zeros_are_not_copied_to_the_device():
+    zeros = host_arrays.zeros((3, 1 << 17), np.float32)
+    assert zeros.shape == (3, 1 << 17) and zeros.dtype == np.float32 and not zeros.any()
+    assert jax.device_put(zeros).unsafe_buffer_pointer() == zeros.ctypes.data
 
 
 def test_erf_inv_inverts_erf():

@@ -1,0 +1,23 @@
+"""Arrays on the host that a CPU device takes as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+_ALIGNMENT = 64  # XLA's CPU client copies arrays that begin elsewhere
+
+
+def zeros(dims: Sequence[int], dtype: Any) -> np.ndarray:
+    """An array of zeros in memory that nothing has touched: large ones cost nothing until they are written.
+
+    Optimizers begin with two or three zeros for each parameter, more than the parameters that a startup program draws.
+    """
+    dtype = np.dtype(dtype)
+    size = prod(dims) * dtype.itemsize
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    return memory[begin : begin + size].view(dtype).reshape(dims)
