@@ -15,6 +15,20 @@ _thread: threading.Thread | None = None
 _busy = False
 
 
+class Once:
+    """A task that is done by the first who calls it, while others wait; who calls it later finds it done."""
+
+    def __init__(self, task: Task):
+        self._task: Task | None = task
+        self._lock = threading.Lock()
+
+    def __call__(self) -> None:
+        with self._lock:
+            task, self._task = self._task, None
+            if task is not None:
+                task()
+
+
 def submit(task: Task) -> None:
     """Call ``task``, which raises nothing, after those that were submitted before."""
     global _thread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
+from fluidjax.execution.background import Once
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import PLAIN, Rebuild, form, given, split_static
 from fluidjax.execution.guard import Checks, holding
@@ -181,6 +183,7 @@ class CompiledOps:
         self.awaited: Sequence[str] | None = None
         self._checked = checked and any(get_op(op.type).demands for b in program.blocks for op in b.ops)
         self._ready: dict[Hashable, Compiled] = {}
+        self._coming: dict[Hashable, Once] = {}
         self.used: dict[str, int] = {}
         self.uneven: dict[str, NeedsExact] = {}
         self._pairs: dict[tuple[int, int], NeedsExact] = {}
@@ -196,6 +199,7 @@ class CompiledOps:
         check_pairs(self._pairs, values)
         key = form([*replaced, *values])
         try:
+            self._await(key)
             compiled = self._ready[key] = self._ready.get(key) or self._compiled(key, replaced, values, seed)
             compiled.before(values)
             left = compiled.executable.call(replaced, given(values), seed)
@@ -243,9 +247,18 @@ class CompiledOps:
             self.used.update(beside.used)
             self.uneven.update(beside.uneven)
             self.traces += beside.traces
-            self._ready.setdefault(key, compiled)
+            if beside._donate == self._donate:
+                self._ready.setdefault(key, compiled)
 
-        return compile
+        once = self._coming[key] = Once(compile)
+        return once
+
+    def _await(self, key: Hashable) -> None:
+        """Have what was to be compiled ahead, rather than compile the same twice; what fails there fails here again."""
+        coming = self._coming.pop(key, None) if self._coming and key not in self._ready else None
+        if coming is not None:
+            with contextlib.suppress(Exception):
+                coming()
 
     def _compiled(self, key: Hashable, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Compiled:
         """What another process compiled for values of the form ``key``, or what this one does; raises what comes of a

@@ -45,8 +45,9 @@ class Ragged(NamedTuple):
         return (row, *(4,) * (len(self.lod) - 1), *(len(self.lod) * self.ranked * (0,)))
 
     def floors(self, rows: int) -> Sizes:
-        """The least room of each."""
-        return (rows, *(0,) * (len(self.units()) - 1))
+        """The least room of each. Sequences of one row are a batch like a dense one, of a size that seldom changes."""
+        changing = self.data.shape[0] != len(self.lod[-1]) - 1
+        return (rows if changing else 0, *(0,) * (len(self.units()) - 1))
 
     def value(self, room: Sizes | None) -> Any:
         """The value with so much room; None: with none to spare."""

@@ -5,7 +5,7 @@ executable room for so many of each: one serves every batch that fits. What a si
 
 - *Wide at first.* A batch for which nothing has room is compiled for at once, with some room beyond: a few rows cost
   microseconds, compiling them anew a large part of a second. Once sizes are seen to change, the largest room is kept
-  ahead of the largest batch.
+  ahead of the largest batch: a little, and far once they are seen to grow and grow.
 - *Closer where it pays.* Each run in a room that is larger than its batch pays for that: the time that the run took
   less the time that it would take in a room of its size. As soon as there is a room in which the runs up to now would
   have saved together what compiling it costs, it is compiled, and these runs' accounts are closed.
@@ -19,6 +19,7 @@ on a stream that goes on as it began.
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections.abc import Hashable, Iterator, Sequence
@@ -37,6 +38,7 @@ _WIDEST = 8
 # The part of a run's time that is taken to follow the room, until two rooms have been measured.
 _PART = 0.5
 _SAMPLES = 6  # how often a room's runs are timed, each time after twice as many
+_STEADY = 1  # how often room is made for a little more before sizes are taken to grow for good
 _KINDS = 256  # distinct sizes that are considered for rooms of their own
 _REMEMBERED = 2048  # distinct sizes that are counted; then the rare ones are forgotten
 
@@ -75,6 +77,7 @@ class Family:
         least, most: of each size that ever came; () before the first.
         seconds: what a compilation took, at most.
         paid: seconds that runs in larger rooms took longer, since a closer one was last looked for.
+        grown: how often room was made for more than had come.
     """
 
     units: tuple[int, ...]
@@ -85,6 +88,7 @@ class Family:
     visits: dict[Sizes, Visits] = field(default_factory=dict)
     seconds: float = 0.0
     paid: float = 0.0
+    grown: int = 0
 
     def weight(self, sizes: Sizes) -> int:
         """The bytes of a batch of these sizes."""
@@ -152,7 +156,7 @@ class Tiers:
             return Visit(family, sizes, visits, self.edition)
 
     def _room(self, family: Family, sizes: Sizes) -> Room:
-        found = self._fitting(family, sizes)
+        found = self._fitting(family, sizes) or _coming(family, sizes)
         if found is None:
             found = Room(_with_room_to_grow(family, sizes))
             family.rooms.append(found)
@@ -222,33 +226,48 @@ class Visit:
             family.paid += family.line()[1] * (family.weight(room.sizes) - family.weight(self.sizes))
 
 
+def _coming(family: Family, sizes: Sizes) -> Room | None:
+    """A room for this batch that is being compiled: to wait for it takes no longer than to compile another."""
+    coming = [r for r in family.rooms if not r.ready and not r.failed and r.holds(sizes)]
+    return min(coming, key=lambda r: family.weight(r.sizes), default=None)
+
+
 def _with_room_to_grow(family: Family, sizes: Sizes) -> Sizes:
     """Room for a batch that fits nowhere: at least as much as any had, and more where sizes are seen to grow."""
     close = family.close(sizes)
     if not family.most:
         return close
     have = [max((r.sizes[i] for r in family.rooms), default=0) for i in range(len(sizes))]
-    return tuple(_grown(*of_one) for of_one in zip(sizes, close, family.most, have, family.floors, strict=True))
+    family.grown += any(map(operator.gt, sizes, family.most))
+    return tuple(_grown(family, *of_one) for of_one in zip(sizes, close, family.most, have, family.floors, strict=True))
 
 
-def _grown(size: int, close: int, largest: int, have: int, floor: int) -> int:
+def _grown(family: Family, size: int, close: int, largest: int, have: int, floor: int) -> int:
     if size > largest:
-        return max(buckets.bucket(size + size // 4), have, floor)
+        return max(_beyond(family, size), have, floor)
     wide = max(have, buckets.bucket(largest), floor)
     return wide if wide <= _WIDEST * close else close
 
 
+def _beyond(family: Family, size: int) -> int:
+    """Room for somewhat more than ``size``, or twice as much once sizes have outgrown such room."""
+    return (
+        buckets.bucket(2 * size) if family.grown > _STEADY else max(buckets.finer(size + size // 4), buckets.SMALLEST)
+    )
+
+
 def _spare(visit: Visit) -> Room | None:
-    """Room for batches half as large again as the largest, where sizes change and runs are cheap."""
+    """Room for batches an eighth larger than the largest, where sizes change and runs are cheap."""
     family = visit.family
     if family.least == family.most or 50 * visit.visits.room.seconds > family.seconds:
         return None
     bounds = list(zip(family.least, family.most, strict=True))
-    wanted = tuple(most + most // 2 if least < most else most for least, most in bounds)
+    wanted = tuple(most + most // 8 if least < most else most for least, most in bounds)
     if any(r.holds(wanted) for r in family.rooms):
         return None
+    family.grown += 1
     have = [max(r.sizes[i] for r in family.rooms) for i in range(len(wanted))]
-    grown = (buckets.bucket(2 * most) if least < most else 0 for least, most in bounds)
+    grown = (_beyond(family, most) if least < most else 0 for least, most in bounds)
     return Room(tuple(map(max, grown, have)), ready=False)
 
 

@@ -13,6 +13,7 @@ import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution import background
 from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.feed import Ragged
 from fluidjax.execution.tiers import Room, Tiers, Visit
 
 WORDS = 30
@@ -107,6 +108,36 @@ def test_runs_go_on_meanwhile(wanted: list[int], monkeypatch: pytest.MonkeyPatch
     background.wait()
     assert np.isfinite(classifier.step(3, 4))
     assert classifier.compilations == 2
+
+
+def test_a_run_waits_for_the_room_that_is_being_compiled(wanted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a second compilation of the same room nor one of another takes place."""
+    classifier, begun, go = Classifier(), threading.Event(), threading.Event()
+    compiled = CompiledOps._compiled
+
+    def slow(self: CompiledOps, *arguments: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            go.wait(60)
+        return compiled(self, *arguments)
+
+    monkeypatch.setattr(CompiledOps, "_compiled", slow)
+    for _ in range(2):
+        classifier.step(3, 4)
+    wanted.append(128)
+    classifier.step(3, 4)
+    assert begun.wait(60)
+    threading.Timer(0.05, go.set).start()
+    assert np.isfinite(classifier.step(70, 30))
+    background.wait()
+    assert np.isfinite(classifier.step(80, 30))
+    assert classifier.compilations == 2
+
+
+def test_sequences_of_one_row_get_no_room_beyond_their_number() -> None:
+    """A batch of start words for a decoder, say: its size is the batch's."""
+    assert Ragged(np.zeros((3, 1)), [[0, 1, 2, 3]], ranked=False).floors(64) == (0,)
+    assert Ragged(np.zeros((4, 1)), [[0, 1, 2, 4]], ranked=False).floors(64) == (64,)
 
 
 def test_what_fails_beside_is_met_by_the_run_that_needs_it(wanted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

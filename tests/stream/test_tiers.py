@@ -109,6 +109,14 @@ def test_growing_sizes_find_room_before_they_need_it() -> None:
     assert len(stream.compiled) <= 3 + math.log2(500 / 64)
 
 
+def test_sizes_about_as_large_as_the_first_get_no_far_larger_room(rng: np.random.Generator) -> None:
+    """32 sentences of 5 to 100 words: every room is at most 3/2 of the batches that made it."""
+    stream = Stream()
+    for n in rng.integers(5, 101, (60, 32)).sum(axis=1).tolist():
+        assert stream.run(n)[0] <= 1.5 * 2100
+    assert stream.waited <= 2
+
+
 def test_without_a_second_thread_the_rooms_follow_from_the_sizes(rng: np.random.Generator) -> None:
     lengths = rng.integers(1, 101, 300).tolist()
     first, second = (Stream(beside=False) for _ in range(2))
