@@ -132,7 +132,7 @@ class CompiledProgram:
         Each device runs the program over its share of a batch. The gradients of parameters are summed over devices,
         and so every device makes the same update; ``gradient_scale_strategy`` says how the loss's gradient is scaled.
         What else differs between devices, such as the running statistics of batch_norm, each has for itself; the scope
-        holds device 0's. A fetch is the devices' values one behind the other, or a list of them
+        holds device 0's. A fetch is the devices' values one after the other, or a list of them
         (``return_merged=False``). The devices are Fluid's: all of them are computed as one program on the executor's
         own physical device, a CPU with all its cores, one accelerator.
 

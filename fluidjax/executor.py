@@ -86,7 +86,7 @@ class Executor:
             feed: dict from variable name to array (NumPy, LoDTensor, nested lists), or a list of one dict per device.
             fetch_list: variables or names whose values to return.
             feed_var_name, fetch_var_name, use_program_cache: accepted as in Fluid; programs are always cached.
-            return_merged: on several devices, a fetch is their values behind one another; False: a list of them.
+            return_merged: on several devices, a fetch is their values one after another; False: a list of them.
             scope: default the global scope.
             return_numpy: NumPy arrays; False gives LoDTensor, SelectedRows or LoDTensorArray by the variable's type.
             use_prune: run only the ops that the fetches need.

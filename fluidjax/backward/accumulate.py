@@ -28,7 +28,7 @@ class _Accumulator:
         self.incoming = set(carried)  # gradients that flow in and have met no op yet
         self.carried = set(carried)
         self.arrays = set(arrays)
-        self.ended: set[str] = set()  # gradients of values that begin behind the op the walk has come to
+        self.ended: set[str] = set()  # gradients of values that begin after the op the walk has come to
         self.parts: dict[str, list[str]] = {}  # gradient -> the names of its parts so far
         self.first: dict[str, int] = {}  # gradient -> index of the op that wrote the first part
         self.renamed: dict[str, int] = {}  # gradient -> number of names given out
@@ -67,7 +67,7 @@ class _Accumulator:
                 _pass_through(op, name)
 
     def _begin_at(self, index: int, op: OpSpec) -> None:
-        """What a loop or branch overwrites has a gradient in front of it, also where nothing behind it has used it."""
+        """What a loop or branch overwrites has a gradient in front of it, also where nothing after it has used it."""
         for name in sorted(getattr(op, "overwrites", ())):
             if name in in_args(op) and not self.parts.get(name):
                 self.parts[name], self.first[name] = [name], index

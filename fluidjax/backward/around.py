@@ -1,7 +1,7 @@
 """What loops and branches read of the variables around them, in programs that were written elsewhere.
 
 Paddle takes what a block inside a block writes for written, though that block may not run: what the outer block reads
-behind it is then missing among the inputs of its op, and no gradient would reach the value of before. Programs that are
+after it is then missing among the inputs of its op, and no gradient would reach the value of before. Programs that are
 built here name it; those that are loaded get it named before they are differentiated.
 """
 

@@ -2,7 +2,7 @@
 
 A name of a program may hold several values one after the other: a loop assigns to the variables around it, a body
 overwrites what it has used. ``x@GRAD`` then is, going backwards, the gradient of one value after the other. At an op
-that writes ``x`` anew the gradient of the value behind it ends: what ops in front of it add to ``x@GRAD`` belongs to
+that writes ``x`` anew the gradient of the value after it ends: what ops in front of it add to ``x@GRAD`` belongs to
 another value.
 """
 
@@ -73,7 +73,7 @@ def _is_kept(op: Operator, name: str) -> bool:
 def taken_by(op: Operator, specs: list[OpSpec]) -> list[OpSpec]:
     """The grad ops ``specs`` of ``op``; where it is the write of a constant to an array, the one that ends a gradient.
 
-    Fluid writes no grad op for the write of a value that stops gradients. What is read of the element behind it then
+    Fluid writes no grad op for the write of a value that stops gradients. What is read of the element after it then
     stays in the array's gradient, and would be taken for that of an earlier write: it is taken into a name that nobody
     reads.
     """

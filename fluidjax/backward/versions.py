@@ -3,7 +3,7 @@
 ``y = x * x`` followed by ``assign(z, x)``: the gradient of the product wants the ``x`` of before. Where a grad op would
 find another value under a name, the value is copied aside, in front of the forward op (``x@KEPT``), and the grad op
 reads the copy. Fluid rewinds counters (the gradient of ``increment``) and a loop's gradient sees the variables around
-the loop as they were before the step or behind it; where that gives the right value nothing is copied.
+the loop as they were before the step or after it; where that gives the right value nothing is copied.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def keep_values(passes: Iterable[tuple[Block, Block, Written]]) -> None:
 
 
 def _keep_values(block: Block, target: Block, written: Written, rewound: Mapping[int, set[str]]) -> set[str]:
-    """As above, for one block; returns the variables that have their first value again behind the grad ops."""
+    """As above, for one block; returns the variables that have their first value again after the grad ops."""
     values = _Values(block, rewound)
     if values.changing:
         values.start(target)
@@ -119,14 +119,14 @@ class _Values:
                     self.now[name] = None
 
     def _rewind(self, target: str, source: str, number: int) -> None:
-        """Behind a grad op that takes ``target`` back from ``source``, as it was behind op ``number``."""
+        """After a grad op that takes ``target`` back from ``source``, as it was after op ``number``."""
         if target in self.changing:
             right = source not in self.changing or self.now[source] == self._number(source, number, True)
             self.now[target] = self._number(target, number, False) if right else None
 
-    def _number(self, name: str, number: int, behind: bool) -> int:
-        """Which value ``name`` has in front of forward op ``number``, or behind it."""
-        return sum(1 for k in self.writers[name] if k < number + behind)
+    def _number(self, name: str, number: int, after: bool) -> int:
+        """Which value ``name`` has in front of forward op ``number``, or after it."""
+        return sum(1 for k in self.writers[name] if k < number + after)
 
     def _reads(self, op: Operator) -> Iterator[_Read]:
         inner = sub_block_of(op)
@@ -152,7 +152,7 @@ class _Values:
         op.desc.set_input(read.slot, [copy if n == read.name else n for n in op.input(read.slot)])
 
     def _copy(self, name: str, wanted: int) -> str:
-        """Insert a copy of value ``wanted`` behind the op that makes it."""
+        """Insert a copy of value ``wanted`` after the op that makes it."""
         block, var = self.block, self.block._var_recursive(name)
         copy = unique_name.generate(name + KEPT)
         block.create_var(name=copy, type=var.type, dtype=var.dtype, shape=var.shape, lod_level=var.lod_level)
@@ -168,7 +168,7 @@ class _Values:
 
 def _overwritten_steps(op: Operator, name: str) -> str:
     return (
-        f"gradient of a StaticRNN in block {op.block.idx}: its step_input {name!r} is overwritten behind it"
+        f"gradient of a StaticRNN in block {op.block.idx}: its step_input {name!r} is overwritten after it"
         f" ({user_line(op)}); expected the values that its steps have read. Write to another variable, or give the"
         f" StaticRNN a copy, layers.assign({name})"
     )

@@ -180,7 +180,7 @@ def _ends(block: Block, pending: list[OpSpec]) -> dict[int, list[str]]:
     """Which gradients end in front of which of the ``pending`` ops: of values that are not the first of their name."""
     position = {id(op): number for number, op in enumerate(block.ops)}
     made = [op for op in pending if isinstance(op, Pending)]
-    behind = [-position[id(op.origin)] for op in made]  # rises, as the walk goes back
+    after = [-position[id(op.origin)] for op in made]  # rises, as the walk goes back
     given: dict[int, set[str]] = {}
     for op in made:
         given.setdefault(id(op.origin), set()).update(out_args(op))
@@ -191,7 +191,7 @@ def _ends(block: Block, pending: list[OpSpec]) -> dict[int, list[str]]:
         names = ended_by(op, given.get(id(op), ()))
         found = [grad_name(name) for name in names if name in used or _there_before(block, name)]
         if found:
-            ends.setdefault(bisect_right(behind, -number), []).extend(found)
+            ends.setdefault(bisect_right(after, -number), []).extend(found)
         used.update(op.output_arg_names)
     return ends
 

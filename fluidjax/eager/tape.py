@@ -422,7 +422,7 @@ class Pass:
 
 
 def _leading(roots: Sequence[Any], towards: set[Any]) -> set[Node]:
-    """The nodes behind `roots` from which one of the versions is reached."""
+    """The ancestors of `roots` from which one of the versions is reached."""
     nodes: dict[Node, list[tuple[Any, Place]]] = {}
     pending = [var._place for var in roots]
     while pending:

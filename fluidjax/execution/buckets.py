@@ -41,7 +41,7 @@ def bucket(n: int) -> int:
 
 
 def finer(n: int) -> int:
-    """The next number from ``n`` on with four binary digits behind zeros: less than an eighth of it is padding."""
+    """The next number from ``n`` on that is four binary digits and zeros: less than an eighth of it is padding."""
     step = 1 << max(n.bit_length() - 4, 0)
     return -(-n // step) * step
 

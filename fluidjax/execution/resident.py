@@ -84,7 +84,7 @@ class ResidentState:
 
     def holds(self, scope: Scope, names: Iterable[str]) -> bool:
         """Whether the tensors ``names`` still have the kept arrays: another thread may have set one meanwhile."""
-        for name, array in zip(names, self.kept, strict=False):  # behind them stand values that no tensor holds
+        for name, array in zip(names, self.kept, strict=False):  # after them stand values that no tensor holds
             variable = scope.find_var(name)
             stored = variable._holder._stored if variable is not None else None
             if stored is not array and not isinstance(stored, Resident):

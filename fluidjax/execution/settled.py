@@ -64,7 +64,7 @@ class SettledRuns:
         return _lost(error)
 
     def _again(self, scope: Scope, state: ResidentState, compiled: Compiled, feeds: list[Any], seed: Any) -> list[Any]:
-        """See ``Compiled``: an interrupt comes before the step or behind it."""
+        """See ``Compiled``: an interrupt comes before the step or after it."""
         replaced, values = state.replaced, [*state.kept, *feeds]
         compiled.before(values)
         state.slot.extend(map(compiled.executable.call, (replaced,), (given(values),), (seed,)))

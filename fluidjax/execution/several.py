@@ -87,7 +87,7 @@ class SeveralDevices:
         return tuple(dict.fromkeys(n for name in names for n in replicated.names(name)))
 
     def results(self, replicated: Replicated, names: Sequence[str], found: dict[str, Any], *, merge: bool) -> list[Any]:
-        """Of each fetch the values of all devices, behind one another or as a list."""
+        """Of each fetch the values of all devices, one after another or as a list."""
         values = [[found[n] for n in replicated.names(name)] for name in names]
         return [merged(v, name) for name, v in zip(names, values, strict=True)] if merge else values
 

@@ -142,7 +142,7 @@ def _split_dict(feed: Mapping[str, Any], count: int, persistable: Collection[str
 
 
 def merged(values: Sequence[Any], name: str) -> Any:
-    """What the devices fetched, their rows and sequences behind one another.
+    """What the devices fetched, their rows and sequences one after another.
 
     Raises EnforceNotMet where the values differ in more than the number of rows, or have none.
     """
@@ -158,7 +158,7 @@ def merged(values: Sequence[Any], name: str) -> Any:
     shapes = [tuple(np.shape(np.asarray(v)))[1:] for v in values]
     if len(set(shapes)) > 1:
         raise EnforceNotMet(
-            f"fetch {name!r}: the devices' values differ in more than their rows: expected one shape behind the first"
+            f"fetch {name!r}: the devices' values differ in more than their rows: expected one shape after the first"
             f" dimension, found {shapes}; pass return_merged=False to Executor.run for a list of them"
         )
     return (

@@ -64,7 +64,7 @@ class Starts:
         return {FIRST: first, **{BEFORE + n: v for n, v in before.items() if v is not None}}
 
     def settled_inputs(self, kept: Sequence[Any]) -> tuple[Any, ...]:
-        """``kept``, at whose end stand the ``inputs`` of a first run, for the runs behind it."""
+        """``kept``, at whose end stand the ``inputs`` of a first run, for the runs after it."""
         inputs = tuple(self.inputs({}).values())
         return (*kept[: len(kept) - len(inputs)], *inputs)
 

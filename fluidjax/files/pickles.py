@@ -395,7 +395,7 @@ class _Depths:
                 stack.append(self._depth(parts, fills=name in _FILLS))
 
     def _taken(self, word: pickletools.OpcodeInfo) -> list[int]:
-        """The depths of what a word takes from the stack; those behind the last mark where it asks for that."""
+        """The depths of what a word takes from the stack; those after the last mark where it asks for that."""
         before = word.stack_before
         count = len(before)
         if pickletools.stackslice in before:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def block_reads_and_writes(block: Block, written: Sequence[str] = ()) -> tuple[list[str], list[str]]:
     """The names a block reads before it writes them, and those it writes, each in order of appearance.
 
-    Arrays that belong to the block alone are no reads: they start empty there. A block inside may not run: behind it
+    Arrays that belong to the block alone are no reads: they start empty there. A block inside may not run: after it
     a variable from around both may still have the value that it had there, so that to use it is to read it.
 
     Args:

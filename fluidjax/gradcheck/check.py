@@ -62,7 +62,7 @@ def check_grad(
     against exact ones, and the gradients of one compiled float32 run of an executor.
 
     Fewer than nine rows (sequences) are repeated, with slightly smaller numbers, where the program takes any number of
-    them: some faults only show behind the first few. The loss may be computed from ``fluid.gradients``.
+    them: some faults only show after the first few. The loss may be computed from ``fluid.gradients``.
 
     The program and the scope are left as they are: a copy is run, its backward pass appended anew.
 

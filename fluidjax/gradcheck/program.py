@@ -58,7 +58,7 @@ def _role(op: Any) -> int:
 
 
 def _drop_gradient_blocks(program: Program) -> None:
-    """Gradient blocks stand behind the blocks that they are the gradients of; those that no op runs go."""
+    """Gradient blocks stand after the blocks that they are the gradients of; those that no op runs go."""
     while program.blocks[-1].forward_block_idx >= 0 and not _runs(program, program.blocks[-1].idx):
         program.blocks.pop()
         del program.proto.blocks[-1]

@@ -1,4 +1,4 @@
-"""Feeding more rows than the user did: some faults show only behind the first few."""
+"""Feeding more rows than the user did: some faults show only after the first few."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _softmax_case(draw: Any, op: str) -> Case:
 
 @st.composite
 def _mul_case(draw: Any, op: str) -> Case:
-    """Tensors of 2 to 4 dims flattened to matrices behind any of their dims."""
+    """Tensors of 2 to 4 dims flattened to matrices after any of their dims."""
     inner = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     left = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     right = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))

@@ -57,7 +57,7 @@ class Nest:
     text: str
 
     def feed(self, values: Sequence[np.ndarray]) -> dict[str, Any]:
-        """``values``, one per input, as a feed; the rows of the sequence are those behind."""
+        """``values``, one per input, as a feed; the rows of the sequence are those that follow."""
         return {v.name: _fed(v, values[k]) for k, v in enumerate(self.inputs)}
 
     def check(self, seed: int = 0, interpret: bool = True) -> None:

@@ -14,7 +14,7 @@ _TABLES = ("lookup_table", "lookup_table_v2")
 def replace_lookups(job: Job, layout: Layout, dealt: dict[str, str]) -> None:
     """Put a distributed_lookup_table in the place of the look-ups of each sparse parameter.
 
-    Look-ups of one parameter become one op, behind what makes the last of their ids, unless something in between needs
+    Look-ups of one parameter become one op, after what makes the last of their ids, unless something in between needs
     the rows of an earlier one; then they are asked for one after another.
     """
     lookups = job.remote_lookups

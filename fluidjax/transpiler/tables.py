@@ -57,7 +57,7 @@ class TrainerTable:
         self.rows: list[Variable] = []
 
     def write_prefetch(self, endpoints: list[str]) -> None:
-        """Put one fetch of rows, behind a dealing out of ids, in the place of all look-ups."""
+        """Put one fetch of rows, after a dealing out of ids, in the place of all look-ups."""
         ids = [self.block.var(op.input("Ids")[0]) for op in self.lookups]
         outs = [self.block.var(op.output("Out")[0]) for op in self.lookups]
         index = self.lookups[0].idx

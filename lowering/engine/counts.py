@@ -46,8 +46,8 @@ def sizes_of(counts: RowCounts) -> list[int]:
 
 def shape_counts(shape: Sequence[int], nrows: Array, dtype: Any) -> RowCounts:
     """The dims of a padded value."""
-    behind = tuple(int(n) for n in shape[1:])
-    rate, base = (1,) + (0,) * len(behind), (0, *behind)
+    trailing = tuple(int(n) for n in shape[1:])
+    rate, base = (1,) + (0,) * len(trailing), (0, *trailing)
     return RowCounts(nrows, int(shape[0]), rate, base, (len(rate),), np.dtype(dtype))
 
 

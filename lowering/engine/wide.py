@@ -280,7 +280,7 @@ def placed(key: Any, values: Iterable[Any]) -> Any:
     counts = {axis.dim: (axis, count) for axis, count in zip(value.axes, value.counts, strict=True)}
     if len(counts) != len(value.axes) or value.data.size >= 1 << 32:
         raise ValueError("two axes lie in one dim")
-    at, behind = jnp.zeros((), np.uint32), jnp.ones((), np.uint32)
+    at, stride = jnp.zeros((), np.uint32), jnp.ones((), np.uint32)
     for dim in reversed(range(len(value.shape))):
         index, size = np.arange(value.shape[dim], dtype=np.uint32), np.uint32(value.shape[dim])
         if dim in counts:
@@ -288,8 +288,8 @@ def placed(key: Any, values: Iterable[Any]) -> Any:
             whole, inside = np.divmod(index, np.uint32(axis.room * axis.inner))
             index = whole * (count * np.uint32(axis.inner)) + inside
             size = np.uint32(size // (axis.room * axis.inner)) * count * np.uint32(axis.inner)
-        at = at + index.reshape((-1,) + (1,) * (len(value.shape) - dim - 1)) * behind
-        behind = behind * size
+        at = at + index.reshape((-1,) + (1,) * (len(value.shape) - dim - 1)) * stride
+        stride = stride * size
     return Placed(key, jnp.broadcast_to(at, value.shape))
 
 

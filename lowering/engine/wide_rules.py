@@ -99,7 +99,7 @@ def _products(call: Call, x: Sequence[int], y: Sequence[int], turned_x: bool, tu
     if len(x) < 2 or len(y) < 2 or (len(x) != len(y) and 2 not in (len(x), len(y))):
         return None
     rank = max(len(x), len(y))
-    found: dict[str, list[Axis]] = {"X": [], "Y": []}  # the axes with the dims of the product, K behind its last
+    found: dict[str, list[Axis]] = {"X": [], "Y": []}  # the axes with the dims of the product, K after its last
     for slot, shape, turned in (("X", x, turned_x), ("Y", y, turned_y)):
         inner = len(shape) - 2 if (slot == "X") == bool(turned) else len(shape) - 1
         for axis in call.axes(slot):
@@ -241,11 +241,11 @@ def _relaid(call: Call, x: Sequence[int], shape: Sequence[int], follows: set[int
     axes = []
     for axis in call.axes("X"):
         apart = axis.inner * prod(x[axis.dim + 1 :])
-        behind = [prod(shape[d + 1 :]) for d in range(len(shape))]
-        fitting = [d for d in follows if apart % behind[d] == 0 and shape[d] % (apart // behind[d] * axis.room) == 0]
+        strides = [prod(shape[d + 1 :]) for d in range(len(shape))]
+        fitting = [d for d in follows if apart % strides[d] == 0 and shape[d] % (apart // strides[d] * axis.room) == 0]
         if not fitting:
             return None
-        axes.append(axis._replace(dim=fitting[0], inner=apart // behind[fitting[0]]))
+        axes.append(axis._replace(dim=fitting[0], inner=apart // strides[fitting[0]]))
     return {"*": axes, "XShape": _behind_zero(call.axes("X"))}
 
 
@@ -326,7 +326,7 @@ def _layer_norm(call: Call) -> Found:
 
 
 def _chains(*paired: str) -> Rule:
-    """Padded sequences whose lengths are given: what is behind them counts for nothing, and has no meaning."""
+    """Padded sequences whose lengths are given: what follows them counts for nothing, and has no meaning."""
 
     def rule(call: Call) -> Found:
         axes = call.axes("Emission")

@@ -1,7 +1,7 @@
 """Which batches that ``sequence_pad`` makes may be wider than their longest sequence.
 
 The longest length is a shape, and each would be compiled. Where every op between ``sequence_pad`` and
-``sequence_unpad`` works position by position, or step by step, more positions behind the longest sequence change
+``sequence_unpad`` works position by position, or step by step, more positions after the longest sequence change
 nothing: what is computed there is cut off again, and its gradient is zero.
 """
 

@@ -124,7 +124,7 @@ def run_conditional_grad(ctx: Context) -> None:
     ended = ending(ctx.runner.program, block.idx, [n for n, _ in outer])
     ended = {n for n in ended if not isinstance(env.get(n.removesuffix(GRAD)), TensorArray)}
 
-    # Where nothing behind the branch has used a variable that was there before it, its gradient is zero.
+    # Where nothing after the branch has used a variable that was there before it, its gradient is zero.
     bases = [(n, g, n.removesuffix(GRAD)) for n, g in outer]
     before = set(op.inputs.get("Input") or ())
     flowing = [(n, g, b) for n, g, b in bases if g in env or (b in before and _is_tensor(env.get(b)))]

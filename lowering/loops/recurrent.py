@@ -199,7 +199,7 @@ def run_recurrent_grad(ctx: Context) -> None:
     turns = (xs, d_outs, scopes.saved if apart is None else np.arange(length))
     (memory, totals), (d_xs, products) = _scan(ctx, step, start, turns, length, not rec.reverse)
     totals |= {n.removesuffix(GRAD): v for n, v in hoist.results(products, length, outer, ctx.runner.platform).items()}
-    gathered = {n: env.get(g) for n, g in params if isinstance(totals[n], TensorArray)}  # by the ops behind this one
+    gathered = {n: env.get(g) for n, g in params if isinstance(totals[n], TensorArray)}  # by the ops after this one
     totals |= {n: arrays.add_values(totals[n], v) for n, v in gathered.items()}
     first = {first: memory[ex] for first, ex, _ in rec.links}
     for slot, found in (("inputs", d_xs), ("parameters", totals), ("initial_states", first)):

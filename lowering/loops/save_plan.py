@@ -73,7 +73,7 @@ def gives_anew(program: ProgramView, idx: int) -> set[str]:
 
 
 def ending(program: ProgramView, grad_idx: int, gradients: Iterable[str]) -> set[str]:
-    """Those of the ``gradients`` flowing into a block from behind that are zero in front of it.
+    """Those of the ``gradients`` that flow into a block from what follows it and are zero in front of it.
 
     Their variables get other values in the forward block, and the gradient block has no new value for them.
     """
@@ -135,7 +135,7 @@ def _plan_of(program: ProgramView, forward: BlockView, grad_idx: int, written: s
 
 
 def seen_early(program: ProgramView, forward_idx: int, grad_idx: int, name: str) -> bool:
-    """Whether a gradient step finds a variable around the loop as it was before the forward step, not behind it."""
+    """Whether a gradient step finds a variable around the loop as it was before the forward step, not after it."""
     rewound = all_writes(program, grad_idx)
     return name not in rewound and _read_before_written(program, program.blocks[forward_idx], name)
 

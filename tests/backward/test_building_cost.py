@@ -25,7 +25,7 @@ def test_nothing_looks_for_garbage_in_the_pass():
     loss = _loss()
     before = sum(generation["collections"] for generation in gc.get_stats())
     fluid.backward.append_backward(loss)
-    # The first object that is made behind the pass may start one.
+    # The first object that is made after the pass may start one.
     assert sum(generation["collections"] for generation in gc.get_stats()) <= before + 1
     assert gc.isenabled()
 

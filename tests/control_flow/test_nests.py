@@ -215,7 +215,7 @@ def test_a_parameter_overwritten_before_it_is_used_has_no_gradient() -> None:
 
 
 def product_of_steps(overwrite: Callable[[Any, Any], Any]):
-    """The sum of a StaticRNN's x * x and x * x * 2x, whose inputs are overwritten behind it, and d/dx."""
+    """The sum of a StaticRNN's x * x and x * x * 2x, whose inputs are overwritten after it, and d/dx."""
 
     def network():
         x = fluid.data("x", [1], "float64")
@@ -242,7 +242,7 @@ def test_the_memory_a_static_rnn_began_with_may_be_overwritten() -> None:
 
 
 def test_the_input_of_a_static_rnn_may_not_be_overwritten() -> None:
-    with pytest.raises(ValueError, match="step_input 'stack_0.tmp_0' is overwritten behind it"):
+    with pytest.raises(ValueError, match="step_input 'stack_0.tmp_0' is overwritten after it"):
         product_of_steps(lambda steps, boot: layers.assign(layers.scale(steps, 7.0), steps))
 
 

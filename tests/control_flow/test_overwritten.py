@@ -167,7 +167,7 @@ def two_elements_read_in_a_loop(x: Any) -> Any:
 
 
 def an_element_read_by_a_recurrence_in_a_branch(x: Any) -> Any:
-    """Not overwritten: the recurrence adds to the gradient that the read behind the branch has left."""
+    """Not overwritten: the recurrence adds to the gradient that the read after the branch has left."""
     at = number(0)
     array = layers.array_write(layers.scale(x, 3.0), at)
 

@@ -64,7 +64,7 @@ class Steps:
     """Traces a run line by line, in this package instruction by instruction; makes an interrupt due at one of them.
 
     The interrupt arrives as one from the keyboard does: the interpreter runs its handler at the next place where it
-    looks for signals. (A missing key of the dict calls ``interrupt_main``, without such a place behind the call.)
+    looks for signals. (A missing key of the dict calls ``interrupt_main``, without such a place after the call.)
     """
 
     def __init__(self, at: int = -1) -> None:

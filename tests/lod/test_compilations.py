@@ -85,7 +85,7 @@ def padded(x: Any) -> Any:
 
 
 def test_padding_to_the_longest(rng: np.random.Generator) -> None:
-    """Where what is behind the sequences is cut off again, the batch is as wide as a bucket of lengths."""
+    """Where what follows the sequences is cut off again, the batch is as wide as a bucket of lengths."""
     sizes = stream(rng)[:60]
     assert len({int(s.max()) for s in sizes}) > 4
     assert train(padded, [tensor(int(s.sum()), [s.tolist()]) for s in sizes]) <= 5

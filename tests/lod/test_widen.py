@@ -62,7 +62,7 @@ def counted() -> Sequence[Any]:
 
 
 def backwards() -> Sequence[Any]:
-    """A recurrence that begins behind the longest sequence."""
+    """A recurrence that begins after the longest sequence."""
     rows, length = batch()
     steps = layers.reverse(layers.transpose(rows, [1, 0, 2]), axis=0)
     return [layers.mean(layers.square(layers.sequence_unpad(layers.transpose(steps, [1, 0, 2]), length))), steps]

@@ -60,7 +60,7 @@ def compare(
 
 
 def masked(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths up to n, the first one n; and what to add to scores: 0, or a large negative number behind them."""
+    """Lengths up to n, the first one n; and what to add to scores: 0, or a large negative number after them."""
     lengths = rng.integers(1, n + 1, B)
     lengths[0] = n
     return lengths, np.where(np.arange(n) < lengths[:, None], 0, -1e9).astype(np.float32)
@@ -231,7 +231,7 @@ def padded_attention() -> Sequence[Any]:
 
 
 def test_attention_over_padded_sequences(rng: np.random.Generator) -> None:
-    """Compiled for rooms of the longest length, though what is behind the sequences takes part."""
+    """Compiled for rooms of the longest length, though what follows the sequences takes part."""
     lengths = [[3, 1, 2], [5, 2, 2], [7, 1, 1], [4, 4, 1], [6, 2, 3]]
     feeds = [
         {"x": fluid.create_lod_tensor(rng.normal(size=(sum(of), D)).astype(np.float32), [of], fluid.CPUPlace())}

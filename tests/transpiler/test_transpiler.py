@@ -173,7 +173,7 @@ def test_delay_compensation_needs_dense_gradients_and_asynchronous_servers():
 
 
 def test_lookups_that_wait_for_each_other_stay_in_order():
-    """1.8.5 merges them into one op, behind what reads its results."""
+    """1.8.5 merges them into one op, after what reads its results."""
 
     def network():
         first = embedding(ids())

@@ -125,7 +125,7 @@ def _unpacked(file: BinaryIO) -> Any:
 
 
 class Bounded(io.BufferedIOBase, BinaryIO):
-    """A stream for reading, of which no byte behind ``limit`` is unpacked."""
+    """A stream for reading, of which no byte after ``limit`` is unpacked."""
 
     def __init__(self, stream: Any, path: str, limit: int) -> None:
         self._stream, self._path, self.limit = stream, path, limit

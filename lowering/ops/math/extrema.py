@@ -27,6 +27,6 @@ def at_most(x: Array, high: Any) -> Array:
 def exp_at_least(x: Array, low: float) -> Array:
     """exp(max(x, low)), NaN where x is NaN.
 
-    The bound stands behind exp: XLA then makes one pass of x, as it does of the maximum that would drop the NaN.
+    The bound stands after exp: XLA then makes one pass of x, as it does of the maximum that would drop the NaN.
     """
     return at_least(jnp.exp(x), math.exp(low))

@@ -57,7 +57,7 @@ def sequence_pad(x: LoDArray, pad_value, *, padded_length: int = -1, ctx):
     """Out[i, t] = row t of sequence i of X, ``PadValue`` past its end; Length[i] is the length.
 
     ``padded_length`` -1 pads to the longest sequence, which changes the shape from batch to batch; to a bound of it
-    where the program cuts off again what is behind.
+    where the program cuts off again what follows.
     """
     off = offsets(x)
     label = ctx.label(off) if padded_length < 0 and _may_be_wide(x, ctx) else None
