@@ -6,8 +6,8 @@ does the same between any targets and inputs. The programs are Paddle's own, op 
 
 from fluidjax.backward import names as _names
 from fluidjax.backward.build import append_backward
+from fluidjax.backward.checkpoints import ProgramStats, serialize_op_decs
 from fluidjax.backward.gradients import calc_gradient, gradients
-from fluidjax.backward.recompute import ProgramStats, serialize_op_decs
 
 __all__ = ["ProgramStats", "append_backward", "calc_gradient", "gradients", "serialize_op_decs"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fluidjax.backward.around import name_what_blocks_read
+from fluidjax.backward.checkpoints import append_with_checkpoints
 from fluidjax.backward.descs import append_op
 from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, grad_name
 from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, stopped_names, unused_outputs
-from fluidjax.backward.recompute import append_with_checkpoints
 from fluidjax.backward.rewind import restore_counters
 from fluidjax.backward.variables import GradInfo, declare, rename_taken
 from fluidjax.backward.walk import Walk

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fluidjax.execution.buffers import NOTHING
 from fluidjax.execution.compiled import CompiledOps, Step
 from fluidjax.execution.kept import Kept
-from fluidjax.execution.packing import NOTHING
 from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.tiers import Tiers
@@ -100,8 +100,8 @@ class Compilations:
         starts: tuple[str, ...] = (),
     ) -> CompiledOps:
         """The compiled ops of a segment; for a ``state`` if they overwrite its variables ``replaced``."""
-        packing, kept = (NOTHING, ()) if state is None else (state.packing, tuple(v.shape for v in state.kept))
-        key = (segment.ops[0].index, replaced, packing, kept, inputs, outputs)
+        buffers, kept = (NOTHING, ()) if state is None else (state.buffers, tuple(v.shape for v in state.kept))
+        key = (segment.ops[0].index, replaced, buffers, kept, inputs, outputs)
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = CompiledOps(
@@ -110,7 +110,7 @@ class Compilations:
                 inputs,
                 outputs,
                 replaced=replaced,
-                packing=packing,
+                buffers=buffers,
                 platform=self._job.platform,
                 capacities=self.capacities,
                 kept=self._kept,

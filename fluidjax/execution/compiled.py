@@ -13,11 +13,11 @@ import numpy as np
 from jaxlib._jax import ArrayImpl
 
 from fluidjax.execution.background import Once
+from fluidjax.execution.buffers import NOTHING, Buffers, Unpackable
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import PLAIN, Rebuild, form, given, split_static
 from fluidjax.execution.guard import Checks, holding
 from fluidjax.execution.kept import Kept
-from fluidjax.execution.packing import NOTHING, Packing, Unpackable
 from lowering.engine.align import FedRows, check_pairs
 from lowering.engine.checks import Watch
 from lowering.engine.counts import plain
@@ -133,7 +133,7 @@ class CompiledOps:
         program, ops: what to run.
         inputs: names of what the ops read.
         outputs: names of the results; one that the ops did not write is returned as None.
-        replaced: names of plain arrays that the ops read and write; passed and returned as ``packing`` joins them. The
+        replaced: names of plain arrays that the ops read and write; passed and returned as ``buffers`` joins them. The
             call donates them, unless there may be an overflow to flag, or one of them comes out in another shape.
         capacities, widened, wide: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
         fixed: how many inputs, the first ones, are the program's state.
@@ -156,7 +156,7 @@ class CompiledOps:
         outputs: Sequence[str],
         *,
         replaced: Sequence[str] = (),
-        packing: Packing = NOTHING,
+        buffers: Buffers = NOTHING,
         platform: str,
         capacities: Mapping[str, int],
         kept: Kept,
@@ -171,7 +171,7 @@ class CompiledOps:
         self.inputs = tuple(inputs)
         self._outputs = tuple(outputs)
         self._replaced = tuple(replaced)
-        self._packing = packing
+        self._buffers = buffers
         self._donate = True
         self._platform = platform
         self._capacities = capacities
@@ -283,7 +283,7 @@ class CompiledOps:
         ops = tuple(op.index for op in self._ops)
         names = ops, self.inputs, self._outputs, self._replaced, self._starts, self.awaited
         options = (
-            self._packing,
+            self._buffers,
             self._donate,
             self._platform,
             self._fixed,
@@ -320,7 +320,7 @@ class CompiledOps:
 
     def _traceable(self, rebuilds: Sequence[Rebuild | None], seen: Sequence[int], found: Traced) -> Callable[..., Any]:
         def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
-            before = self._packing.split(replaced)
+            before = self._buffers.split(replaced)
             env = dict(zip(self._replaced, before, strict=True))
             for name, data, rebuild in zip(self.inputs, values, rebuilds, strict=True):
                 env[name] = data if rebuild is None else rebuild(data)
@@ -349,7 +349,7 @@ class CompiledOps:
             if self._donate and before:
                 if overflows or not all(map(_same_form, before, after)):
                     raise _NeedsInputs
-            state = self._packing.join_traced(after)
+            state = self._buffers.join_traced(after)
             found.pairs, found.used, found.uneven = runner.fed.pairs, runner.used, runner.uneven
             found.watch = watch if self._checked else None
             # Arrays alone: what is made of them would be made by Python between the call and its return.

@@ -267,7 +267,7 @@ def _shape_fits(declared: tuple[int, ...], fed: tuple[int, ...]) -> bool:
     return len(declared) == len(fed) and all(d < 0 or d == f for d, f in zip(declared, fed, strict=True))
 
 
-def merge_rows(parts: Sequence[Any]) -> Any:
+def joined(parts: Sequence[Any]) -> Any:
     """Feeds of several devices as one: their rows concatenated, and their sequences too."""
     if not any(isinstance(part, LoDTensor) for part in parts):
         return np.concatenate([np.asarray(part) for part in parts])

@@ -14,8 +14,8 @@ from jaxlib._jax import ArrayImpl
 
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import Resident
+from fluidjax.execution.buffers import Buffers
 from fluidjax.execution.compiled import Compiled
-from fluidjax.execution.packing import Packing
 from fluidjax.execution.state import on_device
 
 
@@ -27,7 +27,7 @@ class ResidentState:
     makes the state outdated. It lives as long as one of its tensors.
 
     Attributes:
-        packing: how the replaced arrays are joined to buffers.
+        buffers: how the replaced arrays are joined to buffers.
         slot: (what the last run left, the buffers first; ...). A run appends to it, which replaces all buffers at once.
         kept: arrays that it only reads.
         complete: whether a run reads nothing else of the scope, so that the state may be attached.
@@ -39,8 +39,8 @@ class ResidentState:
     """
 
     def __init__(self, replaced: Sequence[Any], kept: Sequence[Any], *, complete: bool, pack: bool):
-        self.packing = Packing.of(replaced, pack=pack)
-        buffers = tuple(map(on_device, self.packing.join(replaced)))
+        self.buffers = Buffers.of(replaced, pack=pack)
+        buffers = tuple(map(on_device, self.buffers.join(replaced)))
         self.slot: deque[Any] = deque([(buffers,)], maxlen=1)
         self._count = len(buffers)
         self.kept = tuple(map(on_device, kept))
@@ -93,7 +93,7 @@ class ResidentState:
 
     def read(self, index: int) -> Any:
         """The array of a tensor: replaced ones first, then kept ones. A part of a buffer is copied."""
-        parts = self.packing.parts
+        parts = self.buffers.parts
         if index >= len(parts):
             return self.kept[index - len(parts)]
         part = parts[index]
@@ -116,7 +116,7 @@ class ResidentState:
 
     def leave(self, index: int) -> None:
         """A tensor has another value: hold on to its array no longer."""
-        parts = self.packing.parts
+        parts = self.buffers.parts
         if index >= len(parts):
             self.kept = _without(self.kept, index - len(parts))
         elif parts[index].start is None:

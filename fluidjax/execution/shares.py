@@ -9,7 +9,7 @@ import numpy as np
 
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows
-from fluidjax.execution.feed import merge_rows
+from fluidjax.execution.feed import joined
 from fluidjax.execution.fetched import fetched
 from fluidjax.framework import Variable
 
@@ -161,9 +161,7 @@ def merged(values: Sequence[Any], name: str) -> Any:
             f"fetch {name!r}: the devices' values differ in more than their rows: expected one shape after the first"
             f" dimension, found {shapes}; pass return_merged=False to Executor.run for a list of them"
         )
-    return (
-        merge_rows(values) if isinstance(first, LoDTensor) else fetched(np.concatenate([*map(np.atleast_1d, values)]))
-    )
+    return joined(values) if isinstance(first, LoDTensor) else fetched(np.concatenate([*map(np.atleast_1d, values)]))
 
 
 def _array(items: Sequence[LoDTensor]) -> LoDTensorArray:

@@ -13,12 +13,12 @@ import jax
 import numpy as np
 
 from fluidjax.base.scope import Scope
+from fluidjax.execution.buffers import Unpackable
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import Changes, CompiledOps
 from fluidjax.execution.form import form
 from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.layout import Layout, lay_out
-from fluidjax.execution.packing import Unpackable
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.starts import Starts

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from lowering.engine.align import UNEVEN, FedRows, aligned, regrown
+from lowering.engine.barriers import find_recomputed, separate
 from lowering.engine.call import call, gather, scatter
 from lowering.engine.checks import Watch, merged
 from lowering.engine.counts import SlotValues, counted, each, flat, follows_rows, plain, without_counts
@@ -19,7 +20,6 @@ from lowering.engine.dataflow import uses
 from lowering.engine.either import run_either
 from lowering.engine.host_bits import is_host_key
 from lowering.engine.random_bits import fold_in, seed_key
-from lowering.engine.recompute import find_recomputed, separate
 from lowering.engine.wide import Labels, bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from lowering.program import BOOKKEEPING, EMPTY, OpView, ProgramView, VarView

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fluidjax as fluid
 from fluidjax.base.values import Resident
 from fluidjax.execution import whole
-from fluidjax.execution.packing import Packing
+from fluidjax.execution.buffers import Buffers
 from fluidjax.execution.prepared import Prepared
 from lowering.errors import LoweringError
 from tests.conftest import seed_of
@@ -273,19 +273,19 @@ def test_a_copied_tensor_has_a_value_of_its_own(name, again):
 def test_nothing_is_packed_beside_a_large_array():
     vectors = [np.zeros(3, np.float32), np.ones(2, np.float32)]
     table = np.zeros((1 << 18, 1), np.float32)
-    assert Packing.of([*vectors, table]).packs == ((0, 1),)
-    assert Packing.of([*vectors, np.zeros(((1 << 18) + 1, 1), np.float32)]).packs == ()
+    assert Buffers.of([*vectors, table]).packs == ((0, 1),)
+    assert Buffers.of([*vectors, np.zeros(((1 << 18) + 1, 1), np.float32)]).packs == ()
 
 
 def test_packing_by_dtype():
     arrays = [np.ones(3), np.ones(2, np.float32), np.ones((2, 2)), np.zeros(1), np.ones(5000), np.ones(1, np.int64)]
-    packing = Packing.of(arrays)
+    packing = Buffers.of(arrays)
     assert (packing.singles, packing.packs) == ((1, 2, 4, 5), ((0, 3),))
     joined = packing.join(arrays)
     assert joined[-1].tolist() == [1, 1, 1, 0]
     for array, again in zip(arrays, packing.split(joined), strict=True):
         np.testing.assert_array_equal(array, again)
-    assert Packing.of(arrays, pack=False).singles == tuple(range(6))
+    assert Buffers.of(arrays, pack=False).singles == tuple(range(6))
 
 
 PROGRAMS = (

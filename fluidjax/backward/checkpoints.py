@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fluidjax.backward.walk import Walk
     from fluidjax.framework import Block, Operator, Variable
 
-Segment = tuple[int, int]
+Span = tuple[int, int]
 
 
 class ProgramStats:
@@ -137,7 +137,7 @@ def append_with_checkpoints(
     append_pending(target, pending, walk.callbacks, walk.grad_to_var)
 
 
-def _segments(stats: ProgramStats, names: list[str]) -> list[Segment]:
+def _segments(stats: ProgramStats, names: list[str]) -> list[Span]:
     """Ranges of op indices to compute again, first to last."""
     if len(names) == 1:
         last = max(stats.var_op_deps[names[0]]["var_as_output_ops"], default=-1)
@@ -160,7 +160,7 @@ class _Recompute:
         self.renamed: dict[str, str] = {}
         self.pending: list[OpSpec] = []
 
-    def run(self, segments: list[Segment]) -> list[OpSpec]:
+    def run(self, segments: list[Span]) -> list[OpSpec]:
         end = len(self.ops)
         for number, (begin, stop) in enumerate(reversed(segments)):
             self._gradients(self.ops[stop:end])

@@ -32,7 +32,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Packing:
+class Buffers:
     """How a list of arrays is passed: the large ones as they are, then one buffer for the small ones of each dtype.
 
     Attributes:
@@ -48,8 +48,8 @@ class Packing:
     packs: tuple[tuple[int, ...], ...]
 
     @staticmethod
-    def of(arrays: Sequence[Any], *, pack: bool = True) -> Packing:
-        """The packing of these arrays; with ``pack=False``, or beside a large one, each is passed alone."""
+    def of(arrays: Sequence[Any], *, pack: bool = True) -> Buffers:
+        """The buffers for these arrays; with ``pack=False``, or beside a large one, each is passed alone."""
         groups: dict[Any, list[int]] = {}
         pack = pack and all(array.nbytes <= _LARGE for array in arrays)
         for i, array in enumerate(arrays if pack else ()):
@@ -64,7 +64,7 @@ class Packing:
             starts = [0, *stops]
             parts |= {i: Part(buffer, a, b) for i, a, b in zip(group, starts, stops, strict=False)}
         ordered = tuple(parts[i] for i in range(len(arrays)))
-        return Packing(ordered, tuple(a.shape for a in arrays), singles, packs)
+        return Buffers(ordered, tuple(a.shape for a in arrays), singles, packs)
 
     def join(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """The buffers, outside jit."""
@@ -94,4 +94,4 @@ class Packing:
         return (*(arrays[i] for i in self.singles), *packed)
 
 
-NOTHING = Packing.of(())
+NOTHING = Buffers.of(())
