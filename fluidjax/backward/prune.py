@@ -117,4 +117,6 @@ def _depend_alone(head: int, inputs: list[set[str]], outputs: list[set[str]], op
                 return set()
             found.add(index)
             ready |= outputs[index]
+        elif not clears(ops[index]):  # what it writes anew is another gradient from here on
+            ready -= outputs[index]
     return found

@@ -43,6 +43,26 @@ class Hollow:
         return cls(*aux)
 
 
+@jax.tree_util.register_pytree_node_class
+class Known:
+    """A small host array that stays one: a pytree without leaves, so that no loop or branch around makes it traced."""
+
+    MOST = 64
+
+    def __init__(self, value: np.ndarray):
+        self.value = value
+
+    def tree_flatten(self) -> tuple[tuple[()], tuple[Any, ...]]:
+        """(no leaves, (shape, dtype name, bytes)): to jax the numbers are part of the structure."""
+        return (), (self.value.shape, str(self.value.dtype), self.value.tobytes())
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, _: Any) -> Known:
+        """The array back."""
+        shape, dtype, content = aux
+        return cls(np.frombuffer(content, dtype).reshape(shape))
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Reread:
@@ -135,7 +155,22 @@ class Recorder:
         leaves = jax.tree_util.tree_leaves
         constant = [n for n, v in saves.items() if all(isinstance(x, np.ndarray | np.generic) for x in leaves(v))]
         self.constants = {n: saves[n] for n in constant}  # of this trace: what was known in an earlier one may not be
-        return {n: v for n, v in saves.items() if n not in constant}
+        return {n: _closed(v) for n, v in saves.items() if n not in constant}
+
+
+def _closed(value: Any) -> Any:
+    """What a loop or branch inside has saved: whether it ran, and all else that is known there, is known around it."""
+
+    def leaf(x: Any) -> Any:
+        return Known(np.asarray(x)) if isinstance(x, np.ndarray | np.generic) and x.size <= Known.MOST else x
+
+    return jax.tree_util.tree_map(leaf, value) if _is_inner(value) else value
+
+
+def _opened(value: Any) -> Any:
+    return jax.tree_util.tree_map(
+        lambda x: x.value if isinstance(x, Known) else x, value, is_leaf=lambda x: isinstance(x, Known)
+    )
 
 
 def _is_inner(value: Any) -> bool:
@@ -210,7 +245,7 @@ def restore(
         # Two gradient blocks of one loop may have asked for both values: one that rewinds the variable takes the end's.
         if bare in rewound if bare != name else BEFORE + name in saved and name not in rewound:
             continue
-        found[bare] = _filled(value)
+        found[bare] = _opened(value) if _is_inner(value) else _filled(value)
     return {**found, **remake(made, {**env, **found}, runner)} if made else found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -150,3 +152,25 @@ def test_the_gradient_of_what_a_branch_alone_writes_stays_under_its_name(interpr
     true, false = run(main, startup, {"x": x}, fetch, {}, interpret)
     assert true.tolist() == [[4.0]]
     assert false.tolist() == [[12.0], [18.0]]
+
+
+def test_conditions_known_inside_of_a_branch_are_known_to_its_gradient() -> None:
+    """The outer condition is not known; those inside it are, two levels deep, and decide which gradients there are."""
+
+    def network():
+        x = fluid.data("x", [1], "float64")
+        x.stop_gradient = False
+        low, high = (layers.fill_constant([1], "float64", k) for k in (0.3, 9.0))
+        no, yes = layers.greater_than(low, high), layers.less_than(low, high)
+
+        def deep() -> Any:
+            return layers.cond(no, lambda: layers.square(x), lambda: layers.scale(x, 3.0))
+
+        def inner() -> Any:
+            return layers.cond(no, deep, lambda: layers.cond(yes, lambda: layers.square(x), deep))
+
+        return fluid.gradients([layers.cond(layers.greater_than(x, high), lambda: layers.scale(x, 2.0), inner)], [x])
+
+    main, startup, fetch = build(network)
+    for x, slope in ((0.5, 1.0), (10.0, 2.0)):
+        np.testing.assert_allclose(run(main, startup, {"x": np.full(1, x)}, fetch), [[slope]], rtol=1e-12)

@@ -219,6 +219,24 @@ def test_a_gradient_ends_where_its_value_is_overwritten(make: Callable[[Any], An
     np.testing.assert_allclose(d_x, [SLOPES[make]], rtol=1e-12)
 
 
+def test_zeros_for_a_later_value_take_no_earlier_one_with_them() -> None:
+    """The loop writes a value of no use, whose gradient is zeros under the name that ``read``'s gradient has too."""
+
+    def network():
+        x, y = (fluid.data(name, [1], "float64") for name in "xy")
+        x.stop_gradient = y.stop_gradient = False
+        value, other = layers.scale(x, 2.0), layers.scale(y, 5.0)
+        read = layers.scale(value, 3.0)
+        layers.assign(layers.assign(value), value)
+        twice(lambda: [layers.assign(constant(), value), layers.assign(other, value), layers.assign(other, other)])
+        filled_in_place(value)
+        return fluid.gradients([add(read, other)], [x, y])
+
+    main, startup, fetch = build(network)
+    found = run(main, startup, {"x": np.full(1, 0.5), "y": np.full(1, 0.5)}, fetch)
+    np.testing.assert_allclose(np.concatenate(found), [6.0, 5.0], rtol=1e-12)
+
+
 def test_the_first_write_of_a_constant_has_no_grad_op() -> None:
     """As in Fluid: nothing was there whose gradient could end."""
 
