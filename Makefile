@@ -5,7 +5,21 @@ BASE_PYTHON := $(shell for p in $(PYTHON) python3.11 python3.12 python3.13 pytho
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 PYTEST_ARGS ?=
 
-.PHONY: test demo lint types format bench coverage golden prove notebooks clean
+# The first target is what a bare 'make' does.
+help:
+	@echo 'Each target sets itself up (.venv, a minute or two the first time). Durations: two cores.'
+	@echo '  make demo       trains a network on handwritten digits, saves it, predicts elsewhere    10 s'
+	@echo '  make test       all tests; PYTEST_ARGS=tests/lod for a part                              25 min'
+	@echo '  make lint types format    ruff, mypy                                                     10 s, 2 min'
+	@echo '  make bench      steps and first steps against JAX, and Paddle where found               20 min'
+	@echo '  make golden     recordings of Paddle 1.8.5; GOLDEN=FOLDER for others                     minutes'
+	@echo '  make prove      random programs against finite differences; SECONDS=3600'
+	@echo '  make fuzz       hostile files and kills; SECONDS=1800 for each target'
+	@echo '  make notebooks  executes the notebooks                                                   3 min'
+	@echo '  make coverage   writes docs/coverage.md                                                  1 min'
+	@echo '  make clean      removes the environment and what was built'
+
+.PHONY: help test demo lint types format bench coverage golden prove notebooks clean
 
 test: $(VENV)/.with-test
 	$(PY) -m pytest $(PYTEST_ARGS)
@@ -50,10 +64,10 @@ notebooks: $(VENV)/.with-notebooks
 	$(PY) -m pytest tests/notebooks $(PYTEST_ARGS)
 
 # The tests also execute the notebooks and the demo, so 'test' installs what they need.
-EXTRAS_test := test,notebooks,demo
+EXTRAS_test := test,demo
 EXTRAS_demo := demo
 EXTRAS_dev := dev
-EXTRAS_notebooks := test,notebooks
+EXTRAS_notebooks := test,demo
 
 $(VENV)/.with-%: pyproject.toml | $(PY)
 	$(BASE_PYTHON) -m pip --python $(PY) install --quiet --disable-pip-version-check -e '.[$(EXTRAS_$*)]'

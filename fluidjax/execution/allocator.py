@@ -8,7 +8,8 @@ import os
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-_KEPT_BYTES = 2**31 - 1
+# More than the steps of most models use; what is freed beyond it goes back to the kernel.
+_KEPT_BYTES = 512 << 20
 
 
 @functools.cache
@@ -17,9 +18,12 @@ def keep_freed_memory() -> bool:
 
     XLA asks malloc for a step's scratch memory anew each time. glibc maps large blocks from the kernel and unmaps them
     when they are freed, so every step would touch thousands of fresh pages; a page costs more than the arithmetic on
-    it. Nothing is changed with another C library, or where the user tunes malloc with variables of the environment.
+    it. At most half a GB is kept at the end of the heap. Nothing is changed with another C library, or where the user
+    tunes malloc with variables of the environment.
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+        return False
+    if os.name != "posix":
         return False
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):

@@ -30,6 +30,28 @@ def page_faults(**environment: str) -> int:
     return int(done.stdout)
 
 
+LARGE = """
+import numpy as np
+import fluidjax as fluid
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+
+fluid.Executor(fluid.CPUPlace())
+before = resident()
+block = np.empty(800 << 20, np.uint8)
+block[::4096] = 1
+del block
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tunes glibc's malloc")
+def test_no_more_than_half_a_gigabyte_is_kept() -> None:
+    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True)
+    assert int(done.stdout) < 520, done.stderr
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tunes glibc's malloc")
 def test_freed_memory_is_kept() -> None:
     assert page_faults() < 10
