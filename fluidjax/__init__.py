@@ -86,6 +86,7 @@ from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluidjax.execution.mode import interpret_mode
 from fluidjax.executor import Executor
 from fluidjax.parallel_executor import ParallelExecutor
+from fluidjax.distributed import ops as _rpc_ops
 
 # Ways out.
 from fluidjax.export import from_jax, ragged, to_jax

@@ -15,7 +15,7 @@ from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, FetchHandler, run_from_dataset
-from fluidjax.execution import fork, mode
+from fluidjax.execution import closing, fork, mode
 from fluidjax.execution.allocator import keep_freed_memory
 from fluidjax.execution.arrays import as_lodtensor, as_numpy
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
@@ -63,8 +63,9 @@ class Executor:
         self._closed = False
 
     def close(self) -> None:
-        """Release the executor; it cannot run programs afterwards."""
+        """Release the executor; it cannot run programs afterwards. Parameter servers are told that this trainer ends."""
         self._closed = True
+        closing.close()
 
     def run(
         self,

@@ -16,6 +16,14 @@ _EFFECTIVE: dict[str, Any] = {
     "FLAGS_selected_gpus": "",
     "FLAGS_background_compilation": True,  # for batches of other sizes, beside the runs (not of seeded programs)
     "FLAGS_paddle_num_threads": 1,
+    "FLAGS_rpc_bind": "",  # the host that a server binds; '': that of its endpoint
+    "FLAGS_rpc_deadline": 180000,  # milliseconds that a request to a parameter server may take
+    "FLAGS_rpc_max_message_bytes": 1 << 31,
+    "FLAGS_rpc_retry_times": 3,  # requests whose server went away
+    "FLAGS_rpc_tls_ca": "",  # files: who signs certificates, and one's own with its key; '': no TLS
+    "FLAGS_rpc_tls_cert": "",
+    "FLAGS_rpc_tls_key": "",
+    "FLAGS_rpc_token": "",  # what requests have to show
     "FLAGS_use_system_allocator": False,
 }
 # Flags that steer Fluid's own memory, streams and kernels; XLA decides these itself. Kept so that scripts run.
@@ -51,8 +59,6 @@ _KEPT: dict[str, Any] = {
     "FLAGS_multiple_of_cupti_buffer_size": 1,
     "FLAGS_reader_queue_speed_test_mode": False,
     "FLAGS_reallocate_gpu_memory_in_mb": 0,
-    "FLAGS_rpc_deadline": 180000,
-    "FLAGS_rpc_retry_times": 3,
     "FLAGS_sync_nccl_allreduce": True,
     "FLAGS_use_mkldnn": False,
     "FLAGS_use_pinned_memory": True,

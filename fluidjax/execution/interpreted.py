@@ -50,20 +50,21 @@ class InterpretedRuns:
         """Run once; ``after_op(op, values)`` is called after each op."""
         plan = self._attempts.plan
         env = environment(scope, self._job, plan, self._attempts.exact_feeds(feed), exact=True)
-        runner = self.runner(seed, after_op)
+        runner = self.runner(seed, after_op, scope)
 
         def run() -> None:
             for segment in plan.segments:
                 runner.run_ops(segment.ops, env)
 
         try:
-            uninterrupted(run) if plan.constant else run()
+            # What talks to other processes may wait for long.
+            uninterrupted(run) if plan.constant and not any(s.host for s in plan.segments) else run()
         except Need as needed:
             raise needed.refusal() from needed
         return finish(scope, self._job, plan, env)
 
-    def runner(self, seed: Any, after_op: Callable[..., None] | None = None) -> Runner:
-        """What runs ops on values as they are."""
+    def runner(self, seed: Any, after_op: Callable[..., None] | None = None, scope: Scope | None = None) -> Runner:
+        """What runs ops on values as they are; the ``scope`` is for host ops whose values come and go by themselves."""
         # A startup program runs once: nothing of it is worth compiling, its random numbers neither.
         bare = seed is None or self._attempts.plan.constant
         key = seed if bare else jax.random.wrap_key_data(jax.device_put(seed), impl=_IMPL)
@@ -75,4 +76,5 @@ class InterpretedRuns:
             capacities=self._capacities,
             after_op=after_op,
             watch=Watch() if self._job.checked else None,
+            outside=scope,
         )

@@ -36,7 +36,7 @@ class SegmentedRuns:
         env = environment(scope, self._job, plan, feeds, exact=self._attempts.exact)
         for segment in plan.segments:
             if segment.host:
-                self._run_on_host(segment, env, seed)
+                self._run_on_host(segment, env, seed, scope)
             elif not self._run_jitted(segment, env, seed):
                 return None
         return finish(scope, self._job, plan, env)
@@ -54,10 +54,10 @@ class SegmentedRuns:
         env.update({n: v for n, v in zip(segment.writes, results, strict=True) if v is not None})
         return True
 
-    def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any) -> None:
+    def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any, scope: Scope) -> None:
         """Run a host op on exact values; ragged results are padded again for the jitted ops after it."""
         local = {n: exact(env[n]) for n in segment.reads if n in env}
-        self._interpreted.runner(seed).run_ops(segment.ops, local)
+        self._interpreted.runner(seed, scope=scope).run_ops(segment.ops, local)
         env.update({n: self._repadded(n, local[n]) for n in segment.writes if n in local})
 
     def _repadded(self, name: str, value: Any) -> Any:

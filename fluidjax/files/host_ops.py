@@ -13,7 +13,7 @@ from fluidjax.base.errors import explain
 from fluidjax.files import atomic
 from fluidjax.files.cursor import Cursor
 from fluidjax.files.errors import bad_file
-from fluidjax.files.tensor import DenseValue, RowsValue, Value, decode, decode_rows, encode
+from fluidjax.files.tensor import DenseValue, RowsValue, Value, decode, decode_rows, encode, encode_parts
 from lowering.engine.host import provide
 from lowering.values import LoDArray, SelectedRows
 
@@ -52,6 +52,20 @@ def save(values: Sequence[Any], path: str | None, overwrite: bool, as_fp16: bool
     chunks = [chunk for value in found for chunk in encode(value)]
     if path is None:
         return np.frombuffer(b"".join(chunks), np.uint8)
+    _check_new(path, overwrite)
+    atomic.write_file(path, chunks)
+    return None
+
+
+def save_parts(
+    parts: Sequence[np.ndarray], path: str, shape: Sequence[int], dtype: np.dtype, overwrite: bool
+) -> None:
+    """Write one tensor of a shape whose elements come in parts, one behind another."""
+    _check_new(path, overwrite)
+    atomic.write_file(path, encode_parts(parts, shape, dtype))
+
+
+def _check_new(path: str, overwrite: bool) -> None:
     if os.path.exists(path) and not overwrite:
         raise FileExistsError(
             explain(
@@ -61,8 +75,6 @@ def save(values: Sequence[Any], path: str | None, overwrite: bool, as_fp16: bool
                 "remove it, or set overwrite",
             )
         )
-    atomic.write_file(path, chunks)
-    return None
 
 
 def load(source: str | bytes, sparse: Sequence[bool], as_fp16: bool, seek: int, shape: Sequence[int]) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,13 +62,27 @@ def encode(value: Value) -> list[bytes | memoryview]:
     return [head, *_encode_tensor(value.array)]
 
 
+def encode_parts(parts: Iterable[np.ndarray], shape: Sequence[int], dtype: np.dtype) -> list[bytes | memoryview]:
+    """The stream of a tensor without LoD whose elements come in parts, one behind another."""
+    head = struct.pack("<IQ", 0, 0)
+    return [head, _tensor_head(shape, dtype), *(_numbers(np.asarray(part, dtype)) for part in parts)]
+
+
 def _encode_tensor(array: np.ndarray) -> list[bytes | memoryview]:
     array = np.asarray(array)
-    message = pb.VarType.TensorDesc(dims=array.shape)
-    message.data_type = pb.VarType.Type.ValueType(dtypes.from_numpy(array.dtype))
+    return [_tensor_head(array.shape, array.dtype), _numbers(array)]
+
+
+def _tensor_head(shape: Sequence[int], dtype: np.dtype) -> bytes:
+    message = pb.VarType.TensorDesc(dims=shape)
+    message.data_type = pb.VarType.Type.ValueType(dtypes.from_numpy(dtype))
     desc = message.SerializeToString()
+    return struct.pack("<Ii", 0, len(desc)) + desc
+
+
+def _numbers(array: np.ndarray) -> memoryview:
     flat = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).reshape(-1)
-    return [struct.pack("<Ii", 0, len(desc)) + desc, flat.view(np.uint8).data]
+    return flat.view(np.uint8).data
 
 
 # ---- reading ----

@@ -96,8 +96,8 @@ def _runs(ops: list[OpView], outside: set[int]) -> Iterator[tuple[bool, list[OpV
 
 
 def runnable(ops: Iterable[OpView]) -> list[OpView]:
-    """The ops without those that only mark where values enter and leave."""
-    return [op for op in ops if op.type not in MARKERS]
+    """The ops without those that only mark where values enter and leave, and those that are switched off."""
+    return [op for op in ops if op.type not in MARKERS and not op.attrs.get("do_not_run")]
 
 
 def cut(program: ProgramView, ops: list[OpView], needed: list[str], outside: set[int]) -> list[Segment]:

@@ -105,6 +105,7 @@ class Runner:
         wide: whether any ``sequence_pad`` may make more room than it needs, and say so (see ``wide``).
         after_op: called with (op, values by name) after each op, for debugging and NaN checks (interpret mode).
         watch: takes note of what ops demand of their numbers; None: out-of-range ids are clamped, wrapped or dropped.
+        outside: where the front end keeps what outlasts the run, for host ops to hand to its services.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Runner:
         wide: bool = False,
         after_op: Any = None,
         watch: Watch | None = None,
+        outside: Any = None,
     ):
         self.program = program
         self.key = key
@@ -135,6 +137,7 @@ class Runner:
         self.fed = FedRows()  # whoever traces may say what the row counts of its inputs are
         self.after_op = after_op
         self.watch = watch
+        self.outside = outside
         self.unsettled = False  # whether variables of two forms are among the values
         self.inside = False  # whether a loop's step or a branch is being traced
         self.bounds: dict[str, int] = {}  # upper bounds of integer variables that are only known at run time

@@ -23,7 +23,7 @@ def _exact(x: SelectedRows) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(x.rows)[:count], np.asarray(x.values)[:count]
 
 
-def _ids_of(value: Any) -> np.ndarray:
+def ids_of(value: Any) -> np.ndarray:
     """Ids in their order, without padding."""
     if isinstance(value, LoDArray):
         value = value.data if value.nrows is None else value.data[: int(value.nrows)]
@@ -93,7 +93,7 @@ def split_ids(ids: list[Value], *, ctx: Any):
     count = ctx.arity("Out")
     if isinstance(ids[0], SelectedRows):
         return _rows_dealt(ids, count)
-    distinct = np.unique(np.concatenate([_ids_of(value) for value in ids]))
+    distinct = np.unique(np.concatenate([ids_of(value) for value in ids]))
     return [distinct[distinct % count == k].reshape(-1, 1) for k in range(count)]
 
 
@@ -108,10 +108,10 @@ def _rows_dealt(ids: Sequence[Any], count: int) -> list[SelectedRows]:
 @op(out="Out*", kind="host", lod={"Out": "ids"})
 def merge_ids(ids: list[Value], rows: list[Value], x: list[Value]):
     """Out, for each of Ids, = the row of X of every id; Rows says which ids the rows of each X belong to."""
-    numbers = np.concatenate([_ids_of(value) for value in rows])
+    numbers = np.concatenate([ids_of(value) for value in rows])
     table = np.concatenate([_data(value) for value in x])
     place = {int(number): index for index, number in enumerate(numbers)}
-    return [_like(value, table[_places(place, _ids_of(value))]) for value in ids]
+    return [like_ids(value, table[_places(place, ids_of(value))]) for value in ids]
 
 
 def _data(value: Any) -> np.ndarray:
@@ -130,7 +130,8 @@ def _places(place: dict[int, int], ids: np.ndarray) -> list[int]:
     return [place[int(i)] for i in ids]
 
 
-def _like(ids: Any, data: np.ndarray) -> Any:
+def like_ids(ids: Any, data: np.ndarray) -> Any:
+    """``data``, one row for each id, with the LoD of the ids."""
     return LoDArray(data, tuple(np.asarray(level) for level in ids.lod)) if isinstance(ids, LoDArray) else data
 
 

@@ -1,9 +1,13 @@
-"""What trainers and parameter servers say to each other. Programs hold these ops; running them needs a cluster."""
+"""What trainers and parameter servers say to each other; the front end's services do the talking."""
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any, NoReturn
 
+import numpy as np
+
+from lowering.engine.host import service
 from lowering.errors import OpError
 from lowering.registry import Blocks, Longs, Value, op
 
@@ -19,7 +23,19 @@ def needs_cluster(ctx: Any) -> NoReturn:
     )
 
 
-@op(out="Out*", kind="host", lod=None)
+def _others(ctx: Any) -> list[Any]:
+    """The ops of the same type behind this one, in its block."""
+    ops = ctx.runner.program.blocks[ctx.op.block_idx].ops[ctx.op.index + 1 :]
+    return [other for other in ops if other.type == ctx.op.type]
+
+
+def _next_to(ctx: Any) -> list[Any]:
+    """This op and those of its type that follow it without another in between."""
+    ops = ctx.runner.program.blocks[ctx.op.block_idx].ops[ctx.op.index :]
+    return list(takewhile(lambda other: other.type == ctx.op.type, ops))
+
+
+@op(out="Out*", kind="host", lod=None, absent="x")
 def send(
     x: list[Value],
     *,
@@ -32,11 +48,25 @@ def send(
     use_send_handler: bool = True,
     ctx: Any,
 ):
-    """Sends each X to its endpoint of ``epmap``; with ``send_varnames``, the communicator splits and sends later."""
-    needs_cluster(ctx)
+    """Sends each X to its endpoint of ``epmap``; with ``send_varnames``, the communicator splits and sends later.
+
+    What goes to one server goes in one stream, when the last ``send`` of the block runs.
+    """
+    names = ctx.op.inputs.get("X", ())
+    if send_varnames:
+        service("push")(names, x, send_varnames, epmap, use_send_handler, ctx.runner.outside)
+    else:
+        service("send")(names, x, epmap, not _others(ctx))
 
 
-@op(out="Out*", kind="host", lod=None)
+def _wanted(view: Any) -> list[tuple[str, str]]:
+    """(endpoint, name there) of what a ``recv`` asks for."""
+    attrs = view.attrs
+    names = attrs.get("recv_varnames") or attrs.get("varnames") or view.outputs["Out"]
+    return list(zip(attrs["epmap"], names, strict=True))
+
+
+@op(out="Out*", kind="host", lod=None, absent="x")
 def recv(
     x: list[Value],
     *,
@@ -48,28 +78,40 @@ def recv(
     do_not_run: int = 0,
     ctx: Any,
 ):
-    """Out = what the endpoints of ``epmap`` hold, under the names of Out, or in parts under ``recv_varnames``."""
-    needs_cluster(ctx)
+    """Out = what the endpoints of ``epmap`` hold, under the names of Out, or in parts under ``recv_varnames``.
+
+    What several of these that stand next to each other want of one server comes in one stream. A communicator that
+    receives by itself sets ``do_not_run``.
+    """
+    wanted = _wanted(ctx.op)
+    batch = [pair for other in _next_to(ctx) for pair in _wanted(other)]
+    parts = service("recv")(trainer_id, wanted, batch, with_barrier)
+    if len(ctx.op.outputs["Out"]) < len(parts):
+        return [np.concatenate(parts)]
+    return parts
 
 
-@op(out="Out*", kind="host", lod=None)
+@op(out="Out*", kind="host", lod=None, absent="x")
 def send_barrier(
     x: list[Value], *, trainer_id: int = 0, endpoints: list[str] = _HOME, half_async: bool = False, ctx: Any
 ):
-    """Tells the endpoints that this trainer has sent all of its gradients."""
-    needs_cluster(ctx)
+    """Tells the endpoints that this trainer has sent all of its gradients.
+
+    With ``half_async`` it is the communicator that is told: it sends and receives now.
+    """
+    service("send_barrier")(trainer_id, endpoints, half_async)
 
 
-@op(out="Out*", kind="host", lod=None)
+@op(out="Out*", kind="host", lod=None, absent="x")
 def fetch_barrier(x: list[Value] = (), *, trainer_id: int = 0, endpoints: list[str] = _HOME, ctx: Any):
     """Tells the endpoints that this trainer has received all of its parameters."""
-    needs_cluster(ctx)
+    service("fetch_barrier")(trainer_id, endpoints)
 
 
 @op(out="Out*", kind="host", lod=None)
 def prefetch(x: list[Value], *, trainer_id: int = 0, epmap: list[str] = _HOME, ctx: Any):
     """Out = for each X, ids, the rows that its endpoint looks up."""
-    needs_cluster(ctx)
+    return service("prefetch")(trainer_id, epmap, ctx.op.inputs["X"], [np.asarray(ids).reshape(-1) for ids in x])
 
 
 @op(out="", kind="host", lod=None)
@@ -82,7 +124,7 @@ def checkpoint_notify(
     ctx: Any,
 ):
     """Tells the endpoints to save their part of ``lookup_table`` below ``dir``."""
-    needs_cluster(ctx)
+    service("checkpoint_notify")(trainer_id, epmap, dir, lookup_table)
 
 
 @op(out="", kind="host", lod=None)
@@ -100,10 +142,11 @@ def recv_save(
     ctx: Any,
 ):
     """Writes one file of ``shape`` from the parts that the endpoints hold, one after another."""
-    needs_cluster(ctx)
+    wanted = list(zip(endpoints, remote_varnames, strict=True))
+    service("recv_save")(trainer_id, wanted, file_path, shape, dtype, overwrite)
 
 
-@op(out="", kind="host", lod=None)
+@op(out="", kind="host", lod=None, absent="x")
 def listen_and_serv(
     x: list[Value],
     *,
@@ -123,8 +166,11 @@ def listen_and_serv(
     rpc_prefetch_thread_num: int = 1,
     ctx: Any,
 ):
-    """Serves ``Fanin`` trainers: receives gradients, runs the blocks that optimize by them, hands out parameters."""
-    needs_cluster(ctx)
+    """Serves ``Fanin`` trainers: receives gradients, runs the blocks that optimize by them, hands out parameters.
+
+    It returns when all trainers have completed.
+    """
+    service("listen_and_serv")(ctx.runner.program, ctx.op, ctx.runner.outside, ctx.env)
 
 
 @op(out="", kind="host", lod=None)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from lowering.engine.host import service
 from lowering.errors import OpError
+from lowering.ops.distributed.parts import ids_of, like_ids
 from lowering.ops.distributed.rpc import needs_cluster
 from lowering.program import OpView, VarInfo, VarOf
 from lowering.registry import Long, Longs, Value, op
@@ -43,7 +47,13 @@ def distributed_lookup_table(
     ctx: Any,
 ):
     """Outputs, for each of Ids, = its rows of the table, which the endpoints hold in parts of ``height_sections``."""
-    needs_cluster(ctx)
+    numbers = [ids_of(value) for value in ids]
+    distinct, places = np.unique(np.concatenate(numbers), return_inverse=True)
+    rows = service("lookup")(trainer_id, endpoints, table_names, distinct, height_sections)
+    if padding_idx >= 0:
+        rows[distinct == padding_idx] = 0
+    parts = np.split(places, np.cumsum([len(n) for n in numbers])[:-1])
+    return [like_ids(value, rows[part]) for value, part in zip(ids, parts, strict=True)]
 
 
 def _looked_up(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:

@@ -1,0 +1,97 @@
+"""Blocks of a server's program as jitted functions: state in, state out, in the same buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax.base.scope import Scope
+from fluidjax.execution.buckets import bucket
+from fluidjax.execution.state import distinct, gather_plain, gather_values
+from fluidjax.execution.writer import write_back
+from lowering.engine.dataflow import flow
+from lowering.engine.runner import Runner
+from lowering.program import OpView, ProgramView
+from lowering.values import SelectedRows
+
+
+class Update:
+    """Some blocks of a program, run one after another as one compiled function.
+
+    Args:
+        program: the server's.
+        blocks: their numbers, in order.
+        received: names that are given at each run, not state; nothing of them is kept.
+        read_elsewhere: names that other blocks read.
+    """
+
+    def __init__(
+        self, program: ProgramView, blocks: Sequence[int], received: Collection[str], read_elsewhere: Collection[str]
+    ) -> None:
+        self._program = program
+        self._ops = [op for block in blocks for op in program.blocks[block].ops]
+        reads, writes = flow(program, self._ops)
+        kept = [n for n in writes if n not in received and self._is_kept(n, read_elsewhere)]
+        self.given = [n for n in reads if n in received]
+        self._replaced = [n for n in reads if n not in received and n in kept]
+        self._read = [n for n in reads if n not in received and n not in kept]
+        self._kept = kept
+        self._steps: dict[tuple[str, ...], Callable[..., Any]] = {}
+
+    def _is_kept(self, name: str, read_elsewhere: Collection[str]) -> bool:
+        var = self._program.find_var(0, name)
+        return name in read_elsewhere or (var is not None and var.persistable)
+
+    def run(self, scope: Scope, given: Mapping[str, Any]) -> None:
+        """Run over the scope's state and the values ``given``, as many as there are; store what changes."""
+        given = {name: padded(value) for name, value in given.items() if name in self.given}
+        write_back(scope, self.compute(_gathered(scope, self._replaced), _gathered(scope, self._read), given))
+
+    def compute(
+        self, replaced: dict[str, Any], read: dict[str, Any], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The new state; ``replaced`` is given away."""
+        key = tuple(given)
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = jax.jit(self._step, donate_argnums=0)
+        return step(replaced, read, given)
+
+    def _step(self, replaced: dict[str, Any], read: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        env = {**replaced, **read, **given}
+        Runner(self._program).run_ops(self._runnable(given), env)
+        return {name: env[name] for name in self._kept if name in env}
+
+    def _runnable(self, given: Mapping[str, Any]) -> list[OpView]:
+        """The ops, without those of blocks for which nothing was given."""
+        missing = {n for n in self.given if n not in given}
+        idle = {op.block_idx for op in self._ops if self._has_nothing(op, missing)}
+        return [op for op in self._ops if op.block_idx not in idle]
+
+    def _has_nothing(self, op: OpView, missing: set[str]) -> bool:
+        """Whether the op adds up what trainers sent, and none did."""
+        sent = {name for name in op.input_names() if name in self.given}
+        return op.type == "sum" and bool(sent) and sent <= missing
+
+
+def _gathered(scope: Scope, names: Sequence[str]) -> dict[str, Any]:
+    plain = gather_plain(scope, names)
+    if plain is None:
+        return gather_values(scope, names, exact=True)
+    return dict(zip(names, distinct(plain), strict=True))
+
+
+def padded(value: Any) -> Any:
+    """SelectedRows with room for as many rows as its bucket, so that few sizes are compiled; others as they are."""
+    if not isinstance(value, SelectedRows):
+        return value
+    count = len(value.rows)
+    room = bucket(count) - count
+    first = value.rows[0] if count else 0
+    rows = np.concatenate([np.asarray(value.rows), np.full(room, first, value.rows.dtype)])
+    values = np.concatenate([value.values, np.zeros((room, *value.values.shape[1:]), value.values.dtype)])
+    return replace(value, rows=rows, values=values, nrows=np.int32(count))

@@ -1,0 +1,131 @@
+"""The server's door: gRPC's threads turn bytes into requests for the loop, and its answers into bytes."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from fluidjax.base.errors import explain
+from fluidjax.base.flags import flag
+from fluidjax.distributed import settings
+from fluidjax.distributed.requests import RefusedError, Request
+from fluidjax.distributed.wire import Message, WireError, frames, joined
+
+_log = logging.getLogger(__name__)
+
+METHODS = ("SendVariable", "GetVariable", "PrefetchVariable", "CheckpointNotify", "DistributeNotify")
+
+
+class Listening:
+    """Listens at an endpoint until ``stop``.
+
+    Args:
+        endpoint: HOST:PORT; no other address is bound, unless FLAGS_rpc_bind names a host. With port 0 a free one.
+        trainers: how many there are to be.
+        post: called with each request, in a thread of gRPC.
+
+    Raises RuntimeError when the endpoint cannot be bound.
+    """
+
+    def __init__(self, endpoint: str, trainers: int, post: Callable[[Request], None]) -> None:
+        grpc = self._grpc = settings.grpc()
+        self._post = post
+        # A trainer has a call that tells of its presence, one that waits for a barrier, and some on their way.
+        workers = ThreadPoolExecutor(6 * trainers + 8, thread_name_prefix="fluidjax-server")
+        self._server = grpc.server(workers, options=settings.options(server=True))
+        self._server.add_generic_rpc_handlers([self._handlers()])
+        self.port = self._bind(endpoint)
+        self._server.start()
+        self._file = _port_file(self.port)
+
+    def stop(self) -> None:
+        """Let the answers that are on their way out, and close."""
+        self._server.stop(grace=1).wait()
+        self._file.unlink(missing_ok=True)
+
+    def _bind(self, endpoint: str) -> int:
+        host, _, port = endpoint.rpartition(":")
+        address = f"{flag('FLAGS_rpc_bind') or host or '127.0.0.1'}:{port}"
+        credentials = settings.server_credentials()
+        try:
+            if credentials is None:
+                return self._server.add_insecure_port(address)
+            return self._server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise RuntimeError(
+                explain(f"cannot listen at {address}", "a free port of this machine", str(error), "choose another port")
+            ) from error
+
+    def _handlers(self) -> Any:
+        make = self._grpc.stream_stream_rpc_method_handler
+        handlers = {method: make(self._answering(method)) for method in METHODS}
+        handlers["Attend"] = make(self._attend)
+        return self._grpc.method_handlers_generic_handler(settings.SERVICE, handlers)
+
+    def _answering(self, method: str) -> Callable[[Iterator[bytes], Any], Iterator[bytes]]:
+        def answer(parts: Iterator[bytes], context: Any) -> Iterator[bytes]:
+            request = Request(method, self._received(parts, context))
+            context.add_callback(request.answer.cancel)
+            self._post(request)
+            yield from frames(self._answer(request, context))
+
+        return answer
+
+    def _attend(self, parts: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """Lasts as long as the connection: when it ends, the trainer is gone."""
+        self._check_token(context)
+        first = Request("Attend", self._read(iter([next(parts, b"")]), context))
+        gone = Request("Gone", first.message)
+        if not context.add_callback(lambda: self._post(gone)):
+            return
+        self._post(first)
+        next(parts, None)
+        yield b""
+
+    def _received(self, parts: Iterator[bytes], context: Any) -> Message:
+        self._check_token(context)
+        return self._read(parts, context)
+
+    def _read(self, parts: Iterator[bytes], context: Any) -> Message:
+        try:
+            message = joined(parts, settings.limit())
+        except WireError as error:
+            self._abort(context, self._grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise
+        return message if message is not None else Message()
+
+    def _check_token(self, context: Any) -> None:
+        token = flag("FLAGS_rpc_token")
+        given = dict(context.invocation_metadata()).get("token", "")
+        if token and not hmac.compare_digest(token.encode(), str(given).encode()):
+            self._abort(context, self._grpc.StatusCode.UNAUTHENTICATED, "the token is not this server's")
+
+    def _answer(self, request: Request, context: Any) -> Message:
+        try:
+            return request.answer.result()
+        except (CancelledError, RefusedError) as error:
+            self._abort(context, self._grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise
+        except Exception as error:
+            self._abort(context, self._grpc.StatusCode.ABORTED, str(error), log=False)
+            raise
+
+    def _abort(self, context: Any, code: Any, text: str, *, log: bool = True) -> None:
+        if log:
+            _log.warning("closed a request of %s: %s", context.peer(), text.splitlines()[0] if text else "it ended")
+        context.abort(code, text)
+
+
+def _port_file(port: int) -> Path:
+    """Says at which port this process listens, as Fluid's servers do, for whoever waits for it."""
+    path = Path(tempfile.gettempdir(), f"paddle.{os.getpid()}.port")
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(number, "w") as file:
+        file.write(str(port))
+    return path

@@ -1,0 +1,124 @@
+"""What the ops of trainers and servers call; see ``lowering.ops.distributed.rpc``."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from fluidjax.base.enums import to_numpy_dtype
+from fluidjax.base.scope import Scope
+from fluidjax.distributed.client import BATCH_BARRIER, FETCH_BARRIER, client
+from fluidjax.distributed.server import Server
+from fluidjax.execution.closing import when_closed
+from fluidjax.execution.exchange import to_lowering
+from fluidjax.files import host_ops
+from lowering.engine.host import provide
+from lowering.errors import OpError
+from lowering.program import OpView, ProgramView
+from lowering.values import exact
+
+_outbox: list[tuple[str, str, Any]] = []
+_fetched: dict[tuple[str, str], Any] = {}
+
+
+def send(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str], last: bool) -> None:
+    """Send each value to its endpoint, with all that was to be sent before, when the ``last`` op of a block says so."""
+    for endpoint, name, value in zip(endpoints, names, values, strict=True):
+        if value is None:
+            raise OpError(f"op send: variable {name!r} has no value to be sent; run what computes it first")
+        _outbox.append((endpoint, name, exact(value)))
+    if last:
+        flush()
+
+
+def flush() -> None:
+    """Send what waits: one stream to each server."""
+    waiting = _outbox[:]
+    _outbox.clear()
+    if waiting:
+        client.ask("SendVariable", waiting)
+
+
+def recv(
+    trainer: int, wanted: Sequence[tuple[str, str]], batch: Sequence[tuple[str, str]], in_turn: bool
+) -> list[Any]:
+    """Values of (endpoint, name); all of the ``batch`` are fetched at once, and kept for the ops that want them."""
+    client.introduce(trainer)
+    if any(pair not in _fetched for pair in wanted):
+        _fetched.clear()
+        pairs = list(dict.fromkeys(batch))
+        _fetched.update(zip(pairs, client.fetch(pairs, now=not in_turn), strict=True))
+    return [_fetched.pop(pair) for pair in wanted]
+
+
+def send_barrier(trainer: int, endpoints: Sequence[str], half_async: bool) -> None:
+    """Tell servers that all was sent; of a communicator, that a step is over."""
+    client.introduce(trainer)
+    client.notify(endpoints, BATCH_BARRIER)
+
+
+def fetch_barrier(trainer: int, endpoints: Sequence[str]) -> None:
+    """Tell servers that all was received."""
+    client.introduce(trainer)
+    _fetched.clear()
+    client.notify(endpoints, FETCH_BARRIER)
+
+
+def lookup(
+    trainer: int, endpoints: Sequence[str], tables: Sequence[str], ids: np.ndarray, heights: Sequence[int]
+) -> np.ndarray:
+    """The rows of ids, rising and each once, of a table whose parts, of so many rows, lie one behind another."""
+    client.introduce(trainer)
+    bounds = list(pairwise(accumulate(heights, initial=0)))
+    if ids.size and not 0 <= ids[0] <= ids[-1] < bounds[-1][1]:
+        raise OpError(
+            f"op distributed_lookup_table: ids from {ids[0]} to {ids[-1]}\n  expected: 0 <= id < {bounds[-1][1]}, the"
+            " rows of the table\n  received: an id outside of it\n  what to do: correct the ids that are fed"
+        )
+    cuts = np.searchsorted(ids, [begin for begin, _ in bounds[1:]])
+    parts = [part - begin for part, (begin, _) in zip(np.split(ids, cuts), bounds, strict=True)]
+    asked = list(zip(endpoints, tables, parts, strict=True))
+    if ids.size:
+        asked = [item for item in asked if item[2].size]
+    return np.concatenate(client.ask("PrefetchVariable", asked))
+
+
+def prefetch(trainer: int, endpoints: Sequence[str], names: Sequence[str], ids: Sequence[np.ndarray]) -> list[Any]:
+    """The rows that each endpoint looks up for its ids."""
+    return client.ask("PrefetchVariable", list(zip(endpoints, names, ids, strict=True)))
+
+
+def checkpoint_notify(trainer: int, endpoints: Sequence[str], folder: str, table: str) -> None:
+    """Let servers save their parts of a table below a folder."""
+    client.introduce(trainer)
+    client.ask("CheckpointNotify", [(endpoint, table, np.frombuffer(folder.encode(), np.uint8)) for endpoint in endpoints])
+
+
+def recv_save(
+    trainer: int, wanted: Sequence[tuple[str, str]], path: str, shape: Sequence[int], dtype: int, overwrite: bool
+) -> None:
+    """Write the parts that servers hold as one file of a shape.
+
+    As in Fluid, what lies whole on several servers is written once for each, behind a head of the shape.
+    """
+    client.introduce(trainer)
+    parts = [np.asarray(value).reshape(-1) for value in client.fetch(wanted, now=True)]
+    host_ops.save_parts(parts, path, tuple(shape), to_numpy_dtype(dtype), overwrite)
+
+
+def listen_and_serv(program: ProgramView, op: OpView, scope: Scope, env: MutableMapping[str, Any]) -> None:
+    """Serve, and then say in ``env`` what became of the values that the run began with."""
+    Server(program, op, scope).run()
+    for name in env:
+        found = scope.find_var(name)
+        if found is not None:
+            env[name] = to_lowering(found._holder)
+
+
+for service in (send, recv, send_barrier, fetch_barrier, lookup, prefetch, checkpoint_notify, recv_save):
+    provide(service.__name__, service)
+provide("listen_and_serv", listen_and_serv)
+when_closed(client.complete)

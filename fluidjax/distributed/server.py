@@ -1,0 +1,92 @@
+"""The server's loop: one request after another, in the thread that runs the program, so that nothing needs a lock."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fluidjax.base.scope import Scope
+from fluidjax.distributed.asynchronous import Asynchronous
+from fluidjax.distributed.listening import Listening
+from fluidjax.distributed.requests import RefusedError, Request
+from fluidjax.distributed.rounds import Rounds
+from fluidjax.distributed.shard import Shard
+from lowering.program import OpView, ProgramView
+
+_log = logging.getLogger(__name__)
+
+_SYNC = 0
+
+
+class Server:
+    """Serves the trainers of a ``listen_and_serv`` op until all have completed.
+
+    Args:
+        program, op: whose blocks are run, and whose attributes say how.
+        scope: where the state lies.
+    """
+
+    def __init__(self, program: ProgramView, op: OpView, scope: Scope) -> None:
+        self._shard = Shard(program, op, scope)
+        self._endpoint, trainers = op.attrs["endpoint"], int(op.attrs["Fanin"])
+        sync = int(op.attrs["distributed_mode"]) == _SYNC
+        self._mode: Rounds | Asynchronous = (Rounds if sync else Asynchronous)(self._shard, trainers)
+        self._trainers = trainers
+        self._inbox: queue.SimpleQueue[Request] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Serve. Raises what a block raises, and OpError when a trainer died that others wait for."""
+        listening = Listening(self._endpoint, self._trainers, self._inbox.put)
+        _log.info("server at port %d for %d trainers", listening.port, self._trainers)
+        try:
+            with _ended_by_sigterm():
+                self._serve()
+        except Exception as error:
+            self._mode.fail(error)
+            self._refuse_waiting(error)
+            raise
+        finally:
+            listening.stop()
+
+    def _serve(self) -> None:
+        while not self._mode.ended:
+            try:
+                request = self._inbox.get(timeout=0.2)  # now and then Python looks for signals
+            except queue.Empty:
+                continue
+            self._handle(request)
+
+    def _handle(self, request: Request) -> None:
+        try:
+            self._mode.handle(request)
+        except RefusedError as error:
+            request.refuse(error)
+        except Exception as error:
+            request.refuse(error)
+            raise
+
+    def _refuse_waiting(self, error: Exception) -> None:
+        while not self._inbox.empty():
+            self._inbox.get().refuse(error)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Launchers end servers by SIGTERM; as in Fluid, the process then ends with code 0."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: Any) -> None:
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,84 @@
+"""What both sides are set to: deadlines, the size of messages, who may talk to whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fluidjax.base.flags import flag
+from fluidjax.base.optional import optional
+
+CHUNK = 1 << 20  # a longer message travels in parts of this many bytes
+SERVICE = "sendrecv.SendRecvService"  # Fluid's, as the names of its methods
+
+_HEAD = 1 << 12  # beside its chunk, a frame may hold this much
+
+
+def grpc() -> Any:
+    """The module grpc. ImportError says how to install it."""
+    return optional("grpc", "parameter servers talk through gRPC", "'fluidjax[distributed]'")
+
+
+def deadline() -> float:
+    """Seconds that a request may take (FLAGS_rpc_deadline, in milliseconds)."""
+    return flag("FLAGS_rpc_deadline") / 1000
+
+
+def limit() -> int:
+    """Bytes that a message may have (FLAGS_rpc_max_message_bytes)."""
+    return flag("FLAGS_rpc_max_message_bytes")
+
+
+def options(*, server: bool) -> list[tuple[str, Any]]:
+    """Of a channel or a server: frames of a bounded size, and a peer that is silent for 10 s counts as gone."""
+    common = [
+        ("grpc.max_receive_message_length", CHUNK + _HEAD),
+        ("grpc.max_send_message_length", CHUNK + _HEAD),
+        ("grpc.keepalive_time_ms", 5000),
+        ("grpc.keepalive_timeout_ms", 5000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+    if server:
+        return [*common, ("grpc.so_reuseport", 0), ("grpc.http2.min_ping_interval_without_data_ms", 1000)]
+    return [
+        *common,
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+    ]
+
+
+def metadata() -> list[tuple[str, str]]:
+    """What goes with each request: the token, if one is set (FLAGS_rpc_token)."""
+    return [("token", flag("FLAGS_rpc_token"))] if flag("FLAGS_rpc_token") else []
+
+
+def channel_credentials() -> Any:
+    """Of a trainer's channels; None: no TLS. FLAGS_rpc_tls_ca names the certificate that servers' are signed with."""
+    if not flag("FLAGS_rpc_tls_ca"):
+        return None
+    own = _own()
+    key, certificate = own if own else (None, None)
+    return grpc().ssl_channel_credentials(Path(flag("FLAGS_rpc_tls_ca")).read_bytes(), key, certificate)
+
+
+def server_credentials() -> Any:
+    """Of a server; None: no TLS. With FLAGS_rpc_tls_ca, trainers have to show a certificate, too."""
+    own = _own()
+    if own is None:
+        return None
+    ca = Path(flag("FLAGS_rpc_tls_ca")).read_bytes() if flag("FLAGS_rpc_tls_ca") else None
+    return grpc().ssl_server_credentials([own], ca, require_client_auth=ca is not None)
+
+
+def _own() -> tuple[bytes, bytes] | None:
+    if not flag("FLAGS_rpc_tls_cert"):
+        return None
+    return Path(flag("FLAGS_rpc_tls_key")).read_bytes(), Path(flag("FLAGS_rpc_tls_cert")).read_bytes()
+
+
+def retries() -> int:
+    """How often a request is repeated that a server did not live to answer (FLAGS_rpc_retry_times)."""
+    return flag("FLAGS_rpc_retry_times")

@@ -1,0 +1,143 @@
+"""Messages as bytes: a head, then names, each with a value or without.
+
+    message  "FLJX" | uint64 bytes of all of it | int32 trainer | uint8 flags | uint32 count | items
+    item     uint16 length | name | uint8 form | value in Fluid's stream of that form (see ``fluidjax.files.tensor``)
+
+All little-endian. A message travels as frames of at most ``CHUNK`` bytes, one after another.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fluidjax.distributed.settings import CHUNK
+from fluidjax.files.cursor import Cursor
+from fluidjax.files.errors import FileFormatError, bad_file
+from fluidjax.files.host_ops import from_file_value, to_file_value
+from fluidjax.files.tensor import RowsValue, decode, decode_rows, encode
+
+_HEAD = struct.Struct("<4sQiBI")
+_MAGIC = b"FLJX"
+_NAME, _DENSE, _ROWS = range(3)
+_LONGEST_NAME = 4096
+
+NOW = 1  # a flag: answer at once, whatever the phase
+
+
+class WireError(ValueError):
+    """Bytes are no message, or are more than one may have."""
+
+
+@dataclass
+class Message:
+    """What one side says to the other.
+
+    Attributes:
+        items: names with their values (as the lowering has them), None for a name alone.
+        trainer: who says it.
+        flags: how it is meant.
+    """
+
+    items: Sequence[tuple[str, Any]] = ()
+    trainer: int = 0
+    flags: int = 0
+    size: int = field(default=0, compare=False)
+
+    def names(self) -> list[str]:
+        """The names, in order."""
+        return [name for name, _ in self.items]
+
+    def values(self) -> list[Any]:
+        """The values, in order."""
+        return [value for _, value in self.items]
+
+
+def frames(message: Message) -> list[bytes]:
+    """A message as it travels; the values are copied."""
+    parts = [part for name, value in message.items for part in _item(name, value)]
+    size = _HEAD.size + sum(map(len, parts))
+    head = _HEAD.pack(_MAGIC, size, message.trainer, message.flags, len(message.items))
+    message.size = size
+    if size <= CHUNK:
+        return [b"".join([head, *parts])]
+    return list(_cut([head, *parts]))
+
+
+def _item(name: str, value: Any) -> list[bytes | memoryview]:
+    text = name.encode()
+    head = struct.pack("<H", len(text)) + text
+    if value is None:
+        return [head + bytes([_NAME])]
+    known = to_file_value(value)
+    return [head + bytes([_ROWS if isinstance(known, RowsValue) else _DENSE]), *encode(known)]
+
+
+def _cut(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """The bytes of ``parts`` in frames of ``CHUNK`` bytes, the last one shorter."""
+    waiting: list[bytes | memoryview] = []
+    room = CHUNK
+    for part in parts:
+        while len(part) >= room:
+            yield b"".join([*waiting, part[:room]])
+            part, waiting, room = part[room:], [], CHUNK
+        waiting.append(part)
+        room -= len(part)
+    if room < CHUNK:
+        yield b"".join(waiting)
+
+
+def joined(received: Iterable[bytes], limit: int) -> Message | None:
+    """The message that frames make up; None where there are none. WireError before more than ``limit`` is held."""
+    parts: list[bytes] = []
+    held, size = 0, 0
+    for part in received:
+        if not parts:
+            size = _size(part, limit)
+        held += len(part)
+        if held > size:
+            raise WireError(f"a message of {size} bytes goes on after its end")
+        parts.append(part)
+    if not parts:
+        return None
+    if held != size:
+        raise WireError(f"a message of {size} bytes ends after {held}")
+    return _read(b"".join(parts) if len(parts) > 1 else parts[0])
+
+
+def _size(first: bytes, limit: int) -> int:
+    if len(first) < _HEAD.size or first[:4] != _MAGIC:
+        raise WireError("this is no message of a trainer or server")
+    size = _HEAD.unpack_from(first)[1]
+    if size > limit:
+        raise WireError(f"a message of {size} bytes is longer than the {limit} that FLAGS_rpc_max_message_bytes allows")
+    return size
+
+
+def _read(data: bytes) -> Message:
+    _, size, trainer, flags, count = _HEAD.unpack_from(data)
+    cursor = Cursor(data, "a message")
+    cursor.skip(_HEAD.size, "the head")
+    try:
+        cursor.need(count * 3, f"{count} items")
+        items = [_read_item(cursor) for _ in range(count)]
+        cursor.end()
+    except (FileFormatError, UnicodeDecodeError) as error:
+        raise WireError(str(error)) from error
+    return Message(items, trainer, flags, size)
+
+
+def _read_item(cursor: Cursor) -> tuple[str, Any]:
+    length = cursor.number("H", "the length of a name")
+    if length > _LONGEST_NAME:
+        raise bad_file("a name is too long", f"at most {_LONGEST_NAME} bytes", str(length))
+    name = cursor.take(length, "a name").decode()
+    form = cursor.number("B", "the form of a value")
+    if form == _NAME:
+        return name, None
+    if form not in (_DENSE, _ROWS):
+        raise bad_file("a value of unknown form", "a tensor or rows", str(form))
+    return name, from_file_value(decode_rows(cursor) if form == _ROWS else decode(cursor))
+
