@@ -7,6 +7,7 @@ atomic: a process killed while saving leaves the old files or the new.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from fluidjax.base.scope import global_scope
 from fluidjax.data_feeder import DataFeeder
 from fluidjax.dataloader import BatchSampler, Dataset  # noqa: F401  (scripts look for them here)
 from fluidjax.execution.python_functions import bind_py_func, bind_py_layer
-from fluidjax.files import host_ops, inference, state, variables
+from fluidjax.files import host_ops, inference, remote, state, variables
 from fluidjax.files.errors import FileFormatError, MismatchError, UnsafeNameError, UntrustedProgramError
 from fluidjax.files.scope_values import UninitializedVariableError
 from fluidjax.files.trust import allow_host_ops
@@ -123,7 +124,12 @@ def save_params(
 def save_persistables(
     executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | None = None
 ) -> bytes | None:
-    """``save_vars`` of all that outlives a run: parameters, learning rate, moments, statistics."""
+    """``save_vars`` of all that outlives a run: parameters, learning rate, moments, statistics.
+
+    Of a trainer's program (see ``DistributeTranspiler``), trainer 0 also writes what parameter servers hold.
+    """
+    if main_program is not None and getattr(main_program, "_is_distributed", False):
+        return remote.save(executor, _folder(dirname), main_program)
     return save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 
@@ -155,8 +161,16 @@ def load_params(
 def load_persistables(
     executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | bytes | None = None
 ) -> None:
-    """``load_vars`` of all that outlives a run."""
+    """``load_vars`` of all that outlives a run; for a parameter server's program, of its parts."""
+    if main_program is not None and getattr(main_program, "_is_distributed", False):
+        return remote.load(_folder(dirname), main_program)
     load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
+
+
+def _folder(dirname: str | None) -> str:
+    if dirname is None:
+        raise ValueError("the files of a distributed job need a folder: pass dirname")
+    return os.path.normpath(dirname)
 
 
 def save_inference_model(

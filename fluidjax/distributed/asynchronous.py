@@ -9,10 +9,20 @@ import numpy as np
 from fluidjax.distributed.client import BATCH_BARRIER, COMPLETE, FETCH_BARRIER
 from fluidjax.distributed.requests import RefusedError, Request
 from fluidjax.distributed.serving import Serving
+from fluidjax.distributed.shard import Shard
+from fluidjax.distributed.wire import CHANGED, Message
+from lowering.values import SelectedRows
 
 
 class Asynchronous(Serving):
     """Serves requests at once."""
+
+    def __init__(self, shard: Shard, trainers: int) -> None:
+        super().__init__(shard, trainers)
+        # table -> for each trainer the rows that have changed since it last asked for them
+        self._changed: dict[str, list[list[np.ndarray]]] = {
+            table: [[] for _ in range(trainers)] for table in shard.tables.values()
+        }
 
     def send(self, request: Request) -> None:
         """Run the block of each gradient."""
@@ -31,15 +41,29 @@ class Asynchronous(Serving):
         if self.shard.compensates:
             self.shard.store({"@TRAINER_ID@": np.array([trainer], np.int32)})
         self.shard.update(name, {name: value})
+        for rows in self._changed.get(self.shard.tables.get(name, ""), ()):
+            rows.append(value.rows)
 
     def get(self, request: Request) -> None:
-        """Hand out values; with dc_asgd, remember what this trainer saw."""
+        """Hand out values, or what changed of tables; with dc_asgd, remember what this trainer saw."""
+        if request.message.flags & CHANGED:
+            found = [(name, self._news(name, request.trainer)) for name in request.message.names()]
+            request.reply(Message(found))
+            return
         super().get(request)
         if self.shard.compensates:
             names = request.message.names()
             values = self.shard.values(names)
             copies = {f"{name}.trainer_{request.trainer}_bak": v for name, v in zip(names, values, strict=True)}
             self.shard.store({name: value for name, value in copies.items() if name in self.shard.held})
+
+    def _news(self, table: str, trainer: int) -> Any:
+        if table not in self._changed:
+            raise RefusedError(f"the server's program holds no table {table!r}")
+        changed = self._changed[table]
+        rows = np.unique(np.concatenate([np.zeros(0, np.int64), *changed[trainer]]))
+        changed[trainer] = []
+        return SelectedRows(rows, self.shard.rows(table, rows), self.shard.height(table))
 
     def notify(self, request: Request) -> None:
         """Count the steps of a trainer, and run the schedule."""

@@ -51,9 +51,7 @@ class Update:
         given = {name: padded(value) for name, value in given.items() if name in self.given}
         write_back(scope, self.compute(_gathered(scope, self._replaced), _gathered(scope, self._read), given))
 
-    def compute(
-        self, replaced: dict[str, Any], read: dict[str, Any], given: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def compute(self, replaced: dict[str, Any], read: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The new state; ``replaced`` is given away."""
         key = tuple(given)
         step = self._steps.get(key)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import to_numpy_dtype
-from fluidjax.base.scope import Scope
+from fluidjax.distributed import communicator
 from fluidjax.distributed.client import BATCH_BARRIER, FETCH_BARRIER, client
 from fluidjax.distributed.server import Server
 from fluidjax.execution.closing import when_closed
 from fluidjax.execution.exchange import to_lowering
+from fluidjax.execution.outside import Outside
 from fluidjax.files import host_ops
 from lowering.engine.host import provide
 from lowering.errors import OpError
@@ -42,9 +43,7 @@ def flush() -> None:
         client.ask("SendVariable", waiting)
 
 
-def recv(
-    trainer: int, wanted: Sequence[tuple[str, str]], batch: Sequence[tuple[str, str]], in_turn: bool
-) -> list[Any]:
+def recv(trainer: int, wanted: Sequence[tuple[str, str]], batch: Sequence[tuple[str, str]], in_turn: bool) -> list[Any]:
     """Values of (endpoint, name); all of the ``batch`` are fetched at once, and kept for the ops that want them."""
     client.introduce(trainer)
     if any(pair not in _fetched for pair in wanted):
@@ -54,10 +53,28 @@ def recv(
     return [_fetched.pop(pair) for pair in wanted]
 
 
+def push(
+    names: Sequence[str],
+    values: Sequence[Any],
+    there: Sequence[str],
+    endpoints: Sequence[str],
+    gradient: bool,
+    outside: Outside,
+) -> None:
+    """Hand values to the communicator; a counter, which is no gradient, goes to all servers at once."""
+    if gradient:
+        communicator.running().push(names, values, there, outside)
+    else:
+        client.ask("DistributeNotify", [(e, name, v) for e in endpoints for name, v in zip(there, values, strict=True)])
+
+
 def send_barrier(trainer: int, endpoints: Sequence[str], half_async: bool) -> None:
-    """Tell servers that all was sent; of a communicator, that a step is over."""
+    """Tell servers that all was sent; or a communicator that a step is over."""
     client.introduce(trainer)
-    client.notify(endpoints, BATCH_BARRIER)
+    if half_async:
+        communicator.running().barrier()
+    else:
+        client.notify(endpoints, BATCH_BARRIER)
 
 
 def fetch_barrier(trainer: int, endpoints: Sequence[str]) -> None:
@@ -94,7 +111,9 @@ def prefetch(trainer: int, endpoints: Sequence[str], names: Sequence[str], ids: 
 def checkpoint_notify(trainer: int, endpoints: Sequence[str], folder: str, table: str) -> None:
     """Let servers save their parts of a table below a folder."""
     client.introduce(trainer)
-    client.ask("CheckpointNotify", [(endpoint, table, np.frombuffer(folder.encode(), np.uint8)) for endpoint in endpoints])
+    client.ask(
+        "CheckpointNotify", [(endpoint, table, np.frombuffer(folder.encode(), np.uint8)) for endpoint in endpoints]
+    )
 
 
 def recv_save(
@@ -109,16 +128,16 @@ def recv_save(
     host_ops.save_parts(parts, path, tuple(shape), to_numpy_dtype(dtype), overwrite)
 
 
-def listen_and_serv(program: ProgramView, op: OpView, scope: Scope, env: MutableMapping[str, Any]) -> None:
+def listen_and_serv(program: ProgramView, op: OpView, outside: Outside, env: MutableMapping[str, Any]) -> None:
     """Serve, and then say in ``env`` what became of the values that the run began with."""
-    Server(program, op, scope).run()
+    Server(program, op, outside.scope).run()
     for name in env:
-        found = scope.find_var(name)
+        found = outside.scope.find_var(name)
         if found is not None:
             env[name] = to_lowering(found._holder)
 
 
-for service in (send, recv, send_barrier, fetch_barrier, lookup, prefetch, checkpoint_notify, recv_save):
+for service in (send, push, recv, send_barrier, fetch_barrier, lookup, prefetch, checkpoint_notify, recv_save):
     provide(service.__name__, service)
 provide("listen_and_serv", listen_and_serv)
 when_closed(client.complete)

@@ -12,7 +12,6 @@ import numpy as np
 from fluidjax.base.scope import Scope
 from fluidjax.distributed.blocks import Update
 from fluidjax.distributed.requests import RefusedError
-from fluidjax.distributed.wire import Message
 from fluidjax.execution.buckets import bucket
 from fluidjax.execution.state import gather_plain, gather_values, on_host
 from fluidjax.execution.writer import write_back
@@ -29,7 +28,11 @@ class Shard:
 
     Attributes:
         blocks: merged gradient -> the block that uses it.
-        merged: names that trainers send, as they are or for each trainer, -> the merged gradient.
+        received: names that trainers send.
+        held: names that they may ask for.
+        tables: sparse gradient -> the parameter that it is for.
+        counters: variables that count trainers' steps.
+        compensates: whether gradients are compensated for what happened since their trainer saw the parameter.
     """
 
     def __init__(self, program: ProgramView, op: OpView, scope: Scope) -> None:
@@ -42,6 +45,7 @@ class Shard:
         declared = program.blocks[0].vars
         self.held = {name for name, var in declared.items() if var.persistable} - set(self.blocks)
         self.counters = {name for name in declared if name.startswith(_COUNTER + ".trainer_")}
+        self.tables = dict(_pair(text) for text in op.attrs["sparse_grad_to_param"])
         self.compensates = bool(op.attrs.get("dc_asgd"))
         self._updates: dict[tuple[int, ...], Update] = {}
 
@@ -75,6 +79,12 @@ class Shard:
         room = np.zeros(bucket(ids.size), np.int32)
         room[: ids.size] = ids
         return np.asarray(_taken(table, room))[: ids.size]
+
+    def height(self, table: str) -> int:
+        """How many rows a table has."""
+        var = self._program.find_var(0, table)
+        assert var is not None
+        return var.shape[0]
 
     def store(self, values: Mapping[str, Any]) -> None:
         """Keep values."""

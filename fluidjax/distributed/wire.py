@@ -25,6 +25,7 @@ _NAME, _DENSE, _ROWS = range(3)
 _LONGEST_NAME = 4096
 
 NOW = 1  # a flag: answer at once, whatever the phase
+CHANGED = 2  # a flag: of tables, only the rows that have changed since this trainer last asked
 
 
 class WireError(ValueError):
@@ -140,4 +141,3 @@ def _read_item(cursor: Cursor) -> tuple[str, Any]:
     if form not in (_DENSE, _ROWS):
         raise bad_file("a value of unknown form", "a tensor or rows", str(form))
     return name, from_file_value(decode_rows(cursor) if form == _ROWS else decode(cursor))
-

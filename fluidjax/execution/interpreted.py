@@ -10,6 +10,7 @@ import jax
 from fluidjax.base.scope import Scope
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.interrupts import uninterrupted
+from fluidjax.execution.outside import Outside
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.state import checked_fetches, gather_values
 from fluidjax.execution.writer import write_back
@@ -50,7 +51,8 @@ class InterpretedRuns:
         """Run once; ``after_op(op, values)`` is called after each op."""
         plan = self._attempts.plan
         env = environment(scope, self._job, plan, self._attempts.exact_feeds(feed), exact=True)
-        runner = self.runner(seed, after_op, scope)
+        outside = Outside(scope)
+        runner = self.runner(seed, after_op, outside)
 
         def run() -> None:
             for segment in plan.segments:
@@ -61,10 +63,12 @@ class InterpretedRuns:
             uninterrupted(run) if plan.constant and not any(s.host for s in plan.segments) else run()
         except Need as needed:
             raise needed.refusal() from needed
-        return finish(scope, self._job, plan, env)
+        results = finish(scope, self._job, plan, env)
+        outside.finish()
+        return results
 
-    def runner(self, seed: Any, after_op: Callable[..., None] | None = None, scope: Scope | None = None) -> Runner:
-        """What runs ops on values as they are; the ``scope`` is for host ops whose values come and go by themselves."""
+    def runner(self, seed: Any, after_op: Callable[..., None] | None = None, outside: Outside | None = None) -> Runner:
+        """What runs ops on values as they are; ``outside`` is for host ops whose values come and go by themselves."""
         # A startup program runs once: nothing of it is worth compiling, its random numbers neither.
         bare = seed is None or self._attempts.plan.constant
         key = seed if bare else jax.random.wrap_key_data(jax.device_put(seed), impl=_IMPL)
@@ -76,5 +80,5 @@ class InterpretedRuns:
             capacities=self._capacities,
             after_op=after_op,
             watch=Watch() if self._job.checked else None,
-            outside=scope,
+            outside=outside,
         )

@@ -14,6 +14,7 @@ from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.exchange import lod_array, trim, usual_room
 from fluidjax.execution.interpreted import InterpretedRuns, environment, finish
 from fluidjax.execution.interrupts import uninterrupted
+from fluidjax.execution.outside import Outside
 from fluidjax.execution.retry import Attempts
 from lowering.engine.plan import Segment
 from lowering.values import LoDArray, exact
@@ -32,14 +33,16 @@ class SegmentedRuns:
 
     def run(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
         """Run once: the fetched values; None when a buffer overflowed and was enlarged, and nothing happened."""
-        plan = self._attempts.plan
+        plan, outside = self._attempts.plan, Outside(scope)
         env = environment(scope, self._job, plan, feeds, exact=self._attempts.exact)
         for segment in plan.segments:
             if segment.host:
-                self._run_on_host(segment, env, seed, scope)
+                self._run_on_host(segment, env, seed, outside)
             elif not self._run_jitted(segment, env, seed):
                 return None
-        return finish(scope, self._job, plan, env)
+        results = finish(scope, self._job, plan, env)
+        outside.finish()
+        return results
 
     def _run_jitted(self, segment: Segment, env: dict[str, Any], seed: Any) -> bool:
         """Whether it ran; else a buffer was enlarged."""
@@ -54,10 +57,10 @@ class SegmentedRuns:
         env.update({n: v for n, v in zip(segment.writes, results, strict=True) if v is not None})
         return True
 
-    def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any, scope: Scope) -> None:
+    def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any, outside: Outside) -> None:
         """Run a host op on exact values; ragged results are padded again for the jitted ops after it."""
         local = {n: exact(env[n]) for n in segment.reads if n in env}
-        self._interpreted.runner(seed, scope=scope).run_ops(segment.ops, local)
+        self._interpreted.runner(seed, outside=outside).run_ops(segment.ops, local)
         env.update({n: self._repadded(n, local[n]) for n in segment.writes if n in local})
 
     def _repadded(self, name: str, value: Any) -> Any:

@@ -105,7 +105,7 @@ class Runner:
         wide: whether any ``sequence_pad`` may make more room than it needs, and say so (see ``wide``).
         after_op: called with (op, values by name) after each op, for debugging and NaN checks (interpret mode).
         watch: takes note of what ops demand of their numbers; None: out-of-range ids are clamped, wrapped or dropped.
-        outside: where the front end keeps what outlasts the run, for host ops to hand to its services.
+        outside: what the front end knows of the run, for host ops to hand to its services.
     """
 
     def __init__(

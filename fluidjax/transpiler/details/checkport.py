@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 _log = logging.getLogger(__name__)
-_PAUSE, _TIMEOUT = 3.0, 2.0
+_FIRST_PAUSE, _PAUSE, _TIMEOUT = 0.1, 3.0, 2.0
 
 
 def _listens(endpoint: str) -> bool:
@@ -21,8 +21,11 @@ def _listens(endpoint: str) -> bool:
 
 
 def wait_server_ready(endpoints: Sequence[str]) -> None:
-    """Return when every endpoint, ``host:port``, accepts connections; looks every 3 s, without limit."""
+    """Return when every endpoint, ``host:port``, accepts connections; looks again, at last every 3 s, without limit."""
     assert not isinstance(endpoints, str), "wait_server_ready: expected a list of host:port, got a str. Split it."
+    pause = _FIRST_PAUSE
     while missing := [endpoint for endpoint in endpoints if not _listens(endpoint)]:
-        _log.warning("not listening yet: %s; looking again in %g s", ", ".join(missing), _PAUSE)
-        time.sleep(_PAUSE)
+        if pause >= 1:
+            _log.warning("not listening yet: %s; looking again in %g s", ", ".join(missing), pause)
+        time.sleep(pause)
+        pause = min(2 * pause, _PAUSE)

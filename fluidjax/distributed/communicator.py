@@ -1,0 +1,215 @@
+"""The trainer's side in the modes in which sending and receiving are no ops of their own.
+
+======================  ========================================================================================
+``Stepwise``            half async: at the end of a step, send, then receive
+``Synchronous``         the same in rounds with all other trainers
+``Background``          async: two threads send and receive beside the steps
+``Geo`` (geo.py)        every so many steps, how far the trainer's own parameters have moved
+======================  ========================================================================================
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluidjax.base.scope import Scope
+from fluidjax.distributed.client import BATCH_BARRIER, FETCH_BARRIER, client
+from fluidjax.distributed.parts import Target, merged, on_host
+from fluidjax.execution.outside import Outside
+from fluidjax.execution.writer import write_back
+from lowering.errors import OpError
+
+_running: list[Communication] = []
+
+
+def running() -> Communication:
+    """The communication of this process. OpError when none was started."""
+    if not _running:
+        raise OpError(
+            "this program sends through a communicator\n  expected: a fluid.communicator.Communicator that is started"
+            "\n  received: none\n  what to do: call its start(), or fleet.init_worker(), before the program runs"
+        )
+    return _running[-1]
+
+
+class Communication:
+    """Sends what programs push, and receives parameters into a scope.
+
+    Args:
+        sends: variable -> where its parts go.
+        receives: parameter -> where its parts are.
+        scope: where parameters are put.
+        settings: Fluid's ``communicator_*`` flags, without that prefix.
+    """
+
+    def __init__(
+        self, sends: Mapping[str, Target], receives: Mapping[str, Target], scope: Scope, settings: Mapping[str, str]
+    ) -> None:
+        self._sends, self._receives, self._scope = dict(sends), dict(receives), scope
+        self._mean = settings.get("is_sgd_optimizer", "1") not in ("1", "true", "True")
+        self._most = max(int(settings.get("max_merge_var_num", 1)), 1)
+        self._room = max(int(settings.get("send_queue_size", 1)), 1)
+        self._queues: dict[str, deque[Any]] = {name: deque() for name in self._sends}
+
+    def start(self) -> None:
+        """Take what is pushed."""
+        _running.append(self)
+
+    def stop(self) -> None:
+        """Take no more."""
+        if self in _running:
+            _running.remove(self)
+
+    def is_running(self) -> bool:
+        """Whether it was started."""
+        return self in _running
+
+    def push(self, names: Sequence[str], values: Sequence[Any], there: Sequence[str], outside: Outside) -> None:
+        """Keep values to be sent; called by ``send`` ops."""
+        for name, value in zip(names, values, strict=True):
+            self._queues[name].append(on_host(value))
+
+    def barrier(self) -> None:
+        """A step is over; called by ``send_barrier`` ops."""
+        raise NotImplementedError
+
+    def _taken(self) -> list[tuple[str, str, Any]]:
+        """What was pushed, at most so many of each variable, as (endpoint, name, value)."""
+        found = []
+        for name, pushed in self._queues.items():
+            values = [pushed.popleft() for _ in range(min(len(pushed), self._most))]
+            if values:
+                found += self._sends[name].split(merged(values, mean=self._mean))
+        return found
+
+    def _receive(self) -> None:
+        """Put what servers hold into the scope."""
+        wanted = [pair for target in self._receives.values() for pair in target.wanted()]
+        parts = iter(client.fetch(wanted, now=False))
+        values = {name: _whole([next(parts) for _ in target.names]) for name, target in self._receives.items()}
+        write_back(self._scope, values)
+
+
+def _whole(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class Stepwise(Communication):
+    """Half async: whoever ends a step sends what it pushed and receives what is there."""
+
+    def barrier(self) -> None:
+        """Send, and receive."""
+        while sent := self._taken():
+            client.ask("SendVariable", sent)
+        self._receive()
+
+
+class Synchronous(Communication):
+    """Sync: steps of all trainers make a round.
+
+    Args:
+        endpoints: of all servers.
+    """
+
+    def __init__(self, *args: Any, endpoints: Sequence[str], trainer: int) -> None:
+        super().__init__(*args)
+        self._endpoints = endpoints
+        client.introduce(trainer)
+
+    def barrier(self) -> None:
+        """Send, wait for the others, and receive."""
+        while sent := self._taken():
+            client.ask("SendVariable", sent)
+        client.notify(self._endpoints, BATCH_BARRIER)
+        self._receive()
+        client.notify(self._endpoints, FETCH_BARRIER)
+
+
+class Background(Communication):
+    """Async: one thread sends what is pushed, another receives when enough was sent."""
+
+    def __init__(
+        self, sends: Mapping[str, Target], receives: Mapping[str, Target], scope: Scope, settings: Mapping[str, str]
+    ) -> None:
+        super().__init__(sends, receives, scope, settings)
+        self._before_receiving = max(int(settings.get("min_send_grad_num_before_recv", 1)), 1)
+        self._changed = threading.Condition()
+        self._sent = 0
+        self._threads: list[threading.Thread] = []
+        self._stopping = False
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin to send and receive."""
+        super().start()
+        self._threads = [threading.Thread(target=self._guarded, args=(loop,), daemon=True) for loop in self._loops()]
+        for thread in self._threads:
+            thread.start()
+
+    def _loops(self) -> list[Any]:
+        return [self._send_loop, self._receive_loop]
+
+    def stop(self) -> None:
+        """Send what is left, receive once more, and end."""
+        super().stop()
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._raise()
+        self._receive()
+
+    def push(self, names: Sequence[str], values: Sequence[Any], there: Sequence[str], outside: Outside) -> None:
+        """Keep values to be sent; waits while as many of a variable wait as there is room for."""
+        taken = [on_host(value) for value in values]
+        with self._changed:
+            for name, value in zip(names, taken, strict=True):
+                queue = self._queues[name]
+                self._changed.wait_for(lambda queue=queue: len(queue) < self._room or self._error is not None)
+                self._raise()
+                queue.append(value)
+            self._changed.notify_all()
+
+    def barrier(self) -> None:
+        """Nobody waits."""
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _guarded(self, loop: Any) -> None:
+        try:
+            loop()
+        except BaseException as error:
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _send_loop(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping or any(self._queues.values()))
+                taken = self._taken()
+                self._changed.notify_all()
+            if not taken:
+                return
+            client.ask("SendVariable", taken)
+            with self._changed:
+                self._sent += len(taken)
+                self._changed.notify_all()
+
+    def _receive_loop(self) -> None:
+        received = 0
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping or self._sent - received >= self._before_receiving)
+                if self._stopping:
+                    return
+                received = self._sent
+            self._receive()

@@ -1,0 +1,110 @@
+"""Geo-SGD's side of a trainer: it optimizes by itself, and now and then exchanges how far parameters have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluidjax.base.scope import Scope
+from fluidjax.distributed.client import client
+from fluidjax.distributed.communicator import Communication
+from fluidjax.distributed.parts import Target
+from fluidjax.distributed.wire import CHANGED
+from fluidjax.execution.outside import Outside
+from fluidjax.execution.state import gather_values
+from fluidjax.execution.writer import write_back
+from lowering.ops.distributed.parts import ids_of
+from lowering.values import SelectedRows
+
+_START = "param_init"
+
+
+class Geo(Communication):
+    """Every ``steps`` steps: sends (parameter - old) / trainers, and takes over what the others have changed.
+
+    ``old`` is what the servers held when they were last asked. Of sparse tables only the rows that the steps used are
+    sent, and only those that anybody changed are received.
+
+    Args:
+        params: parameter -> where its parts are.
+        sparse: parameters that are tables.
+        trainers: how many there are.
+    """
+
+    def __init__(
+        self, params: Mapping[str, Target], sparse: Sequence[str], trainers: int, steps: int, scope: Scope
+    ) -> None:
+        super().__init__({}, params, scope, {})
+        self._sparse, self._trainers, self._steps = set(sparse), trainers, steps
+        self._old: dict[str, np.ndarray] = {}
+        self._used: dict[str, list[np.ndarray]] = {name: [] for name in sparse}
+        self._done = 0
+
+    def push(self, names: Sequence[str], values: Sequence[Any], there: Sequence[str], outside: Outside) -> None:
+        """Note the ids that a step used; exchange when the step has left its values in the scope, if it is time."""
+        if list(there) == [_START]:
+            outside.afterwards.append(self._begin)
+            return
+        for table, ids in zip(there, values, strict=True):
+            self._used[table].append(ids_of(ids))
+        self._done += 1
+        if self._done % self._steps == 0:
+            outside.afterwards.append(self._exchange)
+
+    def barrier(self) -> None:
+        """Nobody waits."""
+
+    def stop(self) -> None:
+        """Send what is left, and end."""
+        if self.is_running() and self._done % self._steps:
+            self._exchange()
+        super().stop()
+
+    def _now(self) -> dict[str, np.ndarray]:
+        held = gather_values(self._scope, self._receives, exact=True)
+        return {name: np.array(held[name]) for name in self._receives}
+
+    def _begin(self) -> None:
+        self._old = self._now()
+
+    def _exchange(self) -> None:
+        if not self._old:
+            self._begin()
+            return
+        now = self._now()
+        client.ask("SendVariable", [item for name in self._receives for item in self._moved(name, now[name])])
+        for name, target in self._receives.items():
+            flags = CHANGED if name in self._sparse else 0
+            items = [(endpoint, part, None) for endpoint, part in target.wanted()]
+            self._take_over(name, now[name], client.ask("GetVariable", items, flags))
+        write_back(self._scope, now)
+
+    def _moved(self, name: str, now: np.ndarray) -> list[tuple[str, str, Any]]:
+        old = self._old[name]
+        share = now.dtype.type(1 / self._trainers)
+        if name in self._sparse:
+            rows = np.unique(np.concatenate(self._used[name] or [np.zeros(0, np.int64)])).astype(np.int64)
+            self._used[name] = []
+            delta: Any = SelectedRows(rows, (now[rows] - old[rows]) * share, len(now))
+            old[rows] += delta.values
+        else:
+            delta = (now - old) * share
+            old += delta
+        parts = self._receives[name].split(delta)
+        return [(endpoint, f"{part}.delta", value) for endpoint, part, value in parts]
+
+    def _take_over(self, name: str, now: np.ndarray, parts: Sequence[Any]) -> None:
+        """param += server - old, and old = server, where the servers say that anything is new."""
+        old, begin = self._old[name], 0
+        for part, height in zip(parts, self._heights(name, parts), strict=True):
+            rows = part.rows + begin if isinstance(part, SelectedRows) else slice(begin, begin + height)
+            values = part.values if isinstance(part, SelectedRows) else part
+            now[rows] += values - old[rows]
+            old[rows] = values
+            begin += height
+
+    def _heights(self, name: str, parts: Sequence[Any]) -> Sequence[int]:
+        sections = self._receives[name].sections
+        return sections if len(parts) > 1 else [len(self._old[name])]
