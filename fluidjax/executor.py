@@ -63,7 +63,7 @@ class Executor:
         self._closed = False
 
     def close(self) -> None:
-        """Release the executor; it cannot run programs afterwards. Parameter servers are told that this trainer ends."""
+        """Release the executor; it cannot run programs afterwards. Parameter servers hear that this trainer ends."""
         self._closed = True
         closing.close()
 

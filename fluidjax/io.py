@@ -129,7 +129,8 @@ def save_persistables(
     Of a trainer's program (see ``DistributeTranspiler``), trainer 0 also writes what parameter servers hold.
     """
     if main_program is not None and getattr(main_program, "_is_distributed", False):
-        return remote.save(executor, _folder(dirname), main_program)
+        remote.save(executor, _folder(dirname), main_program)
+        return None
     return save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 
@@ -163,7 +164,8 @@ def load_persistables(
 ) -> None:
     """``load_vars`` of all that outlives a run; for a parameter server's program, of its parts."""
     if main_program is not None and getattr(main_program, "_is_distributed", False):
-        return remote.load(_folder(dirname), main_program)
+        remote.load(_folder(dirname), main_program)
+        return
     load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 

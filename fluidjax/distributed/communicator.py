@@ -139,7 +139,7 @@ class Background(Communication):
         super().__init__(sends, receives, scope, settings)
         self._before_receiving = max(int(settings.get("min_send_grad_num_before_recv", 1)), 1)
         self._changed = threading.Condition()
-        self._sent = 0
+        self._sent = 0  # since something was received
         self._threads: list[threading.Thread] = []
         self._stopping = False
         self._error: BaseException | None = None
@@ -170,11 +170,13 @@ class Background(Communication):
         taken = [on_host(value) for value in values]
         with self._changed:
             for name, value in zip(names, taken, strict=True):
-                queue = self._queues[name]
-                self._changed.wait_for(lambda queue=queue: len(queue) < self._room or self._error is not None)
-                self._raise()
-                queue.append(value)
+                self._put(self._queues[name], value)
             self._changed.notify_all()
+
+    def _put(self, queue: deque[Any], value: Any) -> None:
+        self._changed.wait_for(lambda: len(queue) < self._room or self._error is not None)
+        self._raise()
+        queue.append(value)
 
     def barrier(self) -> None:
         """Nobody waits."""
@@ -205,11 +207,10 @@ class Background(Communication):
                 self._changed.notify_all()
 
     def _receive_loop(self) -> None:
-        received = 0
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._stopping or self._sent - received >= self._before_receiving)
+                self._changed.wait_for(lambda: self._stopping or self._sent >= self._before_receiving)
                 if self._stopping:
                     return
-                received = self._sent
+                self._sent = 0
             self._receive()

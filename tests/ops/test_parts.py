@@ -181,11 +181,3 @@ def test_a_table_that_takes_no_memory():
     out = run.var("table", [10**7, 32], kind=VarDesc.VarType.SELECTED_ROWS)
     (found,) = run("fake_init", {}, {"Out": [out]}, {"shape": [10**7, 32]})
     assert (found.get_selected_rows().height(), list(found.get_selected_rows().rows())) == (0, [])
-
-
-@pytest.mark.parametrize("op_type", ["send_barrier", "recv", "send", "listen_and_serv", "prefetch", "fetch_barrier"])
-def test_what_needs_a_cluster_says_so(op_type):
-    run = Run()
-    outputs = {} if op_type == "listen_and_serv" else {"Out": run.outs(1)}
-    with pytest.raises(fluid.core.EnforceNotMet, match=rf"(?s)op {op_type}.*not built.*expected.*received.*what to do"):
-        run(op_type, {"X": [run.dense("x", VALUES)]}, outputs)
