@@ -9,7 +9,7 @@ import lowering
 from fluidjax.backward.one_op import get_grad_op_desc
 from fluidjax.base.enums import AttrType, OpRole, VarType, to_numpy_dtype
 from fluidjax.base.errors import EnforceNotMet, EOFException
-from fluidjax.base.flags import _flags
+from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -158,7 +158,7 @@ def is_compiled_with_dist() -> bool:
 
 def globals() -> dict[str, Any]:
     """All flags; assign to set one."""
-    return _flags
+    return FLAGS
 
 
 def size_of_dtype(dtype: VarType) -> int:
@@ -213,24 +213,24 @@ def infer_no_need_buffer_slots(op_type: str, inputs: Any, outputs: Any, attrs: A
 
 def _set_eager_deletion_mode(threshold: float, fraction: float, fast_mode: bool) -> None:
     """Say when unused variables are freed: kept as flags; XLA frees buffers after their last use."""
-    _flags["FLAGS_eager_delete_tensor_gb"] = float(threshold)
-    _flags["FLAGS_memory_fraction_of_eager_deletion"] = float(fraction)
-    _flags["FLAGS_fast_eager_deletion_mode"] = bool(fast_mode)
+    FLAGS["FLAGS_eager_delete_tensor_gb"] = float(threshold)
+    FLAGS["FLAGS_memory_fraction_of_eager_deletion"] = float(fraction)
+    FLAGS["FLAGS_fast_eager_deletion_mode"] = bool(fast_mode)
 
 
 def _set_fuse_parameter_group_size(size: int) -> None:
     """Say how many gradients one fused all-reduce takes: kept as a flag; XLA joins collectives itself."""
-    _flags["FLAGS_fuse_parameter_groups_size"] = int(size)
+    FLAGS["FLAGS_fuse_parameter_groups_size"] = int(size)
 
 
 def _set_fuse_parameter_memory_size(size: float) -> None:
     """Say how many MB one fused all-reduce takes: kept as a flag; XLA joins collectives itself."""
-    _flags["FLAGS_fuse_parameter_memory_size"] = float(size)
+    FLAGS["FLAGS_fuse_parameter_memory_size"] = float(size)
 
 
 def set_num_threads(num_threads: int) -> None:
     """Say how many threads ops may use: kept as a flag; XLA has its own pool."""
-    _flags["FLAGS_paddle_num_threads"] = int(num_threads)
+    FLAGS["FLAGS_paddle_num_threads"] = int(num_threads)
 
 
 def init_gflags(args: list[str]) -> bool:

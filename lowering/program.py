@@ -92,8 +92,9 @@ class OpView:
         return innermost_user_frame(self.attrs.get("op_callstack") or ())
 
 
+# Where frames of the framework come from, ours and Paddle's.
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_FRAMEWORK_FOLDERS = (
+FRAMEWORK_FOLDERS = (
     os.path.join(_PACKAGES, "fluidjax", ""),
     os.path.join(_PACKAGES, "lowering", ""),
     os.path.join("paddle", "fluid", ""),
@@ -106,7 +107,7 @@ def innermost_user_frame(stack: Sequence[str]) -> str:
     Our stacks start with the innermost call, Paddle's with the outermost; the framework's own frames tell which.
     """
     files = [i for i, entry in enumerate(stack) if entry.lstrip().startswith("File ")]
-    users = [i for i in files if not any(folder in stack[i] for folder in _FRAMEWORK_FOLDERS)]
+    users = [i for i in files if not any(folder in stack[i] for folder in FRAMEWORK_FOLDERS)]
     if not users:
         return ""
     index = users[0] if users[0] != files[0] or len(users) == len(files) else users[-1]

@@ -95,13 +95,13 @@ def _from_environment() -> dict[str, Any]:
     return flags
 
 
-_flags = _from_environment()
+FLAGS = _from_environment()
 
 
 def _known(name: str, where: str) -> str:
-    if name not in _flags:
+    if name not in FLAGS:
         raise ValueError(
-            f"Flag {name} cannot {where} its value through this function. Known flags: {', '.join(sorted(_flags))}. "
+            f"Flag {name} cannot {where} its value through this function. Known flags: {', '.join(sorted(FLAGS))}. "
             "Check the spelling; names start with FLAGS_."
         )
     return name
@@ -113,7 +113,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
         raise TypeError(f"flags in set_flags should be a dict, got {flags!r}. Pass {{'FLAGS_check_nan_inf': 1}}.")
     for name, value in flags.items():
         _known(name, "set")
-        _flags[name] = _converted(name, value, type(_flags[name]))
+        FLAGS[name] = _converted(name, value, type(FLAGS[name]))
 
 
 def get_flags(flags: str | Iterable[str]) -> dict[str, Any]:
@@ -122,9 +122,9 @@ def get_flags(flags: str | Iterable[str]) -> dict[str, Any]:
         flags = [flags]
     if not isinstance(flags, (list, tuple)):
         raise TypeError(f"Flags in get_flags should be a list, tuple or string, got {flags!r}. Pass names of flags.")
-    return {name: _flags[_known(name, "get")] for name in flags}
+    return {name: FLAGS[_known(name, "get")] for name in flags}
 
 
 def flag(name: str) -> Any:
     """One flag's value, for the code here."""
-    return _flags[name]
+    return FLAGS[name]

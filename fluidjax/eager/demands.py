@@ -17,8 +17,8 @@ import numpy as np
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.values import Spec, Value
-from lowering.engine.checks import Demand, _flag, _mask, _source, demands, merged
-from lowering.program import _FRAMEWORK_FOLDERS
+from lowering.engine.checks import Demand, bad_places, demands, flag_of, merged, source_of
+from lowering.program import FRAMEWORK_FOLDERS
 
 
 class DemandKernel(Kernel):
@@ -39,10 +39,10 @@ class DemandKernel(Kernel):
         check = self.definition.demands
         assert check is not None
         values = self._values(flat)
-        return [(d, _source(self.definition, d, values)) for d in demands(check, values, self.attrs)]
+        return [(d, source_of(self.definition, d, values)) for d in demands(check, values, self.attrs)]
 
     def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:
-        flags = [_flag(demand, source) for demand, source in self._found(flat)]
+        flags = [flag_of(demand, source) for demand, source in self._found(flat)]
         if not flags:
             return ()
         total = jnp.asarray(flags[0])
@@ -56,7 +56,7 @@ class DemandKernel(Kernel):
         for demand, source in self._found(flat):
             if demand.plainly_holds():
                 continue
-            bad = _mask(demand, source)
+            bad = bad_places(demand, source)
             if bad.any():
                 raise broken(self, int(np.broadcast_to(demand.values, bad.shape)[bad][0]), demand.expected(), "")
 
@@ -94,6 +94,6 @@ def broken(kernel: Kernel, value: int, expected: str, line: str) -> EnforceNotMe
 def user_line() -> str:
     """``file:line`` of the innermost frame that is no code of ours."""
     frame: Any = sys._getframe(1)
-    while frame is not None and any(folder in frame.f_code.co_filename for folder in _FRAMEWORK_FOLDERS):
+    while frame is not None and any(folder in frame.f_code.co_filename for folder in FRAMEWORK_FOLDERS):
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

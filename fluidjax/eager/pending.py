@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from fluidjax.base.errors import EnforceNotMet, explain
-from fluidjax.base.flags import _flags
+from fluidjax.base.flags import FLAGS
 from fluidjax.eager.blocks import Blocks
 from fluidjax.eager.demands import broken, demand_of, user_line
 from fluidjax.eager.kernels import Kernel
@@ -63,7 +63,7 @@ class Recorder:
             found = kernel.infer(specs)
         if found is None:
             return self._run_now(kernel, ins, seed)
-        if kernel.definition.demands is not None and not kernel.backward and _flags["FLAGS_check_values"]:
+        if kernel.definition.demands is not None and not kernel.backward and FLAGS["FLAGS_check_values"]:
             self._check(kernel, specs, ins)
         if found and found[0].__class__ is int:
             return [ins[k] for k in found]  # what passes through needs no op
@@ -85,7 +85,7 @@ class Recorder:
             value.array, value.spec, value.serial, value.index = None, spec, serial, len(outputs)  # type: ignore
             outputs.append(weakref.ref(value))
             results.append(value)
-        if not _flags["FLAGS_eager_blocks"]:
+        if not FLAGS["FLAGS_eager_blocks"]:
             self.flush()
         return results
 

@@ -254,7 +254,7 @@ def returned(value: Any) -> Any:
     """What a function returns: it must have a value."""
     for part in items_of(value) if is_container(value) else [value]:
         if isinstance(part, Unset):
-            part._fail()
+            part()  # raises
     return value
 
 

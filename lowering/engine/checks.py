@@ -117,7 +117,7 @@ def _demanded(slot: Slot, value: Any) -> Any:
     return data_of(value)
 
 
-def _mask(demand: Demand, source: Any) -> Array:
+def bad_places(demand: Demand, source: Any) -> Array:
     """Where a demand is broken, padding rows of ``source``, which its values come from, left out."""
     values = demand.values
     on_host = isinstance(values, np.ndarray)
@@ -160,12 +160,13 @@ def _refuse_known(definition: OpDef, op: OpView, values: Mapping[str, Any], foun
     for demand in found:
         if demand.plainly_holds():
             continue
-        bad = _mask(demand, _source(definition, demand, values))
+        bad = bad_places(demand, source_of(definition, demand, values))
         if bad.any():
             raise _fault(definition, op, demand).error(int(np.broadcast_to(demand.values, bad.shape)[bad][0]))
 
 
-def _source(definition: OpDef, demand: Demand, values: Mapping[str, Any]) -> Any:
+def source_of(definition: OpDef, demand: Demand, values: Mapping[str, Any]) -> Any:
+    """What the slot holds whose numbers a demand is about."""
     slot = definition.slot_of(demand.param)
     return values.get(slot.name) if slot is not None else None
 
@@ -245,7 +246,7 @@ class Watch:
             fault = _fault(definition, op, demand)
             name = f"fault/{op.block_idx}/{op.index}/{fault.variable}"
             self.faults[name] = fault
-            runner.overflow(name, _flag(demand, _source(definition, demand, values)))
+            runner.overflow(name, flag_of(demand, source_of(definition, demand, values)))
 
     def parted(self, flags: Mapping[str, Array]) -> tuple[Array | None, dict[str, Array]]:
         """(the first fault as [its number from 1, or 0; the value], or None; flags of overflows) of a whole trace."""
@@ -303,8 +304,9 @@ def _shapes(value: Any) -> Any:
     return None if value is None else jax.ShapeDtypeStruct(tuple(value.shape), value.dtype)
 
 
-def _flag(demand: Demand, source: Any) -> Array:
-    bad = jnp.asarray(_mask(demand, source))
+def flag_of(demand: Demand, source: Any) -> Array:
+    """int64 [2]: whether a demand is broken, and the first value that breaks it."""
+    bad = jnp.asarray(bad_places(demand, source))
     if not bad.size:
         return jnp.zeros(2, jnp.int64)
     first = jnp.broadcast_to(demand.values, bad.shape).reshape(-1)[jnp.argmax(bad)]

@@ -11,7 +11,7 @@ import numpy as np
 
 from lowering.dtypes import LOD_TENSOR, from_numpy, to_numpy
 from lowering.engine.call import call
-from lowering.engine.runner import Context, OpView, Runner, _SingleOp, doc_line, in_place, special, static_attrs
+from lowering.engine.runner import Context, OpView, Runner, SingleOp, doc_line, in_place, special, static_attrs
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact, OpError, SizeError
 from lowering.program import EMPTY, VarInfo, VarOf, VarView, forward_names
 from lowering.registry import OpDef, Slot, get_op
@@ -170,7 +170,7 @@ def _evaluate(
     names = iter([n for n, _ in declared or ()])
     bound = {slot: [next(names, f"{slot}.{i}") for i in range(n)] for slot, n in outs}
     op = OpView(definition.type, {}, bound, dict(attrs))
-    runner = Runner(_SingleOp(dict(declared or ())))  # type: ignore[arg-type]
+    runner = Runner(SingleOp(dict(declared or ())))  # type: ignore[arg-type]
 
     def run(values: Any, key: Any) -> Any:
         return call(definition, values, op.attrs, special(definition, op, key, Context(op, runner, {})))

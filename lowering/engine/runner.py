@@ -382,7 +382,7 @@ def _jitted(
     inputs = {definition.inplace[slot]: names[slot] for slot in aliases}
     op = OpView(type, inputs, names, {**dict(attrs), "op_role": 1 if backward else 0})
     variables = dict(declared or ())
-    program = _SingleOp(variables)
+    program = SingleOp(variables)
     runner = Runner(program, platform=platform)  # type: ignore[arg-type]
 
     def run(values: SlotValues, key: Any) -> SlotValues:
@@ -399,13 +399,14 @@ def _stand_in_names(outs: Any, declared: Any) -> dict[str, list[str]]:
     }
 
 
-class _SingleOp:
+class SingleOp:
     """Just enough of a program for a Context outside of one."""
 
     def __init__(self, variables: Mapping[str, VarView | None]):
         self._variables = variables
 
     def find_var(self, block_idx: int, name: str) -> VarView | None:
+        """The variable of that name; blocks there are none."""
         return self._variables.get(name)
 
 

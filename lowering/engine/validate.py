@@ -9,7 +9,7 @@ from lowering.engine.dataflow import MARKERS
 from lowering.errors import UnknownOpError
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op, has_op
-from lowering.registry.table import _unknown_op_message
+from lowering.registry.table import unknown_op_message
 from lowering.registry.vendor import COMMON
 
 _TYPED = (LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY)
@@ -60,7 +60,7 @@ def _place(op: OpView) -> str:
 def _op_problems(op: OpView) -> list[str]:
     if op.type in MARKERS:
         return []
-    return [] if has_op(op.type) else [_unknown_op_message(op.type)]
+    return [] if has_op(op.type) else [unknown_op_message(op.type)]
 
 
 def _known_dtype(number: int) -> bool:

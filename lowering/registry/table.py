@@ -40,11 +40,12 @@ def get_op(type: str) -> OpDef:
     """The definition of op ``type``; UnknownOpError (with the nearest names) when there is none."""
     found = _REGISTRY.get(type) or _derived(type)
     if found is None:
-        raise UnknownOpError(_unknown_op_message(type))
+        raise UnknownOpError(unknown_op_message(type))
     return found
 
 
-def _unknown_op_message(type: str) -> str:
+def unknown_op_message(type: str) -> str:
+    """That there is no op of this type, and which ones are spelled alike."""
     near = difflib.get_close_matches(type, _REGISTRY, n=3)
     hint = f"; similar ops that exist: {', '.join(near)}" if near else ""
     return (

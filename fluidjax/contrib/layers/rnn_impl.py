@@ -8,7 +8,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layers import nn, sequence_lod, tensor
 from fluidjax.layers._control_flow.static_rnn import StaticRNN
-from fluidjax.layers._rnn.units import BasicGRUUnit, BasicLSTMUnit, _named
+from fluidjax.layers._rnn.units import BasicGRUUnit, BasicLSTMUnit, named
 
 __all__ = ["BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm"]
 
@@ -17,7 +17,7 @@ def _units(make: Callable[[str, Any, Any], Any], name: str, count: int, param: A
     """One unit for each layer; named attributes get the direction and the layer appended to their names."""
     middle = "_layers_" if tag == "fw" else "_reverse_layers_"
     return [
-        make(f"{name}{middle}{i}", _named(param, f"_{tag}_w_{i}"), _named(bias, f"_{tag}_b_{i}")) for i in range(count)
+        make(f"{name}{middle}{i}", named(param, f"_{tag}_w_{i}"), named(bias, f"_{tag}_b_{i}")) for i in range(count)
     ]
 
 

@@ -14,7 +14,7 @@ from fluidjax.layers import nn, ops, tensor
 __all__ = ["BasicGRUUnit", "BasicLSTMUnit"]
 
 
-def _named(attr: Any, suffix: str) -> Any:
+def named(attr: Any, suffix: str) -> Any:
     """A copy of a ParamAttr with ``suffix`` appended to its name, when it has one."""
     if attr is None or not getattr(attr, "name", None):
         return attr
@@ -86,10 +86,10 @@ class BasicGRUUnit(_Unit):
 
     def _build_once(self, input: Variable, pre_hidden: Variable) -> None:
         size, width = self._hidden_size, input.shape[-1]
-        self._parameter("gate_w", _named(self._param_attr, "_gate"), [width + size, 2 * size])
-        self._parameter("candidate_w", _named(self._param_attr, "_candidate"), [width + size, size])
-        self._parameter("gate_b", _named(self._bias_attr, "_gate"), [2 * size], is_bias=True)
-        self._parameter("candidate_b", _named(self._bias_attr, "_candidate"), [size], is_bias=True)
+        self._parameter("gate_w", named(self._param_attr, "_gate"), [width + size, 2 * size])
+        self._parameter("candidate_w", named(self._param_attr, "_candidate"), [width + size, size])
+        self._parameter("gate_b", named(self._bias_attr, "_gate"), [2 * size], is_bias=True)
+        self._parameter("candidate_b", named(self._bias_attr, "_candidate"), [size], is_bias=True)
 
     def forward(self, input: Variable, pre_hidden: Variable) -> Variable:
         """The new hidden state [batch, hidden] from input [batch, width] and the state before."""

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import INT64, to_numpy
-from lowering.ops.math.reduction import OPTIONS, _axes, _masked, _spread, _to_input, reduction
+from lowering.ops.math.reduction import OPTIONS, masked, reduced_axes, reduction, spread, to_input
 from lowering.ops.shared import off_rows
 from lowering.registry import Long, op
 from lowering.values import LoDArray
@@ -15,14 +15,14 @@ from lowering.values import LoDArray
 @reduction()
 def frobenius_norm(x, axes, keep_dim, out_dtype):
     """Out = sqrt of the sum of X * X over ``dim``."""
-    data = _masked(x, axes, 0)
+    data = masked(x, axes, 0)
     return jnp.sqrt(jnp.sum(data * data, axis=axes, keepdims=keep_dim))
 
 
 @frobenius_norm.grad
 def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
-    axes = _axes(x.data.ndim, dim, reduce_all)
-    return _to_input(x.data / (_spread(out, x, axes) + 1e-12) * _spread(d_out, x, axes), x, axes)
+    axes = reduced_axes(x.data.ndim, dim, reduce_all)
+    return to_input(x.data / (spread(out, x, axes) + 1e-12) * spread(d_out, x, axes), x, axes)
 
 
 def _all(x: LoDArray) -> tuple[int, ...]:
@@ -32,24 +32,24 @@ def _all(x: LoDArray) -> tuple[int, ...]:
 @op(**OPTIONS)
 def l1_norm(x: LoDArray):
     """Out[1] = sum of |X|."""
-    return jnp.sum(jnp.abs(_masked(x, _all(x), 0))).reshape(1)
+    return jnp.sum(jnp.abs(masked(x, _all(x), 0))).reshape(1)
 
 
 @l1_norm.grad
 def _(x: LoDArray, d_out):
-    return _to_input(d_out.reshape(()) * jnp.sign(x.data), x, _all(x))
+    return to_input(d_out.reshape(()) * jnp.sign(x.data), x, _all(x))
 
 
 @op(**OPTIONS)
 def squared_l2_norm(x: LoDArray):
     """Out[1] = sum of X * X."""
-    data = _masked(x, _all(x), 0)
+    data = masked(x, _all(x), 0)
     return jnp.sum(data * data).reshape(1)
 
 
 @squared_l2_norm.grad
 def _(x: LoDArray, d_out):
-    return _to_input(2 * d_out.reshape(()) * x.data, x, _all(x))
+    return to_input(2 * d_out.reshape(()) * x.data, x, _all(x))
 
 
 @op(out="Norm~ Out", lod=None, rows=off_rows)

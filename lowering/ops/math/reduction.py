@@ -20,7 +20,8 @@ from lowering.values import LoDArray, Meta, row_mask
 OPTIONS: dict[str, Any] = {"rows": MASKED, "lod": None}
 
 
-def _axes(ndim: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
+def reduced_axes(ndim: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
+    """The axes that a reduction sums over, from 0."""
     if reduce_all:
         return tuple(range(ndim))
     if any(not -ndim <= d < ndim for d in dim) and ndim:
@@ -28,7 +29,7 @@ def _axes(ndim: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
     return tuple(sorted({d % ndim for d in dim})) if ndim else ()
 
 
-def _masked(x: LoDArray, axes: tuple[int, ...], neutral: Any) -> Any:
+def masked(x: LoDArray, axes: tuple[int, ...], neutral: Any) -> Any:
     """X with padding rows neutralised if they are reduced."""
     if x.padded and 0 in axes:
         return jnp.where(row_mask(x), x.data, jnp.asarray(neutral, x.dtype))
@@ -58,7 +59,7 @@ def reduction(**options: Any) -> Callable[[Callable[..., Any]], OpDef]:
             in_dtype: int = -1,
             out_dtype: int = -1,
         ):
-            axes = _axes(x.data.ndim, dim, reduce_all)
+            axes = reduced_axes(x.data.ndim, dim, reduce_all)
             return _finish(fn(x, axes, keep_dim, out_dtype), x, axes)
 
         rule.__doc__, rule.__module__ = fn.__doc__, fn.__module__
@@ -67,13 +68,13 @@ def reduction(**options: Any) -> Callable[[Callable[..., Any]], OpDef]:
     return decorate
 
 
-def _spread(grad: Any, x: Any, axes: tuple[int, ...]) -> Any:
+def spread(grad: Any, x: Any, axes: tuple[int, ...]) -> Any:
     """A reduced gradient with the reduced dims back as ones."""
     data = grad.data if isinstance(grad, LoDArray) else grad
     return data.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
 
-def _to_input(grad: Any, x: LoDArray, axes: tuple[int, ...]) -> Any:
+def to_input(grad: Any, x: LoDArray, axes: tuple[int, ...]) -> Any:
     """The gradient in X's shape; padding rows are zero (I2)."""
     grad = jnp.broadcast_to(grad, x.shape).astype(x.dtype)
     if x.padded and 0 in axes:
@@ -111,7 +112,7 @@ class _Shell:
 def mean(x: LoDArray):
     """Out[1] = mean of all elements of X."""
     axes = tuple(range(x.data.ndim))
-    total = jnp.sum(_masked(x, axes, 0), dtype=x.dtype)
+    total = jnp.sum(masked(x, axes, 0), dtype=x.dtype)
     return (total / jnp.asarray(_count(x, axes), x.dtype)).reshape(1)
 
 
@@ -119,13 +120,13 @@ def mean(x: LoDArray):
 def _(x: Meta, d_out):
     like = _like(x)
     axes = tuple(range(len(x.shape)))
-    return _to_input(d_out.reshape(()) / jnp.asarray(_count(like, axes), d_out.dtype), like, axes)
+    return to_input(d_out.reshape(()) / jnp.asarray(_count(like, axes), d_out.dtype), like, axes)
 
 
 @reduction()
 def reduce_sum(x, axes, keep_dim, out_dtype):
     """Out = sum of X over ``dim``; [1] when nothing is left."""
-    return _sum(_cast(_masked(x, axes, 0), out_dtype), axes, keep_dim)
+    return _sum(_cast(masked(x, axes, 0), out_dtype), axes, keep_dim)
 
 
 def _sum(data, axis, keepdims):
@@ -135,14 +136,14 @@ def _sum(data, axis, keepdims):
 @reduce_sum.grad
 def _(x: Meta, d_out: LoDArray, *, dim, reduce_all, in_dtype, out_dtype):
     like = _like(x)
-    axes = _axes(len(x.shape), dim, reduce_all)
-    return _in_dtype(_to_input(_spread(d_out, like, axes), like, axes), like, d_out, in_dtype, out_dtype)
+    axes = reduced_axes(len(x.shape), dim, reduce_all)
+    return _in_dtype(to_input(spread(d_out, like, axes), like, axes), like, d_out, in_dtype, out_dtype)
 
 
 @reduction()
 def reduce_mean(x, axes, keep_dim, out_dtype):
     """Out = mean of X over ``dim``; integers truncate towards zero."""
-    data = _cast(_masked(x, axes, 0), out_dtype)
+    data = _cast(masked(x, axes, 0), out_dtype)
     total, count = _sum(data, axes, keep_dim), _count(x, axes)
     if jnp.issubdtype(data.dtype, jnp.integer):
         return jnp.sign(total) * (jnp.abs(total) // count)
@@ -152,9 +153,9 @@ def reduce_mean(x, axes, keep_dim, out_dtype):
 @reduce_mean.grad
 def _(x: Meta, d_out: LoDArray, *, dim, reduce_all, in_dtype, out_dtype):
     like = _like(x)
-    axes = _axes(len(x.shape), dim, reduce_all)
-    grad = _spread(d_out, like, axes)
-    grad = _to_input(grad / jnp.asarray(_count(like, axes), grad.dtype), like, axes)
+    axes = reduced_axes(len(x.shape), dim, reduce_all)
+    grad = spread(d_out, like, axes)
+    grad = to_input(grad / jnp.asarray(_count(like, axes), grad.dtype), like, axes)
     return _in_dtype(grad, like, d_out, in_dtype, out_dtype)
 
 
@@ -168,7 +169,7 @@ def _highest(dtype: np.dtype) -> Any:
 
 def _extremum(fn: Callable[..., Any], neutral: Callable[[Any], Any], x: LoDArray, axes, keep_dim, out_dtype) -> Any:
     """The extremum of no elements is the neutral number, as in Eigen; NumPy raises."""
-    data = _cast(_masked(x, axes, neutral(x.dtype)), out_dtype)
+    data = _cast(masked(x, axes, neutral(x.dtype)), out_dtype)
     initial = None if data.size else jnp.asarray(neutral(data.dtype), data.dtype)
     return fn(data, axis=axes, keepdims=keep_dim, initial=initial)
 
@@ -181,9 +182,9 @@ def reduce_max(x, axes, keep_dim, out_dtype):
 
 def _extremum_grad(x, out, d_out, dim, reduce_all):
     """Every element equal to the extremum takes the whole gradient."""
-    axes = _axes(x.data.ndim, dim, reduce_all)
-    hit = x.data == _spread(out, x, axes)
-    return _to_input(jnp.where(hit, _spread(d_out, x, axes), 0), x, axes)
+    axes = reduced_axes(x.data.ndim, dim, reduce_all)
+    hit = x.data == spread(out, x, axes)
+    return to_input(jnp.where(hit, spread(d_out, x, axes), 0), x, axes)
 
 
 @reduce_max.grad
@@ -205,24 +206,24 @@ def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
 @reduction()
 def reduce_prod(x, axes, keep_dim, out_dtype):
     """Out = product of X over ``dim``."""
-    data = _cast(_masked(x, axes, 1), out_dtype)
+    data = _cast(masked(x, axes, 1), out_dtype)
     return jnp.prod(data, axis=axes, keepdims=keep_dim, dtype=data.dtype)
 
 
 @reduce_prod.grad
 def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
     """dX = dOut * Out / X, as Fluid has it: not finite where X is 0."""
-    axes = _axes(x.data.ndim, dim, reduce_all)
-    return _to_input(_spread(d_out, x, axes) * _spread(out, x, axes) / x.data, x, axes)
+    axes = reduced_axes(x.data.ndim, dim, reduce_all)
+    return to_input(spread(d_out, x, axes) * spread(out, x, axes) / x.data, x, axes)
 
 
 @reduction(diff="")
 def reduce_all(x, axes, keep_dim, out_dtype):
     """Out = logical and of X (bool) over ``dim``."""
-    return jnp.all(_masked(x, axes, True), axis=axes, keepdims=keep_dim)
+    return jnp.all(masked(x, axes, True), axis=axes, keepdims=keep_dim)
 
 
 @reduction(diff="")
 def reduce_any(x, axes, keep_dim, out_dtype):
     """Out = logical or of X (bool) over ``dim``."""
-    return jnp.any(_masked(x, axes, False), axis=axes, keepdims=keep_dim)
+    return jnp.any(masked(x, axes, False), axis=axes, keepdims=keep_dim)
