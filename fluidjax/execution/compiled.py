@@ -202,6 +202,8 @@ class CompiledOps:
             self._await(key)
             compiled = self._ready[key] = self._ready.get(key) or self._compiled(key, replaced, values, seed)
             compiled.before(values)
+            if compiled.executable.scratch and replaced and self._donate:
+                compiled.executable.reserve()
             left = compiled.executable.call(replaced, given(values), seed)
         except _NeedsInputs:
             self._donate = False

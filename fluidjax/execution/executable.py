@@ -7,8 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental import serialize_executable
 from jax.extend.mlir import ir
+
+# Memory that a step asks for below this is not looked after: it is there, or nothing is.
+_LARGE = 2**20
 
 # What goes into a file: the executable, and the structures of its arguments and results.
 Content = tuple[bytes, Any, Any]
@@ -24,12 +28,15 @@ class Executable:
     Attributes:
         compiled: the function.
         call: calls it.
+        scratch: bytes that a call allocates beside its arguments, where these are many and the host's; known once it
+            has run.
     """
 
     def __init__(self, compiled: jax.stages.Compiled, *, whole: bool = False):
         self.compiled = compiled
         self._whole = whole
         self.call: Callable[..., Any] = compiled
+        self.scratch = 0
 
     @staticmethod
     def of(traced: Any, *, whole: bool = False) -> Executable:
@@ -46,6 +53,22 @@ class Executable:
     def settle(self) -> None:
         """After the first call: let ``call`` be one without any of Python's own instructions in between."""
         self.call = getattr(self.compiled, "_call", None) or self.compiled
+        self.scratch = _scratch(self.compiled)
+
+    def reserve(self) -> None:
+        """Raise RuntimeError where there is no memory for a call: XLA looks after it took the arguments over.
+
+        What is allocated here and freed is what the call will be given, by the same malloc; no page of it is touched.
+        """
+        try:
+            np.empty(self.scratch, np.uint8)
+        except MemoryError:
+            raise RuntimeError(
+                f"out of memory: a step needs {self.scratch >> 20} MB beside its feeds and state; nothing ran\n"
+                "  expected: the memory that the step's earlier runs had; received: a refusal of malloc. All variables"
+                " are as they were before the step\n"
+                "  to do: feed smaller batches, give the process more memory, or free what else it holds; then go on"
+            ) from None
 
     def content(self) -> Content:
         """What ``loaded`` takes; ValueError where it would lack something."""
@@ -60,6 +83,17 @@ class Executable:
         It is machine code: whoever wrote it is trusted.
         """
         return Executable(serialize_executable.deserialize_and_load(*content, execution_devices=[default_device()]))
+
+
+def _scratch(compiled: jax.stages.Compiled) -> int:
+    """See ``Executable.scratch``."""
+    if default_device().platform != "cpu":
+        return 0
+    found: Any = compiled.memory_analysis()
+    if found is None:
+        return 0
+    size = found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
+    return int(size) if size >= _LARGE else 0
 
 
 def _rename(lowered: jax.stages.Lowered, name: str) -> None:

@@ -67,6 +67,8 @@ class SettledRuns:
         """See ``Compiled``: an interrupt comes before the step or after it."""
         replaced, values = state.replaced, [*state.kept, *feeds]
         compiled.before(values)
+        if compiled.executable.scratch:
+            compiled.executable.reserve()
         state.slot.extend(map(compiled.executable.call, (replaced,), (given(values),), (seed,)))
         left, count = state.slot[0], len(replaced)
         state.replaced = left[0][:count]  # without what was fetched

@@ -1,4 +1,4 @@
-"""A step that XLA finds no memory for, after it took the state over: the user is told, and goes on."""
+"""A step without memory: it is refused before it takes the state over, or else the user is told what is lost."""
 
 import os
 import subprocess
@@ -11,6 +11,7 @@ import resource
 import time
 import numpy as np
 import fluidjax as fluid
+from fluidjax.execution.executable import Executable
 
 x = fluid.data("x", [None, 1], "float32")
 h = fluid.layers.fc(x, 1, bias_attr=False)
@@ -32,15 +33,27 @@ def size():
     time.sleep(0.05)  # a thread of XLA may still be giving memory back
     return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 
-used = min(size() for _ in range(5))
-resource.setrlimit(resource.RLIMIT_AS, (used + 2**23, resource.RLIM_INFINITY))
-try:
-    step()
-except RuntimeError as error:
-    assert "had taken the program's state over" in str(error) and "startup program" in str(error), error
-else:
+def without_memory():
+    used = min(size() for _ in range(5))
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**23, resource.RLIM_INFINITY))
+    try:
+        step()
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     raise AssertionError("the step found memory")
-resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+before = np.array(parameter)
+told = without_memory()
+assert "nothing ran" in told and " MB" in told, told
+np.testing.assert_array_equal(np.array(parameter), before)
+step()
+assert (np.array(parameter) != before).all()
+
+Executable.reserve = lambda self: None  # as if others took the memory at that moment
+told = without_memory()
+assert "had taken the program's state over" in told and "startup program" in told, told
 start = time.monotonic()
 for use in (lambda: parameter[0], step):
     try:
