@@ -74,19 +74,10 @@ def _(
     run_conditional_grad(ctx)
 
 
-@op(out="Out* Scope", slots={"input_": "Input"}, kind="block", infer=_nothing)
-def conditional_block_infer(
-    cond: list[Value],
-    input_: list[Value],
-    *,
-    sub_block: Block,
-    is_scalar_condition: bool = False,
-    skip_eager_deletion_vars: list[str] = (),
-    ctx,
-):
-    """As conditional_block, without a gradient."""
-    run_conditional(ctx, cond, input_, is_scalar_condition)
-
+# In programs for inference: without a gradient.
+conditional_block_infer = op(
+    "conditional_block_infer", out="Out* Scope", slots={"input_": "Input"}, kind="block", infer=_nothing
+)(conditional_block.fn)
 
 _RECURRENT = {"inputs": "inputs", "initial_states": "initial_states", "parameters": "parameters"}
 

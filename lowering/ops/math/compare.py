@@ -20,37 +20,40 @@ def _compared(name: str, x, y, axis: int):
     return getattr(jnp, name)(x, y)
 
 
-@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+_comparison = op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+
+
+@_comparison
 def less_than(x, y, *, axis: int = -1):
     """Out = X < Y, broadcast as in elementwise_add."""
     return _compared("less", x, y, axis)
 
 
-@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@_comparison
 def less_equal(x, y, *, axis: int = -1):
     """Out = X <= Y."""
     return _compared("less_equal", x, y, axis)
 
 
-@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@_comparison
 def greater_than(x, y, *, axis: int = -1):
     """Out = X > Y."""
     return _compared("greater", x, y, axis)
 
 
-@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@_comparison
 def greater_equal(x, y, *, axis: int = -1):
     """Out = X >= Y."""
     return _compared("greater_equal", x, y, axis)
 
 
-@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@_comparison
 def equal(x, y, *, axis: int = -1):
     """Out = X == Y."""
     return _compared("equal", x, y, axis)
 
 
-@op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+@_comparison
 def not_equal(x, y, *, axis: int = -1):
     """Out = X != Y."""
     return _compared("not_equal", x, y, axis)

@@ -8,8 +8,10 @@ import jax.numpy as jnp
 from lowering.program import OpSpec
 from lowering.registry import WISE, op
 
+_elementary = op(vendor="use_mkldnn use_cudnn", rows=WISE)
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+
+@_elementary
 def sqrt(x):
     """Out = sqrt(X)."""
     return jnp.sqrt(x)
@@ -25,7 +27,7 @@ def _(out, dx, ddx):
     return -dx * ddx / out, 0.5 * ddx / out
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@_elementary
 def rsqrt(x):
     """Out = 1 / sqrt(X)."""
     return jax.lax.rsqrt(x)
@@ -41,7 +43,7 @@ def _as(x, y):
     return y.astype(x.dtype)
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@_elementary
 def abs_(x):
     """Out = |X|."""
     return jnp.abs(x)
@@ -52,40 +54,33 @@ def _(x, d_out):
     return d_out * jnp.sign(x)
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@_elementary
 def ceil(x):
     """Out = the smallest integer >= X; its gradient is zero."""
     return jnp.ceil(x)
 
 
-@ceil.grad
-def _(d_out):
-    return jnp.zeros_like(d_out)
-
-
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@_elementary
 def floor(x):
     """Out = the largest integer <= X; its gradient is zero."""
     return jnp.floor(x)
 
 
-@floor.grad
-def _(d_out):
-    return jnp.zeros_like(d_out)
-
-
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@_elementary
 def round_(x):
     """Out = the nearest integer, halves to even (what Fluid's vectorised kernel does); its gradient is zero."""
     return jnp.round(x)
 
 
-@round_.grad
-def _(d_out):
+def _constant_grad(d_out):
     return jnp.zeros_like(d_out)
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+for _steps in (ceil, floor, round_):
+    _steps.grad(_constant_grad)
+
+
+@_elementary
 def cos(x):
     """Out = cos(X)."""
     return jnp.cos(x)
@@ -96,7 +91,7 @@ def _(x, d_out):
     return -d_out * jnp.sin(x)
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@_elementary
 def sin(x):
     """Out = sin(X)."""
     return jnp.sin(x)
@@ -140,7 +135,7 @@ def _(x, d_out):
     return d_out / (1 + x * x)
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@_elementary
 def reciprocal(x):
     """Out = 1 / X."""
     return 1 / x
@@ -151,7 +146,7 @@ def _(out, d_out):
     return -d_out * out * out
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@_elementary
 def log(x):
     """Out = ln(X)."""
     return jnp.log(x)
@@ -162,7 +157,7 @@ def _(x, d_out):
     return d_out / x
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@_elementary
 def log1p(x):
     """Out = ln(1 + X)."""
     return jnp.log1p(x)
@@ -189,7 +184,7 @@ def _(x, dout, ddx):
     return 2 * x * ddx, 2 * dout * ddx
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@_elementary
 def exp(x):
     """Out = e ** X; integers truncate."""
     return _as(x, jnp.exp(x))

@@ -97,23 +97,7 @@ def conv2d_grad(
     return (*grads, None if bias is None else jnp.zeros_like(bias))
 
 
-conv2d = op("conv2d", out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows=Wise("input"))(
-    conv2d_rule
-)
-depthwise_conv2d = op(
-    "depthwise_conv2d",
-    out="Output",
-    diff="input filter bias",
-    vendor=VENDOR_2D,
-    lod="input",
-    rows=Wise("input"),
-)(conv2d_rule)
-conv2d.grad(conv2d_grad)
-depthwise_conv2d.grad(conv2d_grad)
-
-
-@conv2d.grad_grad(out="DDOutput DInput DFilter", rows=None)
-def _(
+def conv_grad_grad(
     input,
     filter,
     doutput,
@@ -127,8 +111,24 @@ def _(
     dilations,
     data_format,
 ):
+    """DDOutput, Input@GRAD and Filter@GRAD of the gradient op."""
     x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
     return _backward_twice(x, filter, doutput, (ddinput, ddfilter), geo, data_format)
+
+
+conv2d = op("conv2d", out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows=Wise("input"))(
+    conv2d_rule
+)
+depthwise_conv2d = op(
+    "depthwise_conv2d",
+    out="Output",
+    diff="input filter bias",
+    vendor=VENDOR_2D,
+    lod="input",
+    rows=Wise("input"),
+)(conv2d_rule)
+conv2d.grad(conv2d_grad)
+depthwise_conv2d.grad(conv2d_grad)
 
 
 @op(out="Output", diff="input filter", vendor=VENDOR, lod="input", rows=Wise("input"))
@@ -168,20 +168,5 @@ def _(
     return _backward(x, filter, d_output, geo, data_format)
 
 
-@conv3d.grad_grad(out="DDOutput DInput DFilter", rows=None)
-def _(
-    input,
-    filter,
-    doutput,
-    ddinput=None,
-    ddfilter=None,
-    *,
-    strides,
-    paddings,
-    padding_algorithm,
-    groups,
-    dilations,
-    data_format,
-):
-    x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
-    return _backward_twice(x, filter, doutput, (ddinput, ddfilter), geo, data_format)
+for _conv in (conv2d, conv3d):
+    _conv.grad_grad(out="DDOutput DInput DFilter", rows=None)(conv_grad_grad)

@@ -32,7 +32,7 @@ def _lookup(w, ids, padding_idx):
     return jnp.where((ids == padding_idx)[..., None], jnp.zeros((), rows.dtype), rows)
 
 
-def _table_grad(w, ids, d_out, is_sparse, padding_idx):
+def _table_grad(w: Meta, ids: LoDArray, d_out, *, is_sparse, padding_idx):
     """W@GRAD: one SelectedRows entry per id, or a dense table (rows of padding_idx stay zero there)."""
     width = w.shape[1]
     nrows = ids.nrows
@@ -47,7 +47,7 @@ def _table_grad(w, ids, d_out, is_sparse, padding_idx):
     return zeros.at[flat].add(values, mode="drop", wrap_negative_indices=False)
 
 
-def _ids_demand(w, ids, padding_idx):
+def _ids_demand(w: Meta, ids, *, padding_idx):
     """Ids are rows of the table, or padding_idx, wherever that is."""
     return [Demand("ids", ids, 0, w.shape[0], None if padding_idx == -1 else padding_idx)]
 
@@ -58,30 +58,15 @@ def lookup_table(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = 
     return _lookup(w, ids.reshape(ids.shape[:-1]), padding_idx)
 
 
-@lookup_table.check
-def _(w: Meta, ids, *, padding_idx):
-    return _ids_demand(w, ids, padding_idx)
-
-
-@lookup_table.grad(rows=MASKED)
-def _(w: Meta, ids: LoDArray, d_out, *, is_sparse, padding_idx):
-    return _table_grad(w, ids, d_out, is_sparse, padding_idx)
-
-
 @op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR)
 def lookup_table_v2(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
     """Out[..., D] = W[Ids[...]]; rows of padding_idx are zeros."""
     return _lookup(w, ids, padding_idx)
 
 
-@lookup_table_v2.check
-def _(w: Meta, ids, *, padding_idx):
-    return _ids_demand(w, ids, padding_idx)
-
-
-@lookup_table_v2.grad(rows=MASKED)
-def _(w: Meta, ids: LoDArray, d_out, *, is_sparse, padding_idx):
-    return _table_grad(w, ids, d_out, is_sparse, padding_idx)
+for _lookup_op in (lookup_table, lookup_table_v2):
+    _lookup_op.check(_ids_demand)
+    _lookup_op.grad(_table_grad, rows=MASKED)
 
 
 @op(diff=(), lod={"Out": "ids"}, rows=Wise("ids"))
@@ -103,4 +88,4 @@ def lookup_table_dequant(w, ids, *, padding_idx: Long = -1):
 
 @lookup_table_dequant.check
 def _(w: Meta, ids, *, padding_idx):
-    return _ids_demand(w, ids, padding_idx)
+    return _ids_demand(w, ids, padding_idx=padding_idx)

@@ -94,9 +94,13 @@ def _pool(x, pooling_type, exclusive, data_format, ksize, strides, paddings, **o
     return channel_back(out, data_format)
 
 
-def _pool_grad(x, out, d_out, pooling_type, exclusive, data_format, ksize, strides, paddings, **options):
+def _pool_grad(x, out, d_out, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive, adaptive, ceil_mode,
+               data_format, padding_algorithm):  # fmt: skip
     x, out, d_out = (channel_first(v, data_format) for v in (x, out, d_out))
-    axes = pool_axes(x.shape[2:], ksize, strides, paddings, **options)
+    axes = pool_axes(
+        x.shape[2:], ksize, strides, paddings, global_pooling=global_pooling, adaptive=adaptive, ceil_mode=ceil_mode,
+        padding_algorithm=padding_algorithm,
+    )  # fmt: skip
     if _is_max(pooling_type):
         dx = max_pool_grad(x, out, d_out, axes)
     else:
@@ -133,13 +137,7 @@ def pool2d(
     )  # fmt: skip
 
 
-@pool2d.grad
-def _(x, out, d_out, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive, adaptive, ceil_mode,
-      data_format, padding_algorithm):  # fmt: skip
-    return _pool_grad(
-        x, out, d_out, pooling_type, exclusive, data_format, ksize, strides, paddings,
-        global_pooling=global_pooling, adaptive=adaptive, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
-    )  # fmt: skip
+pool2d.grad(_pool_grad)
 
 
 @op(vendor="use_cudnn use_mkldnn", rows=WISE)
@@ -164,13 +162,7 @@ def pool3d(
     )  # fmt: skip
 
 
-@pool3d.grad
-def _(x, out, d_out, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive, adaptive, ceil_mode,
-      data_format, padding_algorithm):  # fmt: skip
-    return _pool_grad(
-        x, out, d_out, pooling_type, exclusive, data_format, ksize, strides, paddings,
-        global_pooling=global_pooling, adaptive=adaptive, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
-    )  # fmt: skip
+pool3d.grad(_pool_grad)
 
 
 def _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive):

@@ -53,8 +53,13 @@ def _one_slice(x: Any, axis: int, start: Any, end: Any, single: bool) -> Any:
 def _cut(x, axes, starts, ends, decrease_axis):
     for axis, start, end in zip(axes, starts, ends, strict=True):
         x = _one_slice(x, axis % x.ndim, start, end, axis in decrease_axis)
-    if decrease_axis:
-        x = jnp.squeeze(x, tuple(decrease_axis))
+    return _squeezed(x, decrease_axis)
+
+
+def _squeezed(x, axes):
+    """x without these axes of size 1; a number is [1]."""
+    if axes:
+        x = jnp.squeeze(x, tuple(axes))
     return x.reshape(1) if x.ndim == 0 else x
 
 
@@ -176,10 +181,7 @@ def _strided(x, axes, bounds, decrease_axis):
     index = [slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, *bounds, strict=True):
         index[axis] = _stride(x.shape[axis], start, end, step)
-    out = x[tuple(index)]
-    if decrease_axis:
-        out = jnp.squeeze(out, tuple(decrease_axis))
-    return out.reshape(1) if out.ndim == 0 else out
+    return _squeezed(x[tuple(index)], decrease_axis)
 
 
 def _infer_strided(op, var_of):
