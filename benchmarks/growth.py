@@ -54,7 +54,10 @@ KINDS = {
     ),
     "written": Kind(None, "ops", (1000, 10_000, 100_000), "A chain of ops as text and bytes, by ops"),
     "batch": Kind(
-        growth_models.batch, "rows", (16, 128, 1024, 8192), "Two layers of 256 units trained by Adam, by rows of a batch"
+        growth_models.batch,
+        "rows",
+        (16, 128, 1024, 8192),
+        "Two layers of 256 units trained by Adam, by rows of a batch",
     ),
     "parameters": Kind(
         growth_models.parameters,
@@ -185,7 +188,9 @@ def peers_table(results: dict[str, dict[str, dict[str, float]]]) -> str:
     """A line for each workload: fluidjax's numbers, and the ratios to each peer's."""
     names = sorted({peer for found in results.values() for peer in found} - {"fluidjax"})
     lines = [
-        "| workload | CPU ms a step | first step s, cold, warm | peak MB | " + " | ".join(f"/ {n}" for n in names) + " |",
+        "| workload | CPU ms a step | first step s, cold, warm | peak MB | "
+        + " | ".join(f"/ {n}" for n in names)
+        + " |",
         "|---|" + "---|" * (len(names) + 3),
     ]
     for model, found in results.items():
@@ -208,9 +213,9 @@ def _ratios(ours: dict[str, float], theirs: dict[str, float]) -> str:
 PEERS = """
 ## Beside its peers
 
-Ratios are of CPU time of a step, of the first step cold and warm (with what an earlier process compiled; from the start of
-building, wall time), and of peak memory; below 1 fluidjax is ahead. Each peer in processes of its own, in turn, the best of
-each number; {where}.
+Ratios are of CPU time of a step, of the first step cold and warm (with what an earlier process compiled; from the start
+of building, wall time), and of peak memory; below 1 fluidjax is ahead. Each peer in processes of its own, in turn, the
+best of each number; {where}.
 
 {table}
 """

@@ -9,6 +9,7 @@ from typing import Any
 
 from fluidjax.execution.buffers import NOTHING
 from fluidjax.execution.compiled import CompiledOps, Step
+from fluidjax.execution.executable import Executable
 from fluidjax.execution.kept import Kept
 from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
@@ -122,10 +123,17 @@ class Compilations:
             )
         return found
 
-    def step(self, compiled: CompiledOps, replaced: tuple[Any, ...], values: list[Any], seed: Any) -> Step:
-        """Run compiled ops, and note whether they were compiled for that."""
+    def step(
+        self,
+        compiled: CompiledOps,
+        replaced: tuple[Any, ...],
+        values: list[Any],
+        seed: Any,
+        first: Callable[[Executable], None],
+    ) -> Step:
+        """Run compiled ops (see ``CompiledOps.__call__``), and note whether they were compiled for that."""
         before = compiled.traces
-        step = compiled(replaced, values, seed)
+        step = compiled(replaced, values, seed, first)
         if compiled.traces != before:
             self._fresh = True
             self.causes.see(dict(zip(compiled.inputs, values, strict=True)))

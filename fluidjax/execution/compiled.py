@@ -76,6 +76,10 @@ class Step(NamedTuple):
     failure: InvalidArgumentError | None
 
 
+def _go(executable: Executable) -> None:
+    """Nothing to do before the first run."""
+
+
 @dataclass
 class Traced:
     """What a trace finds out.
@@ -189,8 +193,10 @@ class CompiledOps:
         self._pairs: dict[tuple[int, int], NeedsExact] = {}
         self.traces = 0
 
-    def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Step:
-        """Run the ops.
+    def __call__(
+        self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any, first: Callable[[Executable], None] = _go
+    ) -> Step:
+        """Run the ops; ``first`` is told of what never ran before it does.
 
         Raises:
             InvalidArgumentError: a value that was fed is none that its op can take; nothing ran.
@@ -202,13 +208,15 @@ class CompiledOps:
             self._await(key)
             compiled = self._ready[key] = self._ready.get(key) or self._compiled(key, replaced, values, seed)
             compiled.before(values)
-            if compiled.executable.scratch and replaced and self._donate:
+            if not compiled.traced.ran:
+                first(compiled.executable)
+            elif compiled.executable.scratch and replaced and self._donate:
                 compiled.executable.reserve()
             left = compiled.executable.call(replaced, given(values), seed)
         except _NeedsInputs:
             self._donate = False
             self._ready.clear()
-            return self(replaced, values, seed)
+            return self(replaced, values, seed, first)
         if not compiled.traced.ran:
             compiled.traced.ran = True
             compiled.executable.settle()

@@ -53,7 +53,8 @@ class Executable:
     def settle(self) -> None:
         """After the first call: let ``call`` be one without any of Python's own instructions in between."""
         self.call = getattr(self.compiled, "_call", None) or self.compiled
-        self.scratch = _scratch(self.compiled)
+        size = self.allocates() if default_device().platform == "cpu" else None
+        self.scratch = size if size is not None and size >= _LARGE else 0
 
     def reserve(self) -> None:
         """Raise RuntimeError where there is no memory for a call: XLA looks after it took the arguments over.
@@ -70,6 +71,13 @@ class Executable:
                 "  to do: feed smaller batches, give the process more memory, or free what else it holds; then go on"
             ) from None
 
+    def allocates(self) -> int | None:
+        """Bytes that a call allocates, beside the arguments and what it overwrites; None where XLA does not say."""
+        stats: Any = self.compiled.memory_analysis()
+        if stats is None:
+            return None
+        return int(stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes)
+
     def content(self) -> Content:
         """What ``loaded`` takes; ValueError where it would lack something."""
         if not self._whole:
@@ -83,17 +91,6 @@ class Executable:
         It is machine code: whoever wrote it is trusted.
         """
         return Executable(serialize_executable.deserialize_and_load(*content, execution_devices=[default_device()]))
-
-
-def _scratch(compiled: jax.stages.Compiled) -> int:
-    """See ``Executable.scratch``."""
-    if default_device().platform != "cpu":
-        return 0
-    found: Any = compiled.memory_analysis()
-    if found is None:
-        return 0
-    size = found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
-    return int(size) if size >= _LARGE else 0
 
 
 def _rename(lowered: jax.stages.Lowered, name: str) -> None:

@@ -16,9 +16,11 @@ from fluidjax.base.scope import Scope
 from fluidjax.execution.buffers import Unpackable
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import Changes, CompiledOps
+from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import form
 from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.layout import Layout, lay_out
+from fluidjax.execution.memory import may_lack_memory
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.starts import Starts
@@ -122,13 +124,16 @@ class WholeRuns:
     def _results(self, scope: Scope, state: ResidentState, values: list[Any], seed: Any) -> tuple[Any, ...] | None:
         """What a run leaves; None when it has to be tried again in another way."""
         compiled, replaced = self.compiled, state.replaced
-        before: tuple[Any, ...] = ()
+        before: list[Any] = []
         assert compiled is not None
-        if compiled.ready(replaced, values) is None:
+
+        def hold(executable: Executable) -> None:
             # What was never run may not fit into the memory, and would not give back what it took.
-            before = tuple(np.array(b) for b in replaced)
+            if may_lack_memory(executable):
+                before.extend(np.array(b) for b in replaced)
+
         try:
-            results, overflows, failure = self._compilations.step(compiled, replaced, values, seed)
+            results, overflows, failure = self._compilations.step(compiled, replaced, values, seed, hold)
             if before:
                 jax.block_until_ready(results)
         except Unpackable:
