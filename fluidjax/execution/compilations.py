@@ -11,6 +11,7 @@ from fluidjax.execution.buffers import NOTHING
 from fluidjax.execution.compiled import CompiledOps, Step
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.kept import Kept
+from fluidjax.execution.mesh import Spread
 from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.tiers import Tiers
@@ -29,6 +30,7 @@ class Job:
         platform: 'cpu', 'gpu' or 'tpu'.
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
         beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
+        spread: over which devices the program is spread; None: it runs on one.
     """
 
     program: ProgramView
@@ -37,6 +39,7 @@ class Job:
     platform: str
     checked: bool
     beside: bool = False
+    spread: Spread | None = None
 
 
 def _no_state() -> None:
@@ -120,6 +123,7 @@ class Compilations:
                 fixed=len(kept),
                 checked=self._job.checked,
                 starts=starts,
+                spread=self._job.spread,
             )
         return found
 

@@ -18,6 +18,7 @@ from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import PLAIN, Rebuild, form, given, split_static
 from fluidjax.execution.guard import Checks, holding
 from fluidjax.execution.kept import Kept
+from fluidjax.execution.mesh import Spread
 from lowering.engine.align import FedRows, check_pairs
 from lowering.engine.checks import Watch
 from lowering.engine.counts import plain
@@ -145,6 +146,7 @@ class CompiledOps:
         checked: whether ops' demands on their numbers are checked.
         starts: variables that the first run finds in another form, or not at all. The inputs ``BEFORE`` + name hold
             what it finds, and ``FIRST`` says whether this is it.
+        spread: over which devices all run the ops at once.
 
     Attributes:
         awaited: names without a value that the ops read and write; None: nobody wants to know of ``Changes``.
@@ -169,6 +171,7 @@ class CompiledOps:
         fixed: int = 0,
         checked: bool = False,
         starts: Sequence[str] = (),
+        spread: Spread | None = None,
     ):
         self._program = program
         self._ops = ops
@@ -184,6 +187,7 @@ class CompiledOps:
         self._wide = wide
         self._fixed = fixed
         self._starts = tuple(starts)
+        self._spread = spread
         self.awaited: Sequence[str] | None = None
         self._checked = checked and any(get_op(op.type).demands for b in program.blocks for op in b.ops)
         self._ready: dict[Hashable, Compiled] = {}
@@ -274,7 +278,7 @@ class CompiledOps:
         """What another process compiled for values of the form ``key``, or what this one does; raises what comes of a
         trace that cannot be compiled.
         """
-        record = self._kept.record(lambda: self._terms(key, values))
+        record = self._kept.record(lambda: self._terms(key, values), one_device=self._spread is None)
         outcome = record.read()
         if outcome is None:
             outcome = self._outcome(replaced, values, seed, whole=record.wanted)
@@ -311,25 +315,44 @@ class CompiledOps:
         """
         rebuilds = [None if type(v) in PLAIN else split_static(v)[2] for v in values]
         found, arguments = Traced(), (replaced, given(values), seed)
-        run = self._traceable(rebuilds, self._seen_on_host(values), found)
+        step = self._traceable(rebuilds, self._seen_on_host(values), found)
         try:
-            traced = jax.jit(run, donate_argnums=(0,) if self._donate else ()).trace(*arguments)
+            traced = self._jitted(step, found).trace(*arguments)
         except (Need, NeedsOneForm, Changes, Unpackable, _NeedsInputs) as outcome:
             return outcome
         check_pairs(found.pairs, values)
         self.traces += 1
-        if found.watch is not None and found.watch.faults and replaced and self._donate:
+        if self._spread is None and found.watch is not None and found.watch.faults and replaced and self._donate:
             traced = holding(traced, arguments)
         checks = None if found.watch is None else Checks.of(found.watch)
-        return Compiled(Executable.of(traced, whole=whole), found, checks)
+        return Compiled(Executable.of(traced, whole=whole, waits=self._spread is not None), found, checks)
+
+    def _jitted(self, step: Callable[..., Any], found: Traced) -> Any:
+        """``step`` jitted; its results as arrays alone: what is made of them Python would make after its return."""
+        donated = (0,) if self._donate else ()
+        if self._spread is not None:
+            step = self._spread.over(step, self.inputs, self._outputs, donate=self._donate)
+
+        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+            state, outputs, overflows, faults = step(replaced, values, seed)
+            results = (*state, *outputs)
+            arrays, structure = jax.tree_util.tree_flatten(results)
+            found.structure = None if jax.tree_util.all_leaves(results) else structure
+            return tuple(arrays), overflows, faults
+
+        if self._spread is None:
+            return jax.jit(run, donate_argnums=donated)
+        return jax.jit(run, donate_argnums=donated, in_shardings=self._spread.shardings(self.inputs))
 
     def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
         """Positions of the inputs, state apart, that the host reads without waiting for the device."""
+        if self._spread is not None:
+            return []
         kinds = PLAIN if self._platform == "cpu" else (np.ndarray,)
         return [at for at in range(self._fixed, len(values)) if isinstance(data_of(values[at]), kinds)]
 
     def _traceable(self, rebuilds: Sequence[Rebuild | None], seen: Sequence[int], found: Traced) -> Callable[..., Any]:
-        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+        def step(replaced: Any, values: Any, seed: Any) -> tuple[Any, Any, dict[str, Any], Any]:
             before = self._buffers.split(replaced)
             env = dict(zip(self._replaced, before, strict=True))
             for name, data, rebuild in zip(self.inputs, values, rebuilds, strict=True):
@@ -346,6 +369,7 @@ class CompiledOps:
                 watch=watch if self._checked else None,
             )
             runner.unsettled = bool(self._starts)
+            runner.number = runner.number if self._spread is None else self._spread.draws
             first = env.pop(FIRST, None)
             env.update({n: Either(first, env.pop(BEFORE + n, None), env[n]) for n in self._starts})
             runner.fed = FedRows([env.get(name) for name in self.inputs])
@@ -362,10 +386,6 @@ class CompiledOps:
             state = self._buffers.join_traced(after)
             found.pairs, found.used, found.uneven = runner.fed.pairs, runner.used, runner.uneven
             found.watch = watch if self._checked else None
-            # Arrays alone: what is made of them would be made by Python between the call and its return.
-            results = (*state, *(env.get(n) for n in self._outputs))
-            arrays, structure = jax.tree_util.tree_flatten(results)
-            found.structure = None if jax.tree_util.all_leaves(results) else structure
-            return tuple(arrays), overflows, faults
+            return state, [env.get(n) for n in self._outputs], overflows, faults
 
-        return run
+        return step
