@@ -15,7 +15,7 @@ import numpy as np
 from fluidjax.base.scope import Scope
 from fluidjax.execution.buffers import Unpackable
 from fluidjax.execution.compilations import Compilations, Job
-from fluidjax.execution.compiled import Changes, CompiledOps
+from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import form
 from fluidjax.execution.interrupts import uninterrupted
@@ -26,6 +26,7 @@ from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.starts import Starts
 from fluidjax.execution.state import checked_fetches, distinct, gather_plain, gather_values, on_device
+from fluidjax.execution.traceable import Changes
 from fluidjax.execution.writer import attach, write_back
 from lowering.engine.either import NeedsOneForm
 
