@@ -16,10 +16,11 @@ help:
 	@echo '  make prove      random programs against finite differences; SECONDS=3600'
 	@echo '  make fuzz       hostile files and kills; SECONDS=1800 for each target'
 	@echo '  make notebooks  executes the notebooks                                                   3 min'
+	@echo '  make docs       builds the site into build/site                                          1 min'
 	@echo '  make coverage   writes docs/coverage.md                                                  1 min'
 	@echo '  make clean      removes the environment and what was built'
 
-.PHONY: help test demo lint types format bench coverage golden prove notebooks clean
+.PHONY: help test demo lint types format bench coverage golden prove docs notebooks clean
 
 test: $(VENV)/.with-test
 	$(PY) -m pytest $(PYTEST_ARGS)
@@ -60,6 +61,10 @@ SECONDS ?= 1800
 fuzz: $(VENV)/.with-test
 	FUZZ_SECONDS=$(SECONDS) $(PY) -m pytest tests/fuzz tests/crash $(PYTEST_ARGS)
 
+# The site, in build/site; a broken link or a bad docstring fails.
+docs: $(VENV)/.with-docs
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet -f tools/mkdocs.yml
+
 notebooks: $(VENV)/.with-notebooks
 	$(PY) -m pytest tests/notebooks $(PYTEST_ARGS)
 
@@ -67,6 +72,7 @@ notebooks: $(VENV)/.with-notebooks
 EXTRAS_test := test,demo
 EXTRAS_demo := demo
 EXTRAS_dev := dev
+EXTRAS_docs := docs
 EXTRAS_notebooks := test,demo
 
 $(VENV)/.with-%: pyproject.toml | $(PY)

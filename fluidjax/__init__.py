@@ -19,6 +19,7 @@ _gc.disable()
 # The layer below: values, scopes, places, programs. One import per line, in the order of the layers.
 from fluidjax import core
 from fluidjax.base.version import package_version as _package_version
+from fluidjax.base.unknown import unknown_name as _unknown_name
 from fluidjax import unique_name
 from fluidjax import framework
 from fluidjax.framework import (
@@ -123,6 +124,7 @@ from fluidjax.incubate import data_generator, fleet
 from fluidjax.transpiler import DistributeTranspiler, DistributeTranspilerConfig
 
 __version__ = _package_version()
+__getattr__ = _unknown_name(__name__)
 
 if _collects:
     _gc.enable()

@@ -20,12 +20,13 @@ from fluidjax.base.scope import Scope
 from fluidjax.execution.beside import Beside
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.interpreted import InterpretedRuns
-from fluidjax.execution.mesh import Spread, Unspreadable
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.segmented import SegmentedRuns
 from fluidjax.execution.settled import SettledRuns
+from fluidjax.execution.state import nothing_to_fetch
 from fluidjax.execution.whole import WholeRuns
 from lowering.engine.validate import validate
+from lowering.errors import LoweringError
 from lowering.program import ProgramView
 
 
@@ -42,7 +43,6 @@ class Prepared:
         platform: 'cpu', 'gpu' or 'tpu'.
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
         beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
-        spread: over which devices it is spread; None: it runs on one.
     """
 
     def __init__(
@@ -53,11 +53,9 @@ class Prepared:
         platform: str,
         checked: bool = True,
         beside: bool = False,
-        spread: Spread | None = None,
     ):
         validate(program)
-        job = Job(program, tuple(feeds), tuple(fetches), platform, checked, beside, spread)
-        self._spread = spread
+        job = Job(program, tuple(feeds), tuple(fetches), platform, checked, beside)
         self._compilations = Compilations(job)
         self._attempts = Attempts(job, self._compilations)
         self._settled = SettledRuns(job, self._attempts, self._compilations)
@@ -68,6 +66,8 @@ class Prepared:
         self._lock = threading.RLock()  # inside that of a scope
         self._undeclared = _undeclared_writes(program)
         state = {v.name for v in program.blocks[0].vars.values() if v.persistable} - set(self._attempts.plan.keeps)
+        self._given_fetches = _not_computed(job)
+        self._variables = program.blocks[0].vars
         self._fed_state = tuple(n for n in job.feeds if n in state)
 
     @property
@@ -112,14 +112,18 @@ class Prepared:
     def _run_unsettled(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
         if self._undeclared:
             self._attempts.plan_anew([n for n in self._undeclared if scope.find_var(n) is not None])
+        self._check_fetches(scope)
         return self._attempts.run(self._attempt, scope, feed, seed)
+
+    def _check_fetches(self, scope: Scope) -> None:
+        """Tell of a fetch that has no value before the step is taken."""
+        for name in self._given_fetches:
+            if scope.find_var(name) is None:
+                raise LoweringError(nothing_to_fetch(name, self._variables))
 
     def _attempt(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
         segments = self._attempts.plan.segments
-        whole = len(segments) == 1 and not segments[0].host
-        if self._spread is not None and not whole:
-            raise Unspreadable("ops run on the host")
-        runs = self._whole if whole else self._segmented
+        runs = self._whole if len(segments) == 1 and not segments[0].host else self._segmented
         return runs.run(scope, feeds, seed)
 
     def interpret(
@@ -127,6 +131,7 @@ class Prepared:
     ) -> list[Any]:
         """Run once, op by op, each in a jit of its own; ``after_op(op, values)`` is called after each."""
         with scope._lock, self._lock:
+            self._check_fetches(scope)
             return self._interpreted.run(scope, feed, seed, after_op)
 
 
@@ -134,3 +139,9 @@ def _undeclared_writes(program: ProgramView) -> tuple[str, ...]:
     """What ops of the first block write that no block declares; a run reads it if the scope happens to hold it."""
     written = (n for op in program.blocks[0].ops for n in op.output_names())
     return tuple(dict.fromkeys(n for n in written if program.find_var(0, n) is None))
+
+
+def _not_computed(job: Job) -> tuple[str, ...]:
+    """Fetches that no op of any block writes, and that are not fed."""
+    written = {n for block in job.program.blocks for op in block.ops for n in op.output_names()}
+    return tuple(n for n in job.fetches if n not in written and n not in job.feeds)

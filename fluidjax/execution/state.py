@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import jax
@@ -87,13 +88,22 @@ def checked_fetches(scope: Scope, names: Sequence[str], values: Sequence[Any]) -
     fetched = []
     for name, value in zip(names, values, strict=True):
         if value is None:
-            raise LoweringError(
-                f"fetch {name!r}: expected a variable that the program computes or the scope holds, found no value"
-                " after the run; fetch another variable, or initialize this one first"
-            )
+            raise LoweringError(nothing_to_fetch(name, ()))
         # A fetch that is also state must not share its buffer, which a later run may give away.
         fetched.append(value if scope.find_var(name) is None else _copied(value))
     return fetched
+
+
+def nothing_to_fetch(name: str, known: Iterable[str]) -> str:
+    """What to say of a fetch without a value; one of the ``known`` names may have been meant."""
+    close = [] if name in known else get_close_matches(name, known, 1)
+    meant = (
+        f"fetch {close[0]!r}, if that was meant" if close else "fetch another variable, or initialize this one first"
+    )
+    return (
+        f"fetch {name!r} has no value\n  expected: a variable that the program computes or the scope holds"
+        f"\n  received: {'one that no op wrote' if name in known else 'a name that is neither'}\n  what to do: {meant}"
+    )
 
 
 def _copied(value: Any) -> Any:

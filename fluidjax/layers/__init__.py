@@ -1,6 +1,7 @@
 # ruff: noqa: F401, F403  (the names of fluid.layers are gathered here)
 """Layers: functions that write ops into the default programs."""
 
+from fluidjax.base.unknown import unknown_name as _unknown_name
 from fluidjax.layers import (
     collective,
     control_flow,
@@ -25,3 +26,5 @@ from fluidjax.layers.ops import *
 from fluidjax.layers.rnn import *
 from fluidjax.layers.sequence_lod import *
 from fluidjax.layers.tensor import *
+
+__getattr__ = _unknown_name(__name__)

@@ -88,8 +88,20 @@ def test_batches_that_differ(net):
 
 
 def test_a_fetch_that_is_not_there(net):
-    exe, _, _, _ = started(net)
-    said(lambda: exe.run(feed={"x": X, "y": Y}, fetch_list=["losss"]), "'losss'")
+    exe, _, _, loss = started(net)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe.run(fluid.default_startup_program())
+    weight = fluid.global_scope().find_var("fc_0.w_0").get_tensor()
+    before = np.array(weight)
+    said(lambda: exe.run(feed={"x": X, "y": Y}, fetch_list=["mean_0.tmp"]), "'mean_0.tmp'", "fetch 'mean_0.tmp_0'")
+    np.testing.assert_array_equal(np.array(weight), before, err_msg="the step was taken")
+
+
+def test_a_name_that_is_not_there():
+    said(lambda: L.fully_conected, "fluid.layers has no 'fully_conected'")
+    said(lambda: L.embeding, "did you mean embedding")
+    said(lambda: fluid.Executer, "did you mean Executor")
+    assert not hasattr(fluid, "nosuchthing")
 
 
 def test_no_place():

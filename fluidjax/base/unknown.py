@@ -1,0 +1,32 @@
+"""What a module says of a name that it does not have."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+
+class UnknownName(AttributeError):
+    """A module has no such name; the text, looked for only when it is shown, names one that is close."""
+
+    def __init__(self, module: str, name: str):
+        super().__init__(module, name)
+        self.module, self.missing = module, name
+
+    def __str__(self) -> str:
+        shown = self.module.replace("fluidjax", "fluid", 1)
+        public = [n for n in dir(sys.modules[self.module]) if not n.startswith("_")]
+        close = get_close_matches(self.missing, public, 3)
+        advice = f"did you mean {' or '.join(close)}?" if close else "docs/coverage.md lists what is there"
+        return f"{shown} has no {self.missing!r}; {advice}"
+
+
+def unknown_name(module: str) -> Callable[[str], Any]:
+    """A ``__getattr__`` for a module, by its ``__name__``, that raises UnknownName."""
+
+    def __getattr__(name: str) -> Any:
+        raise UnknownName(module, name)
+
+    return __getattr__
