@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from fluidjax.backward.names import EMPTY, forward_name, in_args, is_grad, out_args
 from lowering.program import GRAD, OpSpec, OpView
@@ -39,21 +39,36 @@ def _stopped(op: OpSpec, stopped: set[str]) -> bool:
     return False
 
 
-def drop_clearing(ops: list[OpSpec], carried: Iterable[str]) -> list[OpSpec]:
+def drop_clearing(ops: list[OpSpec], carried: Iterable[str], own: Callable[[str], bool]) -> list[OpSpec]:
     """Drop the ops that set a ``carried`` gradient to zero that is written again before it is read, or by no other op.
 
     A gradient that flows into a block whose ops do not write it ends there by itself: ``while_grad`` sees to it.
+
+    Args:
+        own: whether a forward variable is the block's own. An op that reads gradients of such variables alone, none of
+            which is made here, will be dropped, and writes nothing.
     """
-    written = {name for op in ops if not clears(op) for name in _gives(op)}
-    names = set(carried)
+    live = list(_live(ops, own))
+    written = {name for op in live if not clears(op) for name in _gives(op)}
+    names, ids = set(carried), {id(op) for op in live}
 
     def needless(k: int, op: OpSpec) -> bool:
         name = out_args(op)[0]
         if not clears(op) or name not in names:
             return False
-        return name not in written if (read := read_first(name, ops[k + 1 :])) is None else not read
+        behind = (later for later in ops[k + 1 :] if id(later) in ids)
+        return name not in written if (read := read_first(name, behind)) is None else not read
 
     return [op for k, op in enumerate(ops) if not needless(k, op)]
+
+
+def _live(ops: list[OpSpec], own: Callable[[str], bool]) -> Iterator[OpSpec]:
+    made: set[str] = set()
+    for op in ops:
+        read = [name for name in in_args(op) if is_grad(name)]
+        if not read or any(name in made or not own(forward_name(name)) for name in read):
+            made.update(out_args(op))
+            yield op
 
 
 def read_first(name: str, ops: Iterable[OpSpec | OpView]) -> bool | None:

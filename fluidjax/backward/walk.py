@@ -94,7 +94,7 @@ class Walk:
         arrays = _arrays_around(block, pending)
         pending = sum_repeated_gradients(pending, block.idx, _ends(block, pending), carried, arrays)
         pending = drop_stopped(pending, self.stopped[block.idx])
-        pending = drop_clearing(drop_disconnected(pending, _known_names(ops), carried), carried)
+        pending = drop_clearing(drop_disconnected(pending, _known_names(ops), carried), carried, block.has_var)
         written = append_pending(target, pending, self.callbacks, self.grad_to_var)
         self.written += written
         self.passes.append((block, target, written))

@@ -7,6 +7,8 @@ used it, and what is added afterwards belongs to the element's earlier value.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -63,6 +65,14 @@ def as_stacked(array: TensorArray | None, item: Any, capacity: int, *, backward:
 def item_of(array: TensorArray) -> Any:
     """The abstract element of a stacked array."""
     return element_template(array.buffer)
+
+
+def alike(arrays: Sequence[TensorArray]) -> list[TensorArray]:
+    """The arrays stacked, with room for equally many elements of one structure; elements that one lacks are zeros."""
+    held = [[item_of(a)] if a.stacked else [v for v in a.items or () if v is not None] for a in arrays]
+    item = functools.reduce(join, (abstract(v) for values in held for v in values))
+    template = array_template(item, max(a.capacity for a in arrays))
+    return [fit(a, template, backward=True) for a in arrays]
 
 
 def put(array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bool = False) -> TensorArray:

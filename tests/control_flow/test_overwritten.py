@@ -185,6 +185,41 @@ def an_element_read_by_a_recurrence_in_a_branch(x: Any) -> Any:
     return add(result, layers.array_read(array, at))
 
 
+def what_fed_a_loop_of_no_use(x: Any) -> Any:
+    """The loop inside has no gradient, and so what it read of the step's first value gives none to ``value``."""
+    value, none = layers.scale(x, 3.0), number(0)
+
+    def step() -> None:
+        read = layers.tanh(value)
+        first = layers.scale(x, 2.0)
+        layers.assign(layers.scale(first, 2.5), value)
+        layers.while_loop(
+            lambda i, *_: layers.less_than(i, none), lambda i, a, b, c: [i + 1, layers.tanh(c), b, c],
+            [number(0), first, read, value],
+        )  # fmt: skip
+
+    twice(step)
+    return add(value, x)
+
+
+def an_element_written_by_one_of_two_branches(x: Any) -> Any:
+    """Not overwritten: parts of an array's gradient are held in two ways, as the inner condition is not known."""
+    limit, known = layers.fill_constant([1], "float64", 9.0), layers.fill_constant([1], "float64", 0.0)
+    array = layers.array_write(layers.scale(x, 3.0), number(0))
+    layers.array_write(layers.scale(x, 7.0), number(1), array)
+    held = layers.array_read(array, number(0))
+
+    def outer() -> Any:
+        def write() -> Any:
+            layers.array_write(layers.scale(x, 5.0), number(1), array)
+            return layers.scale(x, 2.0)
+
+        return layers.cond(layers.less_than(x, limit), write, lambda: layers.scale(x, 1.0))
+
+    result = layers.cond(layers.less_than(known, limit), outer, lambda: layers.scale(x, 1.0))
+    return add(result, held, layers.array_read(array, number(1)))
+
+
 SLOPES = {
     an_element: 1.0,
     an_element_in_a_branch: 1.0,
@@ -199,6 +234,8 @@ SLOPES = {
     what_a_dead_recurrence_read: 1.0,
     two_elements_read_in_a_loop: 17.0,
     an_element_read_by_a_recurrence_in_a_branch: 12.0,
+    what_fed_a_loop_of_no_use: 6.0,
+    an_element_written_by_one_of_two_branches: 10.0,
 }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lowering.dtypes import is_float
 from lowering.errors import NeedsExact, SlotError
-from lowering.loops.arrays import cleared
+from lowering.loops.arrays import alike, cleared
 from lowering.ops.math.elementwise import aligned, unbroadcast
 from lowering.ops.math.rounding import product
 from lowering.ops.shared import add_repeated_rows, off_rows, outputs_like
@@ -130,9 +130,7 @@ def _sum_arrays(arrays: list[TensorArray]) -> TensorArray:
 
 
 def _sum_stacked(arrays: list[TensorArray]) -> TensorArray:
-    written = [a for a in arrays if a.stacked or a.items]
-    if any(not a.stacked for a in written) or len({a.capacity for a in written}) > 1:
-        raise SlotError("op sum got tensor arrays of unequal capacity; write them with the same loop bound")
+    written = alike([a for a in arrays if a.stacked or a.items])
     buffer = jax.tree_util.tree_map(lambda *leaves: _total(leaves), *[a.buffer for a in written])
     length = written[0].length
     for a in written[1:]:
