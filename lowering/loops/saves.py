@@ -45,22 +45,25 @@ class Hollow:
 
 @jax.tree_util.register_pytree_node_class
 class Known:
-    """A small host array that stays one: a pytree without leaves, so that no loop or branch around makes it traced."""
+    """A small host array that stays one: a pytree without leaves, so that no loop or branch around makes it traced.
+
+    Saved further out it is closed again and again: ``depth`` says how often it is to be opened before it is an array.
+    """
 
     MOST = 64
 
-    def __init__(self, value: np.ndarray):
-        self.value = value
+    def __init__(self, value: np.ndarray, depth: int = 0):
+        self.value, self.depth = value, depth
 
     def tree_flatten(self) -> tuple[tuple[()], tuple[Any, ...]]:
-        """(no leaves, (shape, dtype name, bytes)): to jax the numbers are part of the structure."""
-        return (), (self.value.shape, str(self.value.dtype), self.value.tobytes())
+        """(no leaves, (depth, shape, dtype name, bytes)): to jax the numbers are part of the structure."""
+        return (), (self.depth, self.value.shape, str(self.value.dtype), self.value.tobytes())
 
     @classmethod
     def tree_unflatten(cls, aux: Any, _: Any) -> Known:
         """The array back."""
-        shape, dtype, content = aux
-        return cls(np.frombuffer(content, dtype).reshape(shape))
+        depth, shape, dtype, content = aux
+        return cls(np.frombuffer(content, dtype).reshape(shape), depth)
 
 
 @jax.tree_util.register_dataclass
@@ -162,15 +165,24 @@ def _closed(value: Any) -> Any:
     """What a loop or branch inside has saved: whether it ran, and all else that is known there, is known around it."""
 
     def leaf(x: Any) -> Any:
+        if isinstance(x, Known):
+            return Known(x.value, x.depth + 1)
         return Known(np.asarray(x)) if isinstance(x, np.ndarray | np.generic) and x.size <= Known.MOST else x
 
-    return jax.tree_util.tree_map(leaf, value) if _is_inner(value) else value
+    return jax.tree_util.tree_map(leaf, value, is_leaf=_is_known) if _is_inner(value) else value
 
 
 def _opened(value: Any) -> Any:
-    return jax.tree_util.tree_map(
-        lambda x: x.value if isinstance(x, Known) else x, value, is_leaf=lambda x: isinstance(x, Known)
-    )
+    def leaf(x: Any) -> Any:
+        if not isinstance(x, Known):
+            return x
+        return Known(x.value, x.depth - 1) if x.depth else x.value
+
+    return jax.tree_util.tree_map(leaf, value, is_leaf=_is_known)
+
+
+def _is_known(value: Any) -> bool:
+    return isinstance(value, Known)
 
 
 def _is_inner(value: Any) -> bool:

@@ -220,6 +220,13 @@ def an_element_written_by_one_of_two_branches(x: Any) -> Any:
     return add(result, held, layers.array_read(array, number(1)))
 
 
+def a_value_in_loops_three_deep(x: Any) -> Any:
+    """Not by a constant: x ** 9, of which each level keeps how often the loops inside it ran."""
+    value = layers.scale(x, 1.0)
+    twice(lambda: twice(lambda: twice(lambda: layers.assign(layers.elementwise_mul(value, x), value))))
+    return value
+
+
 SLOPES = {
     an_element: 1.0,
     an_element_in_a_branch: 1.0,
@@ -234,6 +241,7 @@ SLOPES = {
     what_a_dead_recurrence_read: 1.0,
     two_elements_read_in_a_loop: 17.0,
     an_element_read_by_a_recurrence_in_a_branch: 12.0,
+    a_value_in_loops_three_deep: 9 * 0.5**8,
     what_fed_a_loop_of_no_use: 6.0,
     an_element_written_by_one_of_two_branches: 10.0,
 }
