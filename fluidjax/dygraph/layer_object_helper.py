@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.mode import current_tracer
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.param_attr import ParamAttr
@@ -27,6 +28,8 @@ class LayerObjectHelper(LayerHelper):
         use_mkl_dnn: bool | None = None,
     ) -> Variable:
         """Apply an activation by its op's name; the input itself when there is none."""
+        if act is None:
+            return input_var
         self.kwargs.update(act=act, use_cudnn=use_cudnn, use_mkldnn=use_mkl_dnn)
         return super().append_activation(input_var)
 
@@ -44,6 +47,9 @@ class LayerObjectHelper(LayerHelper):
             attrs: the op's attributes.
             slots: all output slots, in the order in which their variables are named; by default ``out`` alone.
         """
+        tracer = current_tracer()
+        if tracer is not None:
+            return tracer.op(op_type, inputs, attrs, slots or (out,))[slots.index(out) if slots else 0]
         given = {slot: [var] for slot, var in inputs.items() if var is not None}
         dtype = next(iter(given.values()))[0].dtype
         outputs = {slot: [self.create_variable_for_type_inference(dtype)] for slot in slots or (out,)}

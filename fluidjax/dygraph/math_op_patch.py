@@ -38,7 +38,7 @@ def _tracer(what: str) -> Any:
 
 def _write(op_type: str, inputs: dict[str, VarBase], attrs: dict[str, Any]) -> VarBase:
     kernel = kernel_of(op_type, attrs, tuple(inputs), ("Out",))
-    return _tracer(op_type).apply(kernel, tuple(inputs.values()))
+    return _tracer(op_type).apply(kernel, tuple(inputs.values()))[0]
 
 
 @lru_cache(maxsize=4096)
@@ -47,7 +47,7 @@ def _scale(scale: float, bias: float) -> Kernel:
 
 
 def _scaled(var: VarBase, scale: float, bias: float) -> VarBase:
-    return (current_tracer() or _tracer("scale")).apply(_scale(float(scale), float(bias)), (var,))
+    return (current_tracer() or _tracer("scale")).apply(_scale(float(scale), float(bias)), (var,))[0]
 
 
 def _constant(value: float, dtype: VarType, shape: list[int]) -> VarBase:
@@ -96,7 +96,7 @@ def _binary(
                 return _scaled(self, *scale_of(other_var))
         other = _operand(self, other_var, reverse, method)
         tracer = current_tracer() or _tracer(method)
-        return tracer.apply(kernel, (other, self) if reverse else (self, other))
+        return tracer.apply(kernel, (other, self) if reverse else (self, other))[0]
 
     operate.__name__ = method
     operate.__doc__ = f"A ``{op_type}`` op of the two, {'the other one first' if reverse else 'this one first'}."

@@ -20,6 +20,7 @@ import jax
 
 from fluidjax.eager.chunks import Chunked
 from fluidjax.eager.order import Record, one_by_one, output_specs
+from fluidjax.eager.packs import Piece, packs_of, taken
 from fluidjax.eager.values import Spec
 
 _KEPT = 256  # sequences that are remembered
@@ -33,30 +34,62 @@ class Whole:
 
     Attributes:
         alive: the outputs it gives.
-        donated: the leaves whose memory it takes.
+        packs: leaves and outputs that share a buffer.
+        singles, given: the other leaves, and the places of the other outputs in ``alive``.
+        donated: which of the singles give it their memory; all buffers of packs do.
     """
 
     def __init__(
         self, records: Sequence[Record], leaves: Sequence[Spec], alive: Sequence[int], donated: Sequence[int]
     ) -> None:
-        self.alive, self.donated = tuple(alive), donated
+        self.alive = tuple(alive)
         self.places = {code: k for k, code in enumerate(alive)}
         self.compilations = 1
+        self.packs = packs_of(records, leaves, alive, donated)
+        packed = {leaf for pack in self.packs for leaf in pack.leaves}
+        given = {code for pack in self.packs for code in pack.outputs}
+        self.singles = [k for k in range(len(leaves)) if k not in packed]
+        self.given = [k for k, code in enumerate(alive) if code not in given]
+        self.donated = [n for n, k in enumerate(self.singles) if k in set(donated)]
+        self._compile(records, leaves)
 
-        def block(*arrays: Any) -> list[Any]:
-            return one_by_one(records, arrays, self.alive)
+    def _compile(self, records: Sequence[Record], leaves: Sequence[Spec]) -> None:
+        def block(*given: Any) -> list[Any]:
+            arrays: list[Any] = [None] * len(leaves)
+            buffers = given[len(self.singles) :]
+            for k, array in zip(self.singles, given, strict=False):
+                arrays[k] = array
+            for pack, buffer in zip(self.packs, buffers, strict=True):
+                for k, array in zip(pack.leaves, pack.split(buffer), strict=True):
+                    arrays[k] = array
+            results = one_by_one(records, arrays, self.alive)
+            joined = [jax.numpy.concatenate([results[self.places[c]] for c in pack.outputs]) for pack in self.packs]
+            return [results[k] for k in self.given] + joined
 
+        avals = [leaves[k].aval for k in self.singles]
+        avals += [jax.ShapeDtypeStruct((p.size,), leaves[p.leaves[0]].aval.dtype) for p in self.packs]
         with jax.enable_x64(True):
-            jitted = jax.jit(block, donate_argnums=tuple(donated))
-            self.compiled = jitted.lower(*[spec.aval for spec in leaves]).compile()
+            taken_over = [*self.donated, *range(len(self.singles), len(avals))]
+            self.compiled = jax.jit(block, donate_argnums=taken_over).lower(*avals).compile()
 
     def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
         """The outputs `alive`; nobody but the list holds the leaves that may be donated."""
         with jax.enable_x64(True):
+            buffers = [pack.join(arrays) for pack in self.packs]
+            singles = [arrays[k] for k in self.singles]
+            arrays.clear()
             for k in self.donated:
-                if sys.getrefcount(arrays[k]) > 2:  # the list, and the call
-                    arrays[k] = jax.numpy.array(arrays[k], copy=True)
-            results = self.compiled(*arrays)
+                if sys.getrefcount(singles[k]) > 2:  # the list, and the call
+                    singles[k] = jax.numpy.array(taken(singles[k]), copy=True)
+            found = self.compiled(*map(taken, singles), *buffers)
+        results = found
+        if self.packs:
+            results = [None] * len(self.alive)
+            for k, array in zip(self.given, found, strict=False):
+                results[k] = array
+            for pack, buffer in zip(self.packs, found[len(self.given) :], strict=True):
+                for code, piece in zip(pack.outputs, pack.pieces(buffer), strict=True):
+                    results[self.places[code]] = piece
         return results if alive == self.alive else [results[self.places[code]] for code in alive]
 
 
@@ -104,24 +137,29 @@ class Blocks:
         self._jobs: list[Future[None]] = []
 
     def run(
-        self, records: list[Record], arrays: list[Any], leaves: tuple[Spec, ...], alive: tuple[int, ...]
+        self, point: Any, records: list[Record], arrays: list[Any], leaves: tuple[Spec, ...], alive: tuple[int, ...]
     ) -> Sequence[Any]:
-        """The values of the outputs `alive`. Takes the list `arrays` over: the values of the leaves."""
+        """The values of the outputs `alive`. Takes the list `arrays` over: the values of the leaves.
+
+        Args:
+            point: what stands for the records and the specs of the leaves.
+        """
         if len(records) == 1:
-            return one_by_one(records, arrays, alive)
-        key = tuple(records), leaves
-        entry = self._entries.get(key)
+            return one_by_one(records, list(map(taken, arrays)), alive)
+        entry = self._entries.get(point)
         if entry is None:
-            entry = self._entries[key] = Entry()
+            entry = self._entries[point] = Entry()
             if len(self._entries) > _KEPT:
                 self._entries.popitem(last=False)
-            return one_by_one(records, arrays, alive)
-        self._entries.move_to_end(key)
+            return one_by_one(records, list(map(taken, arrays)), alive)
+        self._entries.move_to_end(point)
         begin = time.perf_counter()
         whole = entry.wants(alive, len(records))
         if whole is not None:
             self._ask(entry, whole, records, arrays, leaves, alive)
         block = entry.fitting(alive)
+        if block.__class__ is not Whole:
+            arrays = list(map(taken, arrays))
         results = one_by_one(records, arrays, alive) if block is None else block.run(arrays, alive)
         entry.seconds += time.perf_counter() - begin
         return results
@@ -175,7 +213,7 @@ def _donatable(
     room = Counter([specs[code] for code in alive])
     found = []
     for k, spec in enumerate(leaves):
-        if room[spec] > 0 and isinstance(arrays[k], jax.Array) and sys.getrefcount(arrays[k]) <= 2:
+        if room[spec] > 0 and isinstance(arrays[k], (jax.Array, Piece)) and sys.getrefcount(arrays[k]) <= 2:
             room[spec] -= 1
             found.append(k)
     return tuple(found)

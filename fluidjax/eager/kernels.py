@@ -38,7 +38,7 @@ def flatten(slots: Mapping[str, Any]) -> tuple[list[Any], Layout]:
             continue
         if argument.__class__ is list or argument.__class__ is tuple:
             flat += argument
-            layout.append((slot, len(argument)))
+            layout.append(slot if len(argument) == 1 else (slot, len(argument)))
         else:
             flat.append(argument)
             layout.append(slot)
@@ -86,14 +86,19 @@ class Kernel:
     Attributes:
         definition: the op.
         attrs: all its attributes.
+        given: the attributes that a caller gave, where slots and attributes tell which kernel it is.
         view: the op with stand-in names: ``i0``, ``i1`` ... for its inputs, ``o0`` ... for its outputs; an output that
             is the variable of an input it updates has the input's name.
+        aliases: for each output the number of the input whose variable it is, -1 for none; () where none is any.
         plans: what the gradient takes, by the inputs that want one (see ``tape``).
         known: what the outputs are by what the inputs are; None where only a run tells; where all outputs are inputs as
             they are, for each output the number of the input.
         takes_key: whether it draws random numbers from a key that is its first input.
         on_host: whether it draws from nothing else, and so without compiling (see ``lowering.engine.host_bits``).
         width: the number of outputs, and of inputs that the op updates.
+        checked: whether its inputs' numbers are checked.
+        special: whether more than recording has to be done for it.
+        direct: whether its compiled function is what runs.
         plain: whether it is a function of arrays; else it runs at once, on what its variables hold.
         sources: whether it has no inputs: its outputs are constants, or drawn.
     """
@@ -109,7 +114,7 @@ class Kernel:
         declared: tuple[VarType, ...] = (),
         backward: bool = False,
     ) -> None:
-        self.type, self.ins, self.outs = type, ins, outs
+        self.type, self.ins, self.outs, self.aliases = type, ins, outs, aliases
         self.definition = lowering.get_op(type)
         self.attrs = lowering.check_attrs(type, attrs)
         inputs = _named(ins, [f"i{k}" for k in range(_count(ins))])
@@ -129,11 +134,15 @@ class Kernel:
         self.takes_key = draws and not seeded
         self.on_host = draws and not inputs
         self.plain = self.definition.kind == "plain"
+        self.direct = self.plain and not self.on_host and bool(inputs)
         self._refuse_effects()
         self.differentiable = self.definition.differentiable
         self.sources = not inputs
+        self.given: Mapping[str, Any] | None = None
         self.demands: Any = None  # the kernel that checks the inputs (see ``demands``)
         self.backward = backward
+        self.checked = self.definition.demands is not None and not backward
+        self.special = self.checked or self.takes_key
         self.width = len(wanted) + len(self.definition.updates)
 
     @cached_property
@@ -257,12 +266,8 @@ class Kernel:
 
     def run(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs for input values (a key's words first, for a kernel that takes one), with 64-bit types on."""
-        if not self.plain:
-            return self._run_raw(flat)
-        if self.on_host:
-            return self._rule((), flat[0] if flat else self.own_key)
-        if self.sources:
-            return self._constant
+        if not self.direct:
+            return self._run_otherwise(flat)
         try:
             return self.jitted(*flat)
         except NeedsExact:
@@ -270,6 +275,13 @@ class Kernel:
         except NeedsConcrete:
             # The rule needs host values (a shape, say): here every value is known.
             return self._with_key(jax.tree_util.tree_map(_host, list(flat)))
+
+    def _run_otherwise(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        if not self.plain:
+            return self._run_raw(flat)
+        if self.on_host:
+            return self._rule((), flat[0] if flat else self.own_key)
+        return self._constant
 
     @cached_property
     def _constant(self) -> tuple[Any, ...]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 
-from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.values import Spec
 
 Record = tuple[Any, ...]  # (kernel, code of each input): the number of an output, or ~k for leaf k
@@ -22,17 +21,16 @@ class Order:
 
     def __init__(self, records: Sequence[Record], alive: Iterable[int]) -> None:
         begin = sum([record[0].width for record in records])
-        needed = set(alive)
-        kept = set(needed)  # what is alive, or read by a later record
+        needed = set(alive)  # what is alive, or read by a later record
         steps: list[tuple[Record, int, list[int]]] = []
         for record in reversed(records):
-            begin -= record[0].width
-            if not any(code in needed for code in range(begin, begin + record[0].width)):
+            width = record[0].width
+            begin -= width
+            if begin not in needed if width == 1 else needed.isdisjoint(range(begin, begin + width)):
                 continue
-            reads = {code for code in record[1:] if code >= 0}
-            steps.append((record, begin, [code for code in reads if code not in kept]))
-            needed |= reads
-            kept |= reads
+            reads = [code for code in record[1:] if code >= 0]
+            steps.append((record, begin, [code for code in {*reads} if code not in needed]))
+            needed.update(reads)
         steps.reverse()
         self.steps = steps
 
@@ -54,12 +52,13 @@ def one_by_one(records: Sequence[Record], arrays: Sequence[Any], alive: Sequence
 
 def run_steps(steps: Sequence[tuple[Record, int, list[int]]], arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:
     """Run the steps of an Order, with 64-bit types on."""
-    values: dict[int, Any] = {}
+    values: dict[int, Any] = {~k: array for k, array in enumerate(arrays)}
     for record, begin, ended in steps:
-        kernel: Kernel = record[0]
-        results = kernel.run([values[c] if c >= 0 else arrays[~c] for c in record[1:]])
-        for code, result in enumerate(results, begin):
-            values[code] = result
+        results = record[0].run([values[code] for code in record[1:]])
+        if len(results) == 1:
+            values[begin] = results[0]
+        else:
+            values.update(enumerate(results, begin))
         for code in ended:
             del values[code]
     return [values[code] for code in alive]

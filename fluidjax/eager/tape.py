@@ -168,14 +168,19 @@ class OpNode(Node):
         inputs: Sequence[Any],
         parents: Sequence[Any],
         outputs: Sequence[Any],
-        specs: Sequence[Any],
+        results: Sequence[Any],
         forward: OpNode | None = None,
     ) -> None:
-        super().__init__(inputs, parents, specs)
+        self.order, self.freed = next(_counter), False
+        self.inputs, self.parents = inputs, parents
+        self.specs = [None if r is None else r.spec for r in results]
         self.kernel, self.forward = kernel, forward
         wanted = tuple([p is not UNWANTED for p in parents])
-        self.plan = plan_of(kernel, wanted, None if forward is None else forward.kernel)
-        reads = self.plan.reads
+        try:
+            plan = kernel.plans[wanted, None if forward is None else forward.kernel]
+        except KeyError:
+            plan = plan_of(kernel, wanted, None if forward is None else forward.kernel)
+        self.plan, reads = plan, plan.reads
         self.saved = {k: (weakref.ref(outputs[k]), outputs[k]._value) for k in reads} if reads else None
 
     def free(self) -> None:
@@ -212,6 +217,12 @@ class OpNode(Node):
                     assert self.forward is not None
                     found.append((self.forward.inputs[k], self.forward.parents[k], result))
         return found
+
+    def output(self, k: int) -> Any:
+        """The value of a saved output: its variable's, while somebody has it."""
+        reference, value = self.saved[k]  # type: ignore[index]
+        var = reference()
+        return value if var is None else var._value
 
     def _read(self, engine: Engine, kind: str, k: Any, temporary: dict[str, Any]) -> Any:
         if kind == "g":
@@ -355,6 +366,7 @@ class Pass:
 
     Attributes:
         found: version -> (variable, gradient).
+        used: the nodes that were passed, the last ones first.
     """
 
     def __init__(
@@ -371,6 +383,7 @@ class Pass:
         self.leading = None if towards is None else _leading([var for var, _ in roots], set(towards))
         self.parts: dict[Any, list[Any]] = {}  # version -> [variable, gradient, gradient ...]
         self.found: dict[Any, tuple[Any, Any]] = {}
+        self.used: list[Node] = []
         self.queue: list[tuple[int, Node]] = []
         self.queued: set[Node] = set()
         for var, grad in roots:
@@ -378,7 +391,7 @@ class Pass:
 
     def run(self) -> dict[Any, tuple[Any, Any]]:
         """Run the ops of all gradients that the roots depend on; returns ``found``."""
-        queue, used = self.queue, []
+        queue, used = self.queue, self.used
         while queue:
             node = heapq.heappop(queue)[1]
             used.append(node)
@@ -389,10 +402,13 @@ class Pass:
                     self._add(var, place, grad)
         for key in list(self.parts):
             self._settle(key)
-        if not self.retain:
-            for node in used:
-                node.free()
         return self.found
+
+    def end(self) -> None:
+        """Let go of the tape, unless it is retained."""
+        if not self.retain:
+            for node in self.used:
+                node.free()
 
     def _add(self, var: Any, place: Place, grad: Any) -> None:
         key = id(var) if place is None else (id(place[0]), place[1])

@@ -14,6 +14,7 @@ from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.places import CPUPlace
 from fluidjax.eager.kernels import Kernel, flatten, freeze, kernel_of
+from fluidjax.eager.passes import Watched
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
 from fluidjax.eager.tape import Engine, OpNode, Pass, RecordingEngine, key_of, places
@@ -121,24 +122,14 @@ class Tracer:
         """
         ins, in_layout = flatten(inputs) if inputs else ([], ())
         outs, out_layout = flatten(outputs) if outputs else ([], ())
-        try:
-            flat = [(k, tuple(v) if v.__class__ is list else v) for k, v in attrs.items()] if attrs else ()
-            form = (type, in_layout, out_layout, tuple(flat))
-            kernel = _forms.get(form)
-        except TypeError:  # lists within lists, arrays
-            form = (type, in_layout, out_layout, freeze(tuple(attrs.items())))  # type: ignore[union-attr]
-            kernel = _forms.get(form)
+        kernel = _expected(type, in_layout, out_layout, attrs or {})
         if kernel is None:
             kernel = self._kernel(type, attrs or {}, ins, in_layout, outs, out_layout)
-            if not kernel.definition.inplace and "ctx" not in kernel.definition.special:
-                _forms[form] = kernel
-        definition = kernel.definition
         if self._calls is not None:
             self._calls.append((kernel, ins, outs))
-        values = _values(type, ins)
-        results = self.run(kernel, values)
-        if definition.updates:
-            for slot, result in zip(definition.updates, results[len(outs) :], strict=True):
+        results = self.run(kernel, _values(type, ins))
+        if kernel.definition.updates:
+            for slot, result in zip(kernel.definition.updates, results[len(outs) :], strict=True):
                 argument = inputs[slot]  # type: ignore[index]
                 (argument[0] if isinstance(argument, (list, tuple)) else argument)._value = result
         if stop_gradient:
@@ -166,6 +157,10 @@ class Tracer:
         type: str, attrs: Mapping[str, Any], ins: list[Any], in_layout: Any, outs: list[Any], out_layout: Any
     ) -> Kernel:
         """The kernel of an op on these variables: what it writes in place, and declarations of results, tell too."""
+        form = type, in_layout, out_layout, tuple([(k, freeze(v)) for k, v in attrs.items()])
+        kernel = _forms.get(form)
+        if kernel is not None:
+            return kernel
         definition = get_op(type)
         aliases: tuple[int, ...] = ()
         if definition.inplace:
@@ -173,16 +168,37 @@ class Tracer:
         declared: tuple[VarType, ...] = ()
         if "ctx" in definition.special:
             declared = tuple([out.dtype for out in outs])
-        return kernel_of(type, attrs, in_layout, out_layout, aliases=aliases, declared=declared)
+        kernel = kernel_of(type, attrs, in_layout, out_layout, aliases=aliases, declared=declared)
+        if not definition.inplace and not declared:
+            _forms[form] = kernel
+            kernel.given = {k: list(v) if v.__class__ is list else v for k, v in attrs.items()}
+        return kernel
 
-    def apply(self, kernel: Kernel, ins: tuple[VarBase, ...]) -> VarBase:
-        """The result of a kernel of one output."""
+    def op(self, type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any], slots: tuple[str, ...]) -> list[Any]:
+        """Run an op whose outputs are fresh variables; returns them.
+
+        Args:
+            inputs: per slot a variable, or a list of them.
+            slots: the output slots, of one variable each.
+        """
+        ins, layout = flatten(inputs)
+        kernel = _expected(type, layout, slots, attrs)
+        if kernel is None:
+            outs = [VarBase._temporary() for _ in slots]
+            for out in outs:
+                out._declared = Spec.of((), ins[0].dtype)
+            self.trace_op(type, inputs, dict(zip(slots, outs, strict=True)), attrs)
+            return outs
+        return self.apply(kernel, ins)
+
+    def apply(self, kernel: Kernel, ins: Sequence[VarBase]) -> list[Any]:
+        """Fresh variables with what a kernel gives."""
         values = _values(kernel.type, ins)
-        out = VarBase._temporary()
+        outs = [VarBase._temporary() for _ in range(kernel.width)]
         if self._calls is not None:
-            self._calls.append((kernel, ins, (out,)))
-        self._bind(kernel, ins, (out,), self.run(kernel, values))
-        return out
+            self._calls.append((kernel, ins, outs))
+        self._bind(kernel, ins, outs, self.run(kernel, values))
+        return outs
 
     def trace_kernel(self, kernel: Kernel, ins: Sequence[VarBase], forward: Any = None) -> list[VarBase | None]:
         """Run a kernel on variables; new variables hold what it gives.
@@ -204,24 +220,23 @@ class Tracer:
         forward: Any = None,
     ) -> None:
         """Give the results to the output variables, and note on the tape where they come from."""
-        flows = False
+        parents = None
         if self._train_mode:
             for var in ins:
                 if var._stop_gradient is False:
-                    flows = True
+                    parents = places(ins)
                     break
-        parents = places(ins) if flows and kernel.differentiable else None
-        for out, result in zip(outs, results, strict=False):
+        for out, result in zip(outs, results):  # noqa: B905 (inputs that the op updates come after the outputs)
             if out is not None:
                 out._value, out._place = result, None
-                if flows and out._stop_gradient is None:
+                if parents is not None and out._stop_gradient is None:
                     out._stop_gradient = False
-        if parents is not None:
-            specs = [None if r is None else r.spec for r in results]
-            node = OpNode(kernel, tuple(ins), parents, outs, specs, forward)
-            for k, out in enumerate(outs):
-                if out is not None:
-                    out._place = node, k
+        if parents is None or not kernel.differentiable:
+            return
+        node = OpNode(kernel, ins, parents, outs, results, forward)
+        for k, out in enumerate(outs):
+            if out is not None:
+                out._place = node, k
 
     def run(self, kernel: Kernel, ins: Sequence[Value]) -> list[Value | None]:
         """The values that a kernel gives for input values; it leaves no trace."""
@@ -242,12 +257,34 @@ class Tracer:
         """See ``VarBase.backward``."""
         if root.stop_gradient or (root._place is not None and root._place[0].freed):
             return
-        engine = Engine(self)
-        ones = self.run(_ones, [root._value])[0]  # type: ignore[list-item]
-        for var, grad in Pass(engine, [(root, ones)], retain=retain_graph).run().values():
-            var._grad = grad
+        if not self._pass_again(root, retain_graph):
+            self._pass(root, retain_graph)
         if not retain_graph:
             root._place = None  # what is computed from it later begins here
+
+    def _pass(self, root: VarBase, retain: bool) -> None:
+        """A backward pass; one that begins where one began before is noted, to be done again."""
+        point = recorder.point
+        watched = None
+        if point.passes is None:
+            point.passes = []  # a pass that comes twice will come again
+        elif len(point.passes) < _PASSES and root._place is not None and recorder.takes(0):
+            watched = Watched(recorder, root)
+        ones = self.run(_ones, [root._value])[0]  # type: ignore[list-item]
+        walk = Pass(Engine(self), [(root, ones)], retain=retain)
+        found = walk.run()
+        known = None if watched is None else watched.known(walk.used, found)
+        if known is not None:
+            point.passes.append(known)
+        for var, grad in found.values():
+            var._grad = grad
+        walk.end()
+
+    @staticmethod
+    def _pass_again(root: VarBase, retain: bool) -> bool:
+        """Do a backward pass that is known from here; False where there is none."""
+        known = recorder.point.passes
+        return root._place is not None and any(one.run(recorder, root, retain) for one in known or ())
 
     def gradients(
         self,
@@ -271,7 +308,9 @@ class Tracer:
         starts = [(r, self._start(engine, r, g)) for r, g in zip(roots, root_grads, strict=True)]
         keys: list[Any] = [key_of(v, v._place) for v in inputs]
         avoided = [key_of(v, v._place) for v in constants]
-        found = Pass(engine, starts, retain=retain, towards=keys, constants=avoided).run()
+        walk = Pass(engine, starts, retain=retain, towards=keys, constants=avoided)
+        found = walk.run()
+        walk.end()
         grads = [found[key][1] if key in found else None for key in keys]
         return [None if g is None else self._as_result(g, create) for g in grads]
 
@@ -288,8 +327,24 @@ class Tracer:
         return var
 
 
+_PASSES = 4  # that are known for one point
+
 # The kernels of ops by type, layouts and attributes as they are given, where nothing else tells.
 _forms: dict[Any, Kernel] = {}
+
+
+def _expected(type: str, ins: Any, outs: Any, attrs: Mapping[str, Any]) -> Kernel | None:
+    """The kernel of an op, where it is the one that came next last time."""
+    point = recorder.point.expected
+    if point is None:
+        return None
+    kernel = point.kernel
+    try:
+        if kernel.given == attrs and kernel.type == type and kernel.ins == ins and kernel.outs == outs:
+            return kernel
+    except ValueError:  # arrays among the attributes
+        pass
+    return None
 
 
 @cache

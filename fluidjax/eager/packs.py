@@ -1,0 +1,117 @@
+"""Small vectors that a block replaces travel in one buffer: each array costs a call more than a microsecond.
+
+Biases, their moments and the like come out of one step as pieces of a buffer, and go into the next one with it. Where
+somebody looks at one, or another block reads it, it is taken out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax.base.enums import VarType, to_numpy_dtype
+from fluidjax.eager.order import Record
+from fluidjax.eager.values import Spec
+
+_SMALL = 4096  # bytes of the longest vector that is packed
+_LARGE = 1 << 20  # bytes of an array beside which nothing is packed (see ``execution.packing``)
+_LEAST = 4  # vectors that are worth a buffer
+
+
+class Piece:
+    """A vector in a buffer."""
+
+    __slots__ = ("buffer", "start", "stop")
+
+    def __init__(self, buffer: Any, start: int, stop: int) -> None:
+        self.buffer, self.start, self.stop = buffer, start, stop
+
+    def take(self) -> np.ndarray:
+        """Its numbers, which outlive the buffer."""
+        return np.array(np.asarray(self.buffer)[self.start : self.stop])
+
+
+def taken(array: Any) -> Any:
+    """An array as kernels take it."""
+    return array.take() if array.__class__ is Piece else array
+
+
+def replaced(records: Sequence[Record], alive: Sequence[int]) -> dict[int, int]:
+    """leaf -> the output `alive` that is the same variable after the ops, by what the ops update in place."""
+    origins: dict[int, int] = {}  # output -> leaf
+    count = 0
+    for kernel, *codes in records:
+        codes = codes[kernel.takes_key :]
+        for k, source in enumerate(kernel.aliases):
+            if source >= 0:
+                code = codes[source]
+                leaf = ~code if code < 0 else origins.get(code, -1)
+                if leaf >= 0:
+                    origins[count + k] = leaf
+        count += kernel.width
+    return {origins[code]: code for code in alive if code in origins}
+
+
+class Pack:
+    """Vectors that share a buffer.
+
+    Attributes:
+        leaves, outputs: which leaves go in with it, and which outputs come out.
+        bounds: where each of them begins and ends.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[int, int]], sizes: Sequence[int]) -> None:
+        self.leaves = [leaf for leaf, _ in pairs]
+        self.outputs = [code for _, code in pairs]
+        ends = np.cumsum(sizes).tolist()
+        self.bounds = list(zip([0, *ends], ends, strict=False))
+        self.size = ends[-1]
+
+    def join(self, arrays: Sequence[Any]) -> Any:
+        """The buffer of these leaves, which may be overwritten; `arrays` alone holds what nobody needs any more."""
+        buffer = arrays[self.leaves[0]].buffer if arrays[self.leaves[0]].__class__ is Piece else None
+        whole, free = buffer is not None and buffer.shape[0] == self.size, True
+        for k, bounds in zip(self.leaves, self.bounds, strict=True):
+            piece = arrays[k]
+            if piece.__class__ is not Piece or piece.buffer is not buffer or (piece.start, piece.stop) != bounds:
+                whole = False
+                break
+            free = free and sys.getrefcount(piece) <= 3  # the list, the name, the call
+        if whole:
+            return buffer if free else jax.numpy.array(buffer, copy=True)
+        return np.concatenate([np.asarray(taken(arrays[k])) for k in self.leaves])
+
+    def split(self, buffer: Any) -> list[Any]:
+        """The vectors in a buffer, inside jit."""
+        return [jax.lax.slice_in_dim(buffer, start, stop) for start, stop in self.bounds]
+
+    def pieces(self, buffer: Any) -> list[Piece]:
+        """The same outside."""
+        return [Piece(buffer, start, stop) for start, stop in self.bounds]
+
+
+def packs_of(
+    records: Sequence[Record], leaves: Sequence[Spec], alive: Sequence[int], donated: Sequence[int]
+) -> list[Pack]:
+    """How the vectors are packed that a block replaces."""
+    if any(_bytes(spec) > _LARGE for spec in leaves if spec.plain):
+        return []
+    pairs, free = replaced(records, alive), set(donated)
+    groups: dict[VarType, list[int]] = {}
+    for leaf in sorted(pairs):
+        spec = leaves[leaf]
+        if leaf in free and len(spec.shape) == 1 and spec.kind == VarType.LOD_TENSOR and 0 < _bytes(spec) <= _SMALL:
+            groups.setdefault(spec.dtype, []).append(leaf)
+    return [
+        Pack([(leaf, pairs[leaf]) for leaf in group], [leaves[leaf].shape[0] for leaf in group])
+        for group in groups.values()
+        if len(group) >= _LEAST
+    ]
+
+
+def _bytes(spec: Spec) -> int:
+    return int(np.prod(spec.shape)) * np.dtype(to_numpy_dtype(spec.dtype)).itemsize

@@ -1,0 +1,230 @@
+"""A backward pass that was run before, done again without its Python.
+
+What a pass records follows from the nodes behind its root and from what they read. So where a batch holds the same
+records as once before, and the nodes hang together in the same way, the pass records the same ops and gives the same
+variables their gradients. All that could differ is looked at each time; where something does, the pass runs afresh.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fluidjax.eager.pending import Recorder
+from fluidjax.eager.points import Point
+from fluidjax.eager.tape import UNWANTED, OpNode, key_of
+from fluidjax.eager.values import Spec, Value, zeros
+
+Source = int | Value  # a value that is read, by its number; or zeros
+
+
+class Visit(NamedTuple):
+    """What a pass finds at a node.
+
+    Attributes:
+        plan, specs: of the node.
+        edges: of each input that a gradient could flow to: its number, whether one does, the number of the node that
+            made it (-1 for leaves), and the number of that node's output or of the leaf.
+        reads: ("i" or "o", k) for each input and output that the gradient reads.
+    """
+
+    plan: Any
+    specs: list[Any]
+    edges: tuple[tuple[int, bool, int, int], ...]
+    reads: tuple[tuple[str, int], ...]
+
+
+class Gradient(NamedTuple):
+    """A gradient that a pass gives.
+
+    Attributes:
+        visit, input: where its variable is; the root where ``visit`` is negative.
+        code: the number of the output that it is.
+        spec: what it is.
+        source: where it is no output, what it is.
+    """
+
+    visit: int
+    input: int
+    code: int
+    spec: Spec
+    source: Source | None
+
+
+class Known(NamedTuple):
+    """A pass from output `k` of a node.
+
+    Attributes:
+        codes: of the values that are read: the root's and those of each visit; None for one that no op took.
+        leaves: what becomes a leaf, in order, and what it is.
+        records, outputs: the ops of the pass, and how many outputs they have; `end` is the point that they lead to.
+    """
+
+    k: int
+    visits: list[Visit]
+    codes: list[int | None]
+    leaves: list[tuple[Source, Spec]]
+    records: list[Any]
+    outputs: int
+    end: Point
+    gradients: list[Gradient]
+
+    def run(self, recorder: Recorder, root: Any, retain: bool) -> bool:
+        """Do it again from another root; False where something differs, and nothing was done."""
+        if root._place[1] != self.k or not recorder.takes(len(self.records)):
+            return False
+        reads = [root._value]
+        nodes = self._walk(root._place[0], reads)
+        if nodes is None or not self._register(recorder, reads):
+            return False
+        variables = [root if at < 0 else nodes[at].inputs[i] for at, i, *_ in self.gradients]
+        if not retain:
+            for node in nodes:
+                node.free()
+        recorder.extend(self.records, self.outputs, self.end)
+        self._give(recorder, reads, variables)
+        return True
+
+    def _walk(self, first: Any, reads: list[Any]) -> list[Any] | None:
+        """The nodes, None where one differs; the values that they read are added to `reads`."""
+        nodes: list[Any] = [first, *[None] * (len(self.visits) - 1)]
+        leaves: list[Any] = []
+        last = None
+        for node, (plan, specs, edges, wanted) in zip(nodes, self.visits, strict=True):  # the list fills on the way
+            if node.__class__ is not OpNode or node.plan is not plan or node.specs != specs:
+                return None
+            if node.freed or (last is not None and node.order >= last):
+                return None
+            last, inputs, parents = node.order, node.inputs, node.parents
+            for i, flows, at, k in edges:
+                place = parents[i]
+                if (inputs[i]._stop_gradient is False) is not flows:
+                    return None
+                if not flows:
+                    continue
+                if place is None:
+                    if at >= 0 or not _is_leaf(leaves, k, inputs[i]):
+                        return None
+                elif at < 0 or place[1] != k:
+                    return None
+                elif nodes[at] is None:
+                    nodes[at] = place[0]
+                elif nodes[at] is not place[0]:
+                    return None
+            for kind, k in wanted:
+                reads.append(inputs[k]._value if kind == "i" else node.output(k))
+        return nodes if len(set(map(id, leaves))) == len(leaves) else None
+
+    def _register(self, recorder: Recorder, reads: list[Any]) -> bool:
+        """Whether the values are those that were read then; what is not pending becomes a leaf."""
+        if None in reads:
+            return False
+        serial = recorder.serial
+        for source, spec in self.leaves:
+            value = _found(source, reads)
+            if value.serial == serial or value.array is None or value.spec is not spec:
+                return False
+            recorder.leaf(value)
+        return [v.index if v.serial == serial else None for v in reads] == self.codes
+
+    def _give(self, recorder: Recorder, reads: list[Any], variables: list[Any]) -> None:
+        """Give the variables that somebody holds their gradients."""
+        made: dict[int, Value] = {}
+        for n, (_, _, code, spec, source) in enumerate(self.gradients):
+            var, variables[n] = variables[n], None
+            if sys.getrefcount(var) <= 2:  # held here alone
+                continue
+            if source is not None:
+                var._grad = _found(source, reads)
+                continue
+            if code not in made:
+                made[code] = recorder.output(code, spec)
+            var._grad = made[code]
+
+
+def _found(source: Source, reads: Sequence[Any]) -> Any:
+    return reads[source] if source.__class__ is int else source
+
+
+def _is_leaf(leaves: list[Any], k: int, var: Any) -> bool:
+    """Whether a variable is leaf `k`, the next one if there are only `k` so far."""
+    if k == len(leaves):
+        leaves.append(var)
+        return True
+    return leaves[k] is var
+
+
+class Watched:
+    """A pass that is being run, to be known afterwards.
+
+    Args:
+        recorder: what ops are recorded by.
+        root: the variable that the pass begins at; an output of a node.
+    """
+
+    def __init__(self, recorder: Recorder, root: Any) -> None:
+        self.recorder, self.root, self.place = recorder, root, root._place
+        self.serial = recorder.serial
+        self.before = recorder.counts()
+        self.value = root._value
+
+    def known(self, nodes: Sequence[Any], found: dict[Any, tuple[Any, Any]]) -> Known | None:
+        """The pass, that ran over `nodes` and found gradients; None where it cannot be done again."""
+        recorder = self.recorder
+        records, outputs, taken = recorder.since(self.before)
+        if recorder.serial != self.serial or any(record[0].special for record in records):
+            return None
+        if any(node.__class__ is not OpNode or node.forward is not None for node in nodes):
+            return None
+        visits = _visits(nodes)
+        reads = [self.value]
+        for node, visit in zip(nodes, visits, strict=True):
+            reads += [node.inputs[k]._value if kind == "i" else node.output(k) for kind, k in visit.reads]
+        leaves = [(self._source(value, reads), value.spec) for value in taken]
+        gradients = self._gradients(nodes, found, reads)
+        if gradients is None or any(source is None for source, _ in leaves) or None in reads:
+            return None
+        codes = [v.index if v.serial == self.serial else None for v in reads]
+        return Known(self.place[1], visits, codes, leaves, records, outputs, recorder.point, gradients)  # type: ignore
+
+    def _gradients(self, nodes: Sequence[Any], found: Any, reads: list[Any]) -> list[Gradient] | None:
+        where = {key_of(self.root, self.place): (-1, 0)}
+        for n, node in enumerate(nodes):
+            for i, (var, place) in enumerate(zip(node.inputs, node.parents, strict=True)):
+                if place is not UNWANTED:
+                    where.setdefault(key_of(var, place), (n, i))
+        gradients = []
+        for key, (_, grad) in found.items():
+            made = grad.serial == self.serial and grad.index >= self.before[1]
+            source = None if made else self._source(grad, reads)
+            if key not in where or (source is None and not made):
+                return None
+            gradients.append(Gradient(*where[key], grad.index, grad.spec, source))
+        return gradients
+
+    @staticmethod
+    def _source(value: Any, reads: list[Any]) -> Source | None:
+        for k, read in enumerate(reads):
+            if read is value:
+                return k
+        return value if zeros(value.spec) is value else None
+
+
+def _visits(nodes: Sequence[Any]) -> list[Visit]:
+    numbers = {id(node): n for n, node in enumerate(nodes)}
+    leaves: dict[int, int] = {}
+    visits = []
+    for node in nodes:
+        edges = []
+        for i, (var, place) in enumerate(zip(node.inputs, node.parents, strict=True)):
+            flows = place is not UNWANTED and var._stop_gradient is False
+            if place is UNWANTED or (flows and place is not None and id(place[0]) not in numbers):
+                continue  # no gradient comes out for it
+            if not flows or place is None:
+                edges.append((i, flows, -1, leaves.setdefault(id(var), len(leaves)) if flows else 0))
+            else:
+                edges.append((i, True, numbers[id(place[0])], place[1]))
+        reads = dict.fromkeys([s for step in node.plan.steps for s in step.sources if s[0] in ("i", "o")])
+        visits.append(Visit(node.plan, node.specs, tuple(edges), tuple(reads)))
+    return visits

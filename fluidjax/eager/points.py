@@ -1,0 +1,69 @@
+"""Recorded sequences as a tree: what is known of an op that was recorded after the same ops before.
+
+Programs repeat themselves. So each sequence of records is one object, a point, which knows the points that came after
+it, and first the one that came last time. Where an op is the expected one, everything about it is known without asking
+its kernel, and a whole sequence is known by its last point.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MOST = 100_000  # points; then the tree is begun afresh
+
+
+class Point:
+    """The records of a batch up to one of them.
+
+    Attributes:
+        kernel, codes: the last record.
+        record: the same as one tuple (see ``pending``).
+        outs: the specs of its outputs, None for those nobody takes.
+        fresh: the specs of the leaves that it is the first to read.
+        leaves: how many leaves there are up to here.
+        expected: the point that came after this one last time.
+        passes: the backward passes that began here (see ``passes``); None before the first.
+    """
+
+    __slots__ = ("_after", "codes", "expected", "fresh", "kernel", "leaves", "outs", "passes", "record", "tree")
+
+    def __init__(
+        self, kernel: Any, codes: list[int], fresh: list[Any], outs: tuple[Any, ...], leaves: int, tree: Tree
+    ) -> None:
+        self.tree = tree
+        self.kernel, self.codes, self.record = kernel, codes, (kernel, *codes)
+        self.fresh, self.outs, self.leaves = fresh, outs, leaves
+        self.expected: Point | None = None
+        self.passes: list[Any] | None = None
+        self._after: dict[Any, Point] = {}
+
+    def after(self, kernel: Any, codes: list[int], fresh: list[Any], outs: tuple[Any, ...]) -> Point:
+        """The point after this one, where these come next."""
+        key = kernel, tuple(codes), tuple(fresh)
+        found = self._after.get(key)
+        if found is None:
+            found = self._after[key] = Point(kernel, codes, fresh, outs, self.leaves + len(fresh), self.tree)
+            self.tree.points += 1
+        self.expected = found
+        return found
+
+
+class Tree:
+    """All points.
+
+    Attributes:
+        points: how many there are.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self.points = 0
+        self._root = Point(None, [], [], (), 0, self)
+
+    def root(self) -> Point:
+        """Where a batch begins."""
+        if self.points > _MOST:
+            self._begin()
+        return self._root
