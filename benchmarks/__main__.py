@@ -1,14 +1,15 @@
-"""``python -m benchmarks [model ...]``: step time, time to first step and peak memory of the peers, as ratios.
+"""``python -m benchmarks [model ...]``: time and work of a step, time to first step and peak memory of the peers.
 
 Each peer runs in a process of its own, one after the other, ``--repeat`` times in turn; the best of each counts.
 
 Time to first step runs from the start of building the model to the end of its first step. In Fluid that is building
 the programs, shape inference and backward pass included, running the startup program, compiling and one step; in JAX
-drawing the parameters, compiling and one step. Making the data counts for both, imports for neither. The models named
-``stream_...`` are whole runs instead: see ``benchmarks/stream.py``.
+drawing the parameters, compiling and one step. Making the data counts for all, imports for none. fluidjax runs twice,
+the second time (``warm``) with what the first compiled. The models named ``stream_...`` are whole runs instead: see
+``benchmarks/stream.py``. Processes use the processors that this one may use (``taskset -c 0 python -m benchmarks``).
 
 Paddle 1.8.5 takes part where a Python 3.7 that has it is found: the environment variable FLUIDJAX_PADDLE_PYTHON, or
-``python3.7`` on the path.
+``python3.7`` on the path; PyTorch, eager and compiled, where FLUIDJAX_TORCH_PYTHON or this Python has it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from benchmarks import data, fluid_models, fluid_sequences, stream
@@ -38,14 +40,32 @@ STEPS = {
     "word2vec_sparse": 300,
 }
 BUILD = "build_1000_ops"
+TORCH = (
+    "fit_a_line",
+    "mlp",
+    "lenet",
+    "resnet20",
+    "word2vec_dense",
+    "word2vec_sparse",
+    "lstm_127",
+    "lstm_256",
+    "gru_256",
+)
 
 
-def paddle_python() -> str | None:
-    """A Python that can import paddle.fluid, if there is one."""
-    for candidate in (os.environ.get("FLUIDJAX_PADDLE_PYTHON"), shutil.which("python3.7")):
-        if candidate and subprocess.run([candidate, "-c", "import paddle.fluid"], capture_output=True).returncode == 0:
+def found_python(variable: str, default: str | None, module: str) -> str | None:
+    """A Python that can import a module, if there is one: that of an environment variable, or a default."""
+    for candidate in (os.environ.get(variable), default):
+        if candidate and subprocess.run([candidate, "-c", f"import {module}"], capture_output=True).returncode == 0:
             return candidate
     return None
+
+
+def found_pythons() -> dict[str, str]:
+    """The Pythons of the peers that have one of their own."""
+    paddle = found_python("FLUIDJAX_PADDLE_PYTHON", shutil.which("python3.7"), "paddle.fluid")
+    torch = found_python("FLUIDJAX_TORCH_PYTHON", sys.executable, "torch")
+    return {name: path for name, path in (("paddle", paddle), ("torch", torch)) if path}
 
 
 def run(command: list[str], environment: dict[str, str] | None = None) -> dict[str, float] | str:
@@ -58,16 +78,29 @@ def run(command: list[str], environment: dict[str, str] | None = None) -> dict[s
     return said[-1] if said else f"exit status {done.returncode}"
 
 
-def peers(model: str, paddle: str | None, limit: int | None) -> dict[str, list[str]]:
+def peers(model: str, pythons: dict[str, str], limit: int | None) -> dict[str, list[str]]:
     """The command of each peer."""
     count = STEPS.get(model, fluid_sequences.STREAM)
     steps = str(count if limit is None else min(limit, count))
     found = {"fluidjax": [sys.executable, "-m", "benchmarks.fluid_worker", "fluidjax", model, steps]}
     if model != BUILD:
         found["jax"] = [sys.executable, "-m", "benchmarks.jax_worker", model, steps]
-    if paddle:
-        found["paddle"] = [paddle, "-m", "benchmarks.fluid_worker", "paddle", model, steps]
+    if "torch" in pythons and model in TORCH:
+        command = [pythons["torch"], "-m", "benchmarks.torch_worker", model, steps]
+        found |= {"torch": command, "torch.compile": [*command, "compile"]}
+    if "paddle" in pythons:
+        found["paddle"] = [pythons["paddle"], "-m", "benchmarks.fluid_worker", "paddle", model, steps]
     return found
+
+
+def cold_and_warm(command: list[str]) -> dict[str, float] | str:
+    """fluidjax's measurement in an empty folder of compiled steps, with the first step of a second process."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, stream.CACHE: folder}
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+        cold = run(command, environment)
+        again = run([*command[:-1], "9"], environment)
+    return cold if isinstance(cold, str) or isinstance(again, str) else {**cold, "warm": again.get("first", 0)}
 
 
 def best(results: list[dict[str, float]]) -> dict[str, float]:
@@ -75,15 +108,15 @@ def best(results: list[dict[str, float]]) -> dict[str, float]:
     return {key: min(r[key] for r in results) for key in results[0]}
 
 
-def compare(model: str, paddle: str | None, repeat: int, limit: int | None) -> dict[str, dict[str, float]]:
+def compare(model: str, pythons: dict[str, str], repeat: int, limit: int | None) -> dict[str, dict[str, float]]:
     """Run all peers of a model in turn and print the numbers and the ratios to fluidjax's peers."""
     if model in stream.MODELS:
-        return stream.compare(model, paddle, repeat, run)
-    commands = peers(model, paddle, limit)
+        return stream.compare(model, pythons.get("paddle"), repeat, run)
+    commands = peers(model, pythons, limit)
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in commands}
     for _ in range(repeat):
         for name, command in commands.items():
-            result = run(command)
+            result = cold_and_warm(command) if name == "fluidjax" and model != BUILD else run(command)
             if isinstance(result, str):
                 print(f"  {name} failed on {model}: {result}", flush=True)
             else:
@@ -101,11 +134,13 @@ def show(model: str, found: dict[str, dict[str, float]]) -> None:
         if "build" in r:
             text = f"built in {r['build']:.2f} s"
         else:
-            text = f"step {1e6 * r['step']:10.0f} us   first {r['first']:6.2f} s   total {r['total']:6.1f} s"
-            text += f"   peak {r['peak']:6.0f} MB"
+            text = f"step {1e6 * r['step']:10.0f} us   CPU {1e6 * r['cpu']:10.0f} us   first {r['first']:6.2f} s"
+            text += f"   total {r['total']:6.1f} s   peak {r['peak']:6.0f} MB"
+        if "warm" in r:
+            text += f"   warm first {r['warm']:6.2f} s"
         if ours and name != "fluidjax":
             text += "   fluidjax/this: " + ", ".join(f"{k} {ours[k] / r[k]:.2f}" for k in r)
-        print(f"  {name:9s} {text}", flush=True)
+        print(f"  {name:13s} {text}", flush=True)
 
 
 def show_flatness(results: dict[str, dict[str, dict[str, float]]]) -> None:
@@ -128,12 +163,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="at most so many timed steps of each model")
     parser.add_argument("--json", metavar="FILE", help="write the numbers to FILE")
     args = parser.parse_args()
-    paddle = paddle_python()
-    print(f"peers: fluidjax, hand-written JAX{', Paddle ' + paddle if paddle else ' (no Python with Paddle found)'}")
-    results = {model: compare(model, paddle, args.repeat, args.steps) for model in args.models or known}
+    pythons = found_pythons()
+    print("peers: fluidjax, hand-written JAX" + "".join(f", {name} of {path}" for name, path in pythons.items()))
+    results = {model: compare(model, pythons, args.repeat, args.steps) for model in args.models or known}
     show_flatness(results)
     if args.json:
-        Path(args.json).write_text(json.dumps(results, indent=1))
+        processors = f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}"
+        text = json.dumps({"machine": processors, "models": results}, indent=1)
+        Path(args.json).write_text(text)
 
 
 if __name__ == "__main__":

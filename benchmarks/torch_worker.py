@@ -1,0 +1,24 @@
+"""``python -m benchmarks.torch_worker MODEL STEPS [compile]``: time one PyTorch model in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import torch
+
+from benchmarks import torch_models
+from benchmarks.measure import measure, report
+
+
+def main() -> None:
+    """Measure and report."""
+    model, steps = sys.argv[1], int(sys.argv[2])
+    compile = torch.compile if "compile" in sys.argv[3:] else (lambda net: net)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    build = (torch_models.DENSE | torch_models.RAGGED)[model]
+    report(measure(lambda: build(compile), steps, windows=9 if model in torch_models.DENSE else 1))
+
+
+if __name__ == "__main__":
+    main()
