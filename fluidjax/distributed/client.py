@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -123,6 +124,7 @@ class Client:
         self.trainer = 0
         self.traffic = Traffic()
         self._servers: dict[str, Server] = {}
+        self._left: list[Server] = []
         self._lock = threading.RLock()
 
     def server(self, endpoint: str) -> Server:
@@ -194,13 +196,29 @@ class Client:
         return self.ask("GetVariable", items, NOW if now else 0)
 
     def complete(self) -> None:
-        """Tell all servers that this trainer ends, and close the channels; servers that are gone already are fine."""
+        """Tell all servers that this trainer ends; servers that are gone already are fine.
+
+        The connections stay until the process ends, and by that servers know when nobody can need them any more.
+        """
         with self._lock:
             servers, self._servers = self._servers, {}
+            self._left += servers.values()
         message = Message([(COMPLETE, None)], self.trainer)
         for server in servers.values():
             with contextlib.suppress(RPCError):
                 server.finish(server.start("SendVariable", message, timeout=5), COMPLETE)
+
+    def finish(self) -> None:
+        """What the end of a process does: it completes, unless an error ended it; then connections break."""
+        if getattr(sys, "last_value", None) is None:
+            self.complete()
+
+    def leave(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            left, self._left = [*self._servers.values(), *self._left], []
+            self._servers = {}
+        for server in left:
             server.leave()
 
 

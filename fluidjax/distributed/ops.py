@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import MutableMapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
@@ -141,3 +142,4 @@ for service in (send, push, recv, send_barrier, fetch_barrier, lookup, prefetch,
     provide(service.__name__, service)
 provide("listen_and_serv", listen_and_serv)
 when_closed(client.complete)
+atexit.register(client.finish)

@@ -6,11 +6,13 @@ import logging
 import queue
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from fluidjax.base.scope import Scope
+from fluidjax.distributed import settings
 from fluidjax.distributed.asynchronous import Asynchronous
 from fluidjax.distributed.listening import Listening
 from fluidjax.distributed.requests import RefusedError, Request
@@ -54,12 +56,15 @@ class Server:
             listening.stop()
 
     def _serve(self) -> None:
-        while not self._mode.ended:
+        """Answer requests until nobody is left, and some time longer: for whoever reads what the trainers left."""
+        quiet_since = time.monotonic()
+        while not self._mode.ended or time.monotonic() - quiet_since < settings.linger():
             try:
-                request = self._inbox.get(timeout=0.2)  # now and then Python looks for signals
+                request = self._inbox.get(timeout=0.1)  # now and then Python looks for signals
             except queue.Empty:
                 continue
             self._handle(request)
+            quiet_since = time.monotonic()
 
     def _handle(self, request: Request) -> None:
         try:

@@ -12,7 +12,6 @@ class Serving:
 
     Attributes:
         present: numbers of the trainers that have not completed.
-        ended: whether all have, or those that have not are gone.
     """
 
     def __init__(self, shard: Shard, trainers: int) -> None:
@@ -23,8 +22,8 @@ class Serving:
 
     @property
     def ended(self) -> bool:
-        """Whether nobody is left to be served."""
-        return self.present <= self._gone
+        """Whether nobody is left to be served: all have completed, or died, and their connections are closed."""
+        return self.present <= self._gone and not any(self._attending.values())
 
     def handle(self, request: Request) -> None:
         """Answer a request, now or later. Raises what ends the server, and RefusedError for what cannot be."""

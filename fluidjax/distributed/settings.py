@@ -82,3 +82,8 @@ def _own() -> tuple[bytes, bytes] | None:
 def retries() -> int:
     """How often a request is repeated that a server did not live to answer (FLAGS_rpc_retry_times)."""
     return flag("FLAGS_rpc_retry_times")
+
+
+def linger() -> float:
+    """Seconds that a server stays when nobody is left to be served (FLAGS_rpc_server_linger, in milliseconds)."""
+    return flag("FLAGS_rpc_server_linger") / 1000

@@ -128,6 +128,7 @@ class Job:
             yield
         finally:
             client.complete()
+            client.leave()
             for thread in threads:
                 thread.join(20)
             assert not any(thread.is_alive() for thread in threads)

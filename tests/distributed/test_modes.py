@@ -15,12 +15,6 @@ OPTIMIZERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def own_scope():
-    with fluid.scope_guard(fluid.Scope()):
-        yield
-
-
 @pytest.mark.parametrize("network", [dense, sparse])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_rounds_of_one_trainer_are_the_steps_of_one_process(network, optimizer):

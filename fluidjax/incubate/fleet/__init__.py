@@ -1,1 +1,1 @@
-"""Fleet: training on many machines. Its names import; they are not built yet."""
+"""Fleet: training on many machines."""

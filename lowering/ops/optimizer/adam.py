@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from lowering.ops.optimizer.sparse import dense, merge_rows, only_dense, put_rows, scalar, take_rows
+from lowering.ops.optimizer.sparse import dense, merge_rows, only_dense, put_rows, scalar, take_rows, unless_empty
 from lowering.registry import Long, Value, op
 from lowering.values import Array, SelectedRows, data_of
 
@@ -35,7 +35,8 @@ def _sparse_adam(
 ) -> Sequence[Array]:
     """(param, moment1, moment2) after a sparse step."""
     if not lazy:
-        return _adam_step(state[0], grad.to_dense(), state[1], state[2], betas, rate, epsilon)
+        step = _adam_step(state[0], grad.to_dense(), state[1], state[2], betas, rate, epsilon)
+        return [unless_empty(grad, new, old) for new, old in zip(step, state, strict=True)]
     merged = merge_rows(grad)
     p, m1, m2 = (take_rows(x, merged) for x in state)
     step = _adam_step(p, merged.values, m1, m2, betas, rate, epsilon)
@@ -66,7 +67,7 @@ def adam(
     ParamOut = Param - LearningRate sqrt(1-b2) / (1-b1) * M1 / (sqrt(M2) + epsilon); Beta<i>PowOut = b_i beta_i. Of a
     sparse gradient the rows are merged, and with ``lazy_mode`` only its rows change, else the others see a gradient
     of zero. The real CPU kernel writes the powers before the sparse update reads them: where they are updated in
-    place, as every optimizer does, a sparse step uses the advanced ones.
+    place, as every optimizer does, a sparse step uses the advanced ones. A sparse gradient without rows changes nothing.
     """
     lr = scalar(learning_rate, param.dtype)
     b1 = beta1 if beta1_tensor is None else scalar(beta1_tensor, param.dtype)
@@ -78,7 +79,8 @@ def adam(
     rate = lr * jnp.sqrt(1 - pow2) / (1 - pow1)
     state = (param, moment1, moment2)
     if sparse:
-        return (*_sparse_adam(grad, state, lazy_mode, (b1, b2), rate, epsilon), next1, next2)
+        powers = unless_empty(grad, next1, beta1_pow), unless_empty(grad, next2, beta2_pow)
+        return (*_sparse_adam(grad, state, lazy_mode, (b1, b2), rate, epsilon), *powers)
     g = data_of(grad).reshape(param.shape)
     return (*_adam_step(param, g, moment1, moment2, (b1, b2), rate, epsilon), next1, next2)
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lowering.ops.optimizer.sparse import dense, only_dense, scalar
+from lowering.ops.optimizer.sparse import dense, only_dense, scalar, unless_empty
 from lowering.registry import Value, op
 from lowering.values import Array, SelectedRows, data_of
 
@@ -30,13 +30,14 @@ def momentum(param, grad: Value, velocity, learning_rate, *, mu: float, use_nest
     """VelocityOut = mu * Velocity + Grad; ParamOut = Param - LearningRate * VelocityOut.
 
     With Nesterov, ParamOut = Param - LearningRate * (Grad + mu * VelocityOut). Under a sparse gradient the rows that
-    it does not touch have a gradient of zero: their velocity decays and moves them on, as in the real kernel.
+    it does not touch have a gradient of zero: their velocity decays and moves them on, as in the real kernel; one without
+    any row changes nothing.
     """
     g = dense(grad).reshape(param.shape)
     lr = scalar(learning_rate, param.dtype)
     v = mu * velocity + g
     step = g + mu * v if use_nesterov else v
-    return param - lr * step, v
+    return unless_empty(grad, param - lr * step, param), unless_empty(grad, v, velocity)
 
 
 @op(out="ParamOut VelocityOut", lod=None, inplace={"ParamOut": "param", "VelocityOut": "velocity"})

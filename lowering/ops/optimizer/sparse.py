@@ -51,6 +51,15 @@ def only_dense(grad: Any, op_type: str) -> Array:
     return data_of(grad)
 
 
+def unless_empty(grad: Any, new: Array, old: Array) -> Array:
+    """What a step makes of a value: ``old`` after all if its gradient is sparse and has no row at all."""
+    if not isinstance(grad, SelectedRows):
+        return new
+    if grad.nrows is None:
+        return new if grad.rows.shape[0] else data_of(old)
+    return jnp.where(grad.nrows > 0, new, data_of(old))
+
+
 def take_rows(x: Array, grad: SelectedRows) -> Array:
     """The rows of ``x`` that a merged gradient touches; zeros for its padding entries."""
     return jnp.asarray(x).at[grad.rows].get(mode="fill", fill_value=0)

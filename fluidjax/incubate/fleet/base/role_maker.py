@@ -1,6 +1,23 @@
 """What a process is in a fleet: a worker or a server, and which one."""
 
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from fluidjax.base.errors import explain
 from fluidjax.base.unbuilt import unbuilt
+
+__all__ = [
+    "Role",
+    "RoleMakerBase",
+    "MPISymetricRoleMaker",
+    "UserDefinedRoleMaker",
+    "UserDefinedCollectiveRoleMaker",
+    "PaddleCloudRoleMaker",
+    "GeneralRoleMaker",
+]
 
 
 class Role:
@@ -10,11 +27,342 @@ class Role:
     SERVER = 2
 
 
-MockBarrier = unbuilt(__name__, "MockBarrier")
-RoleMakerBase = unbuilt(__name__, "RoleMakerBase")
+class MockBarrier:
+    """Stands for a barrier where a process is alone."""
+
+    def barrier(self) -> None:
+        """Nobody is waited for."""
+
+    def barrier_all(self) -> None:
+        """Nobody is waited for."""
+
+    def all_reduce(self, obj: Any) -> Any:
+        """The value itself."""
+        return obj
+
+    def all_gather(self, obj: Any) -> list[Any]:
+        """The value alone."""
+        return [obj]
+
+
+class RoleMakerBase:
+    """Says what this process is. What it says is settled by ``generate_role``, at the first question at the latest."""
+
+    def __init__(self) -> None:
+        self._worker_endpoints: list[str] = []
+        self._server_endpoints: list[str] = []
+        self._role_is_generated = False
+        self._role: int | None = None
+        self._current_id = -1
+
+    def is_worker(self) -> bool:
+        """Whether this process is a worker."""
+        raise NotImplementedError("Please implement this method in child class")
+
+    def is_server(self) -> bool:
+        """Whether this process is a server."""
+        raise NotImplementedError("Please implement this method in child class")
+
+    def is_first_worker(self) -> bool:
+        """Whether this process is worker 0."""
+        raise NotImplementedError("Please implement this method in child class")
+
+    def worker_num(self) -> int:
+        """How many workers there are."""
+        raise NotImplementedError("Please implement this method in child class")
+
+    def worker_index(self) -> int:
+        """The number of this worker."""
+        raise NotImplementedError("Please implement this method in child class")
+
+    def server_index(self) -> int:
+        """The number of this server."""
+        raise NotImplementedError("Please implement this method in child class")
+
+    def generate_role(self) -> None:
+        """Find out what this process is."""
+        self._role_is_generated = True
+
+    def get_trainer_endpoints(self) -> list[str]:
+        """The endpoints of all workers."""
+        return self._worker_endpoints
+
+    def get_pserver_endpoints(self) -> list[str]:
+        """The endpoints of all servers."""
+        return self._server_endpoints
+
+    def to_string(self) -> str:
+        """All of it as text."""
+        return (
+            f"role: {self._role}, current_id: {self._current_id}, worker_endpoints: {self._worker_endpoints},"
+            f" server_endpoints: {self._server_endpoints}"
+        )
+
+    def all_gather(self, input: Any) -> list[Any] | None:
+        """Values of all processes; this role maker connects none."""
+        print("warning: RoleMakerBase does not have all gather.")
+        return None
+
+    def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:
+        """Reduce an array over all workers; this role maker connects none."""
+        print("warning: RoleMakerBase does not have all reduce worker.")
+
+    def barrier_worker(self) -> None:
+        """Wait for all workers; this role maker connects none."""
+        print("warning: RoleMakerBase does not have barrier worker.")
+
+    def barrier_all(self) -> None:
+        """Wait for all processes; this role maker connects none."""
+        print("warning: RoleMakerBase does not have barrier all.")
+
+
+class _Known(RoleMakerBase):
+    """A role that is a role, a number, and how many workers there are."""
+
+    _trainers_num = 0
+
+    def _settle(self) -> None:
+        if not self._role_is_generated:
+            self.generate_role()
+
+    def is_worker(self) -> bool:
+        """Whether this process is a worker."""
+        self._settle()
+        return self._role == Role.WORKER
+
+    def is_server(self) -> bool:
+        """Whether this process is a server."""
+        self._settle()
+        return self._role == Role.SERVER
+
+    def is_first_worker(self) -> bool:
+        """Whether this process is worker 0."""
+        return self.is_worker() and self._current_id == 0
+
+    def worker_num(self) -> int:
+        """How many workers there are."""
+        self._settle()
+        return self._trainers_num
+
+    def worker_index(self) -> int:
+        """The number of this worker; of a server, its own number."""
+        self._settle()
+        return self._current_id
+
+    def server_index(self) -> int:
+        """The number of this server; of a worker, its own number."""
+        self._settle()
+        return self._current_id
+
+    def get_pserver_endpoints(self) -> list[str]:
+        """The endpoints of all servers."""
+        self._settle()
+        return self._server_endpoints
+
+
+class PaddleCloudRoleMaker(_Known):
+    """A role that launchers tell by the environment.
+
+    Args:
+        is_collective: False: PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM, TRAINING_ROLE, and PADDLE_TRAINER_ID of
+            workers, POD_IP and PADDLE_PORT of servers. True: PADDLE_TRAINER_ENDPOINTS, PADDLE_TRAINER_ID,
+            PADDLE_TRAINING_ROLE and PADDLE_CURRENT_ENDPOINT.
+    """
+
+    def __init__(self, is_collective: bool = False) -> None:
+        super().__init__()
+        self._is_collective = is_collective
+
+    def generate_role(self) -> None:
+        """Read the environment. ValueError says what is missing or wrong there."""
+        if self._role_is_generated:
+            return
+        if self._is_collective:
+            self._generate_collective()
+        else:
+            self._generate()
+        self._role_is_generated = True
+
+    def _generate(self) -> None:
+        endpoints = _told("PADDLE_PSERVERS_IP_PORT_LIST").split(",")
+        workers, role = _number("PADDLE_TRAINERS_NUM"), _told("TRAINING_ROLE")
+        if role == "TRAINER":
+            self._role, self._current_id = Role.WORKER, _number("PADDLE_TRAINER_ID")
+        elif role == "PSERVER":
+            own = f"{_told('POD_IP')}:{_told('PADDLE_PORT')}"
+            if own not in endpoints:
+                raise _wrong("POD_IP:PADDLE_PORT", f"one of {', '.join(endpoints)}", own)
+            self._role, self._current_id = Role.SERVER, endpoints.index(own)
+        else:
+            raise _wrong("TRAINING_ROLE", "TRAINER or PSERVER", role)
+        self._trainers_num, self._server_endpoints = workers, endpoints
+
+    def _generate_collective(self) -> None:
+        self._current_id = int(os.getenv("PADDLE_TRAINER_ID", "0"))
+        self._training_role = os.getenv("PADDLE_TRAINING_ROLE", "TRAINER")
+        assert self._training_role == "TRAINER", "PADDLE_TRAINING_ROLE: expected TRAINER in collective mode"
+        endpoints = os.getenv("PADDLE_TRAINER_ENDPOINTS")
+        assert endpoints is not None, "can't find PADDLE_TRAINER_ENDPOINTS: start the script by a launcher"
+        self._current_endpoint = os.getenv("PADDLE_CURRENT_ENDPOINT")
+        self._worker_endpoints = endpoints.split(",")
+        self._trainers_num = len(self._worker_endpoints)
+        self._role = Role.WORKER
+
+
+def _told(name: str) -> str:
+    """A variable of the environment."""
+    value = os.environ.get(name)
+    if value is None:
+        raise _wrong(name, "a value, which launchers set", "nothing")
+    return value
+
+
+def _number(name: str) -> int:
+    text = _told(name)
+    if not text.isdecimal():
+        raise _wrong(name, "a number", text)
+    return int(text)
+
+
+def _wrong(name: str, expected: str, received: str) -> ValueError:
+    return ValueError(
+        explain(
+            f"something wrong with PaddleCloud, please check environment: {name}",
+            expected,
+            received,
+            "start the script by a launcher, such as paddle.distributed.launch_ps",
+        )
+    )
+
+
+class UserDefinedRoleMaker(_Known):
+    """A role that the script tells.
+
+    Args:
+        current_id: the number of this worker, or of this server.
+        role: ``Role.WORKER`` or ``Role.SERVER``.
+        worker_num: how many workers there are.
+        server_endpoints: of all servers, a list of host:port.
+    """
+
+    def __init__(
+        self,
+        current_id: int = 0,
+        role: int = Role.WORKER,
+        worker_num: int = 0,
+        server_endpoints: list[str] | None = None,
+    ) -> None:
+        super().__init__()
+        self._server_endpoints = _checked_endpoints("server_endpoints", server_endpoints)
+        if role not in (Role.WORKER, Role.SERVER):
+            raise TypeError("role must be as Role")
+        self._role = role
+        limit = len(self._server_endpoints) if role == Role.SERVER else None
+        self._current_id = _checked_id(current_id, limit, "if role is Role.SERVER, current_id", "server_endpoints")
+        if not isinstance(worker_num, int):
+            raise TypeError("worker_num must be as int")
+        if worker_num <= 0:
+            raise ValueError("worker_num must be greater than 0")
+        self._trainers_num = worker_num
+
+
+class UserDefinedCollectiveRoleMaker(_Known):
+    """A worker of a fleet without servers, as the script tells.
+
+    Args:
+        current_id: the number of this worker.
+        worker_endpoints: of all workers, a list of host:port.
+    """
+
+    def __init__(self, current_id: int = 0, worker_endpoints: list[str] | None = None) -> None:
+        super().__init__()
+        self._worker_endpoints = _checked_endpoints("worker_endpoints", worker_endpoints)
+        self._trainers_num = len(self._worker_endpoints)
+        self._current_id = _checked_id(current_id, self._trainers_num, "current_id", "worker_endpoints")
+        self._role = Role.WORKER
+
+
+def _checked_endpoints(what: str, endpoints: Any) -> list[str]:
+    if not isinstance(endpoints, list):
+        raise TypeError(f"{what} must be as string list")
+    if not endpoints:
+        raise ValueError(f"the length of {what} list must be greater than 0")
+    if not all(isinstance(endpoint, str) for endpoint in endpoints):
+        raise TypeError(f"every element in {what} list must be as string")
+    if len(endpoints) != len(set(endpoints)):
+        raise ValueError(f"{what} can't have duplicate elements")
+    return endpoints
+
+
+def _checked_id(current_id: Any, limit: int | None, subject: str, of: str) -> int:
+    if not isinstance(current_id, int):
+        raise TypeError("current_id must be as int")
+    if current_id < 0:
+        raise ValueError("current_id must be greater than or equal to 0")
+    if limit is not None and current_id >= limit:
+        raise ValueError(f"{subject} must be less than or equal to len({of}) - 1")
+    return current_id
+
+
+class GeneralRoleMaker(_Known):
+    """A role that the environment tells, of a fleet that knows the endpoints of its workers, too.
+
+    PADDLE_PSERVERS_IP_PORT_LIST and PADDLE_TRAINER_ENDPOINTS name all processes; TRAINING_ROLE and PADDLE_TRAINER_ID
+    tell a worker, PADDLE_PSERVER_ID (or POD_IP and PADDLE_PORT) a server. Barriers and reductions between workers are
+    not built: what keeps workers in step are the rounds of the servers.
+
+    Args:
+        kwargs: where Fluid's Gloo meets (hdfs_name, http_ip_port ...); accepted, and not used.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        self._meeting = kwargs
+
+    def generate_role(self) -> None:
+        """Read the environment. ValueError says what is missing or wrong there."""
+        if self._role_is_generated:
+            return
+        servers, workers = (
+            _told("PADDLE_PSERVERS_IP_PORT_LIST").split(","),
+            _told("PADDLE_TRAINER_ENDPOINTS").split(","),
+        )
+        role = _told("TRAINING_ROLE")
+        if role not in ("TRAINER", "PSERVER"):
+            raise _wrong("TRAINING_ROLE", "TRAINER or PSERVER", role)
+        if role == "TRAINER":
+            self._role, own = Role.WORKER, workers[_number("PADDLE_TRAINER_ID")]
+        else:
+            self._role, own = Role.SERVER, _own_server(servers)
+        self._current_id = (workers if self._role == Role.WORKER else servers).index(own)
+        self._cur_endpoint, self._worker_endpoints, self._server_endpoints = own, workers, servers
+        self._trainers_num, self._size = len(workers), len(workers) + len(servers)
+        self._rank = [*workers, *servers].index(own)
+        self._role_is_generated = True
+
+    def get_local_endpoint(self) -> str:
+        """The endpoint of this process."""
+        self._settle()
+        return self._cur_endpoint
+
+    def get_trainer_endpoints(self) -> list[str]:
+        """The endpoints of all workers."""
+        self._settle()
+        return self._worker_endpoints
+
+    def server_num(self) -> int:
+        """How many servers there are."""
+        return len(self.get_pserver_endpoints())
+
+
+def _own_server(servers: Sequence[str]) -> str:
+    if "PADDLE_PSERVER_ID" in os.environ:
+        return servers[_number("PADDLE_PSERVER_ID")]
+    own = f"{_told('POD_IP')}:{_told('PADDLE_PORT')}"
+    if own not in servers:
+        raise _wrong("POD_IP:PADDLE_PORT", f"one of {', '.join(servers)}", own)
+    return own
+
+
 MPIRoleMaker = unbuilt(__name__, "MPIRoleMaker")
 MPISymetricRoleMaker = unbuilt(__name__, "MPISymetricRoleMaker")
-PaddleCloudRoleMaker = unbuilt(__name__, "PaddleCloudRoleMaker")
-GeneralRoleMaker = unbuilt(__name__, "GeneralRoleMaker")
-UserDefinedRoleMaker = unbuilt(__name__, "UserDefinedRoleMaker")
-UserDefinedCollectiveRoleMaker = unbuilt(__name__, "UserDefinedCollectiveRoleMaker")
