@@ -128,12 +128,12 @@ def test_a_token_keeps_strangers_out(flags):
     job = Job(dense, servers=1)
 
     def intrude(step, exe, main):
-        stranger = Client()
-        flags({"FLAGS_rpc_token": "guess"})
-        with pytest.raises(RPCError, match="token"):
-            stranger.ask("GetVariable", [(job.endpoints[0], "w0", None)])
-        stranger.leave()
-        flags({"FLAGS_rpc_token": "secret"})
+        with grpc.insecure_channel(job.endpoints[0]) as channel:
+            for token in ([], [("token", "guess")]):
+                for method in ("GetVariable", "Attend"):
+                    with pytest.raises(grpc.RpcError, match="token") as error:
+                        channel.unary_unary(f"/{settings.SERVICE}/{method}")(b"FLJX", timeout=5, metadata=token)
+                    assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
     with job.running():
         losses = job.train(2, intrude)

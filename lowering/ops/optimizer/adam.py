@@ -67,7 +67,8 @@ def adam(
     ParamOut = Param - LearningRate sqrt(1-b2) / (1-b1) * M1 / (sqrt(M2) + epsilon); Beta<i>PowOut = b_i beta_i. Of a
     sparse gradient the rows are merged, and with ``lazy_mode`` only its rows change, else the others see a gradient
     of zero. The real CPU kernel writes the powers before the sparse update reads them: where they are updated in
-    place, as every optimizer does, a sparse step uses the advanced ones. A sparse gradient without rows changes nothing.
+    place, as every optimizer does, a sparse step uses the advanced ones. A sparse gradient without any
+    row changes nothing.
     """
     lr = scalar(learning_rate, param.dtype)
     b1 = beta1 if beta1_tensor is None else scalar(beta1_tensor, param.dtype)

@@ -30,8 +30,8 @@ def momentum(param, grad: Value, velocity, learning_rate, *, mu: float, use_nest
     """VelocityOut = mu * Velocity + Grad; ParamOut = Param - LearningRate * VelocityOut.
 
     With Nesterov, ParamOut = Param - LearningRate * (Grad + mu * VelocityOut). Under a sparse gradient the rows that
-    it does not touch have a gradient of zero: their velocity decays and moves them on, as in the real kernel; one without
-    any row changes nothing.
+    it does not touch have a gradient of zero: their velocity decays and moves them on, as in the real kernel; one
+    without any row changes nothing.
     """
     g = dense(grad).reshape(param.shape)
     lr = scalar(learning_rate, param.dtype)
