@@ -28,7 +28,8 @@ STOREYS = (
     ("fluidjax.eager",),
     ("fluidjax.executor", "fluidjax.compiler", "fluidjax.dataset", "fluidjax.io", "fluidjax.passes"),
     ("fluidjax.dygraph", "fluidjax.to_static", "fluidjax.inference", "fluidjax.export", "fluidjax.distributed"),
-    ("fluidjax.transpiler", "fluidjax.incubate"),
+    ("fluidjax.transpiler", "fluidjax.contrib.mixed_precision"),
+    ("fluidjax.communicator", "fluidjax.incubate"),
 )  # fmt: skip
 # Inside a room of the list, but not of its storey: it stands below all.
 APART = ("fluidjax.execution.single",)

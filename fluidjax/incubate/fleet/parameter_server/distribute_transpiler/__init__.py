@@ -73,7 +73,8 @@ class DistributedTranspiler(Fleet):
         if self._communicator is not None and self._communicator.is_running():
             warnings.warn("communicator has been initialized, skip", stacklevel=2)
             return
-        self._communicator = Communicator(self.main_program, runtime.mode, kwargs, runtime.get_communicator_flags())
+        program = _made(self.main_program, "main_program")
+        self._communicator = Communicator(program, runtime.mode, kwargs, runtime.get_communicator_flags())
         self._communicator.start()
 
     def init_server(self, model_dir: str | None = None) -> None:

@@ -95,8 +95,8 @@ class DistributedStrategy:
         self._server_runtime_config = ServerRuntimeConfig()
         self._execute_strategy = ExecutionStrategy()
         self._build_strategy = BuildStrategy()
-        self._execute_strategy.num_threads = int(_threads())
-        if self._execute_strategy.num_threads > 1:
+        _set(self._execute_strategy, {"num_threads": int(_threads())}, ExecutionStrategy, "execute_strategy")
+        if int(_threads()) > 1:
             self._build_strategy.reduce_strategy = BuildStrategy.ReduceStrategy.Reduce
         self.debug_opt: Any = None
         if self._mode is not None:
