@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fluidjax.base.places import CUDAPlace, Place
+from fluidjax.base.places import CUDAPlace, Place, physical_devices
 from fluidjax.base.scope import Scope
 from fluidjax.execution.several import SeveralDevices
 from fluidjax.framework import Program, cpu_places, cuda_places, program_view
-from lowering.engine.replicas import Devices
+from lowering.engine.devices import Devices
 
 __all__ = ["CompiledProgram", "ExecutionStrategy", "BuildStrategy"]
 
@@ -133,8 +133,12 @@ class CompiledProgram:
         and so every device makes the same update; ``gradient_scale_strategy`` says how the loss's gradient is scaled.
         What else differs between devices, such as the running statistics of batch_norm, each has for itself; the scope
         holds device 0's. A fetch is the devices' values one after the other, or a list of them
-        (``return_merged=False``). The devices are Fluid's: all of them are computed as one program on the executor's
-        own physical device, a CPU with all its cores, one accelerator.
+        (``return_merged=False``).
+
+        Where jax has as many physical devices, each computes its share on one of them if the shares are of equal size
+        (on a CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight of it). Other shares, and programs
+        that need the host or sequences, are computed as one program on the executor's own device; the results are the
+        same.
 
         Args:
             loss_name: the loss; required where the program has a backward pass.
@@ -203,7 +207,7 @@ class CompiledProgram:
                 " places out for all devices"
             )
         devices = self._devices(len(places))
-        self._several = SeveralDevices(self._program, devices, scope, self._shared())
+        self._several = SeveralDevices(self._program, devices, scope, self._shared(), physical_devices(places))
         self._place, self._places = place, places
 
     def _devices(self, count: int) -> Devices:

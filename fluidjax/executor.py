@@ -22,16 +22,16 @@ from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.fetched import fetched
 from fluidjax.execution.kept import keep_in
+from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.missing import explained
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
-from fluidjax.execution.several import SeveralDevices
+from fluidjax.execution.several import SeveralDevices, Written
 from fluidjax.execution.shares import by_name, one_feed
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable, default_main_program, program_view
 from fluidjax.reader import next_feed
-from lowering.engine.replicas import Replicated
 from lowering.errors import UninitializedError
 
 __all__ = ["Executor", "FetchHandler", "as_numpy", "global_scope", "scope_guard"]
@@ -137,11 +137,11 @@ class Executor:
         fetches: tuple[str, ...],
         scope: Scope,
         return_numpy: bool,
-        replicated: Replicated | None = None,
+        written: Written | None = None,
         around: Scope | None = None,
     ) -> list[Any]:
-        """Run a program, or what is written out of it for several devices, over their scope and the one ``around``."""
-        prepared = _prepared(program, tuple(feed), fetches, self._device.platform, replicated)
+        """Run a program, or what is written of it for several devices, over their scope and the one ``around``."""
+        prepared = _prepared(program, tuple(feed), fetches, self._device.platform, written)
         try:
             with self._on_device():
                 values = self._values(program, prepared, scope, feed)
@@ -165,11 +165,15 @@ class Executor:
         return_merged: bool,
     ) -> list[Any]:
         shares = [next_feed(program, by_name(share)) for share in several.shares(feed)]
-        all_devices = several.replicated(shares)
-        names = several.fetches(all_devices, fetches)
-        fed = several.feed(all_devices, shares)
-        values = self._run_once(program, fed, names, several.local, return_numpy, all_devices, several.scope)
-        return several.results(all_devices, fetches, dict(zip(names, values, strict=True)), merge=return_merged)
+        by_op = mode.current.interpret or flag("FLAGS_check_nan_inf")
+        written = several.written(shares, together=by_op)
+        names, fed = written.fetches(fetches), written.feed(shares)
+        try:
+            values = self._run_once(program, fed, names, several.local, return_numpy, written, several.scope)
+        except Unspreadable:
+            several.write_together()
+            return self._run_on_several(program, several, shares, fetches, return_numpy, return_merged)
+        return written.results(fetches, dict(zip(names, values, strict=True)), merge=return_merged)
 
     def _prune_program(
         self, program: Program, feed: Any = None, fetch_list: Any = None, optimize_ops: Any = None
@@ -317,19 +321,20 @@ def _all_fetchable(items: Sequence[Any]) -> bool:
 
 
 def _prepared(
-    program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str, replicated: Replicated | None
+    program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str, written: Written | None
 ) -> Prepared:
     cache = program.__dict__.setdefault("_prepared_cache", {})
     checked = flag("FLAGS_check_values")
     beside = flag("FLAGS_background_compilation") and not (flag("FLAGS_cpu_deterministic") or program.random_seed)
-    key = (program._version_token(), feeds, fetches, platform, checked, beside, replicated)
+    key = (program._version_token(), feeds, fetches, platform, checked, beside, written)
     found = cache.get(key)
     if found is None:
         check_trusted(program)
         while len(cache) >= _VERSIONS_KEPT:
             cache.pop(next(iter(cache)))
-        view = program_view(program) if replicated is None else replicated.program
-        found = cache[key] = Prepared(view, feeds, fetches, platform, checked, beside)
+        view = program_view(program) if written is None else written.view
+        spread = None if written is None else written.spread
+        found = cache[key] = Prepared(view, feeds, fetches, platform, checked, beside, spread)
     return found
 
 

@@ -127,6 +127,14 @@ class CUDAPinnedPlace(Place):
         return "CUDAPinnedPlace"
 
 
+def physical_devices(places: Sequence[Place]) -> list[jax.Device]:
+    """A device of jax for each place; none where there are fewer than places."""
+    devices = [place._jax_device() for place in places]
+    if len(places) > 1 and len(set(devices)) == 1 and places[0].is_cpu_place():
+        devices = jax.local_devices(backend="cpu")[: len(places)]
+    return devices if len(set(devices)) == len(places) else []
+
+
 def is_compiled_with_cuda() -> bool:
     """Whether there is an accelerator, so that ``CUDAPlace(0)`` works.
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fluidjax.execution.buffers import NOTHING
-from fluidjax.execution.compiled import CompiledOps, Step
+from fluidjax.execution.compiled import CompiledOps, Step, unprepared
+from fluidjax.execution.executable import Executable
 from fluidjax.execution.kept import Kept
+from fluidjax.execution.mesh import Spread
 from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.tiers import Tiers
@@ -28,6 +30,7 @@ class Job:
         platform: 'cpu', 'gpu' or 'tpu'.
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
         beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
+        spread: over which devices the program is spread; None: it runs on one.
     """
 
     program: ProgramView
@@ -36,6 +39,7 @@ class Job:
     platform: str
     checked: bool
     beside: bool = False
+    spread: Spread | None = None
 
 
 def _no_state() -> None:
@@ -119,13 +123,21 @@ class Compilations:
                 fixed=len(kept),
                 checked=self._job.checked,
                 starts=starts,
+                spread=self._job.spread,
             )
         return found
 
-    def step(self, compiled: CompiledOps, replaced: tuple[Any, ...], values: list[Any], seed: Any) -> Step:
-        """Run compiled ops, and note whether they were compiled for that."""
+    def step(
+        self,
+        compiled: CompiledOps,
+        replaced: tuple[Any, ...],
+        values: list[Any],
+        seed: Any,
+        first: Callable[[Executable], None] = unprepared,
+    ) -> Step:
+        """Run compiled ops (see ``CompiledOps.__call__``), and note whether they were compiled for that."""
         before = compiled.traces
-        step = compiled(replaced, values, seed)
+        step = compiled(replaced, values, seed, first)
         if compiled.traces != before:
             self._fresh = True
             self.causes.see(dict(zip(compiled.inputs, values, strict=True)))

@@ -1,11 +1,10 @@
-"""One jitted run of ops: values in by name, values out by name."""
+"""One jitted run of ops, compiled for each form of its values, here or by another process, in a run or beside it."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -15,23 +14,18 @@ from jaxlib._jax import ArrayImpl
 from fluidjax.execution.background import Once
 from fluidjax.execution.buffers import NOTHING, Buffers, Unpackable
 from fluidjax.execution.executable import Executable
-from fluidjax.execution.form import PLAIN, Rebuild, form, given, split_static
+from fluidjax.execution.form import PLAIN, form, given, split_static
 from fluidjax.execution.guard import Checks, holding
 from fluidjax.execution.kept import Kept
-from lowering.engine.align import FedRows, check_pairs
-from lowering.engine.checks import Watch
-from lowering.engine.counts import plain
-from lowering.engine.either import Either, NeedsOneForm
-from lowering.engine.runner import Runner
-from lowering.engine.wide import check_left
+from fluidjax.execution.mesh import Spread
+from fluidjax.execution.traceable import Changes, NeedsInputs, Traceable, Traced
+from lowering.engine.align import check_pairs
+from lowering.engine.either import NeedsOneForm
+from lowering.engine.runner import number_of
 from lowering.errors import InvalidArgumentError, Need, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import data_of
-
-
-def _same_form(before: Any, after: Any) -> bool:
-    return isinstance(after, (jax.Array, np.ndarray)) and after.shape == before.shape and after.dtype == before.dtype
 
 
 def _shape_of(value: Any) -> Any:
@@ -42,32 +36,6 @@ def _shape_of(value: Any) -> Any:
     return jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding, weak_type=value.weak_type)
 
 
-class _NeedsInputs(Exception):
-    """The step may not donate its inputs: a run may have to be repeated, or a variable changes its form."""
-
-
-class Changes(Exception):
-    """Not an error: a run leaves variables in another form than it finds them in, for the next run to find.
-
-    Attributes:
-        forms: the form that each is left in.
-    """
-
-    def __init__(self, forms: dict[str, jax.ShapeDtypeStruct]):
-        super().__init__(", ".join(forms))
-        self.forms = forms
-
-
-FIRST, BEFORE = "@FIRST", "@BEFORE/"  # inputs: whether a run is the first; what it finds then
-
-
-def _changed(found: Mapping[str, Any], left: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
-    """The plain arrays left in another form than ``found``."""
-    arrays = {n: v for n, v in left.items() if isinstance(v, (jax.Array, np.ndarray))}
-    changed = (n for n, v in arrays.items() if found[n] is None or not _same_form(found[n], v))
-    return {n: jax.ShapeDtypeStruct(arrays[n].shape, arrays[n].dtype) for n in changed}
-
-
 class Step(NamedTuple):
     """What a step returns: ``results``, a flag of each buffer that overflowed, the error of a fault that it found."""
 
@@ -76,24 +44,8 @@ class Step(NamedTuple):
     failure: InvalidArgumentError | None
 
 
-@dataclass
-class Traced:
-    """What a trace finds out.
-
-    Attributes:
-        structure: how the results are made of arrays; None: they are arrays.
-        watch: what is to be checked.
-        pairs: see ``lowering.engine.align``.
-        used, uneven: see ``lowering.Runner``.
-        ran: whether what it was compiled to has run.
-    """
-
-    structure: Any = None
-    watch: Watch | None = None
-    pairs: Mapping[tuple[int, int], NeedsExact] = field(default_factory=dict)
-    used: Mapping[str, int] = field(default_factory=dict)
-    uneven: Mapping[str, NeedsExact] = field(default_factory=dict)
-    ran: bool = False
+def unprepared(executable: Executable) -> None:
+    """Nothing to do before the first run."""
 
 
 class Compiled(NamedTuple):
@@ -141,6 +93,7 @@ class CompiledOps:
         checked: whether ops' demands on their numbers are checked.
         starts: variables that the first run finds in another form, or not at all. The inputs ``BEFORE`` + name hold
             what it finds, and ``FIRST`` says whether this is it.
+        spread: over which devices all run the ops at once.
 
     Attributes:
         awaited: names without a value that the ops read and write; None: nobody wants to know of ``Changes``.
@@ -165,21 +118,17 @@ class CompiledOps:
         fixed: int = 0,
         checked: bool = False,
         starts: Sequence[str] = (),
+        spread: Spread | None = None,
     ):
-        self._program = program
-        self._ops = ops
         self.inputs = tuple(inputs)
-        self._outputs = tuple(outputs)
-        self._replaced = tuple(replaced)
-        self._buffers = buffers
+        self._work = Traceable(
+            program, ops, self.inputs, tuple(outputs), tuple(replaced), buffers, platform, capacities, widened, wide,
+            tuple(starts), number_of if spread is None else spread.draws,
+        )  # fmt: skip
         self._donate = True
-        self._platform = platform
-        self._capacities = capacities
         self._kept = kept
-        self._widened = widened
-        self._wide = wide
         self._fixed = fixed
-        self._starts = tuple(starts)
+        self._spread = spread
         self.awaited: Sequence[str] | None = None
         self._checked = checked and any(get_op(op.type).demands for b in program.blocks for op in b.ops)
         self._ready: dict[Hashable, Compiled] = {}
@@ -189,8 +138,14 @@ class CompiledOps:
         self._pairs: dict[tuple[int, int], NeedsExact] = {}
         self.traces = 0
 
-    def __call__(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Step:
-        """Run the ops.
+    def __call__(
+        self,
+        replaced: tuple[Any, ...],
+        values: Sequence[Any],
+        seed: Any,
+        first: Callable[[Executable], None] = unprepared,
+    ) -> Step:
+        """Run the ops; ``first`` is told of what never ran before it does.
 
         Raises:
             InvalidArgumentError: a value that was fed is none that its op can take; nothing ran.
@@ -202,25 +157,19 @@ class CompiledOps:
             self._await(key)
             compiled = self._ready[key] = self._ready.get(key) or self._compiled(key, replaced, values, seed)
             compiled.before(values)
-            if compiled.executable.scratch and replaced and self._donate:
+            if not compiled.traced.ran:
+                first(compiled.executable)
+            elif compiled.executable.scratch and replaced and self._donate:
                 compiled.executable.reserve()
             left = compiled.executable.call(replaced, given(values), seed)
-        except _NeedsInputs:
+        except NeedsInputs:
             self._donate = False
             self._ready.clear()
-            return self(replaced, values, seed)
+            return self(replaced, values, seed, first)
         if not compiled.traced.ran:
             compiled.traced.ran = True
             compiled.executable.settle()
         return Step(compiled.results(left[0]), left[1], compiled.after(left))
-
-    def _tell_changes(self, found: Mapping[str, Any], env: Mapping[str, Any]) -> None:
-        found = {**found, **dict.fromkeys(self.awaited or ())}
-        if any(isinstance(env.get(n), Either) for n in (*found, *self._outputs)):
-            raise NeedsOneForm("a variable has two forms to the end")
-        changed = _changed(found, {n: plain(env[n]) for n in found if n in env})
-        if changed:
-            raise Changes(changed)
 
     @property
     def donates(self) -> bool:
@@ -266,7 +215,7 @@ class CompiledOps:
         """What another process compiled for values of the form ``key``, or what this one does; raises what comes of a
         trace that cannot be compiled.
         """
-        record = self._kept.record(lambda: self._terms(key, values))
+        record = self._kept.record(lambda: self._terms(key, values), one_device=self._spread is None)
         outcome = record.read()
         if outcome is None:
             outcome = self._outcome(replaced, values, seed, whole=record.wanted)
@@ -282,18 +231,11 @@ class CompiledOps:
 
     def _terms(self, key: Hashable, values: Sequence[Any]) -> Hashable:
         """All that a trace depends on beside the program."""
-        ops = tuple(op.index for op in self._ops)
-        names = ops, self.inputs, self._outputs, self._replaced, self._starts, self.awaited
-        options = (
-            self._buffers,
-            self._donate,
-            self._platform,
-            self._fixed,
-            self._checked,
-            sorted(self._widened),
-            self._wide,
-        )
-        return names, options, key, self._seen_on_host(values), sorted(self._capacities.items())
+        work = self._work
+        ops = tuple(op.index for op in work.ops)
+        names = ops, work.inputs, work.outputs, work.replaced, work.starts, self.awaited
+        options = work.buffers, self._donate, work.platform, self._fixed, self._checked, sorted(work.widened), work.wide
+        return names, options, key, self._seen_on_host(values), sorted(work.capacities.items())
 
     def _outcome(
         self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any, *, whole: bool
@@ -303,61 +245,39 @@ class CompiledOps:
         """
         rebuilds = [None if type(v) in PLAIN else split_static(v)[2] for v in values]
         found, arguments = Traced(), (replaced, given(values), seed)
-        run = self._traceable(rebuilds, self._seen_on_host(values), found)
+        seen, options = self._seen_on_host(values), {"donate": self._donate, "checked": self._checked}
+        step = self._work.function(rebuilds, seen, found, awaited=self.awaited, **options)
         try:
-            traced = jax.jit(run, donate_argnums=(0,) if self._donate else ()).trace(*arguments)
-        except (Need, NeedsOneForm, Changes, Unpackable, _NeedsInputs) as outcome:
+            traced = self._jitted(step, found).trace(*arguments)
+        except (Need, NeedsOneForm, Changes, Unpackable, NeedsInputs) as outcome:
             return outcome
         check_pairs(found.pairs, values)
         self.traces += 1
-        if found.watch is not None and found.watch.faults and replaced and self._donate:
+        if self._spread is None and found.watch is not None and found.watch.faults and replaced and self._donate:
             traced = holding(traced, arguments)
         checks = None if found.watch is None else Checks.of(found.watch)
-        return Compiled(Executable.of(traced, whole=whole), found, checks)
+        return Compiled(Executable.of(traced, whole=whole, waits=self._spread is not None), found, checks)
 
-    def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
-        """Positions of the inputs, state apart, that the host reads without waiting for the device."""
-        kinds = PLAIN if self._platform == "cpu" else (np.ndarray,)
-        return [at for at in range(self._fixed, len(values)) if isinstance(data_of(values[at]), kinds)]
+    def _jitted(self, step: Callable[..., Any], found: Traced) -> Any:
+        """``step`` jitted; its results as arrays alone: what is made of them Python would make after its return."""
+        donated = (0,) if self._donate else ()
+        if self._spread is not None:
+            step = self._spread.over(step, self.inputs, self._work.outputs, donate=self._donate)
 
-    def _traceable(self, rebuilds: Sequence[Rebuild | None], seen: Sequence[int], found: Traced) -> Callable[..., Any]:
         def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
-            before = self._buffers.split(replaced)
-            env = dict(zip(self._replaced, before, strict=True))
-            for name, data, rebuild in zip(self.inputs, values, rebuilds, strict=True):
-                env[name] = data if rebuild is None else rebuild(data)
-            key = None if seed is None else jax.random.wrap_key_data(seed, impl="threefry2x32")
-            watch = Watch({at: env[self.inputs[at]] for at in seen})
-            runner = Runner(
-                self._program,
-                key=key,
-                platform=self._platform,
-                capacities=self._capacities,
-                widened=self._widened,
-                wide=self._wide,
-                watch=watch if self._checked else None,
-            )
-            runner.unsettled = bool(self._starts)
-            first = env.pop(FIRST, None)
-            env.update({n: Either(first, env.pop(BEFORE + n, None), env[n]) for n in self._starts})
-            runner.fed = FedRows([env.get(name) for name in self.inputs])
-            runner.run_ops(self._ops, env)
-            faults, overflows = watch.parted(runner.overflows)
-            after = [plain(env[n]) for n in self._replaced]
-            check_left(runner.scattered, after, [env.get(n) for n in self._outputs])
-            if self.awaited is not None:
-                self._tell_changes(dict(zip(self._replaced, before, strict=True)), env)
-            # XLA puts results into donated buffers of their form, and a run that overflows is repeated from them.
-            if self._donate and before:
-                if overflows or not all(map(_same_form, before, after)):
-                    raise _NeedsInputs
-            state = self._buffers.join_traced(after)
-            found.pairs, found.used, found.uneven = runner.fed.pairs, runner.used, runner.uneven
-            found.watch = watch if self._checked else None
-            # Arrays alone: what is made of them would be made by Python between the call and its return.
-            results = (*state, *(env.get(n) for n in self._outputs))
+            state, outputs, overflows, faults = step(replaced, values, seed)
+            results = (*state, *outputs)
             arrays, structure = jax.tree_util.tree_flatten(results)
             found.structure = None if jax.tree_util.all_leaves(results) else structure
             return tuple(arrays), overflows, faults
 
-        return run
+        if self._spread is None:
+            return jax.jit(run, donate_argnums=donated)
+        return jax.jit(run, donate_argnums=donated, in_shardings=self._spread.shardings(self.inputs))
+
+    def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
+        """Positions of the inputs, state apart, that the host reads without waiting for the device."""
+        if self._spread is not None:
+            return []
+        kinds = PLAIN if self._work.platform == "cpu" else (np.ndarray,)
+        return [at for at in range(self._fixed, len(values)) if isinstance(data_of(values[at]), kinds)]

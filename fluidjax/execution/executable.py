@@ -24,6 +24,8 @@ class Executable:
     Args:
         compiled: the function.
         whole: whether it has all that another process needs; what was itself read from a file has not.
+        waits: whether a call returns when all is computed. On several devices of one host it has to: steps that
+            overtake each other would wait for each other's threads.
 
     Attributes:
         compiled: the function.
@@ -32,14 +34,16 @@ class Executable:
             has run.
     """
 
-    def __init__(self, compiled: jax.stages.Compiled, *, whole: bool = False):
+    def __init__(self, compiled: jax.stages.Compiled, *, whole: bool = False, waits: bool = False):
         self.compiled = compiled
         self._whole = whole
+        self._waits = waits
         self.call: Callable[..., Any] = compiled
         self.scratch = 0
+        self._call_by(compiled)
 
     @staticmethod
-    def of(traced: Any, *, whole: bool = False) -> Executable:
+    def of(traced: Any, *, whole: bool = False, waits: bool = False) -> Executable:
         """What a trace (``jax.stages.Traced``) is compiled to.
 
         What jax finds in its own cache lacks its machine code when it is written once more (jaxlib 0.10). So where it
@@ -48,12 +52,13 @@ class Executable:
         lowered = traced.lower()
         if whole:
             _rename(lowered, f"jit_run_{uuid.uuid4().hex}")
-        return Executable(lowered.compile(), whole=whole and not traced.jaxpr.effects)
+        return Executable(lowered.compile(), whole=whole and not traced.jaxpr.effects, waits=waits)
 
     def settle(self) -> None:
         """After the first call: let ``call`` be one without any of Python's own instructions in between."""
-        self.call = getattr(self.compiled, "_call", None) or self.compiled
-        self.scratch = _scratch(self.compiled)
+        self._call_by(getattr(self.compiled, "_call", None) or self.compiled)
+        size = self.allocates() if default_device().platform == "cpu" else None
+        self.scratch = size if size is not None and size >= _LARGE else 0
 
     def reserve(self) -> None:
         """Raise RuntimeError where there is no memory for a call: XLA looks after it took the arguments over.
@@ -70,6 +75,16 @@ class Executable:
                 "  to do: feed smaller batches, give the process more memory, or free what else it holds; then go on"
             ) from None
 
+    def allocates(self) -> int | None:
+        """Bytes that a call allocates, beside the arguments and what it overwrites; None where XLA does not say."""
+        stats: Any = self.compiled.memory_analysis()
+        if stats is None:
+            return None
+        return int(stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes)
+
+    def _call_by(self, call: Callable[..., Any]) -> None:
+        self.call = (lambda *arguments: jax.block_until_ready(call(*arguments))) if self._waits else call
+
     def content(self) -> Content:
         """What ``loaded`` takes; ValueError where it would lack something."""
         if not self._whole:
@@ -83,17 +98,6 @@ class Executable:
         It is machine code: whoever wrote it is trusted.
         """
         return Executable(serialize_executable.deserialize_and_load(*content, execution_devices=[default_device()]))
-
-
-def _scratch(compiled: jax.stages.Compiled) -> int:
-    """See ``Executable.scratch``."""
-    if default_device().platform != "cpu":
-        return 0
-    found: Any = compiled.memory_analysis()
-    if found is None:
-        return 0
-    size = found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
-    return int(size) if size >= _LARGE else 0
 
 
 def _rename(lowered: jax.stages.Lowered, name: str) -> None:

@@ -71,11 +71,20 @@ class Feeder:
         padded: whether anything was ever fed that may have room for more.
     """
 
-    def __init__(self, variables: Mapping[str, VarView], ranks: bool, tiers: Tiers | None = None, floor: int = 0):
+    def __init__(
+        self,
+        variables: Mapping[str, VarView],
+        ranks: bool,
+        tiers: Tiers | None = None,
+        floor: int = 0,
+        *,
+        padding: bool = True,
+    ):
         self._variables = variables
         self._ranks = ranks
         self._tiers = tiers or Tiers(beside=False)
         self._floor = floor
+        self._padding = padding
         self._dims = ChangingDims()
         self._run = threading.local()
         self.tight = self.padded = False
@@ -161,7 +170,7 @@ class Feeder:
     def _dense(self, var: VarView, fed: Any) -> Any:
         """A fed array without LoD, checked; ``Dense`` where dims of it are known to change."""
         data = _checked(var, fed)
-        if type(data) is not np.ndarray:
+        if type(data) is not np.ndarray or not self._padding:
             return data
         before = self._accepted.get(var.name)
         self._dims.see(var.name, before[1] if before else None, data.shape)

@@ -101,9 +101,12 @@ class Kept:
     def __init__(self, program: ProgramView):
         self._program = program
 
-    def record(self, terms: Callable[[], Hashable]) -> Record:
-        """The record of the compilation on these terms, everything beside the program that decides it."""
-        if _store is None or not self._lasting:
+    def record(self, terms: Callable[[], Hashable], *, one_device: bool = True) -> Record:
+        """The record of the compilation on these terms, everything beside the program that decides it.
+
+        What is compiled for several devices is not kept.
+        """
+        if _store is None or not one_device or not self._lasting:
             return Record(None, "", self._program)
         key = repr((_machine(), _settings(), self._content, terms()))
         return Record(_store, hashlib.sha256(key.encode()).hexdigest(), self._program)

@@ -20,6 +20,7 @@ from fluidjax.base.scope import Scope
 from fluidjax.execution.beside import Beside
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.interpreted import InterpretedRuns
+from fluidjax.execution.mesh import Spread, Unspreadable
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.segmented import SegmentedRuns
 from fluidjax.execution.settled import SettledRuns
@@ -43,6 +44,7 @@ class Prepared:
         platform: 'cpu', 'gpu' or 'tpu'.
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
         beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
+        spread: over which devices it is spread; None: it runs on one.
     """
 
     def __init__(
@@ -53,9 +55,11 @@ class Prepared:
         platform: str,
         checked: bool = True,
         beside: bool = False,
+        spread: Spread | None = None,
     ):
         validate(program)
-        job = Job(program, tuple(feeds), tuple(fetches), platform, checked, beside)
+        job = Job(program, tuple(feeds), tuple(fetches), platform, checked, beside, spread)
+        self._spread = spread
         self._compilations = Compilations(job)
         self._attempts = Attempts(job, self._compilations)
         self._settled = SettledRuns(job, self._attempts, self._compilations)
@@ -123,7 +127,10 @@ class Prepared:
 
     def _attempt(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
         segments = self._attempts.plan.segments
-        runs = self._whole if len(segments) == 1 and not segments[0].host else self._segmented
+        whole = len(segments) == 1 and not segments[0].host
+        if self._spread is not None and not whole:
+            raise Unspreadable("ops run on the host")
+        runs = self._whole if whole else self._segmented
         return runs.run(scope, feeds, seed)
 
     def interpret(

@@ -16,6 +16,7 @@ from fluidjax.base.scope import Scope
 from fluidjax.base.values import Resident
 from fluidjax.execution.buffers import Buffers
 from fluidjax.execution.compiled import Compiled
+from fluidjax.execution.mesh import on_one_device
 from fluidjax.execution.state import on_device
 
 
@@ -30,6 +31,7 @@ class ResidentState:
         buffers: how the replaced arrays are joined to buffers.
         slot: (what the last run left, the buffers first; ...). A run appends to it, which replaces all buffers at once.
         kept: arrays that it only reads.
+        place: puts an array where runs take it from.
         complete: whether a run reads nothing else of the scope, so that the state may be attached.
         attached: whether tensors refer to it.
         names: of these tensors.
@@ -38,12 +40,22 @@ class ResidentState:
         lock: that of the scope.
     """
 
-    def __init__(self, replaced: Sequence[Any], kept: Sequence[Any], *, complete: bool, pack: bool):
+    def __init__(
+        self,
+        replaced: Sequence[Any],
+        kept: Sequence[Any],
+        *,
+        complete: bool,
+        pack: bool,
+        place: Callable[[Any], Any] = on_device,
+    ):
         self.buffers = Buffers.of(replaced, pack=pack)
-        buffers = tuple(map(on_device, self.buffers.join(replaced)))
+        self.place = place
+        buffers = tuple(map(place, self.buffers.join(replaced)))
         self.slot: deque[Any] = deque([(buffers,)], maxlen=1)
         self._count = len(buffers)
-        self.kept = tuple(map(on_device, kept))
+        self._found = tuple(kept)
+        self.kept = tuple(map(place, kept))
         self.complete = complete
         self.attached = False
         self.names: tuple[str, ...] = ()
@@ -66,6 +78,7 @@ class ResidentState:
     def attached_to(self, scope: Scope, names: Iterable[str]) -> None:
         """Tensors of ``scope``, replaced ones first, refer to the arrays here."""
         self.names = tuple(names)
+        self._found = ()
         self._scope = weakref.ref(scope)
         self.lock = scope._lock
         self._edition = scope._edition
@@ -84,7 +97,7 @@ class ResidentState:
 
     def holds(self, scope: Scope, names: Iterable[str]) -> bool:
         """Whether the tensors ``names`` still have the kept arrays: another thread may have set one meanwhile."""
-        for name, array in zip(names, self.kept, strict=False):  # after them stand values that no tensor holds
+        for name, array in zip(names, self._found, strict=False):  # after them stand values that no tensor holds
             variable = scope.find_var(name)
             stored = variable._holder._stored if variable is not None else None
             if stored is not array and not isinstance(stored, Resident):
@@ -95,10 +108,10 @@ class ResidentState:
         """The array of a tensor: replaced ones first, then kept ones. A part of a buffer is copied."""
         parts = self.buffers.parts
         if index >= len(parts):
-            return self.kept[index - len(parts)]
+            return on_one_device(self.kept[index - len(parts)])
         part = parts[index]
         if part.start is None:
-            return self.slot[0][0][part.buffer]
+            return on_one_device(self.slot[0][0][part.buffer])
         with self.lock:
             return np.array(np.asarray(self.slot[0][0][part.buffer])[part.start : part.stop])
 

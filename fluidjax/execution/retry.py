@@ -26,6 +26,7 @@ from fluidjax.execution.buckets import least_rows
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.feed import Feeder
+from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.state import gather_values
 from fluidjax.execution.tiers import Sizes, Visit
 from lowering.engine.plan import Plan, make_plan
@@ -53,7 +54,8 @@ class Attempts:
         self.exact = False
         self.plan = self._make_plan(())
         ranks = self.plan.ranks or bool(compilations.widened) or compilations.wide
-        self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, least_rows(job.program))
+        rows = least_rows(job.program)
+        self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, rows, padding=job.spread is None)
 
     def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """What is fed, as the next attempt takes it."""
@@ -112,6 +114,10 @@ class Attempts:
         feeds = self.feeds(feed)
         try:
             return attempt(scope, feeds, seed)
+        except Need as needed:
+            if self._job.spread is not None:
+                raise Unspreadable(str(needed)) from needed
+            raise
         except InvalidArgumentError:
             raise
         except LoweringError:

@@ -1,13 +1,14 @@
 """Runs of a program on several devices: what each is fed, the program of all of them, what they fetch.
 
-``lowering.engine.replicas`` writes the program out for all devices; it is run as any other. What devices have for
-themselves between runs, such as running statistics, stands in a scope inside the one that is run over, and device 0's
-in that one itself.
+Where there are as many physical devices, and their shares are alike, each runs the program that
+``lowering.engine.spread`` makes, all at once. Else ``lowering.engine.replicas`` writes the program out for all devices;
+it is run as any other. What devices have for themselves between runs, such as running statistics, stands in a scope
+inside the one that is run over, and device 0's in that one itself; so the kinds of run may change from batch to batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +16,15 @@ import jax
 import numpy as np
 
 from fluidjax.base.scope import Scope
-from fluidjax.execution.shares import Feed, merged, shares
+from fluidjax.base.values import LoDTensor
+from fluidjax.execution.mesh import Spread
+from fluidjax.execution.shares import Feed, merged, shares, split
 from fluidjax.execution.state import gather_values
 from fluidjax.execution.writer import make, write_back
 from fluidjax.framework import Program, program_view
-from lowering.engine.replicas import Devices, Replicated, replicate
+from lowering.engine.devices import Devices
+from lowering.engine.replicas import Replicated, replicate
+from lowering.engine.spread import SpreadProgram, spread
 
 
 class SeveralDevices:
@@ -30,14 +35,24 @@ class SeveralDevices:
         devices: how many there are, and what happens between them.
         scope: where the variables of device 0 are.
         local: where those of the others are; default a scope of its own.
+        physical: physical devices, the executor's first.
     """
 
-    def __init__(self, program: Program, devices: Devices, scope: Scope, local: Scope | None = None):
+    def __init__(
+        self,
+        program: Program,
+        devices: Devices,
+        scope: Scope,
+        local: Scope | None = None,
+        physical: Sequence[jax.Device] = (),
+    ):
         self.scope = scope
+        self._physical = tuple(physical)
         self.local = local if local is not None else scope.new_scope()
         self.devices = devices
         self._program = program
-        self._replicated: dict[Any, Replicated] = {}
+        self._written: dict[Any, Written] = {}
+        self._together: set[Any] = set()  # what has to be written out for one device
         self._known: tuple[Any, tuple[frozenset[str], bool]] | None = None
 
     def shares(self, feed: Any) -> list[Feed]:
@@ -54,42 +69,111 @@ class SeveralDevices:
             self._known = token, (held, any(op.is_backward for block in view.blocks for op in block.ops))
         return self._known[1]
 
-    def replicated(self, parts: Sequence[Feed]) -> Replicated:
-        """The program for as many devices as have something to do."""
+    def written(self, parts: Sequence[Feed], *, together: bool = False) -> Written:
+        """The program for as many devices as have something to do; ``together``: for one physical device."""
         same = {n for n in self._facts()[0] & parts[0].keys() if all(p[n] is parts[0][n] for p in parts)}
         fed = frozenset(parts[0].keys() - same)
-        key = self._program._version_token(), len(parts), fed
-        found = self._replicated.get(key)
+        version = self._program._version_token()
+        spreads = not together and version not in self._together and self._fit(parts, fed)
+        key = version, len(parts), fed, spreads
+        found = self._written.get(key)
         if found is None:
-            devices = replace(self.devices, count=len(parts))
-            found = self._replicated[key] = replicate(program_view(self._program), devices, fed)
-            self._share_out(found)
+            found = self._written[key] = self._write(len(parts), fed, spreads=spreads)
+            self._share_out(found.state())
         return found
 
-    def _share_out(self, replicated: Replicated) -> None:
+    def _write(self, count: int, fed: frozenset[str], *, spreads: bool) -> Written:
+        devices, view = replace(self.devices, count=count), program_view(self._program)
+        if not spreads:
+            return Written(replicate(view, devices, fed), None)
+        program = spread(view, devices, fed)
+        return Written(program, Spread(self._physical[:count], program, fed))
+
+    def _fit(self, parts: Sequence[Feed], fed: frozenset[str]) -> bool:
+        """Whether each share goes to a physical device of its own, in one form."""
+        if not 1 < len(parts) <= len(self._physical):
+            return False
+        return all(len({_form(p[name]) for p in parts}) == 1 and _form(parts[0][name]) for name in fed)
+
+    def write_together(self) -> None:
+        """Write the program, as it is now, out for one physical device from now on."""
+        self._together.add(self._program._version_token())
+
+    def _share_out(self, state: dict[str, list[str]]) -> None:
         """Let each device have its own copy of what device 0 holds, unless it has one."""
         with self.scope._lock:
-            state = replicated.state()
             values = gather_values(self.scope, state, exact=True)
             missing = {n: [c for c in copies if self.local.find_local_var(c) is None] for n, copies in state.items()}
             make(self.local, [c for copies in missing.values() for c in copies])
             write_back(self.local, {c: _copied(values[n]) for n in values for c in missing[n]})
 
-    def feed(self, replicated: Replicated, parts: Sequence[Feed]) -> Feed:
-        """What the program of all devices is fed."""
+
+class Written:
+    """A program written for several devices: all of them for one physical device, or spread over as many.
+
+    Args:
+        program: the program.
+        spread: over which physical devices.
+    """
+
+    def __init__(self, program: Replicated | SpreadProgram, spread: Spread | None):
+        self._program = program
+        self.view = program.program
+        self.state = program.state
+        self.spread = spread
+
+    def feed(self, parts: Sequence[Feed]) -> Feed:
+        """What the program is fed."""
+        if self.spread is not None:
+            return {name: _joined([p[name] for p in parts], self._program.own, name) for name in parts[0]}
         found: Feed = {}
         for name in parts[0]:
-            found.update(zip(replicated.names(name), (p[name] for p in parts), strict=True))
+            found.update(zip(self._program.names(name), (p[name] for p in parts), strict=True))
         return found
 
-    def fetches(self, replicated: Replicated, names: Sequence[str]) -> tuple[str, ...]:
-        """What the program of all devices fetches, each name once."""
-        return tuple(dict.fromkeys(n for name in names for n in replicated.names(name)))
+    def fetches(self, names: Sequence[str]) -> tuple[str, ...]:
+        """What the program fetches, each name once."""
+        return tuple(dict.fromkeys(n for name in names for n in self._program.names(name)))
 
-    def results(self, replicated: Replicated, names: Sequence[str], found: dict[str, Any], *, merge: bool) -> list[Any]:
-        """Of each fetch the values of all devices, one after another or as a list."""
-        values = [[found[n] for n in replicated.names(name)] for name in names]
-        return [merged(v, name) for name, v in zip(names, values, strict=True)] if merge else values
+    def results(self, names: Sequence[str], found: dict[str, Any], *, merge: bool) -> list[Any]:
+        """Of each fetch the values of all devices, behind one another or as a list."""
+        return [self._result(name, found, merge) for name in names]
+
+    def _result(self, name: str, found: dict[str, Any], merge: bool) -> Any:
+        program = self._program
+        names = program.names(name)
+        if isinstance(program, SpreadProgram) and len(names) < program.count:
+            if merge and program.divided(name):
+                return found[name]
+            values = split(found[name], program.count) if program.divided(name) else [found[name]] * program.count
+        else:
+            values = [found[n] for n in names]
+        return merged(values, name) if merge else values
+
+
+def _form(value: Any) -> Any:
+    """What shares of one form have in common; None for what is no plain array."""
+    if isinstance(value, LoDTensor):
+        value = None if value.lod() else value._value
+    return (value.shape, value.dtype) if isinstance(value, np.ndarray) and value.ndim and value.size else None
+
+
+def _joined(parts: Sequence[Any], own: Collection[str], name: str) -> Any:
+    """The shares of all devices behind one another, as they were before they were cut where that is so."""
+    if name not in own:
+        return parts[0]
+    arrays = [np.asarray(p) for p in parts]
+    whole = arrays[0].base
+    if isinstance(whole, np.ndarray) and whole.shape == (len(parts) * len(arrays[0]), *arrays[0].shape[1:]):
+        starts = [whole[i * len(arrays[0]) :] for i in range(len(parts))]
+        if all(_same_start(a, b) for a, b in zip(arrays, starts, strict=True)):
+            return whole
+    return np.concatenate(arrays)
+
+
+def _same_start(one: np.ndarray, other: np.ndarray) -> bool:
+    facts = one.__array_interface__, other.__array_interface__
+    return all(facts[0][key] == facts[1][key] for key in ("data", "strides", "typestr"))
 
 
 def _copied(value: Any) -> Any:

@@ -10,8 +10,8 @@ import numpy as np
 
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.compiled import BEFORE, FIRST
 from fluidjax.execution.state import gather_plain, is_plain
+from fluidjax.execution.traceable import BEFORE, FIRST
 
 
 class Starts:

@@ -15,14 +15,18 @@ import numpy as np
 from fluidjax.base.scope import Scope
 from fluidjax.execution.buffers import Unpackable
 from fluidjax.execution.compilations import Compilations, Job
-from fluidjax.execution.compiled import Changes, CompiledOps
+from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import form
 from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.layout import Layout, lay_out
+from fluidjax.execution.memory import may_lack_memory
+from fluidjax.execution.mesh import Unspreadable, on_one_device
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.starts import Starts
 from fluidjax.execution.state import checked_fetches, distinct, gather_plain, gather_values, on_device
+from fluidjax.execution.traceable import Changes
 from fluidjax.execution.writer import attach, write_back
 from lowering.engine.either import NeedsOneForm
 
@@ -43,6 +47,7 @@ class WholeRuns:
         self._attempts = attempts
         self._compilations = compilations
         self._pack = job.platform == "cpu"
+        self._place = on_device if job.spread is None else job.spread.to_all
         self._starts = Starts()
         self._unsettled: dict[str, Any] = {}
 
@@ -87,8 +92,11 @@ class WholeRuns:
         complete = all(scope.find_var(n) is None and n not in layout.written for n in layout.others)
         starts = self._starts.inputs(self._unsettled)
         kept = [*found[1], *starts.values()]
-        state = ResidentState(distinct(found[0]), kept, complete=complete, pack=self._pack and complete)
+        pack = self._pack and complete
+        state = ResidentState(distinct(found[0]), kept, complete=complete, pack=pack, place=self._place)
         others = gather_values(scope, layout.others, exact=self._attempts.exact)
+        if others and self._job.spread is not None:
+            raise Unspreadable(f"{', '.join(others)} in the scope are no plain arrays")
         self._compile(state, starts, others)
         return state, tuple(others.values())
 
@@ -122,13 +130,16 @@ class WholeRuns:
     def _results(self, scope: Scope, state: ResidentState, values: list[Any], seed: Any) -> tuple[Any, ...] | None:
         """What a run leaves; None when it has to be tried again in another way."""
         compiled, replaced = self.compiled, state.replaced
-        before: tuple[Any, ...] = ()
+        before: list[Any] = []
         assert compiled is not None
-        if compiled.ready(replaced, values) is None:
+
+        def hold(executable: Executable) -> None:
             # What was never run may not fit into the memory, and would not give back what it took.
-            before = tuple(np.array(b) for b in replaced)
+            if may_lack_memory(executable):
+                before.extend(np.array(b) for b in replaced)
+
         try:
-            results, overflows, failure = self._compilations.step(compiled, replaced, values, seed)
+            results, overflows, failure = self._compilations.step(compiled, replaced, values, seed, hold)
             if before:
                 jax.block_until_ready(results)
         except Unpackable:
@@ -139,7 +150,7 @@ class WholeRuns:
             return None
         except BaseException:
             if before and any(b.is_deleted() for b in replaced):
-                self._give_back(scope, state, tuple(map(on_device, before)))
+                self._give_back(scope, state, tuple(map(state.place, before)))
             raise
         if overflows and self._attempts.grew(compiled, overflows):
             return None
@@ -151,6 +162,8 @@ class WholeRuns:
 
     def _meet(self, scope: Scope, changes: Exception) -> None:
         """See to it that the next attempt compiles a step for this run and the later ones, or one for this alone."""
+        if self._job.spread is not None:
+            raise Unspreadable(f"variables change their form: {changes}")
         if not isinstance(changes, Changes) or not self._starts.see(scope, changes.forms):
             self._starts.give_up()
         self._compilations.clear()
@@ -171,13 +184,13 @@ class WholeRuns:
         layout, count = self.layout, len(state.replaced)
         lasting = state.complete and (state.attached or state.holds(scope, layout.kept))
         if not lasting or not state.replace(results[:count]):
-            write_back(scope, dict(zip(layout.replaced, results, strict=False)))
+            write_back(scope, dict(zip(layout.replaced, map(on_one_device, results), strict=False)))
         elif not state.attached:
             state.kept = self._starts.settled_inputs(state.kept)
             attach(scope, state, (*layout.replaced, *layout.kept), new=self._unsettled)
             self._compilations.keep_state(state)
         if layout.written:
-            write_back(scope, dict(zip(layout.written, results[count:], strict=False)))
+            write_back(scope, dict(zip(layout.written, map(on_one_device, results[count:]), strict=False)))
 
     def _settle(self, scope: Scope, state: ResidentState, values: list[Any], feeds: list[Any]) -> None:
         """Let later runs with such feeds be like this one, if they leave what they take in the same form."""

@@ -96,7 +96,9 @@ def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any
     given = [np.asarray(p, dtype) for p in params]
     if host_bits.is_host_key(key):
         if dtype == np.float32 and kernel in _ON_HOST:
-            return jax.device_put(_draw_on_host(_ON_HOST[kernel], key, size, given).reshape(shape))
+            drawn = _draw_on_host(_ON_HOST[kernel], key, size, given)
+            # A device that took NumPy's memory itself could not write the first step's parameters there.
+            return jax.device_put(drawn.reshape(shape), may_alias=False)
         key = jax.random.wrap_key_data(jax.device_put(key), impl="threefry2x32")
 
     def chunk(i: Any) -> Any:

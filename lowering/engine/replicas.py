@@ -17,38 +17,30 @@ Device 0 keeps the program's names, so that the scope holds its values, as in Fl
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowering.engine.dataflow import MARKERS, Use, definitions, sub_blocks, uses
+from lowering.engine.dataflow import MARKERS, definitions, sub_blocks
+from lowering.engine.devices import (
+    Devices,
+    differs,
+    is_joint,
+    is_joint_gradient,
+    loss_gradient,
+    on_device,
+    own_of,
+    starts_backward,
+    sums_of,
+)
 from lowering.errors import LoweringError
-from lowering.program import EMPTY, GRAD, ROLE_BACKWARD, ROLE_LOSS, BlockView, OpView, ProgramView
+from lowering.program import EMPTY, GRAD, ROLE_BACKWARD, BlockView, OpView, ProgramView
 from lowering.registry import get_op
 
 Rename = Callable[[str], str]
 
 # An attribute of names as the op's block has them.
 _NAMES_INSIDE = "original_output_grad"
-
-# What follows the name of the forward variable in the name of a gradient, or of a recomputed value.
-_DERIVED = re.compile(rf"{GRAD}|\.subprog_\d+$")
-
-
-@dataclass(frozen=True)
-class Devices:
-    """How a program is run on several devices.
-
-    Attributes:
-        count: how many there are.
-        loss_scale: the loss's gradient on each; None leaves it to the user, who feeds it.
-        sync_batch_norm: whether batches are normalised over all devices.
-    """
-
-    count: int
-    loss_scale: float | None = 1.0
-    sync_batch_norm: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,19 +71,6 @@ class Replicated:
         return {n: self.names(n)[1:] for n in kept}
 
 
-def on_device(name: str, device: int, own: Collection[str]) -> str:
-    """The name of a variable that each device has for itself.
-
-    A gradient of such a variable is named after it, so that one is found from the other on every device.
-    """
-    if device == 0:
-        return name
-    match = _DERIVED.search(name)
-    base = name[: match.start()] if match else name
-    known = base if base in own else name
-    return f"{known}@DEVICE_{device}{name[len(known) :]}"
-
-
 def replicate(program: ProgramView, devices: Devices, fed: Collection[str]) -> Replicated:
     """Write a program out for several devices.
 
@@ -100,63 +79,10 @@ def replicate(program: ProgramView, devices: Devices, fed: Collection[str]) -> R
         devices: how many there are, and what happens between them.
         fed: what each device is fed for itself.
     """
-    sums = _sums(program)
-    own = _own(program, devices, sums, fed)
+    sums = sums_of(program)
+    own = own_of(program, devices, sums, fed)
     writer = _Writer(program, devices, sums, own)
     return Replicated(writer.written(), own, frozenset(sums), devices.count)
-
-
-def _sums(program: ProgramView) -> dict[str, int]:
-    """The parameters' gradients, and the index of the op that completes each."""
-    found = {}
-    for op in program.blocks[0].ops:
-        if op.is_backward:
-            pairs = op.attrs.get("op_role_var") or ()
-            found.update({g: op.index for g in pairs[1::2] if g in op.output_names()})
-    return found
-
-
-def _starts_backward(op: OpView) -> bool:
-    return int(op.attrs.get("op_role", 0)) == ROLE_BACKWARD | ROLE_LOSS
-
-
-def _own(program: ProgramView, devices: Devices, sums: Mapping[str, int], fed: Collection[str]) -> frozenset[str]:
-    """What differs between devices: what they are fed or draw, and all that follows from it but for the sums."""
-    own = {*fed, *sums}
-    ops = [op for op in program.blocks[0].ops if op.type not in MARKERS and not _starts_backward(op)]
-    while True:
-        before = len(own)
-        for op in ops:
-            if _differs(program, op, own, sums):
-                written = op.outputs["Y"] if _is_joint(op, devices) else definitions(program, op)
-                own.update(n for n in written if sums.get(n, op.index) >= op.index)
-        if len(own) == before:
-            return frozenset(own)
-
-
-def _differs(program: ProgramView, op: OpView, own: Collection[str], sums: Mapping[str, int]) -> bool:
-    """Whether an op has to run on each device."""
-    read = (n for n, use in uses(program, op).items() if use > Use.HINT)
-    before = (n for n in read if n in own and sums.get(n, op.index) >= op.index)
-    written = (n for n in definitions(program, op) if n in own and sums.get(n, op.index) >= op.index)
-    return any(True for _ in before) or any(True for _ in written) or _draws(program, op)
-
-
-def _is_joint(op: OpView, devices: Devices) -> bool:
-    """Whether an op takes the batches of all devices for one, and leaves the same statistics on all."""
-    running = op.attrs.get("use_global_stats") or (op.attrs.get("is_test") and not op.attrs.get("trainable_statistics"))
-    return devices.sync_batch_norm and op.type == "batch_norm" and not running
-
-
-def _is_joint_gradient(op: OpView, devices: Devices) -> bool:
-    return devices.sync_batch_norm and op.type == "batch_norm_grad" and not op.attrs.get("use_global_stats")
-
-
-def _draws(program: ProgramView, op: OpView) -> bool:
-    """Whether an op draws numbers that no seed of its own fixes."""
-    if "key" in get_op(op.type).special and not op.attrs.get("seed"):
-        return True
-    return any(_draws(program, inner) for idx in sub_blocks(op) for inner in program.blocks[idx].ops)
 
 
 class _Writer:
@@ -190,9 +116,9 @@ class _Writer:
     def _write(self, op: OpView) -> None:
         if op.type in MARKERS:
             return
-        if _starts_backward(op):
+        if starts_backward(op):
             self._add_loss_gradient(op)
-        elif _differs(self._program, op, self._own, self._sums):
+        elif differs(self._program, op, self._own, self._sums):
             self._write_differing(op)
         else:
             self._add(op)
@@ -202,7 +128,7 @@ class _Writer:
 
     def _write_differing(self, op: OpView) -> None:
         self._check(op)
-        if _is_joint(op, self._devices) or _is_joint_gradient(op, self._devices):
+        if is_joint(op, self._devices) or is_joint_gradient(op, self._devices):
             self._write_joint(op)
         else:
             for device in range(self._devices.count):
@@ -242,13 +168,8 @@ class _Writer:
         self._ops.append(replace(op, index=len(self._ops)))
 
     def _add_loss_gradient(self, op: OpView) -> None:
-        if self._devices.loss_scale is None:
-            return
-        for name in op.output_names():
-            variable = self._program.find_var(0, name)
-            dtype = variable.dtype if variable is not None else 5
-            attrs = {"shape": [1], "dtype": dtype, "value": self._devices.loss_scale, "op_role": ROLE_BACKWARD}
-            self._add(OpView("fill_constant", {}, {"Out": [name]}, attrs))
+        for scaled in loss_gradient(self._program, self._devices, op):
+            self._add(scaled)
 
     def _add_sum(self, op: OpView, name: str) -> None:
         parts = self._names(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
@@ -146,6 +146,7 @@ class Runner:
         self.unflagged: frozenset[str] = frozenset()  # gradient arrays whose elements are taken at most once
         self.turn: Any = None  # the step of the loop being traced, for random ops inside it
         self.draws: dict[str, int] = {}  # how often the block being run has drawn, by the name drawn into
+        self.number: Callable[[str], Any] = number_of  # by which draws into a name are told from all others
 
     def run_block(self, block_idx: int, env: Env) -> Env:
         """Run all ops of a block over ``env``, which is changed in place and returned."""
@@ -288,7 +289,7 @@ class Runner:
             return self._in_turn(fold_in(seed_key(seed, host=is_host_key(self.key)), count))
         if self.key is None:
             raise OpError(f"op {op.type} (#{op.index}) draws random numbers, but the run was given no key; pass key=")
-        return self._in_turn(fold_in(self.key, (zlib.crc32(name.encode()) + count) & 0x7FFFFFFF))
+        return self._in_turn(fold_in(self.key, (self.number(name) + count) & 0x7FFFFFFF))
 
     @contextmanager
     def step(self, turn: Any = None) -> Iterator[None]:
@@ -310,6 +311,11 @@ class Runner:
 
     def _in_turn(self, key: Any) -> Any:
         return key if self.turn is None else jax.random.fold_in(key, self.turn)
+
+
+def number_of(name: str) -> int:
+    """A number for a name."""
+    return zlib.crc32(name.encode())
 
 
 def run_block(program: ProgramView, block_idx: int, env: Env, **options: Any) -> Env:

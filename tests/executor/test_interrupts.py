@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fluidjax.execution import compiled
+from fluidjax.execution import traceable
 from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.resident import ResidentState
 from tests.conftest import seed_of
@@ -247,7 +247,7 @@ def test_an_error_from_anywhere_in_a_step_leaves_the_state(runs, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(compiled.Runner, "run_ops", broken)
+        patch.setattr(traceable.Runner, "run_ops", broken)
         with pytest.raises(MemoryError):
             net.run({"x": np.ones((5, 3), np.float32)})
     if runs:

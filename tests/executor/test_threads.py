@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import compiled
+from fluidjax.execution import traceable
 from tests.executor.test_interrupts import FEED, SHAPES, counting
 from tests.executor.test_resident import over, prepared_of
 
@@ -179,8 +179,8 @@ def test_one_program_over_a_scope_for_each_thread():
 
 def test_a_program_is_compiled_once_for_all_threads(monkeypatch):
     net = counting()
-    slow = compiled.Runner.run_ops
-    monkeypatch.setattr(compiled.Runner, "run_ops", lambda *args: (time.sleep(0.05), slow(*args))[1])
+    slow = traceable.Runner.run_ops
+    monkeypatch.setattr(traceable.Runner, "run_ops", lambda *args: (time.sleep(0.05), slow(*args))[1])
     together(*[lambda: net.run(FEED, fetch=["out"])] * 4)
     assert net.compilations() == 1
 

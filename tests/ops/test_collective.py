@@ -7,7 +7,7 @@ import pytest
 
 import lowering
 from lowering import OpView
-from lowering.ops.distributed.collective import AXIS
+from lowering.mesh import AXIS
 from lowering.program import GRAD, BlockView, ProgramView
 
 DEVICES, SHAPE = 3, (6, 2)

@@ -8,20 +8,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
+from lowering.mesh import AXIS, over_mesh
 from lowering.program import OpSpec
 from lowering.registry import op
 
-AXIS = "devices"
 _COMMON = {"vendor": "ring_id use_calc_stream", "diff": "x"}
-
-
-def over_mesh() -> bool:
-    """Whether this trace runs inside a mesh axis."""
-    try:
-        lax.axis_index(AXIS)
-    except NameError:
-        return False
-    return True
 
 
 def _reduced(reduce):

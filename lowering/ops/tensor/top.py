@@ -27,8 +27,9 @@ def largest(x: Any, k: int, platform: str) -> tuple[Any, Any]:
     """
     width = x.shape[-1]
     if platform != "cpu" or not _pays(x, k):
-        # The barrier keeps a slice of the result from being merged into it: XLA:CPU would then sort the whole rows.
-        values, places = lax.optimization_barrier(tuple(lax.top_k(x, k)))
+        # The barriers keep a slice of a result from being merged into it: XLA:CPU would then sort the whole rows. There
+        # is one for each: spread over several devices, XLA fails on one for both.
+        values, places = map(lax.optimization_barrier, lax.top_k(x, k))
         return values, places
     rows = jnp.asarray(x).reshape(-1, width)
     values, places = _among_groups(rows, k, group_size(width, k), platform)

@@ -1,0 +1,89 @@
+"""Steps over several physical devices at once: what they are given, and what becomes of what they leave.
+
+The state is the same on all of them. Feeds and fetches of each device are shares of the rows of one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxlib._jax import ArrayImpl
+
+from lowering.engine.checks import over_steps
+from lowering.engine.spread import SpreadProgram
+from lowering.mesh import AXIS
+
+_SHARED, _DIVIDED = PartitionSpec(), PartitionSpec(AXIS)
+
+# (replaced, values, seed) -> (state, outputs, overflow flags, first fault or None)
+Step = Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]
+
+
+class Unspreadable(Exception):
+    """Not an error: the devices cannot run this as one step each; all of them are written out for one device."""
+
+
+class Spread:
+    """A program spread over devices.
+
+    Args:
+        devices: the physical devices, the executor's first.
+        written: the program of each.
+        fed: what each is fed for itself.
+    """
+
+    def __init__(self, devices: Sequence[jax.Device], written: SpreadProgram, fed: frozenset[str]):
+        self.written = written
+        self._fed = fed
+        self._mesh = Mesh(np.array(devices), (AXIS,))
+        self._alike = NamedSharding(self._mesh, _SHARED)
+
+    def to_all(self, array: Any) -> Any:
+        """An array of the state, on all devices; what the user set is copied, as the buffer may be donated."""
+        if type(array) is ArrayImpl and array.sharding == self._alike:
+            return array
+        return jax.device_put(array, self._alike, may_alias=False)
+
+    def draws(self, name: str) -> Any:
+        """See ``SpreadProgram.draws``: the number of the device that is being traced for."""
+        return jnp.array(self.written.draws(name), jnp.uint32)[jax.lax.axis_index(AXIS)]
+
+    def over(self, step: Step, inputs: Sequence[str], outputs: Sequence[str], *, donate: bool) -> Step:
+        """``step`` of each device, as one function of all."""
+        of_values = [_DIVIDED if n in self._fed else _SHARED for n in inputs]
+        of_outputs = [_DIVIDED if self.written.divided(n) else _SHARED for n in outputs]
+
+        def on_each(replaced: Any, values: Any, seed: Any) -> Any:
+            state, left, overflows, faults = step(replaced, values, seed)
+            left = [self._left(v, spec) for v, spec in zip(left, of_outputs, strict=True)]
+            overflows = {n: jax.lax.pmax(flag.astype(np.int32), AXIS) > 0 for n, flag in overflows.items()}
+            if faults is not None:
+                faults = over_steps(jax.lax.all_gather(faults, AXIS))
+                if donate:
+                    state = tuple(jnp.where(faults[0] != 0, b, a) for b, a in zip(replaced, state, strict=True))
+            return state, left, overflows, faults
+
+        specs = (_SHARED, tuple(of_values), _SHARED)
+        results = (_SHARED, of_outputs, _SHARED, _SHARED)
+        return jax.shard_map(on_each, mesh=self._mesh, in_specs=specs, out_specs=results, check_vma=False)
+
+    def shardings(self, inputs: Sequence[str]) -> Any:
+        """Where the arguments of a step of these inputs are."""
+        rows = NamedSharding(self._mesh, _DIVIDED)
+        return self._alike, tuple(rows if n in self._fed else self._alike for n in inputs), self._alike
+
+    def _left(self, value: Any, spec: PartitionSpec) -> Any:
+        if value is not None and not isinstance(value, (jax.Array, np.ndarray)):
+            raise Unspreadable(f"a {type(value).__name__} is fetched")
+        return jnp.atleast_1d(value) if spec == _DIVIDED and value is not None else value
+
+
+def on_one_device(array: Any) -> Any:
+    """An array that all devices have alike, as the first of them has it; others as they are."""
+    shared = type(array) is ArrayImpl and len(array.sharding.device_set) > 1
+    return array.addressable_data(0) if shared else array

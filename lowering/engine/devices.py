@@ -1,0 +1,108 @@
+"""What of a program differs between devices that run it: each over its share of the batch, all with the same state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from lowering.engine.dataflow import MARKERS, Use, definitions, sub_blocks, uses
+from lowering.program import GRAD, ROLE_BACKWARD, ROLE_LOSS, OpView, ProgramView
+from lowering.registry import get_op
+
+# What follows the name of the forward variable in the name of a gradient, or of a recomputed value.
+_DERIVED = re.compile(rf"{GRAD}|\.subprog_\d+$")
+
+
+@dataclass(frozen=True)
+class Devices:
+    """How a program is run on several devices.
+
+    Attributes:
+        count: how many there are.
+        loss_scale: the loss's gradient on each; None leaves it to the user, who feeds it.
+        sync_batch_norm: whether batches are normalised over all devices.
+    """
+
+    count: int
+    loss_scale: float | None = 1.0
+    sync_batch_norm: bool = False
+
+
+def on_device(name: str, device: int, own: Collection[str]) -> str:
+    """The name of a variable that each device has for itself.
+
+    A gradient of such a variable is named after it, so that one is found from the other on every device.
+    """
+    if device == 0:
+        return name
+    match = _DERIVED.search(name)
+    base = name[: match.start()] if match else name
+    known = base if base in own else name
+    return f"{known}@DEVICE_{device}{name[len(known) :]}"
+
+
+def sums_of(program: ProgramView) -> dict[str, int]:
+    """The parameters' gradients, and the index of the op that completes each."""
+    found = {}
+    for op in program.blocks[0].ops:
+        if op.is_backward:
+            pairs = op.attrs.get("op_role_var") or ()
+            found.update({g: op.index for g in pairs[1::2] if g in op.output_names()})
+    return found
+
+
+def starts_backward(op: OpView) -> bool:
+    """Whether an op makes the loss's gradient."""
+    return int(op.attrs.get("op_role", 0)) == ROLE_BACKWARD | ROLE_LOSS
+
+
+def own_of(program: ProgramView, devices: Devices, sums: Mapping[str, int], fed: Collection[str]) -> frozenset[str]:
+    """What differs between devices: what they are fed or draw, and all that follows from it but for the sums."""
+    own = {*fed, *sums}
+    ops = [op for op in program.blocks[0].ops if op.type not in MARKERS and not starts_backward(op)]
+    while True:
+        before = len(own)
+        for op in ops:
+            if differs(program, op, own, sums):
+                written = op.outputs["Y"] if is_joint(op, devices) else definitions(program, op)
+                own.update(n for n in written if sums.get(n, op.index) >= op.index)
+        if len(own) == before:
+            return frozenset(own)
+
+
+def differs(program: ProgramView, op: OpView, own: Collection[str], sums: Mapping[str, int]) -> bool:
+    """Whether an op has to run on each device."""
+    read = (n for n, use in uses(program, op).items() if use > Use.HINT)
+    before = (n for n in read if n in own and sums.get(n, op.index) >= op.index)
+    written = (n for n in definitions(program, op) if n in own and sums.get(n, op.index) >= op.index)
+    return any(True for _ in before) or any(True for _ in written) or draws(program, op)
+
+
+def is_joint(op: OpView, devices: Devices) -> bool:
+    """Whether an op takes the batches of all devices for one, and leaves the same statistics on all."""
+    running = op.attrs.get("use_global_stats") or (op.attrs.get("is_test") and not op.attrs.get("trainable_statistics"))
+    return devices.sync_batch_norm and op.type == "batch_norm" and not running
+
+
+def is_joint_gradient(op: OpView, devices: Devices) -> bool:
+    """Whether an op is the gradient of one that took the batches of all devices for one."""
+    return devices.sync_batch_norm and op.type == "batch_norm_grad" and not op.attrs.get("use_global_stats")
+
+
+def draws(program: ProgramView, op: OpView) -> bool:
+    """Whether an op draws numbers that no seed of its own fixes."""
+    if "key" in get_op(op.type).special and not op.attrs.get("seed"):
+        return True
+    return any(draws(program, inner) for idx in sub_blocks(op) for inner in program.blocks[idx].ops)
+
+
+def loss_gradient(program: ProgramView, devices: Devices, op: OpView) -> list[OpView]:
+    """What makes the loss's gradient on each device, instead of ``op``; nothing where the user feeds it."""
+    found = []
+    for name in op.output_names() if devices.loss_scale is not None else ():
+        variable = program.find_var(0, name)
+        dtype = variable.dtype if variable is not None else 5
+        attrs = {"shape": [1], "dtype": dtype, "value": devices.loss_scale, "op_role": ROLE_BACKWARD}
+        found.append(OpView("fill_constant", {}, {"Out": [name]}, attrs))
+    return found
