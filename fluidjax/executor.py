@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ from fluidjax.execution.kept import keep_in
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.missing import explained
 from fluidjax.execution.prepared import Prepared
+from fluidjax.execution.processes import join_for, meeting
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.several import SeveralDevices, Written
 from fluidjax.execution.shares import by_name, one_feed
@@ -55,12 +57,19 @@ class Executor:
     def __init__(self, place: Place | None = None):
         self.place = _checked_place(place)
         compute_in_the_calling_thread()
-        self._device = self.place._jax_device()
         _use_compilation_cache(flag("FLAGS_compilation_cache_dir"))
         if not flag("FLAGS_use_system_allocator"):
             keep_freed_memory()
-        self._is_default = self._device == jax.local_devices()[0]
         self._closed = False
+
+    @cached_property
+    def _device(self) -> jax.Device:
+        """Where it computes; not asked for before the processes of a job have joined, which is too late afterwards."""
+        return self.place._jax_device()
+
+    @cached_property
+    def _is_default(self) -> bool:
+        return self._device == jax.local_devices()[0]
 
     def close(self) -> None:
         """Release the executor; it cannot run programs afterwards. Parameter servers hear that this trainer ends."""
@@ -121,6 +130,8 @@ class Executor:
         if self._closed:
             raise RuntimeError("Executor.run: the executor is closed; make a new one with fluid.Executor(place)")
         scope = global_scope() if scope is None else scope
+        if "_device" not in self.__dict__:
+            self._begin(program)
         program, several = _unwrap(program, self.place, scope)
         fetches = _fetch_names(fetch_list)
         if several is not None:
@@ -129,6 +140,13 @@ class Executor:
         if use_prune:
             program = _pruned(program, tuple(feed), fetches)
         return self._run_once(program, next_feed(program, feed), fetches, scope, return_numpy)
+
+    def _begin(self, program: Any) -> None:
+        """Before the first run: join the processes that the program names, and look for the device."""
+        inner = program._program if isinstance(program, CompiledProgram) else program
+        if inner is None or isinstance(inner, Program):
+            join_for(program_view(default_main_program() if inner is None else inner))
+        _ = self._device
 
     def _run_once(
         self,
@@ -333,7 +351,7 @@ def _prepared(
         while len(cache) >= _VERSIONS_KEPT:
             cache.pop(next(iter(cache)))
         view = program_view(program) if written is None else written.view
-        spread = None if written is None else written.spread
+        spread = meeting(view) if written is None or written.spread is None else written.spread
         found = cache[key] = Prepared(view, feeds, fetches, platform, checked, beside, spread)
     return found
 

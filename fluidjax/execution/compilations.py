@@ -11,9 +11,9 @@ from fluidjax.execution.buffers import NOTHING
 from fluidjax.execution.compiled import CompiledOps, Step, unprepared
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.kept import Kept
-from fluidjax.execution.mesh import Spread
 from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
+from fluidjax.execution.spreading import Spreading
 from fluidjax.execution.tiers import Tiers
 from lowering.engine.plan import Segment
 from lowering.engine.widen import widened
@@ -30,7 +30,7 @@ class Job:
         platform: 'cpu', 'gpu' or 'tpu'.
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
         beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
-        spread: over which devices the program is spread; None: it runs on one.
+        spread: how the program is spread over several devices; None: it runs on one.
     """
 
     program: ProgramView
@@ -39,7 +39,12 @@ class Job:
     platform: str
     checked: bool
     beside: bool = False
-    spread: Spread | None = None
+    spread: Spreading | None = None
+
+    @property
+    def alike(self) -> bool:
+        """Whether several devices of this process run the program, all with the same state."""
+        return self.spread is not None and self.spread.alike
 
 
 def _no_state() -> None:

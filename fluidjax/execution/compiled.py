@@ -17,7 +17,7 @@ from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import PLAIN, form, given, split_static
 from fluidjax.execution.guard import Checks, holding
 from fluidjax.execution.kept import Kept
-from fluidjax.execution.mesh import Spread
+from fluidjax.execution.spreading import Spreading
 from fluidjax.execution.traceable import Changes, NeedsInputs, Traceable, Traced
 from lowering.engine.align import check_pairs
 from lowering.engine.either import NeedsOneForm
@@ -93,7 +93,7 @@ class CompiledOps:
         checked: whether ops' demands on their numbers are checked.
         starts: variables that the first run finds in another form, or not at all. The inputs ``BEFORE`` + name hold
             what it finds, and ``FIRST`` says whether this is it.
-        spread: over which devices all run the ops at once.
+        spread: how several devices run the ops at once.
 
     Attributes:
         awaited: names without a value that the ops read and write; None: nobody wants to know of ``Changes``.
@@ -118,7 +118,7 @@ class CompiledOps:
         fixed: int = 0,
         checked: bool = False,
         starts: Sequence[str] = (),
-        spread: Spread | None = None,
+        spread: Spreading | None = None,
     ):
         self.inputs = tuple(inputs)
         self._work = Traceable(
@@ -273,7 +273,7 @@ class CompiledOps:
 
         if self._spread is None:
             return jax.jit(run, donate_argnums=donated)
-        return jax.jit(run, donate_argnums=donated, in_shardings=self._spread.shardings(self.inputs))
+        return self._spread.jitted(run, self.inputs, donated)
 
     def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
         """Positions of the inputs, state apart, that the host reads without waiting for the device."""

@@ -14,21 +14,18 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib._jax import ArrayImpl
 
-from lowering.engine.checks import over_steps
+from fluidjax.execution.spreading import Spreading, Step, on_each_device
 from lowering.engine.spread import SpreadProgram
 from lowering.mesh import AXIS
 
 _SHARED, _DIVIDED = PartitionSpec(), PartitionSpec(AXIS)
-
-# (replaced, values, seed) -> (state, outputs, overflow flags, first fault or None)
-Step = Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]
 
 
 class Unspreadable(Exception):
     """Not an error: the devices cannot run this as one step each; all of them are written out for one device."""
 
 
-class Spread:
+class Spread(Spreading):
     """A program spread over devices.
 
     Args:
@@ -36,6 +33,8 @@ class Spread:
         written: the program of each.
         fed: what each is fed for itself.
     """
+
+    alike = True
 
     def __init__(self, devices: Sequence[jax.Device], written: SpreadProgram, fed: frozenset[str]):
         self.written = written
@@ -58,24 +57,22 @@ class Spread:
         of_values = [_DIVIDED if n in self._fed else _SHARED for n in inputs]
         of_outputs = [_DIVIDED if self.written.divided(n) else _SHARED for n in outputs]
 
+        apart = on_each_device(step, donate=donate)
+
         def on_each(replaced: Any, values: Any, seed: Any) -> Any:
-            state, left, overflows, faults = step(replaced, values, seed)
+            state, left, overflows, faults = apart(replaced, values, seed)
             left = [self._left(v, spec) for v, spec in zip(left, of_outputs, strict=True)]
-            overflows = {n: jax.lax.pmax(flag.astype(np.int32), AXIS) > 0 for n, flag in overflows.items()}
-            if faults is not None:
-                faults = over_steps(jax.lax.all_gather(faults, AXIS))
-                if donate:
-                    state = tuple(jnp.where(faults[0] != 0, b, a) for b, a in zip(replaced, state, strict=True))
             return state, left, overflows, faults
 
         specs = (_SHARED, tuple(of_values), _SHARED)
         results = (_SHARED, of_outputs, _SHARED, _SHARED)
         return jax.shard_map(on_each, mesh=self._mesh, in_specs=specs, out_specs=results, check_vma=False)
 
-    def shardings(self, inputs: Sequence[str]) -> Any:
-        """Where the arguments of a step of these inputs are."""
+    def jitted(self, run: Callable[..., Any], inputs: Sequence[str], donated: tuple[int, ...]) -> Any:
+        """See ``Spreading``; says where the arguments of a step of these inputs are."""
         rows = NamedSharding(self._mesh, _DIVIDED)
-        return self._alike, tuple(rows if n in self._fed else self._alike for n in inputs), self._alike
+        values = tuple(rows if n in self._fed else self._alike for n in inputs)
+        return jax.jit(run, donate_argnums=donated, in_shardings=(self._alike, values, self._alike))
 
     def _left(self, value: Any, spec: PartitionSpec) -> Any:
         if value is not None and not isinstance(value, (jax.Array, np.ndarray)):

@@ -20,10 +20,11 @@ from fluidjax.base.scope import Scope
 from fluidjax.execution.beside import Beside
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.interpreted import InterpretedRuns
-from fluidjax.execution.mesh import Spread, Unspreadable
+from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.segmented import SegmentedRuns
 from fluidjax.execution.settled import SettledRuns
+from fluidjax.execution.spreading import Spreading
 from fluidjax.execution.state import nothing_to_fetch
 from fluidjax.execution.whole import WholeRuns
 from lowering.engine.validate import validate
@@ -44,7 +45,7 @@ class Prepared:
         platform: 'cpu', 'gpu' or 'tpu'.
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
         beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
-        spread: over which devices it is spread; None: it runs on one.
+        spread: how it is spread over several devices; None: it runs on one.
     """
 
     def __init__(
@@ -55,11 +56,11 @@ class Prepared:
         platform: str,
         checked: bool = True,
         beside: bool = False,
-        spread: Spread | None = None,
+        spread: Spreading | None = None,
     ):
         validate(program)
         job = Job(program, tuple(feeds), tuple(fetches), platform, checked, beside, spread)
-        self._spread = spread
+        self._alike = job.alike
         self._compilations = Compilations(job)
         self._attempts = Attempts(job, self._compilations)
         self._settled = SettledRuns(job, self._attempts, self._compilations)
@@ -128,7 +129,7 @@ class Prepared:
     def _attempt(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
         segments = self._attempts.plan.segments
         whole = len(segments) == 1 and not segments[0].host
-        if self._spread is not None and not whole:
+        if self._alike and not whole:
             raise Unspreadable("ops run on the host")
         runs = self._whole if whole else self._segmented
         return runs.run(scope, feeds, seed)

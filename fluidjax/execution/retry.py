@@ -55,7 +55,7 @@ class Attempts:
         self.plan = self._make_plan(())
         ranks = self.plan.ranks or bool(compilations.widened) or compilations.wide
         rows = least_rows(job.program)
-        self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, rows, padding=job.spread is None)
+        self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, rows, padding=not job.alike)
 
     def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """What is fed, as the next attempt takes it."""
@@ -115,7 +115,7 @@ class Attempts:
         try:
             return attempt(scope, feeds, seed)
         except Need as needed:
-            if self._job.spread is not None:
+            if self._job.alike:
                 raise Unspreadable(str(needed)) from needed
             raise
         except InvalidArgumentError:

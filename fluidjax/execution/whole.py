@@ -95,7 +95,7 @@ class WholeRuns:
         pack = self._pack and complete
         state = ResidentState(distinct(found[0]), kept, complete=complete, pack=pack, place=self._place)
         others = gather_values(scope, layout.others, exact=self._attempts.exact)
-        if others and self._job.spread is not None:
+        if others and self._job.alike:
             raise Unspreadable(f"{', '.join(others)} in the scope are no plain arrays")
         self._compile(state, starts, others)
         return state, tuple(others.values())
@@ -162,7 +162,7 @@ class WholeRuns:
 
     def _meet(self, scope: Scope, changes: Exception) -> None:
         """See to it that the next attempt compiles a step for this run and the later ones, or one for this alone."""
-        if self._job.spread is not None:
+        if self._job.alike:
             raise Unspreadable(f"variables change their form: {changes}")
         if not isinstance(changes, Changes) or not self._starts.see(scope, changes.forms):
             self._starts.give_up()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowering.ops.distributed.rpc import needs_cluster
+from lowering.engine.host import service
+from lowering.errors import OpError
 from lowering.registry import Value, op
 
 
@@ -19,7 +20,7 @@ def gen_nccl_id(
     ctx: Any,
 ):
     """NCCLID = an id that trainer 0 makes and hands to the other ``trainers``."""
-    needs_cluster(ctx)
+    return service("group")()
 
 
 @op(kind="host", lod=None)
@@ -31,13 +32,21 @@ def c_gen_nccl_id(
     ctx: Any,
 ):
     """Out = an id that rank 0 makes and hands to the ``other_endpoints``."""
-    needs_cluster(ctx)
+    return service("group")()
 
 
 @op(out="", kind="host", lod=None)
 def c_comm_init(x: Value, *, nranks: int, rank: int, ring_id: int = 0, ctx: Any):
-    """Makes this process number ``rank`` of the ``nranks`` of the ring that goes by the id X."""
-    needs_cluster(ctx)
+    """Makes this process number ``rank`` of the ``nranks`` of the ring that goes by the id X.
+
+    All rings are of all processes, which ``fluidjax.execution.processes`` brings together before the program runs.
+    """
+    members = service("members")()
+    if nranks != members:
+        raise OpError(
+            f"op c_comm_init (#{ctx.op.index}) makes a ring of {nranks} processes: expected as many as there are in the"
+            f" job, received a job of {members}; run it in each process, with the same endpoints"
+        )
 
 
 @op(out="", kind="host", lod=None)

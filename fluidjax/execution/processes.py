@@ -1,0 +1,234 @@
+"""Several processes that train together: a step with collective ops is one of all of them, over one device of each.
+
+What a process computes is its own, and so may be what it was compiled to: batches may differ in size. Only the
+collective ops, which all must reach in one order, bring them together.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from fluidjax.base.errors import explain
+from fluidjax.execution.spreading import Spreading, Step, on_each_device
+from lowering.engine.host import provide
+from lowering.mesh import AXIS
+from lowering.program import ProgramView
+
+_ROWS = PartitionSpec(AXIS)
+# Ops that wait for the same op of the other processes.
+_MEETINGS = frozenset(
+    "allreduce broadcast c_allgather c_allreduce_max c_allreduce_min c_allreduce_prod c_allreduce_sum c_broadcast"
+    " c_reducescatter sum_over_devices".split()
+)
+# Seconds after which a process that is not heard of is given up.
+_HEARTBEAT = 10
+_joined: Processes | None = None
+
+
+class Processes(Spreading):
+    """The processes of a job that this one has joined.
+
+    Args:
+        endpoints: their addresses, in the order of their ranks.
+        rank: this one's number.
+    """
+
+    def __init__(self, endpoints: Sequence[str], rank: int):
+        self.endpoints = tuple(endpoints)
+        self.rank = rank
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.endpoints)
+
+    @cached_property
+    def _rows(self) -> NamedSharding:
+        first = {d.process_index: d for d in reversed(jax.devices())}
+        return NamedSharding(Mesh(np.array([first[i] for i in range(self.count)]), (AXIS,)), _ROWS)
+
+    def over(self, step: Step, inputs: Sequence[str], outputs: Sequence[str], *, donate: bool) -> Step:
+        """See ``Spreading``: overflows and faults of one process are those of all."""
+        return on_each_device(step, donate=donate)
+
+    def jitted(self, run: Callable[..., Any], inputs: Sequence[str], donated: tuple[int, ...]) -> _Jitted:
+        """See ``Spreading``."""
+        return _Jitted(run, donated, self._rows)
+
+    def sums(self, arrays: Sequence[Any]) -> list[Any]:
+        """The sum of each array over all processes."""
+        return self._exchanged(lambda *parts: [jax.lax.psum(p, AXIS) for p in parts], arrays)
+
+    def firsts(self, arrays: Sequence[Any]) -> list[Any]:
+        """Each array as process 0 has it."""
+        return self._exchanged(lambda *parts: [jax.lax.all_gather(p, AXIS)[0] for p in parts], arrays)
+
+    def _exchanged(self, run: Callable[..., Any], arrays: Sequence[Any]) -> list[Any]:
+        with jax.enable_x64(True):
+            return list(_Jitted(run, (), self._rows).trace(*arrays).lower().compile()(*arrays))
+
+
+class _Jitted:
+    """A function of this process's values, jitted to run with the other processes'; like what ``jax.jit`` gives."""
+
+    def __init__(self, run: Callable[..., Any], donated: tuple[int, ...], rows: NamedSharding):
+        self._run = run
+        self._donated = donated
+        self._rows = rows
+
+    def trace(self, *arguments: Any) -> _Traced:
+        """Trace for arguments of such forms."""
+        leaves, tree = jax.tree_util.tree_flatten(arguments)
+        scalars = [np.ndim(leaf) == 0 for leaf in leaves]
+        made: list[Any] = []
+
+        def on_each(*parts: Any) -> list[Any]:
+            own = [p.reshape(()) if s else p for p, s in zip(parts, scalars, strict=True)]
+            results, structure = jax.tree_util.tree_flatten(self._run(*jax.tree_util.tree_unflatten(tree, own)))
+            made[:] = structure, [np.ndim(r) == 0 for r in results]
+            return [jnp.atleast_1d(r) for r in results]
+
+        over = jax.shard_map(on_each, mesh=self._rows.mesh, in_specs=_ROWS, out_specs=_ROWS, check_vma=False)
+        counts = [len(jax.tree_util.tree_leaves(a)) for a in arguments]
+        donated = [sum(counts[:i]) + k for i in self._donated for k in range(counts[i])]
+        jitted = jax.jit(over, donate_argnums=tuple(donated))
+        return _Traced(jitted.trace(*(self._form(leaf) for leaf in leaves)), self._rows, made)
+
+    def _form(self, leaf: Any) -> jax.ShapeDtypeStruct:
+        shape = _whole(np.shape(leaf), self._rows)
+        return jax.ShapeDtypeStruct(shape, np.result_type(leaf), sharding=self._rows)
+
+
+def _whole(shape: tuple[int, ...], rows: NamedSharding) -> tuple[int, ...]:
+    """The shape of what has the values of all processes, were they of this one's shape, along its first axis."""
+    first, *others = shape or (1,)
+    return (first * rows.mesh.size, *others)
+
+
+class _Traced:
+    """A traced function of this process's values; like ``jax.stages.Traced`` and ``Lowered``."""
+
+    def __init__(self, traced: Any, rows: NamedSharding, made: Sequence[Any]):
+        self._traced = traced
+        self._rows = rows
+        self._made = made
+
+    @property
+    def jaxpr(self) -> Any:
+        """What was traced."""
+        return self._traced.jaxpr
+
+    def lower(self) -> _Traced:
+        """Itself."""
+        return self
+
+    def compile(self) -> _Compiled:
+        """The function compiled."""
+        return _Compiled(self._traced.lower().compile(), self._rows, *self._made)
+
+
+class _Compiled:
+    """A compiled function of this process's values; like ``jax.stages.Compiled``."""
+
+    def __init__(self, compiled: Any, rows: NamedSharding, structure: Any, scalars: Sequence[bool]):
+        self._compiled = compiled
+        self._rows = rows
+        self._structure = structure
+        self._scalars = scalars
+        self.memory_analysis = compiled.memory_analysis
+
+    def __call__(self, *arguments: Any) -> Any:
+        parts = [self._given(leaf) for leaf in jax.tree_util.tree_leaves(arguments)]
+        left = [array.addressable_data(0) for array in self._compiled(*parts)]
+        left = [a.reshape(()) if s else a for a, s in zip(left, self._scalars, strict=True)]
+        return jax.tree_util.tree_unflatten(self._structure, left)
+
+    def _given(self, leaf: Any) -> Any:
+        shape = np.shape(leaf)
+        part = leaf if isinstance(leaf, jax.Array) else jax.device_put(leaf)
+        part = part if shape else part.reshape(1)
+        return jax.make_array_from_single_device_arrays(_whole(shape, self._rows), self._rows, [part])
+
+
+def processes() -> Processes | None:
+    """The processes that this one has joined; None while it is alone."""
+    return _joined
+
+
+def meeting(program: ProgramView) -> Processes | None:
+    """The processes that a program's ops meet; None where it has no such ops, or this process is alone."""
+    if _joined is None or not any(op.type in _MEETINGS for block in program.blocks for op in block.ops):
+        return None
+    return _joined
+
+
+def join(endpoints: Sequence[str], rank: int) -> Processes | None:
+    """Join the job of these processes, and wait for the others; None where there is one process.
+
+    The first endpoint is where they find each other. Each other process accepts connections at its own meanwhile: the
+    first one may be waiting for that (``wait_server_ready``).
+
+    Raises RuntimeError where this process has joined another job, or has computed before.
+    """
+    global _joined
+    if _joined is not None:
+        if (_joined.endpoints, _joined.rank) != (tuple(endpoints), rank):
+            raise RuntimeError(_refusal(f"process {_joined.rank} of {', '.join(_joined.endpoints)}", endpoints, rank))
+        return _joined
+    if len(endpoints) < 2:
+        return None
+    if jax._src.xla_bridge.backends_are_initialized():  # type: ignore[attr-defined]
+        raise RuntimeError(_refusal("a process that has computed, or looked for devices, before", endpoints, rank))
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    with _listening(endpoints[rank] if rank else None):
+        jax.distributed.initialize(endpoints[0], len(endpoints), rank, heartbeat_timeout_seconds=_HEARTBEAT)
+    _joined = Processes(endpoints, rank)
+    return _joined
+
+
+def _refusal(found: str, endpoints: Sequence[str], rank: int) -> str:
+    return explain(
+        f"cannot become process {rank} of the job of {', '.join(endpoints)}",
+        "a process that joins once, before it computes",
+        found,
+        "run the startup program (or fleet.init, dygraph.prepare_context) before all else, once in each process",
+    )
+
+
+class _listening:  # noqa: N801  (used as a function)
+    """Within it, connections to an endpoint are accepted; what comes over them is not read."""
+
+    def __init__(self, endpoint: str | None):
+        self._endpoint = endpoint
+        self._server: socket.socket | None = None
+
+    def __enter__(self) -> None:
+        if self._endpoint is not None:
+            host, port = self._endpoint.rsplit(":", 1)
+            self._server = socket.create_server((host, int(port)))
+
+    def __exit__(self, *error: Any) -> None:
+        if self._server is not None:
+            self._server.close()
+
+
+def join_for(program: ProgramView) -> None:
+    """Join the processes that a program's ops name, if they name any."""
+    for op in program.blocks[0].ops:
+        if op.type == "c_gen_nccl_id":
+            others, rank = list(op.attrs["other_endpoints"]), int(op.attrs["rank"])
+            join([*others[:rank], op.attrs["endpoint"], *others[rank:]], rank)
+        elif op.type == "gen_nccl_id":
+            join(list(op.attrs["trainers"]), int(op.attrs["trainer_id"]))
+
+
+provide("group", lambda: np.zeros(1, np.int64))  # what stands for the id of a group: there is one
+provide("members", lambda: 1 if _joined is None else _joined.count)
