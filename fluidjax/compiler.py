@@ -11,6 +11,7 @@ from typing import Any
 
 from fluidjax.base.places import CUDAPlace, Place, physical_devices
 from fluidjax.base.scope import Scope
+from fluidjax.execution.processes import processes
 from fluidjax.execution.several import SeveralDevices
 from fluidjax.framework import Program, cpu_places, cuda_places, program_view
 from lowering.engine.devices import Devices
@@ -207,14 +208,16 @@ class CompiledProgram:
                 " places out for all devices"
             )
         devices = self._devices(len(places))
-        self._several = SeveralDevices(self._program, devices, scope, self._shared(), physical_devices(places))
+        physical = physical_devices(places) if devices.processes == 1 else []
+        self._several = SeveralDevices(self._program, devices, scope, self._shared(), physical)
         self._place, self._places = place, places
 
     def _devices(self, count: int) -> Devices:
         scales = BuildStrategy.GradientScaleStrategy
         strategy = self._build_strategy.gradient_scale_strategy
-        scale = {scales.CoeffNumDevice: 1.0 / count, scales.One: 1.0, scales.Customized: None}[strategy]
-        return Devices(count, scale, bool(self._build_strategy.sync_batch_norm))
+        trainers = _joined_trainers(self._program)
+        scale = {scales.CoeffNumDevice: 1.0 / (count * trainers), scales.One: 1.0, scales.Customized: None}[strategy]
+        return Devices(count, scale, bool(self._build_strategy.sync_batch_norm), trainers)
 
     def _shared(self) -> Scope | None:
         """Where the devices' own variables are that ``share_vars_from`` names."""
@@ -236,6 +239,19 @@ class CompiledProgram:
 
 def _has_backward(program: Program) -> bool:
     return any(op.is_backward for op in program_view(program).blocks[0].ops)
+
+
+def _joined_trainers(program: Program) -> int:
+    """How many processes run a program, which ``DistributeTranspiler`` has told in mode nccl2. RuntimeError where they
+    have not come together.
+    """
+    trainers, joined = len(program._trainers_endpoints) or 1, processes()
+    if trainers > 1 and (joined is None or joined.count != trainers):
+        raise RuntimeError(
+            f"CompiledProgram: the program is one of {trainers} trainers: expected them to have come together, found"
+            f" {1 if joined is None else joined.count}; run the startup program that was transpiled first"
+        )
+    return trainers
 
 
 def _default_places(place: Place) -> list[Place]:

@@ -21,11 +21,11 @@ class ParallelExecutor:
         main_program: default the default main program.
         share_vars_from: another ParallelExecutor, which has run, whose devices' variables to use.
         exec_strategy, build_strategy: see ``with_data_parallel``.
-        num_trainers, trainer_id: only one trainer, 0, is supported.
+        num_trainers, trainer_id: how many processes train, as the program was told in mode nccl2, and which is this.
         scope: default the global scope.
 
     Raises:
-        ValueError: more than one trainer.
+        ValueError: the program knows of another number of trainers.
     """
 
     def __init__(
@@ -40,10 +40,11 @@ class ParallelExecutor:
         trainer_id: int = 0,
         scope: Scope | None = None,
     ):
-        if num_trainers != 1 or trainer_id != 0:
+        told = len((main_program or default_main_program())._trainers_endpoints) or 1
+        if num_trainers != told or not 0 <= trainer_id < told:
             raise ValueError(
-                f"ParallelExecutor: expected one trainer (num_trainers=1, trainer_id=0), received {num_trainers} and"
-                f" {trainer_id}; run one process"
+                f"ParallelExecutor: expected as many trainers as the program was told of in mode"
+                f" nccl2 ({told}), and one of them, received num_trainers={num_trainers}, trainer_id={trainer_id}"
             )
         shared = share_vars_from._scope if share_vars_from is not None else None
         self._dropped = True

@@ -1,13 +1,15 @@
-"""Data parallel training: the processes there are, and a layer that averages gradients over them. Here one trains."""
+"""Data parallel training: the processes there are, and a layer that averages gradients over them."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from fluidjax.base.errors import explain
-from fluidjax.base.unbuilt import ONE_PROCESS, NotBuiltError
+import numpy as np
+
+from fluidjax.base.enums import VarType
 from fluidjax.dygraph.layers import Layer
+from fluidjax.execution.processes import join
 from fluidjax.framework import Variable
 
 __all__ = ["prepare_context", "ParallelEnv", "DataParallel"]
@@ -70,7 +72,13 @@ Env = ParallelEnv
 
 
 def prepare_context(strategy: ParallelStrategy | None = None) -> ParallelStrategy | None:
-    """Make processes ready to train together; None when there is one. Raises NotBuiltError for several."""
+    """Let processes come together to train; None when there is one.
+
+    Args:
+        strategy: the processes; default what the launcher says in the environment.
+
+    Raises RuntimeError where this process has computed before, ValueError where an endpoint is missing.
+    """
     if strategy is None:
         env = ParallelEnv()
         strategy = ParallelStrategy()
@@ -78,14 +86,14 @@ def prepare_context(strategy: ParallelStrategy | None = None) -> ParallelStrateg
         strategy.trainer_endpoints, strategy.current_endpoint = env.trainer_endpoints, env.current_endpoint
     if strategy.nranks < 2:
         return None
-    raise NotBuiltError(
-        explain(
-            "fluid.dygraph.prepare_context: training by several processes is not built in fluidjax yet",
-            ONE_PROCESS.expected,
-            f"{strategy.nranks} processes",
-            "start one process: unset PADDLE_TRAINERS_NUM, or set it to 1",
+    if len(strategy.trainer_endpoints) != strategy.nranks:
+        raise ValueError(
+            f"prepare_context: {strategy.nranks} processes have {len(strategy.trainer_endpoints)} endpoints"
+            f" ({strategy.trainer_endpoints}). Expected one of each. Start the script with fluidjax launch, which sets"
+            " PADDLE_TRAINER_ENDPOINTS."
         )
-    )
+    join(strategy.trainer_endpoints, strategy.local_rank)
+    return strategy
 
 
 class DataParallel(Layer):
@@ -119,9 +127,24 @@ class DataParallel(Layer):
         return loss / ranks if ranks > 1 else loss
 
     def apply_collective_grads(self) -> None:
-        """Add the gradients of all processes: those of one are their own sum. Raises NotBuiltError for several."""
-        if self._ranks() > 1:
-            prepare_context(self._strategy)
+        """Let each parameter's gradient be the sum of all processes'; those of one process are their own sum.
+
+        Raises:
+            TypeError: a gradient is sparse.
+            RuntimeError: the processes have not come together.
+        """
+        if self._ranks() < 2:
+            return
+        joined = join(self._strategy.trainer_endpoints, self._strategy.local_rank)  # type: ignore[union-attr]
+        grads = [grad for p in self.parameters() if p.trainable and (grad := p._grad_ivar()) is not None]
+        for grad in grads:
+            if grad.type == VarType.SELECTED_ROWS:
+                raise TypeError(
+                    f"DataParallel: the gradient {grad.name} is sparse. Expected dense ones, which are summed over"
+                    " processes. Make its embedding with is_sparse=False."
+                )
+        for grad, total in zip(grads, joined.sums([g.numpy() for g in grads]), strict=True):  # type: ignore[union-attr]
+            grad.set_value(np.asarray(total))
 
     def state_dict(
         self, destination: Any = None, include_sublayers: bool = True, structured_name_prefix: str = ""

@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fluidjax.base.errors import explain
+from fluidjax.execution.form import form
 from fluidjax.execution.spreading import Spreading, Step, on_each_device
 from lowering.engine.host import provide
 from lowering.mesh import AXIS
@@ -44,6 +45,7 @@ class Processes(Spreading):
     def __init__(self, endpoints: Sequence[str], rank: int):
         self.endpoints = tuple(endpoints)
         self.rank = rank
+        self._exchanges: dict[Any, Any] = {}
 
     @property
     def count(self) -> int:
@@ -65,15 +67,26 @@ class Processes(Spreading):
 
     def sums(self, arrays: Sequence[Any]) -> list[Any]:
         """The sum of each array over all processes."""
-        return self._exchanged(lambda *parts: [jax.lax.psum(p, AXIS) for p in parts], arrays)
+        return self._exchanged(_sums, arrays)
 
     def firsts(self, arrays: Sequence[Any]) -> list[Any]:
         """Each array as process 0 has it."""
-        return self._exchanged(lambda *parts: [jax.lax.all_gather(p, AXIS)[0] for p in parts], arrays)
+        return self._exchanged(_firsts, arrays)
 
     def _exchanged(self, run: Callable[..., Any], arrays: Sequence[Any]) -> list[Any]:
+        key = run, form(arrays)
         with jax.enable_x64(True):
-            return list(_Jitted(run, (), self._rows).trace(*arrays).lower().compile()(*arrays))
+            if key not in self._exchanges:
+                self._exchanges[key] = _Jitted(run, (), self._rows).trace(*arrays).lower().compile()
+            return list(jax.block_until_ready(self._exchanges[key](*arrays)))
+
+
+def _sums(*parts: Any) -> list[Any]:
+    return [jax.lax.psum(p, AXIS) for p in parts]
+
+
+def _firsts(*parts: Any) -> list[Any]:
+    return [jax.lax.all_gather(p, AXIS)[0] for p in parts]
 
 
 class _Jitted:
@@ -104,7 +117,7 @@ class _Jitted:
 
     def _form(self, leaf: Any) -> jax.ShapeDtypeStruct:
         shape = _whole(np.shape(leaf), self._rows)
-        return jax.ShapeDtypeStruct(shape, np.result_type(leaf), sharding=self._rows)
+        return jax.ShapeDtypeStruct(shape, getattr(leaf, "dtype", None) or np.result_type(leaf), sharding=self._rows)
 
 
 def _whole(shape: tuple[int, ...], rows: NamedSharding) -> tuple[int, ...]:
@@ -185,11 +198,12 @@ def join(endpoints: Sequence[str], rank: int) -> Processes | None:
         return _joined
     if len(endpoints) < 2:
         return None
-    if jax._src.xla_bridge.backends_are_initialized():  # type: ignore[attr-defined]
-        raise RuntimeError(_refusal("a process that has computed, or looked for devices, before", endpoints, rank))
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    with _listening(endpoints[rank] if rank else None):
-        jax.distributed.initialize(endpoints[0], len(endpoints), rank, heartbeat_timeout_seconds=_HEARTBEAT)
+    try:
+        with _listening(endpoints[rank] if rank else None):
+            jax.distributed.initialize(endpoints[0], len(endpoints), rank, heartbeat_timeout_seconds=_HEARTBEAT)
+    except RuntimeError as error:
+        raise RuntimeError(_refusal(str(error), endpoints, rank)) from error
     _joined = Processes(endpoints, rank)
     return _joined
 

@@ -18,6 +18,7 @@ import numpy as np
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.mesh import Spread
+from fluidjax.execution.processes import processes
 from fluidjax.execution.shares import Feed, merged, shares, split
 from fluidjax.execution.state import gather_values
 from fluidjax.execution.writer import make, write_back
@@ -50,6 +51,7 @@ class SeveralDevices:
         self._physical = tuple(physical)
         self.local = local if local is not None else scope.new_scope()
         self.devices = devices
+        self._agreed = devices.processes == 1
         self._program = program
         self._written: dict[Any, Written] = {}
         self._together: set[Any] = set()  # what has to be written out for one device
@@ -74,6 +76,8 @@ class SeveralDevices:
         same = {n for n in self._facts()[0] & parts[0].keys() if all(p[n] is parts[0][n] for p in parts)}
         fed = frozenset(parts[0].keys() - same)
         version = self._program._version_token()
+        if not self._agreed:
+            self._agree()
         spreads = not together and version not in self._together and self._fit(parts, fed)
         key = version, len(parts), fed, spreads
         found = self._written.get(key)
@@ -94,6 +98,16 @@ class SeveralDevices:
         if not 1 < len(parts) <= len(self._physical):
             return False
         return all(len({_form(p[name]) for p in parts}) == 1 and _form(parts[0][name]) for name in fed)
+
+    def _agree(self) -> None:
+        """Let all processes start from what the first of them has."""
+        joined = processes()
+        assert joined is not None
+        with self.scope._lock:
+            held = gather_values(self.scope, sorted(self._facts()[0]), exact=True)
+            plain = {n: v for n, v in held.items() if isinstance(v, (jax.Array, np.ndarray))}
+            write_back(self.scope, dict(zip(plain, joined.firsts(list(plain.values())), strict=True)))
+        self._agreed = True
 
     def write_together(self) -> None:
         """Write the program, as it is now, out for one physical device from now on."""

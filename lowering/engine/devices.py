@@ -22,11 +22,13 @@ class Devices:
         count: how many there are.
         loss_scale: the loss's gradient on each; None leaves it to the user, who feeds it.
         sync_batch_norm: whether batches are normalised over all devices.
+        processes: how many processes have as many devices each; gradients are summed over all of them.
     """
 
     count: int
     loss_scale: float | None = 1.0
     sync_batch_norm: bool = False
+    processes: int = 1
 
 
 def on_device(name: str, device: int, own: Collection[str]) -> str:

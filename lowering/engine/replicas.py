@@ -175,6 +175,8 @@ class _Writer:
         parts = self._names(name)
         roles = {k: op.attrs[k] for k in ("op_role", "op_callstack") if k in op.attrs}
         self._add(OpView("sum", {"X": parts}, {"Out": [name]}, roles))
+        if self._devices.processes > 1:
+            self._add(OpView("sum_over_devices", {"X": [name]}, {"Out": [name]}, roles))
 
     # --- one device's version of an op ----------------------------------------------------------------------------
 

@@ -229,5 +229,5 @@ def test_data_parallel_of_one_process() -> None:
     two = dg.parallel.ParallelStrategy()
     two.nranks = 2
     assert dg.DataParallel(layer, two).scale_loss(loss).numpy() == loss.numpy() / 2
-    with pytest.raises(NotImplementedError, match="2 processes"):
+    with pytest.raises(ValueError, match="2 processes"):
         dg.prepare_context(two)

@@ -1,0 +1,76 @@
+"""Processes that train together, against the same arithmetic in one."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fluidjax.execution import processes
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def environment(rank: int, ports: list[int], **more: str) -> dict[str, str]:
+    endpoints = [f"127.0.0.1:{port}" for port in ports]
+    roles = {"PADDLE_TRAINER_ID": str(rank), "PADDLE_TRAINERS_NUM": str(len(ports))}
+    roles |= {"PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints), "PADDLE_CURRENT_ENDPOINT": endpoints[rank]}
+    return {**os.environ, **roles, "JAX_PLATFORMS": "cpu", **more}
+
+
+def together(*arguments: str) -> list[Any]:
+    """What each of two processes prints last."""
+    ports = free_ports(2)
+    command = [sys.executable, "-W", "error", "-m", "tests.parallel.trainer", *arguments]
+    started = [
+        subprocess.Popen(command, env=environment(r, ports), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for r in range(2)
+    ]
+    try:
+        outputs = [p.communicate(timeout=240) for p in started]
+    finally:
+        for p in started:
+            p.kill()
+            p.wait()
+    assert [p.returncode for p in started] == [0, 0], "\n".join(err for _, err in outputs)
+    return [json.loads(out.splitlines()[-1]) for out, _ in outputs]
+
+
+def expected() -> list[list[float]]:
+    """The losses of both: each has its own batch, and each counts half, whatever its size."""
+    sizes, losses = (6, 4), [list[float](), list[float]()]
+    w, b = np.linspace(-1, 1, 3).reshape(3, 1).astype("float32"), np.array([-1], "float32")
+    speed_w, speed_b = np.zeros_like(w), np.zeros_like(b)
+    for step in range(4):
+        grad_w, grad_b = np.zeros_like(w), np.zeros_like(b)
+        for rank, rows in enumerate(sizes):
+            x = np.random.RandomState(10 * step + rank).uniform(-1, 1, (rows, 3)).astype("float32")
+            error = x @ w + b - x[:, :1] * 2
+            losses[rank].append(float((error**2).mean()))
+            grad_w, grad_b = grad_w + x.T @ error / rows, grad_b + error.sum(0) / rows
+        speed_w, speed_b = 0.9 * speed_w + grad_w, 0.9 * speed_b + grad_b
+        w, b = w - 0.1 * speed_w, b - 0.1 * speed_b
+    return losses
+
+
+@pytest.mark.parametrize("mode", ["collective", "nccl2", "eager"])
+def test_two_processes_train_as_one(mode: str) -> None:
+    """Batches of 6 and of 4; the second process starts from other values than the first, which count."""
+    np.testing.assert_allclose(together(mode), expected(), rtol=1e-5)
+
+
+def test_alone_there_is_nobody_to_meet() -> None:
+    assert processes.join(["127.0.0.1:1"], 0) is None
+    assert processes.processes() is None

@@ -1,0 +1,69 @@
+"""One of two processes that train together; test_processes starts them. It prints what it found as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+import fluidjax as fluid
+from fluidjax import layers
+
+RANK, ENDPOINTS = int(os.environ["PADDLE_TRAINER_ID"]), os.environ["PADDLE_TRAINER_ENDPOINTS"]
+SIZES = (6, 4)  # the batches of the two processes
+
+
+def batch(step: int, rank: int) -> dict[str, np.ndarray]:
+    x = np.random.RandomState(10 * step + rank).uniform(-1, 1, (SIZES[rank], 3)).astype("float32")
+    return {"x": x, "y": x[:, :1] * 2}
+
+
+def fixed(name: str, shape: list[int], rank: int = 0) -> fluid.ParamAttr:
+    value = np.linspace(-1, 1, int(np.prod(shape))).reshape(shape).astype("float32") + np.float32(rank)
+    return fluid.ParamAttr(name, initializer=fluid.initializer.NumpyArrayInitializer(value))
+
+
+def network(rank: int) -> Any:
+    x, y = fluid.data("x", [None, 3], "float32"), fluid.data("y", [None, 1], "float32")
+    out = layers.fc(x, 1, param_attr=fixed("w", [3, 1], rank), bias_attr=fixed("b", [1], rank))
+    loss = layers.mean(layers.square_error_cost(out, y))
+    fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    return loss
+
+
+def transpiled(mode: str) -> list[float]:
+    loss = network(RANK)
+    config = fluid.DistributeTranspilerConfig()
+    config.mode, config.collective_mode = mode, "grad_allreduce"
+    executor, own = fluid.Executor(fluid.CPUPlace()), ENDPOINTS.split(",")[RANK]
+    fluid.DistributeTranspiler(config).transpile(RANK, trainers=ENDPOINTS, current_endpoint=own)
+    executor.run(fluid.default_startup_program())
+    program: Any = fluid.default_main_program()
+    if mode == "nccl2":
+        program = fluid.CompiledProgram(program).with_data_parallel(loss.name)
+    return [executor.run(program, batch(step, RANK), [loss])[0].item() for step in range(4)]
+
+
+def eager() -> list[float]:
+    context = fluid.dygraph.parallel.prepare_context()
+    losses = []
+    with fluid.dygraph.guard():
+        layer = fluid.dygraph.Linear(3, 1, param_attr=fixed("w", [3, 1]), bias_attr=fixed("b", [1]))
+        model = fluid.dygraph.parallel.DataParallel(layer, context)
+        momentum = fluid.optimizer.Momentum(0.1, 0.9, parameter_list=model.parameters())
+        for step in range(4):
+            x, y = map(fluid.dygraph.to_variable, batch(step, RANK).values())
+            loss = layers.mean(layers.square_error_cost(model(x), y))
+            losses.append(loss.numpy().item())
+            model.scale_loss(loss).backward()
+            model.apply_collective_grads()
+            momentum.minimize(loss)
+            model.clear_gradients()
+    return losses
+
+
+if __name__ == "__main__":
+    print(json.dumps(eager() if sys.argv[1] == "eager" else transpiled(sys.argv[1])))
