@@ -51,6 +51,7 @@ golden: $(VENV)/.with-test
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.zoo
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.padding
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.lower
+	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.c
 
 # Random programs against jax.grad, finite differences and exact rows, for SECONDS.
 prove: $(VENV)/.with-test

@@ -1,4 +1,4 @@
-"""A saved model in other file formats: weights as .npz or .safetensors, the whole as StableHLO.
+"""A saved model in other file formats: weights as .npz or .safetensors, the whole as StableHLO or as a C program.
 
 Each file is read back and compared before it is called done.
 """
@@ -19,11 +19,13 @@ from jax import export
 
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope
-from fluidjax.export.function import ExportError, JaxFunction, to_jax
+from fluidjax.export.c.convert import files_of
+from fluidjax.export.function import ExportError, JaxFunction, data_needed, to_jax
 from fluidjax.files import atomic, inference
 from fluidjax.framework import Program
 from lowering.dtypes import to_numpy
 
+_EXECUTABLE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ")
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
@@ -56,11 +58,11 @@ class Model:
         self.program: Program = loaded[0]
         self.feeds: list[str] = loaded[1]
         self.fetches = [var.name for var in loaded[2]]
-        self._scope = scope
+        self.scope = scope
 
     def function(self, platform: str | None = None) -> tuple[JaxFunction, dict[str, Any]]:
         """The model as ``to_jax`` gives it."""
-        return to_jax(self.program, self.feeds, self.fetches, scope=self._scope, platform=platform)
+        return to_jax(self.program, self.feeds, self.fetches, scope=self.scope, platform=platform)
 
     def weights(self) -> dict[str, np.ndarray]:
         """Name -> array of all parameters."""
@@ -76,6 +78,9 @@ class Model:
         target = path if folder else path.parent
         named = files if folder else dict(zip([path.name], files.values(), strict=True))
         atomic.write_files(str(target), {file: [content] for file, content in named.items()})
+        for file, content in named.items():
+            if content.startswith(_EXECUTABLE):
+                os.chmod(target / file, 0o755)
         return [str(target / file) for file in named]
 
 
@@ -212,7 +217,37 @@ def _drawn(rng: np.random.Generator, shape: jax.ShapeDtypeStruct) -> np.ndarray:
     return rng.integers(0, 2, sizes).astype(shape.dtype)
 
 
+def _c(
+    model: Model,
+    *,
+    batch: int | None = None,
+    rows: int | None = None,
+    train: bool = False,
+    fetch: Sequence[str] = (),
+    inside: bool | None = None,
+    check: bool = True,
+) -> tuple[bool, dict[str, bytes]]:
+    """``model.c``, ``model.safetensors`` where the weights are not inside, and the executable ``model``.
+
+    See ``fluidjax.export.c.convert``. Args: fetch: other outputs than the model's own.
+    """
+    fetches = [*fetch] or model.fetches
+    feeds = model.feeds if model.feeds and not fetch else data_needed(model.program, fetches)
+    return True, files_of(
+        model.program,
+        feeds,
+        fetches,
+        model.scope,
+        batch=1 if batch is None else batch,
+        rows=rows,
+        train=train,
+        inside=inside,
+        check=check,
+    )
+
+
 FORMATS: dict[str, Callable[..., tuple[bool, dict[str, bytes]]]] = {
+    "c": _c,
     "npz": _npz,
     "safetensors": _safetensors,
     "stablehlo": _stablehlo,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,18 @@ class JaxFunction:
         self._platform = platform
         self._capacities = dict(capacities)
         self._widened = widened(program, fetches)
+        self._runner_type: type[Runner] = Runner
+
+    @property
+    def program(self) -> ProgramView:
+        """The ops that a call runs."""
+        return self._program
+
+    def with_runner(self, runner: type[Runner]) -> JaxFunction:
+        """The same function, traced by another kind of Runner."""
+        other = copy.copy(self)
+        other._runner_type = runner
+        return other
 
     def __call__(self, parameters: Mapping[str, Any], inputs: Any, key: Any = None) -> list[Any]:
         """The fetched values.
@@ -129,7 +142,7 @@ class JaxFunction:
         key = jax.random.key(0) if key is None else key  # for ops that draw in training alone
         if not jnp.issubdtype(jnp.asarray(key).dtype, jax.dtypes.prng_key):
             key = jax.random.wrap_key_data(key, impl="threefry2x32")
-        return Runner(
+        return self._runner_type(
             self._program,
             key=key,
             platform=self._platform,
@@ -230,6 +243,13 @@ def _live(view: ProgramView, fetches: Sequence[str]) -> ProgramView:
 def _data_names(program: Program, plan: Plan) -> tuple[str, ...]:
     variables = program.global_block().vars
     return tuple(n for n in plan.reads if n in variables and variables[n].is_data)
+
+
+def data_needed(program: Program, fetches: Sequence[str]) -> list[str]:
+    """What a program reads and neither computes nor keeps: files do not say which variables are data."""
+    view = _live(program_view(program), fetches)
+    kept = {v.name for v in view.blocks[0].vars.values() if v.persistable}
+    return [name for name in make_plan(view, tuple(fetches)).reads if name not in kept]
 
 
 def _check_pure(plan: Plan) -> None:

@@ -1,0 +1,92 @@
+"""Compiling a C file, running the executable, and comparing what it computes with the Executor."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fluidjax.base.errors import explain
+from fluidjax.export.c.source import Port
+from fluidjax.export.function import ExportError
+
+FLAGS = ("-O3", "-std=c99", "-Wall", "-Werror")
+
+
+def compiler() -> str | None:
+    """The C compiler: ``$CC``, cc, gcc or clang; None where there is none."""
+    names = [os.environ.get("CC", ""), "cc", "gcc", "clang"]
+    return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+def compile_c(source: Path, executable: Path, flags: Sequence[str] = ()) -> None:
+    """Compile a file without a warning. ExportError where that fails."""
+    cc = compiler()
+    if cc is None:
+        raise ExportError(
+            explain(
+                "no C compiler to check the C file with",
+                "cc, gcc, clang, or what $CC names",
+                "none in $PATH",
+                "install one, or write the file unchecked with --no-check",
+            )
+        )
+    done = subprocess.run(
+        [cc, *FLAGS, *flags, "-o", str(executable), str(source), "-lm"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ExportError(explain("the C file does not compile", "no word", done.stderr[:2000], "report this"))
+
+
+def save_inputs(
+    folder: Path, ports: Sequence[Port], values: Mapping[str, tuple[np.ndarray, list]], step: str = ""
+) -> None:
+    """Write a feed, name -> (array, lengths by level), as the executable reads it."""
+    for port in ports:
+        array, lengths = values[port.name]
+        np.save(folder / f"{port.file}{step}.npy", np.ascontiguousarray(array).astype(port.data.dtype, copy=False))
+        for level, numbers in enumerate(lengths):
+            suffix = f".lengths{level}" if level else ".lengths"
+            np.save(folder / f"{port.file}{suffix}{step}.npy", np.asarray(numbers, np.int64))
+
+
+def load_outputs(folder: Path, ports: Sequence[Port], step: str = "") -> dict[str, tuple[np.ndarray, list[list[int]]]]:
+    """What the executable wrote: name -> (array, lengths by level)."""
+    found = {}
+    for port in ports:
+        names = [f"{port.file}.lengths{level or ''}{step}.npy" for level in range(len(port.levels))]
+        lengths = [np.load(folder / name).tolist() for name in names]
+        found[port.name] = np.load(folder / f"{port.file}{step}.npy"), lengths
+    return found
+
+
+def run_c(executable: Path, inputs: Path, outputs: Path, *options: str) -> str:
+    """Run the executable; returns what it printed. ExportError where it fails."""
+    words = [str(executable.resolve()), str(inputs), str(outputs), *options]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ExportError(
+            explain("the C program failed", "exit status 0", f"{done.returncode}: {done.stderr[:2000]}", "report this")
+        )
+    return done.stdout
+
+
+def difference(found: Any, expected: Any) -> float:
+    """How far two arrays are apart, relative to the largest element; inf where their forms or integers differ."""
+    a, b = np.asarray(found), np.asarray(expected)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return np.inf
+    if b.dtype.kind != "f":
+        return 0.0 if np.array_equal(a, b) else np.inf
+    finite = np.isfinite(b)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return np.inf
+    if not finite.any():
+        return 0.0
+    scale = max(float(np.abs(b[finite]).max()), 1e-3)
+    return float(np.abs(a[finite].astype(np.float64) - b[finite]).max()) / scale

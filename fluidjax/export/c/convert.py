@@ -1,0 +1,188 @@
+"""From a program to files: traced, written, compiled, run, and compared with the Executor."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax.base.errors import explain
+from fluidjax.base.places import CPUPlace
+from fluidjax.base.scope import Scope
+from fluidjax.base.values import LoDTensor
+from fluidjax.executor import Executor
+from fluidjax.export.c.build import compile_c, compiler, difference, load_outputs, run_c, save_inputs
+from fluidjax.export.c.source import Source, check_size, source_of
+from fluidjax.export.c.trace import trace
+from fluidjax.export.function import ExportError, JaxFunction, from_jax, to_jax
+from fluidjax.export.ragged import ragged
+from fluidjax.framework import Program
+from lowering.dtypes import to_numpy
+
+STEM = "model"
+STEPS, SEED = 3, 7
+MOST_INPUT = 1 << 32
+# What C may differ by from the Executor, relative to the largest element; a training step besides by 30 times what
+# the Executor's own result moves by when every parameter is changed by a millionth.
+TOLERANCE, MILLIONTH, MOVES = 1e-5, 1e-6, 30
+
+
+@dataclass(frozen=True)
+class Feed:
+    """An input: its rows, and the lengths of its sequences by level."""
+
+    rows: np.ndarray
+    lengths: tuple[list[int], ...] = ()
+
+    def value(self, room: int) -> Any:
+        """As a function made by ``to_jax`` takes it, with room for that many rows, in one sequence if need be."""
+        if not self.lengths:
+            return self.rows
+        with jax.enable_x64(True):
+            value = ragged(self.rows, list(self.lengths), room)
+        inner = [len(level) - 1 for level in value.lod[1:]]
+        return replace(value, longest=(*inner, value.capacity))
+
+    def tensor(self) -> Any:
+        """As the Executor takes it."""
+        if not self.lengths:
+            return self.rows
+        tensor = LoDTensor()
+        tensor.set(self.rows, CPUPlace())
+        tensor.set_recursive_sequence_lengths([list(level) for level in self.lengths])
+        return tensor
+
+
+def files_of(
+    program: Program,
+    feeds: Sequence[str],
+    fetches: Sequence[str],
+    scope: Scope,
+    *,
+    batch: int = 1,
+    rows: int | None = None,
+    train: bool = False,
+    inside: bool | None = None,
+    check: bool = True,
+) -> dict[str, bytes]:
+    """File name -> content: ``model.c``, its weights where they are not inside, and the executable ``model``.
+
+    Args:
+        program, feeds, fetches, scope: as for ``to_jax``.
+        batch: what stands for sizes that the program leaves open, and the number of sequences.
+        rows: the most rows of a ragged input; default 16 for each sequence.
+        train: whether a step replaces the parameters that the program writes.
+        inside: whether the weights are part of ``model.c``; None: small ones.
+        check: whether to compile, run and compare; without it there is no executable.
+
+    Raises ExportError, before anything is compiled, for a program with primitives that are not covered, and for a
+    result that differs from the Executor's.
+    """
+    if check and compiler() is None:
+        compile_c(Path(), Path())
+    drawn = draw_feeds(program, feeds, batch, rows)
+    function, parameters = to_jax(program, feeds, fetches, scope=scope, platform="cpu")
+    given = {name: feed.value(rows or 16 * batch) for name, feed in drawn.items()}
+    source = source_of(trace(function, parameters, given, train), STEM, inside)
+    found = {f"{STEM}.c": source.text.encode()}
+    if not source.inside:
+        found[f"{STEM}.safetensors"] = source.weights
+    if check:
+        found[STEM] = _checked(program, function, parameters, source, drawn, train)
+    return found
+
+
+def draw_feeds(program: Program, feeds: Sequence[str], batch: int, rows: int | None) -> dict[str, Feed]:
+    """Numbers for each input; integers are 0 and 1, as they often are ids."""
+    rng, block = np.random.default_rng(0), program.global_block()
+    found = {}
+    for name in feeds:
+        var = block.var(name)
+        levels = int(var.lod_level or 0)
+        each = max((rows or 16 * batch) // batch, 1)
+        lengths: list[list[int]] = [[1] * batch for _ in range(levels - 1)]
+        if levels:
+            lengths.append([int(n) for n in rng.integers(1, each + 1, batch)])
+        total = sum(lengths[-1]) if levels else batch
+        shape = tuple(total if at == 0 and n < 0 else batch if n < 0 else n for at, n in enumerate(var.shape))
+        dtype = to_numpy(int(var.dtype))
+        check_size(prod(shape) * np.dtype(dtype).itemsize, MOST_INPUT)
+        whole = np.dtype(dtype).kind != "f"
+        numbers = rng.integers(0, 2, shape) if whole else rng.standard_normal(shape)
+        found[name] = Feed(np.asarray(numbers, dtype), tuple(lengths))
+    return found
+
+
+def _checked(
+    program: Program,
+    function: JaxFunction,
+    parameters: Mapping[str, Any],
+    source: Source,
+    drawn: Mapping[str, Feed],
+    train: bool,
+) -> bytes:
+    """The executable, when it computes what the Executor computes. ExportError otherwise."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / f"{STEM}.c").write_text(source.text)
+        (folder / f"{STEM}.safetensors").write_bytes(source.weights)
+        compile_c(folder / f"{STEM}.c", folder / STEM)
+        save_inputs(folder, source.inputs, {n: (f.rows, list(f.lengths)) for n, f in drawn.items()})
+        outputs = folder / "outputs"
+        outputs.mkdir()
+        steps = STEPS if train else 1
+        run_c(folder / STEM, folder, outputs, "--steps", str(steps), "--seed", str(SEED))
+        found = [load_outputs(outputs, source.outputs, f".{step}") for step in range(steps)]
+        executable = (folder / STEM).read_bytes()
+    expected = executed(program, function, parameters, drawn, steps)
+    moved = executed(program, function, _shaken(parameters), drawn, steps) if train else expected
+    for step, (got, want, near) in enumerate(zip(found, expected, moved, strict=True)):
+        for output in function.fetches:
+            allowed = max(TOLERANCE, MOVES * difference(near[output][0], want[output][0]))
+            apart = difference(got[output][0], want[output][0])
+            if got[output][1] != want[output][1] or not apart <= allowed:
+                raise ExportError(
+                    explain(
+                        f"the C program computes another {output!r} than the Executor (step {step})",
+                        f"a relative difference of at most {allowed:.0e}, {str(want[output][0].ravel()[:4])}",
+                        f"{apart:.1e}, {str(got[output][0].ravel()[:4])}",
+                        "report this; --no-check writes the C file unchecked",
+                    )
+                )
+    return executable
+
+
+def executed(
+    program: Program, function: JaxFunction, parameters: Mapping[str, Any], drawn: Mapping[str, Feed], steps: int
+) -> list[dict[str, tuple[np.ndarray, list[list[int]]]]]:
+    """What the Executor fetches in each step: name -> (array, lengths by level)."""
+    scope, executor = Scope(), Executor(CPUPlace())
+    from_jax(parameters, scope)
+    program = program.clone()
+    program.random_seed = SEED
+    feed = {name: value.tensor() for name, value in drawn.items()}
+    found = []
+    for _ in range(steps):
+        values = executor.run(program, feed=feed, fetch_list=list(function.fetches), scope=scope, return_numpy=False)
+        named = zip(function.fetches, values, strict=True)
+        found.append({name: (np.array(value), value.recursive_sequence_lengths()) for name, value in named})
+    return found
+
+
+def _shaken(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Every parameter changed by about a millionth."""
+    rng = np.random.default_rng(1)
+
+    def shaken(leaf: Any) -> Any:
+        array = np.asarray(leaf)
+        if array.dtype.kind != "f":
+            return leaf
+        return (array * (1 + MILLIONTH * rng.standard_normal(array.shape))).astype(array.dtype)
+
+    return jax.tree_util.tree_map(shaken, dict(parameters))

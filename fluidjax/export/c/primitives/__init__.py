@@ -1,0 +1,25 @@
+"""The rules, by family; importing this package enters them all."""
+
+from fluidjax.export.c.primitives import (
+    arithmetic,
+    contractions,
+    indexing,
+    joining,
+    ordering,
+    random_bits,
+    reductions,
+    views,
+    windows,
+)
+
+__all__ = [
+    "arithmetic",
+    "contractions",
+    "indexing",
+    "joining",
+    "ordering",
+    "random_bits",
+    "reductions",
+    "views",
+    "windows",
+]

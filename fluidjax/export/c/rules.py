@@ -1,0 +1,90 @@
+"""The table of primitives: how each becomes C. One function is one primitive; modules of ``primitives`` enter theirs.
+
+An *element* rule gives the C expression of one element from those of its inputs. A *view* rule says which element of
+its input an element is. A *kernel* rule writes loops that fill its outputs. Loops and branches are in ``control``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fluidjax.export.c.graph import Node
+
+if TYPE_CHECKING:
+    from fluidjax.export.c.kernel import Kernel
+
+ElementRule = Callable[[Node, list[str]], str]
+ViewRule = Callable[["Kernel", Node, int, Any], Any]
+KernelRule = Callable[["Kernel", Node], None]
+
+
+@dataclass(frozen=True)
+class KernelOp:
+    """How a kernel primitive takes its inputs.
+
+    Attributes:
+        rule: writes the loops.
+        streams: the inputs that it reads element by element, each about once: they may be expressions. None: all.
+        strided: the inputs that it reads by address: they may be views with constant strides.
+        updates: the input whose memory the output may take over, where nobody reads it afterwards.
+        refuses: says what of a node it does not cover; "" where all is.
+    """
+
+    rule: KernelRule
+    streams: frozenset[int] | None = frozenset()
+    strided: frozenset[int] = frozenset()
+    updates: int | None = None
+    refuses: Callable[[Node], str] = lambda node: ""
+
+
+ELEMENTS: dict[str, ElementRule] = {}
+VIEWS: dict[str, ViewRule] = {}
+KERNELS: dict[str, KernelOp] = {}
+REFUSES: dict[str, Callable[[Node], str]] = {}
+CONTROL = frozenset({"while", "cond", "scan"})
+# Views whose elements each stand for several of the output's: an expression there would be computed several times.
+REPEATING = frozenset({"broadcast_in_dim", "tile"})
+
+
+def element(*names: str) -> Callable[[ElementRule], ElementRule]:
+    """Enter an element rule."""
+
+    def enter(rule: ElementRule) -> ElementRule:
+        ELEMENTS.update(dict.fromkeys(names, rule))
+        return rule
+
+    return enter
+
+
+def view(*names: str) -> Callable[[ViewRule], ViewRule]:
+    """Enter a view rule: ``rule(kernel, node, which output, index)`` -> (input, its index), or an expression."""
+
+    def enter(rule: ViewRule) -> ViewRule:
+        VIEWS.update(dict.fromkeys(names, rule))
+        return rule
+
+    return enter
+
+
+def kernel(
+    *names: str,
+    streams: tuple[int, ...] | None = (),
+    strided: tuple[int, ...] = (),
+    updates: int | None = None,
+    refuses: Callable[[Node], str] = lambda node: "",
+) -> Callable[[KernelRule], KernelRule]:
+    """Enter a kernel rule; see ``KernelOp``."""
+
+    def enter(rule: KernelRule) -> KernelRule:
+        taken = None if streams is None else frozenset(streams)
+        KERNELS.update(dict.fromkeys(names, KernelOp(rule, taken, frozenset(strided), updates, refuses)))
+        return rule
+
+    return enter
+
+
+def known(name: str) -> bool:
+    """Whether there is a rule for a primitive."""
+    return name in ELEMENTS or name in VIEWS or name in KERNELS or name in CONTROL or name == "reshape"

@@ -1,0 +1,113 @@
+/* C[cm + cn] = sum over k of A[am + ak] * B[bk + bn]: the addresses of all elements come from tables. Blocks of A and B
+   are packed into rows of tiles, and a micro kernel multiplies tiles of them, its sums in registers. */
+enum { BLOCK_M = 128, BLOCK_N = 512, BLOCK_K = 256 };
+
+/* Where a convolution finds the input under place k of the window at place n of the output: at sum of at * stride,
+   with at = (inside[k] + outside[n] - before) / gap along each dim, if that is whole and within size; otherwise 0. */
+struct patches {
+  int dims;
+  const int64_t *k, *n;
+  struct {
+    const int64_t *inside, *outside;
+    long before, gap, size, stride;
+  } dim[3];
+};
+
+#if defined(__AVX512F__)
+enum { ROWS = 8, COLUMNS_F32 = 32, COLUMNS_F64 = 16 };
+#elif defined(__AVX__)
+enum { ROWS = 6, COLUMNS_F32 = 16, COLUMNS_F64 = 8 };
+#else
+enum { ROWS = 4, COLUMNS_F32 = 8, COLUMNS_F64 = 4 };
+#endif
+
+#define PATCH(T, t)                                                                                                    \
+  HELPER T patch_##t(const T *x, const struct patches *g, long k, long n) {                                            \
+    long at = g->k[k] + g->n[n];                                                                                       \
+    for (int d = 0; d < g->dims; ++d) {                                                                                \
+      long p = g->dim[d].inside[k] + g->dim[d].outside[n] + g->dim[d].before;                                          \
+      if (g->dim[d].gap > 1) {                                                                                         \
+        if (p < 0 || p % g->dim[d].gap) return 0;                                                                      \
+        p /= g->dim[d].gap;                                                                                            \
+      }                                                                                                                \
+      if (p < 0 || p >= g->dim[d].size) return 0;                                                                      \
+      at += p * g->dim[d].stride;                                                                                      \
+    }                                                                                                                  \
+    return x[at];                                                                                                      \
+  }
+
+#define PRODUCT(T, t, COLUMNS)                                                                                         \
+  PATCH(T, t)                                                                                                          \
+  HELPER void tile_##t(long depth, const T *restrict a, const T *restrict b, T *restrict sums) {                       \
+    T s[ROWS][COLUMNS] = {{0}};                                                                                        \
+    for (long k = 0; k < depth; ++k)                                                                                   \
+      for (int i = 0; i < ROWS; ++i)                                                                                   \
+        for (int j = 0; j < COLUMNS; ++j) s[i][j] += a[k * ROWS + i] * b[k * COLUMNS + j];                             \
+    memcpy(sums, s, sizeof s);                                                                                         \
+  }                                                                                                                    \
+  HELPER void product_##t(long m, long n, long depth, const T *a, const int64_t *am, const int64_t *ak, const T *b,    \
+                          const int64_t *bk, const int64_t *bn, const struct patches *g, T *c, const int64_t *cm,      \
+                          const int64_t *cn, T *work)          {                                                       \
+    if (depth == 0)                                                                                                    \
+      for (long i = 0; i < m; ++i)                                                                                     \
+        for (long j = 0; j < n; ++j) c[cm[i] + cn[j]] = 0;                                                             \
+    for (long k0 = 0; k0 < depth; k0 += BLOCK_K) {                                                                     \
+      const long kk = depth - k0 < BLOCK_K ? depth - k0 : BLOCK_K;                                                     \
+      for (long n0 = 0; n0 < n; n0 += BLOCK_N) {                                                                       \
+        const long nn = n - n0 < BLOCK_N ? n - n0 : BLOCK_N;                                                           \
+        T *right = work, *to = right;                                                                                    \
+        for (long j0 = 0; j0 < nn; j0 += COLUMNS)                                                                      \
+          for (long k = 0; k < kk; ++k, to += COLUMNS)                                                                 \
+            for (long j = 0; j < COLUMNS; ++j) {                                                                       \
+              const long at = j0 + j;                                                                                  \
+              to[j] = at >= nn ? 0 : g ? patch_##t(b, g, k0 + k, n0 + at) : b[bk[k0 + k] + bn[n0 + at]];               \
+            }                                                                                                          \
+        T *left = to;                                                                                                   \
+        for (long m0 = 0; m0 < m; m0 += BLOCK_M) {                                                                     \
+          const long mm = m - m0 < BLOCK_M ? m - m0 : BLOCK_M;                                                         \
+          to = left;                                                                                                   \
+          for (long i0 = 0; i0 < mm; i0 += ROWS)                                                                       \
+            for (long k = 0; k < kk; ++k, to += ROWS)                                                                  \
+              for (long i = 0; i < ROWS; ++i) to[i] = i0 + i < mm ? a[am[m0 + i0 + i] + ak[k0 + k]] : 0;               \
+          for (long j0 = 0; j0 < nn; j0 += COLUMNS)                                                                    \
+            for (long i0 = 0; i0 < mm; i0 += ROWS) {                                                                   \
+              T sums[ROWS * COLUMNS];                                                                                  \
+              tile_##t(kk, left + i0 * kk, right + j0 * kk, sums);                                                     \
+              const long rows = mm - i0 < ROWS ? mm - i0 : ROWS, columns = nn - j0 < COLUMNS ? nn - j0 : COLUMNS;      \
+              for (long i = 0; i < rows; ++i) {                                                                        \
+                T *row = c + cm[m0 + i0 + i];                                                                          \
+                const int64_t *places = cn + n0 + j0;                                                                  \
+                if (k0 == 0)                                                                                           \
+                  for (long j = 0; j < columns; ++j) row[places[j]] = sums[i * COLUMNS + j];                           \
+                else                                                                                                   \
+                  for (long j = 0; j < columns; ++j) row[places[j]] += sums[i * COLUMNS + j];                          \
+              }                                                                                                        \
+            }                                                                                                          \
+        }                                                                                                              \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  HELPER void matmul_##t(long m, long n, long depth, const T *a, const int64_t *am, const int64_t *ak, const T *b,     \
+                         const int64_t *bk, const int64_t *bn, T *c, const int64_t *cm, const int64_t *cn, T *work) {  \
+    product_##t(m, n, depth, a, am, ak, b, bk, bn, NULL, c, cm, cn, work);                                             \
+  }                                                                                                                    \
+  HELPER void convolve_##t(long m, long n, long depth, const T *w, const int64_t *wm, const int64_t *wk, const T *x,   \
+                           const struct patches *g, T *y, const int64_t *ym, const int64_t *yn, T *work) {             \
+    product_##t(m, n, depth, w, wm, wk, x, NULL, NULL, g, y, ym, yn, work);                                            \
+  }
+PRODUCT(float, f32, COLUMNS_F32)
+PRODUCT(double, f64, COLUMNS_F64)
+
+#define WHOLE_PRODUCT(T, U, t)                                                                                         \
+  HELPER void matmul_##t(long m, long n, long depth, const T *a, const int64_t *am, const int64_t *ak, const T *b,     \
+                         const int64_t *bk, const int64_t *bn, T *c, const int64_t *cm, const int64_t *cn, T *work) {  \
+    (void)work;                                                                                                        \
+    for (long i = 0; i < m; ++i)                                                                                       \
+      for (long j = 0; j < n; ++j) {                                                                                   \
+        U s = 0;                                                                                                       \
+        for (long k = 0; k < depth; ++k) s += (U)a[am[i] + ak[k]] * (U)b[bk[k] + bn[j]];                               \
+        c[cm[i] + cn[j]] = (T)s;                                                                                       \
+      }                                                                                                                \
+  }
+WHOLE_PRODUCT(int32_t, uint32_t, i32)
+WHOLE_PRODUCT(int64_t, uint64_t, i64)

@@ -1,0 +1,413 @@
+"""Programs as C: compiled without a warning, run, and compared with the Executor; what is not covered is listed."""
+
+from __future__ import annotations
+
+import subprocess
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from safetensors.numpy import load_file
+
+import fluidjax as fluid
+from fluidjax.command import cli
+from fluidjax.export import ExportError, to_jax
+from fluidjax.export.c import source_of, trace
+from fluidjax.export.c.build import compile_c, compiler, difference, load_outputs, run_c, save_inputs
+from fluidjax.export.c.types import c_string, comment
+from fluidjax.export.files import Model
+from fluidjax.export.function import JaxFunction
+
+
+def test_there_is_a_compiler():
+    assert compiler(), "these tests need a C compiler: install gcc, or name one in $CC"
+
+
+def save(folder, feeds, targets, program=None):
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    fluid.io.save_inference_model(str(folder), feeds, targets, exe, program)
+    return str(folder)
+
+
+def trainable(folder):
+    """A training program with dropout, a ragged input, Adam and a schedule, as files; the loss' name."""
+    x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1], "int64")
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    read = fluid.layers.sequence_pool(fluid.embedding(words, [10, 4]), "max")
+    p = fluid.layers.softmax(fluid.layers.fc([fluid.layers.dropout(x, 0.3), read], 4))
+    loss = fluid.layers.mean(fluid.layers.cross_entropy(p, y))
+    fluid.optimizer.Adam(fluid.layers.exponential_decay(0.1, 2, 0.5)).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    main = fluid.default_main_program()
+    fluid.io.save_persistables(exe, str(folder), main)
+    (folder / "__model__").write_bytes(main.desc.serialize_to_string())
+    return loss.name
+
+
+def test_a_training_step_on_the_command_line(tmp_path, capsys):
+    """Three steps with dropout are compared with the Executor's before anything is written."""
+    loss = trainable(tmp_path)
+    options = ["--to", "c", "--batch", "3", "--train", "--fetch", loss, "--weights", "beside"]
+    assert cli.main(["convert", str(tmp_path), str(tmp_path / "out"), *options]) == 0, capsys.readouterr().err
+    assert [line.rpartition("/")[2] for line in capsys.readouterr().out.split()] == [
+        "model.c",
+        "model.safetensors",
+        "model",
+    ]
+    before = load_file(tmp_path / "out" / "model.safetensors")
+    held = {n: np.array(fluid.global_scope().find_var(n).get_tensor()) for n in before}
+    assert all(np.array_equal(before[n], held[n]) for n in before)
+    program = str(tmp_path / "out" / "model")
+    shown = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "input  words.npy: words, i8 (48, 1) at most, with lengths" in shown
+    feed = {"x": np.ones((3, 3), "float32"), "y": np.array([[0], [1], [2]])}
+    rows = np.arange(6).reshape(6, 1)
+    for name, array in {**feed, "words": rows, "words.lengths": np.array([2, 0, 4])}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    after = str(tmp_path / "after.safetensors")
+    (tmp_path / "run").mkdir()
+    run_c(tmp_path / "out" / "model", tmp_path, tmp_path / "run", "--steps", "5", "--seed", "9", "--save", after)
+    main, exe = fluid.default_main_program(), fluid.Executor(fluid.CPUPlace())
+    main.random_seed = 9
+    feed["words"] = fluid.create_lod_tensor(rows, [[2, 0, 4]], fluid.CPUPlace())
+    for step in range(5):
+        (expected,) = exe.run(main, feed=feed, fetch_list=[loss])
+        np.testing.assert_allclose(np.load(tmp_path / "run" / f"{loss}.{step}.npy"), expected, rtol=1e-5)
+    for name, array in load_file(after).items():
+        now = np.array(fluid.global_scope().find_var(name).get_tensor())
+        np.testing.assert_allclose(array, now, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The folder of a converted network: convolution, pooling, normalisation, a table; weights inside."""
+    folder = tmp_path_factory.mktemp("small")
+    with (
+        fluid.program_guard(fluid.Program(), fluid.Program()),
+        fluid.unique_name.guard(),
+        fluid.scope_guard(fluid.Scope()),
+    ):
+        image, label = fluid.data("image", [None, 2, 9, 9]), fluid.data("label", [None, 1], "int64")
+        conv = fluid.layers.conv2d(image, 4, 3, stride=2, padding=1, groups=2, act="relu")
+        conv = fluid.layers.batch_norm(fluid.layers.pool2d(conv, 3, pool_stride=2), is_test=True)
+        table = fluid.layers.reshape(fluid.embedding(label, [5, 6]), [-1, 6])
+        both = fluid.layers.concat([fluid.layers.fc(conv, 6), table], axis=1)
+        model = save(folder / "model", ["image", "label"], [fluid.layers.softmax(both)])
+    Model(model, None, None).write(str(folder / "out"), "c", batch=2)
+    return folder / "out"
+
+
+def test_a_network_of_convolutions(small):
+    assert sorted(path.name for path in small.iterdir()) == ["model", "model.c"]
+
+
+@pytest.mark.parametrize(
+    "name, array, message",
+    [
+        ("image", np.zeros((3, 2, 9, 9), "float32"), "wrong array for input image"),
+        ("image", np.zeros((2, 2, 9, 9)), "received: f8 (2, 2, 9, 9)"),
+        ("image", np.zeros((2, 2, 9), "float32"), "received: f4 (2, 2, 9)"),
+        ("label", np.asfortranarray(np.zeros((2, 3), "int64")), "no .npy array of C order"),
+        ("label", b"\x93NUMPY\x01\x00\xff\xff{'descr': '<i8'", "no .npy array of C order"),
+        (
+            "label",
+            b"\x93NUMPY\x01\x00\x40\x00" + b"{'descr': '<i8', 'fortran_order': False, 'shape': (2, 1), }\n".ljust(64),
+            "cut off: the file of input label",
+        ),
+        (
+            "label",
+            b"\x93NUMPY\x01\x00\x58\x00"
+            + b"{'descr': '<i8', 'fortran_order': False, 'shape': (99999999999, 99999999999), }\n".ljust(88),
+            "too large",
+        ),
+        ("label", b"", "no .npy array"),
+        ("label", None, "no file for input label"),
+    ],
+)
+def test_wrong_inputs_of_the_executable(small, tmp_path, name, array, message):
+    np.save(tmp_path / "image.npy", np.zeros((2, 2, 9, 9), "float32"))
+    np.save(tmp_path / "label.npy", np.zeros((2, 1), "int64"))
+    path = tmp_path / f"{name}.npy"
+    path.unlink()
+    if isinstance(array, bytes):
+        path.write_bytes(array)
+    elif array is not None:
+        np.save(path, array)
+    done = subprocess.run([str(small / "model"), str(tmp_path), str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 1 and message in done.stderr, done.stderr
+    assert all(part in done.stderr for part in ("expected:", "received:", "what to do:"))
+
+
+def run_function(function, arguments, folder):
+    """A JAX function of arrays through C: its outputs."""
+    names = [f"x{i}" for i in range(len(arguments))]
+
+    class Plain(JaxFunction):
+        def __init__(self):
+            self.feeds, self.fetches = tuple(names), ()
+            self.written, self.random = (), False
+
+        def with_runner(self, runner):
+            return self
+
+        def step(self, parameters, inputs, key=None):
+            outputs = function(*[inputs[n] for n in names])
+            self.fetches = tuple(f"y{i}" for i in range(len(outputs)))
+            return list(outputs), {}
+
+    plain = Plain()
+    values = dict(zip(names, arguments, strict=True))
+    source = source_of(trace(plain, {}, values, False), "model")
+    (folder / "model.c").write_text(source.text)
+    compile_c(folder / "model.c", folder / "model")
+    save_inputs(folder, source.inputs, {n: (a, []) for n, a in values.items()})
+    run_c(folder / "model", folder, folder)
+    outputs = load_outputs(folder, source.outputs)
+    return [outputs[name][0] for name in plain.fetches]
+
+
+def primitives(x, y, n, m, flag):
+    """Most primitives, on floats x, y [3, 4] (y positive), integers n [5] (m: of all sizes), and flags [3, 4]."""
+    floats = [
+        f(x)
+        for f in (
+            jnp.exp,
+            jnp.tanh,
+            lax.logistic,
+            jnp.sin,
+            jnp.floor,
+            jnp.round,
+            lax.erf,
+            jnp.sign,
+            jnp.abs,
+            lax.erf_inv,
+            jnp.expm1,
+            lax.square,
+            jnp.isfinite,
+        )
+    ]
+    floats += [f(y) for f in (jnp.log, jnp.log1p, jnp.sqrt, lax.rsqrt, lax.lgamma, lax.digamma, jnp.cbrt)]
+    floats += [f(x, y) for f in (jnp.maximum, jnp.minimum, lax.rem, lax.pow, jnp.arctan2)]
+    whole = [
+        lax.div(m, n),
+        lax.rem(m, n),
+        m * m,
+        m + m,
+        -m,
+        jnp.abs(m),
+        lax.shift_left(m, n),
+        jnp.sign(m),
+        lax.shift_right_arithmetic(m, n),
+        lax.shift_right_logical(m, n),
+        m & n,
+        m | n,
+        m ^ n,
+        ~m,
+    ]
+    other = [x.astype("int32"), (x * 1e30).astype("int64"), (x * 1e30).astype("uint8"), m.astype("float32"), m != 0]
+    views = [
+        x.T @ y,
+        jnp.flip(x, 1) @ y.T,
+        x[::2, 1:],
+        jnp.flip(x, 0) + 1,
+        jnp.tile(x, (2, 3)),
+        jnp.where(flag, x, y),
+        jnp.pad(x, ((1, 2), (0, 1)), constant_values=7),
+        lax.pad(x, np.float32(2), ((-1, 1, 1), (2, -1, 0))),
+        jnp.concatenate([x, y * 2, x], 1),
+        jnp.stack([x, y], 1),
+        jnp.broadcast_to(x[:, None], (3, 2, 4)) * 2,
+    ]
+    reduced = [f(x) for f in (jnp.sum, jnp.max, jnp.prod)] + [
+        jnp.sum(x, 0),
+        jnp.min(x, 1),
+        jnp.all(flag),
+        jnp.any(flag, 1),
+        jnp.argmax(x, 1),
+        jnp.argmin(x, 0),
+        jnp.sum(m),
+        jnp.sum(jnp.flip(x, 0) ** 2),
+    ]
+    running = [
+        jnp.cumsum(x, 1),
+        lax.cumsum(x, 0, reverse=True),
+        jnp.cumprod(y, 0),
+        lax.cummax(x, 1),
+        lax.cumlogsumexp(x, 1),
+    ]
+    order = [
+        *lax.sort((x, y), dimension=1, num_keys=1),
+        jnp.sort(m),
+        *lax.top_k(x, 3),
+        jnp.argsort(n),
+        *lax.sort((n, m), num_keys=2),
+    ]
+    picked = [
+        x[n % 3],
+        x.at[n % 3].add(1.5),
+        x.at[jnp.array([7, 1])].set(9.0),
+        y.at[n % 3, 0].max(5.0),
+        lax.dynamic_slice(x, (n[0], 1), (2, 2)),
+        lax.dynamic_update_slice(x, y[:2, :2], (1, n[1])),
+        jnp.take(x, jnp.array([5, 0]), 0, mode="fill"),
+    ]
+    windows = [
+        lax.reduce_window(x, np.float32(-np.inf), lax.max, (2, 2), (1, 2), "SAME"),
+        lax.reduce_window(x, np.float32(0), lax.add, (2, 2), (1, 1), "VALID"),
+        jax.grad(lambda v: (lax.reduce_window(v, np.float32(-np.inf), lax.max, (2, 2), (1, 1), "VALID") ** 2).sum())(x),
+    ]
+    loops = [
+        lax.fori_loop(0, 5, lambda i, c: c.at[i % 3].add(y[1] * i), x),
+        lax.while_loop(
+            lambda c: c[0] < n.sum(), lambda c: (c[0] + 3, c[2], c[1] + x.sum()), (0, np.float32(1), np.float32(2))
+        )[1],
+        *lax.scan(lambda c, v: (c + v, c * v), x[0], y, reverse=True),
+        lax.switch(n[0], [lambda v: v, lambda v: v * 2, lambda v: v - 1], x),
+        lax.cond(flag[0, 0], lambda: x, lambda: y),
+    ]
+    key = jax.random.fold_in(jax.random.key(5), 3)
+    drawn = [
+        jax.random.uniform(key, (3, 5)),
+        jax.random.normal(jax.random.split(key)[1], (7,)),
+        jax.random.bits(key, (4,)),
+    ]
+    return (*floats, *whole, *other, *views, *reduced, *running, *order, *picked, *windows, *loops, *drawn)
+
+
+X = np.array([[0.5, -0.25, 0.75, -0.9], [0.1, 0.9, -0.5, 0.3], [-0.7, 0.5, 0.2, 0.99]], "float32")
+Y = np.array([[2, 1, 0.5, 3], [1, 2, 4, 1], [0.1, 5, 1, 7]], "float32")
+N = np.array([1, 0, 70, -1, 3])
+M = np.array([7, 8, -5, np.iinfo(np.int64).min, 2**40])
+FLAGS = X > 0
+
+
+def test_primitives_are_those_of_xla(tmp_path):
+    arguments = (X, Y, N, M, FLAGS)
+    with jax.enable_x64(True):
+        found = run_function(primitives, arguments, tmp_path)
+        expected = jax.jit(primitives)(*arguments)
+    apart = {i: difference(a, b) for i, (a, b) in enumerate(zip(found, expected, strict=True))}
+    wrong = {i: (found[i], np.asarray(expected[i])) for i, d in apart.items() if not d < 2e-6}
+    assert not wrong, wrong
+    assert len(found) > 80
+
+
+def convolutions(x, w, v, d):
+    """Convolutions of every form, with their gradients."""
+    both = lambda f, a, b: (f(a, b), *jax.grad(lambda a, b: (f(a, b) ** 2).sum(), (0, 1))(a, b))  # noqa: E731
+    dims = ("NCHW", "OIHW", "NCHW")
+    return (
+        *both(lambda a, b: lax.conv_general_dilated(a, b, (2, 1), ((1, 0), (2, 1)), dimension_numbers=dims), x, w),
+        *both(
+            lambda a, b: lax.conv_general_dilated(
+                a, b, (1, 1), "SAME", rhs_dilation=(2, 2), dimension_numbers=dims, feature_group_count=2
+            ),
+            x,
+            v,
+        ),
+        *both(
+            lambda a, b: lax.conv_general_dilated(
+                a, b, (1, 1), ((1, 0), (0, 2)), lhs_dilation=(2, 3), dimension_numbers=dims
+            ),
+            x,
+            w,
+        ),
+        *both(lambda a, b: jnp.einsum("bij,bkj->bik", a, b), d, d[:, :2] * 2),
+        d.reshape(-1, 300) @ d.reshape(300, -1),
+    )
+
+
+def test_convolutions_and_products(tmp_path):
+    rng = np.random.default_rng(0)
+    arguments = [
+        rng.standard_normal(s).astype("float32") for s in ((2, 4, 7, 6), (3, 4, 3, 2), (6, 2, 3, 3), (9, 10, 70))
+    ]
+    found = run_function(convolutions, arguments, tmp_path)
+    for a, b in zip(found, jax.jit(convolutions)(*arguments), strict=True):
+        assert difference(a, b) < 1e-5
+
+
+def test_what_is_not_covered_is_listed_with_op_and_line_before_anything_is_written(tmp_path, capsys):
+    x = fluid.data("x", [None, 4])
+    half = fluid.layers.cast(fluid.layers.fc(x, 4), "float16")
+    model = save(tmp_path / "model", ["x"], [fluid.layers.cast(half * half, "float32")])
+    assert cli.main(["convert", model, str(tmp_path / "out"), "--to", "c"]) == 2
+    said = capsys.readouterr().err
+    for part in (
+        "op cast (#",
+        "test_c.py",
+        "convert_element_type of float16",
+        "op elementwise_mul (#",
+        "mul of float16",
+        "expected:",
+        "what to do:",
+    ):
+        assert part in said, said
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_compiler_nothing_is_written_but_unchecked(tmp_path, monkeypatch, capsys):
+    model = save(tmp_path / "model", ["x"], [fluid.layers.fc(fluid.data("x", [None, 4]), 2)])
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    words = ["convert", model, str(tmp_path / "out"), "--to", "c"]
+    assert cli.main(words) == 2
+    assert "no C compiler" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert cli.main([*words, "--no-check"]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model.c"]
+
+
+HOSTILE = [
+    "*/ int system(char *); /*",
+    '"; abort(); //',
+    "../../escape",
+    "\\",
+    "a\nb",
+    "%s%n",
+    "名",
+    "con/x",
+    "x" * 300,
+    "",
+]
+
+
+def test_hostile_names_stay_names(tmp_path):
+    """Names of variables are no code, no path and no format; two that look alike keep apart."""
+    names = [name for name in HOSTILE if name] + ["model", "MODEL"]
+    block = fluid.default_main_program().global_block()
+    for name in names:
+        block.create_var(name=name, shape=[2], dtype="float32", is_data=True)
+    out = block.create_var(name="*/ out \\", dtype="float32", shape=[2])
+    block.append_op(type="sum", inputs={"X": names}, outputs={"Out": out})
+    function, parameters = to_jax(fluid.default_main_program(), names, [out])
+    feeds = {name: np.full(2, i, "float32") for i, name in enumerate(names)}
+    source = source_of(trace(function, parameters, feeds, False), "model")
+    assert not any(name in source.text for name in HOSTILE[:3])
+    (tmp_path / "model.c").write_text(source.text)
+    compile_c(tmp_path / "model.c", tmp_path / "model")
+    files = [port.file for port in source.inputs]
+    assert len({file.lower() for file in files}) == len(names) and all("/" not in file for file in files)
+    save_inputs(tmp_path, source.inputs, {n: (a, []) for n, a in feeds.items()})
+    run_c(tmp_path / "model", tmp_path, tmp_path)
+    assert load_outputs(tmp_path, source.outputs)[out.name][0].tolist() == [sum(range(len(names)))] * 2
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_texts_in_c(name):
+    assert "*/" not in comment(name) and "\\" not in comment(name)
+    inside = c_string(name)[1:-1]
+    assert '"' not in inside and "?" not in inside and "\n" not in inside
+    assert inside.encode().decode("unicode_escape").encode("latin1").decode() == name
+
+
+def test_absurd_sizes_are_refused(tmp_path):
+    x = fluid.data("x", [None, 4])
+    big = fluid.layers.expand(fluid.layers.reshape(fluid.layers.fc(x, 4), [-1, 1, 4]), [1, 1 << 30, 1])
+    model = Model(save(tmp_path / "model", ["x"], [fluid.layers.concat([big, big], 1)]), None, None)
+    for batch in (4096, (1 << 31) - 1):
+        with pytest.raises(ExportError, match="more memory than any machine has"):
+            model.write(str(tmp_path / "out"), "c", check=False, batch=batch)

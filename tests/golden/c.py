@@ -1,0 +1,141 @@
+"""``python -m tests.golden.c [case ...]``: recorded networks as C programs, run and compared with the Executor."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jax
+import numpy as np
+from safetensors.numpy import load_file
+
+import fluidjax as fluid
+from fluidjax.export import ExportError, ragged, to_jax
+from fluidjax.export.c import source_of, trace
+from fluidjax.export.c.build import compile_c, difference, load_outputs, run_c, save_inputs
+from tests.golden.recordings import folder
+from tests.golden.session import Session
+from tests.golden.trace import perturbed
+from tests.golden.values import Tensor, Value
+from tests.golden.zoocase import ZooCase, zoo_case, zoo_cases
+from tests.golden.zoorunner import accuracies, rows_of
+
+PARTS = ("forward", "step")
+
+
+@dataclass
+class Result:
+    """What became of a network: problems, or how it compares."""
+
+    problems: list[str] = field(default_factory=list)
+    absent: str = ""  # why there is nothing to convert
+    error: float = 0.0
+    figures: str = ""
+
+
+def job_of(case: ZooCase, part: str) -> tuple[bytes, list[str], dict[str, Value]] | None:
+    """(program, fetches, feeds) of the test program, or of the first training step."""
+    if part == "step":
+        key, fetch = case.schedule(0)
+        return case.program(key), fetch, case.feeds(0)
+    meta = case.meta.get("test")
+    if not meta:
+        return None
+    own = case.file("test_outs").group("f0/", meta["feed_lod"][0])
+    return (
+        case.program("test"),
+        meta["fetch"],
+        own or {name: value for name, value in case.feeds(0).items() if name in meta["feed_names"][0]},
+    )
+
+
+def convert(case: ZooCase, part: str, where: Path, flags: tuple[str, ...] = ()) -> Result:
+    """One program through C, into files at ``where``."""
+    result, job = Result(), job_of(case, part)
+    if job is None:
+        return Result(absent="no test program")
+    raw, fetches, feeds = job
+    session = Session()
+    session.set(case.initial_values())
+    program = fluid.Program.parse_from_string(raw)
+    values = {n: (v.array, [np.diff(level).tolist() for level in v.lod]) for n, v in feeds.items()}  # type: ignore
+    with jax.enable_x64(True):
+        given = {n: ragged(a, lengths) if lengths else a for n, (a, lengths) in values.items()}
+    start = time.process_time()
+    try:
+        function, parameters = to_jax(program, list(feeds), fetches, scope=session.scope, platform="cpu")
+        source = source_of(trace(function, parameters, given, part == "step"), "model")
+    except ExportError as error:
+        return Result(absent=" ".join(str(error).split()))
+    written = time.process_time() - start
+    (where / "model.c").write_text(source.text)
+    (where / "model.safetensors").write_bytes(source.weights)
+    compile_c(where / "model.c", where / "model", flags)
+    save_inputs(where, source.inputs, values)
+    said = run_c(where / "model", where, where, "--time", "--save", str(where / "after.safetensors"))
+    size = (where / "model").stat().st_size
+    result.figures = (
+        f"{1e6 * float(said.split()[0]):.0f} us, {source.statements} statements, {source.kernels} kernels, "
+        f"{size / 1e3:.0f} kB, memory {(source.arena + len(source.weights)) / 1e6:.2f} MB, written in {written:.1f} s"
+    )
+    found, want = load_outputs(where, source.outputs), session.run(program, feeds, fetches)
+    shaken = Session()
+    shaken.set(perturbed(case))
+    moved = shaken.run(program, feeds, fetches)
+    flips = accuracies(raw)
+    for name in fetches:
+        expected, near = want[name], moved[name]
+        assert isinstance(expected, Tensor) and isinstance(near, Tensor)
+        lengths = [np.diff(level).tolist() for level in expected.lod]
+        allowed = 1.01 / rows_of(feeds) if name in flips else 30 * difference(near.array, expected.array)
+        _judge(result, name, found[name][0], expected.array, allowed)
+        if found[name][1] != lengths:
+            result.problems.append(f"{name}: lengths {found[name][1]}, the Executor's {lengths}")
+    if part == "step":
+        after = load_file(where / "after.safetensors")
+        for name in function.written:
+            if name in after:
+                now, near = session.get(name), shaken.get(name)
+                _judge(result, name, after[name], now, 30 * difference(near, now))
+    return result
+
+
+def _judge(result: Result, name: str, found: np.ndarray, expected: np.ndarray, allowed: float) -> None:
+    """1e-5, or 30 times what the Executor's own value moves by when every parameter is changed by a millionth."""
+    apart = difference(found, expected)
+    if not apart <= max(1e-5, allowed):
+        result.problems.append(f"{name}: {apart:.1e} from the Executor, allowed {max(1e-5, allowed):.0e}")
+    result.error = max(result.error, apart)
+
+
+def main() -> int:
+    """Convert and report; the exit status is 1 when a program differs, or none ran."""
+    parser = argparse.ArgumentParser(prog="python -m tests.golden.c", description=__doc__)
+    parser.add_argument("cases", nargs="*", help="networks; default: all")
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"comma separated, of {', '.join(PARTS)}")
+    parser.add_argument("--flags", default="", help="further flags for the compiler")
+    args = parser.parse_args()
+    if unknown := sorted(set(args.cases) - set(zoo_cases())):
+        sys.exit(f"no recordings of {', '.join(unknown)} in {folder()}")
+    count: dict[str, list[str]] = {part: [] for part in args.parts.split(",")}
+    failed = 0
+    for name in args.cases or zoo_cases():
+        for part in count:
+            with tempfile.TemporaryDirectory() as where:
+                result = convert(zoo_case(name), part, Path(where), tuple(args.flags.split()))
+            state = "FAIL" if result.problems else "----" if result.absent else "ok  "
+            count[part] += [name] * (state == "ok  ")
+            failed += bool(result.problems)
+            said = result.absent[:200] or f"{result.error:8.1e}  {result.figures}"
+            print(f"{state}  {name:42s} {part:8s} {said}", flush=True)
+            print("".join(f"        {p}\n" for p in result.problems[:8]), end="", flush=True)
+    print(", ".join(f"{part}: {len(names)} as C" for part, names in count.items()) + f", {failed} differ")
+    return 1 if failed or not any(count.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
