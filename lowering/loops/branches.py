@@ -109,13 +109,7 @@ def run_conditional_grad(ctx: Context) -> None:
     """Run op conditional_block_grad: changes ``ctx.env``; a block that did not run leaves gradients as they are."""
     op, env = ctx.op, ctx.env
     block = ctx.runner.program.blocks[int(op.attrs["sub_block"])]
-    scopes = env.get((op.inputs.get("Scope") or ("",))[0])
-    if not isinstance(scopes, StepScopes):
-        raise LoweringError(
-            f"op conditional_block_grad (#{op.index}) found no scope in {op.inputs.get('Scope')}; the"
-            " conditional_block op that writes it has to run first, in the same program"
-        )
-
+    scopes = _recorded(ctx)
     outer = _out_grads(ctx)
     pairs = _targets(ctx, outer)
     # What the loop around has gathered of an array's gradient; the elements of this branch are added.
@@ -124,14 +118,9 @@ def run_conditional_grad(ctx: Context) -> None:
     ended = ending(ctx.runner.program, block.idx, [n for n, _ in outer])
     ended = {n for n in ended if not isinstance(env.get(n.removesuffix(GRAD)), TensorArray)}
 
-    # Where nothing after the branch has used a variable that was there before it, its gradient is zero.
-    bases = [(n, g, n.removesuffix(GRAD)) for n, g in outer]
-    before = set(op.inputs.get("Input") or ())
-    flowing = [(n, g, b) for n, g, b in bases if g in env or (b in before and _is_tensor(env.get(b)))]
-
     def taken(_: None = None) -> Env:
         inner = {n: v for n, v in seen_from_outside(op, env).items() if n not in block.vars}
-        inner.update({n: env[g] if g in env else zero_gradient(env[b]) for n, g, b in flowing})
+        inner.update(_incoming(ctx, outer))
         inner.update(
             restore({**scopes.saved, **scopes.extra}, inner, all_writes(ctx.runner.program, block.idx), ctx.runner)
         )
@@ -161,6 +150,28 @@ def run_conditional_grad(ctx: Context) -> None:
         None,
     )
     env.update(results)
+
+
+def _recorded(ctx: Context) -> StepScopes:
+    """What the forward op has left: whether its block ran, and the values that it saved."""
+    scopes = ctx.env.get((ctx.op.inputs.get("Scope") or ("",))[0])
+    if not isinstance(scopes, StepScopes):
+        raise LoweringError(
+            f"op conditional_block_grad (#{ctx.op.index}) found no scope in {ctx.op.inputs.get('Scope')}; the"
+            " conditional_block op that writes it has to run first, in the same program"
+        )
+    return scopes
+
+
+def _incoming(ctx: Context, outer: list[tuple[str, str]]) -> Env:
+    """The gradients that flow into the block, by their names inside.
+
+    Where nothing after the branch has used a variable that was there before it, its gradient is zero.
+    """
+    env, before = ctx.env, set(ctx.op.inputs.get("Input") or ())
+    bases = [(n, g, n.removesuffix(GRAD)) for n, g in outer]
+    flowing = [(n, g, b) for n, g, b in bases if g in env or (b in before and _is_tensor(env.get(b)))]
+    return {n: env[g] if g in env else zero_gradient(env[b]) for n, g, b in flowing}
 
 
 def _settled(value: Any) -> Any:
