@@ -5,9 +5,14 @@ import zlib
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 # What is compiled beside the runs depends on their times; the tests of that turn it on.
 os.environ.setdefault("FLAGS_background_compilation", "0")
+
+# Examples follow from a test's name. How long one takes says more about the machine than about the code.
+settings.register_profile("fluidjax", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fluidjax")
 
 
 def seed_of(name: str) -> int:
