@@ -34,14 +34,14 @@ class Communicator:
         program: Program,
         mode: int,
         kwargs: Mapping[str, Any] | None = None,
-        envs: Mapping[str, str] | None = None,
+        envs: Mapping[str, str] = {},  # noqa: B006  (Fluid's default; it is only read)
     ) -> None:
         assert isinstance(program, Program), "Communicator: expected a Program. Pass the trainer's."
         ops = program.global_block().ops
         receives = [op for op in ops if op.type == "recv"]
         for op in receives:
             op._set_attr("do_not_run", True)
-        settings = {key.removeprefix(_PREFIX): value for key, value in (envs or {}).items()}
+        settings = {key.removeprefix(_PREFIX): value for key, value in envs.items()}
         self._communication = _communication(ops, receives, mode, kwargs or {}, settings)
 
     def start(self) -> None:

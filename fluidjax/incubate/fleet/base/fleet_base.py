@@ -165,9 +165,9 @@ class DistributedOptimizer(abc.ABC):
     @abc.abstractmethod
     def minimize(
         self,
-        loss: Any,
+        losses: Any,
         scopes: Any = None,
-        startup_program: Any = None,
+        startup_programs: Any = None,
         parameter_list: Any = None,
         no_grad_set: Any = None,
     ) -> Any:
