@@ -20,7 +20,7 @@ _EFFECTIVE: dict[str, Any] = {
     "FLAGS_rpc_deadline": 180000,  # milliseconds that a request to a parameter server may take
     "FLAGS_rpc_max_message_bytes": 1 << 31,
     "FLAGS_rpc_retry_times": 3,  # requests whose server went away
-    "FLAGS_rpc_server_linger": 3000,  # milliseconds that a server stays when all trainers have ended
+    "FLAGS_rpc_server_linger": 3000,  # milliseconds that a server stays for late readers
     "FLAGS_rpc_tls_ca": "",  # files: who signs certificates, and one's own with its key; '': no TLS
     "FLAGS_rpc_tls_cert": "",
     "FLAGS_rpc_tls_key": "",

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 
-from fluidjax.base.scope import Scope
 from fluidjax.execution.buckets import bucket
-from fluidjax.execution.state import distinct, gather_plain, gather_values
-from fluidjax.execution.writer import write_back
 from lowering.engine.dataflow import flow
 from lowering.engine.runner import Runner
 from lowering.program import OpView, ProgramView
 from lowering.values import SelectedRows
+
+
+class State(Protocol):
+    """What blocks run over."""
+
+    def gather(self, names: Sequence[str]) -> dict[str, Any]:
+        """Values by name, on the device; those that are missing are left out."""
+
+    def store(self, values: Mapping[str, Any]) -> None:
+        """Keep values."""
 
 
 class Update:
@@ -46,12 +53,13 @@ class Update:
         var = self._program.find_var(0, name)
         return name in read_elsewhere or (var is not None and var.persistable)
 
-    def run(self, scope: Scope, given: Mapping[str, Any]) -> None:
-        """Run over the scope's state and the values ``given``, as many as there are; store what changes."""
+    def run(self, state: State, given: Mapping[str, Any]) -> None:
+        """Run over the state and the values ``given``, as many as there are; store what changes."""
         given = {name: padded(value) for name, value in given.items() if name in self.given}
-        write_back(scope, self.compute(_gathered(scope, self._replaced), _gathered(scope, self._read), given))
+        replaced, read = state.gather(self._replaced), state.gather(self._read)
+        state.store(self._compute(replaced, read, given))
 
-    def compute(self, replaced: dict[str, Any], read: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    def _compute(self, replaced: dict[str, Any], read: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The new state; ``replaced`` is given away."""
         key = tuple(given)
         step = self._steps.get(key)
@@ -74,13 +82,6 @@ class Update:
         """Whether the op adds up what trainers sent, and none did."""
         sent = {name for name in op.input_names() if name in self.given}
         return op.type == "sum" and bool(sent) and sent <= missing
-
-
-def _gathered(scope: Scope, names: Sequence[str]) -> dict[str, Any]:
-    plain = gather_plain(scope, names)
-    if plain is None:
-        return gather_values(scope, names, exact=True)
-    return dict(zip(names, distinct(plain), strict=True))
 
 
 def padded(value: Any) -> Any:

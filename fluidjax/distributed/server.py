@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from fluidjax.base.scope import Scope
-from fluidjax.distributed import settings
 from fluidjax.distributed.asynchronous import Asynchronous
 from fluidjax.distributed.listening import Listening
 from fluidjax.distributed.requests import RefusedError, Request
@@ -56,9 +55,9 @@ class Server:
             listening.stop()
 
     def _serve(self) -> None:
-        """Answer requests until nobody is left, and some time longer: for whoever reads what the trainers left."""
+        """Answer requests until nobody is left to be served."""
         quiet_since = time.monotonic()
-        while not self._mode.ended or time.monotonic() - quiet_since < settings.linger():
+        while time.monotonic() - quiet_since < self._mode.patience:
             try:
                 request = self._inbox.get(timeout=0.1)  # now and then Python looks for signals
             except queue.Empty:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
+import numpy as np
+
+from fluidjax.distributed import settings
 from fluidjax.distributed.requests import RefusedError, Request
 from fluidjax.distributed.shard import Shard
 from fluidjax.distributed.wire import Message
+from fluidjax.files import atomic
+from fluidjax.files.remote import TABLES
+from fluidjax.files.tensor import encode
+
+_ABSENT = 20.0  # seconds that a server waits for trainers that never came, when others have completed
 
 
 class Serving:
@@ -21,9 +32,17 @@ class Serving:
         self._gone: set[int] = set()
 
     @property
-    def ended(self) -> bool:
-        """Whether nobody is left to be served: all have completed, or died, and their connections are closed."""
-        return self.present <= self._gone and not any(self._attending.values())
+    def patience(self) -> float:
+        """Seconds to wait for a request before the server ends.
+
+        As long as anybody is connected, or nobody has completed yet, there is no end to it. Then all have ended, or who
+        has not never came: to this server, which may stand for one that they knew.
+        """
+        if self.present <= self._gone:
+            return settings.linger() if not any(self._attending.values()) else math.inf
+        if any(self._attending.values()) or len(self.present) == self.trainers:
+            return math.inf
+        return min(_ABSENT, settings.deadline())
 
     def handle(self, request: Request) -> None:
         """Answer a request, now or later. Raises what ends the server, and RefusedError for what cannot be."""
@@ -55,8 +74,15 @@ class Serving:
         request.reply(Message(found))
 
     def save(self, request: Request) -> None:
-        """Save the table that grows."""
-        raise RefusedError("the server's program has no table to save")
+        """Save this server's part of a growing table below the folder that the notice names."""
+        for name, folder in request.message.items:
+            value = self.shard.table_file(name)
+            path = Path(bytes(np.asarray(folder, np.uint8)).decode())
+            if path.name != TABLES or ".." in path.parts or "/" in name:
+                raise RefusedError(f"tables are saved in folders named {TABLES}, not in {path}")
+            path.mkdir(parents=True, exist_ok=True)
+            atomic.write_file(str(path / f"{name}_{self.shard.number}"), encode(value))
+        request.reply()
 
     def notify(self, request: Request) -> None:
         """Take note."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,9 +12,11 @@ import numpy as np
 from fluidjax.base.scope import Scope
 from fluidjax.distributed.blocks import Update
 from fluidjax.distributed.requests import RefusedError
+from fluidjax.distributed.tables import Table
 from fluidjax.execution.buckets import bucket
-from fluidjax.execution.state import gather_plain, gather_values, on_host
+from fluidjax.execution.state import distinct, gather_plain, gather_values, on_host
 from fluidjax.execution.writer import write_back
+from fluidjax.files.tensor import RowsValue
 from lowering import dtypes
 from lowering.engine.dataflow import block_uses
 from lowering.program import OpView, ProgramView, VarView
@@ -47,6 +49,10 @@ class Shard:
         self.counters = {name for name in declared if name.startswith(_COUNTER + ".trainer_")}
         self.tables = dict(_pair(text) for text in op.attrs["sparse_grad_to_param"])
         self.compensates = bool(op.attrs.get("dc_asgd"))
+        self._growing = {name: Table(scope, name) for name in self._grown()}
+        self._prefetched = self._prefetches(op)
+        self._table_of = {sent: table for table in self._growing for sent in self._gradients(table)}
+        self.number = int(op.attrs["pserver_id"])
         self._updates: dict[tuple[int, ...], Update] = {}
 
     def _sent(self) -> list[str]:
@@ -54,7 +60,47 @@ class Shard:
         ops = (op for block in self.blocks.values() for op in self._program.blocks[block].ops if op.type == "sum")
         return [name for op in ops for name in op.input_names() if ".trainer_" in name]
 
+    # Tables that grow.
+
+    def _grown(self) -> list[str]:
+        """Tables that blocks update."""
+        ops = (op for block in self.blocks.values() for op in self._program.blocks[block].ops)
+        params = (name for op in ops for name in op.inputs.get("Param", ()))
+        return [name for name in params if self._kind(name) == dtypes.SELECTED_ROWS]
+
+    def _kind(self, name: str) -> int | None:
+        var = self._program.find_var(0, name)
+        return None if var is None else var.type
+
+    def _gradients(self, table: str) -> list[str]:
+        """What trainers send for a table."""
+        blocks = [self._program.blocks[b] for b in self.blocks.values()]
+        mine = [b for b in blocks if any(table in op.inputs.get("Param", ()) for op in b.ops)]
+        return [name for b in mine for op in b.ops for name in op.input_names() if name in self.received]
+
+    def _prefetches(self, op: OpView) -> dict[str, str]:
+        """Name under which trainers ask for rows -> the table."""
+        found = {}
+        for name, block in map(_pair, op.attrs["prefetch_var_name_to_block_id"]):
+            found[name] = next(o.inputs["W"][0] for o in self._program.blocks[int(block)].ops if "W" in o.inputs)
+        return found
+
+    def table_file(self, name: str) -> RowsValue:
+        """What the file of a growing table holds. RefusedError for another name."""
+        if name not in self._growing:
+            raise RefusedError(f"the server's program has no table {name!r} to save")
+        return self._growing[name].file_value()
+
     # State.
+
+    def gather(self, names: Sequence[str]) -> dict[str, Any]:
+        """Values by name, on the device; those that are missing are left out."""
+        tables = {name: self._growing[name].values for name in names if name in self._growing}
+        others = [name for name in names if name not in tables]
+        plain = gather_plain(self.scope, others)
+        if plain is None:
+            return gather_values(self.scope, others, exact=True) | tables
+        return dict(zip(others, distinct(plain), strict=True)) | tables
 
     def values(self, names: Iterable[str]) -> list[Any]:
         """The values under names, on the host. RefusedError for a name that the program does not hold."""
@@ -70,15 +116,17 @@ class Shard:
 
     def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
         """Rows of a table. RefusedError for a name that the program does not hold, and for ids outside of it."""
+        growing = self._growing.get(self._prefetched.get(name, ""))
+        if growing is not None:
+            places = growing.places(ids)
+            return _rows(growing.values, places)
         plain = gather_plain(self.scope, [name]) if name in self.held else None
         if plain is None:
             raise RefusedError(f"the server's program holds no table {name!r}")
         table = plain[0]
         if ids.size and not 0 <= ids.min() <= ids.max() < table.shape[0]:
             raise RefusedError(f"an id outside of the {table.shape[0]} rows of {name!r}: {ids.min()} to {ids.max()}")
-        room = np.zeros(bucket(ids.size), np.int32)
-        room[: ids.size] = ids
-        return np.asarray(_taken(table, room))[: ids.size]
+        return _rows(table, ids)
 
     def height(self, table: str) -> int:
         """How many rows a table has."""
@@ -88,7 +136,10 @@ class Shard:
 
     def store(self, values: Mapping[str, Any]) -> None:
         """Keep values."""
-        write_back(self.scope, values)
+        for name in self._growing:
+            if name in values:
+                self._growing[name].replace(values[name])
+        write_back(self.scope, {name: value for name, value in values.items() if name not in self._growing})
 
     # Blocks.
 
@@ -104,15 +155,22 @@ class Shard:
 
     def update_all(self, given: Mapping[str, Any]) -> None:
         """Run the schedule and all blocks."""
-        self._update(tuple(self._optimizing)).run(self.scope, given)
+        self._update(tuple(self._optimizing)).run(self, self._localized(given))
 
     def update(self, name: str, given: Mapping[str, Any]) -> None:
         """Run the block of a merged gradient."""
-        self._update((self.blocks[name],)).run(self.scope, given)
+        self._update((self.blocks[name],)).run(self, self._localized(given))
 
     def decay_rate(self) -> None:
         """Run the schedule."""
-        self._update((self.decay,)).run(self.scope, {})
+        self._update((self.decay,)).run(self, {})
+
+    def _localized(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Gradients of growing tables by the places of their rows; all of them are found before a table is used."""
+        mine = {name: self._growing[self._table_of[name]] for name in given if name in self._table_of}
+        for name, table in mine.items():
+            table.places(given[name].rows)
+        return {name: mine[name].localized(value) if name in mine else value for name, value in given.items()}
 
     def _update(self, blocks: tuple[int, ...]) -> Update:
         if blocks not in self._updates:
@@ -140,6 +198,12 @@ def _fault(value: Any, var: VarView) -> str | None:
 def _pair(text: str) -> tuple[str, str]:
     name, _, block = text.rpartition(":")
     return name, block
+
+
+def _rows(table: Any, ids: np.ndarray) -> np.ndarray:
+    room = np.zeros(bucket(ids.size), np.int32)
+    room[: ids.size] = ids
+    return np.asarray(_taken(table, room))[: ids.size]
 
 
 @jax.jit

@@ -9,7 +9,6 @@ import numpy as np
 from lowering.engine.host import service
 from lowering.errors import OpError
 from lowering.ops.distributed.parts import ids_of, like_ids
-from lowering.ops.distributed.rpc import needs_cluster
 from lowering.program import OpView, VarInfo, VarOf
 from lowering.registry import Long, Longs, Value, op
 
@@ -67,5 +66,16 @@ def _looked_up(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:
 def lookup_sparse_table(
     w: Value, ids: Value, *, padding_idx: Long = -1, auto_grown_table: bool = True, is_test: bool = False, ctx: Any
 ):
-    """Out = the rows of the table W, on the server that holds it; rows that it lacks appear in it."""
-    needs_cluster(ctx)
+    """Out = the rows of the table W, on the server that holds it; a row that it lacks is all zeros.
+
+    In the block of a server's program this says which table trainers look up, and the server lets rows appear there.
+    """
+    numbers = ids_of(ids)
+    held = np.asarray(w.rows)[: None if w.nrows is None else int(w.nrows)]
+    values = np.asarray(w.values)
+    place = {int(number): index for index, number in enumerate(held)}
+    rows = np.zeros((len(numbers), *values.shape[1:]), values.dtype)
+    for index, number in enumerate(numbers.tolist()):
+        if number in place and number != padding_idx:
+            rows[index] = values[place[number]]
+    return rows

@@ -1,0 +1,79 @@
+"""Tables whose rows appear when they are asked for: SelectedRows in the scope, whose values have room for more rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from fluidjax.base.scope import Scope
+from fluidjax.base.values import SelectedRows
+from fluidjax.execution.state import on_device
+from fluidjax.files.tensor import RowsValue
+from lowering import values as low
+from lowering.errors import UninitializedError
+
+
+class Table:
+    """A table of a server, in the scope as SelectedRows: row numbers in the order in which they were first asked for.
+
+    The values have room for the rows that the startup program made; a new row takes the next of them, as in Fluid. What
+    comes when all are taken starts with zeros, in twice as much room.
+    """
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        self.name = name
+        self._scope = scope
+        self._places: dict[int, int] | None = None
+
+    @property
+    def values(self) -> Any:
+        """The values on the device, with room for rows to come."""
+        tensor = self._holder().get_tensor()
+        if tensor._value is None:
+            raise UninitializedError(f"table {self.name!r} has no values: run the server's startup program first")
+        tensor._set_value(on_device(tensor._value))
+        return tensor._value
+
+    def replace(self, values: Any) -> None:
+        """Take other values, for the same rows."""
+        self._holder().get_tensor()._set_value(values)
+
+    def places(self, ids: np.ndarray) -> np.ndarray:
+        """Where the rows of ids are; those that are new get the next places."""
+        known = self._known()
+        before = len(known)
+        found = np.fromiter((known.setdefault(number, len(known)) for number in ids.tolist()), np.int64, len(ids))
+        if len(known) > before:
+            self._grow(len(known))
+            self._holder()._rows = np.fromiter(known, np.int64, len(known))
+        return found
+
+    def localized(self, gradient: low.SelectedRows) -> low.SelectedRows:
+        """A gradient by places instead of ids."""
+        places = self.places(gradient.rows)
+        return low.SelectedRows(places, gradient.values, int(self.values.shape[0]))
+
+    def file_value(self) -> RowsValue:
+        """What its file holds: as in Fluid, the values with all of their room."""
+        rows = self._holder().rows()
+        return RowsValue(np.array(self.values), rows, max(rows, default=-1) + 1)
+
+    def _known(self) -> dict[int, int]:
+        if self._places is None:
+            self._places = {number: place for place, number in enumerate(self._holder().rows())}
+        return self._places
+
+    def _grow(self, rows: int) -> None:
+        values = self.values
+        room = len(values)
+        if rows > room:
+            more = max(rows, 2 * room) - room
+            self.replace(jnp.concatenate([values, jnp.zeros((more, *values.shape[1:]), values.dtype)]))
+
+    def _holder(self) -> SelectedRows:
+        found = self._scope.find_var(self.name)
+        if found is None or not isinstance(found._holder, SelectedRows):
+            raise UninitializedError(f"table {self.name!r} has no value: run the server's startup program first")
+        return found._holder

@@ -1,0 +1,59 @@
+"""Distributed tables: dealt to servers by id, rows appear when they are asked for, updated by the sum of gradients."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+import fluidjax as fluid
+from fluidjax.base.values import SelectedRows
+from fluidjax.distributed.tables import Table
+from fluidjax.files.cursor import Cursor
+from fluidjax.files.tensor import decode_rows
+from lowering import values as low
+from tests.distributed.jobs import ROWS, WIDTH, Job, batch, sparse
+
+
+def test_a_distributed_table_trains_as_one_process_does(tmp_path):
+    job = Job(partial(sparse, True))
+
+    def save(step, exe, main):
+        if step == 2:
+            fluid.io.save_persistables(exe, str(tmp_path), main)
+
+    with job.running():
+        losses = job.train(4, save)
+    assert not job.errors
+    np.testing.assert_allclose(losses, Job(sparse).alone(), rtol=1e-5)
+    used = {int(i) for step in range(3) for i in batch(step)["ids"][:, 0]}
+    for number in range(2):
+        file = tmp_path / "__lookup_table__" / f"table_{number}"
+        mine = sorted(i for i in used if i % 2 == number)
+        assert file.stat().st_size == 4 + 8 + 8 * len(mine) + 8 + 8 + 6 + 4 * ROWS // 2 * WIDTH
+        with file.open("rb") as opened:
+            value = decode_rows(Cursor(opened, "table"))
+        assert sorted(value.rows) == mine and value.array.shape == (len(mine), WIDTH)
+
+
+def table(room: int) -> Table:
+    scope = fluid.Scope()
+    rows = scope.var("t").get_selected_rows()
+    rows.get_tensor().set(np.arange(room, dtype="float32").reshape(room, 1), fluid.CPUPlace())
+    assert isinstance(scope.find_var("t")._holder, SelectedRows)
+    return Table(scope, "t")
+
+
+def test_rows_take_the_values_of_the_startup_program_in_the_order_of_their_first_use():
+    found = table(4)
+    assert found.places(np.array([9, 3, 9])).tolist() == [0, 1, 0]
+    assert found.places(np.array([3, 5])).tolist() == [1, 2]
+    assert found.file_value().rows == [9, 3, 5]
+
+
+def test_a_full_table_doubles():
+    found = table(2)
+    assert found.places(np.array([10**15, 7, 8])).tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(np.asarray(found.values)[:, 0], [0, 1, 0, 0])
+    gradient = found.localized(low.SelectedRows(np.array([8, 10**15]), np.ones((2, 1), np.float32), 0))
+    assert gradient.rows.tolist() == [2, 0] and gradient.height == 4
