@@ -47,8 +47,8 @@ class Server:
         self._attending: Any = None
         self._leaving = threading.Event()
 
-    def start(self, method: str, message: Message, timeout: float | None = None) -> Any:
-        """Send a request; ``finish`` waits for its answer."""
+    def start(self, method: str, message: Message, timeout: float | None = None, *, wait: bool = True) -> Any:
+        """Send a request, which may ``wait`` for the server to be there; ``finish`` waits for its answer."""
         parts = frames(message)
         self._traffic.sent += message.size
         self._traffic.requests += 1
@@ -56,7 +56,7 @@ class Server:
         return stub(
             iter(parts) if len(parts) > 1 else parts[0],
             timeout=settings.deadline() if timeout is None else timeout,
-            wait_for_ready=True,
+            wait_for_ready=wait,
             metadata=settings.metadata(),
         )
 
@@ -117,11 +117,14 @@ class Client:
 
     Attributes:
         trainer: its number, as the ops of its programs say it.
+        in_rounds: whether it keeps step with other trainers. A server that is gone is then not waited for: what it knew
+            of the round is gone, too.
         traffic: what was said so far.
     """
 
     def __init__(self) -> None:
         self.trainer = 0
+        self.in_rounds = False
         self.traffic = Traffic()
         self._servers: dict[str, Server] = {}
         self._left: list[Server] = []
@@ -164,7 +167,7 @@ class Client:
     ) -> dict[str, Message]:
         """Ask each server once; what fails because a server went away is asked again when it is back."""
         waiting, answers = dict(mine), {}
-        retries = settings.retries()
+        retries = 0 if self.in_rounds else settings.retries()
         while waiting:
             calls = {e: self._start(e, method, items, flags, timeout) for e, items in waiting.items()}
             failed = None
@@ -184,7 +187,7 @@ class Client:
     ) -> Any:
         server = self.server(endpoint)
         server.attend(self.trainer)
-        return server.start(method, Message(items, self.trainer, flags), timeout)
+        return server.start(method, Message(items, self.trainer, flags), timeout, wait=not self.in_rounds)
 
     def notify(self, endpoints: Iterable[str], notice: str) -> None:
         """Give servers a notice: a barrier, or that this trainer has completed."""
@@ -203,10 +206,11 @@ class Client:
         with self._lock:
             servers, self._servers = self._servers, {}
             self._left += servers.values()
+            self.in_rounds = False
         message = Message([(COMPLETE, None)], self.trainer)
         for server in servers.values():
             with contextlib.suppress(RPCError):
-                server.finish(server.start("SendVariable", message, timeout=5), COMPLETE)
+                server.finish(server.start("SendVariable", message, timeout=5, wait=False), COMPLETE)
 
     def finish(self) -> None:
         """What the end of a process does: it completes, unless an error ended it; then connections break."""

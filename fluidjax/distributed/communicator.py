@@ -125,6 +125,7 @@ class Synchronous(Communication):
         """Send, wait for the others, and receive."""
         while sent := self._taken():
             client.ask("SendVariable", sent)
+        client.in_rounds = True
         client.notify(self._endpoints, BATCH_BARRIER)
         self._receive()
         client.notify(self._endpoints, FETCH_BARRIER)

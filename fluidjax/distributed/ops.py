@@ -75,6 +75,7 @@ def send_barrier(trainer: int, endpoints: Sequence[str], half_async: bool) -> No
     if half_async:
         communicator.running().barrier()
     else:
+        client.in_rounds = True
         client.notify(endpoints, BATCH_BARRIER)
 
 
