@@ -19,6 +19,7 @@ from fluidjax.execution.guard import Checks, holding
 from fluidjax.execution.kept import Kept
 from fluidjax.execution.spreading import Spreading
 from fluidjax.execution.traceable import Changes, NeedsInputs, Traceable, Traced
+from fluidjax.execution.waiting import compiling
 from lowering.engine.align import check_pairs
 from lowering.engine.either import NeedsOneForm
 from lowering.engine.runner import number_of
@@ -154,8 +155,7 @@ class CompiledOps:
         check_pairs(self._pairs, values)
         key = form([*replaced, *values])
         try:
-            self._await(key)
-            compiled = self._ready[key] = self._ready.get(key) or self._compiled(key, replaced, values, seed)
+            compiled = self._ready.get(key) or self._made(key, replaced, values, seed)
             compiled.before(values)
             if not compiled.traced.ran:
                 first(compiled.executable)
@@ -204,9 +204,15 @@ class CompiledOps:
         once = self._coming[key] = Once(compile)
         return once
 
+    def _made(self, key: Hashable, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Compiled:
+        with compiling(len(self._work.ops)):
+            self._await(key)
+            compiled = self._ready[key] = self._ready.get(key) or self._compiled(key, replaced, values, seed)
+        return compiled
+
     def _await(self, key: Hashable) -> None:
         """Have what was to be compiled ahead, rather than compile the same twice; what fails there fails here again."""
-        coming = self._coming.pop(key, None) if self._coming and key not in self._ready else None
+        coming = self._coming.pop(key, None)
         if coming is not None:
             with contextlib.suppress(Exception):
                 coming()
