@@ -18,8 +18,8 @@ __git_commit__ = version.commit
 
 # fmt: off
 __all__ = [
-    "Tensor", "autograd", "batch", "check_import_scipy", "compat", "dataset", "fluid", "ones", "randn", "reader",
-    "square", "tanh", "utils", "version",
+    "Tensor", "autograd", "batch", "check_import_scipy", "compat", "dataset", "distributed", "fluid", "ones", "randn",
+    "reader", "square", "tanh", "utils", "version",
 ]
 # fmt: on
 
@@ -28,8 +28,8 @@ _TENSORS = ("Tensor", "ones", "randn", "square", "tanh")
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``dataset``, ``utils``, ``autograd`` and the functions of tensors when a script first asks for them."""
-    if name in ("autograd", "dataset", "utils"):
+    """Import folders and the functions of tensors when a script first asks for them."""
+    if name in ("autograd", "dataset", "distributed", "utils"):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _TENSORS:
         return getattr(importlib.import_module(f"{__name__}.tensor"), name)

@@ -1,0 +1,164 @@
+"""The processes of a job: started, watched, ended together, and started again together."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import IO, Any
+
+# Seconds between two looks at the processes; and how long one may take to end when it is asked to.
+_PAUSE, _GRACE = 0.05, 3.0
+_SET_DEATH_SIGNAL = 1  # of Linux's prctl
+
+
+@dataclass(frozen=True)
+class Member:
+    """One process of a job.
+
+    Attributes:
+        name: what messages call it.
+        log: the name of the file that it writes to, where a folder for these is given.
+        command: what it runs.
+        told: its environment, beside this process's own.
+        serves: whether it never ends by itself: it is ended when all others are done.
+    """
+
+    name: str
+    log: str
+    command: tuple[str, ...]
+    told: dict[str, str]
+    serves: bool = False
+
+    def also_told(self, more: dict[str, str]) -> Member:
+        """The same process, with more in its environment."""
+        return replace(self, told={**self.told, **more})
+
+
+class Stopped(BaseException):
+    """This process was asked to end."""
+
+
+def run(
+    members: Callable[[], Sequence[Member]],
+    *,
+    log_dir: str | None = None,
+    restarts: int = 0,
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
+) -> int:
+    """Run a job to its end: 0; 1 where a process failed and may not be started again.
+
+    When one fails, all others are ended. No process of the job outlives this call, or this process.
+
+    Args:
+        members: gives the processes; called for each start.
+        log_dir: a folder for their output, which is appended to; default they share this process's.
+        restarts: how often all may be started again.
+        say: is told what happens.
+    """
+    with _ended_by_signals():
+        for attempt in range(restarts + 1):
+            failed = _once(members(), log_dir)
+            if failed is None:
+                return 0
+            say(f"{failed}; the other processes were ended")
+            if attempt < restarts:
+                say(f"starting all processes again ({attempt + 1} of at most {restarts} times)")
+    return 1
+
+
+def _once(members: Sequence[Member], log_dir: str | None) -> str | None:
+    """What failed; None when all is done."""
+    started: list[tuple[Member, subprocess.Popen[bytes]]] = []
+    try:
+        for member in members:
+            started.append((member, _start(member, log_dir)))
+        return _watch(started)
+    finally:
+        end([process for _, process in started])
+
+
+def _watch(started: Sequence[tuple[Member, subprocess.Popen[bytes]]]) -> str | None:
+    while True:
+        codes = [(member, process.poll()) for member, process in started]
+        for member, code in codes:
+            if code not in (None, 0):
+                return f"{member.name} {_how(code)}"
+        if all(code == 0 for member, code in codes if not member.serves):
+            return None
+        time.sleep(_PAUSE)
+
+
+def _how(code: int) -> str:
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+
+
+def _start(member: Member, log_dir: str | None) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, **member.told}
+    for name in ("http_proxy", "https_proxy"):
+        environment.pop(name, None)
+    with _output(member, log_dir) as output:
+        return subprocess.Popen(
+            member.command,
+            env=environment,
+            stdout=output,
+            stderr=None if output is None else subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509  (no thread of this process holds locks that it needs)
+        )
+
+
+@contextlib.contextmanager
+def _output(member: Member, log_dir: str | None) -> Iterator[IO[Any] | None]:
+    if log_dir is None:
+        yield None
+        return
+    os.makedirs(log_dir, exist_ok=True)
+    with open(os.path.join(log_dir, member.log), "a") as file:
+        yield file
+
+
+def _die_with_parent() -> None:
+    """Let the kernel end this process when the launcher ends, however it does (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes, with all that they have started: by SIGTERM, and after a grace by SIGKILL."""
+    for process in processes:
+        _signal(process, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE
+    while time.monotonic() < deadline and any(p.poll() is None for p in processes):
+        time.sleep(_PAUSE)
+    for process in processes:
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Within it, SIGTERM ends this process as an exception does, so that nothing is left over."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except Stopped:
+        sys.exit(128 + signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,53 @@
+"""``paddle.distributed.launch_ps``: parameter servers and workers on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from fluidjax.launching import jobs, roles
+from fluidjax.paddle.distributed.launch import COMMAND, truth
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments, Fluid's and those about failures."""
+    add = parser.add_argument
+    add("--cluster_node_ips", default="127.0.0.1", help="accepted; all processes are of this machine")
+    add("--node_ip", default="127.0.0.1", help="this machine's address")
+    add("--start_port", type=int, default=6170, help="the first server's port")
+    add("--print_config", type=truth, default=True, help="accepted")
+    add("--endpoints", default="", help="the servers' endpoints, with commas, instead of ports from --start_port on")
+    add("--worker_num", type=int, default=2, help="number of workers")
+    add("--server_num", type=int, default=2, help="number of servers")
+    add("--log_dir", default="logs", help="a folder for the output of each process, serverlog.N and workerlog.N")
+    add("--max_restarts", type=int, default=0, help="how often all are started again when one of them has failed")
+    add("training_script", help="the script that every process runs")
+    add("training_script_args", nargs=argparse.REMAINDER)
+
+
+def launch(options: argparse.Namespace) -> int:
+    """Run the servers and workers until all workers have ended: 0, or 1 where a process failed too often."""
+    ports = range(options.start_port, options.start_port + options.server_num)
+    servers = options.endpoints.split(",") if options.endpoints else [f"{options.node_ip}:{p}" for p in ports]
+    command = [*COMMAND, options.training_script, *options.training_script_args]
+
+    def members() -> list[jobs.Member]:
+        return roles.servers_and_workers(command, servers, options.worker_num)
+
+    code = jobs.run(members, log_dir=options.log_dir or None, restarts=options.max_restarts)
+    if not code:
+        print("all workers exit, going to finish parameter server")
+        print("all parameter server are killed")
+    return code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of ``python -m fluidjax.paddle.distributed.launch_ps``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser)
+    return launch(parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

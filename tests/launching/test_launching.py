@@ -1,0 +1,134 @@
+"""Jobs of several processes: what each is told, what happens when one dies, and that no trace of that is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fluidjax.launching import jobs, roles
+from fluidjax.recovery import Checkpoints
+
+PRINTS = "import os, sys; print(os.getpid(), flush=True);"
+
+
+def member(code: str, serves: bool = False) -> jobs.Member:
+    return jobs.Member("worker 0", "workerlog.0", (sys.executable, "-c", code), {}, serves)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there that has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_workers_are_told_what_fluids_launcher_tells() -> None:
+    everyone = roles.endpoints(["127.0.0.1", "127.0.0.2"], ["0", "1"], 6490)
+    assert everyone == ["127.0.0.1:6490", "127.0.0.1:6491", "127.0.0.2:6490", "127.0.0.2:6491"]
+    told = [m.told for m in roles.workers(["x"], everyone, 2, ["0", "1"])]
+    assert told[1] == {
+        "FLAGS_selected_gpus": "1",
+        "PADDLE_CURRENT_ENDPOINT": "127.0.0.2:6491",
+        "PADDLE_TRAINERS_NUM": "4",
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(everyone),
+        "PADDLE_TRAINER_ID": "3",
+    }
+    assert roles.endpoints(["a", "b"], ["0"], None) == ["a:6070", "b:6070"]
+
+
+def test_servers_and_workers_are_told_what_fluids_launcher_tells() -> None:
+    servers = ["127.0.0.1:6570", "127.0.0.1:6571"]
+    first, second, *workers = roles.servers_and_workers(["x"], servers, 2)
+    common = {"PADDLE_PSERVERS_IP_PORT_LIST": ",".join(servers), "PADDLE_TRAINERS_NUM": "2", "POD_IP": "127.0.0.1"}
+    assert first.told == {**common, "PADDLE_PORT": "6570", "TRAINING_ROLE": "PSERVER"}
+    assert second.told == {**common, "PADDLE_PORT": "6571", "TRAINING_ROLE": "PSERVER"} and second.serves
+    worker = {**common, "PADDLE_PORT": "6571", "TRAINING_ROLE": "TRAINER"}
+    assert [w.told for w in workers] == [{**worker, "PADDLE_TRAINER_ID": str(i)} for i in range(2)]
+
+
+def test_servers_end_with_the_last_worker(tmp_path: Path) -> None:
+    waits = PRINTS + "import time; time.sleep(60)"
+    server = jobs.Member("server 0", "serverlog.0", (sys.executable, "-c", waits), {}, serves=True)
+    assert jobs.run(lambda: [server, member("print(1)")], log_dir=str(tmp_path)) == 0
+    assert (tmp_path / "workerlog.0").read_text() == "1\n"
+    assert not alive(int((tmp_path / "serverlog.0").read_text()))
+
+
+def test_a_failure_ends_all_and_starts_all_again(tmp_path: Path) -> None:
+    marker, said = tmp_path / "marker", list[str]()
+    fails = f"import os, sys; new = not os.path.exists({str(marker)!r}); open({str(marker)!r}, 'w'); sys.exit(7 * new)"
+    waits = PRINTS + f"import time; time.sleep(60 if not os.path.exists({str(marker)!r}) else 0)"
+    other = jobs.Member("worker 1", "workerlog.1", (sys.executable, "-c", waits), {})
+    job = lambda: [other, member("import time; time.sleep(0.5);" + fails)]  # noqa: E731
+    assert jobs.run(job, log_dir=str(tmp_path), restarts=1, say=said.append) == 0
+    assert said[0].startswith("worker 0 failed with exit code 7") and "1 of at most 1" in said[1]
+    assert not any(map(alive, map(int, (tmp_path / "workerlog.1").read_text().split())))
+    marker.unlink()
+    assert jobs.run(job, log_dir=str(tmp_path), say=said.append) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_launcher(tmp_path: Path, number: signal.Signals) -> None:
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + PRINTS + "time.sleep(60)"
+    script = f"""
+from fluidjax.launching import jobs
+import sys
+member = jobs.Member("worker 0", "workerlog.0", (sys.executable, "-c", {code!r}), {{}})
+jobs.run(lambda: [member], log_dir={str(tmp_path)!r})
+"""
+    launcher = subprocess.Popen([sys.executable, "-c", script])
+    log, deadline = tmp_path / "workerlog.0", time.monotonic() + 60
+    while not (log.exists() and log.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    launcher.send_signal(number)
+    launcher.wait(30)
+    pid = int(log.read_text())
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(pid)
+
+
+def launched(tmp_path: Path, name: str, *fate: str, workers: int = 2) -> list[dict[str, np.ndarray]]:
+    """What the processes end with."""
+    command = [sys.executable, "-m", "fluidjax", "launch", "--workers", str(workers), "--max-restarts", "1"]
+    command += ["--checkpoints", str(tmp_path / f"{name}.kept"), "--log-dir", str(tmp_path)]
+    script = [str(Path(__file__).parent / "train.py"), str(tmp_path / name), *fate]
+    told = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=240, check=False, env=told)
+    logs = "\n".join(p.read_text() for p in sorted(tmp_path.glob("workerlog.*")))
+    assert done.returncode == 0, done.stderr + logs
+    assert ("starting all processes again" in done.stderr) == bool(fate), done.stderr
+    return [dict(np.load(tmp_path / f"{name}.{rank}.npz")) for rank in range(workers)]
+
+
+def test_a_killed_trainer_leaves_no_trace(tmp_path: Path) -> None:
+    """Two trainers, one killed at step 9: restarted from step 8, they end with the bits of an uninterrupted run."""
+    whole = launched(tmp_path, "whole")
+    again = launched(tmp_path, "killed", "9", "SIGKILL", "1")
+    for one, other in zip(whole, again, strict=True):
+        assert one.keys() == other.keys() and all(np.array_equal(one[n], other[n]) for n in one)
+    steps = {p.name.split(".")[0] for p in (tmp_path / "killed.kept").iterdir()}
+    assert steps == {"step-0000000012", "step-0000000016"}
+
+
+def test_a_checkpoint_counts_when_all_have_written_theirs(tmp_path: Path) -> None:
+    first, second = Checkpoints(str(tmp_path), 0, 2), Checkpoints(str(tmp_path), 1, 2)
+    values = {"w": np.arange(3, dtype="float16")}
+    for step in (4, 8):
+        first.save(step, values, {"step": step})
+    first.wait()
+    assert first.newest() is None
+    second.save(4, values, json.loads("{}"))
+    second.wait()
+    assert first.newest() == second.newest() == 4
+    found, facts = first.load(4)
+    assert facts == {"step": 4} and found["w"].dtype == np.float16 and found["w"].tolist() == [0, 1, 2]
