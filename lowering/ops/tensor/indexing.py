@@ -13,8 +13,9 @@ import numpy as np
 from jax import lax
 
 from lowering.engine.checks import Demand
+from lowering.errors import NeedsExact
 from lowering.registry import MASKED, WISE, op
-from lowering.values import LoDArray, Meta, row_mask
+from lowering.values import LoDArray, Meta, fill_padding, row_mask
 
 
 def _column(rows: Any, ndim: int) -> Any:
@@ -76,12 +77,35 @@ def _nd_demands(x, index):
     return [Demand("index", index, 0, size)] if index.shape[-1] else []
 
 
-@op(diff="x", rows=None)
-def gather_nd(x, index):
+def _by_rows(rows: LoDArray, out: Any, *, backward: bool = False) -> Any:
+    """``out`` as rows that follow those of ``rows``, where these are padded."""
+    return LoDArray(fill_padding(out, rows.nrows, backward=backward), (), rows.nrows) if rows.padded else out
+
+
+def _aligned(*rows: LoDArray) -> None:
+    if len({(v.padded, v.capacity if v.padded else 0) for v in rows}) > 1:
+        raise NeedsExact("an op that gathers or scatters meets padded rows that are not those of its index")
+
+
+def _whole(x: LoDArray | Meta) -> Any:
+    """The data of X, of which any row may be meant."""
+    if x.nrows is not None:
+        raise NeedsExact("an op gathers from padded rows, or scatters into them")
+    return getattr(x, "data", None)
+
+
+def _valid(index: LoDArray, flat: Any, size: int) -> Any:
+    """Row numbers ``flat``; those of padding rows, copies of a valid one, are sent outside of ``size`` rows."""
+    return jnp.where(row_mask(index, 1), flat, size) if index.padded else flat
+
+
+@op(diff="x", rows=MASKED)
+def gather_nd(x: LoDArray, index: LoDArray):
     """Out = X[Index[..., 0], Index[..., 1], ...]; the last dim of Index addresses the first dims of X."""
+    data = _whole(x)
     if index.shape[-1] == 0:
-        return jnp.broadcast_to(x, (*index.shape[:-1], *x.shape))
-    return jnp.asarray(x)[_split_index(index, x)]
+        return _by_rows(index, jnp.broadcast_to(data, (*index.shape[:-1], *x.shape)))
+    return _by_rows(index, jnp.asarray(data)[_split_index(index.data, x)])
 
 
 @gather_nd.check
@@ -89,21 +113,26 @@ def _(x: Meta, index):
     return _nd_demands(x, index)
 
 
-@gather_nd.grad
-def _(x: Meta, index, d_out):
+@gather_nd.grad(rows=MASKED)
+def _(x: Meta, index: LoDArray, d_out: LoDArray):
+    """Padding rows of Out@GRAD are zero, so they add nothing to the row that Index names there."""
+    _whole(x)
+    _aligned(index, d_out)
     if index.shape[-1] == 0:
-        return jnp.sum(d_out, axis=tuple(range(index.ndim - 1)))
-    return jnp.zeros(x.shape, d_out.dtype).at[_split_index(index, x)].add(d_out)
+        return jnp.sum(d_out.data, axis=tuple(range(len(index.shape) - 1)))
+    return jnp.zeros(x.shape, d_out.dtype).at[_split_index(index.data, x)].add(d_out.data)
 
 
-@op(lod=None, diff="x updates", inplace={"Out": "x"}, rows=None)
-def scatter(x, ids, updates, *, overwrite: bool = True):
+@op(lod=None, diff="x updates", inplace={"Out": "x"}, rows=MASKED)
+def scatter(x: LoDArray, ids: LoDArray, updates: LoDArray, *, overwrite: bool = True):
     """Out = X with row Ids[i] replaced by Updates[i], or (not ``overwrite``) by the sum of its updates."""
-    flat = ids.reshape(-1)
+    data = _whole(x)
+    _aligned(ids, updates)
+    flat = _valid(ids, ids.data.reshape(-1), x.shape[0])
     if overwrite:
-        return _overwritten(x, flat, updates)
-    hit = jnp.zeros((x.shape[0],), np.bool_).at[flat].set(True)
-    return jnp.where(_column(hit, x.ndim), 0, x).at[flat].add(updates)
+        return _overwritten(data, flat, updates.data)
+    hit = jnp.zeros((x.shape[0],), np.bool_).at[flat].set(True, mode="drop")
+    return jnp.where(_column(hit, data.ndim), 0, data).at[flat].add(updates.data, mode="drop")
 
 
 @scatter.check
@@ -111,18 +140,23 @@ def _(x: Meta, ids):
     return [Demand("ids", ids, 0, x.shape[0])]
 
 
-@scatter.grad
-def _(ids, updates: Meta, d_out):
+@scatter.grad(rows=MASKED)
+def _(ids: LoDArray, updates: Meta, d_out: LoDArray):
     """As Fluid's kernel: X@GRAD is Out@GRAD itself, the replaced rows included."""
-    return d_out, jnp.asarray(d_out)[ids.reshape(-1)]
+    whole = _whole(d_out)
+    return whole, _by_rows(ids, jnp.asarray(whole)[ids.data.reshape(-1)], backward=True)
 
 
-@op(diff="x updates", rows=None)
-def scatter_nd_add(x, index, updates):
+@op(diff="x updates", rows=MASKED)
+def scatter_nd_add(x: LoDArray, index: LoDArray, updates: LoDArray):
     """Out = X with Updates added at Index (see gather_nd); equal places add up."""
+    data, given = _whole(x), updates.data
+    _aligned(index, updates)
+    if index.padded:
+        given = fill_padding(given, index.nrows, backward=True)
     if index.shape[-1] == 0:
-        return x + jnp.sum(updates.reshape(-1, *x.shape), axis=0, dtype=x.dtype)
-    return jnp.asarray(x).at[_split_index(index, x)].add(updates)
+        return data + jnp.sum(given.reshape(-1, *x.shape), axis=0, dtype=x.dtype)
+    return jnp.asarray(data).at[_split_index(index.data, x)].add(given)
 
 
 @scatter_nd_add.check
@@ -130,17 +164,22 @@ def _(x: Meta, index):
     return _nd_demands(x, index)
 
 
-@scatter_nd_add.grad
-def _(index, updates: Meta, d_out):
+@scatter_nd_add.grad(rows=MASKED)
+def _(index: LoDArray, updates: Meta, d_out: LoDArray):
+    whole = _whole(d_out)
     if index.shape[-1] == 0:
-        return d_out, jnp.broadcast_to(d_out, updates.shape)
-    return d_out, jnp.asarray(d_out)[_split_index(index, d_out)]
+        return whole, _by_rows(index, jnp.broadcast_to(whole, updates.shape), backward=True)
+    return whole, _by_rows(index, jnp.asarray(whole)[_split_index(index.data, d_out)], backward=True)
 
 
-@op(diff="x", rows=None)
-def index_select(x, index, *, dim: int = 0):
+def _along_rows(attrs: Any, ndim: int) -> Any:
+    return MASKED if int(attrs["dim"]) == 0 else None
+
+
+@op(diff="x", rows=_along_rows)
+def index_select(x: LoDArray, index: LoDArray, *, dim: int = 0):
     """Out = the slices Index [N] of X along ``dim``."""
-    return jnp.take(x, index.reshape(-1), axis=dim)
+    return _by_rows(index, jnp.take(_whole(x), index.data.reshape(-1), axis=dim))
 
 
 @index_select.check
@@ -148,10 +187,12 @@ def _(x: Meta, index, *, dim):
     return [Demand("index", index, 0, x.shape[dim])]
 
 
-@index_select.grad
-def _(x: Meta, index, d_out, *, dim):
-    at = (slice(None),) * (dim % len(x.shape)) + (index.reshape(-1),)
-    return jnp.zeros(x.shape, d_out.dtype).at[at].add(d_out)
+@index_select.grad(rows=_along_rows)
+def _(x: Meta, index: LoDArray, d_out: LoDArray, *, dim):
+    _whole(x)
+    _aligned(index, d_out)
+    at = (slice(None),) * (dim % len(x.shape)) + (index.data.reshape(-1),)
+    return jnp.zeros(x.shape, d_out.dtype).at[at].add(d_out.data)
 
 
 def _row_index(index: Any) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from lowering.ops.shared import concrete_scalar, off_rows, outputs_like
 from lowering.ops.tensor.top import largest
 from lowering.program import VarInfo
 from lowering.registry import Wise, op
-from lowering.values import Meta, data_of
+from lowering.values import LoDArray, Meta, data_of
 
 
 def _infer_top_k(op, var_of):
@@ -69,8 +69,11 @@ def _infer_where_index(op, var_of):
 
 @op(kind="host", infer=_infer_where_index, diff="", lod=None)
 def where_index(condition):
-    """Out [count, rank] = the indices of Condition's true elements, in row-major order. A host op."""
-    return np.argwhere(np.asarray(data_of(condition))).astype(np.int64)
+    """Out [count, rank] = the indices of Condition's true elements, in row-major order. A host op.
+
+    Its rows are as many as the values say; they are a LoDArray, so that they may be given room.
+    """
+    return LoDArray(np.argwhere(np.asarray(data_of(condition))).astype(np.int64))
 
 
 def _distinct(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -95,7 +98,7 @@ def _infer_unique(op, var_of):
 def unique(x, *, dtype: int):
     """Out = the distinct values of X in order of appearance; Index [N] = where each X is among them. A host op."""
     values, index, _ = _distinct(x)
-    return values, index.astype(to_numpy(dtype))
+    return LoDArray(values), index.astype(to_numpy(dtype))
 
 
 @op(out="Out Index Count", kind="host", infer=_infer_unique, diff="", lod=None)
@@ -103,4 +106,4 @@ def unique_with_counts(x, *, dtype: int):
     """``unique`` with Count = how often each distinct value occurs. A host op."""
     values, index, counts = _distinct(x)
     kind = to_numpy(dtype)
-    return values, index.astype(kind), counts.astype(kind)
+    return LoDArray(values), index.astype(kind), LoDArray(counts.astype(kind))
