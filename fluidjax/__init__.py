@@ -5,6 +5,7 @@
 # ruff: noqa: E402, F401, F403, I001  (the back end is checked before anything needs it; imports follow the layers)
 
 import gc as _gc
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 import lowering as _lowering
 
@@ -19,7 +20,7 @@ _gc.disable()
 # The layer below: values, scopes, places, programs. One import per line, in the order of the layers.
 from fluidjax import core
 from fluidjax.base.version import package_version as _package_version
-from fluidjax.base.unknown import unknown_name as _unknown_name
+from fluidjax.base.later import later as _later
 from fluidjax import unique_name
 from fluidjax import framework
 from fluidjax.framework import (
@@ -89,9 +90,6 @@ from fluidjax.executor import Executor
 from fluidjax.parallel_executor import ParallelExecutor
 from fluidjax.distributed import ops as _rpc_ops
 
-# Ways out.
-from fluidjax.export import from_jax, ragged, to_jax
-
 # Gradients.
 from fluidjax import backward
 from fluidjax.backward import gradients
@@ -107,24 +105,32 @@ from fluidjax.dygraph.layers import Layer
 from fluidjax.dygraph.nn import *
 from fluidjax.dygraph.varbase_patch_methods import monkey_patch_varbase
 
-# Contributed parts.
-from fluidjax import contrib
+# Under its old name.
+from fluidjax import wrapped_decorator
 
-# Proof of gradients.
-from fluidjax.gradcheck import GradientMismatch, GradientReport, check_grad
+# What few scripts use is imported when it is asked for: a seventh of all modules.
+_LATER = {
+    **dict.fromkeys(("from_jax", "ragged", "to_jax"), "fluidjax.export"),
+    **dict.fromkeys(("GradientMismatch", "GradientReport", "check_grad"), "fluidjax.gradcheck"),
+    **dict.fromkeys(("memory_optimize", "release_memory"), "fluidjax.transpiler.memory_optimization_transpiler"),
+    **dict.fromkeys(("DistributeTranspiler", "DistributeTranspilerConfig"), "fluidjax.transpiler"),
+    **dict.fromkeys(("data_generator", "fleet"), "fluidjax.incubate"),
+    **{name: f"fluidjax.{name}" for name in ("contrib", "core_avx", "debugger", "default_scope_funcs", "export")},
+    **{name: f"fluidjax.{name}" for name in ("gradcheck", "incubate", "install_check", "proto", "transpiler")},
+}
 
-# Looking on: programs as code and graphs, the installation.
-from fluidjax import debugger, default_scope_funcs
-from fluidjax import install_check
-from fluidjax.transpiler.memory_optimization_transpiler import memory_optimize, release_memory
-
-# Under their old names, and what is still to be built.
-from fluidjax import core_avx, incubate, proto, transpiler, wrapped_decorator
-from fluidjax.incubate import data_generator, fleet
-from fluidjax.transpiler import DistributeTranspiler, DistributeTranspilerConfig
+if _TYPE_CHECKING:
+    from fluidjax import contrib, core_avx, debugger, default_scope_funcs, export, gradcheck, incubate, install_check
+    from fluidjax import proto, transpiler
+    from fluidjax.export import from_jax, ragged, to_jax
+    from fluidjax.gradcheck import GradientMismatch, GradientReport, check_grad
+    from fluidjax.incubate import data_generator, fleet
+    from fluidjax.transpiler import DistributeTranspiler, DistributeTranspilerConfig
+    from fluidjax.transpiler.memory_optimization_transpiler import memory_optimize, release_memory
+else:
+    __getattr__, __dir__ = _later(__name__, _LATER)
 
 __version__ = _package_version()
-__getattr__ = _unknown_name(__name__)
 
 if _collects:
     _gc.enable()
