@@ -35,6 +35,7 @@ class Result:
     absent: str = ""  # why there is nothing to convert
     error: float = 0.0
     figures: str = ""
+    memory: int = 0
 
 
 def job_of(case: ZooCase, part: str) -> tuple[bytes, list[str], dict[str, Value]] | None:
@@ -77,10 +78,10 @@ def convert(case: ZooCase, part: str, where: Path, flags: tuple[str, ...] = ()) 
     compile_c(where / "model.c", where / "model", flags)
     save_inputs(where, source.inputs, values)
     said = run_c(where / "model", where, where, "--time", "--save", str(where / "after.safetensors"))
-    size = (where / "model").stat().st_size
+    size, result.memory = (where / "model").stat().st_size, source.arena + len(source.weights)
     result.figures = (
         f"{1e6 * float(said.split()[0]):.0f} us, {source.statements} statements, {source.kernels} kernels, "
-        f"{size / 1e3:.0f} kB, memory {(source.arena + len(source.weights)) / 1e6:.2f} MB, written in {written:.1f} s"
+        f"{size / 1e3:.0f} kB, memory {result.memory / 1e6:.2f} MB, written in {written:.1f} s"
     )
     found, want = load_outputs(where, source.outputs), session.run(program, feeds, fetches)
     shaken = Session()

@@ -15,7 +15,8 @@ from fluidjax.base.errors import explain
 from fluidjax.export.c.source import Port
 from fluidjax.export.function import ExportError
 
-FLAGS = ("-O3", "-std=c99", "-Wall", "-Werror")
+# Nobody looks at errno or at the flags of floating point: without them roots and selections are vectorised.
+FLAGS = ("-O3", "-std=c99", "-Wall", "-Werror", "-fno-math-errno", "-fno-trapping-math")
 
 
 def compiler() -> str | None:

@@ -88,7 +88,7 @@ def source_of(traced: Traced, stem: str, inside: bool | None = None) -> Source:
     _name_files(inputs)
     _name_files(outputs)
     parts = [
-        "/* A program of PaddlePaddle Fluid, written by fluidjax convert. cc -O3 -std=c99 FILE.c -lm; --help. */",
+        "/* A Fluid program, written by fluidjax convert: cc -O3 -std=c99 -fno-math-errno FILE.c -lm */",
         _runtime("prelude.h"),
         _runtime("matmul.h"),
         _constants(code),

@@ -80,7 +80,7 @@ def work_size(m: int, n: int, depth: int) -> int:
     """The elements of packed blocks."""
 
     def up(size: int, block: int) -> int:
-        return min(size, block) + TILE
+        return min(size, block) + TILE  # the last tile of a block may reach over its end
 
     return min(depth, BLOCK_K) * (up(m, BLOCK_M) + up(n, BLOCK_N)) + 16
 

@@ -13,12 +13,36 @@ struct patches {
   } dim[3];
 };
 
+/* A micro tile has ROWS rows of two vectors: its sums fill most of the vector registers. */
 #if defined(__AVX512F__)
-enum { ROWS = 8, COLUMNS_F32 = 32, COLUMNS_F64 = 16 };
+enum { VECTOR = 64, ROWS = 12 };
 #elif defined(__AVX__)
-enum { ROWS = 6, COLUMNS_F32 = 16, COLUMNS_F64 = 8 };
+enum { VECTOR = 32, ROWS = 6 };
 #else
-enum { ROWS = 4, COLUMNS_F32 = 8, COLUMNS_F64 = 4 };
+enum { VECTOR = 16, ROWS = 4 };
+#endif
+enum { COLUMNS_F32 = 2 * VECTOR / 4, COLUMNS_F64 = 2 * VECTOR / 8 };
+
+#if defined(__GNUC__)
+#define TILE(T, t, COLUMNS)                                                                                            \
+  typedef T vector_##t __attribute__((vector_size(VECTOR), may_alias, aligned(__alignof__(T))));                       \
+  FUNCTION void tile_##t(long depth, const T *a, const T *b, T *sums) {                                                \
+    vector_##t s[ROWS][2] = {{{0}}};                                                                                   \
+    for (long k = 0; k < depth; ++k, a += ROWS, b += COLUMNS) {                                                        \
+      const vector_##t b0 = *(const vector_##t *)b, b1 = *(const vector_##t *)(b + COLUMNS / 2);                       \
+      for (int i = 0; i < ROWS; ++i) s[i][0] += a[i] * b0, s[i][1] += a[i] * b1;                                       \
+    }                                                                                                                  \
+    memcpy(sums, s, sizeof s);                                                                                         \
+  }
+#else
+#define TILE(T, t, COLUMNS)                                                                                            \
+  FUNCTION void tile_##t(long depth, const T *restrict a, const T *restrict b, T *restrict sums) {                     \
+    T s[ROWS][COLUMNS] = {{0}};                                                                                        \
+    for (long k = 0; k < depth; ++k)                                                                                   \
+      for (int i = 0; i < ROWS; ++i)                                                                                   \
+        for (int j = 0; j < COLUMNS; ++j) s[i][j] += a[k * ROWS + i] * b[k * COLUMNS + j];                             \
+    memcpy(sums, s, sizeof s);                                                                                         \
+  }
 #endif
 
 #define PATCH(T, t)                                                                                                    \
@@ -38,14 +62,8 @@ enum { ROWS = 4, COLUMNS_F32 = 8, COLUMNS_F64 = 4 };
 
 #define PRODUCT(T, t, COLUMNS)                                                                                         \
   PATCH(T, t)                                                                                                          \
-  HELPER void tile_##t(long depth, const T *restrict a, const T *restrict b, T *restrict sums) {                       \
-    T s[ROWS][COLUMNS] = {{0}};                                                                                        \
-    for (long k = 0; k < depth; ++k)                                                                                   \
-      for (int i = 0; i < ROWS; ++i)                                                                                   \
-        for (int j = 0; j < COLUMNS; ++j) s[i][j] += a[k * ROWS + i] * b[k * COLUMNS + j];                             \
-    memcpy(sums, s, sizeof s);                                                                                         \
-  }                                                                                                                    \
-  HELPER void product_##t(long m, long n, long depth, const T *a, const int64_t *am, const int64_t *ak, const T *b,    \
+  TILE(T, t, COLUMNS)                                                                                                  \
+  FUNCTION void product_##t(long m, long n, long depth, const T *a, const int64_t *am, const int64_t *ak, const T *b,    \
                           const int64_t *bk, const int64_t *bn, const struct patches *g, T *c, const int64_t *cm,      \
                           const int64_t *cn, T *work)          {                                                       \
     if (depth == 0)                                                                                                    \
@@ -56,12 +74,21 @@ enum { ROWS = 4, COLUMNS_F32 = 8, COLUMNS_F64 = 4 };
       for (long n0 = 0; n0 < n; n0 += BLOCK_N) {                                                                       \
         const long nn = n - n0 < BLOCK_N ? n - n0 : BLOCK_N;                                                           \
         T *right = work, *to = right;                                                                                    \
-        for (long j0 = 0; j0 < nn; j0 += COLUMNS)                                                                      \
-          for (long k = 0; k < kk; ++k, to += COLUMNS)                                                                 \
+        for (long j0 = 0; j0 < nn; j0 += COLUMNS) {                                                                    \
+          const int64_t *places = bn ? bn + n0 + j0 : NULL;                                                            \
+          int in_a_row = places && nn - j0 >= COLUMNS;                                                                 \
+          for (long j = 1; in_a_row && j < COLUMNS; ++j) in_a_row = places[j] == places[0] + j;                        \
+          for (long k = 0; k < kk; ++k, to += COLUMNS) {                                                               \
+            if (in_a_row) {                                                                                            \
+              memcpy(to, b + bk[k0 + k] + places[0], COLUMNS * sizeof *to);                                            \
+              continue;                                                                                                \
+            }                                                                                                          \
             for (long j = 0; j < COLUMNS; ++j) {                                                                       \
               const long at = j0 + j;                                                                                  \
-              to[j] = at >= nn ? 0 : g ? patch_##t(b, g, k0 + k, n0 + at) : b[bk[k0 + k] + bn[n0 + at]];               \
+              to[j] = at >= nn ? 0 : g ? patch_##t(b, g, k0 + k, n0 + at) : b[bk[k0 + k] + places[j]];                 \
             }                                                                                                          \
+          }                                                                                                            \
+        }                                                                                                              \
         T *left = to;                                                                                                   \
         for (long m0 = 0; m0 < m; m0 += BLOCK_M) {                                                                     \
           const long mm = m - m0 < BLOCK_M ? m - m0 : BLOCK_M;                                                         \

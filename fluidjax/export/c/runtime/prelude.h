@@ -9,7 +9,9 @@
 #if defined(__GNUC__)
 #define KERNEL static __attribute__((noinline))
 #define HELPER static inline __attribute__((unused))
+#define FUNCTION static __attribute__((noinline, noclone, unused))
 #else
+#define FUNCTION static
 #define KERNEL static
 #define HELPER static
 #endif
