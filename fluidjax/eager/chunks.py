@@ -18,7 +18,7 @@ import jax
 from fluidjax.eager.order import Order, Record, output_specs, run_steps
 from fluidjax.eager.values import Spec
 
-_MEAN, _LEAST, _MOST = 16, 6, 96  # ops in a chunk
+_MEAN, _LEAST, _MOST = 32, 6, 96  # ops in a chunk
 
 Step = tuple[Record, int, list[int]]
 
@@ -38,14 +38,22 @@ def cut(steps: Sequence[Step]) -> list[Sequence[Step]]:
 
 
 def _marks(kernels: Sequence[Any]) -> set[Any]:
-    """The pairs of successive ops between which a sequence is cut: its most frequent ones, enough for short chunks."""
+    """The pairs of successive ops between which a sequence is cut, so that its parts are short, and often alike.
+
+    A long part is cut at the pair that comes about as often as it has chunks: once a period, where it has one.
+    """
     marks: set[Any] = set()
-    found = 0
-    for pair, times in Counter(pairwise(kernels)).most_common():
-        if found * _MEAN >= len(kernels) or times == 1:
-            break
-        marks.add(pair)
-        found += times
+    parts = [list(pairwise(kernels))]
+    while parts:
+        part = parts.pop()
+        wanted = len(part) / _MEAN
+        often = {pair: times for pair, times in Counter(part).items() if times > 1 and pair not in marks}
+        if len(part) <= _MOST or not often:
+            continue
+        mark = min(often, key=lambda pair: abs(often[pair] - wanted))
+        marks.add(mark)
+        places = [at for at, pair in enumerate(part) if pair == mark]
+        parts += [part[begin + 1 : end] for begin, end in pairwise([-1, *places, len(part)])]
     return marks
 
 

@@ -64,6 +64,11 @@ def freeze(value: Any) -> Any:
     return value
 
 
+# Ops with numbers that may become operands (see ``numbers``).
+MOVABLE = frozenset(
+    "scale slice pow clip dropout fill_constant uniform_random gaussian_random truncated_gaussian_random".split()
+)
+
 # What is known of the outputs of an op before it runs: their specs, None for those nobody takes.
 Outcome = tuple[Spec | None, ...] | tuple[int, ...] | None
 
@@ -86,7 +91,9 @@ class Kernel:
     Attributes:
         definition: the op.
         attrs: all its attributes.
-        given: the attributes that a caller gave, where slots and attributes tell which kernel it is.
+        declared: what the outputs were declared as, where the op asks.
+        given: the attributes that a caller gave, where slots, attributes and `declared` tell which kernel it is.
+        movable: whether it has numbers that may become operands (see ``numbers``); `opened` is what became of them.
         view: the op with stand-in names: ``i0``, ``i1`` ... for its inputs, ``o0`` ... for its outputs; an output that
             is the variable of an input it updates has the input's name.
         aliases: for each output the number of the input whose variable it is, -1 for none; () where none is any.
@@ -114,7 +121,7 @@ class Kernel:
         declared: tuple[VarType, ...] = (),
         backward: bool = False,
     ) -> None:
-        self.type, self.ins, self.outs, self.aliases = type, ins, outs, aliases
+        self.type, self.ins, self.outs, self.aliases, self.declared = type, ins, outs, aliases, declared
         self.definition = lowering.get_op(type)
         self.attrs = lowering.check_attrs(type, attrs)
         inputs = _named(ins, [f"i{k}" for k in range(_count(ins))])
@@ -139,6 +146,9 @@ class Kernel:
         self.differentiable = self.definition.differentiable
         self.sources = not inputs
         self.given: Mapping[str, Any] | None = None
+        self.movable = type in MOVABLE and not backward
+        self.opened: dict[Spec, Any] = {}
+        self.key: Any = None
         self.demands: Any = None  # the kernel that checks the inputs (see ``demands``)
         self.backward = backward
         self.checked = self.definition.demands is not None and not backward
@@ -178,6 +188,10 @@ class Kernel:
                     "use Python itself (print, if, while, NumPy), or build a Program outside the guard",
                 )
             )
+
+    def attributes(self, inputs: Sequence[Any]) -> Mapping[str, Any]:
+        """The attributes of the op on these variables."""
+        return self.view.attrs
 
     def _run_raw(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of an op that takes host values, or values as they are."""
@@ -350,4 +364,10 @@ def kernel_of(
         taken = (True,) * _count(outs) if wanted is None else wanted
         plain = {k: v for k, v in attrs.items() if v is not None and k not in BOOKKEEPING}
         found = _kernels[key] = Kernel(type, plain, ins, outs, taken, aliases, declared, backward)
+        found.key = key
     return found
+
+
+def forget(kernel: Kernel) -> None:
+    """Keep a kernel no longer: another one does its work."""
+    _kernels.pop(kernel.key, None)

@@ -18,7 +18,8 @@ from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.blocks import Blocks
 from fluidjax.eager.demands import broken, demand_of, user_line
-from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.kernels import Kernel, forget
+from fluidjax.eager.moving import moves
 from fluidjax.eager.order import Record
 from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.points import Point, Tree
@@ -85,6 +86,9 @@ class Recorder:
         except KeyError:
             found = kernel.infer(specs)
         if found is None:
+            return self._run_now(kernel, ins, seed)
+        if kernel.sources and kernel.movable and moves(kernel, self.point):
+            forget(kernel)
             return self._run_now(kernel, ins, seed)
         if kernel.checked and FLAGS["FLAGS_check_values"]:
             self._check(kernel, specs, ins)

@@ -22,10 +22,13 @@ class Point:
         fresh: the specs of the leaves that it is the first to read.
         leaves: how many leaves there are up to here.
         expected: the point that came after this one last time.
+        numbers: of ops that came after it, the numbers that they had (see ``numbers``).
         passes: the backward passes that began here (see ``passes``); None before the first.
     """
 
-    __slots__ = ("_after", "codes", "expected", "fresh", "kernel", "leaves", "outs", "passes", "record", "tree")
+    __slots__ = (
+        "_after", "codes", "expected", "fresh", "kernel", "leaves", "numbers", "outs", "passes", "record", "tree",
+    )  # fmt: skip
 
     def __init__(
         self, kernel: Any, codes: list[int], fresh: list[Any], outs: tuple[Any, ...], leaves: int, tree: Tree
@@ -35,6 +38,7 @@ class Point:
         self.fresh, self.outs, self.leaves = fresh, outs, leaves
         self.expected: Point | None = None
         self.passes: list[Any] | None = None
+        self.numbers: dict[Any, set[Any]] = {}
         self._after: dict[Any, Point] = {}
 
     def after(self, kernel: Any, codes: list[int], fresh: list[Any], outs: tuple[Any, ...]) -> Point:

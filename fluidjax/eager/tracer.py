@@ -14,6 +14,7 @@ from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.places import CPUPlace
 from fluidjax.eager.kernels import Kernel, flatten, freeze, kernel_of
+from fluidjax.eager.numbers import opened
 from fluidjax.eager.passes import Watched
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
@@ -123,8 +124,10 @@ class Tracer:
         ins, in_layout = flatten(inputs) if inputs else ([], ())
         outs, out_layout = flatten(outputs) if outputs else ([], ())
         kernel = _expected(type, in_layout, out_layout, attrs or {})
-        if kernel is None:
+        if kernel is None or (kernel.declared and kernel.declared != tuple([out.dtype for out in outs])):
             kernel = self._kernel(type, attrs or {}, ins, in_layout, outs, out_layout)
+            if kernel.movable:
+                kernel, ins = self._with_operands(kernel, ins)  # type: ignore[assignment]
         if self._calls is not None:
             self._calls.append((kernel, ins, outs))
         results = self.run(kernel, _values(type, ins))
@@ -169,8 +172,9 @@ class Tracer:
         if "ctx" in definition.special:
             declared = tuple([out.dtype for out in outs])
         kernel = kernel_of(type, attrs, in_layout, out_layout, aliases=aliases, declared=declared)
-        if not definition.inplace and not declared:
-            _forms[form] = kernel
+        if not definition.inplace:
+            if not declared and (not kernel.movable or type == "slice"):
+                _forms[form] = kernel
             kernel.given = {k: list(v) if v.__class__ is list else v for k, v in attrs.items()}
         return kernel
 
@@ -183,7 +187,7 @@ class Tracer:
         """
         ins, layout = flatten(inputs)
         kernel = _expected(type, layout, slots, attrs)
-        if kernel is None:
+        if kernel is None or kernel.declared:
             outs = [VarBase._temporary() for _ in slots]
             for out in outs:
                 out._declared = Spec.of((), ins[0].dtype)
@@ -191,8 +195,17 @@ class Tracer:
             return outs
         return self.apply(kernel, ins)
 
+    def _with_operands(self, kernel: Kernel, ins: Sequence[VarBase]) -> tuple[Kernel, Sequence[VarBase]]:
+        """A kernel and its inputs, where numbers that change are operands (see ``numbers``)."""
+        point = recorder.point
+        if (point.expected is not None and point.expected.kernel is kernel) or hasattr(self, "recording"):
+            return kernel, ins
+        return opened(kernel, ins, point) or (kernel, ins)
+
     def apply(self, kernel: Kernel, ins: Sequence[VarBase]) -> list[Any]:
         """Fresh variables with what a kernel gives."""
+        if kernel.movable:
+            kernel, ins = self._with_operands(kernel, ins)
         values = _values(kernel.type, ins)
         outs = [VarBase._temporary() for _ in range(kernel.width)]
         if self._calls is not None:

@@ -67,7 +67,7 @@ class _Writer:
                     "check the part before it, or compute the loss again and check it before backward()",
                 )
             )
-        view = node.kernel.view
+        view, attrs = node.kernel.view, node.kernel.attributes(node.inputs)
         names = {f"i{k}": self._input(v, p) for k, (v, p) in enumerate(zip(node.inputs, node.parents, strict=True))}
         for k, name in enumerate(name for slot in view.outputs.values() for name in slot):
             if name != EMPTY and name not in names:  # else it is an input that the op updates
@@ -77,7 +77,7 @@ class _Writer:
             type=view.type,
             inputs={slot: [names[n] for n in each] for slot, each in view.inputs.items()},
             outputs={slot: [names[n] for n in each] for slot, each in view.outputs.items() if EMPTY not in each},
-            attrs={name: value for name, value in view.attrs.items() if not name.startswith("op_")},
+            attrs={name: value for name, value in attrs.items() if not name.startswith("op_")},
         )
 
     def _output(self, node: OpNode, index: int) -> str:
