@@ -192,11 +192,6 @@ class CompiledProgram:
         self._run_at(place, scope)
         return self
 
-    def local_scope(self, place: Place, scope: Scope) -> Scope | None:
-        """Where devices have what is their own between runs at ``place`` over ``scope``; None for one device."""
-        several = self._run_at(place, scope)
-        return None if several is None else several.local
-
     def _choose_places(self, place: Place, scope: Scope) -> None:
         if not self._is_data_parallel:
             self._place, self._places = place, [place]

@@ -215,7 +215,8 @@ class _Training:
         """Where several devices have what is their own."""
         if not isinstance(self._program, CompiledProgram):
             return None
-        return self._program.local_scope(self._executor.place, self._scope)
+        several = self._program._run_at(self._executor.place, self._scope)
+        return None if several is None else several.local
 
 
 def _values(scope: Scope, names: Iterable[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

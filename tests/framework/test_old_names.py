@@ -16,8 +16,7 @@ from fluidjax.wrapped_decorator import signature_safe_contextmanager, wrap_decor
 # Module -> names, as Paddle 1.8.5 has them.
 UNBUILT = {
     "incubate.fleet.base.role_maker": "MPIRoleMaker MPISymetricRoleMaker",
-    "incubate.fleet.collective": """Collective CollectiveOpBasedOptimizer CollectiveOptimizer DistFCConfig
-        DistributedStrategy LambConfig TrainStatus""",
+    "incubate.fleet.collective": "DistFCConfig",
     "incubate.fleet.parameter_server.pslib": "PSLib DownpourOptimizer fleet_embedding",
     "incubate.fleet.parameter_server.pslib.node": "Server Worker DownpourServer DownpourWorker",
     "incubate.fleet.parameter_server.pslib.optimizer_factory": "DistributedOptimizerImplBase DistributedAdam",
@@ -41,12 +40,12 @@ def test_what_is_not_built_imports_and_says_so_when_used(module):
 
 def test_what_to_do_instead():
     with pytest.raises(NotBuiltError, match="single machine"):
-        fluid.incubate.fleet.collective.DistributedStrategy()
+        fluid.incubate.fleet.collective.DistFCConfig()
 
 
 @pytest.mark.parametrize(
     "module",
-    ["collective", "parameter_server.pslib"],
+    ["parameter_server.pslib"],
 )
 def test_the_object_fleet(module):
     fleet = importlib.import_module(f"fluidjax.incubate.fleet.{module}").fleet
@@ -56,12 +55,12 @@ def test_the_object_fleet(module):
 
 
 def test_a_script_may_derive_from_what_is_not_built():
-    class Mine(fluid.incubate.fleet.collective.DistributedStrategy):
+    class Mine(fluid.incubate.fleet.collective.DistFCConfig):
         def __init__(self):
             super().__init__()
 
     assert inspect.isclass(Mine) and not isinstance(fluid.default_main_program(), Mine)
-    with pytest.raises(NotBuiltError, match="DistributedStrategy"):
+    with pytest.raises(NotBuiltError, match="DistFCConfig"):
         Mine()
 
 

@@ -18,6 +18,19 @@ def _numbers(step: int) -> np.random.RandomState:
     return np.random.RandomState(100 + step)
 
 
+def mlp_network() -> tuple[Any, Any]:
+    """The loss of ``mlp``, and its batches."""
+    x, y = fluid.data("x", [None, 12], "float32"), fluid.data("y", [None, 1], "int64")
+    h = layers.fc(x, 16, act="tanh", param_attr="w0", bias_attr="b0")
+    p = layers.fc(h, 5, act="softmax", param_attr="w1", bias_attr="b1")
+
+    def feed(step: int, n: int = 8) -> dict[str, Any]:
+        x = _numbers(step).uniform(-1, 1, (n, 12)).astype("float32")
+        return {"x": x, "y": np.abs(x[:, :1] * 9).astype("int64") % 5}
+
+    return layers.mean(layers.cross_entropy(p, y)), feed
+
+
 def mlp() -> tuple[Any, Any, list[Any]]:
     x, y = fluid.data("x", [None, 12], "float32"), fluid.data("y", [None, 1], "int64")
     h = layers.fc(x, 16, act="tanh", param_attr="w0", bias_attr="b0")

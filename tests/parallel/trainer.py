@@ -11,6 +11,8 @@ import numpy as np
 
 import fluidjax as fluid
 from fluidjax import layers
+from fluidjax.incubate.fleet.base import role_maker
+from fluidjax.incubate.fleet.collective import DistributedStrategy, fleet
 
 RANK, ENDPOINTS = int(os.environ["PADDLE_TRAINER_ID"]), os.environ["PADDLE_TRAINER_ENDPOINTS"]
 SIZES = (6, 4)  # the batches of the two processes
@@ -27,11 +29,26 @@ def fixed(name: str, shape: list[int], rank: int = 0) -> fluid.ParamAttr:
 
 
 def network(rank: int) -> Any:
-    x, y = fluid.data("x", [None, 3], "float32"), fluid.data("y", [None, 1], "float32")
-    out = layers.fc(x, 1, param_attr=fixed("w", [3, 1], rank), bias_attr=fixed("b", [1], rank))
-    loss = layers.mean(layers.square_error_cost(out, y))
+    loss = unoptimized(rank)
     fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
     return loss
+
+
+def unoptimized(rank: int) -> Any:
+    x, y = fluid.data("x", [None, 3], "float32"), fluid.data("y", [None, 1], "float32")
+    out = layers.fc(x, 1, param_attr=fixed("w", [3, 1], rank), bias_attr=fixed("b", [1], rank))
+    return layers.mean(layers.square_error_cost(out, y))
+
+
+def in_fleet(mode: str) -> list[float]:
+    loss, strategy = unoptimized(RANK), DistributedStrategy()
+    if mode != "fleet_nccl2":
+        strategy.mode, strategy.collective_mode = "collective", "grad_allreduce"
+    fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
+    fleet.distributed_optimizer(fluid.optimizer.Momentum(0.1, 0.9), strategy).minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fleet.startup_program)
+    return [executor.run(fleet.main_program, batch(step, RANK), [loss])[0].item() for step in range(4)]
 
 
 def transpiled(mode: str) -> list[float]:
@@ -66,4 +83,5 @@ def eager() -> list[float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(eager() if sys.argv[1] == "eager" else transpiled(sys.argv[1])))
+    mode = sys.argv[1]
+    print(json.dumps(eager() if mode == "eager" else in_fleet(mode) if "fleet" in mode else transpiled(mode)))

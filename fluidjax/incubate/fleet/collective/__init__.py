@@ -1,12 +1,328 @@
-"""Fleet whose workers exchange gradients among themselves."""
+"""Fleet whose workers exchange gradients among themselves.
 
-from fluidjax.base.unbuilt import UnbuiltObject, unbuilt
+fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
+fleet.distributed_optimizer(fluid.optimizer.SGD(0.1)).minimize(loss)
+exe.run(fleet.startup_program)
+exe.run(fleet.main_program, feed=batch, fetch_list=[loss])
+"""
 
-Collective = unbuilt(__name__, "Collective")
-CollectiveOpBasedOptimizer = unbuilt(__name__, "CollectiveOpBasedOptimizer")
-CollectiveOptimizer = unbuilt(__name__, "CollectiveOptimizer")
+from __future__ import annotations
+
+import warnings
+from typing import Any, cast
+
+from fluidjax import io
+from fluidjax.base.unbuilt import unbuilt
+from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
+from fluidjax.contrib.mixed_precision import decorate
+from fluidjax.executor import Executor
+from fluidjax.framework import Program, default_startup_program
+from fluidjax.incubate.fleet.base.fleet_base import DistributedOptimizer, Fleet
+from fluidjax.incubate.fleet.base.mode import Mode
+from fluidjax.incubate.fleet.collective import checkpoints
+from fluidjax.incubate.fleet.collective.checkpoints import TrainStatus
+from fluidjax.optimizer import RecomputeOptimizer
+from fluidjax.paddle.distributed.fs_wrapper import LocalFS
+from fluidjax.transpiler.config import DistributeTranspilerConfig
+from fluidjax.transpiler.distribute_transpiler import DistributeTranspiler
+
 DistFCConfig = unbuilt(__name__, "DistFCConfig")
-DistributedStrategy = unbuilt(__name__, "DistributedStrategy")
-LambConfig = unbuilt(__name__, "LambConfig")
-TrainStatus = unbuilt(__name__, "TrainStatus")
-fleet = UnbuiltObject(__name__, "fleet")
+
+
+class LambConfig:
+    """Settings of Lamb in a fleet: none, as in Fluid."""
+
+
+class DistributedStrategy(BuildStrategy):
+    """How a collective fleet trains.
+
+    Attributes:
+        mode: 'nccl2': data parallel runs sum gradients over the workers; 'collective': the program has ops for it.
+        collective_mode: 'grad_allreduce' or 'local_sgd'.
+        use_local_sgd: the same as mode 'collective' with 'local_sgd'.
+        forward_recompute, recompute_checkpoints: see ``RecomputeOptimizer``.
+        use_amp, amp_loss_scaling: see ``mixed_precision.decorate``.
+        exec_strategy: of the CompiledProgram.
+    """
+
+    _defaults = {
+        **BuildStrategy._defaults,
+        "_ut4grad_allreduce": False,
+        "amp_loss_scaling": 2**15,
+        "collective_mode": None,
+        "dist_fc_config": None,
+        "exec_strategy": None,
+        "forward_recompute": False,
+        "mode": "nccl2",
+        "recompute_checkpoints": (),
+        "use_amp": False,
+        "use_dist_fc": False,
+        "use_local_sgd": False,
+    }
+    mode: str
+    collective_mode: str | None
+    use_local_sgd: bool
+    use_dist_fc: bool
+    forward_recompute: bool
+    recompute_checkpoints: Any
+    use_amp: bool
+    amp_loss_scaling: float
+    exec_strategy: ExecutionStrategy
+    num_trainers: int
+    trainer_id: int
+    trainers_endpoints: list[str]
+    _ut4grad_allreduce: bool
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exec_strategy = ExecutionStrategy()
+        self.recompute_checkpoints = []
+
+
+class Collective(Fleet):
+    """Workers that train together.
+
+    Attributes:
+        main_program, startup_program: those of this worker, once ``minimize`` was called.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Mode.COLLECTIVE)
+        self._local_ip = 0
+        self.startup_program: Program | None = None
+        self.main_program: Program | CompiledProgram | None = None
+        self._origin_program: Program | None = None
+        self._transpiled_program: Program | None = None
+
+    def init_worker(self) -> None:
+        """Nothing to do: workers come together when the startup program runs."""
+        _needless("init_worker")
+
+    def run_worker(self, main_programs: Any = None, scopes: Any = None) -> None:
+        """Nothing to do: run ``main_program``."""
+        _needless("run_worker")
+
+    def init_server(self, model_dir: str | None = None) -> None:
+        """Nothing to do: there are no servers."""
+        _needless("init_server")
+
+    def run_server(self) -> None:
+        """Nothing to do: there are no servers."""
+        _needless("run_server")
+
+    def stop_worker(self) -> None:
+        """Nothing to do."""
+        _needless("stop_worker")
+
+    def distributed_optimizer(self, optimizer: Any, strategy: Any = None) -> CollectiveOptimizer:
+        """An optimizer whose ``minimize`` also makes the programs of this worker; ``strategy``: DistributedStrategy."""
+        self._optimizer = CollectiveOptimizer(optimizer, DistributedStrategy() if strategy is None else strategy)
+        return self._optimizer
+
+    def save_inference_model(
+        self,
+        executor: Any,
+        dirname: str,
+        feeded_var_names: Any = None,
+        target_vars: Any = None,
+        main_program: Any = None,
+        export_for_deployment: bool = True,
+    ) -> None:
+        """Write a model for inference; see ``fluid.io.save_inference_model``."""
+        program = self._program(executor, main_program, "save_inference_model")
+        io.save_inference_model(
+            dirname, feeded_var_names, target_vars, executor, program, None, None, export_for_deployment
+        )
+
+    def save_persistables(
+        self, executor: Any, dirname: str, main_program: Any = None, filename: str | None = None
+    ) -> None:
+        """Write all that outlives a run; see ``fluid.io.save_persistables``."""
+        io.save_persistables(executor, dirname, self._program(executor, main_program, "save_persistables"), filename)
+
+    def _program(self, executor: Any, program: Any, caller: str) -> Program:
+        program = self._origin_program if program is None else program
+        assert isinstance(executor, Executor), f"In fleet.{caller}() function, executor must be as Executor type."
+        assert isinstance(program, Program), (
+            f"In fleet.{caller}() function, main_program must be as Program type: expected one, or a call of minimize"
+            f" before; received a {type(program).__name__}"
+        )
+        return program
+
+    def save_check_point(
+        self,
+        executor: Any,
+        path: str,
+        train_status: TrainStatus,
+        main_program: Any = None,
+        fs: Any = LocalFS(),  # noqa: B008
+        local_cache_path: str = ".cache",
+        remain_all_checkpoint: bool = True,
+    ) -> None:
+        """Write the next checkpoint into a folder.
+
+        Args:
+            executor, main_program: of what to write; default the program that was given to ``minimize``.
+            path: the folder.
+            train_status: how far the training is.
+            fs: its file system.
+            local_cache_path: accepted as in Fluid.
+            remain_all_checkpoint: whether older ones are kept.
+        """
+        program = self._program(executor, main_program, "save_check_point")
+        checkpoints.save(executor, path, train_status, program, fs)
+        if not remain_all_checkpoint:
+            self.clean_redundant_check_points(path, fs=fs)
+
+    def load_check_point(
+        self,
+        executor: Any,
+        path: str,
+        trainer_id: int,
+        main_program: Any = None,
+        fs: Any = LocalFS(),  # noqa: B008
+        local_cache_path: str = ".cache",
+        ignore_empty: bool = True,
+    ) -> TrainStatus | None:
+        """Read the last checkpoint of a folder: how far it was; None where there is none.
+
+        Raises AssertionError where there is none and ``ignore_empty`` is False, ValueError where it is damaged.
+        """
+        program = self._program(executor, main_program, "load_check_point")
+        found = checkpoints.load(executor, path, program, fs)
+        assert found is not None or ignore_empty, "Can't find checkpoint: expected one in the folder, found none"
+        return found
+
+    def clean_redundant_check_points(
+        self,
+        root_path: str,
+        fs: Any = LocalFS(),  # noqa: B008
+        checkpoint_num: int = 1,
+    ) -> None:
+        """Remove all checkpoints of a folder but the last ones."""
+        for number in checkpoints.numbers(root_path, fs)[: -max(checkpoint_num, 1)]:
+            fs.delete(checkpoints.folder(root_path, number))
+
+
+def _needless(name: str) -> None:
+    warnings.warn(f"fleet.{name}() has nothing to do where workers exchange gradients among themselves", stacklevel=3)
+
+
+fleet = Collective()
+
+
+class CollectiveOpBasedOptimizer(DistributedOptimizer):
+    """An optimizer of a collective fleet: it goes by another one.
+
+    Args:
+        optimizer: the other one.
+        strategy: a DistributedStrategy.
+    """
+
+    def __init__(self, optimizer: Any, strategy: Any = None) -> None:
+        assert strategy is None or isinstance(strategy, DistributedStrategy), (
+            f"strategy must be DistributedStrategy, received a {type(strategy).__name__}"
+        )
+        super().__init__(optimizer, strategy)
+
+    def backward(
+        self,
+        loss: Any,
+        startup_program: Any = None,
+        parameter_list: Any = None,
+        no_grad_set: Any = None,
+        callbacks: Any = None,
+    ) -> Any:
+        """The first half of ``minimize``: gradients."""
+        return self._optimizer.backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
+
+    def apply_gradients(self, params_grads: Any) -> Any:
+        """The second half of ``minimize``: updates."""
+        return self._optimizer.apply_gradients(params_grads)
+
+
+class CollectiveOptimizer(CollectiveOpBasedOptimizer):
+    """``minimize`` writes the programs of a worker.
+
+    Args:
+        optimizer: the optimizer of one worker.
+        strategy: how the workers train.
+    """
+
+    def __init__(self, optimizer: Any, strategy: Any = None) -> None:
+        super().__init__(optimizer, DistributedStrategy() if strategy is None else strategy)
+        self.print_config = False
+
+    def minimize(  # type: ignore[override]
+        self, loss: Any, startup_program: Any = None, parameter_list: Any = None, no_grad_set: Any = None
+    ) -> Any:
+        """Write the ops that minimize a loss, and make ``fleet.main_program`` and ``fleet.startup_program``.
+
+        Where the fleet is one worker, these are the program as it is, which runs on its devices.
+
+        Returns:
+            (the ops, [(parameter, gradient), ...]).
+
+        Raises ValueError where settings contradict each other.
+        """
+        strategy = self._strategy
+        _settle(strategy)
+        main = loss.block.program
+        startup = default_startup_program() if startup_program is None else startup_program
+        made = self._wrapped().minimize(loss, startup, parameter_list, no_grad_set)
+        fleet._origin_program = main.clone(for_test=False)
+        if fleet.worker_num() > 1:
+            _transpile(strategy, startup, main)
+        fleet._transpiled_program = main
+        fleet.startup_program = startup
+        fleet.main_program = main if strategy.mode == "collective" else _compiled(strategy, main, loss)
+        return made
+
+    def _wrapped(self) -> Any:
+        strategy, optimizer = self._strategy, cast(Any, self._optimizer)
+        if strategy.forward_recompute:
+            optimizer = RecomputeOptimizer(optimizer)
+            optimizer._set_checkpoints(list(strategy.recompute_checkpoints))
+        if strategy.use_amp:
+            optimizer = decorate(optimizer, init_loss_scaling=strategy.amp_loss_scaling, use_dynamic_loss_scaling=True)
+        return optimizer
+
+
+def _settle(strategy: DistributedStrategy) -> None:
+    """Let settings that mean others set these."""
+    if strategy.forward_recompute and not isinstance(strategy.recompute_checkpoints, list):
+        raise ValueError("DistStrategy.recompute_checkpoints should be a List of variables or names")
+    if strategy.forward_recompute and not strategy.recompute_checkpoints:
+        raise ValueError("please set strategy.recompute_checkpoints when set strategy.forward_recompute as True")
+    if strategy.use_dist_fc:
+        DistFCConfig()  # says that it is not built
+    kinds = {"local_sgd": strategy.use_local_sgd, "grad_allreduce": strategy._ut4grad_allreduce}
+    chosen = [name for name, wanted in kinds.items() if wanted]
+    if len(chosen) > 1:
+        raise ValueError("you can't use use_local_sgd and _ut4grad_allreduce together: set one of them")
+    if chosen:
+        strategy.mode, strategy.collective_mode = "collective", chosen[0]
+    if strategy.collective_mode and strategy.mode != "collective":
+        raise ValueError("local_sgd and grad_allreduce can be used under collective mode: set mode = 'collective'")
+
+
+def _transpile(strategy: DistributedStrategy, startup: Program, main: Program) -> None:
+    endpoints, rank = fleet.worker_endpoints(), fleet.worker_index()
+    config = DistributeTranspilerConfig()
+    config.mode, config.collective_mode = strategy.mode, strategy.collective_mode
+    config.nccl_comm_num = strategy.nccl_comm_num  # type: ignore[attr-defined]
+    DistributeTranspiler(config).transpile(
+        rank,
+        program=main,
+        startup_program=startup,
+        trainers=",".join(endpoints),
+        current_endpoint=endpoints[rank],
+    )
+    strategy.num_trainers, strategy.trainer_id = len(endpoints), rank
+    strategy.trainers_endpoints = list(endpoints)
+
+
+def _compiled(strategy: DistributedStrategy, main: Program, loss: Any) -> CompiledProgram:
+    return CompiledProgram(main).with_data_parallel(
+        loss_name=loss.name, build_strategy=strategy, exec_strategy=strategy.exec_strategy
+    )

@@ -1,0 +1,81 @@
+"""Checkpoints of a collective fleet: folders of numbers that rise, in Fluid's files."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from fluidjax import io
+
+PREFIX, PARAMETERS, STATUS = "__paddle_fleet_checkpoint__", "_paddle_fleet_param__", "fleet_train_status"
+
+
+class TrainStatus:
+    """How far a training is.
+
+    Args:
+        epoch_no: the last epoch that is done; -1: none.
+    """
+
+    def __init__(self, epoch_no: int = -1) -> None:
+        self._epoch_no = epoch_no
+
+    def next(self) -> int:
+        """The epoch that comes."""
+        return self._epoch_no + 1
+
+    @property
+    def done(self) -> int:
+        """The last epoch that is done."""
+        return self._epoch_no
+
+    def __eq__(self, t: object) -> bool:
+        return isinstance(t, TrainStatus) and self.done == t.done
+
+    def __ne__(self, t: object) -> bool:
+        return not self == t
+
+    def __hash__(self) -> int:
+        return hash(self.done)
+
+
+def numbers(path: str, fs: Any) -> list[int]:
+    """The numbers of the checkpoints in a folder, rising."""
+    found = (name.rsplit(".", 1) for name in fs.list_dirs(path))
+    return sorted(int(parts[1]) for parts in found if parts[0] == PREFIX and len(parts) == 2 and parts[1].isdecimal())
+
+
+def folder(path: str, number: int) -> str:
+    """The folder of a checkpoint."""
+    return os.path.join(path, f"{PREFIX}.{number}")
+
+
+def save(executor: Any, path: str, status: TrainStatus, program: Any, fs: Any) -> str:
+    """Write the next checkpoint; it gets its name when all of it is there. Returns its folder."""
+    number = max(numbers(path, fs), default=-1) + 1
+    partial = folder(path, number) + ".tmp"
+    fs.delete(partial)
+    fs.mkdir(partial)
+    io.save_persistables(executor, partial, program, filename=PARAMETERS)
+    with open(os.path.join(partial, STATUS), "w") as file:
+        json.dump({"epoch_no": status.done}, file)
+    fs.mv(partial, folder(path, number))
+    return folder(path, number)
+
+
+def load(executor: Any, path: str, program: Any, fs: Any) -> TrainStatus | None:
+    """Read the last checkpoint; None where there is none. ValueError where what it says is no number of an epoch."""
+    last = max(numbers(path, fs), default=None)
+    if last is None:
+        return None
+    with open(os.path.join(folder(path, last), STATUS)) as file:
+        said = json.load(file)
+    epoch = said.get("epoch_no") if isinstance(said, dict) else None
+    if not isinstance(epoch, int) or epoch < 0:
+        raise ValueError(
+            f"{folder(path, last)}/{STATUS}: expected the number of an epoch as epoch_no, found {said!r}; remove this"
+            " checkpoint to go on from the one before"
+        )
+    io.load_persistables(executor, folder(path, last), program, filename=PARAMETERS)
+    return TrainStatus(epoch)

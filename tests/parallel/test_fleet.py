@@ -1,0 +1,74 @@
+"""Fleet whose workers exchange gradients among themselves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax.incubate.fleet.base import role_maker
+from fluidjax.incubate.fleet.collective import CollectiveOptimizer, DistributedStrategy, TrainStatus, fleet
+from tests.parallel.nets import mlp_network
+from tests.parallel.test_processes import expected, together
+
+
+@pytest.fixture
+def alone() -> Any:
+    """A fleet of one worker, and what it trains."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.unique_name.guard(), fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+        fleet.init(role_maker.UserDefinedCollectiveRoleMaker(0, ["127.0.0.1:6170"]))
+        loss, feed = mlp_network()
+        yield loss, feed
+
+
+@pytest.mark.parametrize("mode", ["fleet_nccl2", "fleet_grad_allreduce"])
+def test_two_workers_train_as_one(mode: str) -> None:
+    np.testing.assert_allclose(together(mode), expected(), rtol=1e-5)
+
+
+def test_one_worker_trains_on_its_own(alone: Any, tmp_path: Path) -> None:
+    loss, feed = alone
+    fleet.distributed_optimizer(fluid.optimizer.SGD(0.5)).minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fleet.startup_program)
+    losses = [executor.run(fleet.main_program, feed(0), [loss])[0].item() for _ in range(3)]
+    assert losses[2] < losses[0] and isinstance(fleet.main_program, fluid.CompiledProgram)
+    for epoch in range(3):
+        fleet.save_check_point(executor, str(tmp_path), TrainStatus(epoch))
+    files = tmp_path / "__paddle_fleet_checkpoint__.2"
+    assert sorted(os.listdir(files)) == ["_paddle_fleet_param__", "fleet_train_status"]
+    assert (files / "fleet_train_status").read_text() == '{"epoch_no": 2}'
+    weight = fluid.global_scope().find_var("w0").get_tensor()
+    trained = np.array(weight)
+    weight.set(np.zeros_like(trained), fluid.CPUPlace())
+    found = fleet.load_check_point(executor, str(tmp_path), 0)
+    assert found == TrainStatus(2) and found.next() == 3
+    np.testing.assert_array_equal(np.array(fluid.global_scope().find_var("w0").get_tensor()), trained)
+    fleet.clean_redundant_check_points(str(tmp_path))
+    assert os.listdir(tmp_path) == ["__paddle_fleet_checkpoint__.2"]
+
+
+def test_an_empty_folder_has_no_checkpoint(alone: Any, tmp_path: Path) -> None:
+    fleet.distributed_optimizer(fluid.optimizer.SGD(0.5)).minimize(alone[0])
+    executor = fluid.Executor(fluid.CPUPlace())
+    assert fleet.load_check_point(executor, str(tmp_path / "none"), 0) is None
+    with pytest.raises(AssertionError, match="Can't find checkpoint"):
+        fleet.load_check_point(executor, str(tmp_path), 0, ignore_empty=False)
+
+
+def test_settings_that_contradict_each_other(alone: Any) -> None:
+    strategy = DistributedStrategy()
+    strategy.forward_recompute = True
+    with pytest.raises(ValueError, match="please set strategy.recompute_checkpoints"):
+        CollectiveOptimizer(fluid.optimizer.SGD(0.1), strategy).minimize(alone[0])
+    strategy = DistributedStrategy()
+    strategy.collective_mode = "local_sgd"
+    with pytest.raises(ValueError, match="under collective mode"):
+        CollectiveOptimizer(fluid.optimizer.SGD(0.1), strategy).minimize(alone[0])
+    with pytest.raises(AssertionError, match="DistributedStrategy"):
+        CollectiveOptimizer(fluid.optimizer.SGD(0.1), fluid.BuildStrategy())
