@@ -239,6 +239,20 @@ class RowCounts:
         return (np.asarray(self.rate, np.int64) * rows + np.asarray(self.base)).astype(self.dtype).reshape(self.shape)
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Form:
+    """Stands for an array of which only the shape and the dtype are asked: it takes no memory on any device."""
+
+    shape: tuple[int, ...] = field(metadata={"static": True})
+    dtype: np.dtype = field(metadata={"static": True})
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return len(self.shape)
+
+
 @dataclass(frozen=True)
 class Meta:
     """Shape, dtype and LoD of a value whose numbers a gradient rule does not read."""

@@ -90,6 +90,8 @@ def padded(value: Any) -> Any:
         return value
     count = len(value.rows)
     room = bucket(count) - count
+    if not room:
+        return replace(value, nrows=np.int32(count))
     first = value.rows[0] if count else 0
     rows = np.concatenate([np.asarray(value.rows), np.full(room, first, value.rows.dtype)])
     values = np.concatenate([value.values, np.zeros((room, *value.values.shape[1:]), value.values.dtype)])

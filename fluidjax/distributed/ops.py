@@ -12,6 +12,7 @@ import numpy as np
 from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.distributed import communicator
 from fluidjax.distributed.client import BATCH_BARRIER, FETCH_BARRIER, client
+from fluidjax.distributed.parts import on_host
 from fluidjax.distributed.server import Server
 from fluidjax.execution.closing import when_closed
 from fluidjax.execution.exchange import to_lowering
@@ -20,7 +21,6 @@ from fluidjax.files import host_ops
 from lowering.engine.host import provide
 from lowering.errors import OpError
 from lowering.program import OpView, ProgramView
-from lowering.values import exact
 
 _outbox: list[tuple[str, str, Any]] = []
 _fetched: dict[tuple[str, str], Any] = {}
@@ -31,7 +31,7 @@ def send(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str], 
     for endpoint, name, value in zip(endpoints, names, values, strict=True):
         if value is None:
             raise OpError(f"op send: variable {name!r} has no value to be sent; run what computes it first")
-        _outbox.append((endpoint, name, exact(value)))
+        _outbox.append((endpoint, name, on_host(value)))
     if last:
         flush()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lowering.values import SelectedRows, exact
+from lowering.values import LoDArray, SelectedRows, exact
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def on_host(value: Any) -> Any:
         count = None if value.nrows is None else int(value.nrows)
         rows, values = np.asarray(value.rows)[:count], np.asarray(value.values)[:count]
         return replace(value, rows=rows.astype(np.int64), values=values, nrows=None)
-    return np.asarray(value)
+    return value if isinstance(value, LoDArray) else np.asarray(value)
 
 
 def merged(values: Sequence[Any], *, mean: bool) -> Any:

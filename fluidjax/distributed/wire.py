@@ -13,11 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from fluidjax.distributed.settings import CHUNK
 from fluidjax.files.cursor import Cursor
 from fluidjax.files.errors import FileFormatError, bad_file
 from fluidjax.files.host_ops import from_file_value, to_file_value
-from fluidjax.files.tensor import RowsValue, decode, decode_rows, encode
+from fluidjax.files.tensor import RowsValue, decode, encode, read_rows
+from lowering.values import SelectedRows
 
 _HEAD = struct.Struct("<4sQiBI")
 _MAGIC = b"FLJX"
@@ -37,7 +40,7 @@ class Message:
     """What one side says to the other.
 
     Attributes:
-        items: names with their values (as the lowering has them), None for a name alone.
+        items: names with their values (as the lowering has them, on the host, exact), None for a name alone.
         trainer: who says it.
         flags: how it is meant.
     """
@@ -72,8 +75,9 @@ def _item(name: str, value: Any) -> list[bytes | memoryview]:
     head = struct.pack("<H", len(text)) + text
     if value is None:
         return [head + bytes([_NAME])]
-    known = to_file_value(value)
-    return [head + bytes([_ROWS if isinstance(known, RowsValue) else _DENSE]), *encode(known)]
+    if isinstance(value, SelectedRows):
+        return [head + bytes([_ROWS]), *encode(RowsValue(np.asarray(value.values), value.rows, value.height))]
+    return [head + bytes([_DENSE]), *encode(to_file_value(value))]
 
 
 def _cut(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
@@ -140,4 +144,7 @@ def _read_item(cursor: Cursor) -> tuple[str, Any]:
         return name, None
     if form not in (_DENSE, _ROWS):
         raise bad_file("a value of unknown form", "a tensor or rows", str(form))
-    return name, from_file_value(decode_rows(cursor) if form == _ROWS else decode(cursor))
+    if form == _DENSE:
+        return name, from_file_value(decode(cursor))
+    rows, values, height = read_rows(cursor)
+    return name, SelectedRows(rows, values, height)

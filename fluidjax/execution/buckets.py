@@ -22,7 +22,7 @@ def least_rows(program: ProgramView) -> int:
     tables = {name for op in program.blocks[0].ops if op.type in _LOOKUPS for name in op.inputs.get("W") or ()}
     weights = (v for v in program.blocks[0].vars.values() if v.persistable and len(v.shape) > 1)
     operations = 6 * sum(prod(map(abs, v.shape)) for v in weights if v.name not in tables)
-    return max(SMALLEST, min(_CHEAP, 1 << (_OPERATIONS // max(operations, 1)).bit_length() - 1))
+    return max(SMALLEST, min(_CHEAP, 1 << max(_OPERATIONS // max(operations, 1), 1).bit_length() - 1))
 
 
 _LOOKUPS = frozenset({"lookup_table", "lookup_table_v2"})

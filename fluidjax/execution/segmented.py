@@ -8,6 +8,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import jax
+import numpy as np
+
 from fluidjax.base.scope import Scope
 from fluidjax.execution import retry
 from fluidjax.execution.compilations import Compilations, Job
@@ -17,7 +20,7 @@ from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.outside import Outside
 from fluidjax.execution.retry import Attempts
 from lowering.engine.plan import Segment
-from lowering.values import LoDArray, exact
+from lowering.values import Form, LoDArray, exact
 
 
 class SegmentedRuns:
@@ -48,7 +51,7 @@ class SegmentedRuns:
         """Whether it ran; else a buffer was enlarged."""
         inputs = tuple(n for n in segment.reads if n in env)
         compiled = self._compilations.get(segment, inputs, segment.writes)
-        values = [env[n] for n in inputs]
+        values = [_form(env[n]) if n in segment.forms else env[n] for n in inputs]
         results, overflows, failure = uninterrupted(partial(self._compilations.step, compiled, (), values, seed))
         if overflows and self._attempts.grew(compiled, overflows):
             return False
@@ -74,3 +77,8 @@ class SegmentedRuns:
             rows = max(rows, usual_room(len(data) + len(data) // 2, lod)[0], self._least)
         rows = self._room[name] = max(rows, had)
         return lod_array(data, lod, room=(rows, *inner), longest=value.longest)
+
+
+def _form(value: Any) -> Any:
+    """What a step gets that asks for shape and dtype alone: nothing more, of an array."""
+    return Form(value.shape, value.dtype) if isinstance(value, np.ndarray | jax.Array) else value

@@ -111,7 +111,7 @@ def put(scope: Scope, values: Mapping[str, Value]) -> None:
 def _fill(variable: ScopeVariable, value: Value) -> None:
     if isinstance(value, RowsValue):
         rows = variable.get_selected_rows()
-        rows.set_rows(value.rows)
+        rows.set_rows(list(value.rows))
         rows.set_height(value.height)
         rows.get_tensor()._set_value(value.array)
     else:

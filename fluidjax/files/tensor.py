@@ -40,7 +40,7 @@ class RowsValue:
     """A sparse matrix [height, ...]: ``array[i]`` belongs to row ``rows[i]``."""
 
     array: np.ndarray
-    rows: list[int]
+    rows: Sequence[int] | np.ndarray
     height: int
 
 
@@ -99,6 +99,12 @@ def decode(cursor: Cursor) -> DenseValue:
 
 def decode_rows(cursor: Cursor) -> RowsValue:
     """Read one SelectedRows stream."""
+    rows, array, height = read_rows(cursor)
+    return RowsValue(array, rows.tolist(), height)
+
+
+def read_rows(cursor: Cursor) -> tuple[np.ndarray, np.ndarray, int]:
+    """(row numbers, values, height) in one SelectedRows stream."""
     _version(cursor, "SelectedRows")
     count = cursor.number("Q", "the number of rows")
     rows = cursor.array(np.dtype("<i8"), count, f"{count} row numbers")
@@ -112,7 +118,7 @@ def decode_rows(cursor: Cursor) -> RowsValue:
         raise bad_file(
             f"{cursor.label}: there are more rows than values", f"{count} rows of values", f"values {array.shape}"
         )
-    return RowsValue(array[:count], rows.tolist(), height)  # servers' tables have room for rows to come
+    return rows, array[:count], height  # servers' tables have room for rows to come
 
 
 def decode_all(cursor: Cursor, count: int) -> list[DenseValue]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from lowering.engine.dataflow import MARKERS, flow
+from lowering.engine.dataflow import MARKERS, Use, flow
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 
@@ -15,13 +15,14 @@ class Segment:
     """A maximal run of ops that go into one jit, or one host op.
 
     ``reads`` are names taken from outside, ``writes`` those that are live afterwards: later segments, fetches or the
-    scope need them.
+    scope need them. Of ``forms``, which are among the reads, only shape and dtype are asked.
     """
 
     ops: tuple[OpView, ...]
     host: bool
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    forms: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ def cut(program: ProgramView, ops: list[OpView], needed: list[str], outside: set
     found = []
     for host, run in reversed(list(_runs(ops, outside))):
         reads, writes = flow(program, run)
-        found.append(Segment(tuple(run), host, tuple(reads), tuple(n for n in writes if n in later)))
+        live = tuple(n for n in writes if n in later)
+        forms = frozenset(n for n, use in reads.items() if use == Use.SHAPE and n not in live)
+        found.append(Segment(tuple(run), host, tuple(reads), live, forms))
         later |= set(reads)
     return found[::-1]

@@ -9,9 +9,13 @@ import numpy as np
 import fluidjax as fluid
 from fluidjax.base.values import SelectedRows
 from fluidjax.distributed.tables import Table
+from fluidjax.execution.buckets import SMALLEST, least_rows
 from fluidjax.files.cursor import Cursor
 from fluidjax.files.tensor import decode_rows
+from fluidjax.framework import program_view
 from lowering import values as low
+from lowering.engine.plan import make_plan
+from lowering.program import BlockView, ProgramView, VarView
 from tests.distributed.jobs import ROWS, WIDTH, Job, batch, sparse
 
 
@@ -57,3 +61,18 @@ def test_a_full_table_doubles():
     np.testing.assert_array_equal(np.asarray(found.values)[:, 0], [0, 1, 0, 0])
     gradient = found.localized(low.SelectedRows(np.array([8, 10**15]), np.ones((2, 1), np.float32), 0))
     assert gradient.rows.tolist() == [2, 0] and gradient.height == 4
+
+
+def test_trainers_make_no_memory_of_tables_that_servers_hold():
+    main, _, _, transpiler = Job(sparse)._programs()
+    ops = transpiler.get_trainer_program(wait_port=False).global_block().ops
+    assert "distributed_lookup_table" in [op.type for op in ops]
+    segments = make_plan(program_view(main), ["mean_0.tmp_0"]).segments
+    asking = [s for s in segments if any(op.type == "lookup_table_grad" for op in s.ops)]
+    assert [("table" in s.reads, "table" in s.forms) for s in asking] == [(True, True)]
+
+
+def test_networks_with_huge_tables_have_room_for_few_rows_more():
+    table = VarView("w", shape=(10**9, 64), persistable=True)
+    program = ProgramView((BlockView(0, -1, (), {"w": table}),))
+    assert least_rows(program) == SMALLEST
