@@ -39,6 +39,7 @@ class ExecutionStrategy(_Settings):
     """How Fluid's parallel executor schedules; XLA schedules here, so the settings have no effect."""
 
     _defaults = {
+        "_dry_run": False,
         "allow_op_delay": False,
         "num_iteration_per_drop_scope": 100,
         "num_iteration_per_run": 1,

@@ -23,6 +23,7 @@ from fluidjax.base.scope import ScopeVariable as Variable
 from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, Tensor
 from fluidjax.eager.strategy import BackwardStrategy
 from fluidjax.eager.varbase import VarBase
+from fluidjax.execution.fits import diff_tensor_shape
 from fluidjax.execution.single import NativeOperator
 from fluidjax.framework import names as _names
 from fluidjax.framework.descs import BlockDescView as BlockDesc
@@ -78,6 +79,7 @@ __all__ = [
     "Variable",
     "ZeroCopyTensor",
     "create_paddle_predictor",
+    "diff_tensor_shape",
     "get_cuda_device_count",
     "get_grad_op_desc",
     "is_compiled_with_cuda",
@@ -271,10 +273,3 @@ def set_feed_variable(scope: Scope, tensor: LoDTensor, var_name: str, col: int) 
 def get_fetch_variable(scope: Scope, var_name: str, col: int) -> Any:
     """Column `col` of a fetch variable."""
     return scope.var(var_name).get_fetch_list()[col]
-
-
-def diff_tensor_shape(tensor: LoDTensor, var: VarDesc, num_places: int = 1) -> list[int] | None:
-    """The tensor's shape when it does not fit the variable's, else None; -1 fits anything."""
-    shape, wanted = tensor.shape(), var.shape()
-    fits = len(shape) == len(wanted) and all(w < 0 or s == w for s, w in zip(shape, wanted, strict=False))
-    return None if fits else shape

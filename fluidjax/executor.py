@@ -22,6 +22,9 @@ from fluidjax.execution.arrays import as_lodtensor, as_numpy
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.fetched import fetched
+from fluidjax.execution.fits import check_feed_shape_type as check_feed_shape_type
+from fluidjax.execution.fits import dimension_is_compatible_with as dimension_is_compatible_with
+from fluidjax.execution.fits import program_cache_key as _get_strong_program_cache_key  # noqa: F401
 from fluidjax.execution.kept import keep_in
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.missing import explained

@@ -4,7 +4,9 @@
 does the same between any targets and inputs. The programs are Paddle's own, op by op and name by name.
 """
 
+from fluidjax.backward import internals as _internals
 from fluidjax.backward import names as _names
+from fluidjax.backward import paths as _paths
 from fluidjax.backward.build import append_backward
 from fluidjax.backward.checkpoints import ProgramStats, serialize_op_decs
 from fluidjax.backward.gradients import calc_gradient, gradients
@@ -15,3 +17,11 @@ __all__ = ["ProgramStats", "append_backward", "calc_gradient", "gradients", "ser
 _append_grad_suffix_ = _names.grad_name
 _strip_grad_suffix_ = _names.plain_name
 _as_list = _names.as_list
+_find_op_path_ = _internals.find_op_path
+_find_no_grad_vars = _internals.find_no_grad_vars
+_some_in_set_ = _internals.some_in_set
+_all_in_set_ = _internals.all_in_set
+_create_op_desc_ = _internals.create_op_desc
+_rename_arg_ = _internals.rename_arguments
+_infer_var_data_type_shape_ = _internals.infer_from_forward
+_get_stop_gradients_ = _paths.stopped_gradients

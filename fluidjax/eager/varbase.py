@@ -404,4 +404,27 @@ class ParamBase(VarBase, EagerParameter):
     __repr__ = __str__
 
 
+def varbase_creator(
+    type: VarType | None = VarType.LOD_TENSOR,
+    name: str | None = None,
+    shape: Any = None,
+    dtype: Any = None,
+    persistable: bool | None = None,
+    **kwargs: Any,
+) -> VarBase:
+    """A variable without a value yet, for an op to write.
+
+    Args:
+        type: accepted as in Fluid; what an op writes says what the variable holds.
+        name: its name; generated for None.
+        shape, dtype: what it says of itself until then; [] and float32 for None.
+        persistable: whether it is state.
+        kwargs: accepted as in Fluid.
+    """
+    var = VarBase(name=name, persistable=bool(persistable))
+    var._declared = Spec.of(tuple(int(n) for n in shape or ()), VarType.FP32 if dtype is None else to_var_type(dtype))
+    return var
+
+
 framework.ParamBase = ParamBase
+framework._varbase_creator = varbase_creator

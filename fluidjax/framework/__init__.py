@@ -6,6 +6,7 @@ The messages are the truth; Program, Block, Operator, Variable and Parameter are
 
 from __future__ import annotations
 
+import importlib
 import random
 from typing import Any
 
@@ -52,7 +53,8 @@ from fluidjax.framework.view import program_view
 
 Variable.__getitem__ = _getitem  # type: ignore[method-assign]
 
-ParamBase: Any = None  # filled in by ``eager``, which stands above
+ParamBase: Any = None  # filled in by ``eager``, which stands above, as the next
+_varbase_creator: Any = None
 
 __all__ = [
     "Program",
@@ -128,4 +130,8 @@ def _var_base_to_np(var: Any) -> Any:
 def __getattr__(name: str) -> Any:
     if name == "global_prog_seed":
         return _program.global_prog_seed
+    if name == "_dygraph_tracer_":
+        return _dygraph_tracer()
+    if name == "core":  # it stands above, and is what Fluid's own modules reach everything by
+        return importlib.import_module("fluidjax.core")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,7 @@ from tests.architecture.test_imports import MODULES
 # Fluid 1.8.5 has them, and hands them on.
 FLUIDS = {
     ("fluidjax.framework", "_dygraph_tracer"),
+    ("fluidjax.framework", "_varbase_creator"),
     ("fluidjax.layers._schedules.epochs", "_LearningRateEpochDecay"),
 }
 # Methods and fields that Fluid's own classes have in 1.8.5.
@@ -26,7 +27,7 @@ FLUIDS_FIELDS = set(
     _rename_input _rename_output _rename_var _rollback _set_attr _set_checkpoints _set_default_bias_initializer
     _set_default_initializer _set_default_param_initializer _set_forward_block_idx _set_info _set_server_config
     _slice_ops _stop_gradient _sub_layers _sync_with_cpp _to_attr _to_kwargs _train_mode _trainers_endpoints
-    _use_double_buffer _use_hierarchical_allreduce _use_lamb _value _var_recursive
+    _use_double_buffer _use_hierarchical_allreduce _use_lamb _value _var_recursive _varbase_creator
 """.split()
 )
 # What is ours in Fluid's own classes (Program, Block, Operator, Variable, Scope, LoDTensor, places, VarBase, Tracer,

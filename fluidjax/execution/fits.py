@@ -1,0 +1,53 @@
+"""Whether a tensor fits the variable that it is to be fed to, and what a run is remembered by, as Fluid asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fluidjax.base.enums import to_numpy_dtype
+from fluidjax.base.values import LoDTensor
+from fluidjax.framework.descs import VarDescView
+
+
+def dimension_is_compatible_with(first: Sequence[int | None], second: Sequence[int | None]) -> bool:
+    """Whether two shapes can be of one tensor; None and negative numbers fit anything."""
+    pairs = zip(first, second, strict=False)
+    return len(first) == len(second) and all(a == b or None in (a, b) or min(a, b) < 0 for a, b in pairs)  # type: ignore[type-var]
+
+
+def diff_tensor_shape(tensor: LoDTensor, var: VarDescView, num_places: int = 1) -> list[int] | None:
+    """The shape of a place's share of a tensor when it does not fit the variable's, else None; -1 fits anything."""
+    rows, *others = tensor.shape()
+    shape = [-(-rows // num_places), *others]
+    return None if dimension_is_compatible_with(shape, var.shape()) else shape
+
+
+def check_feed_shape_type(var: Any, feed: LoDTensor, num_places: int = 1) -> bool:
+    """True when a tensor can be fed to a variable; to one that is not made by ``fluid.data`` every tensor can.
+
+    Raises:
+        ValueError: its shape, or that of a place's share of it, or its data type is another.
+    """
+    if not var.desc.need_check_feed():
+        return True
+    shape = diff_tensor_shape(feed, var.desc, num_places)
+    if shape is not None:
+        raise ValueError(
+            f"The fed Variable {var.name!r} should have dimensions = {len(var.shape)}, shape = {var.shape!r}, but"
+            f" received fed shape {shape!r} on each device; reshape the data, or declare -1 for a size that varies"
+        )
+    if feed._dtype() != var.dtype:
+        wanted, fed = str(to_numpy_dtype(var.dtype)), str(to_numpy_dtype(feed._dtype()))
+        raise ValueError(
+            f"The data type of fed Variable {var.name!r} must be {wanted!r}, but received {fed!r}; convert it with"
+            f" array.astype({wanted!r})"
+        )
+    return True
+
+
+def program_cache_key(program: Any, feed: Any, fetch_list: Sequence[Any]) -> str:
+    """A text that tells a run's program, fed names and fetched names from others'."""
+    feeds = [feed] if isinstance(feed, Mapping) else feed or ()
+    names = [name for each in feeds for name in each] + [getattr(var, "name", var) for var in fetch_list]
+    return f"{id(program)}{names}"
