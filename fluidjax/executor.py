@@ -14,6 +14,7 @@ from fluidjax.base.flags import flag
 from fluidjax.base.places import CPUPlace, Place
 from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
+from fluidjax.base.values import LoDTensorArray
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, FetchHandler, run_from_dataset
 from fluidjax.execution import closing, fork, mode
@@ -386,5 +387,7 @@ def _pruned(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]) 
 
 
 def _results(fetches: tuple[str, ...], values: list[Any], return_numpy: bool) -> list[Any]:
-    pairs = zip(fetches, values, strict=True)
-    return [to_numpy(value, name) if return_numpy else to_holder(value) for name, value in pairs]
+    if return_numpy:
+        return [to_numpy(value, name) for name, value in zip(fetches, values, strict=True)]
+    holders = [to_holder(value) for value in values]
+    return [list(each) if isinstance(each, LoDTensorArray) else each for each in holders]

@@ -43,8 +43,8 @@ def all_in_set(names: Sequence[str], wanted: Collection[str]) -> bool:
 
 def create_op_desc(op_type: str, inputs: dict[str, Any], outputs: dict[str, Any], attrs: dict[str, Any]) -> OpDescView:
     """An op's desc outside of any block; its role is Backward where `attrs` says nothing."""
-    slots = ({slot: [_text(name) for name in names] for slot, names in given.items()} for given in (inputs, outputs))
-    return OpDescView(raw_op(op_type, *slots, {OP_ROLE: ROLE_BACKWARD, OP_DEVICE: "", **attrs}))
+    attrs = {OP_ROLE: ROLE_BACKWARD, OP_DEVICE: "", **attrs}
+    return OpDescView(raw_op(op_type, _texts(inputs), _texts(outputs), attrs))
 
 
 def rename_arguments(
@@ -70,5 +70,5 @@ def infer_from_forward(grad_var_name: str, block: Block) -> None:
         grad.set_shape(forward.shape())
 
 
-def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else name
+def _texts(slots: dict[str, Any]) -> dict[str, list[str]]:
+    return {slot: [n.decode() if isinstance(n, bytes) else n for n in names] for slot, names in slots.items()}

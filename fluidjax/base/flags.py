@@ -74,6 +74,14 @@ _OWN: dict[str, Any] = {
     "FLAGS_eager_blocks": True,  # whether eager ops that repeat are compiled as one block
 }
 
+# Fluid's own code and the environment set them; scripts may not.
+_PRIVATE = {
+    "FLAGS_dist_threadpool_size",
+    "FLAGS_free_idle_chunk",
+    "FLAGS_free_when_no_cache_hit",
+    "FLAGS_use_mkldnn",
+}
+
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
@@ -100,10 +108,10 @@ FLAGS = _from_environment()
 
 
 def _known(name: str, where: str) -> str:
-    if name not in FLAGS:
+    if name not in FLAGS or name in _PRIVATE:
         raise ValueError(
-            f"Flag {name} cannot {where} its value through this function. Known flags: {', '.join(sorted(FLAGS))}. "
-            "Check the spelling; names start with FLAGS_."
+            f"Flag {name} cannot {where} its value through this function. Known flags:"
+            f" {', '.join(sorted(set(FLAGS) - _PRIVATE))}. Check the spelling; names start with FLAGS_."
         )
     return name
 

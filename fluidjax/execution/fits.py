@@ -12,8 +12,9 @@ from fluidjax.framework.descs import VarDescView
 
 def dimension_is_compatible_with(first: Sequence[int | None], second: Sequence[int | None]) -> bool:
     """Whether two shapes can be of one tensor; None and negative numbers fit anything."""
-    pairs = zip(first, second, strict=False)
-    return len(first) == len(second) and all(a == b or None in (a, b) or min(a, b) < 0 for a, b in pairs)  # type: ignore[type-var]
+    return len(first) == len(second) and all(
+        a == b or a is None or b is None or min(a, b) < 0 for a, b in zip(first, second, strict=True)
+    )
 
 
 def diff_tensor_shape(tensor: LoDTensor, var: VarDescView, num_places: int = 1) -> list[int] | None:

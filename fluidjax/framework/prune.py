@@ -26,16 +26,23 @@ _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
 def pruned(program: Program, feeds: Sequence[str], targets: Any) -> Program:
     """A copy of `program` with the ops that `targets` need when `feeds` are fed.
 
-    Raises ValueError for a target that the program does not compute or hold.
+    Raises ValueError for a target that the program does not compute or hold, and for feeds that are no names.
     """
+    feeds = [feeds] if isinstance(feeds, str) else feeds
+    for name in feeds:
+        if not isinstance(name, str):
+            raise ValueError(
+                "All feeded_var_names of Program._prune_with_input() can only be str, but received"
+                f" {type(name)}. Pass the names of variables."
+            )
     wanted_names, wanted_ops = _split_targets(program, targets)
     block = program.global_block()
     kept, remaining = _needed_ops(program, wanted_names, wanted_ops, frozenset(feeds))
     for name in remaining & wanted_names:
         if not block.has_var(name):
             raise ValueError(
-                f"cannot prune to {name}: no op computes it, and block 0 has no such variable. Give a variable of this "
-                "program."
+                "The target variable used for pruning should have an associated operator that generates it. Expected"
+                f" one that the program computes or holds, received {name!r}. Give a variable of this program."
             )
     chosen = {0: kept}
     for op in kept:
@@ -54,8 +61,8 @@ def _split_targets(program: Program, targets: Any) -> tuple[set[str], list[Opera
             wanted_names.add(item if isinstance(item, str) else item.name)
         else:
             raise ValueError(
-                f"All targets of prune() can only be Variable or Operator, got {item!r}. Pass variables, "
-                "their names, or ops."
+                "All targets of Program._prune_with_input() can only be Variable or Operator, but received"
+                f" {type(item)}. Pass variables, their names, or ops."
             )
     return wanted_names, wanted_ops
 

@@ -167,9 +167,12 @@ def test_prune_to_an_op(program: Program) -> None:
     assert types(program._prune(program.global_block().ops[0])) == ["scale"]
     with pytest.raises(ValueError, match="can only be Variable or Operator"):
         program._prune([3])
-    with pytest.raises(ValueError, match="cannot prune to nothing_like_it"):
+    with pytest.raises(ValueError, match="should have an associated operator that generates it.*nothing_like_it"):
         program._prune(["nothing_like_it"])
     assert program._prune([y.name]).global_block().has_var(y.name)
+    with pytest.raises(ValueError, match="All feeded_var_names .* can only be str, but received <class 'int'>"):
+        program._prune_with_input([1], [y])
+    assert types(program._prune_with_input(y.name, [y * 4.0])) == ["scale"]
 
 
 def sub_block_op(program: Program, reads: str, writes: str):

@@ -124,3 +124,37 @@ def test_a_logger_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_dry_run_is_a_setting() -> None:
     strategy = fluid.ExecutionStrategy()
     assert strategy._dry_run is False
+
+
+def _run(out: fluid.framework.Variable, **options: bool) -> list:
+    return fluid.Executor(CPU).run(fetch_list=[out], **options)
+
+
+def test_a_choice_of_nothing_is_its_default() -> None:
+    def two() -> fluid.framework.Variable:
+        return fluid.layers.fill_constant([1], "float32", 2.0)
+
+    index = fluid.layers.fill_constant([1], "int32", 0)
+    for out in (fluid.layers.case([], two), fluid.layers.switch_case(index, {}, two)):
+        np.testing.assert_array_equal(_run(out)[0], [2.0])
+    with pytest.raises(ValueError, match="case: pred_fn_pairs is empty, and there is no default"):
+        fluid.layers.case([])
+    with pytest.raises(ValueError, match="switch_case: branch_fns is empty, and there is no default"):
+        fluid.layers.switch_case(index, [])
+
+
+def test_a_fetched_array_is_a_list() -> None:
+    index = fluid.layers.zeros([1], "int64")
+    array = fluid.layers.array_write(fluid.layers.fill_constant([2], "float32", 2.0), index)
+    (fetched,) = _run(array, return_numpy=False)
+    assert type(fetched) is list
+    assert [type(item) for item in fetched] == [core.LoDTensor]
+    np.testing.assert_array_equal(np.array(fetched[0]), [2.0, 2.0])
+
+
+def test_private_flags_are_not_for_scripts() -> None:
+    with pytest.raises(ValueError, match="Flag FLAGS_free_idle_chunk cannot get its value through this function"):
+        fluid.get_flags("FLAGS_free_idle_chunk")
+    with pytest.raises(ValueError, match="Flag FLAGS_use_mkldnn cannot set its value through this function"):
+        fluid.set_flags({"FLAGS_use_mkldnn": True})
+    assert core.globals()["FLAGS_use_mkldnn"] is False

@@ -112,6 +112,8 @@ def test_multiprocess_reader_says_what_failed():
         list(R.multiprocess_reader([failing(1)])())
     with pytest.raises(ReaderProcessError, match="sample has None"):
         list(R.multiprocess_reader([lambda: [None]])())
+    with pytest.raises(ValueError, match="multiprocess reader raises an exception"):
+        list(R.multiprocess_reader([failing(1)], use_pipe=False)())
     with pytest.raises(AssertionError, match="at least one reader"):
         R.multiprocess_reader([])
 

@@ -126,12 +126,12 @@ def case(
 
     Raises:
         TypeError: pairs that are not (Variable, function), or a default that cannot be called.
-        ValueError: no pairs.
+        ValueError: no pairs and no default.
     """
     if not isinstance(pred_fn_pairs, list | tuple):
         raise TypeError(f"case: expected a list or tuple of (pred, fn), received {type(pred_fn_pairs).__name__}.")
-    if not pred_fn_pairs:
-        raise ValueError("case: pred_fn_pairs is empty. Give at least one (pred, fn).")
+    if not pred_fn_pairs and default is None:
+        raise ValueError("case: pred_fn_pairs is empty, and there is no default. Give at least one (pred, fn).")
     pairs = [_check_pair(pair) for pair in pred_fn_pairs]
     if default is None:
         pred, default = pairs.pop()
@@ -164,8 +164,6 @@ def _indexed(branch_fns: Any) -> list[tuple[int, Callable[[], Any]]]:
             raise ValueError(f"switch_case: the key {key} appears more than once in branch_fns. Make it unique.")
         seen.add(key)
         require_callable(fn, f"branch_fns[{key}]", "switch_case")
-    if not items:
-        raise ValueError("switch_case: branch_fns is empty. Give at least one function.")
     return sorted(items, key=lambda item: item[0])
 
 
@@ -188,13 +186,15 @@ def switch_case(
 
     Raises:
         TypeError: a branch_index of another dtype, keys that are not int, functions that cannot be called.
-        ValueError: a key twice, or no functions.
+        ValueError: a key twice, or no functions and no default.
     """
     require_dtype(branch_index, "branch_index", "switch_case", ("uint8", "int32", "int64"))
     helper_index = branch_index
     if dtype_name(branch_index.dtype) != "int64":
         helper_index = cast(branch_index, "int64")
     items = _indexed(branch_fns)
+    if not items and default is None:
+        raise ValueError("switch_case: branch_fns is empty, and there is no default. Give at least one function.")
     if default is None:
         default = items[-1][1]
         items = items[:-1] or items

@@ -14,7 +14,7 @@ Reader = Callable[[], Iterable[Any]]
 POLL_SECONDS = 1.0
 
 
-class ReaderProcessError(RuntimeError):
+class ReaderProcessError(ValueError):
     """A reader failed, or its process died, inside ``multiprocess_reader``."""
 
 
@@ -64,7 +64,7 @@ def _work(reader: Reader, samples: Any) -> None:
     try:
         for sample in reader():
             if sample is None:
-                raise ValueError("sample has None; a reader's samples must be values")
+                raise ValueError("sample has None! A reader's samples must be values")
             samples.put(("sample", sample))
         samples.put(("end", None))
     except BaseException:  # crosses to the consumer as text
@@ -80,7 +80,7 @@ def _collect(samples: Any, workers: Sequence[Any]) -> Iterator[Any]:
             _check_alive(workers)
             continue
         if kind == "error":
-            raise ReaderProcessError(f"a reader of multiprocess_reader failed; mend it:\n{value}")
+            raise ReaderProcessError(f"multiprocess reader raises an exception; mend the reader that failed:\n{value}")
         if kind == "sample":
             yield value
         else:
