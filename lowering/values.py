@@ -196,7 +196,7 @@ class StepScopes:
     """The residuals that a loop saves for its gradient: name -> stacked value, and the number of steps taken.
 
     ``capacity`` is how many steps there is room for; ``once`` names arrays of which the loop writes each element at
-    most once, before anything reads it.
+    most once, before anything reads it; ``ran`` says of a branch whether it ran, where that was known while tracing.
     """
 
     saved: dict[str, Any] = field(default_factory=dict)
@@ -204,6 +204,7 @@ class StepScopes:
     extra: Any = None
     capacity: int = field(metadata={"static": True}, default=0)
     once: tuple[str, ...] = field(metadata={"static": True}, default=())
+    ran: bool | None = field(metadata={"static": True}, default=None)
 
 
 @jax.tree_util.register_dataclass

@@ -101,8 +101,9 @@ def _fits(value: Any) -> bool:
 
 def _save(env: MutableMapping[str, Any], scope: str | None, kept: Env, run: Any, constants: Env | None = None) -> None:
     if scope is not None:
-        ran = np.int32(run) if isinstance(run, bool) else run.astype(jnp.int32)
-        env[scope] = StepScopes(kept, ran, constants or {})
+        sure = isinstance(run, bool)
+        steps = np.int32(run) if sure else run.astype(jnp.int32)
+        env[scope] = StepScopes(kept, steps, constants or {}, ran=run if sure else None)
 
 
 def run_conditional_grad(ctx: Context) -> None:
@@ -137,7 +138,7 @@ def run_conditional_grad(ctx: Context) -> None:
     # Where neither the branch nor anything before it has written the variable, there is nothing to have a gradient.
     blank = {o: around[n] if n in around else zero_gradient(env[n]) for o, n in pairs if n in around or n in env}
     blank.update({n: env[n] for n in updates})
-    run = known(scopes.steps)
+    run = known(scopes.steps) if scopes.ran is None else np.bool_(scopes.ran)
     if run is not None:
         env.update(taken() if run.any() else blank)
         return

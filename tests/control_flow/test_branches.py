@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.framework.view import program_view
+from lowering.engine.runner import Runner
 from tests.control_flow.running import build, run
 
 layers = fluid.layers
@@ -174,3 +178,34 @@ def test_conditions_known_inside_of_a_branch_are_known_to_its_gradient() -> None
     main, startup, fetch = build(network)
     for x, slope in ((0.5, 1.0), (10.0, 2.0)):
         np.testing.assert_allclose(run(main, startup, {"x": np.full(1, x)}, fetch), [[slope]], rtol=1e-12)
+
+
+def test_what_ran_is_known_where_the_gradient_is_another_step() -> None:
+    """As where an op between the two runs on the host: the branch that never ran has no values to compute with."""
+
+    def network():
+        x = fluid.data("x", [1], "float64")
+        x.stop_gradient = False
+        low, high = (layers.fill_constant([1], "float64", k) for k in (0.3, 9.0))
+
+        def never() -> Any:
+            return layers.cond(layers.less_than(x, high), lambda: layers.square(x), lambda: layers.scale(x, 3.0))
+
+        result = layers.cond(layers.greater_than(low, high), never, lambda: layers.scale(x, 5.0))
+        return fluid.gradients([result], [x])
+
+    main, _, (d_x,) = build(network)
+    view = program_view(main)
+    ops = view.blocks[0].ops
+    cut = next(k for k, op in enumerate(ops) if op.is_backward)
+    with jax.enable_x64(True):
+        env = {"x": np.full(1, 0.5)}
+        for part in (ops[:cut], ops[cut:]):
+            env = jax.jit(partial(_ran, view, part))(env)
+    np.testing.assert_allclose(env[d_x.name], [5.0], rtol=1e-12)
+
+
+def _ran(view: Any, ops: Any, env: dict[str, Any]) -> dict[str, Any]:
+    env = dict(env)
+    Runner(view, key=jax.random.key(0)).run_ops(ops, env)
+    return env
