@@ -46,6 +46,7 @@ from fluidjax.inference.tensors import (
     ZeroCopyTensor,
     paddle_dtype_size,
 )
+from fluidjax.readers.tensor_queue import TensorQueue, init_lod_tensor_blocking_queue
 
 __all__ = [
     "AnalysisConfig",
@@ -82,6 +83,7 @@ __all__ = [
     "diff_tensor_shape",
     "get_cuda_device_count",
     "get_grad_op_desc",
+    "init_lod_tensor_blocking_queue",
     "is_compiled_with_cuda",
     "paddle_dtype_size",
 ]
@@ -90,6 +92,8 @@ _Scope = Scope
 
 # One op on its own.
 Operator = NativeOperator
+
+LoDTensorBlockingQueue = TensorQueue
 
 # The names of the attributes that every op has, and the roles, where Fluid keeps them.
 op_proto_and_checker_maker = SimpleNamespace(

@@ -40,7 +40,7 @@ class Shard:
     def __init__(self, program: ProgramView, op: OpView, scope: Scope) -> None:
         self.scope = scope
         self._program = program
-        self.blocks = {name: int(block) for name, block in map(_pair, op.attrs["grad_to_block_id"])}
+        self.blocks = {name: int(block) for name, block in map(_pair, filter(None, op.attrs["grad_to_block_id"]))}
         self._optimizing = [int(block) for block in op.attrs["optimize_blocks"]]
         self.decay = int(op.attrs["lr_decay_block_id"])
         self.received = {*op.inputs.get("X", ()), *self.blocks, *self._sent()}

@@ -11,6 +11,10 @@ from fluidjax.data import input_variable
 from fluidjax.data_feeder import check_type
 from fluidjax.framework import Program, Variable, default_main_program, default_startup_program
 from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers._servers import BlockGuardServ as BlockGuardServ
+from fluidjax.layers._servers import ListenAndServ as ListenAndServ
+from fluidjax.layers._servers import Recv as Recv
+from fluidjax.layers._servers import Send as Send
 from fluidjax.reader import GeneratorLoader
 from fluidjax.readers.reader_ops import (
     append_create_op,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fluidjax.base.errors import EOFException
+from fluidjax.base.errors import EnforceNotMet, EOFException
+from fluidjax.base.scope import ScopeVariable
 from fluidjax.readers.prefetch import Channel, ChannelClosed
 
 
@@ -48,6 +49,10 @@ class TensorQueue:
         """How many batches wait now."""
         return self._channel.qsize()
 
+    def wait_for_inited(self) -> bool:
+        """True once the queue is there: it is from the beginning."""
+        return True
+
     def _next_batch(self) -> list[Any]:
         try:
             return self._channel.get()
@@ -56,3 +61,24 @@ class TensorQueue:
                 "There is no next data: the reader's queue is closed and empty; catch fluid.core.EOFException, or push"
                 " before close()"
             ) from None
+
+
+def init_lod_tensor_blocking_queue(var: ScopeVariable, capacity: int, is_ordered: bool = False) -> TensorQueue:
+    """Let a variable of a scope hold a queue, once; returns the queue.
+
+    Args:
+        var: a variable, empty until now.
+        capacity: how many batches wait at most.
+        is_ordered: accepted as in Fluid; there is one order here.
+
+    Raises:
+        EnforceNotMet: the variable holds something already.
+    """
+    if var.get_reader() is not None:
+        raise EnforceNotMet(
+            "LoDTensorBlockingQueueHolder::InitOnce() can only be called once: expected an empty variable, received one"
+            f" that holds {type(var.get_reader()).__name__}; make another variable for another queue"
+        )
+    queue = TensorQueue(capacity)
+    var._holder = queue
+    return queue

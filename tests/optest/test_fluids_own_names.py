@@ -158,3 +158,18 @@ def test_private_flags_are_not_for_scripts() -> None:
     with pytest.raises(ValueError, match="Flag FLAGS_use_mkldnn cannot set its value through this function"):
         fluid.set_flags({"FLAGS_use_mkldnn": True})
     assert core.globals()["FLAGS_use_mkldnn"] is False
+
+
+def test_a_queue_in_a_scope() -> None:
+    var = fluid.global_scope().var("queue")
+    queue = core.init_lod_tensor_blocking_queue(var, 2, False)
+    assert isinstance(queue, core.LoDTensorBlockingQueue)
+    batch = core.LoDTensorArray()
+    batch.append(_fed(2, 3))
+    assert queue.push(batch)
+    assert (queue.size(), queue.capacity(), queue.wait_for_inited()) == (1, 2, True)
+    queue.close()
+    assert not queue.push(batch)
+    assert queue.size() == 1
+    with pytest.raises(core.EnforceNotMet, match="can only be called once"):
+        core.init_lod_tensor_blocking_queue(var, 2, False)

@@ -1,0 +1,92 @@
+"""Servers and clients written by hand: ``layers.io.ListenAndServ``, ``Send`` and ``Recv``."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax.distributed.client import client
+from fluidjax.layers.io import BlockGuardServ, ListenAndServ, Recv, Send
+from tests.distributed.jobs import free_ports
+
+
+def _declared(program: fluid.Program, name: str) -> fluid.Variable:
+    return program.global_block().create_var(name=name, shape=[2, 2], dtype="float32", persistable=True)
+
+
+def _server(endpoint: str) -> tuple[fluid.Program, fluid.Program]:
+    """(main, startup) of a server that multiplies what it gets by ten."""
+    main, startup = fluid.Program(), fluid.Program()
+    fluid.initializer.Constant(7.0)(_declared(startup, "result"), startup.global_block())
+    with fluid.program_guard(main, startup):
+        result, sent = _declared(main, "result"), _declared(main, "sent")
+        server = ListenAndServ(endpoint, [sent], optimizer_mode=False)
+        with server.do():
+            fluid.layers.assign(fluid.layers.scale(sent, 10.0), result)
+            assert server.parent_block() is main.global_block()
+    return main, startup
+
+
+def _client(endpoint: str, *, sends: bool) -> fluid.Program:
+    program = fluid.Program()
+    with fluid.program_guard(program):
+        if sends:
+            Send(endpoint, [fluid.data("sent", [2, 2])])
+        assert Recv(endpoint, [_declared(program, "result")])[0].name == "result"
+    return program
+
+
+def test_a_server_runs_its_block_on_what_clients_send() -> None:
+    (endpoint,) = free_ports(1)
+    main, startup = _server(endpoint)
+    asking, sending = _client(endpoint, sends=False), _client(endpoint, sends=True)
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    exe.run(startup, scope=scope)
+    thread = threading.Thread(target=exe.run, args=(main,), kwargs={"scope": scope}, daemon=True)
+    thread.start()
+    try:
+        run = fluid.Executor(fluid.CPUPlace()).run
+        np.testing.assert_array_equal(run(asking, fetch_list=["result"])[0], np.full((2, 2), 7.0))
+        for step in (1.0, 2.5):
+            fed = {"sent": np.full((2, 2), step, "float32")}
+            np.testing.assert_array_equal(run(sending, feed=fed, fetch_list=["result"])[0], np.full((2, 2), 10 * step))
+    finally:
+        client.complete()
+        client.leave()
+        thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_what_is_written() -> None:
+    program = fluid.Program()
+    with fluid.program_guard(program):
+        x, y, mark = (_declared(program, name) for name in ("x", "y", "mark"))
+        Send("a:1,b:1,a:1", [x, y, x], mark)
+        Recv("a:1", [x], mark, sync=False)
+    ops = program.global_block().ops
+    assert [op.type for op in ops] == ["send", "send_barrier", "recv"]
+    assert (ops[0].attr("epmap"), ops[0].attr("op_role")) == (["a:1", "b:1", "a:1"], 4)
+    assert (ops[0].output("Out"), ops[1].input("X"), ops[2].input("X")) == (["mark"], ["mark"], ["mark"])
+    assert ops[1].attr("endpoints") == ["a:1", "b:1"]
+
+
+def test_parameters_and_gradients_of_a_server() -> None:
+    program = fluid.Program()
+    with fluid.program_guard(program):
+        w, g, rate = (_declared(program, name) for name in ("w", "g", "rate"))
+        server = ListenAndServ("a:1", [g])
+        with server.do():
+            inputs = {"Param": w, "Grad": g, "LearningRate": rate}
+            program.current_block().append_op(type="sgd", inputs=inputs, outputs={"ParamOut": w})
+            assert server.get_params_and_grads() == (["w"], ["g"])
+        op = program.global_block().ops[-1]
+        assert (op.type, op.input("X"), op.attr("Fanin")) == ("listen_and_serv", ["g"], 1)
+        with pytest.raises(AssertionError, match="expected to be inside"):
+            server.get_params_and_grads()
+    with pytest.raises(AssertionError, match="expected send_vars as a list"):
+        Send("a:1", w)
+    with pytest.raises(TypeError, match="BlockGuardServ takes a ListenAndServ"):
+        BlockGuardServ(w)
