@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 
+from fluidjax.base.flags import FLAGS
 from fluidjax.eager.chunks import Chunked
 from fluidjax.eager.order import Record, one_by_one, output_specs
 from fluidjax.eager.packs import Piece, packs_of, taken
@@ -144,7 +145,7 @@ class Blocks:
         Args:
             point: what stands for the records and the specs of the leaves.
         """
-        if len(records) == 1:
+        if len(records) == 1 or FLAGS["FLAGS_cpu_deterministic"]:  # the numbers of ops that run alone, bit for bit
             return one_by_one(records, list(map(taken, arrays)), alive)
         entry = self._entries.get(point)
         if entry is None:

@@ -254,3 +254,20 @@ def test_values_outlive_the_guard() -> None:
     with dg.guard():
         y = var([1.0]) * 3.0
     assert y.numpy().tolist() == [3]
+
+
+def test_bit_for_bit_where_a_flag_asks_for_it() -> None:
+    def numbers() -> list[Any]:
+        net = Net(3)
+        losses = train(6, net, fluid.optimizer.Adam(0.05, parameter_list=net.parameters()))
+        scaled = [(net.first.weight * (1.0 + k)).numpy().tobytes() for k in range(5)]
+        return [losses, scaled, [p.numpy().tobytes() for p in net.parameters()]]
+
+    fluid.set_flags({"FLAGS_cpu_deterministic": True})
+    try:
+        found = numbers()
+        assert recorder.blocks.compilations == 0
+        fluid.set_flags({"FLAGS_eager_blocks": False})
+        assert numbers() == found
+    finally:
+        fluid.set_flags({"FLAGS_cpu_deterministic": False, "FLAGS_eager_blocks": True})
