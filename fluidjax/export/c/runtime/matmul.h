@@ -60,8 +60,29 @@ enum { COLUMNS_F32 = 2 * VECTOR / 4, COLUMNS_F64 = 2 * VECTOR / 8 };
     return x[at];                                                                                                      \
   }
 
-#define PRODUCT(T, t, COLUMNS)                                                                                         \
+/* Patches at several places of the output: in the plane and without gaps, as most are, without a branch. */
+#define PATCHES(T, t)                                                                                                  \
   PATCH(T, t)                                                                                                          \
+  HELPER void patches_##t(T *restrict to, const T *restrict x, const struct patches *g, long k, long n, long count) {  \
+    if (g->dims != 2 || g->dim[0].gap > 1 || g->dim[1].gap > 1) {                                                      \
+      for (long j = 0; j < count; ++j) to[j] = patch_##t(x, g, k, n + j);                                              \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    const int64_t *rows = g->dim[0].outside + n, *columns = g->dim[1].outside + n, *starts = g->n + n;                 \
+    const long row = g->dim[0].inside[k] + g->dim[0].before, column = g->dim[1].inside[k] + g->dim[1].before;          \
+    const unsigned long high = (unsigned long)g->dim[0].size, wide = (unsigned long)g->dim[1].size;                    \
+    const long down = g->dim[0].stride, right = g->dim[1].stride;                                                      \
+    const T *first = x + g->k[k];                                                                                      \
+    for (long j = 0; j < count; ++j) {                                                                                 \
+      const long p = row + (long)rows[j], q = column + (long)columns[j];                                               \
+      const int inside = ((unsigned long)p < high) & ((unsigned long)q < wide);                                        \
+      const T found = first[inside ? (long)starts[j] + p * down + q * right : (long)starts[j]];                        \
+      to[j] = inside ? found : 0;                                                                                      \
+    }                                                                                                                  \
+  }
+
+#define PRODUCT(T, t, COLUMNS)                                                                                         \
+  PATCHES(T, t)                                                                                                        \
   TILE(T, t, COLUMNS)                                                                                                  \
   FUNCTION void product_##t(long m, long n, long depth, const T *a, const int64_t *am, const int64_t *ak, const T *b,    \
                           const int64_t *bk, const int64_t *bn, const struct patches *g, T *c, const int64_t *cm,      \
@@ -83,10 +104,11 @@ enum { COLUMNS_F32 = 2 * VECTOR / 4, COLUMNS_F64 = 2 * VECTOR / 8 };
               memcpy(to, b + bk[k0 + k] + places[0], COLUMNS * sizeof *to);                                            \
               continue;                                                                                                \
             }                                                                                                          \
-            for (long j = 0; j < COLUMNS; ++j) {                                                                       \
-              const long at = j0 + j;                                                                                  \
-              to[j] = at >= nn ? 0 : g ? patch_##t(b, g, k0 + k, n0 + at) : b[bk[k0 + k] + places[j]];                 \
-            }                                                                                                          \
+            const long count = nn - j0 < COLUMNS ? nn - j0 : COLUMNS;                                                  \
+            if (g) patches_##t(to, b, g, k0 + k, n0 + j0, count);                                                      \
+            else                                                                                                       \
+              for (long j = 0; j < count; ++j) to[j] = b[bk[k0 + k] + places[j]];                                      \
+            for (long j = count; j < COLUMNS; ++j) to[j] = 0;                                                          \
           }                                                                                                            \
         }                                                                                                              \
         T *left = to;                                                                                                   \
