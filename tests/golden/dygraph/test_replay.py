@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from fluidjax.eager.pending import recorder
 from tests.golden.dygraph.compare import difference
 from tests.golden.dygraph.replay import CASES, names, problem
 
@@ -23,6 +24,17 @@ def test_a_script_gives_what_was_recorded(name: str) -> None:
 @pytest.mark.parametrize("name", REPEATING)
 def test_blocks_give_what_was_recorded(name: str) -> None:
     assert problem(name, blocks=True) is None
+
+
+@pytest.mark.parametrize("name", ["dqn_target", "lr_decays"])
+def test_later_epochs_compile_next_to_nothing(name: str) -> None:
+    counts = []
+    for _ in range(3):
+        assert problem(name, blocks=True) is None
+        recorder.flush()
+        recorder.blocks.wait()
+        counts.append(recorder.blocks.compilations)
+    assert counts[2] - counts[1] <= 3
 
 
 def test_every_script_has_its_recording() -> None:
