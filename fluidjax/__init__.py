@@ -134,3 +134,6 @@ __version__ = _package_version()
 
 if _collects:
     _gc.enable()
+
+# What the GPU's place was called before Fluid 0.11.
+GPUPlace = CUDAPlace

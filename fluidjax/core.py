@@ -277,3 +277,7 @@ def set_feed_variable(scope: Scope, tensor: LoDTensor, var_name: str, col: int) 
 def get_fetch_variable(scope: Scope, var_name: str, col: int) -> Any:
     """Column `col` of a fetch variable."""
     return scope.var(var_name).get_fetch_list()[col]
+
+
+# Its name before Fluid 0.12.
+is_compile_gpu = is_compiled_with_cuda

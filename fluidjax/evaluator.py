@@ -76,6 +76,31 @@ class Evaluator:
         return executor.run(program, fetch_list=[_mirror(block, state) for state in states])
 
 
+class Accuracy(Evaluator):
+    """The share of samples whose label is among the k best, over all batches; ``fluid.metrics.Accuracy`` replaced it.
+
+    Args:
+        input: scores or probabilities [N, C]; label: int64 [N, 1]; k: how many of the best count.
+    """
+
+    def __init__(self, input: Variable, label: Variable, k: int = 1, **kwargs: Any) -> None:
+        super().__init__("accuracy", **kwargs)
+        _require_root_block(self.helper)
+        self.total = self._create_state(dtype="int64", shape=[1], suffix="total")
+        self.correct = self._create_state(dtype="int64", shape=[1], suffix="correct")
+        total, correct = (self.helper.create_variable_for_type_inference("int32") for _ in range(2))
+        accuracy = layers.accuracy(input=input, label=label, k=k, total=total, correct=correct)
+        self._accumulate(self.total, layers.cast(x=total, dtype="int64"))
+        self._accumulate(self.correct, layers.cast(x=correct, dtype="int64"))
+        self.metrics.append(accuracy)
+
+    def eval(self, executor: Any, eval_program: Program | None = None) -> np.ndarray:
+        """The share, float32 [1]; 0 before any batch."""
+        program = Program() if eval_program is None else eval_program
+        total, correct = (v[0] for v in self._fetch_states(executor, program, [self.total, self.correct]))
+        return fetched(np.array([correct / total if total else 0], "float32"))
+
+
 class ChunkEvaluator(Evaluator):
     """Precision, recall and F1 of chunks over all batches.
 

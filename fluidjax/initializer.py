@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -304,3 +305,14 @@ TruncatedNormal = TruncatedNormalInitializer
 Xavier = XavierInitializer
 Bilinear = BilinearInitializer
 MSRA = MSRAInitializer
+
+
+def force_init_on_cpu() -> bool:
+    """False: XLA computes every first value where the parameters are. Of Fluid up to 1.7."""
+    return False
+
+
+@contextmanager
+def init_on_cpu() -> Iterator[None]:
+    """Does nothing: in Fluid up to 1.7, parameters made inside got their first values on the CPU."""
+    yield

@@ -236,6 +236,18 @@ def load_inference_model(
     return list(inference.load(dirname, model_filename, params_filename))
 
 
+def get_inference_program(target_vars: Any, main_program: Program | None = None) -> Program:
+    """The part of a program that computes the targets, for inference; of Fluid up to 1.5.
+
+    Args:
+        target_vars: variables, or evaluators, whose metrics and states are meant.
+        main_program: default the main program.
+    """
+    listed = target_vars if isinstance(target_vars, (list, tuple)) else [target_vars]
+    names = [v.name for t in listed for v in ([*t.states, *t.metrics] if hasattr(t, "metrics") else [t])]
+    return variables.program_of(main_program)._prune_with_input([], names)._inference_optimize()
+
+
 def prepend_feed_ops(
     inference_program: Program, feed_target_names: Sequence[str], feed_holder_name: str = "feed"
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from fluidjax.initializer import Constant, Initializer, Xavier
@@ -19,6 +21,17 @@ def _checked(name: str, value: Any, *kinds: type) -> None:
         )
 
 
+def _with_clip(init: Callable[..., None]) -> Callable[..., None]:
+    """``init``, also taking a clip of the parameter's gradient as releases before 1.8 did."""
+
+    @functools.wraps(init)
+    def wrapped(self: Any, *args: Any, gradient_clip: Any = None, clip: Any = None, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self.gradient_clip = clip if gradient_clip is None else gradient_clip
+
+    return wrapped
+
+
 class ParamAttr:
     """The settings of a parameter.
 
@@ -30,9 +43,13 @@ class ParamAttr:
         trainable: whether optimizers change it.
         do_model_average: whether ModelAverage averages it.
 
+    Fluid up to 1.7 also takes ``gradient_clip`` (before 0.12 ``clip``): how this parameter's gradient is clipped.
     Raises TypeError for a setting of the wrong type.
     """
 
+    gradient_clip: Any = None
+
+    @_with_clip
     def __init__(
         self,
         name: str | None = None,
@@ -101,6 +118,8 @@ class ParamAttr:
             "trainable": self.trainable,
             "do_model_average": self.do_model_average,
         }
+        if self.gradient_clip is not None:
+            kwargs["gradient_clip_attr"] = self.gradient_clip
         if with_initializer:
             kwargs["initializer"] = self.initializer
         return kwargs
@@ -116,6 +135,7 @@ class WeightNormParamAttr(ParamAttr):
     # The variables `w` of all parameters made so.
     params_with_weight_norm: list[Any] = []
 
+    @_with_clip
     def __init__(
         self,
         dim: int | None = None,

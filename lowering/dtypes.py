@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 BOOL, INT16, INT32, INT64, FP16, FP32, FP64 = range(7)
-SIZE_T, UINT8, INT8, BF16 = 19, 20, 21, 22
+SIZE_T, UINT8, INT8, BF16, COMPLEX64, COMPLEX128 = 19, 20, 21, 22, 23, 24
 
 # Kinds of variables, which share the enumeration with the data types.
 LOD_TENSOR, SELECTED_ROWS, FEED_MINIBATCH, FETCH_LIST, STEP_SCOPES = 7, 8, 9, 10, 11
@@ -26,6 +26,8 @@ _NUMPY = {
     UINT8: np.dtype(np.uint8),
     INT8: np.dtype(np.int8),
     BF16: np.dtype(ml_dtypes.bfloat16),
+    COMPLEX64: np.dtype(np.complex64),
+    COMPLEX128: np.dtype(np.complex128),
 }
 _FLUID = {dtype: number for number, dtype in _NUMPY.items()}
 

@@ -23,6 +23,8 @@ PASS = "grad/"
 # Ends the names of what a recomputed segment writes again: ``x`` becomes ``x.subprog_0``.
 _AGAIN = re.compile(r"\.subprog_\d+$")
 
+PADDLE_2, PADDLE_2_5 = 2_000_000, 2_005_000
+
 ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 1, 2, 16, 256
 
 
@@ -167,9 +169,26 @@ class BlockView:
 
 @dataclass(frozen=True)
 class ProgramView:
-    """One ProgramDesc: blocks by index, the outermost first."""
+    """One ProgramDesc: blocks by index, the outermost first; and what it says of who wrote it.
+
+    Attributes:
+        version: Paddle's number of the writing release, 2006002 for 2.6.2; 0 where it is not told.
+        op_versions: the versions of ops that differ from their first one (Paddle 2).
+    """
 
     blocks: tuple[BlockView, ...]
+    version: int = 0
+    op_versions: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def newer(self) -> bool:
+        """Whether Paddle 2 wrote the program."""
+        return self.version >= PADDLE_2
+
+    @property
+    def has_scalars(self) -> bool:
+        """Whether a tensor without dims is one: before Paddle 2.5 a single number has the shape [1]."""
+        return self.version >= PADDLE_2_5
 
     @cached_property
     def gradients(self) -> frozenset[str]:

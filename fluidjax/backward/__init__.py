@@ -25,3 +25,6 @@ _create_op_desc_ = _internals.create_op_desc
 _rename_arg_ = _internals.rename_arguments
 _infer_var_data_type_shape_ = _internals.infer_from_forward
 _get_stop_gradients_ = _paths.stopped_gradients
+
+# Its name before Fluid 0.11.
+append_backward_ops = append_backward

@@ -20,7 +20,10 @@ class _FluidEnum(enum.IntEnum):
 
 
 class VarType(_FluidEnum):
-    """What a variable holds (LOD_TENSOR, SELECTED_ROWS ...) and what its elements are (FP32, INT64 ...)."""
+    """What a variable holds (LOD_TENSOR, SELECTED_ROWS ...) and what its elements are (FP32, INT64 ...).
+
+    From BF16 on the members are of Paddle 2.
+    """
 
     BOOL = 0
     INT16 = 1
@@ -44,10 +47,19 @@ class VarType(_FluidEnum):
     UINT8 = 20
     INT8 = 21
     BF16 = 22
+    COMPLEX64 = 23
+    COMPLEX128 = 24
+    STRING = 25
+    STRINGS = 26
+    VOCAB = 27
+    FEED_LIST = 28
+    PSTRING = 29
+    SPARSE_COO = 30
+    SPARSE_CSR = 31
 
 
 class AttrType(_FluidEnum):
-    """The type of an op's attribute."""
+    """The type of an op's attribute; from FLOAT64S on the members are of Paddle 2."""
 
     INT = 0
     FLOAT = 1
@@ -61,6 +73,12 @@ class AttrType(_FluidEnum):
     LONG = 9
     BLOCKS = 10
     LONGS = 11
+    FLOAT64S = 12
+    VAR = 13
+    VARS = 14
+    FLOAT64 = 15
+    SCALAR = 16
+    SCALARS = 17
 
 
 class OpRole(_FluidEnum):
@@ -87,8 +105,12 @@ _NUMPY = {
     VarType.UINT8: np.dtype(np.uint8),
     VarType.INT8: np.dtype(np.int8),
     VarType.BF16: np.dtype(ml_dtypes.bfloat16),
+    VarType.COMPLEX64: np.dtype(np.complex64),
+    VarType.COMPLEX128: np.dtype(np.complex128),
 }
-_FROM_NUMPY = {dtype: var_type for var_type, dtype in _NUMPY.items() if var_type != VarType.SIZE_T}
+# Scripts cannot declare these; Paddle 2's programs hold complex numbers.
+_UNDECLARED = (VarType.SIZE_T, VarType.COMPLEX64, VarType.COMPLEX128)
+_FROM_NUMPY = {dtype: var_type for var_type, dtype in _NUMPY.items() if var_type not in _UNDECLARED}
 # Fluid keeps half precision as raw 16-bit words: a uint16 array is read as FP16.
 _FROM_NUMPY[np.dtype(np.uint16)] = VarType.FP16
 

@@ -46,9 +46,11 @@ def _through_user_code(trace: TracebackType | None) -> bool:
 def deliberate(error: BaseException) -> bool:
     """Whether fluidjax raised an error for the user to read, and no code of the user's had a part in it."""
     seen: BaseException | None = error
-    while seen is not None:
+    known: list[int] = []  # an error that is raised again may be its own cause's cause
+    while seen is not None and id(seen) not in known:
         if _through_user_code(seen.__traceback__):
             return False
+        known.append(id(seen))
         seen = seen.__cause__
     return not isinstance(error, _BUGS) and _within(_OURS, _innermost(error.__traceback__))
 

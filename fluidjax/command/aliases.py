@@ -15,7 +15,13 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-ROOTS = {"paddle.fluid": "fluidjax", "paddle": "fluidjax.paddle"}  # the longer name first
+# The longer names first. Before Fluid 0.12 the whole package was ``paddle.v2``.
+ROOTS = {
+    "paddle.v2.fluid": "fluidjax",
+    "paddle.fluid": "fluidjax",
+    "paddle.v2": "fluidjax.paddle",
+    "paddle": "fluidjax.paddle",
+}
 
 
 def target_of(name: str) -> str | None:

@@ -7,7 +7,8 @@ from collections import Counter
 
 import lowering
 from fluidjax.command import models, scripts
-from fluidjax.framework import Program
+from fluidjax.framework import Program, program_view
+from lowering.engine.validate import newer_problems
 
 NAME, HELP = "check", "say whether a model or script runs here"
 
@@ -36,4 +37,5 @@ def problems_of(program: Program) -> list[str]:
             if not lowering.has_op(op.type):
                 unknown[op.type] += 1
                 first.setdefault(op.type, f"op {index} of block {block.idx}")
-    return [f"operator {name}: not registered ({count} times, first {first[name]})" for name, count in unknown.items()]
+    found = [f"operator {name}: not registered ({count} times, first {first[name]})" for name, count in unknown.items()]
+    return found + newer_problems(program_view(program))

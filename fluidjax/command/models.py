@@ -28,7 +28,8 @@ def find(path: str, params: str | None = None) -> ModelPath:
     """The model at ``path``: a folder with a program in it, or a program's file. BadUse when there is none."""
     if os.path.isfile(path):
         return ModelPath(os.path.dirname(path) or ".", os.path.basename(path), params or _beside(path))
-    candidates = [name for name in (inference.MODEL, "model", "inference.pdmodel") if _is_file(path, name)]
+    usual = [name for name in (inference.MODEL, "model", "inference.pdmodel") if _is_file(path, name)]
+    candidates = usual or _only(path)
     if not os.path.isdir(path) or not candidates:
         raise BadUse(
             f"no model at {path!r}",
@@ -36,7 +37,7 @@ def find(path: str, params: str | None = None) -> ModelPath:
             "a folder without one" if os.path.isdir(path) else "no such file or folder",
             "give the folder that save_inference_model wrote, or the program's file itself",
         )
-    return ModelPath(path, candidates[0], params or _combined(path))
+    return ModelPath(path, candidates[0], params or _beside(os.path.join(path, candidates[0])))
 
 
 def read_program(path: ModelPath) -> Program:
@@ -49,13 +50,15 @@ def _is_file(folder: str, name: str) -> bool:
     return os.path.isfile(os.path.join(folder, name))
 
 
-def _combined(folder: str) -> str | None:
-    return next((name for name in ("__params__", "params") if _is_file(folder, name)), None)
+def _only(path: str) -> list[str]:
+    """The one program of Paddle 2 in a folder, whatever it is called."""
+    found = [n for n in os.listdir(path) if n.endswith(".pdmodel")] if os.path.isdir(path) else []
+    return found if len(found) == 1 else []
 
 
 def _beside(path: str) -> str | None:
     """The parameters' file that goes with a program's file, where it has a usual name."""
     folder, name = os.path.split(path)
     stem = name.rpartition(".")[0]
-    usual = ("__params__", "params", *((f"{stem}.pdiparams",) if stem else ()))
+    usual = (*((f"{stem}.pdiparams",) if stem else ()), "__params__", "params")
     return next((other for other in usual if _is_file(folder or ".", other)), None)

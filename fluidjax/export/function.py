@@ -237,7 +237,7 @@ def _live(view: ProgramView, fetches: Sequence[str]) -> ProgramView:
         if get_op(op.type).kind == "host" or not wanted.isdisjoint(definitions(view, op)):
             wanted.update(needs(view, op))
             kept.append(op)
-    return ProgramView((replace(block, ops=tuple(reversed(kept))), *view.blocks[1:]))
+    return replace(view, blocks=(replace(block, ops=tuple(reversed(kept))), *view.blocks[1:]))
 
 
 def _data_names(program: Program, plan: Plan) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from fluidjax.files.compatible import stamp
 from fluidjax.files.errors import bad_file
 from fluidjax.files.scope_values import check_savable, chunks_of, put
 from fluidjax.framework import Program, Variable, program_guard
+from lowering.program import PADDLE_2
 
 MODEL = "__model__"
 
@@ -45,7 +46,8 @@ def save(
         model_file += ".main_program"
     message = pb.ProgramDesc()
     message.CopyFrom(program.proto)
-    stamp(message)
+    if message.version.version < PADDLE_2:  # what a later release wrote keeps its meaning only under that release
+        stamp(message)
     files: dict[str, Any] = {model_file: [message.SerializePartialToString()]}
     if program_only:
         warnings.warn(

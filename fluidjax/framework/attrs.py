@@ -10,7 +10,7 @@ import numpy as np
 import lowering
 from fluidjax.base.enums import AttrType
 from fluidjax.framework import names
-from fluidjax.framework_pb2 import OpDesc
+from fluidjax.framework_pb2 import Complex, OpDesc, Scalar
 
 _FIELDS = {
     AttrType.INT: "i",
@@ -25,9 +25,17 @@ _FIELDS = {
     AttrType.LONG: "l",
     AttrType.BLOCKS: "blocks_idx",
     AttrType.LONGS: "longs",
+    AttrType.FLOAT64S: "float64s",
+    AttrType.VAR: "var_name",
+    AttrType.VARS: "vars_name",
+    AttrType.FLOAT64: "float64",
+    AttrType.SCALAR: "scalar",
+    AttrType.SCALARS: "scalars",
 }
-_LISTS = {"ints", "floats", "strings", "bools", "blocks_idx", "longs"}
+_LISTS = {"ints", "floats", "strings", "bools", "blocks_idx", "longs", "float64s", "vars_name", "scalars"}
 _BY_NAME = {**AttrType.__members__, "BOOLEAN": AttrType.BOOL, "BOOLEANS": AttrType.BOOLS}
+_SCALAR = int(AttrType.SCALAR)
+_SCALAR_FIELDS = {Scalar.BOOLEAN: "b", Scalar.LONG: "i", Scalar.FLOAT64: "r"}
 _FIELD_OF = {int(kind): (field, field in _LISTS) for kind, field in _FIELDS.items()}
 
 
@@ -59,10 +67,31 @@ def declared_type(op_type: str, name: str) -> AttrType | None:
 
 
 def read_attr(attr: OpDesc.Attr) -> Any:
-    """The value of one attribute; blocks as their indices."""
+    """The value of one attribute; blocks as their indices, variables as their names, scalars as Python's numbers."""
     field, is_list = _FIELD_OF[attr.type]
     value = getattr(attr, field)
+    if attr.type >= _SCALAR:
+        return [read_scalar(one) for one in value] if is_list else read_scalar(value)
     return list(value) if is_list else value
+
+
+def read_scalar(scalar: Scalar) -> bool | int | float | complex:
+    """The number in the message; a scalar without one is that type's zero."""
+    if scalar.type == Scalar.COMPLEX128:
+        return complex(scalar.c.r, scalar.c.i)
+    return getattr(scalar, _SCALAR_FIELDS[scalar.type])
+
+
+def _scalar_message(value: Any) -> Scalar:
+    if isinstance(value, (bool, np.bool_)):
+        return Scalar(type=Scalar.BOOLEAN, b=bool(value))
+    if isinstance(value, (int, np.integer)):
+        return Scalar(type=Scalar.LONG, i=int(value))
+    if isinstance(value, (float, np.floating)):
+        return Scalar(type=Scalar.FLOAT64, r=float(value))
+    if isinstance(value, (complex, np.complexfloating)):
+        return Scalar(type=Scalar.COMPLEX128, c=Complex(r=float(value.real), i=float(value.imag)))
+    raise TypeError(f"expected a number, got {value!r}")
 
 
 def _block_index(block: Any) -> int:
@@ -97,6 +126,12 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
     "bools": bool,
     "blocks_idx": _block_index,
     "longs": _scalar_integer,
+    "float64s": float,
+    "var_name": _text,
+    "vars_name": _text,
+    "float64": float,
+    "scalar": _scalar_message,
+    "scalars": _scalar_message,
 }
 
 

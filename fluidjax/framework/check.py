@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, OpRole
+from fluidjax.framework.attrs import declared_type
 from fluidjax.framework.names import OP_ROLE
 from lowering.engine.validate import unknown_attrs
 
@@ -96,11 +97,13 @@ def _check_ops(position: int, block: pb.BlockDesc, users: list[str]) -> None:
         for slot in (*op.inputs, *op.outputs):
             _check_text((slot.parameter, *slot.arguments), where)
         for attr in op.attrs:
-            _check_text((attr.name, attr.s, *attr.strings), where)
+            _check_text((attr.name, attr.s, *attr.strings, attr.var_name, *attr.vars_name), where)
             if not attr.name:
                 _fault(f"an attribute of op {index} ({op.type}) of block {position} has no name")
             if attr.name == OP_ROLE and attr.type != AttrType.INT:
                 _fault(f"the {OP_ROLE} of {where} ({op.type}) is no INT")
+            if attr.type not in _BLOCKS and _names_blocks(op.type, attr.name):
+                _fault(f"the attribute {attr.name} of {where} ({op.type}) names no block, its type is {attr.type}")
             if attr.type == AttrType.BLOCK:
                 indices: Any = (attr.block_idx,)
             elif attr.type == AttrType.BLOCKS:
@@ -117,6 +120,14 @@ def _check_ops(position: int, block: pb.BlockDesc, users: list[str]) -> None:
                 if users[block_idx]:
                     _fault(f"block {block_idx} belongs to two ops, {users[block_idx]} and {where}")
                 users[block_idx] = where
+
+
+_BLOCKS = frozenset({int(AttrType.BLOCK), int(AttrType.BLOCKS)})
+
+
+def _names_blocks(op_type: str, attr: str) -> bool:
+    """Whether an op's attribute stands for blocks: what it holds otherwise would be taken for the number of one."""
+    return attr == "sub_block" or declared_type(op_type, attr) in _BLOCKS
 
 
 def _check_text(strings: Iterable[Any], where: str) -> None:

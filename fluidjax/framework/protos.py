@@ -13,11 +13,11 @@ def op_proto(op_type: str) -> pb.OpProto:
     definition = lowering.get_op(op_type)
     proto = pb.OpProto(type=op_type, comment=definition.doc)
     for slots, messages in ((definition.inputs, proto.inputs), (definition.outputs, proto.outputs)):
-        for slot in slots:
+        for slot in (s for s in slots if not s.newer):
             message = messages.add(name=slot.name, comment=slot.param)
             message.duplicable, message.dispensable = slot.duplicable, slot.dispensable
             message.intermediate = slot.intermediate
-    for spec in definition.attrs.values():
+    for spec in (s for s in definition.attrs.values() if not s.newer):
         proto.attrs.add(name=spec.name, type=int(attr_type(spec.type)), comment="")
     for name, kind in BOOKKEEPING_TYPES.items():
         proto.attrs.add(name=name, type=int(kind), comment="", generated=True)

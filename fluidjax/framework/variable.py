@@ -392,6 +392,8 @@ class Parameter(Variable, metaclass=ParameterMetaClass):
         self.regularizer = settings.get("regularizer")
         self.do_model_average = settings.get("do_model_average")
         self.is_distributed = False
+        if settings.get("gradient_clip_attr") is not None:
+            self.gradient_clip_attr = settings["gradient_clip_attr"]
 
     @classmethod
     def _of(cls, block: Block, proto: pb.VarDesc) -> Parameter:

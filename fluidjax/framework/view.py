@@ -61,6 +61,8 @@ def program_view(program: Program) -> ProgramView:
     token = program._version_token()
     cached = program._view_cache
     if cached is None or cached[0] != token:
-        cached = (token, ProgramView(tuple(block_view(block) for block in program.blocks)))
+        versions = {pair.op_name: pair.op_version.version for pair in program.proto.op_version_map.pair}
+        blocks = tuple(block_view(block) for block in program.blocks)
+        cached = (token, ProgramView(blocks, program.proto.version.version, versions))
         program._view_cache = cached
     return cached[1]

@@ -17,7 +17,7 @@ _DTYPE_ATTRS = ("dtype", "in_dtype", "out_dtype")
 
 def in_double(program: ProgramView) -> ProgramView:
     """A view of the program whose float32 variables and dtype attributes are float64."""
-    return ProgramView(tuple(_block(b) for b in program.blocks))
+    return replace(program, blocks=tuple(_block(b) for b in program.blocks))
 
 
 def _block(block: BlockView) -> BlockView:

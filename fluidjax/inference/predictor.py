@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class PaddlePredictor:
         self._inputs = {name: ZeroCopyTensor(name) for name in self._feeds}
         self._outputs = {name: ZeroCopyTensor(name) for name in self._fetches}
 
-    def clone(self) -> PaddlePredictor:
+    def clone(self) -> Self:
         """Another predictor of the same model, for another thread."""
         other = object.__new__(type(self))
         other._config, other._scope, other._program = self._config, self._scope, self._program

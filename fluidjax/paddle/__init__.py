@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 import fluidjax as fluid
@@ -24,12 +25,15 @@ __all__ = [
 # fmt: on
 
 
+_MODULES = ("autograd", "dataset", "distributed", "inference", "static", "utils")
 _TENSORS = ("Tensor", "ones", "randn", "square", "tanh")
 
 
 def __getattr__(name: str) -> Any:
-    """Import folders and the functions of tensors when a script first asks for them."""
-    if name in ("autograd", "dataset", "distributed", "utils"):
+    """Import the modules below, and the functions of tensors, when a script first asks for them."""
+    if name == "v2":  # what the package was called inside, before Fluid 0.12
+        return sys.modules[__name__]
+    if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _TENSORS:
         return getattr(importlib.import_module(f"{__name__}.tensor"), name)

@@ -124,6 +124,8 @@ def _attributes(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if spec.name in attrs:
             read[spec.param] = attrs[spec.name]
+        elif spec.later and spec.later in attrs:
+            read[spec.param] = attrs[spec.later]
         elif not spec.required:
             read[spec.param] = spec.default
         else:

@@ -133,7 +133,9 @@ def grad_ops(
 
 
 def _regular(definition: OpDef, gradient: OpDef, maker: GradMaker) -> OpSpec:
-    inputs = {s.name: _read(definition, gradient, s.name, maker) for s in gradient.inputs}
+    read = {s.name: _read(definition, gradient, s.name, maker) for s in gradient.inputs}
+    later = {s.name for s in [*definition.inputs, *definition.outputs] if s.newer}
+    inputs = {s.name: read[s.name] for s in gradient.inputs if not s.newer or (s.name in later and read[s.name])}
     if gradient.type in _SUMMED and maker.output("X@GRAD") and maker.alike("X", "Out"):
         del inputs[_SUMMED[gradient.type]]
     outputs: dict[str, list[str]] = {}

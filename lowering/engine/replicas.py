@@ -103,7 +103,7 @@ class _Writer:
         for op in outermost.ops:
             self._write(op)
         self._blocks[0] = replace(outermost, ops=tuple(self._ops), vars=self._variables(outermost))
-        return ProgramView(tuple(self._blocks))
+        return replace(self._program, blocks=tuple(self._blocks))
 
     def _variables(self, block: BlockView) -> dict[str, Any]:
         found = dict(block.vars)

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from lowering.dtypes import LOD_TENSOR
 from lowering.engine.align import UNEVEN, FedRows, aligned, regrown
 from lowering.engine.barriers import find_recomputed, separate
 from lowering.engine.call import call, gather, scatter
@@ -52,6 +53,11 @@ class Context:
     def platform(self) -> str:
         """What the step is compiled for: 'cpu', 'gpu' or 'tpu'."""
         return self.runner.platform
+
+    @property
+    def release(self) -> int:
+        """The release of Paddle that wrote the program, as 2006002; 0 where it is not told."""
+        return self.runner.program.version
 
     @property
     def may_widen(self) -> bool:
@@ -185,6 +191,8 @@ class Runner:
                 # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
                 raise NeedsExact(message).asked_by(op) from error
             raise OpError(message) from error
+        if self.program.newer:
+            results = {name: in_declared_rank(self.program, op, name, value) for name, value in results.items()}
         if self.interpret:
             results = {name: _settled(value) for name, value in results.items()}
         if self.after_op is not None:
@@ -318,6 +326,20 @@ def number_of(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
+def in_declared_rank(program: ProgramView, op: OpView, name: str, value: Any) -> Any:
+    """A single number of a program of Paddle 2 as [] or [1], whichever its variable is declared.
+
+    Fluid's ops make it a [1]; since Paddle 2.5 the same ops make it a scalar, and between the two neither is marked.
+    """
+    if getattr(value, "ndim", 2) > 1 or getattr(value, "size", 0) != 1:
+        return value
+    var = program.find_var(op.block_idx, name)
+    if var is None or var.type != LOD_TENSOR:
+        return value
+    dims = () if program.has_scalars and var.shape == () else (1,)
+    return value if value.shape == dims or not isinstance(value, (jax.Array, np.ndarray)) else value.reshape(dims)
+
+
 def run_block(program: ProgramView, block_idx: int, env: Env, **options: Any) -> Env:
     """Run one block over ``env`` (see ``Runner`` for the options) with 64-bit types as Fluid has them."""
     with jax.enable_x64(True):
@@ -351,6 +373,7 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
         aliases,
         op.computes_gradients,
         runner.platform,
+        runner.program.version if "ctx" in definition.special else 0,
     )
     try:
         return function(values, key)
@@ -377,7 +400,15 @@ def _host(value: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _jitted(
-    type: str, rule: Any, attrs: Any, outs: Any, declared: Any, aliases: Any, backward: bool, platform: str
+    type: str,
+    rule: Any,
+    attrs: Any,
+    outs: Any,
+    declared: Any,
+    aliases: Any,
+    backward: bool,
+    platform: str,
+    version: int,
 ) -> Any:
     """One compiled op, shared by all ops of equal content; jax.jit caches by shapes underneath.
 
@@ -388,7 +419,7 @@ def _jitted(
     inputs = {definition.inplace[slot]: names[slot] for slot in aliases}
     op = OpView(type, inputs, names, {**dict(attrs), "op_role": 1 if backward else 0})
     variables = dict(declared or ())
-    program = SingleOp(variables)
+    program = SingleOp(variables, version)
     runner = Runner(program, platform=platform)  # type: ignore[arg-type]
 
     def run(values: SlotValues, key: Any) -> SlotValues:
@@ -408,8 +439,9 @@ def _stand_in_names(outs: Any, declared: Any) -> dict[str, list[str]]:
 class SingleOp:
     """Just enough of a program for a Context outside of one."""
 
-    def __init__(self, variables: Mapping[str, VarView | None]):
+    def __init__(self, variables: Mapping[str, VarView | None], version: int = 0):
         self._variables = variables
+        self.version = version
 
     def find_var(self, block_idx: int, name: str) -> VarView | None:
         """The variable of that name; blocks there are none."""

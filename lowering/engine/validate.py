@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from lowering.dtypes import LOD_TENSOR, LOD_TENSOR_ARRAY, SELECTED_ROWS, to_numpy
 from lowering.engine.dataflow import MARKERS
 from lowering.errors import UnknownOpError
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op, has_op
+from lowering.registry.attributes import as_attribute
+from lowering.registry.newer import VERSIONS, is_known, is_neutral, neutral_value
 from lowering.registry.table import unknown_op_message
 from lowering.registry.vendor import COMMON
 
@@ -20,7 +23,7 @@ def problems(program: ProgramView) -> list[str]:
 
     Attributes that an op does not have are ignored, as in Paddle; see ``unknown_attrs``.
     """
-    found: list[str] = []
+    found: list[str] = newer_problems(program)
     for block in program.blocks:
         for op in block.ops:
             found += [f"{_place(op)}: {p}" for p in _op_problems(op)]
@@ -48,7 +51,51 @@ def unknown_attrs(type: str, names: Iterable[str]) -> list[str]:
     """Those of an op's attributes that it does not have; a grad op inherits what its forward op was given."""
     if not has_op(type) or get_op(type).forward is not None:
         return []
-    return [name for name in names if name not in get_op(type).attrs and name not in COMMON]
+    known = get_op(type).attrs
+    later = {spec.later for spec in known.values()}
+    return [n for n in names if n not in known and n not in COMMON and n not in later and not is_known(type, n)]
+
+
+def newer_problems(program: ProgramView) -> list[str]:
+    """What a program of Paddle 2 asks of registered ops that they cannot do here; nothing for other programs."""
+    if not program.newer:
+        return []
+    used = {op.type for block in program.blocks for op in block.ops}
+    versions = ((t, v, VERSIONS.get(t, 0)) for t, v in sorted(program.op_versions.items()) if t in used)
+    found = [f"op {t}: version {got}, and the last one known is {known}" for t, got, known in versions if got > known]
+    ops = (op for block in program.blocks for op in block.ops if op.type not in MARKERS and has_op(op.type))
+    return found + [f"{_place(op)}: {problem}" for op in ops if not op.is_backward for problem in _demands(op)]
+
+
+def _demands(op: OpView) -> Iterator[str]:
+    """Inputs that the op does not have, attributes that ask for more than it does, and those of another type."""
+    definition = get_op(op.type)
+    for slot, names in op.inputs.items():
+        if names and definition.input(slot) is None and definition.kind != "block":
+            yield f"it reads {list(names)} through an input {slot}, which is not built"
+    for name, value in op.attrs.items():
+        spec = definition.attrs.get(name)
+        if spec is None and not is_neutral(op.type, name, value):
+            yield f"attribute {name} is {value!r}, and nothing is built but {neutral_value(op.type, name)!r}"
+        elif spec is not None and spec.param and not _fits(spec.type, value):
+            yield f"attribute {name} is {value!r}, expected {spec.type}"
+
+
+def _fits(kind: str, value: Any) -> bool:
+    """Whether an attribute's value is of the type; text may stand for a number."""
+    try:
+        as_attribute(kind, float(value) if kind == "FLOAT" and isinstance(value, str) else value, _misfit)
+    except (_Misfit, ValueError, OverflowError):
+        return False
+    return True
+
+
+class _Misfit(Exception):
+    """A value is of no type that the attribute takes."""
+
+
+def _misfit(value: Any) -> _Misfit:
+    return _Misfit(value)
 
 
 def _place(op: OpView) -> str:

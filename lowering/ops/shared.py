@@ -20,7 +20,10 @@ from lowering.values import RowCounts, SelectedRows, concrete
 
 def transpose_of(fn: Callable[[Any], Any], like: Any, d_out: Any) -> Any:
     """The gradient of a linear function ``fn`` of one array shaped like ``like`` (an array or a Meta)."""
-    (grad,) = jax.linear_transpose(fn, jax.ShapeDtypeStruct(tuple(like.shape), like.dtype))(d_out)
+    shape = jax.ShapeDtypeStruct(tuple(like.shape), like.dtype)
+    if d_out.ndim == 0:  # a scalar of Paddle 2.5, where Fluid's op makes a [1]
+        d_out = d_out.reshape(jax.eval_shape(fn, shape).shape)
+    (grad,) = jax.linear_transpose(fn, shape)(d_out)
     return grad
 
 

@@ -12,9 +12,11 @@ from lowering.registry.definition import (
     Block,
     Blocks,
     Check,
+    Float64s,
     Long,
     Longs,
     OpDef,
+    Scalars,
     Sizes,
     Slot,
     Value,
@@ -24,6 +26,6 @@ from lowering.registry.notation import op
 from lowering.registry.table import double_gradient, get_op, has_op, register, registered_ops
 
 __all__ = [
-    "MASKED", "WISE", "AttrSpec", "Block", "Blocks", "Check", "Long", "Longs", "OpDef", "Sizes", "Slot", "Value",
-    "Wise", "check_attrs", "double_gradient", "get_op", "has_op", "op", "register", "registered_ops",
+    "MASKED", "WISE", "AttrSpec", "Block", "Blocks", "Check", "Float64s", "Long", "Longs", "OpDef", "Scalars", "Sizes",
+    "Slot", "Value", "Wise", "check_attrs", "double_gradient", "get_op", "has_op", "op", "register", "registered_ops",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowering.errors import AttrError
-from lowering.registry.definition import AttrSpec, Block, Blocks, Long, Longs, OpDef
+from lowering.registry.definition import AttrSpec, Block, Blocks, Float64s, Long, Longs, OpDef, Scalars
 from lowering.registry.table import get_op
 from lowering.registry.vendor import COMMON
 
@@ -26,6 +26,8 @@ ATTR_TYPES: dict[Any, str] = {
     Longs: "LONGS",
     Block: "BLOCK",
     Blocks: "BLOCKS",
+    Scalars: "SCALARS",
+    Float64s: "FLOAT64S",
 }
 
 
@@ -40,6 +42,12 @@ _CONVERTERS: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
     "FLOAT": ((int, float, np.integer, np.floating), _float32),
     "STRING": ((str, bytes), lambda v: v if isinstance(v, str) else v.decode("utf-8", "surrogateescape")),
     "BOOLEAN": ((bool, np.bool_, int, np.integer), bool),
+    "FLOAT64": ((int, float, np.integer, np.floating), float),
+    "SCALAR": (
+        (bool, int, float, complex, np.bool_, np.number),
+        lambda v: v.item() if isinstance(v, np.generic) else v,
+    ),
+    "VAR": ((str,), str),
 }
 
 
@@ -50,6 +58,9 @@ _LISTS = {
     "STRINGS": "STRING",
     "BOOLEANS": "BOOLEAN",
     "BLOCKS": "BLOCK",
+    "FLOAT64S": "FLOAT64",
+    "SCALARS": "SCALAR",
+    "VARS": "VAR",
 }
 
 
@@ -94,7 +105,7 @@ def check_attrs(type: str, attrs: Mapping[str, Any], *, where: str = "") -> dict
 
 def _fill_defaults(definition: OpDef, checked: dict[str, Any], place: str) -> None:
     for spec in definition.attrs.values():
-        if spec.name in checked:
+        if spec.name in checked or spec.newer:
             continue
         if spec.required:
             raise AttrError(f"{place} needs attribute {spec.name!r} ({spec.type}), and none was given; pass it")

@@ -18,6 +18,14 @@ class Longs(list):
     """Annotation of a LONGS attribute."""
 
 
+class Scalars(list):
+    """Annotation of a SCALARS attribute (Paddle 2: numbers of any type)."""
+
+
+class Float64s(list):
+    """Annotation of a FLOAT64S attribute (Paddle 2)."""
+
+
 class Block(int):
     """Annotation of a BLOCK attribute (the index of a sub-block)."""
 
@@ -82,6 +90,7 @@ class Slot:
         dispensable: whether it may be left out.
         wants: 'array', 'lod' (LoDArray), 'meta', 'sizes' or 'raw' (as it is).
         intermediate: whether an output is only kept for the gradient.
+        newer: whether it came with Paddle 2: read where a program has it, never written.
     """
 
     name: str
@@ -90,17 +99,24 @@ class Slot:
     dispensable: bool = False
     wants: str = "array"
     intermediate: bool = False
+    newer: bool = False
 
 
 @dataclass(frozen=True)
 class AttrSpec:
-    """One attribute: its Fluid name and type ('INT', 'FLOATS' ...), its default, and the rule's parameter for it."""
+    """One attribute: its Fluid name and type ('INT', 'FLOATS' ...), its default, and the rule's parameter for it.
+
+    One that came with Paddle 2 (``newer``) is read where a program has it, and never filled in; ``later`` is the name
+    that Paddle 2 gave an attribute of 1.8.
+    """
 
     name: str
     type: str
     default: Any = None
     required: bool = False
     param: str = ""  # '' for vendor attributes, which no rule reads
+    newer: bool = False
+    later: str = ""
 
 
 @dataclass(frozen=True)
@@ -188,7 +204,8 @@ class OpDef:
         """What padding rows mean to one op with these attributes, its padded value having ``ndim`` dims."""
         if not callable(self.rows):
             return self.rows
-        return self.rows({s.name: attrs.get(s.name, s.default) for s in self.attrs.values()}, ndim)
+        given = {s.name: attrs.get(s.name, attrs.get(s.later, s.default)) for s in self.attrs.values()}
+        return self.rows(given, ndim)
 
     def input(self, name: str) -> Slot | None:
         """The input slot of that name; None where there is none."""

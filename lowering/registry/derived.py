@@ -55,7 +55,7 @@ def _vjp_inputs(forward: OpDef, reads: str | None) -> list[Slot]:
         )
     explicit = [w[2:] for w in listed if w.startswith("d_")] if reads is not None else []
     outs = [s for s in forward.outputs if not explicit or s.param in explicit]
-    grads = [Slot(s.name + GRAD, "d_" + s.param, s.duplicable, True) for s in outs]
+    grads = [Slot(s.name + GRAD, "d_" + s.param, s.duplicable, True, newer=s.newer) for s in outs]
     # The rule computes the outputs again, and reads no numbers of those that Fluid's op is given.
     kept = [replace(s, wants="meta", dispensable=True) if s in forward.outputs else s for s in found]
     return kept + grads

@@ -37,6 +37,7 @@ class Rule(OpDef):
             rows, lod, kind, slots: as for ``op``.
             once: why the grad op cannot be differentiated again, as the end of "... because"; '' where it can.
             loops: whether the rule or the op's function loops as long as the values say (``lax.while_loop``).
+            newer: parameters that gradient ops of later releases read, and ours are not given.
             updates: parameters of inputs whose variables the grad op changes, though no output names them; the rule
                 returns their new values after the gradients. In the outermost block only.
         """
@@ -200,6 +201,8 @@ def op(
     undeclared: str = "",
     continues: str = "",
     changes: str = "",
+    newer: str = "",
+    renamed: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Register the decorated function as an operator.
 
@@ -228,12 +231,14 @@ def op(
         continues: output slots whose variables the op goes on from: it adds to what they hold, or may leave it there.
         changes: parameters of inputs whose variables a block op changes in a backward pass, through ``ctx.env``.
         kind: ``plain``, ``block`` (runs sub-blocks; gets raw values and ``ctx``) or ``host`` (outside jit).
+        newer: slots and attributes, as parameters, that releases after 1.8 added to an op of 1.8.
+        renamed: attributes of 1.8 that those releases call otherwise, old name -> new name.
     """
 
     def decorate(fn: Callable[..., Any]) -> OpDef:
         name = type or fn.__name__.rstrip("_")
         odd = dict(slots or {})
-        definition = _parsed(fn, name, out, odd, vendor)
+        definition = _with_newer(_parsed(fn, name, out, odd, vendor), _names(newer), renamed or {})
         definition.kind, definition.rows, definition.infer, definition.fold = kind, _rows(rows, name), infer, fold
         definition.lod, definition.linear = _lod_map(definition, lod), linear
         definition.absent, definition.undeclared = _names(absent), _names(undeclared)
@@ -258,6 +263,16 @@ def _parsed(
     inputs = [_input_slot(p, odd.get(p.name, camel(p.name))) for p in positional]
     attrs = {spec.name: spec for spec in (_attr_spec(p, f"op {name}") for p in keyword)}
     return Rule(name, fn, inputs, parse_outputs(out, odd), attrs | _vendor_attrs(vendor), special)
+
+
+def _with_newer(definition: Rule, params: tuple[str, ...], renamed: Mapping[str, str]) -> Rule:
+    """The definition with what releases after 1.8 added marked so."""
+    definition.inputs = [replace(s, newer=s.param in params) for s in definition.inputs]
+    definition.outputs = [replace(s, newer=s.param in params) for s in definition.outputs]
+    definition.attrs = {
+        name: replace(s, newer=s.param in params, later=renamed.get(name, "")) for name, s in definition.attrs.items()
+    }
+    return definition
 
 
 def _derive_gradient(definition: OpDef, reads: str | None, grad_type: str | None) -> None:
@@ -293,9 +308,9 @@ def _lod_map(definition: OpDef, lod: str | Mapping[str, str] | None) -> dict[str
 
 def _grad_param_slot(forward: OpDef, param: Param, slots: Mapping[str, str]) -> Slot:
     """The slot of one parameter of a gradient rule: a forward input, a forward output, or ``d_<output>``."""
-    if param.name in slots:
-        return _input_slot(param, slots[param.name])
     base = forward.slot_of(param.name)
+    if param.name in slots:
+        return replace(_input_slot(param, slots[param.name]), newer=base is not None and base.newer)
     suffix = ""
     if base is None and param.name.startswith("d_"):
         base = next((s for s in forward.outputs if s.param == param.name[2:]), None)
@@ -306,7 +321,8 @@ def _grad_param_slot(forward: OpDef, param: Param, slots: Mapping[str, str]) -> 
             f" inputs are {[s.param for s in forward.inputs]}, outputs {[s.param for s in forward.outputs]}"
         )
     read = _input_slot(param, base.name + suffix)
-    return replace(read, duplicable=base.duplicable, dispensable=read.dispensable or base.dispensable)
+    dispensable = read.dispensable or base.dispensable
+    return replace(read, duplicable=base.duplicable, dispensable=dispensable, newer=base.newer)
 
 
 def _grad_attrs(forward: OpDef, keyword: list[Param]) -> dict[str, AttrSpec]:
@@ -336,6 +352,7 @@ def _grad_def(
     changes: str = "",
     once: str = "",
     loops: bool = False,
+    newer: str = "",
 ) -> OpDef:
     positional, keyword, special = _signature(fn)
     targets = _names(wrt) if wrt else forward.diff
@@ -356,6 +373,8 @@ def _grad_def(
     definition.continues = _names(continues)
     definition.changes = tuple(s.name for s in definition.inputs if s.param in _names(changes))
     definition.once, definition.loops = once, loops
+    own = _names(newer)
+    definition.inputs = [replace(s, newer=True, dispensable=True) if s.param in own else s for s in definition.inputs]
     return definition
 
 

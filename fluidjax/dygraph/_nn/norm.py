@@ -85,8 +85,8 @@ class BatchNorm(Layer):
         self.weight.stop_gradient = frozen
         self.bias.stop_gradient = frozen
         averaged = {"trainable": False, "do_model_average": do_model_average_for_mean_and_var}
-        mean = ParamAttr(moving_mean_name, zero, **averaged)  # type: ignore[arg-type]
-        variance = ParamAttr(moving_variance_name, one, **averaged)  # type: ignore[arg-type]
+        mean = ParamAttr(moving_mean_name, zero, **averaged)
+        variance = ParamAttr(moving_variance_name, one, **averaged)
         self._mean = _stopped(self.create_parameter(shape, mean, self._dtype))
         self._variance = _stopped(self.create_parameter(shape, variance, self._dtype))
         self._attrs = {

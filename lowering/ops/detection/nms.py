@@ -147,7 +147,8 @@ def detections(found: list[tuple[np.ndarray, np.ndarray, Kept]], dtype: np.dtype
     return LoDArray(np.zeros((0, width), dtype), (offsets,))
 
 
-def _infer(op_view, var_of, level=1):
+def infer_detections(op_view, var_of, level=1):
+    """Shapes of the rows (label, score, box) that suppression leaves, and of their indices."""
     boxes, scores = (var_of(op_view.inputs[slot][0]) for slot in ("BBoxes", "Scores"))
     width = boxes.shape[-1] + 2 if boxes is not None and boxes.shape else -1
     # Fluid declares as many rows as there are boxes, whatever will be left of them.
@@ -168,7 +169,7 @@ def _multiclass(bboxes, scores, background_label, score_threshold, nms_top_k, ke
     return found, starts
 
 
-@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=_infer)
+@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=infer_detections)
 def multiclass_nms(
     bboxes: Value,
     scores: Value,
@@ -191,7 +192,7 @@ def multiclass_nms(
     return detections(found, data_of(bboxes).dtype, placeholder=True)
 
 
-@op(out="Out Index~", diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=_infer)
+@op(out="Out Index~", diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=infer_detections)
 def multiclass_nms2(
     bboxes: Value,
     scores: Value,
@@ -206,7 +207,12 @@ def multiclass_nms2(
 ):
     """As multiclass_nms, with Index [No, 1], the row of each box in BBoxes flattened to [-1, 4]; may have no rows."""
     options = {"threshold": nms_threshold, "eta": nms_eta, "normalized": normalized}
-    found, starts = _multiclass(bboxes, scores, background_label, score_threshold, nms_top_k, keep_top_k, **options)
+    return with_index(bboxes, scores, background_label, score_threshold, nms_top_k, keep_top_k, **options)
+
+
+def with_index(bboxes, scores, *args, **options) -> tuple[LoDArray, LoDArray]:
+    """The boxes kept, and the row of each in BBoxes; arguments as for ``_multiclass``."""
+    found, starts = _multiclass(bboxes, scores, *args, **options)
     out = detections(found, data_of(bboxes).dtype, placeholder=False)
     flat = np.ndim(data_of(scores)) == 2
     index = [
@@ -234,7 +240,15 @@ def _decayed(boxes: np.ndarray, scores: np.ndarray, normalized: bool, sigma: flo
     return scores * decay
 
 
-@op(out="Out Index", diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=_infer)
+@op(
+    out="Out Index RoisNum?",
+    diff="",
+    lod=None,
+    kind="host",
+    slots={"bboxes": "BBoxes"},
+    infer=infer_detections,
+    newer="rois_num",
+)
 def matrix_nms(
     bboxes: Value,
     scores: Value,
@@ -273,7 +287,12 @@ def matrix_nms(
         offsets.append(len(rows))
     lod = (np.asarray(offsets, np.int32),)
     data = np.asarray(rows, data_of(bboxes).dtype).reshape(-1, data_of(bboxes).shape[-1] + 2)
-    return LoDArray(data, lod), LoDArray(np.asarray(index, np.int32).reshape(-1, 1), lod)
+    return LoDArray(data, lod), LoDArray(np.asarray(index, np.int32).reshape(-1, 1), lod), counts(lod)
+
+
+def counts(lod: tuple[np.ndarray, ...]) -> np.ndarray:
+    """How many rows each image has, int32 [N]: what Paddle 2 has beside, and then instead of, a LoD."""
+    return np.diff(lod[0]).astype(np.int32)
 
 
 def _merged(boxes: np.ndarray, scores: np.ndarray, threshold: float, normalized: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -292,7 +311,7 @@ def _merged(boxes: np.ndarray, scores: np.ndarray, threshold: float, normalized:
     return boxes, scores
 
 
-@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=partial(_infer, level=0))
+@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=partial(infer_detections, level=0))
 def locality_aware_nms(
     bboxes: Value,
     scores: Value,

@@ -13,10 +13,14 @@ from lowering.ragged import rows as seq
 from lowering.registry import MASKED, op
 from lowering.values import LoDArray, Meta, fill_padding, row_mask
 
+_SLOTS = {"rois": "ROIs", "rois_lod": "RoisLod", "rois_num": "RoisNum"}
 
-def image_of(rois: LoDArray, given=None) -> jax.Array:
-    """int32 [R]: the image of each region, from the LoD, from offsets [N + 1], or 0 where there is neither."""
+
+def image_of(rois: LoDArray, given=None, numbers=None) -> jax.Array:
+    """int32 [R]: the image of each region, from how many each has [N] (Paddle 2), offsets [N + 1], the LoD, or 0."""
     rows = seq.row_numbers(rois.capacity)
+    if numbers is not None:
+        return jnp.searchsorted(jnp.cumsum(numbers.reshape(-1)), rows, side="right").astype(jnp.int32)
     if given is not None:
         found = seq.segments(given.reshape(-1).astype(jnp.int32), rows)
     elif rois.lod:
@@ -62,14 +66,22 @@ def _masked_max(x, mask, axis):
 
 @op(
     out="Out Argmax~",
-    slots={"rois": "ROIs", "rois_lod": "RoisLod"},
+    slots=_SLOTS,
     diff="x",
     rows=MASKED,
     lod=None,
     undeclared="Argmax:dtype",
+    newer="rois_num",
 )
 def roi_pool(
-    x, rois: LoDArray, rois_lod=None, *, spatial_scale: float = 1.0, pooled_height: int = 1, pooled_width: int = 1
+    x,
+    rois: LoDArray,
+    rois_lod=None,
+    rois_num=None,
+    *,
+    spatial_scale: float = 1.0,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
 ):
     """Out[r, c, i, j] = max of X over bin (i, j) of region r, 0 if empty; Argmax (int64) its h * W + w, -1 if empty."""
     height, width = x.shape[2:]
@@ -77,7 +89,7 @@ def roi_pool(
     size = jnp.maximum(corners[:, 2:] - corners[:, :2] + 1, 1)
     rows = _max_bins(corners[:, 1], size[:, 1], pooled_height, height)
     columns = _max_bins(corners[:, 0], size[:, 0], pooled_width, width)
-    maps = x[image_of(rois, rois_lod)]  # [R, C, H, W]
+    maps = x[image_of(rois, rois_lod, rois_num)]  # [R, C, H, W]
 
     def one(region):
         map_, in_rows, in_columns = region
@@ -92,10 +104,10 @@ def roi_pool(
     return per_region(rois, out), per_region(rois, jnp.where(empty, -1, where).astype(jnp.int64))
 
 
-@roi_pool.grad(slots={"rois": "ROIs", "rois_lod": "RoisLod"})
-def _(x: Meta, rois: LoDArray, argmax, d_out, rois_lod=None):
+@roi_pool.grad(slots=_SLOTS)
+def _(x: Meta, rois: LoDArray, argmax, d_out, rois_lod=None, rois_num=None):
     n, c, h, w = x.shape
-    image = image_of(rois, rois_lod)[:, None, None, None]
+    image = image_of(rois, rois_lod, rois_num)[:, None, None, None]
     d_out = jnp.where(argmax >= 0, valid(rois, d_out), 0)
     flat = jnp.zeros((n, c, h * w), d_out.dtype)
     channel = jnp.arange(c)[None, :, None, None]
@@ -128,40 +140,47 @@ def _align_weights(start, size, bins, extent, ratio):
     return total / count[:, None, None]
 
 
-def _align(x, rois, given, scale, bins, ratio):
+def _align(x, rois, image, scale, bins, ratio, aligned):
     height, width = x.shape[2:]
-    corners = rois.data.astype(x.dtype) * scale
-    size = jnp.maximum(corners[:, 2:] - corners[:, :2], 1)
+    corners = rois.data.astype(x.dtype) * scale - (0.5 if aligned else 0)
+    size = corners[:, 2:] - corners[:, :2]
+    size = size if aligned else jnp.maximum(size, 1)
     rows = _align_weights(corners[:, 1], size[:, 1], bins[0], height, ratio)
     columns = _align_weights(corners[:, 0], size[:, 0], bins[1], width, ratio)
-    return rows, columns, image_of(rois, given)
+    return rows, columns, image
 
 
-@op(slots={"rois": "ROIs", "rois_lod": "RoisLod"}, diff="x", rows=MASKED, lod=None)
+@op(slots=_SLOTS, diff="x", rows=MASKED, lod=None, newer="rois_num aligned")
 def roi_align(
     x,
     rois: LoDArray,
     rois_lod=None,
+    rois_num=None,
     *,
     spatial_scale: float = 1.0,
     pooled_height: int = 1,
     pooled_width: int = 1,
     sampling_ratio: int = -1,
+    aligned: bool = False,
 ):
     """Out[r, c, i, j] = mean of X, bilinearly sampled at a grid of points in bin (i, j) of region r.
 
-    ``sampling_ratio`` points along each axis, or ceil(bin size) where it is not positive.
+    ``sampling_ratio`` points along each axis, or ceil(bin size) where it is not positive. ``aligned`` (Paddle 2) takes
+    half a pixel off the corners, and regions as small as they are.
     """
-    bins = (pooled_height, pooled_width)
-    rows, columns, image = _align(x, rois, rois_lod, spatial_scale, bins, sampling_ratio)
+    bins, image = (pooled_height, pooled_width), image_of(rois, rois_lod, rois_num)
+    rows, columns, image = _align(x, rois, image, spatial_scale, bins, sampling_ratio, aligned)
     return per_region(rois, jnp.einsum("rih,rjw,rchw->rcij", rows, columns, x[image]))
 
 
-@roi_align.grad(slots={"rois": "ROIs", "rois_lod": "RoisLod"})
-def _(x: Meta, rois: LoDArray, d_out, rois_lod=None, *, spatial_scale, pooled_height, pooled_width, sampling_ratio):
-    bins = (pooled_height, pooled_width)
+@roi_align.grad(slots=_SLOTS)
+def _(
+    x: Meta, rois: LoDArray, d_out, rois_lod=None, rois_num=None, *,
+    spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned,
+):  # fmt: skip
+    bins, image = (pooled_height, pooled_width), image_of(rois, rois_lod, rois_num)
     zeros = jnp.zeros(x.shape, x.dtype)
-    rows, columns, image = _align(zeros, rois, rois_lod, spatial_scale, bins, sampling_ratio)
+    rows, columns, image = _align(zeros, rois, image, spatial_scale, bins, sampling_ratio, aligned)
     return zeros.at[image].add(jnp.einsum("rih,rjw,rcij->rchw", rows, columns, valid(rois, d_out)))
 
 

@@ -28,7 +28,7 @@ def _pairs(anchors, dtype):
     return np.asarray(anchors, dtype).reshape(-1, 2)
 
 
-@op(out="Boxes Scores", diff="", lod=None)
+@op(out="Boxes Scores", diff="", lod=None, newer="iou_aware iou_aware_factor")
 def yolo_box(
     x,
     img_size,
@@ -39,13 +39,18 @@ def yolo_box(
     conf_thresh: float = 0.01,
     clip_bbox: bool = True,
     scale_x_y: float = 1.0,
+    iou_aware: bool = False,
+    iou_aware_factor: float = 0.5,
 ):
     """Boxes [N, A H W, 4] in pixels of the image (ImgSize: height, width) and Scores [N, A H W, class_num].
 
     Both are zero where the objectness s(t) is below ``conf_thresh``; a score is objectness times class probability.
+    With ``iou_aware`` (Paddle 2) the first maps predict overlaps, and objectness is s(t)^(1 - f) overlap^f.
     """
     n, _, height, width = x.shape
     pairs = _pairs(anchors, x.dtype)
+    if iou_aware:
+        overlap, x = jax.nn.sigmoid(x[:, : len(pairs)]), x[:, len(pairs) :]
     x = x.reshape(n, len(pairs), 5 + class_num, height, width)
     cx, cy, w, h = _boxes(x, pairs, downsample_ratio * height, scale_x_y)
     image_h, image_w = (img_size[:, i].astype(x.dtype).reshape(n, 1, 1, 1) for i in (0, 1))
@@ -55,6 +60,8 @@ def yolo_box(
         x0, y0 = jnp.maximum(x0, 0), jnp.maximum(y0, 0)
         x1, y1 = jnp.minimum(x1, image_w - 1), jnp.minimum(y1, image_h - 1)
     confidence = jax.nn.sigmoid(x[:, :, 4])
+    if iou_aware:
+        confidence = confidence ** (1 - iou_aware_factor) * overlap**iou_aware_factor
     sure = confidence >= conf_thresh
     boxes = jnp.where(sure[..., None], jnp.stack([x0, y0, x1, y1], axis=-1), 0)
     scores = jnp.where(sure[:, :, None], confidence[:, :, None] * jax.nn.sigmoid(x[:, :, 5:]), 0)

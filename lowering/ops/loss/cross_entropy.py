@@ -4,6 +4,7 @@ Fluid's CPU softmax clips x - max(x) at -64, so no probability falls below e^-64
 as -1e20. Both are kept.
 """
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -107,7 +108,7 @@ def _infer_softmax_loss(op_view, var_of):
     return found | {n: VarInfo(tuple(shape), logits.dtype, logits.lod_level) for n in op_view.outputs["Loss"]}
 
 
-@op(out="Softmax~ Loss", diff="logits", lod="logits", rows=off_rows, infer=_infer_softmax_loss)
+@op(out="Softmax~ Loss", diff="logits", lod="logits", rows=off_rows, infer=_infer_softmax_loss, newer="use_softmax")
 def softmax_with_cross_entropy(
     logits,
     label,
@@ -116,8 +117,14 @@ def softmax_with_cross_entropy(
     numeric_stable_mode: bool = True,
     ignore_index: int = -100,
     axis: int = -1,
+    use_softmax: bool = True,
 ):
-    """Softmax of Logits along `axis`; Loss = -log Softmax[Label], or -sum(Label * log Softmax) with soft_label."""
+    """Softmax of Logits along `axis`; Loss = -log Softmax[Label], or -sum(Label * log Softmax) with soft_label.
+
+    Without `use_softmax` (Paddle 2) Logits are probabilities already.
+    """
+    if not use_softmax:
+        return logits, _loss_of(logits, label, soft_label, ignore_index, axis)
     z = shifted(logits, axis)
     e = exp_at_least(z, CLIP)
     total = e.sum(axis=axis, keepdims=True)
@@ -130,13 +137,25 @@ def softmax_with_cross_entropy(
     return e / total, jnp.where(label == ignore_index, 0, jnp.log(total) - z_label)
 
 
+def _loss_of(probabilities, label, soft_label, ignore_index, axis):
+    logs = at_least(jnp.log(probabilities), -1e20)
+    if soft_label:
+        return -(label * logs).sum(axis=axis, keepdims=True)
+    label = label.reshape([1 if i == axis % logs.ndim else n for i, n in enumerate(logs.shape)])
+    inside = (label >= 0) & (label < logs.shape[axis])
+    return jnp.where(inside & (label != ignore_index), -jnp.take_along_axis(logs, jnp.where(inside, label, 0), axis), 0)
+
+
 @softmax_with_cross_entropy.check
 def _(logits: Meta, label, *, soft_label, ignore_index, axis):
     return [] if soft_label else [Demand("label", label, 0, logits.shape[axis], ignore_index)]
 
 
 @softmax_with_cross_entropy.grad(lod={"Logits@GRAD": "Softmax"})
-def _(label, softmax, d_loss, *, soft_label, ignore_index, axis):
+def _(label, softmax, d_loss, *, soft_label, ignore_index, axis, use_softmax):
+    if not use_softmax:
+        loss = lambda p: _loss_of(p, label, soft_label, ignore_index, axis)  # noqa: E731
+        return jax.vjp(loss, softmax)[1](d_loss.reshape(jax.eval_shape(loss, softmax).shape))[0]
     if soft_label:
         return (softmax * label.sum(axis=axis, keepdims=True) - label) * d_loss
     shape = list(softmax.shape)

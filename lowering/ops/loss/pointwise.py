@@ -36,18 +36,25 @@ def _unless_normalized(attrs, ndim):
     return None if attrs["normalize"] else WISE
 
 
-@op(diff="x", rows=_unless_normalized)
-def sigmoid_cross_entropy_with_logits(x, label, *, normalize: bool = False, ignore_index: int = -100):
+def _weighted(x, label, weight):
+    """Paddle 2's loss with a weight for each element, which it puts on the logarithm alone."""
+    return jnp.maximum(x, 0) - x * label + weight * jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+@op(diff="x", rows=_unless_normalized, slots={"pos_weight": "pos_weight"}, newer="pos_weight")
+def sigmoid_cross_entropy_with_logits(x, label, pos_weight=None, *, normalize: bool = False, ignore_index: int = -100):
     """Out = max(X, 0) - X * Label + log(1 + exp(-|X|)); 0 at ignore_index; / number of counted ones to normalize."""
     counted = _counted(label, ignore_index)
-    out = jnp.where(counted, bernoulli_loss(x, label), 0)
+    loss = bernoulli_loss(x, label) if pos_weight is None else _weighted(x, label, pos_weight)
+    out = jnp.where(counted, loss, 0)
     return out / _normalizer(counted, x.dtype) if normalize else out
 
 
-@sigmoid_cross_entropy_with_logits.grad
-def _(x, label, d_out, *, normalize, ignore_index):
+@sigmoid_cross_entropy_with_logits.grad(slots={"pos_weight": "pos_weight"})
+def _(x, label, d_out, pos_weight=None, *, normalize, ignore_index):
     counted = _counted(label, ignore_index)
-    dx = jnp.where(counted, (jax.nn.sigmoid(x) - label) * d_out, 0)
+    slope = jax.nn.sigmoid(x) * (1 if pos_weight is None else pos_weight) - label
+    dx = jnp.where(counted, slope * d_out, 0)
     return dx / _normalizer(counted, x.dtype) if normalize else dx
 
 

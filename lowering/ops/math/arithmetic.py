@@ -17,7 +17,7 @@ from lowering.ops.math.rounding import product
 from lowering.ops.shared import add_repeated_rows, off_rows, outputs_like
 from lowering.program import OpSpec, VarInfo
 from lowering.registry import MASKED, WISE, Value, Wise, op
-from lowering.values import LoDArray, SelectedRows, TensorArray
+from lowering.values import LoDArray, Meta, SelectedRows, TensorArray
 
 
 def on_values(x: Any, fn: Any) -> Any:
@@ -209,11 +209,27 @@ def _(x, d_out, min=None, max=None, *, min_, max_):
     return jnp.where((x > low) & (x < high), d_out, 0)
 
 
-@op(rows=off_rows)
-def cumsum(x, *, axis: int = -1, exclusive: bool = False, reverse: bool = False):
+def _off_summed(attrs, ndim):
+    return None if attrs["flatten"] else off_rows(attrs, ndim)
+
+
+@op(rows=_off_summed, newer="flatten")
+def cumsum(x, *, axis: int = -1, exclusive: bool = False, reverse: bool = False, flatten: bool = False):
     """Out = running sums of X along ``axis``; exclusive leaves the element itself out, reverse starts at the end."""
+    return _cumsum(x.reshape(-1), 0, exclusive, reverse) if flatten else _cumsum(x, axis, exclusive, reverse)
+
+
+def _cumsum(x, axis, exclusive, reverse):
     out = jax.lax.cumsum(x, axis=axis % x.ndim, reverse=reverse)
     return out - x if exclusive else out
+
+
+@cumsum.grad
+def _(d_out, x: Meta = None, *, axis, exclusive, reverse, flatten):
+    """The gradient op of Paddle 2; Fluid writes a cumsum from the other end."""
+    if flatten and x is not None:
+        return _cumsum(d_out.reshape(-1), 0, exclusive, not reverse).reshape(x.shape)
+    return _cumsum(d_out, axis, exclusive, not reverse)
 
 
 @cumsum.grad_maker
@@ -255,7 +271,7 @@ def _numbers(x: Any) -> Any:
 @op(lod=None, diff="")
 def allclose(input, other, *, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
     """Out[1] = whether |Input - Other| <= atol + rtol * |Other| everywhere."""
-    return jnp.allclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan).reshape(1)
+    return jnp.allclose(input, other, rtol=float(rtol), atol=float(atol), equal_nan=equal_nan).reshape(1)
 
 
 @op(lod=None)

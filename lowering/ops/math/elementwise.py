@@ -10,6 +10,7 @@ import numpy as np
 from lowering.engine.checks import nonzero
 from lowering.ops.math.broadcast import infer_broadcast, placed_pair
 from lowering.ops.math.rounding import product
+from lowering.program import PADDLE_2, PADDLE_2_5
 from lowering.registry import WISE, Value, op
 from lowering.values import Meta, SelectedRows, data_of
 
@@ -198,10 +199,14 @@ def _(x, y, d_out, *, axis):
 
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), diff="")
-def elementwise_mod(x, y, *, axis: int = -1):
-    """Out = X mod Y: the remainder of truncated division for integers, of floored division for floats."""
+def elementwise_mod(x, y, *, axis: int = -1, ctx):
+    """Out = X mod Y: the remainder of truncated division for integers, of floored division for floats.
+
+    Since Paddle 2 of floored division for both.
+    """
     x, y = aligned(x, y, axis)
-    return x - _quotient(x, y) * y if np.issubdtype(x.dtype, np.integer) else jnp.mod(x, y)
+    truncated = np.issubdtype(x.dtype, np.integer) and ctx.release < PADDLE_2
+    return x - _quotient(x, y) * y if truncated else jnp.mod(x, y)
 
 
 @elementwise_mod.check
@@ -210,9 +215,10 @@ def _(y):
 
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), diff="")
-def elementwise_floordiv(x, y, *, axis: int = -1):
-    """Out = X / Y of integers, truncated towards zero (Fluid's kernel, despite the name)."""
-    return _quotient(*aligned(x, y, axis))
+def elementwise_floordiv(x, y, *, axis: int = -1, ctx):
+    """Out = X / Y of integers, truncated towards zero (Fluid's kernel, despite the name); since Paddle 2.5 floored."""
+    x, y = aligned(x, y, axis)
+    return jnp.floor_divide(x, y) if ctx.release >= PADDLE_2_5 else _quotient(x, y)
 
 
 @elementwise_floordiv.check

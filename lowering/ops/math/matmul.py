@@ -221,7 +221,7 @@ def _(x, y, out, x_norm, y_norm, d_out):
     return d_x, d_y
 
 
-@op(grad=None, lod=None)
+@op(grad=None, lod=None, renamed={"dim1": "axis1", "dim2": "axis2"})
 def trace(input, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
     """Out = sum of the diagonals of Input in the planes (dim1, dim2); [1] for a matrix."""
     return _trace(input, offset, dim1, dim2)

@@ -65,10 +65,16 @@ def _(x, norm, d_out, *, axis):
     return d_out / norm - x * (inner / (norm * norm * norm))
 
 
-@op(lod=None)
-def p_norm(x, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, keepdim: bool = False):
-    """Out = (sum of |X| ** porder over ``axis``) ** (1 / porder); porder 0 counts, +-inf take extrema."""
+@op(lod=None, newer="asvector")
+def p_norm(
+    x, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, keepdim: bool = False, asvector: bool = False
+):  # fmt: skip
+    """Out = (sum of |X| ** porder over ``axis``) ** (1 / porder); porder 0 counts, +-inf take extrema.
+
+    ``asvector`` takes all of X as one vector.
+    """
     del epsilon
+    axis = None if asvector else axis
     size = jnp.abs(x)
     if porder == 0:
         out = jnp.sum((x != 0).astype(x.dtype), axis=axis, keepdims=keepdim)
@@ -80,8 +86,8 @@ def p_norm(x, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, ke
 
 
 @p_norm.grad
-def _(x, out, d_out, *, porder, axis, epsilon):
-    kept = tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
+def _(x, out, d_out, *, porder, axis, epsilon, asvector):
+    kept = tuple(1 if asvector or i == axis % x.ndim else n for i, n in enumerate(x.shape))
     out, d_out = out.reshape(kept), d_out.reshape(kept)
     if porder == 0:
         return jnp.zeros_like(x)
@@ -91,17 +97,21 @@ def _(x, out, d_out, *, porder, axis, epsilon):
     return slope * jnp.sign(x) * d_out
 
 
-def _arg(fn, x, axis, keepdims, dtype):
-    return fn(x, axis=axis, keepdims=keepdims).astype(to_numpy(INT64 if dtype < 0 else dtype))
+def _off_found(attrs, ndim):
+    return None if attrs["flatten"] else off_rows(attrs, ndim)
 
 
-@op(lod=None, diff="", rows=off_rows)
-def arg_max(x, *, axis: Long, keepdims: bool = False, dtype: int = -1):
-    """Out = index of the first maximum of X along ``axis``; int64 unless ``dtype`` says otherwise."""
-    return _arg(jnp.argmax, x, axis, keepdims, dtype)
+def _arg(fn, x, axis, keepdims, dtype, flatten):
+    return fn(x, axis=None if flatten else axis, keepdims=keepdims).astype(to_numpy(INT64 if dtype < 0 else dtype))
 
 
-@op(lod=None, diff="", rows=off_rows)
-def arg_min(x, *, axis: Long, keepdims: bool = False, dtype: int = -1):
-    """Out = index of the first minimum of X along ``axis``; int64 unless ``dtype`` says otherwise."""
-    return _arg(jnp.argmin, x, axis, keepdims, dtype)
+@op(lod=None, diff="", rows=_off_found, newer="flatten")
+def arg_max(x, *, axis: Long, keepdims: bool = False, dtype: int = -1, flatten: bool = False):
+    """Out = index of the first maximum of X along ``axis``, or of the flat X; int64 unless ``dtype`` is another."""
+    return _arg(jnp.argmax, x, axis, keepdims, dtype, flatten)
+
+
+@op(lod=None, diff="", rows=_off_found, newer="flatten")
+def arg_min(x, *, axis: Long, keepdims: bool = False, dtype: int = -1, flatten: bool = False):
+    """Out = index of the first minimum of X along ``axis``, or of the flat X; int64 unless ``dtype`` is another."""
+    return _arg(jnp.argmin, x, axis, keepdims, dtype, flatten)

@@ -22,7 +22,7 @@ OPTIONS: dict[str, Any] = {"rows": MASKED, "lod": None}
 
 def reduced_axes(ndim: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
     """The axes that a reduction sums over, from 0."""
-    if reduce_all:
+    if reduce_all or not dim:
         return tuple(range(ndim))
     if any(not -ndim <= d < ndim for d in dim) and ndim:
         raise ValueError(f"dims {list(dim)} are not all in [{-ndim}, {ndim}), the axes of an input of rank {ndim}")
@@ -159,15 +159,17 @@ def _(x: Meta, d_out: LoDArray, *, dim, reduce_all, in_dtype, out_dtype):
     return _in_dtype(grad, like, d_out, in_dtype, out_dtype)
 
 
-def _lowest(dtype: np.dtype) -> Any:
+def lowest(dtype: np.dtype) -> Any:
+    """The number of a data type that no other is below."""
     return -np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min
 
 
-def _highest(dtype: np.dtype) -> Any:
+def highest(dtype: np.dtype) -> Any:
+    """The number of a data type that no other is above."""
     return np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).max
 
 
-def _extremum(fn: Callable[..., Any], neutral: Callable[[Any], Any], x: LoDArray, axes, keep_dim, out_dtype) -> Any:
+def extremum(fn: Callable[..., Any], neutral: Callable[[Any], Any], x: LoDArray, axes, keep_dim, out_dtype) -> Any:
     """The extremum of no elements is the neutral number, as in Eigen; NumPy raises."""
     data = _cast(masked(x, axes, neutral(x.dtype)), out_dtype)
     initial = None if data.size else jnp.asarray(neutral(data.dtype), data.dtype)
@@ -177,7 +179,7 @@ def _extremum(fn: Callable[..., Any], neutral: Callable[[Any], Any], x: LoDArray
 @reduction()
 def reduce_max(x, axes, keep_dim, out_dtype):
     """Out = maximum of X over ``dim``."""
-    return _extremum(jnp.max, _lowest, x, axes, keep_dim, out_dtype)
+    return extremum(jnp.max, lowest, x, axes, keep_dim, out_dtype)
 
 
 def _extremum_grad(x, out, d_out, dim, reduce_all):
@@ -195,7 +197,7 @@ def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
 @reduction()
 def reduce_min(x, axes, keep_dim, out_dtype):
     """Out = minimum of X over ``dim``."""
-    return _extremum(jnp.min, _highest, x, axes, keep_dim, out_dtype)
+    return extremum(jnp.min, highest, x, axes, keep_dim, out_dtype)
 
 
 @reduce_min.grad

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lowering.ops.math.extrema import at_least, at_most, exp_at_least
 from lowering.ops.shared import off_rows
+from lowering.program import PADDLE_2
 from lowering.registry import WISE, op
 
 
@@ -115,14 +117,14 @@ def _(out, d_out, *, threshold):
 
 
 @op(vendor="use_mkldnn", rows=WISE)
-def leaky_relu(x, *, alpha: float = 0.02):
-    """Out = max(X, alpha * X)."""
-    return jnp.maximum(x, alpha * x)
+def leaky_relu(x, *, alpha: float = 0.02, ctx):
+    """Out = max(X, alpha * X); since Paddle 2 alpha * X where X <= 0, which differs for an alpha above 1."""
+    return jnp.where(x > 0, x, alpha * x) if ctx.release >= PADDLE_2 else jnp.maximum(x, alpha * x)
 
 
-@leaky_relu.grad
-def _(out, d_out, *, alpha):
-    return jnp.where(out > 0, d_out, alpha * d_out)
+@leaky_relu.grad(newer="x")
+def _(d_out, out=None, x=None, *, alpha):
+    return jnp.where((x if out is None else out) > 0, d_out, alpha * d_out)
 
 
 @leaky_relu.grad_grad(out="DDOut")
@@ -179,15 +181,20 @@ def _(out, d_out, *, threshold):
     return jnp.where((out > -threshold) & (out < threshold), d_out * (1 - jnp.exp(-out)), 0)
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
-def softplus(x):
-    """Out = log(1 + exp(X))."""
-    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+@op(vendor="use_mkldnn use_cudnn", rows=WISE, newer="beta threshold")
+def softplus(x, *, beta: float = 1.0, threshold: float = float("inf")):
+    """Out = log(1 + exp(beta X)) / beta; Paddle 2 takes X itself where beta X is above a threshold."""
+    z = x if beta == 1 else beta * x
+    soft = jnp.maximum(z, 0) + jnp.log1p(jnp.exp(-jnp.abs(z)))
+    soft = soft if beta == 1 else soft / beta
+    return soft if np.isinf(threshold) else jnp.where(z > threshold, x, soft)
 
 
 @softplus.grad
-def _(x, d_out):
-    return d_out * jax.nn.sigmoid(x)
+def _(x, d_out, *, beta, threshold):
+    z = x if beta == 1 else beta * x
+    slope = jax.nn.sigmoid(z)
+    return d_out * (slope if np.isinf(threshold) else jnp.where(z > threshold, 1, slope))
 
 
 @op(vendor="use_mkldnn use_cudnn", rows=WISE)
@@ -312,24 +319,25 @@ def _(x, out, d_out, *, groups, axis):
     return jnp.where(index == first, jnp.expand_dims(d_out, along), 0).reshape(x.shape)
 
 
-def _prelu_alpha(alpha, x, mode):
+def _prelu_alpha(alpha, x, mode, data_format):
     """Alpha as something that broadcasts against X [N, C, ...]."""
     if mode == "all":
         return alpha.reshape((1,) * x.ndim)
     if mode == "channel":
-        return alpha.reshape((1, -1) + (1,) * (x.ndim - 2))
+        behind = (1,) * (x.ndim - 1) + (-1,) if data_format == "NHWC" else (1, -1) + (1,) * (x.ndim - 2)
+        return alpha.reshape(behind)
     return alpha.reshape((1, *x.shape[1:]))
 
 
-@op(rows=WISE)
-def prelu(x, alpha, *, mode: str = "all"):
+@op(rows=WISE, newer="data_format")
+def prelu(x, alpha, *, mode: str = "all", data_format: str = "NCHW"):
     """Out = X where X > 0, else Alpha * X; one Alpha in all ("all"), one per channel, or one per element."""
-    return jnp.where(x > 0, x, _prelu_alpha(alpha, x, mode) * x)
+    return jnp.where(x > 0, x, _prelu_alpha(alpha, x, mode, data_format) * x)
 
 
 @prelu.grad
-def _(x, alpha, d_out, *, mode):
-    view = _prelu_alpha(alpha, x, mode)
+def _(x, alpha, d_out, *, mode, data_format):
+    view = _prelu_alpha(alpha, x, mode, data_format)
     d_alpha = jnp.where(x > 0, 0, x * d_out)
     axes = tuple(i for i, n in enumerate(view.shape) if n == 1)
     return jnp.where(x > 0, d_out, view * d_out), jnp.sum(d_alpha, axis=axes).reshape(alpha.shape)

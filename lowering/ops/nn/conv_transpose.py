@@ -1,7 +1,8 @@
 """conv2d_transpose, conv3d_transpose and depthwise_conv2d_transpose: the adjoint of a convolution in its input.
 
 Input[N, C, ...] and Filter[C, O / groups, ...] make Output[N, O, ...] with
-size = (in - 1) * stride - padding + dilation * (k - 1) + 1, or `output_size` where given (up to stride - 1 larger).
+size = (in - 1) * stride - padding + dilation * (k - 1) + 1, or `output_size` where given (up to stride - 1 larger);
+Paddle 2 may also say how many rows and columns more by `output_padding`.
 """
 
 import jax.numpy as jnp
@@ -29,8 +30,10 @@ def plan(input, filter, strides, paddings, padding_algorithm, groups, dilations,
     return x, Geometry(tuple(strides), pads, dilations, groups)
 
 
-def _forward(x, filter, geo, output_size, data_format):
+def _forward(x, filter, geo, output_size, output_padding, data_format):
     sizes = kernels.transpose_sizes(x.shape[2:], filter.shape[2:], geo, output_size)
+    if len(output_padding) and not len(output_size):
+        sizes = [n + more for n, more in zip(sizes, output_padding, strict=True)]
     shape = (x.shape[0], filter.shape[1] * geo.groups, *sizes)
     return channel_back(kernels.input_grad(x, filter, shape, geo), data_format)
 
@@ -54,10 +57,11 @@ def conv2d_transpose_rule(
     paddings: list[int] = (0, 0),
     data_format: str = "NCHW",
     padding_algorithm: str = "EXPLICIT",
+    output_padding: list[int] = (),
 ):
     """Output = the transpose of (*) Filter applied to Input, over two spatial axes."""
     x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
-    return _forward(x, filter, geo, output_size, data_format)
+    return _forward(x, filter, geo, output_size, output_padding, data_format)
 
 
 def conv2d_transpose_grad(
@@ -70,13 +74,19 @@ def conv2d_transpose_grad(
 
 
 for _type in ("conv2d_transpose", "depthwise_conv2d_transpose"):
-    _op = op(_type, out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows=Wise("input"))(
-        conv2d_transpose_rule
-    )
+    _op = op(
+        _type,
+        out="Output",
+        diff="input filter bias",
+        vendor=VENDOR_2D,
+        lod="input",
+        rows=Wise("input"),
+        newer="output_padding",
+    )(conv2d_transpose_rule)
     _op.grad(conv2d_transpose_grad)
 
 
-@op(out="Output", vendor=VENDOR, lod="input", rows=Wise("input"))
+@op(out="Output", vendor=VENDOR, lod="input", rows=Wise("input"), newer="output_padding")
 def conv3d_transpose(
     input,
     filter,
@@ -88,10 +98,11 @@ def conv3d_transpose(
     groups: int = 1,
     data_format: str = "NCHW",
     padding_algorithm: str = "EXPLICIT",
+    output_padding: list[int] = (),
 ):
     """Output = the transpose of (*) Filter applied to Input, over three spatial axes."""
     x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
-    return _forward(x, filter, geo, output_size, data_format)
+    return _forward(x, filter, geo, output_size, output_padding, data_format)
 
 
 @conv3d_transpose.grad

@@ -33,41 +33,44 @@ class Taps(NamedTuple):
         return dense
 
 
-def _ratio(size, out, align_corners):
+def _ratio(size, out, align_corners, scale=0.0):
+    """Rows of the input for a row of the output; what the scale says where it is given (Paddle 2)."""
     if out <= 1:
         return np.float32(0)
-    return np.float32((size - 1) / (out - 1)) if align_corners else np.float32(size / out)
+    if align_corners:
+        return np.float32((size - 1) / (out - 1))
+    return np.float32(1 / np.float32(scale)) if scale > 0 else np.float32(size / out)
 
 
-def nearest_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype) -> Taps:
+def nearest_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype, scale=0.0) -> Taps:
     """The nearest row: rounded with align_corners, else cut off."""
-    position = _ratio(size, out, align_corners) * np.arange(out, dtype=np.float32)
+    position = _ratio(size, out, align_corners, scale) * np.arange(out, dtype=np.float32)
     index = (position + (0.5 if align_corners else 0)).astype(np.int32)
     return Taps(np.minimum(index, size - 1)[None], np.ones((1, out), np.float32), size)
 
 
-def _half_pixel(size, out):
-    return np.float64(_ratio(size, out, False)) * (np.arange(out) + 0.5) - 0.5
+def _half_pixel(size, out, scale):
+    return np.float64(_ratio(size, out, False, scale)) * (np.arange(out) + 0.5) - 0.5
 
 
-def linear_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype) -> Taps:
+def linear_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype, scale=0.0) -> Taps:
     """Two neighbours; align_mode 0 without align_corners places rows at half pixels."""
     if align_mode == 0 and not align_corners:
-        position = np.maximum(_half_pixel(size, out), 0)
+        position = np.maximum(_half_pixel(size, out, scale), 0)
     else:
-        position = _ratio(size, out, align_corners) * np.arange(out, dtype=np.float32)
+        position = _ratio(size, out, align_corners, scale) * np.arange(out, dtype=np.float32)
     low = position.astype(np.int32)
     high = np.minimum(low + 1, size - 1)
     upper = position.astype(np.float32) - low.astype(np.float32)
     return Taps(np.stack([low, high]), np.stack([1 - upper, upper]), size)
 
 
-def cubic_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype) -> Taps:
+def cubic_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype, scale=0.0) -> Taps:
     """Four neighbours with the cubic convolution kernel, a = -0.75; rows beyond the edge repeat it."""
     if align_corners:
         position = _ratio(size, out, True) * np.arange(out, dtype=np.float32)
     else:
-        position = _half_pixel(size, out)
+        position = _half_pixel(size, out, scale)
     position = position.astype(dtype)
     base = np.floor(position).astype(np.int32)
     t = position - base.astype(dtype)
@@ -84,7 +87,8 @@ def _cubic_far(x, a=-0.75):
     return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
 
-def _resize_axis(x, axis, taps: Taps):
+def resize_axis(x, axis, taps: Taps):
+    """X resized along one axis: the sum of its rows at the taps, times their weights."""
     shape = [1] * x.ndim
     shape[axis] = -1
     rows = [
@@ -94,7 +98,8 @@ def _resize_axis(x, axis, taps: Taps):
     return sum(rows[1:], rows[0])
 
 
-def _resize_axis_grad(dy, axis, taps: Taps):
+def resize_axis_grad(dy, axis, taps: Taps):
+    """The gradient of ``resize_axis``."""
     product = jnp.tensordot(dy, jnp.asarray(taps.matrix(), dy.dtype), axes=((axis,), (0,)))
     return jnp.moveaxis(product, -1, axis)
 
@@ -132,20 +137,21 @@ def _declared_sizes(op, spatial):
 
 def _infer(op, var_of):
     x = var_of(op.inputs["X"][0])
-    axes = _spatial_axes(x, op.attrs.get("data_layout", "NCHW"))
+    axes = spatial_axes(x, op.attrs.get("data_layout", "NCHW"))
     shape = list(x.shape)
     for axis, size in zip(axes, _declared_sizes(op, [shape[a] for a in axes]), strict=True):
         shape[axis] = size
     return {op.outputs["Out"][0]: VarInfo(tuple(shape), x.dtype, 0)}
 
 
-def _spatial_axes(x, data_layout):
+def spatial_axes(x, data_layout):
+    """The axes of an image that are no batch and no channels."""
     return range(1, len(x.shape) - 1) if data_layout in ("NHWC", "NDHWC") else range(2, len(x.shape))
 
 
 def _plan(make: Callable[..., Taps], x, out_size, size_tensor, scale_tensor, data_layout, align, **attrs):
     """(axis, its Taps) for each spatial axis."""
-    axes = _spatial_axes(x, data_layout)
+    axes = spatial_axes(x, data_layout)
     spatial = [x.shape[a] for a in axes]
     sizes = _target_sizes(spatial, out_size, size_tensor, scale_tensor, attrs)
     if any(s <= 0 for s in sizes):
@@ -157,13 +163,13 @@ def _plan(make: Callable[..., Taps], x, out_size, size_tensor, scale_tensor, dat
 def _forward(make, x, *args, **attrs):
     plan = _plan(make, x, *args, **attrs)
     if not jnp.issubdtype(x.dtype, jnp.floating):
-        return _integer_resize(x, plan)
+        return integer_resize(x, plan)
     for axis, taps in plan:
-        x = jnp.take(x, jnp.asarray(taps.index[0]), axis=axis) if make is nearest_taps else _resize_axis(x, axis, taps)
+        x = jnp.take(x, jnp.asarray(taps.index[0]), axis=axis) if make is nearest_taps else resize_axis(x, axis, taps)
     return x
 
 
-def _integer_resize(x, plan):
+def integer_resize(x, plan):
     """All taps in one float32 sum, in the kernel's order, since the result is cut off to an integer.
 
     The last of three axes moves first, but of two axes the first.
@@ -188,7 +194,7 @@ def _rounded(product):
 
 def _backward(make, x: Meta, d_out, *args, **attrs):
     for axis, taps in _plan(make, x, *args, **attrs):
-        d_out = _resize_axis_grad(d_out, axis, taps)
+        d_out = resize_axis_grad(d_out, axis, taps)
     return d_out
 
 

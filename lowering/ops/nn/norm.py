@@ -67,16 +67,19 @@ def _infer_instance_norm(of):
     return {"Y": (x.shape, x.lod_level, x.dtype), "SavedMean": planes, "SavedVariance": planes}
 
 
-@op(out="Y SavedMean~ SavedVariance~", lod={"Y": "x"}, rows=Wise("x"), infer=_infer_instance_norm)
+@op(out="Y SavedMean~ SavedVariance~", lod={"Y": "x"}, rows=Wise("x"), infer=_infer_instance_norm, absent="scale bias")
 def instance_norm(x, scale, bias, *, epsilon: float = 1e-5):
     """Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias over each (n, c) plane.
 
     SavedMean and SavedVariance are [N * C]; SavedVariance is 1 / sqrt(variance + epsilon).
+    Programs of Paddle 2 may leave Scale and Bias out.
     """
     flat = x.reshape(*x.shape[:2], -1)
     mean = flat.mean(axis=2, keepdims=True)
     inv_std = lax.rsqrt(jnp.square(flat - mean).mean(axis=2, keepdims=True) + epsilon)
-    y = (flat - mean) * inv_std * _planes(scale, x) + _planes(bias, x)
+    y = (flat - mean) * inv_std
+    y = y if scale is None else y * _planes(scale, x)
+    y = y if bias is None else y + _planes(bias, x)
     return y.reshape(x.shape), mean.reshape(-1), inv_std.reshape(-1)
 
 

@@ -33,22 +33,64 @@ def bilinear(image, y, x):
     return total
 
 
-@op(out="Output", lod="x", rows=WISE, vendor={"use_cudnn": True}, grad="vjp", reads="x grid")
-def grid_sampler(x, grid):
-    """Output[n, c, h, w] = X[n, c] at (x, y) = (Grid[n, h, w] + 1) / 2 * (size - 1), bilinear, zeros outside."""
+def _unnormalized(at, size, align_corners):
+    return (at + 1) * 0.5 * (size - 1) if align_corners else ((at + 1) * size - 1) * 0.5
+
+
+def _mirrored(at, size, align_corners):
+    """Positions outside thrown back at the edge pixels' centres (align_corners), or at their outer edges."""
+    low, span = (0, size - 1) if align_corners else (-0.5, size)
+    if span == 0:
+        return jnp.zeros_like(at)
+    away = jnp.abs(at - low)
+    rest = away - jnp.floor(away / (2 * span)) * (2 * span)
+    return jnp.where(rest > span, 2 * span - rest, rest) + low
+
+
+def _held(at, size, padding_mode, align_corners):
+    if padding_mode == "zeros":
+        return at
+    at = _mirrored(at, size, align_corners) if padding_mode == "reflection" else at
+    # Not a clip: at the very edge the position takes the whole gradient.
+    return jnp.where(at < 0, 0, jnp.where(at > size - 1, size - 1, at))
+
+
+def _nearest(image, y, x):
+    row, col = jnp.round(y).astype(jnp.int32), jnp.round(x).astype(jnp.int32)
+    inside = (row >= 0) & (row < image.shape[1]) & (col >= 0) & (col < image.shape[2])
+    return corner(image, row, col, inside)
+
+
+_SAMPLED = {"bilinear": bilinear, "nearest": _nearest}
+
+
+@op(
+    out="Output", lod="x", rows=WISE, vendor={"use_cudnn": True}, grad="vjp", reads="x grid",
+    newer="mode padding_mode align_corners",
+)  # fmt: skip
+def grid_sampler(x, grid, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True):
+    """Output[n, c, h, w] = X[n, c] at (x, y) = (Grid[n, h, w] + 1) / 2 * (size - 1), bilinear, zeros outside.
+
+    Paddle 2 may read the ``nearest`` pixel, hold positions at the ``border`` or throw them back (``reflection``), and
+    without ``align_corners`` -1 and 1 are the outer edges of the first and last pixels.
+    """
+    if mode not in _SAMPLED or padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(f"mode is {mode!r}, padding_mode {padding_mode!r}; expected bilinear or nearest, and zeros,"
+                         " border or reflection; set one of them")  # fmt: skip
     height, width = x.shape[2:]
-    col = (grid[..., 0] + 1) * 0.5 * (width - 1)
-    row = (grid[..., 1] + 1) * 0.5 * (height - 1)
-    return jax.vmap(bilinear)(x, row, col)
+    col = _held(_unnormalized(grid[..., 0], width, align_corners), width, padding_mode, align_corners)
+    row = _held(_unnormalized(grid[..., 1], height, align_corners), height, padding_mode, align_corners)
+    return jax.vmap(_SAMPLED[mode])(x, row, col)
 
 
-def _base_grid(output_shape, output_shape_tensor, dtype):
-    """Homogeneous positions (x, y, 1) [H, W, 3] over [-1, 1]."""
+def _base_grid(output_shape, output_shape_tensor, dtype, align_corners):
+    """Homogeneous positions (x, y, 1) [H, W, 3] over [-1, 1]; of pixels' centres without align_corners."""
     shape = output_shape
     if output_shape_tensor is not None:
         shape = [int(v) for v in concrete(output_shape_tensor, "OutputShape").reshape(-1)]
     height, width = shape[2:]
-    span = lambda n: jnp.linspace(-1, 1, n, dtype=dtype) if n > 1 else jnp.full(1, -1, dtype)  # noqa: E731
+    shrink = lambda n: 1 if align_corners else (n - 1) / n  # noqa: E731
+    span = lambda n: jnp.linspace(-1, 1, n, dtype=dtype) * shrink(n) if n > 1 else jnp.full(1, -1, dtype)  # noqa: E731
     x, y = jnp.meshgrid(span(width), span(height))
     return jnp.stack([x, y, jnp.ones_like(x)], axis=-1)
 
@@ -59,16 +101,19 @@ def _infer_affine_grid(op, var_of):
     return {op.outputs["Output"][0]: VarInfo((theta.shape[0], -1, -1, 2), theta.dtype, theta.lod_level)}
 
 
-@op(out="Output", diff="theta", lod="theta", vendor={"use_cudnn": True}, rows=Wise("theta"), infer=_infer_affine_grid)
-def affine_grid(theta, output_shape=None, *, output_shape_: list[int] = ()):
+@op(
+    out="Output", diff="theta", lod="theta", vendor={"use_cudnn": True}, rows=Wise("theta"), infer=_infer_affine_grid,
+    newer="align_corners",
+)  # fmt: skip
+def affine_grid(theta, output_shape=None, *, output_shape_: list[int] = (), align_corners: bool = True):
     """Output[n, h, w] = Theta[n] (x, y, 1), x and y running from -1 to 1 over an image of output_shape [N, C, H, W]."""
-    base = _base_grid(output_shape_, output_shape, theta.dtype)
+    base = _base_grid(output_shape_, output_shape, theta.dtype, align_corners)
     return jnp.einsum("hwk,njk->nhwj", base, theta)
 
 
 @affine_grid.grad(rows=Wise("d_output"))
-def _(d_output, output_shape=None, *, output_shape_):
-    base = _base_grid(output_shape_, output_shape, d_output.dtype)
+def _(d_output, output_shape=None, *, output_shape_, align_corners):
+    base = _base_grid(output_shape_, output_shape, d_output.dtype, align_corners)
     return jnp.einsum("nhwj,hwk->njk", d_output, base)
 
 

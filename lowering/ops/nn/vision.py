@@ -4,26 +4,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.ops.nn import windows
+from lowering.ops.nn.conv import channel_back, channel_first
 from lowering.ops.shared import transpose_of
 from lowering.registry import WISE, Long, op
 from lowering.values import Meta
 
 
-@op(rows=WISE, lod=None)
-def pixel_shuffle(x, *, upscale_factor: int = 1):
+@op(rows=WISE, lod=None, newer="data_format")
+def pixel_shuffle(x, *, upscale_factor: int = 1, data_format: str = "NCHW"):
     """Out[n, c, h r + i, w r + j] = X[n, c r^2 + i r + j, h, w], r = upscale_factor."""
+    x, r = channel_first(x, data_format), upscale_factor
     n, c, h, w = x.shape
-    r = upscale_factor
     blocks = x.reshape(n, c // (r * r), r, r, h, w)
-    return blocks.transpose(0, 1, 4, 2, 5, 3).reshape(n, c // (r * r), h * r, w * r)
+    return channel_back(blocks.transpose(0, 1, 4, 2, 5, 3).reshape(n, c // (r * r), h * r, w * r), data_format)
 
 
 @pixel_shuffle.grad
-def _(d_out, *, upscale_factor):
+def _(d_out, *, upscale_factor, data_format):
+    d_out, r = channel_first(d_out, data_format), upscale_factor
     n, c, h, w = d_out.shape
-    r = upscale_factor
     blocks = d_out.reshape(n, c, h // r, r, w // r, r)
-    return blocks.transpose(0, 1, 3, 5, 2, 4).reshape(n, c * r * r, h // r, w // r)
+    return channel_back(blocks.transpose(0, 1, 3, 5, 2, 4).reshape(n, c * r * r, h // r, w // r), data_format)
 
 
 @op(rows=WISE)
@@ -79,15 +80,15 @@ def _shift(x, seg_num, shift_ratio, step):
     return jnp.concatenate(shifted, axis=2).reshape(x.shape)
 
 
-@op()
-def temporal_shift(x, *, seg_num: int, shift_ratio: float = 0.25):
+@op(newer="data_format")
+def temporal_shift(x, *, seg_num: int, shift_ratio: float = 0.25, data_format: str = "NCHW"):
     """X [N seg_num, C, H, W]: the first C * ratio channels come from the frame before, the next from the one after."""
-    return _shift(x, seg_num, shift_ratio, 1)
+    return channel_back(_shift(channel_first(x, data_format), seg_num, shift_ratio, 1), data_format)
 
 
 @temporal_shift.grad
-def _(d_out, *, seg_num, shift_ratio):
-    return _shift(d_out, seg_num, shift_ratio, -1)
+def _(d_out, *, seg_num, shift_ratio, data_format):
+    return channel_back(_shift(channel_first(d_out, data_format), seg_num, shift_ratio, -1), data_format)
 
 
 def patches(x, kernel_sizes, strides, paddings, dilations):

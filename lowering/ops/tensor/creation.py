@@ -16,7 +16,7 @@ from lowering.errors import NeedsExact
 from lowering.loops.carried import zero_gradient
 from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
-from lowering.registry import MASKED, WISE, Long, Longs, Sizes, Wise, op
+from lowering.registry import MASKED, WISE, Float64s, Long, Longs, Scalars, Sizes, Wise, op
 from lowering.values import LoDArray, Meta, RowCounts, TensorArray
 
 
@@ -58,12 +58,12 @@ def fill_constant(
     kind = to_numpy(dtype)
     if value_tensor is not None:
         whole = jnp.broadcast_to(value_tensor.reshape(()).astype(kind), dims)
-        return into_declared(with_rows(whole, dims), ctx, dims[0])
+        return into_declared(with_rows(whole, dims), ctx, dims[0] if dims else 1)
     fill = _scalar(str_value, kind) if str_value else np.asarray(value).astype(kind)[()]
     # What is known on the host anyway need not go to the device and back.
     small = prod(dims) <= FOLD_LIMIT
     whole = np.full(dims, fill, kind) if small else full(dims, fill, kind)
-    return into_declared(with_rows(whole, dims), ctx, dims[0])
+    return into_declared(with_rows(whole, dims), ctx, dims[0] if dims else 1)
 
 
 def _batch_dims(input: Meta, shape, input_dim_idx, output_dim_idx):
@@ -123,7 +123,7 @@ def fill(*, value: list[float], shape: list[int], dtype: int = 5):
     return jnp.asarray(np.asarray(value).astype(to_numpy(dtype)).reshape(shape))
 
 
-@op(fold=True)
+@op(fold=True, newer="fp64_values values")
 def assign_value(
     *,
     shape: list[int],
@@ -132,9 +132,13 @@ def assign_value(
     fp32_values: list[float] = (),
     int32_values: list[int] = (),
     int64_values: Longs = (),
+    fp64_values: Float64s = (),
+    values: Scalars = (),
 ):
-    """Out = the values of the attribute that matches ``dtype``, in ``shape``."""
+    """Out = the values of the attribute that matches ``dtype``, in ``shape``; Paddle 2 may list them in ``values``."""
     kind = to_numpy(dtype)
+    if len(values) or len(fp64_values):
+        return np.asarray(list(values) or list(fp64_values)).astype(kind).reshape(shape)
     chosen = {"b": bool_values, "f": fp32_values}.get(kind.kind)
     if chosen is None:
         chosen = int64_values if kind == np.int64 else int32_values

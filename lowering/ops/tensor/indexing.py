@@ -14,6 +14,8 @@ from jax import lax
 
 from lowering.engine.checks import Demand
 from lowering.errors import NeedsExact
+from lowering.ops.shared import concrete_scalar
+from lowering.program import PADDLE_2
 from lowering.registry import MASKED, WISE, op
 from lowering.values import LoDArray, Meta, fill_padding, row_mask
 
@@ -36,27 +38,37 @@ def _overwritten(base: Any, index: Any, updates: Any) -> Any:
     return jnp.where(_column(writer > 0, base.ndim), jnp.asarray(updates)[jnp.maximum(writer - 1, 0)], base)
 
 
-@op(lod=None, diff="x", rows=MASKED, linear=True)
-def gather(x: LoDArray, index: LoDArray, *, overwrite: bool = True):
-    """Out[i] = X[Index[i]]; Index [N] or [N, 1].
+def _along(axis: int, tensor) -> int:
+    return axis if tensor is None else int(concrete_scalar(tensor, "gather: the axis"))
 
-    The gradient of rows taken several times is the last one's with ``overwrite`` (Fluid's default), else their sum.
+
+@op(lod=None, diff="x", rows=MASKED, linear=True, newer="axis axis_")
+def gather(x: LoDArray, index: LoDArray, axis=None, *, overwrite: bool = True, axis_: int = 0):
+    """Out[i] = X[Index[i]]; Index [N] or [N, 1]. Paddle 2 gathers along any ``axis``.
+
+    The gradient of rows taken several times is the last one's with ``overwrite`` (Fluid's default), else their sum; in
+    Paddle 2 always the sum.
     """
     del overwrite
+    if along := _along(axis_, axis):
+        return jnp.take(x.data, index.data.reshape(-1), axis=along)
     out = jnp.asarray(x.data)[index.data.reshape(-1)]
     return LoDArray(out, (), index.nrows) if index.padded else out
 
 
 @gather.check
-def _(x: Meta, index):
-    return [Demand("index", index, 0, x.shape[0] if x.nrows is None else x.nrows)]
+def _(x: Meta, index, *, axis_):
+    return [Demand("index", index, 0, x.shape[axis_] if x.nrows is None or axis_ else x.nrows)]
 
 
 @gather.grad(rows=MASKED)
-def _(x: Meta, index: LoDArray, d_out: LoDArray, *, overwrite):
+def _(x: Meta, index: LoDArray, d_out: LoDArray, axis=None, *, overwrite, axis_, ctx):
     """Padding rows of Index (copies of a valid id) are sent outside, so that they overwrite nothing."""
     zeros = jnp.zeros(x.shape, d_out.dtype)
     flat = index.data.reshape(-1)
+    if along := _along(axis_, axis):
+        return zeros.at[(slice(None),) * (along % zeros.ndim) + (flat,)].add(d_out.data)
+    overwrite = overwrite and ctx.release < PADDLE_2
     if index.padded:
         flat = jnp.where(row_mask(index, 1), flat, x.shape[0])
     grad = _overwritten(zeros, flat, d_out.data) if overwrite else zeros.at[flat].add(d_out.data, mode="drop")
@@ -141,10 +153,11 @@ def _(x: Meta, ids):
 
 
 @scatter.grad(rows=MASKED)
-def _(ids: LoDArray, updates: Meta, d_out: LoDArray):
-    """As Fluid's kernel: X@GRAD is Out@GRAD itself, the replaced rows included."""
+def _(ids: LoDArray, updates: Meta, d_out: LoDArray, *, ctx):
+    """As Fluid's kernel: X@GRAD is Out@GRAD itself, the replaced rows included; since Paddle 2 these are zero."""
     whole = _whole(d_out)
-    return whole, _by_rows(ids, jnp.asarray(whole)[ids.data.reshape(-1)], backward=True)
+    part = _by_rows(ids, jnp.asarray(whole)[ids.data.reshape(-1)], backward=True)
+    return jnp.asarray(whole).at[ids.data.reshape(-1)].set(0) if ctx.release >= PADDLE_2 else whole, part
 
 
 @op(diff="x updates", rows=MASKED)

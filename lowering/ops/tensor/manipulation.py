@@ -9,7 +9,7 @@ import numpy as np
 
 from lowering.dtypes import LOD_TENSOR
 from lowering.errors import NeedsExact, OpError
-from lowering.ops.shared import concrete_scalar, ints, names_in, off_rows, outputs_like, transpose_of
+from lowering.ops.shared import concrete_scalar, ints, names_in, off_rows, outputs_like, shape_from, transpose_of
 from lowering.program import EMPTY, OpSpec, VarInfo
 from lowering.registry import MASKED, WISE, Longs, Value, op
 from lowering.values import LoDArray, Meta, data_of
@@ -283,7 +283,7 @@ def _(g):
     return [OpSpec("reverse", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, dict(g.attrs))]
 
 
-@op(rows=_off_first("dims"))
+@op(rows=_off_first("dims"), renamed={"dims": "axis"})
 def flip(x, *, dims: list[int]):
     """Out = X in reverse order along each of ``dims``."""
     return jnp.flip(x, [a % x.ndim for a in dims])
@@ -301,15 +301,15 @@ def _rolled(x, shifts, dims, sign):
     return jnp.roll(x.reshape(-1), shifts[0]).reshape(x.shape)
 
 
-@op()
-def roll(x, *, shifts: Longs = (), dims: Longs = ()):
+@op(renamed={"dims": "axis"}, newer="shifts_tensor", diff="x")
+def roll(x, shifts_tensor=None, *, shifts: Longs = (), dims: Longs = ()):
     """Out = X shifted cyclically by shifts[i] along dims[i]; without dims, as one flat vector."""
-    return _rolled(x, shifts, dims, 1)
+    return _rolled(x, shape_from(shifts, shifts_tensor, None, "roll: the shifts"), dims, 1)
 
 
 @roll.grad
-def _(x: Meta, d_out, *, shifts, dims):
-    return _rolled(d_out, shifts, dims, -1)
+def _(x: Meta, d_out, shifts_tensor=None, *, shifts, dims):
+    return _rolled(d_out, shape_from(shifts, shifts_tensor, None, "roll: the shifts"), dims, -1)
 
 
 # --- margins -----------------------------------------------------------------------------------------------------

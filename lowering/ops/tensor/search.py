@@ -94,11 +94,27 @@ def _infer_unique(op, var_of):
     return found | outputs_like(op, "Count", VarInfo((-1,), number, 0))
 
 
-@op(out="Out Index", kind="host", infer=_infer_unique, diff="", lod=None)
-def unique(x, *, dtype: int):
-    """Out = the distinct values of X in order of appearance; Index [N] = where each X is among them. A host op."""
-    values, index, _ = _distinct(x)
-    return LoDArray(values), index.astype(to_numpy(dtype))
+@op(
+    out="Out Index Indices? Counts?", kind="host", infer=_infer_unique, diff="", lod=None,
+    newer="return_index return_inverse return_counts axis is_sorted indices counts",
+)  # fmt: skip
+def unique(
+    x, *, dtype: int, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    axis: list[int] = (), is_sorted: bool = False,
+):  # fmt: skip
+    """Out = the distinct values of X in order of appearance; Index [N] = where each X is among them. A host op.
+
+    Paddle 2 sorts them (``is_sorted``), over the flat X or along ``axis``, and also tells where each is first
+    (Indices) and how often it occurs (Counts).
+    """
+    del return_index, return_inverse, return_counts
+    kind = to_numpy(dtype)
+    if not is_sorted:
+        values, index, _ = _distinct(x)
+        return LoDArray(values), index.astype(kind), None, None
+    along = axis[0] if len(axis) else None
+    values, first, inverse, counts = np.unique(np.asarray(x), True, True, True, axis=along)
+    return values, inverse.reshape(-1).astype(kind), first.astype(kind), counts.astype(kind)
 
 
 @op(out="Out Index Count", kind="host", infer=_infer_unique, diff="", lod=None)

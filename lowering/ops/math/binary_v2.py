@@ -1,0 +1,100 @@
+"""Functions of two arguments that came with Paddle 2; operands broadcast as in NumPy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.registry import WISE, op
+from lowering.values import concrete
+
+
+@op(slots={"x1": "X1", "x2": "X2"}, grad="vjp", reads="x1 x2", lod="x1")
+def atan2(x1, x2):
+    """Out = the angle of the point (X2, X1); integers give float64."""
+    if not jnp.issubdtype(x1.dtype, jnp.floating):
+        x1, x2 = x1.astype(np.float64), x2.astype(np.float64)
+    return jnp.arctan2(x1, x2)
+
+
+def _larger(x, y):
+    return (x >= y) | jnp.isnan(y)
+
+
+@op(grad="vjp", reads="x y", vendor="")
+def elementwise_fmax(x, y, *, axis: int = -1):
+    """Out = the larger of X and Y; of a number and NaN, the number. Where they are equal X takes the gradient."""
+    del axis
+    return jnp.where(_larger(x, y), x, y) if jnp.issubdtype(x.dtype, jnp.floating) else jnp.maximum(x, y)
+
+
+@op(grad="vjp", reads="x y")
+def elementwise_fmin(x, y, *, axis: int = -1):
+    """Out = the smaller of X and Y; of a number and NaN, the number. Where they are equal X takes the gradient."""
+    del axis
+    return jnp.where((x <= y) | jnp.isnan(y), x, y) if jnp.issubdtype(x.dtype, jnp.floating) else jnp.minimum(x, y)
+
+
+@op(diff="")
+def elementwise_heaviside(x, y, *, axis: int = -1):
+    """Out = 0 where X < 0, Y where X is 0, 1 where X > 0."""
+    del axis
+    return jnp.heaviside(x, y)
+
+
+@op(grad="vjp", reads="x y weight")
+def lerp(x, y, weight):
+    """Out = X + Weight (Y - X)."""
+    return x + weight * (y - x)
+
+
+def _bitwise(name: str, fn, doc: str) -> None:
+    def rule(x, y):
+        return fn(x, y)
+
+    rule.__doc__ = doc
+    op(f"bitwise_{name}", diff="")(rule)
+
+
+_bitwise("and", jnp.bitwise_and, "Out = X and Y, bit by bit.")
+_bitwise("or", jnp.bitwise_or, "Out = X or Y, bit by bit.")
+_bitwise("xor", jnp.bitwise_xor, "Out = X exclusive-or Y, bit by bit.")
+
+
+@op(rows=WISE, diff="")
+def bitwise_not(x):
+    """Out = X with all bits turned."""
+    return jnp.bitwise_not(x)
+
+
+@op(diff="")
+def equal_all(x, y):
+    """Out = whether X and Y have one shape and equal elements."""
+    return jnp.asarray(x.shape == y.shape) & jnp.all(x == y) if x.shape == y.shape else np.asarray(False)
+
+
+def _tolerance(attr: str, tensor) -> float:
+    """Paddle writes these as text, so that no digit is lost."""
+    return float(attr) if tensor is None else float(concrete(tensor, "the tolerance").reshape(-1)[0])
+
+
+@op(slots={"input": "Input", "other": "Other", "rtol": "Rtol", "atol": "Atol"}, diff="", lod="input")
+def isclose(
+    input, other, rtol=None, atol=None, *, rtol_: str = "1e-5", atol_: str = "1e-8", equal_nan: bool = False
+):  # fmt: skip
+    """Out = whether |Input - Other| <= atol + rtol |Other|, element by element."""
+    bounds = {"rtol": _tolerance(rtol_, rtol), "atol": _tolerance(atol_, atol)}
+    return jnp.isclose(input, other, equal_nan=equal_nan, **bounds)
+
+
+@op(lod=None, diff="operands", out="Out InnerCache*?~ XShape*?~", slots={"operands": "Operands"})
+def einsum(operands: list, *, equation: str):
+    """Out = the sum over the letters of ``equation`` that are not in its result; the other outputs are left empty."""
+    return jnp.einsum(equation, *operands), None, None
+
+
+@einsum.grad
+def _(operands: list, d_out, *, equation):
+    _, back = jax.vjp(lambda *parts: jnp.einsum(equation, *parts), *operands)
+    return list(back(d_out))

@@ -1,0 +1,57 @@
+"""Complex numbers: made of two tensors, taken apart again."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from lowering.registry import WISE, op
+
+
+@op("complex", rows=WISE, grad="vjp", reads="x y")
+def complex_(x, y):
+    """Out = X + i Y, broadcast against each other."""
+    return jax.lax.complex(*jnp.broadcast_arrays(x, y))
+
+
+@op("as_complex", grad="vjp", reads="x")
+def as_complex(x):
+    """Out [...] = the complex numbers of the pairs X [..., 2]."""
+    return jax.lax.complex(x[..., 0], x[..., 1])
+
+
+@op("as_real", diff="")
+def as_real(x):
+    """Out [..., 2] = the real and imaginary parts of X."""
+    return jnp.stack([x.real, x.imag], axis=-1)
+
+
+@op(rows=WISE, diff="")
+def real(x):
+    """Out = the real part of X."""
+    return jnp.real(x)
+
+
+@op(rows=WISE, diff="")
+def imag(x):
+    """Out = the imaginary part of X."""
+    return jnp.imag(x)
+
+
+@op(rows=WISE, diff="")
+def conj(x):
+    """Out = X with its imaginary part negated."""
+    return jnp.conj(x)
+
+
+@op(rows=WISE)
+def angle(x):
+    """Out = the angle of X; of a real number, 0 or pi, and its gradient is zero."""
+    return jnp.angle(x)
+
+
+@angle.grad
+def _(x, d_out):
+    if jnp.iscomplexobj(x):
+        raise ValueError("angle of complex numbers has no gradient here; received complex X; feed real numbers")
+    return jnp.zeros_like(d_out)

@@ -1,0 +1,32 @@
+"""Products of matrices as Paddle 2 has them: operands broadcast as in NumPy."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from lowering.registry import op
+
+
+def _swapped(x, swap: bool):
+    return jnp.swapaxes(x, -1, -2) if swap and x.ndim > 1 else x
+
+
+@op(grad="vjp", reads="x y")
+def matmul_v2(x, y, *, trans_x: bool = False, trans_y: bool = False):
+    """Out = X Y over the last two dims, each transposed if wanted; a vector is a row on the left, else a column.
+
+    Dims before them broadcast. Transposing a vector does nothing.
+    """
+    return jnp.matmul(_swapped(x, trans_x), _swapped(y, trans_y))
+
+
+@op(grad="vjp", reads="x vec")
+def mv(x, vec):
+    """Out = X [M, N] Vec [N]."""
+    return x @ vec
+
+
+@op(grad="vjp", lod=None)
+def multi_dot(x: list):
+    """Out = the product of all X, in the cheapest order; the first and the last may be vectors."""
+    return jnp.linalg.multi_dot(x) if len(x) > 1 else x[0]

@@ -1,0 +1,119 @@
+"""The resizing ops of Paddle 2: a scale for each axis, which also says how far apart the rows are that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.ops.nn.interpolate import (
+    Taps,
+    cubic_taps,
+    integer_resize,
+    linear_taps,
+    nearest_taps,
+    resize_axis,
+    resize_axis_grad,
+    spatial_axes,
+)
+from lowering.ops.shared import ints, names_in
+from lowering.program import VarInfo
+from lowering.registry import Wise, op
+from lowering.values import Meta, concrete
+
+
+def _scales(rank: int, scale, scale_tensor) -> list[float]:
+    """A scale for each axis; zeros where none is given."""
+    given = list(scale)
+    if scale_tensor is not None:
+        given = concrete(scale_tensor, "Scale").reshape(-1).tolist()
+    given = [float(v) for v in given] or [0.0]
+    return given * rank if len(given) == 1 else given
+
+
+def _sizes(spatial, scales, out_size, size_tensor, declared) -> list[int]:
+    """Sizes after resizing: SizeTensor, else OutSize, else the scales, else out_d, out_h, out_w."""
+    if size_tensor:
+        return [ints(t, "SizeTensor")[0] for t in size_tensor]
+    if out_size is not None:
+        return ints(out_size, "OutSize")
+    if all(s > 0 for s in scales):
+        return [int(n * np.float32(s)) for n, s in zip(spatial, scales, strict=True)]
+    return list(declared)
+
+
+def _plan(make: Callable[..., Taps], x, tensors, data_layout, align, scale, declared):
+    """(axis, its Taps) for each spatial axis; sizes in SizeTensor take the scales' place altogether."""
+    out_size, size_tensor, scale_tensor = tensors
+    axes = spatial_axes(x, data_layout)
+    spatial = [x.shape[a] for a in axes]
+    scales = _scales(len(spatial), scale, scale_tensor)
+    sizes = _sizes(spatial, scales, out_size, size_tensor, declared[-len(spatial) :])
+    if any(s <= 0 for s in sizes):
+        raise ValueError(f"the output sizes are {sizes}; expected positive numbers; give out_h, out_w or scale")
+    steps = [0.0] * len(spatial) if size_tensor or min(scales) <= 0 else scales
+    dtype = np.float64 if x.dtype == np.float64 else np.float32
+    return [(a, make(n, out, *align, dtype, s)) for a, n, out, s in zip(axes, spatial, sizes, steps, strict=True)]
+
+
+def _infer(op, var_of):
+    x = var_of(op.inputs["X"][0])
+    axes = spatial_axes(x, op.attrs.get("data_layout", "NCHW"))
+    shape, known = list(x.shape), [op.attrs.get(n, -1) for n in ("out_d", "out_h", "out_w")[-len(axes) :]]
+    scales = _scales(len(axes), op.attrs.get("scale") or (), None)
+    if any(names_in(op, slot) for slot in ("OutSize", "SizeTensor", "Scale")):
+        known = [-1] * len(axes)
+    elif all(s > 0 for s in scales):
+        known = [int(shape[a] * np.float32(s)) if shape[a] > 0 else -1 for a, s in zip(axes, scales, strict=True)]
+    for axis, size in zip(axes, known, strict=True):
+        shape[axis] = size if size > 0 else -1
+    return {op.outputs["Out"][0]: VarInfo(tuple(shape), x.dtype, 0)}
+
+
+def _register(type_: str, make: Callable[..., Taps], doc: str) -> None:
+    def plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, align_corners, align_mode):
+        return _plan(make, x, tensors, data_layout, (align_corners, align_mode), scale_, (out_d, out_h, out_w))
+
+    def forward(
+        x,
+        out_size=None,
+        size_tensor: list = None,
+        scale=None,
+        *,
+        data_layout: str = "NCHW",
+        out_d: int = 0,
+        out_h: int = 0,
+        out_w: int = 0,
+        scale_: list[float] = (),
+        interp_method: str = "bilinear",
+        align_corners: bool = True,
+        align_mode: int = 1,
+    ):
+        tensors = (out_size, size_tensor, scale)
+        steps = plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, align_corners, align_mode)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return integer_resize(x, steps)
+        for axis, taps in steps:
+            nearest = make is nearest_taps
+            x = jnp.take(x, jnp.asarray(taps.index[0]), axis=axis) if nearest else resize_axis(x, axis, taps)
+        return x
+
+    def backward(
+        x: Meta, d_out, out_size=None, size_tensor: list = None, scale=None, *,
+        data_layout, out_d, out_h, out_w, scale_, align_corners, align_mode,
+    ):  # fmt: skip
+        tensors = (out_size, size_tensor, scale)
+        for axis, taps in plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, align_corners, align_mode):
+            d_out = resize_axis_grad(d_out, axis, taps)
+        return d_out
+
+    forward.__doc__ = doc
+    op(type_, diff="x", lod=None, rows=Wise("x"), infer=_infer)(forward).grad(backward, rows=Wise("d_out"))
+
+
+_register("nearest_interp_v2", nearest_taps, "Out = the nearest element of X [N, C, (D, H,) W] at each place.")
+_register("linear_interp_v2", linear_taps, "Out = X [N, C, W] resized by weights of the 2 neighbours.")
+_register("bilinear_interp_v2", linear_taps, "Out = X [N, C, H, W] resized by weights of the 2 x 2 neighbours.")
+_register("trilinear_interp_v2", linear_taps, "Out = X [N, C, D, H, W] resized by the 2 x 2 x 2 neighbours.")
+_register("bicubic_interp_v2", cubic_taps, "Out = X resized by cubic convolution of the 4 x 4 neighbours.")

@@ -1,0 +1,98 @@
+"""Taking and writing elements along an axis or under a mask, as Paddle 2 has it."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.ops.shared import ints
+from lowering.program import VarInfo
+from lowering.registry import op
+from lowering.values import Meta, concrete
+
+_ALONG = {"input": "Input", "index": "Index", "value": "Value"}
+
+
+def _along(x, index, axis: int) -> tuple:
+    """An index for ``x.at`` that replaces the axis by Index's numbers; Index has X's rank."""
+    places = list(jnp.indices(index.shape, sparse=True))
+    places[axis] = index
+    return tuple(places)
+
+
+@op(out="Result", slots=_ALONG, diff="input", lod={"Result": "input"})
+def take_along_axis(input, index, *, Axis: int):
+    """Result = the elements of Input at Index along ``Axis``; Index broadcasts against Input in the other dims."""
+    return jnp.take_along_axis(input, _widened(index, input, Axis), axis=Axis)
+
+
+def _widened(index, like, axis: int):
+    dims = list(np.broadcast_shapes(_without(index.shape, axis), _without(like.shape, axis)))
+    dims.insert(axis % index.ndim, index.shape[axis])
+    return jnp.broadcast_to(index, dims)
+
+
+def _without(shape, axis: int):
+    axis %= len(shape)
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+@take_along_axis.grad
+def _(input: Meta, index, d_result, *, Axis):
+    zeros = jnp.zeros(input.shape, d_result.dtype)
+    return zeros.at[_along(zeros, _widened(index, input, Axis), Axis)].add(d_result)
+
+
+_REDUCED = {"assign": "set", "add": "add", "mul": "multiply", "multiply": "multiply", "amax": "max", "amin": "min"}
+
+
+@op(out="Result", slots=_ALONG, diff="input value", lod={"Result": "input"}, grad="vjp", reads="input index value")
+def put_along_axis(input, index, value, *, Axis: int, Reduce: str = "assign", Include_self: bool = True):
+    """Result = Input with Value written, added or multiplied at Index along ``Axis``."""
+    if Reduce not in _REDUCED:
+        raise ValueError(f"Reduce is {Reduce!r}; expected one of {sorted(_REDUCED)}; set one of them")
+    if not Include_self and Reduce != "assign":
+        raise ValueError("Include_self is false, which nothing is built for; expected true; add to zeros instead")
+    places = _along(input, index, Axis)
+    return getattr(input.at[places], _REDUCED[Reduce])(jnp.broadcast_to(value, index.shape).astype(input.dtype))
+
+
+def _infer_selected(op, var_of):
+    return {op.outputs["Y"][0]: VarInfo((-1,), var_of(op.inputs["X"][0]).dtype)}
+
+
+@op(out="Y", diff="x", lod=None, infer=_infer_selected, grad="vjp", reads="x mask")
+def masked_select(x, mask):
+    """Y [n] = the elements of X where Mask holds, in order. The program compiles for each mask."""
+    x, mask = jnp.broadcast_arrays(x, concrete(mask, "masked_select: the mask"))
+    return x.reshape(-1)[np.flatnonzero(concrete(mask, "masked_select: the mask"))]
+
+
+@op(diff="x add_value", slots={"add_value": "AddValue"})
+def index_add(x, index, add_value, *, axis: int = 0):
+    """Out = X with AddValue's slices added at Index along ``axis``."""
+    return x.at[(slice(None),) * (axis % x.ndim) + (index,)].add(add_value)
+
+
+@index_add.grad
+def _(index, add_value: Meta, d_out, *, axis):
+    return d_out, jnp.take(d_out, index, axis=axis)
+
+
+@op(
+    slots={"x": "x", "indices": "indices", "value": "value"}, out="out", lod=None, diff="x value", grad="vjp",
+    reads="x indices value",
+)  # fmt: skip
+def index_put(x, indices: list, value, *, accumulate: bool = False):
+    """out = x with value written (or added) at the places that the index tensors name together."""
+    at = x.at[tuple(indices)]
+    return at.add(value) if accumulate else at.set(value)
+
+
+@op(diff="x", grad="vjp", reads="x repeats_tensor", slots={"repeats_tensor": "RepeatsTensor"}, lod=None)
+def repeat_interleave(x, repeats_tensor=None, *, Repeats: int = 0, dim: int = 0):
+    """Out = X with each slice along ``dim`` as often as ``Repeats``, or its entry of RepeatsTensor, says."""
+    times = Repeats if repeats_tensor is None else np.array(ints(repeats_tensor, "repeat_interleave: the repeats"))
+    if isinstance(times, np.ndarray):
+        return jnp.repeat(x, times, axis=dim, total_repeat_length=int(times.sum()))
+    return jnp.repeat(x, times, axis=dim)

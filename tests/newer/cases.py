@@ -1,0 +1,613 @@
+# ruff: noqa: E501
+"""Programs of Paddle 2 by the calls that make them: name -> (function of (paddle, variables), arrays to feed)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+CASES: dict[str, tuple[Callable[..., Any], dict[str, np.ndarray], bool]] = {}
+
+
+def case(name: str, fn: Callable[..., Any], grad: bool = True, **feeds: Any) -> None:
+    """Enter a case; ``grad``: whether gradients by its floating-point feeds are recorded, too."""
+    CASES[name] = (fn, {k: np.asarray(v) for k, v in feeds.items()}, grad)
+
+
+def values(*shape: int, seed: int = 0, low: float = -2.0, high: float = 2.0) -> np.ndarray:
+    """Float32 numbers, rounded to two digits so that recordings are small."""
+    return np.round(np.random.RandomState(seed).uniform(low, high, shape), 2).astype("float32")
+
+
+def numbers(*shape: int, seed: int = 0, high: int = 5, dtype: str = "int64") -> np.ndarray:
+    """Integers from 0 to ``high`` - 1."""
+    return np.random.RandomState(seed).randint(0, high, shape).astype(dtype)
+
+
+X23, X234, X2344 = values(2, 3), values(2, 3, 4), values(2, 3, 4, 4)
+
+# ---- functions of one argument ----
+
+for _name in "silu sinh asinh expm1 tan erfinv tanh abs sin cos exp square trunc angle".split():
+    _x = values(2, 3, low=-0.9, high=0.9)
+    case(_name, lambda p, x, n=_name: getattr(p.nn.functional if n == "silu" else p, n)(x), _name != "trunc", x=_x)
+for _name in "log2 log10 lgamma digamma log1p rsqrt".split():
+    case(_name, lambda p, x, n=_name: getattr(p, n)(x), x=values(2, 3, low=0.3, high=4))
+case("cosh", lambda p, x: p.cosh(x), x=X23)
+case("acosh", lambda p, x: p.acosh(x), x=values(2, 3, low=1.2, high=3))
+case("atanh", lambda p, x: p.atanh(x), x=values(2, 3, low=-0.9, high=0.9))
+case("logit", lambda p, x: p.logit(x, 0.1), x=values(2, 3, low=0.0, high=1.0))
+case("i0", lambda p, x: p.i0(x), x=X23)
+case("frac", lambda p, x: p.frac(x), False, x=X23)
+for _name in "celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu log_sigmoid mish relu relu6 selu softplus softshrink softsign swish tanhshrink thresholded_relu".split():
+    case(f"act_{_name}", lambda p, x, n=_name: getattr(p.nn.functional, n)(x), x=values(3, 4, low=-4, high=4))
+case("act_gelu_tanh", lambda p, x: p.nn.functional.gelu(x, approximate=True), x=X23)
+case("act_leaky_above_one", lambda p, x: p.nn.functional.leaky_relu(x, 1.5), x=X23)
+case("act_softplus_beta", lambda p, x: p.nn.functional.softplus(x, beta=3.0, threshold=2.0), x=X23)
+case("act_prelu", lambda p, x, w: p.nn.functional.prelu(x, w), x=X2344, w=values(3, low=0.1, high=0.4))
+case(
+    "act_prelu_nhwc",
+    lambda p, x, w: p.nn.functional.prelu(x, w, data_format="NHWC"),
+    x=X2344,
+    w=values(4, low=0.1, high=0.4),
+)
+case("act_glu", lambda p, x: p.nn.functional.glu(x), x=X234)
+case("act_maxout", lambda p, x: p.nn.functional.maxout(x, 2), x=values(2, 4, 3, 3))
+case("act_log_softmax", lambda p, x: p.nn.functional.log_softmax(x, axis=1), x=X234)
+case("act_softmax", lambda p, x: p.nn.functional.softmax(x, axis=1), x=X234)
+
+# ---- functions of two ----
+
+for _name in "fmax fmin maximum minimum add subtract multiply divide heaviside".split():
+    case(_name, lambda p, x, y, n=_name: getattr(p, n)(x, y), _name != "heaviside", x=X234, y=values(3, 4, seed=1))
+case("atan2", lambda p, x, y: p.atan2(x, y), x=X23, y=values(2, 3, seed=1))
+case("floor_divide", lambda p, x, y: p.floor_divide(x, y), False, x=[[-7, 7, 5]], y=[[2, -2, 3]])
+case("floor_divide_float", lambda p, x, y: p.floor_divide(x, y), False, x=values(2, 3), y=values(2, 3, seed=1, low=0.5))
+case("remainder", lambda p, x, y: p.remainder(x, y), False, x=[[-7, 7, 5]], y=[[2, -2, 3]])
+case("pow_tensor", lambda p, x, y: p.pow(x, y), x=values(2, 3, low=0.5), y=values(3, seed=1))
+case("lerp", lambda p, x, y, w: p.lerp(x, y, w), x=X23, y=values(2, 3, seed=1), w=values(2, 3, seed=2))
+for _name in "equal not_equal less_than less_equal greater_than greater_equal".split():
+    case(_name, lambda p, x, y, n=_name: getattr(p, n)(x, y), False, x=numbers(2, 3), y=numbers(3, seed=1))
+for _name in "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor".split():
+    case(
+        _name,
+        lambda p, x, y, n=_name: getattr(p, n)(x, y),
+        False,
+        x=numbers(2, 3, high=2).astype(bool),
+        y=numbers(2, 3, seed=1, high=2).astype(bool),
+    )
+for _name in "bitwise_and bitwise_or bitwise_xor".split():
+    case(
+        f"{_name}_int",
+        lambda p, x, y, n=_name: getattr(p, n)(x, y),
+        False,
+        x=numbers(2, 3, high=16),
+        y=numbers(2, 3, seed=1, high=16),
+    )
+case("bitwise_not", lambda p, x: p.bitwise_not(x), False, x=numbers(2, 3, high=16))
+case("logical_not", lambda p, x: p.logical_not(x), False, x=numbers(2, 3, high=2).astype(bool))
+_ODD = np.array([[1.0, np.nan, np.inf], [-np.inf, 0, 2]], "float32")
+for _name in "isnan isinf isfinite".split():
+    case(_name, lambda p, x, n=_name: getattr(p, n)(x), False, x=_ODD)
+case("isclose", lambda p, x, y: p.isclose(x, y, equal_nan=True), False, x=_ODD, y=_ODD + np.float32(1e-9))
+case("allclose", lambda p, x, y: p.allclose(x, y), False, x=X23, y=X23 + np.float32(1e-9))
+case("equal_all", lambda p, x, y: p.equal_all(x, y), False, x=X23, y=X23)
+case("clip", lambda p, x: p.clip(x, -0.5, 1.0), x=X23)
+case("scale", lambda p, x: p.scale(x, 2.0, 1.0, bias_after_scale=False), x=X23)
+case("dist_cross", lambda p, x, y: p.cross(x, y, axis=1), x=X23, y=values(2, 3, seed=1))
+
+# ---- products ----
+
+case("matmul", lambda p, x, y: p.matmul(x, y), x=X234, y=values(4, 5, seed=1))
+case("matmul_transposed", lambda p, x, y: p.matmul(x, y, True, True), x=values(2, 4, 3), y=values(2, 5, 4, seed=1))
+case("matmul_broadcast", lambda p, x, y: p.matmul(x, y), False, x=values(2, 1, 3, 4), y=values(5, 4, 2, seed=1))
+case("matmul_vectors", lambda p, x, y: p.matmul(x, y), x=values(4), y=values(4, seed=1))
+case("matmul_vector", lambda p, x, y: p.matmul(x, y), x=X234, y=values(4, seed=1))
+case("mv", lambda p, x, y: p.mv(x, y), x=X23, y=values(3, seed=1))
+case("bmm", lambda p, x, y: p.bmm(x, y), x=X234, y=values(2, 4, 3, seed=1))
+case("dot", lambda p, x, y: p.dot(x, y), x=values(4), y=values(4, seed=1))
+case("addmm", lambda p, i, x, y: p.addmm(i, x, y, 0.5, 2.0), i=values(2, 2, seed=2), x=X23, y=values(3, 2, seed=1))
+case(
+    "multi_dot", lambda p, x, y, z: p.linalg.multi_dot([x, y, z]), x=X23, y=values(3, 4, seed=1), z=values(4, 2, seed=2)
+)
+case("einsum", lambda p, x, y: p.einsum("bij,bkj->bik", x, y), False, x=X234, y=values(2, 5, 4, seed=1))
+case("kron", lambda p, x, y: p.kron(x, y), x=X23, y=values(2, 2, seed=1))
+case("trace", lambda p, x: p.trace(x, offset=1, axis1=1, axis2=2), x=X234)
+case("cholesky", lambda p, x: p.linalg.cholesky(x), False, x=np.array([[4, 1], [1, 3]], "float32"))
+case("inverse", lambda p, x: p.linalg.inv(x), x=np.array([[4, 1], [1, 3]], "float32"))
+case("determinant", lambda p, x: p.linalg.det(x), False, x=np.array([[[4, 1], [1, 3]], [[2, 0], [1, 1]]], "float32"))
+
+# ---- reductions ----
+
+for _name in "sum mean max min prod amax amin".split():
+    case(f"reduce_{_name}", lambda p, x, n=_name: getattr(p, n)(x, axis=1), x=X234)
+    case(f"reduce_{_name}_all", lambda p, x, n=_name: getattr(p, n)(x), x=X23)
+    case(
+        f"reduce_{_name}_keep",
+        lambda p, x, n=_name: getattr(p, n)(x, axis=[0, 2], keepdim=True),
+        _name != "prod",
+        x=X234,
+    )
+case("logsumexp", lambda p, x: p.logsumexp(x, axis=[1]), x=X234)
+case("logsumexp_all", lambda p, x: p.logsumexp(x), x=X234)
+case("all", lambda p, x: p.all(x, axis=1), False, x=numbers(2, 3, high=2).astype(bool))
+case("any", lambda p, x: p.any(x), False, x=numbers(2, 3, high=2).astype(bool))
+case("norm_fro", lambda p, x: p.norm(x), x=X234)
+case("norm_p", lambda p, x: p.norm(x, p=3, axis=1), x=X234)
+case("norm_vector", lambda p, x: p.norm(x, p=2), x=X234)
+case("norm_inf", lambda p, x: p.norm(x, p=np.inf, axis=1), x=X234)
+case("std", lambda p, x: p.std(x, axis=1), x=X234)
+case("cumsum", lambda p, x: p.cumsum(x, axis=1), x=X234)
+case("cumsum_flat", lambda p, x: p.cumsum(x), x=X23)
+case("cumprod", lambda p, x: p.cumprod(x, dim=1), x=X234)
+case("logcumsumexp", lambda p, x: p.logcumsumexp(x, axis=1), x=X234)
+case("argmax", lambda p, x: p.argmax(x, axis=1), False, x=X234)
+case("argmax_flat", lambda p, x: p.argmax(x), False, x=X234)
+case("argmax_keep_int32", lambda p, x: p.argmax(x, axis=-1, keepdim=True, dtype="int32"), False, x=X234)
+case("argmin", lambda p, x: p.argmin(x, axis=0), False, x=X234)
+case("argsort", lambda p, x: p.argsort(x, axis=1, descending=True), False, x=X234)
+case("sort", lambda p, x: p.sort(x, axis=1), x=X234)
+case("topk", lambda p, x: p.topk(x, 2, axis=1)[0], x=values(2, 5, 3))
+case("topk_indices", lambda p, x: p.topk(x, 2, largest=False)[1], False, x=values(2, 5, 3))
+case("topk_tensor", lambda p, x, k: p.topk(x, k)[0], False, x=values(2, 5), k=np.array([3], "int32"))
+case("kthvalue", lambda p, x: p.kthvalue(x, 2, axis=1)[0], x=values(2, 5, 3))
+case("mode", lambda p, x: p.mode(x, axis=1)[0], False, x=numbers(3, 6, high=3).astype("float32"))
+case("median", lambda p, x: p.median(x, axis=1), False, x=values(2, 5))
+case("nonzero", lambda p, x: p.nonzero(x), False, x=numbers(3, 4, high=2))
+case(
+    "unique", lambda p, x: p.unique(x, return_index=True, return_inverse=True, return_counts=True), False, x=numbers(7)
+)
+case("bincount", lambda p, x: p.bincount(x, minlength=6), False, x=numbers(7))
+case("searchsorted", lambda p, x, y: p.searchsorted(x, y, right=True), False, x=[1.0, 2, 3, 4], y=[[0.5, 2, 5]])
+case("histogram", lambda p, x: p.histogram(x, bins=4, min=-1, max=1), False, x=X234)
+
+# ---- shapes ----
+
+case("flatten", lambda p, x: p.flatten(x, 1, 2), x=X2344)
+case("flatten_all", lambda p, x: p.flatten(x), x=X234)
+case("reshape", lambda p, x: p.reshape(x, [0, -1]), x=X234)
+case("reshape_by_shape", lambda p, x: p.reshape(x, [p.shape(x)[0], 12]), x=X234)
+case("transpose", lambda p, x: p.transpose(x, [2, 0, 1]), x=X234)
+case("moveaxis", lambda p, x: p.moveaxis(x, 0, 2), x=X234)
+case("squeeze", lambda p, x: p.squeeze(x, 1), x=values(2, 1, 3))
+case("unsqueeze", lambda p, x: p.unsqueeze(x, [0, 2]), x=X23)
+case("expand", lambda p, x: p.expand(x, [2, -1, 3]), False, x=values(4, 1))
+case("expand_as", lambda p, x, y: p.expand_as(x, y), x=values(3, 1), y=X234[:, :, :2])
+case("broadcast_tensors", lambda p, x, y: p.broadcast_tensors([x, y]), x=values(3, 1), y=values(1, 2, seed=1))
+case("tile", lambda p, x: p.tile(x, [2, 1, 2]), x=X23)
+case("stack", lambda p, x, y: p.stack([x, y], axis=1), x=X23, y=values(2, 3, seed=1))
+case("unstack", lambda p, x: p.unstack(x, axis=1), x=X23)
+case("unbind", lambda p, x: p.unbind(x, axis=1), x=X23)
+case("split", lambda p, x: p.split(x, [1, -1], axis=2), x=X234)
+case("chunk", lambda p, x: p.chunk(x, 2, axis=2), x=X234)
+case("concat", lambda p, x, y: p.concat([x, y], axis=-1), x=X23, y=values(2, 2, seed=1))
+case("flip", lambda p, x: p.flip(x, [0, 2]), x=X234)
+case("roll", lambda p, x: p.roll(x, [1, -1], axis=[0, 2]), x=X234)
+case("roll_flat", lambda p, x: p.roll(x, 2), x=X234)
+case("rot90", lambda p, x: p.rot90(x), x=X23)
+case("tril", lambda p, x: p.tril(x), x=X234)
+case("triu", lambda p, x: p.triu(x, 1), x=X234)
+case("diag", lambda p, x: p.diag(x, 1, padding_value=0.5), x=values(3))
+case("diag_of_matrix", lambda p, x: p.diag(x), x=X23)
+case("diagonal", lambda p, x: p.diagonal(x, 0, 1, 2), x=X234)
+case("diag_embed", lambda p, x: p.nn.functional.diag_embed(x), False, x=X23)
+case("meshgrid", lambda p, x, y: p.meshgrid(x, y), False, x=values(3), y=values(2, seed=1))
+case("repeat_interleave", lambda p, x: p.repeat_interleave(x, 2, axis=1), x=X23)
+case("as_complex", lambda p, x: p.as_real(p.as_complex(x)), False, x=values(2, 3, 2))
+case("crop", lambda p, x: p.crop(x, [1, 2], [1, 1]), x=X23)
+case("pad_nchw", lambda p, x: p.nn.functional.pad(x, [1, 0, 2, 1], value=0.5), x=X2344)
+case("pad_reflect", lambda p, x: p.nn.functional.pad(x, [1, 1, 1, 1], mode="reflect"), x=X2344)
+case("pad_replicate", lambda p, x: p.nn.functional.pad(x, [1, 2, 0, 1], mode="replicate"), x=X2344)
+case("pad_circular", lambda p, x: p.nn.functional.pad(x, [1, 1, 2, 0], mode="circular"), x=X2344)
+case("pad_all", lambda p, x: p.nn.functional.pad(x, [1, 0, 0, 2]), x=X23)
+case("pad_ncdhw", lambda p, x: p.nn.functional.pad(x, [1, 0, 0, 1, 1, 1], data_format="NCDHW"), x=values(1, 2, 2, 3, 2))
+
+# ---- parts ----
+
+case("slice", lambda p, x: p.slice(x, [1, 2], [0, -3], [2, 4]), x=X234)
+case("index_negative", lambda p, x: x[:, -1], x=X234)
+case("index_all", lambda p, x: x[0, 1], x=X23)
+case("index_steps", lambda p, x: x[:, ::2], x=X234)
+case("index_none", lambda p, x: x[:, None, 1:], x=X234)
+case("index_by_tensor", lambda p, x, i: x[:, i], False, x=X234, i=np.array([1], "int64"))
+case("strided_slice", lambda p, x: p.strided_slice(x, [1, 2], [0, 3], [3, 0], [2, -1]), x=X234)
+case("gather", lambda p, x, i: p.gather(x, i, axis=1), False, x=X234, i=np.array([2, 0, 2]))
+case("gather_rows", lambda p, x, i: p.gather(x, i), x=X234, i=np.array([1, 1, 0]))
+case("gather_nd", lambda p, x, i: p.gather_nd(x, i), x=X234, i=np.array([[1, 2], [0, 0]]))
+case("index_select", lambda p, x, i: p.index_select(x, i, axis=2), x=X234, i=np.array([3, 0]))
+case("index_sample", lambda p, x, i: p.index_sample(x, i), x=X23, i=np.array([[2, 0], [1, 1]]))
+case("index_add", lambda p, x, i, v: p.index_add(x, i, 0, v), x=X23, i=np.array([1, 1]), v=values(2, 3, seed=1))
+case("take_along_axis", lambda p, x, i: p.take_along_axis(x, i, 1), x=X23, i=np.array([[2, 0], [1, 1]]))
+case(
+    "put_along_axis",
+    lambda p, x, i, v: p.put_along_axis(x, i, v, 1),
+    False,
+    x=X23,
+    i=np.array([[2], [1]]),
+    v=values(2, 1, seed=1),
+)
+case(
+    "put_along_axis_add",
+    lambda p, x, i, v: p.put_along_axis(x, i, v, 1, reduce="add"),
+    False,
+    x=X23,
+    i=np.array([[2], [1]]),
+    v=values(2, 1, seed=1),
+)
+case("masked_select", lambda p, x, m: p.masked_select(x, m), x=X23, m=numbers(2, 3, high=2).astype(bool))
+case("where", lambda p, c, x, y: p.where(c, x, y), c=numbers(2, 3, high=2).astype(bool), x=X23, y=values(2, 3, seed=1))
+case("scatter", lambda p, x, i, u: p.scatter(x, i, u), x=values(3, 2), i=np.array([2, 0]), u=values(2, 2, seed=1))
+case(
+    "scatter_add",
+    lambda p, x, i, u: p.scatter(x, i, u, overwrite=False),
+    x=values(3, 2),
+    i=np.array([2, 2]),
+    u=values(2, 2, seed=1),
+)
+case(
+    "scatter_nd_add",
+    lambda p, x, i, u: p.scatter_nd_add(x, i, u),
+    x=values(3, 2),
+    i=np.array([[2], [0]]),
+    u=values(2, 2, seed=1),
+)
+case("embedding", lambda p, i, w: p.nn.functional.embedding(i, w, padding_idx=0), i=numbers(2, 3), w=values(5, 4))
+case("one_hot", lambda p, i: p.nn.functional.one_hot(i, 5), False, i=numbers(2, 3))
+case("sequence_mask", lambda p, i: p.nn.functional.sequence_mask(i, 4), False, i=np.array([1, 3]))
+
+
+def _set(index: Any, value: Any) -> Callable[..., Any]:
+    def fn(p: Any, x: Any, *more: Any) -> Any:
+        return p.static.setitem(x, index, more[0] if more else value)
+
+    return fn
+
+
+case("set_value_number", _set((slice(None), slice(1, 3)), 0.5), False, x=X234)
+case("set_value_one", _set((0, 1), 2.0), False, x=X234)
+case("set_value_steps", _set((slice(None, None, -1), Ellipsis, slice(0, 4, 2)), 1.5), False, x=X234)
+case("set_value_tensor", _set((slice(None), 1), None), x=X234, v=values(2, 4, seed=1))
+case("set_value_broadcast", _set((slice(0, 1),), None), x=X234, v=values(4, seed=1))
+
+# ---- making ----
+
+case("full", lambda p, x: x + p.full([3], 2.5), x=X23)
+case("full_like", lambda p, x: p.full_like(x, 3), False, x=X23)
+case("ones_zeros", lambda p, x: p.ones_like(x) + p.zeros_like(x), False, x=X23)
+case("arange", lambda p, x: p.arange(0, 3, dtype="float32") * x, x=X23)
+case("linspace", lambda p, x: p.linspace(0, 1, 3) * x, x=X23)
+case("eye", lambda p, x: p.matmul(x, p.eye(3)), x=X23)
+case("to_tensor_floats", lambda p, x: x + p.assign(np.array([1.5, 2.5, 3.5], "float32")), x=X23)
+case("to_tensor_ints", lambda p, x: x + p.cast(p.assign(np.array([1, 2, 3], "int64")), "float32"), x=X23)
+case("assign", lambda p, x: p.assign(x), x=X23)
+case("cast", lambda p, x: p.cast(p.cast(x, "int32"), "float64"), False, x=X23)
+case("shape_numel", lambda p, x: [p.shape(x), p.numel(x)], False, x=X234)
+case("increment", lambda p, x: p.increment(p.assign(x), 2.0), False, x=values(1))
+case("shard_index", lambda p, x: p.shard_index(x, 10, 2, 1), False, x=numbers(3, 1, high=10))
+case(
+    "complex_parts",
+    lambda p, x, y: [p.real(p.complex(x, y)), p.imag(p.conj(p.complex(x, y)))],
+    False,
+    x=X23,
+    y=values(2, 3, seed=1),
+)
+case("tril_indices", lambda p, x: p.tril_indices(3, 4, 0) + p.cast(x, "int64"), False, x=values(1))
+
+# ---- images ----
+
+
+def _resize(mode: str, **options: Any) -> Callable[..., Any]:
+    return lambda p, x: p.nn.functional.interpolate(x, mode=mode, **options)
+
+
+case("nearest_scale", _resize("nearest", scale_factor=2), x=X2344)
+case("nearest_fraction", _resize("nearest", scale_factor=[1.7, 2.3]), x=X2344)
+case("nearest_size", _resize("nearest", size=[5, 7]), x=X2344)
+case("nearest_nhwc", _resize("nearest", size=[5, 7], data_format="NHWC"), x=X2344)
+case("bilinear_scale", _resize("bilinear", scale_factor=1.7), x=X2344)
+case("bilinear_size", _resize("bilinear", size=[5, 7], align_corners=True), x=X2344)
+case("bilinear_mode1", _resize("bilinear", size=[6, 3], align_mode=1), x=X2344)
+case(
+    "bilinear_by_tensor",
+    lambda p, x, s: p.nn.functional.interpolate(x, size=s, mode="bilinear"),
+    x=X2344,
+    s=np.array([5, 6], "int32"),
+)
+case(
+    "bilinear_by_shape",
+    lambda p, x: p.nn.functional.interpolate(x, size=[p.shape(x)[2] * 2, p.shape(x)[3] + 1], mode="bilinear"),
+    x=X2344,
+)
+case("bicubic_scale", _resize("bicubic", scale_factor=1.5), x=X2344)
+case("bicubic_corners", _resize("bicubic", size=[6, 7], align_corners=True), x=X2344)
+case("linear", _resize("linear", scale_factor=2, data_format="NCW"), x=X234)
+case("trilinear", _resize("trilinear", size=[3, 4, 5], data_format="NCDHW"), x=values(1, 2, 2, 3, 3))
+case("nearest_3d", _resize("nearest", scale_factor=2, data_format="NCDHW"), x=values(1, 2, 2, 3, 3))
+case(
+    "conv2d",
+    lambda p, x, w: p.nn.functional.conv2d(x, w, padding="SAME", stride=2),
+    x=X2344,
+    w=values(4, 3, 3, 3, seed=1),
+)
+case(
+    "conv2d_groups",
+    lambda p, x, w: p.nn.functional.conv2d(x, w, padding=1, groups=3),
+    x=X2344,
+    w=values(6, 1, 3, 3, seed=1),
+)
+case(
+    "conv2d_nhwc",
+    lambda p, x, w: p.nn.functional.conv2d(x, w, data_format="NHWC"),
+    False,
+    x=X2344,
+    w=values(2, 4, 2, 2, seed=1),
+)
+case("conv1d", lambda p, x, w: p.nn.functional.conv1d(x, w, padding=1), x=X234, w=values(2, 3, 3, seed=1))
+case("conv3d", lambda p, x, w: p.nn.functional.conv3d(x, w), x=values(1, 2, 3, 3, 3), w=values(2, 2, 2, 2, 2, seed=1))
+case(
+    "conv_transpose",
+    lambda p, x, w: p.nn.functional.conv2d_transpose(x, w, stride=2, padding=1),
+    x=X2344,
+    w=values(3, 2, 3, 3, seed=1),
+)
+case(
+    "conv_transpose_more",
+    lambda p, x, w: p.nn.functional.conv2d_transpose(x, w, stride=2, padding=1, output_padding=1),
+    x=X2344,
+    w=values(3, 2, 3, 3, seed=1),
+)
+case(
+    "conv_transpose_groups",
+    lambda p, x, w: p.nn.functional.conv2d_transpose(x, w, stride=2, groups=3),
+    x=X2344,
+    w=values(3, 1, 2, 2, seed=1),
+)
+case(
+    "deform_conv",
+    lambda p, x, o, m, w: p.vision.ops.deform_conv2d(x, o, w, mask=m),
+    x=X2344,
+    o=values(2, 8, 3, 3, seed=1),
+    m=values(2, 4, 3, 3, seed=2, low=0),
+    w=values(2, 3, 2, 2, seed=3),
+)
+case("max_pool", lambda p, x: p.nn.functional.max_pool2d(x, 2), x=X2344)
+case("max_pool_ceil", lambda p, x: p.nn.functional.max_pool2d(x, 3, 2, ceil_mode=True), x=X2344)
+case("avg_pool_pad", lambda p, x: p.nn.functional.avg_pool2d(x, 3, 2, padding=1, exclusive=False), x=X2344)
+case("adaptive_avg", lambda p, x: p.nn.functional.adaptive_avg_pool2d(x, [3, 2]), x=X2344)
+case("adaptive_global", lambda p, x: p.nn.functional.adaptive_avg_pool2d(x, 1), x=X2344)
+case("adaptive_max", lambda p, x: p.nn.functional.adaptive_max_pool2d(x, 2), x=X2344)
+case("max_pool_index", lambda p, x: p.nn.functional.max_pool2d(x, 2, return_mask=True), False, x=X2344)
+case(
+    "unpool",
+    lambda p, x, i: p.nn.functional.max_unpool2d(x, i, 2),
+    x=values(1, 1, 2, 2),
+    i=np.array([[[[0, 2], [9, 15]]]], "int32"),
+)
+case(
+    "grid_sample",
+    lambda p, x, g: p.nn.functional.grid_sample(x, g),
+    x=X2344,
+    g=values(2, 3, 3, 2, seed=1, low=-1.2, high=1.2),
+)
+case(
+    "grid_sample_edges",
+    lambda p, x, g: p.nn.functional.grid_sample(x, g, padding_mode="border", align_corners=False),
+    x=X2344,
+    g=values(2, 3, 3, 2, seed=1, low=-1.2, high=1.2),
+)
+case(
+    "grid_sample_mirrored",
+    lambda p, x, g: p.nn.functional.grid_sample(x, g, padding_mode="reflection"),
+    x=X2344,
+    g=values(2, 3, 3, 2, seed=1, low=-1.7, high=1.7),
+)
+case(
+    "grid_sample_nearest",
+    lambda p, x, g: p.nn.functional.grid_sample(x, g, mode="nearest", align_corners=False),
+    False,
+    x=X2344,
+    g=values(2, 3, 3, 2, seed=1),
+)
+case(
+    "affine_grid",
+    lambda p, t: p.nn.functional.affine_grid(t, [2, 1, 3, 4], align_corners=False),
+    t=X23[None, :, :].repeat(2, 0),
+)
+case("pixel_shuffle", lambda p, x: p.nn.functional.pixel_shuffle(x, 2), x=values(1, 4, 2, 3))
+case("pixel_shuffle_nhwc", lambda p, x: p.nn.functional.pixel_shuffle(x, 2, "NHWC"), x=values(1, 2, 3, 4))
+case("pixel_unshuffle", lambda p, x: p.nn.functional.pixel_unshuffle(x, 2), x=values(1, 1, 4, 6))
+case("channel_shuffle", lambda p, x: p.nn.functional.channel_shuffle(x, 2), x=values(1, 4, 2, 2))
+case("unfold", lambda p, x: p.nn.functional.unfold(x, 2), x=X2344)
+case("fold", lambda p, x: p.nn.functional.fold(x, [3, 3], 2), x=values(1, 8, 4))
+case("temporal_shift", lambda p, x: p.nn.functional.temporal_shift(x, 2, 0.25), x=values(2, 4, 2, 2))
+case("local_response", lambda p, x: p.nn.functional.local_response_norm(x, 3), False, x=X2344)
+
+# ---- norms and losses ----
+
+case(
+    "layer_norm",
+    lambda p, x, w, b: p.nn.functional.layer_norm(x, 4, w, b),
+    x=X234,
+    w=values(4, seed=1),
+    b=values(4, seed=2),
+)
+case(
+    "batch_norm",
+    lambda p, x, m, v, w, b: p.nn.functional.batch_norm(x, m, v, w, b),
+    x=X2344,
+    m=values(3),
+    v=values(3, low=0.5),
+    w=values(3, seed=1),
+    b=values(3, seed=2),
+)
+case("instance_norm", lambda p, x: p.nn.functional.instance_norm(x), False, x=X2344)
+case("group_norm", lambda p, x: p.nn.GroupNorm(2, 4, weight_attr=False, bias_attr=False)(x), x=values(2, 4, 3, 3))
+case("normalize", lambda p, x: p.nn.functional.normalize(x, axis=1), x=X234)
+case("cross_entropy", lambda p, x, y: p.nn.functional.cross_entropy(x, y), x=values(4, 5), y=numbers(4))
+case(
+    "cross_entropy_soft",
+    lambda p, x, y: p.nn.functional.cross_entropy(x, y, soft_label=True),
+    x=values(4, 5),
+    y=np.full((4, 5), 0.2, "float32"),
+)
+case(
+    "cross_entropy_probabilities",
+    lambda p, x, y: p.nn.functional.cross_entropy(x, y, use_softmax=False),
+    False,
+    x=values(4, 5, low=0.1, high=0.9),
+    y=numbers(4),
+)
+case(
+    "bce",
+    lambda p, x, y: p.nn.functional.binary_cross_entropy_with_logits(x, y),
+    x=X23,
+    y=numbers(2, 3, high=2).astype("float32"),
+)
+case(
+    "bce_weighted",
+    lambda p, x, y, w: p.nn.functional.binary_cross_entropy_with_logits(x, y, pos_weight=w),
+    x=X23,
+    y=numbers(2, 3, high=2).astype("float32"),
+    w=values(3, low=0.5),
+)
+case("smooth_l1", lambda p, x, y: p.nn.functional.smooth_l1_loss(x, y), x=X23, y=values(2, 3, seed=1))
+case("mse", lambda p, x, y: p.nn.functional.mse_loss(x, y), x=X23, y=values(2, 3, seed=1))
+case("kl_div", lambda p, x, y: p.nn.functional.kl_div(x, y), x=X23, y=values(2, 3, seed=1, low=0.1))
+case("nll", lambda p, x, y: p.nn.functional.nll_loss(x, y), x=values(4, 5), y=numbers(4))
+case("label_smooth", lambda p, x: p.nn.functional.label_smooth(x), x=X23)
+case("cosine", lambda p, x, y: p.nn.functional.cosine_similarity(x, y), x=X23, y=values(2, 3, seed=1))
+
+# ---- detection ----
+
+
+def _nms(p: Any, boxes: Any, scores: Any) -> Any:
+    helper = p.base.layer_helper.LayerHelper("nms3")
+    out, index = (helper.create_variable_for_type_inference(t) for t in ("float32", "int32"))
+    count = helper.create_variable_for_type_inference("int32")
+    helper.append_op(
+        type="multiclass_nms3",
+        inputs={"BBoxes": boxes, "Scores": scores},
+        outputs={"Out": out, "Index": index, "NmsRoisNum": count},
+        attrs={
+            "score_threshold": 0.05,
+            "nms_top_k": 8,
+            "keep_top_k": 5,
+            "nms_threshold": 0.4,
+            "normalized": True,
+            "nms_eta": 1.0,
+            "background_label": -1,
+        },
+    )
+    return [out, index, count]
+
+
+_CORNERS = values(2, 8, 2, low=0, high=0.6)
+_BOXES = np.concatenate([_CORNERS, _CORNERS + values(2, 8, 2, seed=1, low=0.2, high=0.5)], -1)
+_SCORES = np.random.RandomState(2).permutation(48).reshape(2, 3, 8).astype("float32") / np.float32(48)
+case("multiclass_nms3", _nms, False, boxes=_BOXES, scores=_SCORES)
+case(
+    "matrix_nms",
+    lambda p, b, s: p.vision.ops.matrix_nms(b, s, 0.05, 0.1, 8, 5, background_label=-1, return_index=True),
+    False,
+    b=_BOXES,
+    s=_SCORES,
+)
+case(
+    "yolo_box",
+    lambda p, x, s: p.vision.ops.yolo_box(x, s, [10, 13, 16, 30], 2, 0.01, 32),
+    False,
+    x=values(1, 14, 2, 2),
+    s=np.array([[64, 64]], "int32"),
+)
+case(
+    "yolo_box_aware",
+    lambda p, x, s: p.vision.ops.yolo_box(x, s, [10, 13, 16, 30], 2, 0.01, 32, iou_aware=True, scale_x_y=1.05),
+    False,
+    x=values(1, 16, 2, 2),
+    s=np.array([[64, 64]], "int32"),
+)
+case(
+    "prior_box",
+    lambda p, x, i: p.vision.ops.prior_box(x, i, [4.0], aspect_ratios=[1.0, 2.0]),
+    False,
+    x=values(1, 2, 2, 2),
+    i=values(1, 3, 8, 8),
+)
+case(
+    "box_coder",
+    lambda p, b, t: p.vision.ops.box_coder(b, [0.1, 0.1, 0.2, 0.2], t, "decode_center_size", axis=0),
+    False,
+    b=_BOXES[0],
+    t=values(2, 8, 4),
+)
+case(
+    "roi_align",
+    lambda p, x, b, n: p.vision.ops.roi_align(x, b, n, 2, aligned=True),
+    x=X2344,
+    b=np.array([[0, 0, 3, 3], [1, 0, 3, 2], [0, 1, 2, 3]], "float32"),
+    n=np.array([1, 2], "int32"),
+)
+case(
+    "roi_align_plain",
+    lambda p, x, b, n: p.vision.ops.roi_align(x, b, n, 2, aligned=False, sampling_ratio=2),
+    x=X2344,
+    b=np.array([[0, 0, 3, 3], [1, 0, 3, 2], [0, 1, 2, 3]], "float32"),
+    n=np.array([2, 1], "int32"),
+)
+case(
+    "roi_pool",
+    lambda p, x, b, n: p.vision.ops.roi_pool(x, b, n, 2),
+    False,
+    x=X2344,
+    b=np.array([[0, 0, 3, 3], [1, 0, 3, 2], [0, 1, 2, 3]], "float32"),
+    n=np.array([1, 2], "int32"),
+)
+case("nms", lambda p, b: p.vision.ops.nms(b, 0.4), False, b=_BOXES[0])
+
+# ---- recurrent ----
+
+
+def _rnn(kind: str, **options: Any) -> Callable[..., Any]:
+    def fn(p: Any, x: Any, *lengths: Any) -> Any:
+        names = {"init": p.nn.initializer.Uniform(-0.5, 0.5)}
+        attr = p.ParamAttr(initializer=names["init"])
+        layer = getattr(p.nn, kind)(
+            3, 4, weight_ih_attr=attr, weight_hh_attr=attr, bias_ih_attr=attr, bias_hh_attr=attr, **options
+        )
+        out, state = layer(x, sequence_length=lengths[0] if lengths else None)
+        return [out, *(state if isinstance(state, tuple) else (state,))]
+
+    return fn
+
+
+_STEPS = values(2, 5, 3)
+case("lstm", _rnn("LSTM"), x=_STEPS)
+case("lstm_two_layers_both_ways", _rnn("LSTM", num_layers=2, direction="bidirect"), x=_STEPS)
+case("lstm_lengths", _rnn("LSTM", direction="bidirect"), x=_STEPS, n=np.array([5, 3]))
+case("gru", _rnn("GRU"), x=_STEPS)
+case("gru_two_layers_both_ways", _rnn("GRU", num_layers=2, direction="bidirect"), x=_STEPS)
+case("gru_time_major", _rnn("GRU", time_major=True), x=_STEPS)
+case("simple_rnn", _rnn("SimpleRNN"), x=_STEPS)
+case("simple_rnn_relu", _rnn("SimpleRNN", activation="relu", direction="bidirect"), x=_STEPS)
+
+# ---- programs with blocks, random draws turned off, things that deployed models carry ----
+
+case(
+    "while_loop",
+    lambda p, x: p.static.nn.while_loop(
+        lambda i, s: i < 3, lambda i, s: [i + 1, s * 0.5 + x], [p.full([1], 0, "int64"), x]
+    )[1],
+    False,
+    x=X23,
+)
+case("cond", lambda p, x: p.static.nn.cond(p.sum(x) > 0, lambda: x * 2, lambda: x - 1), False, x=X23)
+case("dropout_test", lambda p, x: p.nn.functional.dropout(x, 0.5, training=False), False, x=X23)
+case(
+    "dropout_downscale",
+    lambda p, x: p.nn.functional.dropout(x, 0.25, training=False, mode="downscale_in_infer"),
+    grad=False,
+    x=X23,
+)
+case("attention", lambda p, x: p.nn.functional.softmax(p.matmul(x, x, transpose_y=True) * 0.5) @ x, x=X234)

@@ -1,0 +1,88 @@
+"""Names and arguments that Fluid had before 1.8, as scripts of those days use them."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+
+SCRIPT = """
+from fluidjax.command import aliases
+aliases.serve()
+import paddle.v2 as paddle
+import paddle.v2.fluid as fluid
+import paddle.v2.fluid.layers as layers
+from paddle.v2.fluid.param_attr import ParamAttr
+from paddle.v2.fluid import debuger
+import paddle.fluid
+assert fluid is paddle.fluid and layers is fluid.layers and paddle.batch and paddle.v2 is paddle
+assert debuger.draw_block_graphviz is fluid.debugger.draw_block_graphviz
+assert fluid.GPUPlace is fluid.CUDAPlace and not fluid.core.is_compile_gpu()
+"""
+
+
+def test_v2_packages() -> None:
+    result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("keyword", ["clip", "gradient_clip"])
+def test_a_parameters_own_clip(keyword: str) -> None:
+    attr = fluid.ParamAttr(name="w", **{keyword: fluid.clip.GradientClipByValue(0.01)})
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None, 3], "float32")
+        loss = fluid.layers.mean(fluid.layers.fc(x, 1, param_attr=attr))
+        fluid.optimizer.SGD(1.0).minimize(loss)
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(fluid.default_startup_program())
+        before = np.array(fluid.global_scope().find_var("w").get_tensor())
+        exe.run(feed={"x": np.full((2, 3), 5, "float32")})
+        step = before - np.array(fluid.global_scope().find_var("w").get_tensor())
+    np.testing.assert_allclose(step, 0.01, rtol=1e-4)
+
+
+def test_the_clip_is_no_part_of_the_signature() -> None:
+    assert "clip" not in inspect.signature(fluid.ParamAttr).parameters
+    assert fluid.WeightNormParamAttr(clip=fluid.clip.GradientClipByNorm(1.0)).gradient_clip is not None
+    with pytest.raises(TypeError, match="clop"):
+        fluid.ParamAttr(clop=1)
+
+
+@pytest.mark.filterwarnings("ignore:The Accuracy is deprecated")
+def test_accuracy_over_batches() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        scores = fluid.data("scores", [None, 3], "float32")
+        label = fluid.data("label", [None, 1], "int64")
+        accuracy = fluid.evaluator.Accuracy(input=scores, label=label)
+        exe = fluid.Executor(fluid.CPUPlace())
+        for _ in range(2):  # the second pass starts at zero again
+            accuracy.reset(exe)
+            assert accuracy.eval(exe) == 0
+            for labels in ([0, 1, 2, 0], [2, 2, 2, 2]):
+                feed = {"scores": np.eye(4, 3, dtype="float32"), "label": np.array(labels, "int64")[:, None]}
+                exe.run(main, feed, accuracy.metrics)
+            np.testing.assert_allclose(accuracy.eval(exe), 5 / 8)
+
+
+def test_the_program_for_inference() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [None, 3], "float32")
+        out = fluid.layers.dropout(fluid.layers.relu(x), 0.5)
+        loss = fluid.layers.mean(out)
+        assert loss.name
+        program = fluid.io.get_inference_program([out], main)
+    assert [op.type for op in program.global_block().ops] == ["relu", "dropout"]
+    assert program.global_block().ops[1].attr("is_test") is True
+
+
+def test_first_values_on_the_cpu() -> None:
+    with fluid.initializer.init_on_cpu():
+        assert not fluid.initializer.force_init_on_cpu()
+    assert fluid.backward.append_backward_ops is fluid.backward.append_backward
