@@ -1,0 +1,54 @@
+"""How much memory a place has in use, had at most, and may take.
+
+An accelerator's numbers are those of jax's allocator there. The host has no allocator of jax's own: what is in use
+are the arrays that jax holds there; the peak and the limit are the process's and the machine's.
+``FLAGS_fraction_of_gpu_memory_to_use`` and its kind do nothing: jax's allocator is set up before any flag of Fluid's is
+read, by ``XLA_PYTHON_CLIENT_MEM_FRACTION``.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from dataclasses import dataclass
+
+import jax
+
+from fluidjax.base.places import CPUPlace, Place
+
+__all__ = ["Memory", "of"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes in use now, in use at most so far, and there at all."""
+
+    used: int
+    peak: int
+    limit: int
+
+
+def of(place: Place | None = None) -> Memory:
+    """The memory of a place, default the CPU's."""
+    device = (CPUPlace() if place is None else place)._jax_device()
+    stats = device.memory_stats() or {}
+    if "bytes_in_use" not in stats:
+        return Memory(_held(device), _process_peak(), _machine())
+    used = stats["bytes_in_use"]
+    return Memory(used, stats.get("peak_bytes_in_use", used), stats.get("bytes_limit", 0))
+
+
+def _held(device: jax.Device) -> int:
+    """The bytes of the arrays on a device; the part there of those on several."""
+    arrays = (array for array in jax.live_arrays() if device in array.devices())
+    return sum(array.nbytes // len(array.devices()) for array in arrays)
+
+
+def _process_peak() -> int:
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _machine() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
