@@ -36,6 +36,7 @@ def check_structure(program: pb.ProgramDesc) -> None:
     count = len(program.blocks)
     if not count:
         _fault("it has no blocks, a program has at least one")
+    _check_text((pair.op_name for pair in program.op_version_map.pair), "the versions of ops")
     depths, users = [0] * count, [""] * count
     for position, block in enumerate(program.blocks):
         if block.idx != position:
