@@ -102,7 +102,7 @@ class Executor:
             feed_var_name, fetch_var_name, use_program_cache: accepted as in Fluid; programs are always cached.
             return_merged: on several devices, a fetch is their values one after another; False: a list of them.
             scope: default the global scope.
-            return_numpy: NumPy arrays; False gives LoDTensor, SelectedRows or LoDTensorArray by the variable's type.
+            return_numpy: NumPy arrays; False gives a LoDTensor or SelectedRows, and of an array a list of them.
             use_prune: run only the ops that the fetches need.
 
         Returns:

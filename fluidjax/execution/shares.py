@@ -147,9 +147,8 @@ def merged(values: Sequence[Any], name: str) -> Any:
     Raises EnforceNotMet where the values differ in more than the number of rows, or have none.
     """
     first = values[0]
-    if isinstance(first, (list, LoDTensorArray)):
-        items = [merged(parts, name) for parts in zip(*values, strict=True)]
-        return items if isinstance(first, list) else _array(items)
+    if isinstance(first, list):
+        return [merged(parts, name) for parts in zip(*values, strict=True)]
     if not isinstance(first, (LoDTensor, np.ndarray)):
         raise EnforceNotMet(
             f"fetch {name!r}: expected tensors, whose rows are joined over devices, found {type(first).__name__}; pass"
@@ -162,9 +161,3 @@ def merged(values: Sequence[Any], name: str) -> Any:
             f" dimension, found {shapes}; pass return_merged=False to Executor.run for a list of them"
         )
     return joined(values) if isinstance(first, LoDTensor) else fetched(np.concatenate([*map(np.atleast_1d, values)]))
-
-
-def _array(items: Sequence[LoDTensor]) -> LoDTensorArray:
-    array = LoDTensorArray()
-    array._items = list(items)
-    return array

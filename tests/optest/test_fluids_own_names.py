@@ -173,3 +173,13 @@ def test_a_queue_in_a_scope() -> None:
     assert queue.size() == 1
     with pytest.raises(core.EnforceNotMet, match="can only be called once"):
         core.init_lod_tensor_blocking_queue(var, 2, False)
+
+
+def test_an_array_fetched_over_devices_is_a_list_too() -> None:
+    rows = fluid.data("rows", [-1, 2])
+    array = fluid.layers.array_write(rows * 2.0, fluid.layers.zeros([1], "int64"))
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=[CPU, CPU])
+    fed = np.arange(8, dtype="float32").reshape(4, 2)
+    (fetched,) = fluid.Executor(CPU).run(program, feed={"rows": fed}, fetch_list=[array], return_numpy=False)
+    assert type(fetched) is list
+    np.testing.assert_array_equal(np.array(fetched[0]), fed * 2.0)
