@@ -19,6 +19,7 @@ class Asynchronous(Serving):
 
     def __init__(self, shard: Shard, trainers: int) -> None:
         super().__init__(shard, trainers)
+        self._scheduled = False
         # table -> for each trainer the rows that have changed since it last asked for them
         self._changed: dict[str, list[list[np.ndarray]]] = {
             table: [[] for _ in range(trainers)] for table in shard.tables.values()
@@ -38,6 +39,8 @@ class Asynchronous(Serving):
         if name not in self.shard.blocks:
             raise RefusedError(f"the server's program takes no variable {name!r}")
         self.shard.check_sent([(name, value)])
+        if not self._scheduled:
+            self._schedule()
         if self.shard.compensates:
             self.shard.store({"@TRAINER_ID@": np.array([trainer], np.int32)})
         self.shard.update(name, {name: value})
@@ -55,7 +58,7 @@ class Asynchronous(Serving):
             names = request.message.names()
             values = self.shard.values(names)
             copies = {f"{name}.trainer_{request.trainer}_bak": v for name, v in zip(names, values, strict=True)}
-            self.shard.store({name: value for name, value in copies.items() if name in self.shard.held})
+            self.shard.store({name: value for name, value in copies.items() if name in self.shard.declared})
 
     def _news(self, table: str, trainer: int) -> Any:
         if table not in self._changed:
@@ -71,8 +74,14 @@ class Asynchronous(Serving):
             if name not in self.shard.counters:
                 raise RefusedError(f"the server's program counts no {name!r}")
             self.shard.store({name: self.shard.values([name])[0] + np.asarray(value)})
-        self.shard.decay_rate()
+        self._schedule()
         request.reply()
+
+    def _schedule(self) -> None:
+        """Give the learning rate its value for the steps that were counted; before the first gradient at the latest."""
+        self._scheduled = True
+        if self.shard.decay >= 0:
+            self.shard.decay_rate()
 
     def lost(self, trainer: int) -> None:
         """The others go on; it may come back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fluidjax.execution.buckets import bucket
+from lowering.dtypes import SELECTED_ROWS
 from lowering.engine.dataflow import flow
 from lowering.engine.runner import Runner
 from lowering.program import OpView, ProgramView
@@ -32,40 +33,36 @@ class Update:
     Args:
         program: the server's.
         blocks: their numbers, in order.
-        received: names that are given at each run, not state; nothing of them is kept.
+        received: names that are given at each run, not state.
         read_elsewhere: names that other blocks read.
     """
 
     def __init__(
         self, program: ProgramView, blocks: Sequence[int], received: Collection[str], read_elsewhere: Collection[str]
     ) -> None:
-        self._program = program
+        self._program, self._received = program, received
         self._ops = [op for block in blocks for op in program.blocks[block].ops]
         reads, writes = flow(program, self._ops)
-        kept = [n for n in writes if n not in received and self._is_kept(n, read_elsewhere)]
+        kept = [n for n in writes if self._is_kept(n, read_elsewhere)]
         self.given = [n for n in reads if n in received]
         self._replaced = [n for n in reads if n not in received and n in kept]
         self._read = [n for n in reads if n not in received and n not in kept]
         self._kept = kept
-        self._steps: dict[tuple[str, ...], Callable[..., Any]] = {}
+        # Compiled for each set of names given, and their sizes; state comes in buffers that are given away.
+        self._compiled = jax.jit(self._step, donate_argnums=0)
 
     def _is_kept(self, name: str, read_elsewhere: Collection[str]) -> bool:
+        """State is kept, and as in Fluid merged gradients, too; but nobody looks for the rows of sparse ones."""
         var = self._program.find_var(0, name)
+        if name in self._received and (var is None or var.type == SELECTED_ROWS):
+            return False
         return name in read_elsewhere or (var is not None and var.persistable)
 
     def run(self, state: State, given: Mapping[str, Any]) -> None:
         """Run over the state and the values ``given``, as many as there are; store what changes."""
         given = {name: padded(value) for name, value in given.items() if name in self.given}
         replaced, read = state.gather(self._replaced), state.gather(self._read)
-        state.store(self._compute(replaced, read, given))
-
-    def _compute(self, replaced: dict[str, Any], read: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The new state; ``replaced`` is given away."""
-        key = tuple(given)
-        step = self._steps.get(key)
-        if step is None:
-            step = self._steps[key] = jax.jit(self._step, donate_argnums=0)
-        return step(replaced, read, given)
+        state.store(self._compiled(replaced, read, given))
 
     def _step(self, replaced: dict[str, Any], read: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         env = {**replaced, **read, **given}

@@ -54,19 +54,14 @@ def recv(trainer: int, wanted: Sequence[tuple[str, str]], batch: Sequence[tuple[
     return [_fetched.pop(pair) for pair in wanted]
 
 
-def push(
-    names: Sequence[str],
-    values: Sequence[Any],
-    there: Sequence[str],
-    endpoints: Sequence[str],
-    gradient: bool,
-    outside: Outside,
-) -> None:
-    """Hand values to the communicator; a counter, which is no gradient, goes to all servers at once."""
-    if gradient:
-        communicator.running().push(names, values, there, outside)
-    else:
-        client.ask("DistributeNotify", [(e, name, v) for e in endpoints for name, v in zip(there, values, strict=True)])
+def push(names: Sequence[str], values: Sequence[Any], there: Sequence[str], outside: Outside) -> None:
+    """Hand values to the communicator."""
+    communicator.running().push(names, values, there, outside)
+
+
+def count(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str]) -> None:
+    """Add to the counters of all servers."""
+    client.ask("DistributeNotify", [(e, name, v) for e in endpoints for name, v in zip(names, values, strict=True)])
 
 
 def send_barrier(trainer: int, endpoints: Sequence[str], half_async: bool) -> None:
@@ -139,7 +134,7 @@ def listen_and_serv(program: ProgramView, op: OpView, outside: Outside, env: Mut
             env[name] = to_lowering(found._holder)
 
 
-for service in (send, push, recv, send_barrier, fetch_barrier, lookup, prefetch, checkpoint_notify, recv_save):
+for service in (send, push, count, recv, send_barrier, fetch_barrier, lookup, prefetch, checkpoint_notify, recv_save):
     provide(service.__name__, service)
 provide("listen_and_serv", listen_and_serv)
 when_closed(client.complete)

@@ -32,6 +32,7 @@ class Shard:
         blocks: merged gradient -> the block that uses it.
         received: names that trainers send.
         held: names that they may ask for.
+        declared: all variables of the program.
         tables: sparse gradient -> the parameter that it is for.
         counters: variables that count trainers' steps.
         compensates: whether gradients are compensated for what happened since their trainer saw the parameter.
@@ -44,9 +45,9 @@ class Shard:
         self._optimizing = [int(block) for block in op.attrs["optimize_blocks"]]
         self.decay = int(op.attrs["lr_decay_block_id"])
         self.received = {*op.inputs.get("X", ()), *self.blocks, *self._sent()}
-        declared = program.blocks[0].vars
-        self.held = {name for name, var in declared.items() if var.persistable} - set(self.blocks)
-        self.counters = {name for name in declared if name.startswith(_COUNTER + ".trainer_")}
+        self.declared = program.blocks[0].vars
+        self.held = {name for name, var in self.declared.items() if var.persistable} - set(self.blocks)
+        self.counters = {name for name in self.declared if name.startswith(_COUNTER + ".trainer_")}
         self.tables = dict(_pair(text) for text in op.attrs["sparse_grad_to_param"])
         self.compensates = bool(op.attrs.get("dc_asgd"))
         self._growing = {name: Table(scope, name) for name in self._grown()}

@@ -74,6 +74,7 @@ class Job:
         servers: how many.
         config: of the transpiler.
         sync: its mode.
+        load: the folder that servers load from before they serve.
     """
 
     network: Callable[[], fluid.Variable] = dense
@@ -82,6 +83,7 @@ class Job:
     config: dict[str, Any] = field(default_factory=dict)
     sync: bool = True
     min_block_size: int = 16
+    load: str = ""
 
     def __post_init__(self) -> None:
         self.endpoints = free_ports(self.servers)
@@ -107,11 +109,17 @@ class Job:
         """(main, startup) of a server."""
         return self._programs(endpoint)[3].get_pserver_programs(endpoint)
 
-    def serve(self, endpoint: str, main: fluid.Program, startup: fluid.Program) -> None:
-        """What a server's script does behind its first lines."""
+    def _begin(self, endpoint: str, main: fluid.Program, startup: fluid.Program) -> None:
+        with fluid.scope_guard(self.scopes[endpoint]):
+            exe = fluid.Executor(fluid.CPUPlace())
+            exe.run(startup)
+            if self.load:
+                fluid.io.load_persistables(exe, self.load, main)
+
+    def serve(self, endpoint: str, main: fluid.Program) -> None:
+        """Run a server's program."""
         exe, scope = fluid.Executor(fluid.CPUPlace()), self.scopes[endpoint]
         try:
-            exe.run(startup, scope=scope)
             exe.run(main, scope=scope)
         except BaseException as error:
             self.errors[endpoint] = error
@@ -121,7 +129,9 @@ class Job:
         """Within it all servers run; behind it they have ended."""
         # What the default program is, all threads share.
         programs = {endpoint: self.server_programs(endpoint) for endpoint in self.endpoints}
-        threads = [threading.Thread(target=self.serve, args=(e, *p), daemon=True) for e, p in programs.items()]
+        for endpoint, (main, startup) in programs.items():
+            self._begin(endpoint, main, startup)
+        threads = [threading.Thread(target=self.serve, args=(e, p[0]), daemon=True) for e, p in programs.items()]
         for thread in threads:
             thread.start()
         try:
@@ -138,13 +148,15 @@ class Job:
         _, startup, loss, transpiler = self._programs()
         return transpiler.get_trainer_program(), startup, loss
 
-    def train(self, steps: int = 4, each: Callable[[int, Any, fluid.Program], None] | None = None) -> list[float]:
-        """The losses of some steps."""
+    def train(
+        self, steps: int = 4, each: Callable[[int, Any, fluid.Program], Any] | None = None, first: int = 0
+    ) -> list[float]:
+        """The losses of some steps, of which the ``first`` has that number."""
         main, startup, loss = self.trainer()
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(startup)
         losses = []
-        for step in range(steps):
+        for step in range(first, first + steps):
             (value,) = exe.run(main, feed=feed(main, step), fetch_list=[loss.name])
             losses.append(float(value[0]))
             if each is not None:

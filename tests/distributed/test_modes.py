@@ -30,3 +30,45 @@ def test_each_gradient_is_used_at_once_in_async_mode():
     with job.running():
         losses = job.train()
     np.testing.assert_allclose(losses, job.alone(), rtol=1e-5)
+
+
+def scheduled() -> fluid.optimizer.SGD:
+    return fluid.optimizer.SGD(fluid.layers.exponential_decay(0.2, 2, 0.5))
+
+
+def test_servers_follow_the_schedule_of_the_learning_rate():
+    job = Job(optimizer=scheduled)
+    with job.running():
+        losses = job.train(6)
+    assert not job.errors
+    np.testing.assert_allclose(losses, job.alone(6), rtol=1e-5)
+
+
+def test_async_servers_count_the_steps_of_trainers_for_the_schedule():
+    job = Job(optimizer=scheduled, config={"sync_mode": False}, sync=False)
+    with job.running():
+        losses = job.train(6)
+    assert not job.errors and losses[-1] < losses[0]
+    for scope in job.scopes.values():
+        counted = [np.array(scope.find_var(f"@LR_DECAY_COUNTER@{of}").get_tensor()) for of in ("", ".trainer_0")]
+        assert [int(n[0]) for n in counted] == [7, 7]  # startup programs let them begin at 1
+
+
+def test_gradients_of_one_trainer_need_no_compensation():
+    """dc_asgd adds what a parameter has moved since the trainer saw it: with one trainer nothing."""
+    job = Job(config={"sync_mode": False, "enable_dc_asgd": True}, sync=False)
+    with job.running():
+        losses = job.train()
+    assert not job.errors
+    np.testing.assert_allclose(losses, job.alone(), rtol=1e-5)
+
+
+def test_a_server_that_loads_goes_on_where_it_was_saved(tmp_path):
+    network, optimizer = sparse, OPTIMIZERS["adam"]
+    job = Job(network, optimizer)
+    with job.running():
+        job.train(4, lambda step, exe, main: step == 3 and fluid.io.save_persistables(exe, str(tmp_path), main))
+    again = Job(network, optimizer, load=str(tmp_path))
+    with fluid.scope_guard(fluid.Scope()), again.running():
+        losses = again.train(3, first=4)
+    np.testing.assert_allclose(losses, job.alone(7)[4:], rtol=1e-5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from lowering.values import SelectedRows
 from tests.distributed.jobs import Job, dense, sparse
 
 grpc = settings.grpc()
+DATA = Path(__file__).with_name("data")
 
 
 @pytest.fixture
@@ -158,3 +160,24 @@ def test_a_server_binds_its_endpoint_alone():
             with pytest.raises(OSError):
                 socket.create_connection((host, int(job.endpoints[0].split(":")[1])), 1).close()
         job.train(1)
+
+
+def test_with_certificates_nobody_reads_along_and_nobody_without_one_comes_in(flags):
+    before = fluid.get_flags(["FLAGS_rpc_tls_ca", "FLAGS_rpc_tls_cert", "FLAGS_rpc_tls_key"])
+    certificate = str(DATA / "certificate.pem")
+    flags({"FLAGS_rpc_tls_ca": certificate, "FLAGS_rpc_tls_cert": certificate})
+    flags({"FLAGS_rpc_tls_key": str(DATA / "key.pem")})
+    job = Job(dense, servers=1)
+
+    def intrude(step, exe, main):
+        with grpc.insecure_channel(job.endpoints[0]) as channel:
+            with pytest.raises(grpc.RpcError) as error:
+                channel.unary_unary(f"/{settings.SERVICE}/GetVariable")(b"FLJX", timeout=5)
+            assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+
+    try:
+        with job.running():
+            losses = job.train(2, intrude)
+    finally:
+        flags(before)
+    np.testing.assert_allclose(losses, job.alone(2), rtol=1e-5)

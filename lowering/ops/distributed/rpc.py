@@ -50,13 +50,20 @@ def send(
 ):
     """Sends each X to its endpoint of ``epmap``; with ``send_varnames``, the communicator splits and sends later.
 
-    What goes to one server goes in one stream, when the last ``send`` of the block runs.
+    What goes to one server goes in one stream, when the last such ``send`` of the block runs. What is no gradient, but
+    counts this trainer's steps (not ``use_send_handler``), goes to all endpoints at once.
     """
     names = ctx.op.inputs.get("X", ())
-    if send_varnames:
-        service("push")(names, x, send_varnames, epmap, use_send_handler, ctx.runner.outside)
+    if not use_send_handler:
+        service("count")(send_varnames or names, x, epmap)
+    elif send_varnames:
+        service("push")(names, x, send_varnames, ctx.runner.outside)
     else:
-        service("send")(names, x, epmap, not _others(ctx))
+        service("send")(names, x, epmap, not any(map(_is_plain_send, _others(ctx))))
+
+
+def _is_plain_send(view: Any) -> bool:
+    return bool(view.attrs.get("use_send_handler", True)) and not view.attrs.get("send_varnames")
 
 
 def _wanted(view: Any) -> list[tuple[str, str]]:
