@@ -100,7 +100,9 @@ def cold_and_warm(command: list[str]) -> dict[str, float] | str:
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         cold = run(command, environment)
         again = run([*command[:-1], "9"], environment)
-    return cold if isinstance(cold, str) or isinstance(again, str) else {**cold, "warm": again.get("first", 0)}
+    if isinstance(cold, str) or isinstance(again, str):
+        return cold if isinstance(cold, str) else again
+    return {**cold, "warm": again["first"], "warm_cpu": again["first_cpu"]}
 
 
 def best(results: list[dict[str, float]]) -> dict[str, float]:
@@ -139,7 +141,7 @@ def show(model: str, found: dict[str, dict[str, float]]) -> None:
         if "warm" in r:
             text += f"   warm first {r['warm']:6.2f} s"
         if ours and name != "fluidjax":
-            text += "   fluidjax/this: " + ", ".join(f"{k} {ours[k] / r[k]:.2f}" for k in r)
+            text += "   fluidjax/this: " + ", ".join(f"{k} {ours[k] / r[k]:.2f}" for k in r if k in ours)
         print(f"  {name:13s} {text}", flush=True)
 
 

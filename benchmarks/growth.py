@@ -188,25 +188,25 @@ def peers_table(results: dict[str, dict[str, dict[str, float]]]) -> str:
     """A line for each workload: fluidjax's numbers, and the ratios to each peer's."""
     names = sorted({peer for found in results.values() for peer in found} - {"fluidjax"})
     lines = [
-        "| workload | CPU ms a step | first step s, cold, warm | peak MB | "
+        "| workload | CPU ms a step | first step CPU s, cold, warm | peak MB | "
         + " | ".join(f"/ {n}" for n in names)
         + " |",
         "|---|" + "---|" * (len(names) + 3),
     ]
     for model, found in results.items():
         ours = found.get("fluidjax", {})
-        if not {"cpu", "warm"} <= ours.keys():
+        if not {"cpu", "warm_cpu"} <= ours.keys():
             continue
         ratios = [_ratios(ours, found[n]) if n in found else "" for n in names]
-        first = f"{ours['first']:.2f}, {ours['warm']:.2f}"
+        first = f"{ours['first_cpu']:.2f}, {ours['warm_cpu']:.2f}"
         cells = [model, f"{1e3 * ours['cpu']:.3f}", first, f"{ours['peak']:.0f}", *ratios]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def _ratios(ours: dict[str, float], theirs: dict[str, float]) -> str:
-    ratios = [ours["cpu"] / theirs["cpu"], ours["first"] / theirs["first"]]
-    ratios += [ours["warm"] / theirs["first"], ours["peak"] / theirs["peak"]]
+    ratios = [ours["cpu"] / theirs["cpu"], ours["first_cpu"] / theirs["first_cpu"]]
+    ratios += [ours["warm_cpu"] / theirs["first_cpu"], ours["peak"] / theirs["peak"]]
     return ", ".join(f"{r:.2f}" for r in ratios)
 
 
@@ -214,7 +214,7 @@ PEERS = """
 ## Beside its peers
 
 Ratios are of CPU time of a step, of the first step cold and warm (with what an earlier process compiled; from the start
-of building, wall time), and of peak memory; below 1 fluidjax is ahead. Each peer in processes of its own, in turn, the
+of building), and of peak memory; below 1 fluidjax is ahead. Each peer in processes of its own, in turn, the
 best of each number; {where}.
 
 {table}
