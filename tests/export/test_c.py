@@ -20,7 +20,6 @@ from fluidjax.export.c.types import c_string, comment
 from fluidjax.export.files import Model
 from fluidjax.export.function import JaxFunction
 
-
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler: install gcc, or name one in $CC")
 
 
