@@ -132,6 +132,8 @@ else:
 
 __version__ = _package_version()
 
+# Looked through once more, all of it, in the middle of the first step, it would cost that step a tenth of a second.
+_gc.freeze()
 if _collects:
     _gc.enable()
 
