@@ -77,6 +77,7 @@ class _Variables:
     """Just enough of a program for rules that ask what their outputs were declared as."""
 
     gradients: frozenset[str] = frozenset()
+    version, newer, has_scalars = 0, False, False  # eager ops are Fluid's
 
     def __init__(self, variables: Mapping[str, VarView]) -> None:
         self._variables = variables

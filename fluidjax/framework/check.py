@@ -13,6 +13,7 @@ from fluidjax.base.enums import AttrType, OpRole
 from fluidjax.framework.attrs import declared_type
 from fluidjax.framework.names import OP_ROLE
 from lowering.engine.validate import unknown_attrs
+from lowering.program import PADDLE_2
 
 
 def parse_message(data: bytes) -> pb.ProgramDesc:
@@ -56,12 +57,13 @@ def check_structure(program: pb.ProgramDesc) -> None:
 
 def warn_of_unknown_attributes(program: pb.ProgramDesc) -> None:
     """Warn, once for the whole program, of attributes that its ops do not have and that are ignored."""
+    newer = program.version.version >= PADDLE_2
     found = {
         f"{op.type}.{name}"
         for block in program.blocks
         for op in block.ops
         if not _is_backward(op)  # those inherit the attributes of forward ops
-        for name in unknown_attrs(op.type, (attr.name for attr in op.attrs))
+        for name in unknown_attrs(op.type, (attr.name for attr in op.attrs), newer=newer)
     }
     if found:
         warnings.warn(

@@ -294,7 +294,7 @@ class _Builder:
             if argument is None:
                 if not slot.dispensable:
                     raise self._fail(f"{kind} {slot.name} not found. Give it: {kind.lower()}s={{'{slot.name}': ...}}.")
-                if keep_absent:
+                if keep_absent and not slot.newer:
                     messages.add(parameter=slot.name)
                 continue
             messages.add(parameter=slot.name, arguments=self._names(argument, kind, slot))

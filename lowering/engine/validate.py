@@ -47,13 +47,18 @@ def validate(program: ProgramView) -> None:
         )
 
 
-def unknown_attrs(type: str, names: Iterable[str]) -> list[str]:
-    """Those of an op's attributes that it does not have; a grad op inherits what its forward op was given."""
+def unknown_attrs(type: str, names: Iterable[str], *, newer: bool) -> list[str]:
+    """Those of an op's attributes that it does not have; a grad op inherits what its forward op was given.
+
+    ``newer``: in a program of Paddle 2, whose further hints are known.
+    """
     if not has_op(type) or get_op(type).forward is not None:
         return []
     known = get_op(type).attrs
     later = {spec.later for spec in known.values()}
-    return [n for n in names if n not in known and n not in COMMON and n not in later and not is_known(type, n)]
+    return [
+        n for n in names if n not in known and n not in COMMON and n not in later and not (newer and is_known(type, n))
+    ]
 
 
 def newer_problems(program: ProgramView) -> list[str]:

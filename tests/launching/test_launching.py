@@ -16,6 +16,9 @@ import pytest
 from fluidjax.launching import jobs, roles
 from fluidjax.recovery import Checkpoints
 
+# The launcher forks, as it does where no process computes beside it.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+
 PRINTS = "import os, sys; print(os.getpid(), flush=True);"
 
 

@@ -54,8 +54,8 @@ def packed(lengths, capacity, reverse, traced):
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_packed_order(lengths, reverse, large, monkeypatch):
     if large:
-        monkeypatch.setattr(packing, "_DENSE_PAIRS", 0)
-        monkeypatch.setattr(sequence, "_DENSE_PAIRS", 0)
+        monkeypatch.setattr(packing, "DENSE_PAIRS", 0)
+        monkeypatch.setattr(sequence, "DENSE_PAIRS", 0)
     rows = sum(lengths)
     want = in_order(lengths, reverse)
     for traced in (False, True):
@@ -74,7 +74,7 @@ def test_segments(lengths, monkeypatch):
     np.testing.assert_array_equal(sequence.segments(off, rows), want)
     traced = jax.jit(lambda o: sequence.segments(o, rows))
     np.testing.assert_array_equal(traced(off), want)
-    monkeypatch.setattr(sequence, "_DENSE_PAIRS", 0)
+    monkeypatch.setattr(sequence, "DENSE_PAIRS", 0)
     np.testing.assert_array_equal(jax.jit(lambda o: sequence.segments(o, rows))(off), want)
 
 

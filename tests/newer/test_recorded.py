@@ -71,6 +71,12 @@ def run(program: pb.ProgramDesc, names: dict[str, str]) -> dict[str, list[np.nda
     return {name: [next(rest) for _ in fetches_of(name)] for name in names}
 
 
+def recorded_gradients() -> set[str]:
+    """The ops whose gradient ops Paddle ran in a recording."""
+    ops = (op.type for name in recorded() for block in program_of(name).blocks for op in block.ops)
+    return {type.removesuffix("_grad") for type in ops if type.endswith("_grad")}
+
+
 def check(name: str, found: list[np.ndarray]) -> None:
     """Equal numbers, data types and shapes."""
     for i, ours in enumerate(found):

@@ -10,7 +10,7 @@ import lowering
 
 def loss_and_grad(logits, label, **attrs):
     op = lowering.get_op("softmax_with_cross_entropy")
-    given = {"soft_label": False, "ignore_index": -100, "axis": -1} | attrs
+    given = {"soft_label": False, "ignore_index": -100, "axis": -1, "use_softmax": True} | attrs
     with jax.enable_x64(True):
         softmax, loss = op(logits, label, **given)
         grad = op.gradient.fn(label, softmax, jnp.ones_like(loss), **given)

@@ -18,6 +18,8 @@ from fluidjax.testing.edges import (
     SIZE_1,
     coverage,
 )
+from tests.newer.test_gradients import PROVEN as NEWER
+from tests.newer.test_recorded import recorded_gradients
 
 CASES = testing.table()
 # Differentiable ops whose gradients are proven elsewhere, also against jax's derivative and finite differences: by
@@ -119,7 +121,7 @@ def test_jit_equals_interpret(case, rng):
 
 
 def test_every_differentiable_op_has_a_case():
-    proven = {c.op for c in CASES} | set(ELSEWHERE)
+    proven = {c.op for c in CASES} | set(ELSEWHERE) | NEWER | recorded_gradients()
     forward = [op for op in lowering.registered_ops() if lowering.get_op(op).forward is None]
     assert [op for op in forward if lowering.get_op(op).differentiable and op not in proven] == []
 

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from lowering.registry import WISE, op
 
 
-@op("complex", rows=WISE, grad="vjp", reads="x y")
+@op("complex", rows=WISE, diff="")
 def complex_(x, y):
     """Out = X + i Y, broadcast against each other."""
     return jax.lax.complex(*jnp.broadcast_arrays(x, y))
 
 
-@op("as_complex", grad="vjp", reads="x")
+@op("as_complex", diff="")
 def as_complex(x):
     """Out [...] = the complex numbers of the pairs X [..., 2]."""
     return jax.lax.complex(x[..., 0], x[..., 1])
