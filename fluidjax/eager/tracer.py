@@ -343,7 +343,7 @@ class Tracer:
         return var
 
 
-_PASSES = 4  # that are known for one point
+_PASSES = 32  # that are known for one point; many begin where a batch does
 
 # The kernels of ops by type, layouts and attributes as they are given, where nothing else tells.
 _forms: dict[Any, Kernel] = {}

@@ -224,8 +224,10 @@ max_pool3d_with_index.grad(_max_pool_index_grad)
 @op(diff="x", rows=WISE, newer="output_size")
 def unpool(x, indices, *, ksize: list[int], strides: list[int] = (1, 1), paddings: list[int] = (0, 0),
            unpooling_type: str, output_size: list[int] = ()):  # fmt: skip
-    """Out = zeros with X at the flat positions Indices; out = (in - 1) * stride - 2 * padding + ksize, or ``output_size``
-    in Paddle 2."""
+    """Out = zeros with X at the flat positions Indices; out = (in - 1) * stride - 2 * padding + ksize.
+
+    Paddle 2 says ``output_size``.
+    """
     sizes = list(output_size)[-2:] or [
         windows.at_least_one((i - 1) * s - 2 * p + k, i, f"unpool with ksize {k} and {p} rows less at each end")
         for i, k, s, p in zip(x.shape[2:], ksize, strides, paddings, strict=True)
