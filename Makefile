@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 help:
 	@echo 'Each target sets itself up (.venv, a minute or two the first time). Durations: two cores.'
 	@echo '  make demo       trains a network on handwritten digits, saves it, predicts elsewhere    10 s'
-	@echo '  make test       all tests; PYTEST_ARGS=tests/lod for a part                              25 min'
+	@echo '  make test       all tests; PYTEST_ARGS=tests/lod for a part, WORKERS=2                   20 min'
 	@echo '  make lint types format    ruff, mypy                                                     10 s, 2 min'
 	@echo '  make bench      steps and first steps against JAX, and Paddle where found               20 min'
 	@echo '  make golden     recordings of Paddle 1.8.5; GOLDEN=FOLDER for others                     minutes'
@@ -22,8 +22,10 @@ help:
 
 .PHONY: help test demo lint types format bench coverage golden prove docs notebooks clean
 
+# A file's tests share what they compiled, so each file is one worker's; a worker takes up to 6 GB.
+WORKERS ?= 2
 test: $(VENV)/.with-test
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 demo: $(VENV)/.with-demo
 	$(PY) -m demo
