@@ -232,6 +232,10 @@ class _Inner:
         return str(self._outer.platform)
 
     @property
+    def release(self) -> int:
+        return int(self._outer.release)
+
+    @property
     def is_backward(self) -> bool:
         return True
 
