@@ -13,16 +13,21 @@ from typing import Any
 
 from lowering.errors import RegistryError
 from lowering.program import GRAD
-from lowering.registry.attributes import ATTR_TYPES, as_attribute
-from lowering.registry.definition import RAW_TYPES, SPECIAL, AttrSpec, Check, Masked, OpDef, RowsRule, Sizes, Slot, Wise
+from lowering.registry.definition import AttrSpec, Check, Masked, OpDef, RowsRule, Slot, Wise
 from lowering.registry.derived import vjp_definition
 from lowering.registry.gradients import differentiable_params, grad_lod_map, gradient_outputs
-from lowering.registry.signature import EMPTY, Param, params
+from lowering.registry.signature import EMPTY, Param
+from lowering.registry.slots import (
+    attr_spec,
+    camel,
+    checked_slot,
+    input_slot,
+    parse_outputs,
+    signature,
+    vendor_attrs,
+    words,
+)
 from lowering.registry.table import register
-from lowering.registry.vendor import VENDOR
-from lowering.values import LoDArray, Meta
-
-_MISSING = object()
 
 
 class Rule(OpDef):
@@ -48,8 +53,8 @@ class Rule(OpDef):
 
     def check(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Declare what the op insists on about its numbers: parameters of the rule -> list of ``checks.Demand``."""
-        positional, keyword, _ = _signature(fn)
-        slots = (replace(_slot_of(self, p.name), wants=_wants(_inner(p.annotation))) for p in positional)
+        positional, keyword, _ = signature(fn)
+        slots = (checked_slot(self, p) for p in positional)
         attrs = (replace(self.attrs[p.name.rstrip("_")], param=p.name) for p in keyword)
         self.demands = Check(fn, tuple(slots), tuple(attrs))
         return fn
@@ -59,7 +64,7 @@ class Rule(OpDef):
         other results), so that its gradient op can be differentiated again."""
 
         def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
-            positional, keyword, special = _signature(fn)
+            positional, keyword, special = signature(fn)
             slots = [_grad_param_slot(self, p, {}) for p in positional]
             self.recall = OpDef(
                 self.type, fn, slots, parse_outputs(out, {}), _grad_attrs(self, keyword), special, forward=self
@@ -81,103 +86,6 @@ class Rule(OpDef):
             raise RegistryError(f"{self.type}: declare the gradient before the gradient of the gradient")
         self.gradient.gradient = register(_grad_grad_def(self.gradient, fn, **options))
         return self.gradient.gradient
-
-
-def camel(param: str) -> str:
-    """``moment1_out`` -> ``Moment1Out``."""
-    return "".join(part[:1].upper() + part[1:] for part in param.split("_"))
-
-
-def snake(slot: str) -> str:
-    """``SavedMean`` -> ``saved_mean``; ``XShape`` -> ``x_shape``; ``X@GRAD`` -> ``d_x``."""
-    if slot.endswith(GRAD):
-        return "d_" + snake(slot[: -len(GRAD)])
-    text = ""
-    for i, char in enumerate(slot):
-        boundary = i and char.isupper() and (not slot[i - 1].isupper() or slot[i + 1 : i + 2].islower())
-        text += ("_" if boundary and slot[i - 1] != "_" else "") + char.lower()
-    return text
-
-
-def parse_outputs(text: str, slots: Mapping[str, str]) -> list[Slot]:
-    """``"Y MeanOut Xs* Mask?~"``: ``*`` duplicable, ``?`` dispensable, ``~`` intermediate."""
-    params = {name: param for param, name in slots.items()}
-    found = []
-    for word in text.split():
-        name = word.rstrip("*?~")
-        param, marks = params.get(name, snake(name)), word[len(name) :]
-        found.append(Slot(name, param, "*" in marks, "?" in marks, intermediate="~" in marks))
-    return found
-
-
-def _wants(annotation: Any) -> str:
-    if annotation is Meta:
-        return "meta"
-    if annotation is LoDArray:
-        return "lod"
-    if annotation is Sizes:
-        return "sizes"
-    return "raw" if annotation in RAW_TYPES else "array"
-
-
-def _inner(annotation: Any) -> Any:
-    """What the annotation of a parameter says of one value."""
-    if getattr(annotation, "__origin__", None) is list:
-        return annotation.__args__[0]
-    return None if annotation is list else annotation
-
-
-def _input_slot(param: Param, name: str) -> Slot:
-    annotation = param.annotation
-    duplicable = annotation is list or getattr(annotation, "__origin__", None) is list
-    dispensable = param.default is not EMPTY
-    return Slot(name, param.name, duplicable, dispensable, _wants(_inner(annotation)))
-
-
-def _slot_of(definition: OpDef, param: str) -> Slot:
-    found = next((s for s in definition.inputs if s.param == param), None)
-    if found is None:
-        known = [s.param for s in definition.inputs]
-        raise RegistryError(f"check of {definition.type}: {param!r} is none of the op's inputs, which are {known}")
-    return found
-
-
-def _attr_spec(param: Param, where: str) -> AttrSpec:
-    default = param.default
-    required = default is EMPTY
-    annotation = param.annotation
-    if annotation is EMPTY and not required:
-        annotation = type(default)
-    if annotation not in ATTR_TYPES:
-        raise RegistryError(
-            f"{where}: attribute {param.name!r} is annotated {annotation!r}; expected one of int, float, str, bool,"
-            " list[int], list[float], list[str], list[bool], Long, Longs, Block, Blocks"
-        )
-    kind = ATTR_TYPES[annotation]
-    value = None if required else as_attribute(kind, default, lambda got: RegistryError(f"{where}: default {got!r}"))
-    return AttrSpec(param.name.rstrip("_"), kind, value, required, param.name)
-
-
-def _vendor_attrs(vendor: str | Mapping[str, Any]) -> dict[str, AttrSpec]:
-    wanted = dict.fromkeys(vendor.split(), _MISSING) if isinstance(vendor, str) else dict(vendor)
-    return {
-        name: AttrSpec(name, VENDOR[name][0], VENDOR[name][1] if value is _MISSING else value)
-        for name, value in wanted.items()
-    }
-
-
-_SignatureParts = tuple[list[Param], list[Param], frozenset[str]]
-
-
-def _signature(fn: Callable[..., Any]) -> _SignatureParts:
-    """(positional parameters, attribute parameters, special keywords asked for)."""
-    positional, keyword = params(fn)
-    special = frozenset(p.name for p in keyword if p.name in SPECIAL)
-    return positional, [p for p in keyword if p.name not in SPECIAL], special
-
-
-def _names(words: str | Iterable[str]) -> tuple[str, ...]:
-    return tuple(words.split()) if isinstance(words, str) else tuple(words)
 
 
 def op(
@@ -238,14 +146,14 @@ def op(
     def decorate(fn: Callable[..., Any]) -> OpDef:
         name = type or fn.__name__.rstrip("_")
         odd = dict(slots or {})
-        definition = _with_newer(_parsed(fn, name, out, odd, vendor), _names(newer), renamed or {})
+        definition = _with_newer(_parsed(fn, name, out, odd, vendor), words(newer), renamed or {})
         definition.kind, definition.rows, definition.infer, definition.fold = kind, _rows(rows, name), infer, fold
         definition.lod, definition.linear = _lod_map(definition, lod), linear
-        definition.absent, definition.undeclared = _names(absent), _names(undeclared)
-        definition.continues = _names(continues)
-        definition.changes = tuple(s.name for s in definition.inputs if s.param in _names(changes))
+        definition.absent, definition.undeclared = words(absent), words(undeclared)
+        definition.continues = words(continues)
+        definition.changes = tuple(s.name for s in definition.inputs if s.param in words(changes))
         definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}
-        definition.diff = _names(diff) if diff is not None else differentiable_params(definition)
+        definition.diff = words(diff) if diff is not None else differentiable_params(definition)
         _check_params(definition, definition.diff, "diff")
         register(definition)
         if grad == "vjp":
@@ -259,10 +167,10 @@ def _parsed(
     fn: Callable[..., Any], name: str, out: str, odd: Mapping[str, str], vendor: str | Mapping[str, Any]
 ) -> Rule:
     """The slots, attributes and special keywords that a rule's signature and ``out`` state."""
-    positional, keyword, special = _signature(fn)
-    inputs = [_input_slot(p, odd.get(p.name, camel(p.name))) for p in positional]
-    attrs = {spec.name: spec for spec in (_attr_spec(p, f"op {name}") for p in keyword)}
-    return Rule(name, fn, inputs, parse_outputs(out, odd), attrs | _vendor_attrs(vendor), special)
+    positional, keyword, special = signature(fn)
+    inputs = [input_slot(p, odd.get(p.name, camel(p.name))) for p in positional]
+    attrs = {spec.name: spec for spec in (attr_spec(p, f"op {name}") for p in keyword)}
+    return Rule(name, fn, inputs, parse_outputs(out, odd), attrs | vendor_attrs(vendor), special)
 
 
 def _with_newer(definition: Rule, params: tuple[str, ...], renamed: Mapping[str, str]) -> Rule:
@@ -276,7 +184,6 @@ def _with_newer(definition: Rule, params: tuple[str, ...], renamed: Mapping[str,
 
 
 def _derive_gradient(definition: OpDef, reads: str | None, grad_type: str | None) -> None:
-
     definition.gradient = register(vjp_definition(definition, reads=reads, type=grad_type))
 
 
@@ -310,7 +217,7 @@ def _grad_param_slot(forward: OpDef, param: Param, slots: Mapping[str, str]) -> 
     """The slot of one parameter of a gradient rule: a forward input, a forward output, or ``d_<output>``."""
     base = forward.slot_of(param.name)
     if param.name in slots:
-        return replace(_input_slot(param, slots[param.name]), newer=base is not None and base.newer)
+        return replace(input_slot(param, slots[param.name]), newer=base is not None and base.newer)
     suffix = ""
     if base is None and param.name.startswith("d_"):
         base = next((s for s in forward.outputs if s.param == param.name[2:]), None)
@@ -320,7 +227,7 @@ def _grad_param_slot(forward: OpDef, param: Param, slots: Mapping[str, str]) -> 
             f"gradient of {forward.type}: parameter {param.name!r} is no input or output of the op and no d_<output>;"
             f" inputs are {[s.param for s in forward.inputs]}, outputs {[s.param for s in forward.outputs]}"
         )
-    read = _input_slot(param, base.name + suffix)
+    read = input_slot(param, base.name + suffix)
     dispensable = read.dispensable or base.dispensable
     return replace(read, duplicable=base.duplicable, dispensable=dispensable, newer=base.newer)
 
@@ -333,7 +240,7 @@ def _grad_attrs(forward: OpDef, keyword: list[Param]) -> dict[str, AttrSpec]:
         if name in attrs and param.annotation is EMPTY:
             attrs[name] = replace(attrs[name], param=param.name)
         else:
-            attrs[name] = _attr_spec(param, f"gradient of {forward.type}")
+            attrs[name] = attr_spec(param, f"gradient of {forward.type}")
     return attrs
 
 
@@ -354,8 +261,8 @@ def _grad_def(
     loops: bool = False,
     newer: str = "",
 ) -> OpDef:
-    positional, keyword, special = _signature(fn)
-    targets = _names(wrt) if wrt else forward.diff
+    positional, keyword, special = signature(fn)
+    targets = words(wrt) if wrt else forward.diff
     _check_params(forward, targets, "wrt")
     definition = Rule(
         type or forward.type + "_grad",
@@ -369,11 +276,11 @@ def _grad_def(
         forward=forward,
     )
     definition.lod = dict(lod) if lod is not None else grad_lod_map(definition)
-    definition.updates = tuple(s.name for s in definition.inputs if s.param in _names(updates))
-    definition.continues = _names(continues)
-    definition.changes = tuple(s.name for s in definition.inputs if s.param in _names(changes))
+    definition.updates = tuple(s.name for s in definition.inputs if s.param in words(updates))
+    definition.continues = words(continues)
+    definition.changes = tuple(s.name for s in definition.inputs if s.param in words(changes))
     definition.once, definition.loops = once, loops
-    own = _names(newer)
+    own = words(newer)
     definition.inputs = [replace(s, newer=True, dispensable=True) if s.param in own else s for s in definition.inputs]
     return definition
 
@@ -387,7 +294,7 @@ def _grad_grad_def(
     """
     forward = grad_op.forward
     assert forward is not None
-    positional, keyword, special = _signature(fn)
+    positional, keyword, special = signature(fn)
     names = {s.param: s.name for s in [*forward.inputs, *forward.outputs]}
 
     def slot_name(param: str) -> str:
@@ -400,7 +307,7 @@ def _grad_grad_def(
                 return prefix.upper() + names[param[len(prefix) :]]
         raise RegistryError(f"gradient of {grad_op.type}: cannot tell the slot of parameter {param!r}")
 
-    inputs = [_input_slot(p, slot_name(p.name)) for p in positional]
+    inputs = [input_slot(p, slot_name(p.name)) for p in positional]
     outputs = [replace(s, dispensable=True) for s in parse_outputs(out, {})]
     definition = Rule(
         type or grad_op.type + "_grad",
