@@ -4,10 +4,11 @@ Usable alone: ``get_op("tanh")`` is the op's function with its proto, ``run_bloc
 ``ProgramView``. Nothing here imports the front end.
 """
 
+from lowering.engine.context import Context
 from lowering.engine.grad_maker import GradMaker, grad_ops
 from lowering.engine.higher import saved_slots
 from lowering.engine.infer import infer_outputs
-from lowering.engine.runner import Context, Runner, run_block
+from lowering.engine.runner import Runner, run_block
 from lowering.errors import (
     AttrError,
     LoweringError,

@@ -21,8 +21,8 @@ from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.values import Spec, spec_of
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
 from lowering.engine.call import call
+from lowering.engine.context import Context, special
 from lowering.engine.random_bits import seed_key
-from lowering.engine.runner import Context, special
 from lowering.program import BOOKKEEPING
 from lowering.values import exact
 

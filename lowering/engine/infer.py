@@ -11,9 +11,12 @@ import numpy as np
 
 from lowering.dtypes import LOD_TENSOR, from_numpy, to_numpy
 from lowering.engine.call import call
-from lowering.engine.runner import Context, OpView, Runner, SingleOp, doc_line, in_place, special, static_attrs
+from lowering.engine.context import Context, in_place, special
+from lowering.engine.messages import doc_line
+from lowering.engine.runner import Runner
+from lowering.engine.single import SingleOp, static_attrs
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact, OpError, SizeError
-from lowering.program import EMPTY, VarInfo, VarOf, VarView, forward_names
+from lowering.program import EMPTY, OpView, VarInfo, VarOf, VarView, forward_names
 from lowering.registry import OpDef, Slot, get_op
 from lowering.values import LoDArray
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
@@ -16,86 +16,19 @@ from lowering.engine.align import UNEVEN, FedRows, aligned, regrown
 from lowering.engine.barriers import find_recomputed, separate
 from lowering.engine.call import call, gather, scatter
 from lowering.engine.checks import Watch, merged
+from lowering.engine.context import Context, Env, in_place, special
 from lowering.engine.counts import SlotValues, counted, each, flat, follows_rows, plain, without_counts
 from lowering.engine.dataflow import uses
 from lowering.engine.either import run_either
 from lowering.engine.host_bits import is_host_key
+from lowering.engine.messages import op_error_message
 from lowering.engine.random_bits import fold_in, seed_key
+from lowering.engine.single import SingleOp, stand_in_names, static_attrs
 from lowering.engine.wide import Labels, bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
-from lowering.program import BOOKKEEPING, EMPTY, OpView, ProgramView, VarView
+from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import OpDef, get_op
-from lowering.values import LoDArray, SelectedRows, TensorArray, data_of, exact
-
-Env = MutableMapping[str, Any]
-
-# Attributes that no rule reads; leaving them out lets equal layers share one compiled op.
-
-
-class Context:
-    """What a rule that asks for ``ctx`` may know beyond its values.
-
-    Plain rules use ``is_backward``, ``platform``, ``may_widen``, ``arity``, ``wants`` and ``out_var``; block rules also
-    ``op``, ``env``, ``runner`` and ``run_block``.
-    """
-
-    def __init__(self, op: OpView, runner: Runner, env: Env | None = None):
-        self.op = op
-        self.runner = runner
-        self.env: Env = {} if env is None else env
-
-    @property
-    def is_backward(self) -> bool:
-        """Whether the op computes gradients."""
-        return self.op.computes_gradients
-
-    @property
-    def platform(self) -> str:
-        """What the step is compiled for: 'cpu', 'gpu' or 'tpu'."""
-        return self.runner.platform
-
-    @property
-    def release(self) -> int:
-        """The release of Paddle that wrote the program, as 2006002; 0 where it is not told."""
-        return self.runner.program.version
-
-    @property
-    def may_widen(self) -> bool:
-        """Whether ``sequence_pad`` may make more room than the longest sequence takes (see ``widen``)."""
-        return self.op.block_idx == 0 and self.op.index in self.runner.widened
-
-    def label(self, offsets: Any) -> Any:
-        """The label of a dim as long as the longest sequence under these offsets; None where it has its true size."""
-        labels = self.runner.labels
-        return labels.of(offsets) if labels is not None and self.op.block_idx == 0 else None
-
-    def arity(self, slot: str) -> int:
-        """How many variables are bound to an output slot."""
-        return len(self.op.outputs.get(slot) or ())
-
-    def wants(self, slot: str) -> bool:
-        """Whether some variable takes the output ``slot``."""
-        return any(n != EMPTY for n in self.op.outputs.get(slot) or ())
-
-    def out_var(self, slot: str, i: int = 0) -> VarView | None:
-        """The declared variable bound to an output slot."""
-        names = self.op.outputs.get(slot) or ()
-        return self.runner.program.find_var(self.op.block_idx, names[i]) if i < len(names) else None
-
-    def run_block(self, block_idx: int, env: Env) -> Env:
-        """Run the ops of a sub-block over ``env``, which is changed in place and returned."""
-        return self.runner.run_block(block_idx, env)
-
-
-def in_place(definition: OpDef, op: OpView) -> frozenset[str]:
-    """The output slots that ``op`` binds to the variable of the input they update."""
-    pairs = definition.inplace.items()
-    return frozenset(out for out, source in pairs if op.outputs.get(out) and op.outputs[out] == op.inputs.get(source))
-
-
-def special(definition: OpDef, op: OpView, key: Any, ctx: Context) -> dict[str, Any]:
-    """What a rule may ask for beside its slots and attributes."""
-    return {"key": key, "ctx": ctx, "in_place": in_place(definition, op)}
+from lowering.values import LoDArray, SelectedRows, TensorArray, exact
 
 
 class Runner:
@@ -186,7 +119,7 @@ class Runner:
         except LoweringError:
             raise
         except Exception as error:
-            message = _op_error_message(op, env, error)
+            message = op_error_message(op, env, error)
             if any(map(follows_rows, map(env.get, op.input_names()))):
                 # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
                 raise NeedsExact(message).asked_by(op) from error
@@ -346,18 +279,6 @@ def run_block(program: ProgramView, block_idx: int, env: Env, **options: Any) ->
         return Runner(program, **options).run_block(block_idx, env)
 
 
-def freeze(value: Any) -> Any:
-    """A hashable stand-in for an attribute value."""
-    if isinstance(value, (list, tuple)):
-        return tuple(freeze(v) for v in value)
-    return value
-
-
-def static_attrs(op: OpView) -> tuple[tuple[str, Any], ...]:
-    """The attributes that decide what an op computes, hashable and in a fixed order."""
-    return tuple(sorted((k, freeze(v)) for k, v in op.attrs.items() if k not in BOOKKEEPING))
-
-
 def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, runner: Runner) -> SlotValues:
     outs = tuple(sorted((slot, tuple(n == EMPTY for n in names)) for slot, names in op.outputs.items()))
     declared = None
@@ -415,7 +336,7 @@ def _jitted(
     The rule is part of the key, so that one replaced at run time is noticed.
     """
     definition = get_op(type)
-    names = _stand_in_names(outs, declared)
+    names = stand_in_names(outs, declared)
     inputs = {definition.inplace[slot]: names[slot] for slot in aliases}
     op = OpView(type, inputs, names, {**dict(attrs), "op_role": 1 if backward else 0})
     variables = dict(declared or ())
@@ -426,52 +347,3 @@ def _jitted(
         return call(definition, values, op.attrs, special(definition, op, key, Context(op, runner, {})))
 
     return jax.jit(run)
-
-
-def _stand_in_names(outs: Any, declared: Any) -> dict[str, list[str]]:
-    known = iter([n for n, _ in declared or ()])
-    return {
-        slot: [EMPTY if empty else next(known, f"{slot}.{i}") for i, empty in enumerate(empties)]
-        for slot, empties in outs
-    }
-
-
-class SingleOp:
-    """Just enough of a program for a Context outside of one."""
-
-    def __init__(self, variables: Mapping[str, VarView | None], version: int = 0):
-        self._variables = variables
-        self.version = version
-
-    def find_var(self, block_idx: int, name: str) -> VarView | None:
-        """The variable of that name; blocks there are none."""
-        return self._variables.get(name)
-
-
-def describe(value: Any) -> str:
-    """Dtype, shape and whether there is a LoD, for error messages; the type's name of anything without them."""
-    data = data_of(value)
-    if hasattr(data, "shape") and hasattr(data, "dtype"):
-        return f"{data.dtype}{list(data.shape)}" + (" with LoD" if data is not value else "")
-    return type(value).__name__
-
-
-def _op_error_message(op: OpView, env: Env, error: Exception) -> str:
-    inputs = "; ".join(
-        f"{slot}: " + ", ".join(f"{n} {describe(env[n])}" for n in names if n in env)
-        for slot, names in op.inputs.items()
-        if names
-    )
-    line = op.user_line()
-    where = f"\n  built at: {line.strip()}" if line else ""
-    return (
-        f"op {op.type} (#{op.index} of block {op.block_idx}) failed on its inputs.{where}\n"
-        f"  received: {inputs or 'no inputs'}\n  problem: {str(error).strip() or type(error).__name__}\n"
-        f"  to do: compare the shapes and dtypes above with the op's documentation: {doc_line(op.type)}"
-    )
-
-
-def doc_line(type: str) -> str:
-    """The first line of an op's documentation, for error messages; how to ask for it where there is none."""
-    doc = get_op(type).doc
-    return doc.splitlines()[0] if doc else f"lowering.get_op({type!r})"

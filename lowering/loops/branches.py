@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.context import Context
 from lowering.engine.dataflow import all_writes, definitions
-from lowering.engine.runner import Context
 from lowering.errors import LoweringError, NeedsConcrete
 from lowering.loops import arrays
 from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros

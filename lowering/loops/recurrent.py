@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.checks import over_steps
+from lowering.engine.context import Context
 from lowering.engine.dataflow import all_writes
-from lowering.engine.runner import Context
 from lowering.errors import LoweringError, NeedsExact
 from lowering.loops import arrays
 from lowering.loops.carried import zero_gradient

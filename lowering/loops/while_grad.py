@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import merged
+from lowering.engine.context import Context
 from lowering.engine.dataflow import all_writes, sub_blocks
-from lowering.engine.runner import Context
 from lowering.errors import LoweringError
 from lowering.loops import arrays
 from lowering.loops.carried import fit, known_int, stacked_template, zero_gradient, zeros

@@ -18,7 +18,8 @@ import numpy as np
 
 from lowering.dtypes import LOD_TENSOR_ARRAY
 from lowering.engine.checks import merged
-from lowering.engine.runner import Context, Runner
+from lowering.engine.context import Context
+from lowering.engine.runner import Runner
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
 from lowering.loops import arrays
 from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, stacked_template, zeros

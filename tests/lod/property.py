@@ -13,8 +13,9 @@ import numpy as np
 import lowering
 from lowering.dtypes import is_float
 from lowering.engine.call import call
+from lowering.engine.context import Context
 from lowering.engine.counts import plain
-from lowering.engine.runner import Context, Runner
+from lowering.engine.runner import Runner
 from lowering.program import GRAD, BlockView, OpView, ProgramView
 from lowering.values import LoDArray, SelectedRows
 

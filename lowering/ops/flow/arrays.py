@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import INT64
+from lowering.engine.context import Context
 from lowering.engine.grad_maker import GradMaker
-from lowering.engine.runner import Context
 from lowering.errors import NeedsConcrete, SlotError
 from lowering.loops import arrays
 from lowering.loops.carried import known_int, scalar, zero_gradient

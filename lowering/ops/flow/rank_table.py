@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import INT64
+from lowering.engine.context import Context
 from lowering.engine.grad_maker import GradMaker
-from lowering.engine.runner import Context
 from lowering.errors import NeedsExact, SlotError
 from lowering.loops import ranks
 from lowering.loops.arrays import gradient_like

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from lowering.engine.context import Context
 from lowering.engine.grad_maker import GradMaker
-from lowering.engine.runner import Context
 from lowering.loops.carried import known
 from lowering.ops.flow.arrays import shape_like
 from lowering.program import OpSpec

@@ -1,0 +1,80 @@
+"""What a rule may ask for beside its slots and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from lowering.program import EMPTY, OpView, VarView
+from lowering.registry import OpDef
+
+if TYPE_CHECKING:
+    from lowering.engine.runner import Runner
+
+Env = MutableMapping[str, Any]
+
+
+class Context:
+    """What a rule that asks for ``ctx`` may know beyond its values.
+
+    Plain rules use ``is_backward``, ``platform``, ``may_widen``, ``arity``, ``wants`` and ``out_var``; block rules also
+    ``op``, ``env``, ``runner`` and ``run_block``.
+    """
+
+    def __init__(self, op: OpView, runner: Runner, env: Env | None = None):
+        self.op = op
+        self.runner = runner
+        self.env: Env = {} if env is None else env
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether the op computes gradients."""
+        return self.op.computes_gradients
+
+    @property
+    def platform(self) -> str:
+        """What the step is compiled for: 'cpu', 'gpu' or 'tpu'."""
+        return self.runner.platform
+
+    @property
+    def release(self) -> int:
+        """The release of Paddle that wrote the program, as 2006002; 0 where it is not told."""
+        return self.runner.program.version
+
+    @property
+    def may_widen(self) -> bool:
+        """Whether ``sequence_pad`` may make more room than the longest sequence takes (see ``widen``)."""
+        return self.op.block_idx == 0 and self.op.index in self.runner.widened
+
+    def label(self, offsets: Any) -> Any:
+        """The label of a dim as long as the longest sequence under these offsets; None where it has its true size."""
+        labels = self.runner.labels
+        return labels.of(offsets) if labels is not None and self.op.block_idx == 0 else None
+
+    def arity(self, slot: str) -> int:
+        """How many variables are bound to an output slot."""
+        return len(self.op.outputs.get(slot) or ())
+
+    def wants(self, slot: str) -> bool:
+        """Whether some variable takes the output ``slot``."""
+        return any(n != EMPTY for n in self.op.outputs.get(slot) or ())
+
+    def out_var(self, slot: str, i: int = 0) -> VarView | None:
+        """The declared variable bound to an output slot."""
+        names = self.op.outputs.get(slot) or ()
+        return self.runner.program.find_var(self.op.block_idx, names[i]) if i < len(names) else None
+
+    def run_block(self, block_idx: int, env: Env) -> Env:
+        """Run the ops of a sub-block over ``env``, which is changed in place and returned."""
+        return self.runner.run_block(block_idx, env)
+
+
+def in_place(definition: OpDef, op: OpView) -> frozenset[str]:
+    """The output slots that ``op`` binds to the variable of the input they update."""
+    pairs = definition.inplace.items()
+    return frozenset(out for out, source in pairs if op.outputs.get(out) and op.outputs[out] == op.inputs.get(source))
+
+
+def special(definition: OpDef, op: OpView, key: Any, ctx: Context) -> dict[str, Any]:
+    """What a rule may ask for beside its slots and attributes."""
+    return {"key": key, "ctx": ctx, "in_place": in_place(definition, op)}
