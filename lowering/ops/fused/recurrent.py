@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from lowering.engine.checks import Demand
+from lowering.ops.fused import shapes
 from lowering.ops.math.extrema import at_least
 from lowering.ops.recurrent.activations import activation as named
 from lowering.ops.recurrent.gru import gru_cell, split_weight
 from lowering.ops.recurrent.lstm import Activations, initial, lstm_cell, split_bias
-from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import lowest, offsets, take
 from lowering.ragged.time_major import pack, run_forward
 from lowering.registry import MASKED, op
@@ -50,7 +50,7 @@ def _lstm(
     rows=MASKED,
     diff="",
     lod={"Hidden": "x", "Cell": "x", "XX": "x"},
-    infer=sequence_infer.fusion_lstm,
+    infer=shapes.fusion_lstm,
 )
 def fusion_lstm(
     x: LoDArray,
@@ -81,7 +81,7 @@ def fusion_lstm(
     rows=MASKED,
     diff="",
     lod={"Hidden": "ids", "Cell": "ids", "XX": "ids"},
-    infer=sequence_infer.fused_embedding_fc_lstm,
+    infer=shapes.fused_embedding_fc_lstm,
 )
 def fused_embedding_fc_lstm(
     ids: LoDArray,
@@ -116,7 +116,7 @@ def _(ids, embeddings: Meta):
     rows=MASKED,
     diff="",
     lod={"Hidden": "x", "XX": "x"},
-    infer=sequence_infer.fusion_gru,
+    infer=shapes.fusion_gru,
 )
 def fusion_gru(
     x: LoDArray,
@@ -151,7 +151,7 @@ def fusion_gru(
     rows=MASKED,
     diff="",
     lod={"Hidden": "x", "Cell": "x"},
-    infer=sequence_infer.attention_lstm,
+    infer=shapes.attention_lstm,
 )
 def attention_lstm(
     x: LoDArray,

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.checks import Demand
+from lowering.ops.fused import shapes
 from lowering.ops.math.extrema import at_least
 from lowering.ops.recurrent.activations import activation
 from lowering.ops.sequence.conv import check_context, context_columns
 from lowering.ops.sequence.pool import pool_rows
-from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import expand_dims, offsets, per_row, per_sequence, row_numbers, segment_sum, segments, take
 from lowering.registry import MASKED, Long, op
 from lowering.values import Array, LoDArray, Meta, SelectedRows, fill_padding
@@ -27,7 +27,7 @@ def _unit_lod(x: LoDArray, data: Array) -> LoDArray:
     return LoDArray(data, (off,), x.nseq, x.nseq)
 
 
-@op(out="Out ColMat~", rows=MASKED, diff="", infer=sequence_infer.fusion_seqconv_eltadd_relu)
+@op(out="Out ColMat~", rows=MASKED, diff="", infer=shapes.fusion_seqconv_eltadd_relu)
 def fusion_seqconv_eltadd_relu(
     x: LoDArray,
     filter,
@@ -49,7 +49,7 @@ def fusion_seqconv_eltadd_relu(
     slots={"fc_weight": "FCWeight", "fc_bias": "FCBias", "fc_out": "FCOut"},
     rows=MASKED,
     diff="",
-    infer=sequence_infer.fusion_seqexpand_concat_fc,
+    infer=shapes.fusion_seqexpand_concat_fc,
 )
 def fusion_seqexpand_concat_fc(x: list[LoDArray], fc_weight, fc_bias=None, *, fc_activation: str = "identity"):
     """Out = act(concat(X[0], X[1] ... expanded to the sequences of X[0]) FCWeight + FCBias)."""
@@ -63,14 +63,14 @@ def fusion_seqexpand_concat_fc(x: list[LoDArray], fc_weight, fc_bias=None, *, fc
     return per_row(first, activation(fc_activation)(out)), per_seq
 
 
-@op(rows=MASKED, diff="", lod=None, infer=sequence_infer.fusion_seqpool_concat)
+@op(rows=MASKED, diff="", lod=None, infer=shapes.fusion_seqpool_concat)
 def fusion_seqpool_concat(x: list[LoDArray], *, pooltype: str = "SUM", axis: int = 1):
     """Out = the pooled sequences of every X side by side (SUM, AVERAGE or SQRT)."""
     pooled = [pool_rows(v, pooltype, 0.0)[0] for v in x]
     return _unit_lod(x[0], jnp.concatenate(pooled, axis=axis))
 
 
-@op(slots={"cvm": "CVM"}, rows=MASKED, diff="", lod=None, infer=sequence_infer.fusion_seqpool_cvm_concat)
+@op(slots={"cvm": "CVM"}, rows=MASKED, diff="", lod=None, infer=shapes.fusion_seqpool_cvm_concat)
 def fusion_seqpool_cvm_concat(x: list[LoDArray], cvm, *, pooltype: str = "SUM", use_cvm: bool = True, axis: int = 1):
     """fusion_seqpool_concat whose parts go through cvm: the first two columns, show and click, become
     log(show + 1) and log(click + 1) - log(show + 1), or go away without ``use_cvm``."""
@@ -90,7 +90,7 @@ def fusion_seqpool_cvm_concat(x: list[LoDArray], cvm, *, pooltype: str = "SUM", 
     rows=MASKED,
     diff="w",
     lod=None,
-    infer=sequence_infer.fused_embedding_seq_pool,
+    infer=shapes.fused_embedding_seq_pool,
 )
 def fused_embedding_seq_pool(
     w, ids: LoDArray, *, combiner: str = "sum", padding_idx: Long = -1, is_sparse: bool = False

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.checks import Demand, within_lengths
-from lowering.ragged import infer as sequence_infer
+from lowering.ops.loss import shapes
 from lowering.ragged.rows import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take
 from lowering.ragged.time_major import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
 from lowering.registry import MASKED, op
@@ -88,7 +88,7 @@ def _tags(label: Array) -> Array:
     rows=MASKED,
     lod=None,
     diff="emission transition",
-    infer=sequence_infer.linear_chain_crf,
+    infer=shapes.linear_chain_crf,
 )
 def linear_chain_crf(emission: LoDArray, transition, label, length=None):
     """LogLikelihood[i] = log Z(X_i) - score(X_i, label_i): the cost of the given tags, 0 for an empty sequence.
@@ -190,7 +190,7 @@ def _best_tags(c: Chains, transition: Array) -> Array:
     return jnp.take(tags, c.p.back, axis=0, mode="clip")[:, 0]
 
 
-@op(out="ViterbiPath", rows=MASKED, lod="emission", diff="", infer=sequence_infer.crf_decoding)
+@op(out="ViterbiPath", rows=MASKED, lod="emission", diff="", infer=shapes.crf_decoding)
 def crf_decoding(emission: LoDArray, transition, label=None, length=None):
     """The tags of highest score (int64); with Label, 1 where they equal it and 0 elsewhere."""
     c = _chains(emission, length)

@@ -14,10 +14,10 @@ import numpy as np
 from jax import lax
 
 from lowering.engine.checks import Demand, within_lengths
+from lowering.ops.loss import shapes
 from lowering.ops.math.extrema import at_least
 from lowering.ops.sequence.pad import padded_rows, unpadded_rows
 from lowering.ops.sequence.slice import compact
-from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import bounds, lengths, longest, offsets, row_gradient, row_numbers, segments, take
 from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, Meta, is_concrete
@@ -186,7 +186,7 @@ def _loss_and_gradient(lat: Lattice, logits: Array, valid: Array) -> tuple[Array
 
 
 @op(out="WarpCTCGrad~ Loss", slots={"warpctc_grad": "WarpCTCGrad"}, rows=MASKED, lod=None, diff="logits",
-    infer=sequence_infer.warpctc)  # fmt: skip
+    infer=shapes.warpctc)  # fmt: skip
 def warpctc(
     logits: LoDArray, label: LoDArray, logits_length=None, label_length=None, *, blank: int = 0,
     norm_by_times: bool = False,
@@ -239,7 +239,7 @@ def _kept(x: Array, before: Array, starts: Array, blank: int, merge_repeated: bo
     return (x != np.asarray(blank, x.dtype)) & ~repeated
 
 
-@op(out="Output OutputLength?", rows=MASKED, lod=None, diff="", infer=sequence_infer.ctc_align)
+@op(out="Output OutputLength?", rows=MASKED, lod=None, diff="", infer=shapes.ctc_align)
 def ctc_align(
     input: LoDArray, input_length=None, *, blank: int = 0, merge_repeated: bool = True, padding_value: int = 0
 ):

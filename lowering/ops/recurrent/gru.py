@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from lowering.ops.recurrent import shapes
 from lowering.ops.recurrent.activations import NUMBERED, activation, slope
 from lowering.ops.recurrent.lstm import initial, packed_value
-from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import offsets
 from lowering.ragged.time_major import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
 from lowering.registry import MASKED, Wise, op
@@ -69,7 +69,7 @@ def _transposed(weight: Array) -> tuple[Array, Array]:
     out="BatchGate~ BatchResetHiddenPrev~ BatchHidden~ Hidden",
     rows=MASKED,
     lod={"Hidden": "input"},
-    infer=sequence_infer.gru,
+    infer=shapes.gru,
 )
 def gru(
     input: LoDArray,

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from lowering.ops.recurrent import shapes
 from lowering.ops.recurrent.activations import activation, slope
-from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import offsets
 from lowering.ragged.time_major import Packing, alive_rows, materialized, pack, run_backward, run_forward, spare_rows
 from lowering.registry import MASKED, op
@@ -105,7 +105,7 @@ def packed_value(x: LoDArray, buffer: Array) -> LoDArray:
     out="Hidden Cell BatchGate~ BatchCellPreAct~",
     rows=MASKED,
     lod={"Hidden": "input", "Cell": "input"},
-    infer=sequence_infer.lstm,
+    infer=shapes.lstm,
 )
 def lstm(
     input: LoDArray,

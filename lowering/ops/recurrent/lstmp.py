@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from lowering.ops.recurrent import shapes
 from lowering.ops.recurrent.activations import activation, slope
 from lowering.ops.recurrent.lstm import (
     Activations,
@@ -15,7 +16,6 @@ from lowering.ops.recurrent.lstm import (
     packed_value,
     split_bias,
 )
-from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import offsets
 from lowering.ragged.time_major import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
 from lowering.registry import MASKED, Wise, op
@@ -31,7 +31,7 @@ def _projected_by(proj_activation: str, cell_activation: str) -> str:
     out="Projection Cell BatchGate~ BatchCellPreAct~ BatchHidden~",
     rows=MASKED,
     lod={"Projection": "input", "Cell": "input"},
-    infer=sequence_infer.lstmp,
+    infer=shapes.lstmp,
 )
 def lstmp(
     input: LoDArray,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.ops.nn import windows
-from lowering.ragged import infer as sequence_infer
+from lowering.ops.sequence import shapes
 from lowering.ragged.rows import bounds, expand_dims, grad_spec, offsets, per_row, row_gradient, row_numbers, shifted
 from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, concrete
@@ -77,7 +77,7 @@ def check_context(contextLength: int, contextStride: int) -> None:
         )
 
 
-@op(rows=MASKED, infer=sequence_infer.sequence_conv)
+@op(rows=MASKED, infer=shapes.sequence_conv)
 def sequence_conv(
     x: LoDArray,
     filter,
@@ -175,7 +175,7 @@ def _patch_count(size: tuple[int, ...], kernels: list[int], strides: list[int], 
     return height, width
 
 
-@op(diff="x", lod=None, infer=sequence_infer.im2sequence)
+@op(diff="x", lod=None, infer=shapes.im2sequence)
 def im2sequence(
     x,
     y=None,

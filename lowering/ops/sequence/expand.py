@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.checks import Demand
+from lowering.ops.sequence import shapes
 from lowering.program import OpSpec
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import (
@@ -54,7 +55,7 @@ def _repeated_sequences(x: LoDArray, y: LoDArray, level: int) -> tuple[np.ndarra
     return rows.astype(np.int32), out_off
 
 
-@op(rows=MASKED, diff="x", infer=sequence_infer.sequence_expand)
+@op(rows=MASKED, diff="x", infer=shapes.sequence_expand)
 def sequence_expand(x: LoDArray, y: LoDArray, *, ref_level: int = -1):
     """Sequence (without LoD: row) i of X, repeated as often as sequence i of Y's ``ref_level`` has entries.
 
@@ -83,7 +84,7 @@ def _(x: LoDArray, y: LoDArray, d_out, *, ref_level=-1):
     return row_gradient(x, sums)
 
 
-@op(rows=MASKED, lod="y", diff="x", infer=sequence_infer.sequence_expand_as)
+@op(rows=MASKED, lod="y", diff="x", infer=shapes.sequence_expand_as)
 def sequence_expand_as(x, y: LoDArray):
     """Row i of X, repeated as often as sequence i of Y has rows; Out has Y's LoD."""
     repeated = _repeat_rows(x, y, 0)
@@ -114,7 +115,7 @@ def _joined(xs: list[LoDArray]) -> tuple[Array, list[Array]]:
     return total, targets
 
 
-@op(rows=MASKED, infer=sequence_infer.sequence_concat)
+@op(rows=MASKED, infer=shapes.sequence_concat)
 def sequence_concat(x: list[LoDArray]):
     """Sequence i of Out is sequence i of every X, one after the other."""
     total, targets = _joined(x)
@@ -143,7 +144,7 @@ def _reshaped(data: Array, width: int) -> Array:
     return flat.reshape(count, width)
 
 
-@op(rows=MASKED, infer=sequence_infer.sequence_reshape)
+@op(rows=MASKED, infer=shapes.sequence_reshape)
 def sequence_reshape(x: LoDArray, *, new_dim: int):
     """The same numbers in rows of width ``new_dim``; sequence lengths scale by width(X) / new_dim."""
     off, width = offsets(x), x.shape[1]

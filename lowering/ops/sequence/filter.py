@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.ragged import infer as sequence_infer
+from lowering.ops.sequence import shapes
 from lowering.ragged.rows import offsets, row_numbers, take
 from lowering.registry import Long, op
 from lowering.values import LoDArray, concrete
@@ -16,7 +16,7 @@ from lowering.values import LoDArray, concrete
     slots={"ins_tag": "Ins_tag", "filter_tag": "Filter_tag"},
     diff="ins",
     lod=None,
-    infer=sequence_infer.filter_by_instag,
+    infer=shapes.filter_by_instag,
 )
 def filter_by_instag(ins: LoDArray, ins_tag: LoDArray, filter_tag, *, is_lod: bool, out_val_if_empty: Long = 0):
     """The instances (sequences of Ins, or rows where not ``is_lod``) that carry some tag of Filter_tag.

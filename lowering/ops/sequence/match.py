@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.ops.sequence import shapes
 from lowering.ops.sequence.pad import padded_rows
-from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import offsets, take
 from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, concrete
@@ -41,7 +41,7 @@ def _padded(x: Array, rows: np.ndarray, cols: np.ndarray, channels: int, fill: f
     return full.at[places].set(x.reshape(-1)[: len(places)], unique_indices=True).reshape(shape)
 
 
-@op(out="Out Tmp", grad="vjp", lod=None, rows=MASKED, infer=sequence_infer.match_matrix_tensor,
+@op(out="Out Tmp", grad="vjp", lod=None, rows=MASKED, infer=shapes.match_matrix_tensor,
     reads="x y w tmp d_out")  # fmt: skip
 def match_matrix_tensor(x: LoDArray, y: LoDArray, w, *, dim_t: int = 1):
     """Out of pair i, flat, is [dim_t, rows of X, rows of Y]: X_r W[:, t] Y_c; W [d, dim_t, d]. Tmp = X W."""
@@ -63,7 +63,7 @@ def match_matrix_tensor(x: LoDArray, y: LoDArray, w, *, dim_t: int = 1):
     reads="x row column pos d_out",
     rows=MASKED,
     lod=None,
-    infer=sequence_infer.sequence_topk_avg_pooling,
+    infer=shapes.sequence_topk_avg_pooling,
 )
 def sequence_topk_avg_pooling(x: LoDArray, row: LoDArray, column: LoDArray, *, topks: list[int], channel_num: int):
     """For each row and channel of the matrices in X, the sums of the k largest numbers over k, for each k in ``topks``.
@@ -99,7 +99,7 @@ def _row_major(x: Array, rows: np.ndarray) -> Array:
     reads="x row column w out col d_out",
     rows=MASKED,
     lod=None,
-    infer=sequence_infer.var_conv_2d,
+    infer=shapes.var_conv_2d,
 )
 def var_conv_2d(
     x: LoDArray,

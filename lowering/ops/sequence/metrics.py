@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.ragged import infer as sequence_infer
+from lowering.ops.sequence import shapes
 from lowering.ragged.rows import bounds, lengths, offsets, row_numbers, segments, take
 from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray
@@ -63,7 +63,7 @@ def levenshtein(hyps: Rows, refs: Rows) -> Array:
     rows=MASKED,
     lod=None,
     diff="",
-    infer=sequence_infer.edit_distance,
+    infer=shapes.edit_distance,
 )
 def edit_distance(hyps: LoDArray, refs: LoDArray, hyps_length=None, refs_length=None, *, normalized: bool = False):
     """Out[i] = least number of insertions, deletions and substitutions from sequence i of Hyps to that of Refs.

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import to_numpy
-from lowering.ragged import infer as sequence_infer
+from lowering.ops.sequence import shapes
 from lowering.ragged.rows import (
     bounds,
     expand_dims,
@@ -52,7 +52,7 @@ def _longest(x: LoDArray, ctx) -> int:
     return x.longest[-1] if bounded else static_longest(x, "the longest sequence")
 
 
-@op(out="Out Length", rows=MASKED, lod=None, diff="x", infer=sequence_infer.sequence_pad)
+@op(out="Out Length", rows=MASKED, lod=None, diff="x", infer=shapes.sequence_pad)
 def sequence_pad(x: LoDArray, pad_value, *, padded_length: int = -1, ctx):
     """Out[i, t] = row t of sequence i of X, ``PadValue`` past its end; Length[i] is the length.
 
@@ -77,7 +77,7 @@ def _(x: LoDArray, d_out):
     return row_gradient(x, unpadded_rows(d_out, offsets(x), x.capacity))
 
 
-@op(rows=MASKED, lod=None, diff="x", infer=sequence_infer.sequence_unpad)
+@op(rows=MASKED, lod=None, diff="x", infer=shapes.sequence_unpad)
 def sequence_unpad(x: LoDArray, length):
     """The first Length[i] rows of X[i], as sequence i of Out."""
     off = offsets_of(length.reshape(-1).astype(np.int32))
@@ -93,7 +93,7 @@ def _(x, d_out: LoDArray):
     return padded_rows(d_out.data, offsets(d_out), x.shape[1], zero).reshape(x.shape)
 
 
-@op(out="Y", rows=MASKED, lod=None, diff="", infer=sequence_infer.sequence_mask)
+@op(out="Y", rows=MASKED, lod=None, diff="", infer=shapes.sequence_mask)
 def sequence_mask(x, max_len_tensor=None, *, maxlen: int = -1, out_dtype: int):
     """Y[..., j] = 1 where j < X[...], else 0, for j below ``maxlen`` (default the largest X)."""
     if max_len_tensor is not None:

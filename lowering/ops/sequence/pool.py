@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.ragged import infer as sequence_infer
+from lowering.ops.sequence import shapes
 from lowering.ragged.rows import (
     bounds,
     expand_dims,
@@ -65,7 +65,7 @@ def _max_pool(x: Array, off: Array) -> tuple[Array, Array]:
     return out, jnp.where(expand_dims(lengths(off) == 0, x.ndim), np.int32(-1), first)
 
 
-@op(out="Out MaxIndex~", rows=MASKED, lod=None, infer=sequence_infer.sequence_pool)
+@op(out="Out MaxIndex~", rows=MASKED, lod=None, infer=shapes.sequence_pool)
 def sequence_pool(x: LoDArray, *, is_test: bool = False, pooltype: str = "AVERAGE", pad_value: float = 0.0):
     """Out[i] = pool(X rows of sequence i): SUM, AVERAGE, SQRT (sum / sqrt(length)), MAX, FIRST or LAST.
 

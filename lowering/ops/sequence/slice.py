@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.checks import Demand
+from lowering.ops.sequence import shapes
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import (
     bounds,
@@ -72,7 +73,7 @@ def sequence_erase(x: LoDArray, *, tokens: list[int]):
     rows=MASKED,
     diff="",
     vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@",
-    infer=sequence_infer.sequence_enumerate,
+    infer=shapes.sequence_enumerate,
 )
 def sequence_enumerate(x: LoDArray, *, win_size: int, pad_value: int = 0):
     """Out[r, j] = X[r + j] within the sequence of row r, ``pad_value`` past its end."""
@@ -83,7 +84,7 @@ def sequence_enumerate(x: LoDArray, *, win_size: int, pad_value: int = 0):
     return per_row(x, jnp.stack(windows, axis=1))
 
 
-@op(rows=MASKED, lod=None, diff="x", infer=sequence_infer.lod_reset, inplace={"Out": "x"})
+@op(rows=MASKED, lod=None, diff="x", infer=shapes.lod_reset, inplace={"Out": "x"})
 def lod_reset(x: LoDArray, y: LoDArray = None, *, target_lod: list[int] = [], append: bool = False):  # noqa: B006
     """X with another LoD: that of Y, else the offsets that Y holds, else ``target_lod``.
 
