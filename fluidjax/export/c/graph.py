@@ -12,6 +12,8 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from fluidjax.export.calls import CALLED, CALLS
+
 _ids = itertools.count()
 
 
@@ -99,9 +101,6 @@ def constant(number: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
     return Value(array.shape, array.dtype, constant=array)
 
 
-# Calls of a function: their jaxpr is under one of these names.
-_CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint")
-_CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 # Nodes that hand on their inputs.
 _SAME = frozenset({"copy", "copy_p", "stop_gradient", "optimization_barrier", "random_wrap", "random_unwrap"})
 
@@ -127,8 +126,8 @@ class _Inliner:
 
     def _equation(self, eqn: Any, ins: list[Value], label: str) -> list[Value]:
         name, label = eqn.primitive.name, str(eqn.source_info.name_stack) or label
-        if name in _CALLS:
-            called = next(eqn.params[key] for key in _CALLED if key in eqn.params)
+        if name in CALLS:
+            called = next(eqn.params[key] for key in CALLED if key in eqn.params)
             closed = isinstance(called, core.ClosedJaxpr)
             return self.run(called.jaxpr if closed else called, _constants(called) if closed else [], ins, label)
         if name in _SAME:
