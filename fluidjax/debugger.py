@@ -10,8 +10,9 @@ from typing import Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
-from fluidjax.framework import Block, Parameter, Variable
+from fluidjax.framework import Block, Parameter, Program, Variable
 from fluidjax.framework.attrs import read_attr
+from fluidjax.framework.listing import program_text
 from fluidjax.framework.names import OP_ROLE
 from lowering.program import BOOKKEEPING
 
@@ -88,6 +89,16 @@ def repr_op(opdesc: Any) -> str:
 
 def _is_backward(op: pb.OpDesc) -> bool:
     return any(attr.name == OP_ROLE and attr.i & OpRole.Backward for attr in op.attrs)
+
+
+def listing(program: Program, folded: bool = True) -> str:
+    """What ``print(program)`` shows: one line an op, with shapes, under the lines of the script that made them.
+
+    Args:
+        program: the program.
+        folded: the backward pass and the optimizer in a line each; False for a line for each of their ops.
+    """
+    return program_text(program, folded)
 
 
 def pprint_block_codes(block_desc: Any, show_backward: bool = False) -> str:

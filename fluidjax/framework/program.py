@@ -15,6 +15,7 @@ from fluidjax.framework import descs, messages, names, scopes
 from fluidjax.framework.block import Block
 from fluidjax.framework.captures import Captures
 from fluidjax.framework.check import check_structure, parse_message, warn_of_unknown_attributes
+from fluidjax.framework.listing import program_text
 from fluidjax.framework.prune import for_inference, pruned, without_backward
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import Parameter, Variable
@@ -365,7 +366,8 @@ class Program:
         return message_text(self.proto, throw_on_error)
 
     def __str__(self) -> str:
-        return self.to_string(True)
+        """One line an op; ``to_string`` gives the message's text."""
+        return program_text(self)
 
     def __repr__(self) -> str:
         blocks = self.blocks

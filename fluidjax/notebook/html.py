@@ -2,50 +2,79 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
+from fluidjax.base.enums import VarType
 from fluidjax.base.values import LoDTensor
-from fluidjax.framework import Block, Operator, Parameter, Program, Variable, callstack, names
-from lowering.program import BOOKKEEPING
+from fluidjax.framework import Block, Operator, Parameter, Program, Variable
+from fluidjax.framework.listing import (
+    FORWARD,
+    counted,
+    dtype_text,
+    made_at,
+    parts,
+    result_text,
+    shape_text,
+    size_text,
+    told_attrs,
+)
+from fluidjax.notebook.ragged import lod_svg
 
 # Rows of a table that are shown; the rest is counted.
 _ROWS = 200
-_HIDDEN = BOOKKEEPING
+_MONO = "font-family:var(--jp-code-font-family,ui-monospace,Menlo,Consolas,monospace);font-size:12px"
+# Notebooks have rules of their own for tables, stronger than a plain class.
 _STYLE = (
-    "<style>.fluidjax table{border-collapse:collapse;font-family:monospace;font-size:12px}"
-    ".fluidjax th,.fluidjax td{text-align:left;padding:2px 8px;vertical-align:top}</style>"
+    f"<style>div.fluidjax,div.fluidjax table{{{_MONO}}}"
+    "div.fluidjax table{border-collapse:collapse;table-layout:auto !important;margin:4px 0 8px 0 !important}"
+    "div.fluidjax th,div.fluidjax td{text-align:left !important;padding:2px 8px !important;"
+    "vertical-align:top !important;max-width:none !important;border:0}"
+    "div.fluidjax td.number{text-align:right !important}"
+    "div.fluidjax td.line{opacity:.7;padding-top:6px !important;white-space:pre-wrap}"
+    "div.fluidjax summary{cursor:pointer}div.fluidjax pre{font-family:inherit;margin:4px 0}"
+    "div.fluidjax .bad{color:#c62828;font-weight:bold}</style>"
 )
+
+
+def _cells(row: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], total: int) -> str:
     """A table of cells that are HTML already."""
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return _framed(head, "".join(map(_cells, rows)), total)
+
+
+def _framed(head: Sequence[str], body: str, total: int) -> str:
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     rest = f"<div>... and {total - _ROWS} more</div>" if total > _ROWS else ""
     return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>{rest}"
 
 
-def _page(content: str) -> str:
+def page(content: str) -> str:
+    """Content under the rules above."""
     return f'{_STYLE}<div class="fluidjax">{content}</div>'
+
+
+def text_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of plain text: the first column flush left, the others, which are numbers, flush right."""
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{' class=number' if at else ''}>{escape(cell)}</td>" for at, cell in enumerate(row))
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _details(summary: str, content: str, is_open: bool) -> str:
     return f"<details{' open' if is_open else ''}><summary>{summary}</summary>{content}</details>"
-
-
-def _shape(var: Variable) -> str:
-    if var.type not in (VarType.LOD_TENSOR, VarType.SELECTED_ROWS, VarType.LOD_TENSOR_ARRAY):
-        return ""
-    return "[" + ", ".join("?" if size < 0 else str(size) for size in var.shape) + "]"
-
-
-def _dtype(var: Variable) -> str:
-    return to_numpy_dtype(var.dtype).name if _shape(var) else ""
 
 
 def _kind(var: Variable) -> str:
@@ -56,84 +85,81 @@ def _kind(var: Variable) -> str:
         words.append("persistable")
     if var.is_data:
         words.append("data")
-    if _shape(var) and var.lod_level:
+    if shape_text(var) and var.lod_level:
         words.append(f"lod level {var.lod_level}")
     if var.stop_gradient:
         words.append("stop gradient")
     return ", ".join(words)
 
 
-def _role(op: Operator) -> str:
-    role = op._attr_map.get(names.OP_ROLE, 0)
-    return "|".join(r.name for r in OpRole if r and role & r) or OpRole.Forward.name
+_VARIABLE_HEAD = ("variable", "shape", "dtype", "kind")
 
 
-def _slots(slots: dict[str, list[str]]) -> str:
-    return "<br>".join(f"<i>{escape(slot)}</i>: {escape(', '.join(args))}" for slot, args in slots.items() if args)
-
-
-def _value(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _attrs(op: Operator) -> str:
-    shown = ((name, value) for name, value in op._attr_map.items() if name not in _HIDDEN)
-    return escape(", ".join(f"{name}={_value(value)}" for name, value in shown))
+def _variable_row(var: Variable) -> tuple[str, ...]:
+    return tuple(map(escape, (var.name, shape_text(var), dtype_text(var), _kind(var))))
 
 
 def variable_html(var: Variable) -> str:
     """One variable as a line of a table."""
-    row = (f"<b>{escape(var.name)}</b>", escape(_shape(var)), escape(_dtype(var)), escape(_kind(var)))
-    return _page(_table(("variable", "shape", "dtype", "kind"), [row], 1))
+    return page(_table(_VARIABLE_HEAD, [_variable_row(var)], 1))
+
+
+_OP_HEAD = ("", "op", "outputs", "inputs", "attributes")
 
 
 def operator_html(op: Operator) -> str:
-    """One op: slots, attributes, role, and the line that made it."""
-    return _page(_table(_OP_HEAD, [_op_row(op)], 1))
+    """One op: slots with shapes, attributes that do not have their defaults, and the line that made it."""
+    return page(_framed(_OP_HEAD, _op_rows([("", op)]), 1))
 
 
-_OP_HEAD = ("op", "inputs", "outputs", "attributes", "role", "made at")
-
-
-def _op_row(op: Operator) -> tuple[str, ...]:
-    where = callstack.user_line(op)
-    line = "" if where.startswith("(") else where.split(": ")[0].rsplit("/", 1)[-1]
-    return (
-        f"<b>{escape(op.type)}</b>",
-        _slots(op._input_map),
-        _slots(op._output_map),
-        _attrs(op),
-        escape(_role(op)),
-        f'<span title="{escape(where)}">{escape(line)}</span>',
+def _slots(op: Operator, slots: dict[str, list[str]]) -> str:
+    return "<br>".join(
+        f"<i>{escape(slot)}</i>: {escape(', '.join(result_text(op.block, name) for name in args))}"
+        for slot, args in slots.items()
+        if args
     )
+
+
+def _op_rows(ops: Iterable[tuple[object, Operator]]) -> str:
+    """A row for each op; a line of the user's script stands above the ops that it made."""
+    rows = []
+    for where, group in itertools.groupby(ops, key=lambda item: made_at(item[1])):
+        if where:
+            rows.append(f'<tr><td colspan="{len(_OP_HEAD)}" class="line"># {escape(where)}</td></tr>')
+        rows += [_cells(_op_row(index, op)) for index, op in group]
+    return "".join(rows)
+
+
+def _op_row(index: object, op: Operator) -> tuple[str, ...]:
+    attrs = escape(", ".join(f"{name}={value}" for name, value in told_attrs(op)))
+    kind = f"<b>{escape(op.type)}</b>"
+    return str(index), kind, _slots(op, op._output_map), _slots(op, op._input_map), attrs
 
 
 def block_html(block: Block) -> str:
     """One block: its variables folded away, its ops."""
-    return _page(_block(block, is_open=True))
+    return page(_block(block, is_open=True))
 
 
 def _block(block: Block, is_open: bool) -> str:
     variables = list(block.vars.values())
-    rows = ((escape(v.name), escape(_shape(v)), escape(_dtype(v)), escape(_kind(v))) for v in variables[:_ROWS])
-    var_table = _table(("variable", "shape", "dtype", "kind"), rows, len(variables))
-    op_table = _table(_OP_HEAD, (_op_row(op) for op in block.ops[:_ROWS]), len(block.ops))
+    var_table = _table(_VARIABLE_HEAD, map(_variable_row, variables[:_ROWS]), len(variables))
     around = f" inside block {block.parent_idx}" if block.parent_idx >= 0 else ""
     summary = f"<b>block {block.idx}</b>{around}: {len(block.ops)} ops, {len(variables)} variables"
-    return _details(summary, _details("variables", var_table, False) + op_table, is_open)
+    return _details(summary, _details("variables", var_table, False) + "".join(map(_part, parts(block))), is_open)
+
+
+def _part(named: tuple[str, list[tuple[int, Operator]]]) -> str:
+    """A part of the block's ops; only the forward part is open."""
+    name, ops = named
+    summary = f"{name}: {len(ops)} ops" + ("" if name == FORWARD else f" ({escape(counted(ops))})")
+    return _details(summary, _framed(_OP_HEAD, _op_rows(ops[:_ROWS]), len(ops)), name == FORWARD)
 
 
 def program_html(program: Program) -> str:
     """A program: its blocks, the first one open."""
-    parameters = program.all_parameters()
-    elements = sum(int(np.prod(p.shape)) for p in parameters)
-    ops = sum(len(block.ops) for block in program.blocks)
-    head = (
-        f"<div><b>Program</b>: {program.num_blocks} block{'s' * (program.num_blocks != 1)}, {ops} ops, "
-        f"{len(parameters)} parameters of {elements:,} elements</div>"
-    )
-    return _page(head + "".join(_block(block, block.idx == 0) for block in program.blocks))
+    head = f"<div><b>Program</b>: {size_text(program)}</div>"
+    return page(head + "".join(_block(block, block.idx == 0) for block in program.blocks))
 
 
 def tensor_html(tensor: LoDTensor) -> str:
@@ -142,10 +168,15 @@ def tensor_html(tensor: LoDTensor) -> str:
         return "<div><b>LoDTensor</b>: nothing stored yet</div>"
     data = np.array(tensor)
     lengths = tensor.recursive_sequence_lengths()
-    lod = f", sequence lengths {escape(_value(lengths))}" if lengths else ""
+    lod = f", sequence lengths {escape(_short(lengths))}" if lengths else ""
     head = f"<div><b>LoDTensor</b> {escape(str(list(data.shape)))} {data.dtype}{lod}</div>"
     text = np.array2string(data, threshold=64, edgeitems=3, precision=5)
-    return f"{head}<pre>{escape(text)}</pre>"
+    return page(head + (lod_svg(tensor.lod(), data) if lengths else "") + f"<pre>{escape(text)}</pre>")
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def install_reprs() -> None:

@@ -156,6 +156,6 @@ def test_leave_for_one_py_func_is_none_for_another_of_its_number():
 @pytest.mark.parametrize("text", ["\x1b[2J", "\x9b31m", "\u202e", "\x07"])
 def test_a_printed_program_does_nothing_to_the_terminal(text):
     program = fluid.Program()
-    program.global_block().create_var(name=f"a{text}b", dtype="float32", shape=[1])
+    program.global_block().create_var(name=f"a{text}b", dtype="float32", shape=[1], persistable=True)
     for shown in (str(program), program.to_string(True, True), str(program.global_block().vars[f"a{text}b"])):
         assert all(c.isprintable() or c == "\n" for c in shown)

@@ -337,7 +337,7 @@ def test_text_is_protobufs(program: Program) -> None:
         "trainable: True\noptimize_attr: {'learning_rate': 1.0}\nregularizer: None\ndo_model_average: None\n"
     )
     x * 2.0
-    text = str(program)
+    text = program.to_string(True)
     assert text.startswith('blocks {\n  idx: 0\n  parent_idx: -1\n  vars {\n    name: "x"')
     assert 'type: "scale"\n    attrs {' in text and 'inputs {\n      parameter: "X"\n      arguments: "x"' in text
     detailed = program.to_string(True, with_details=True)

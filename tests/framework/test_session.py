@@ -6,6 +6,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from xml.etree import ElementTree
 
 import jax
 import numpy as np
@@ -231,18 +232,54 @@ def test_pages_for_notebooks() -> None:
         inner = program._create_block()
         inner.create_var(name="s", type=fluid.core.VarDesc.VarType.STEP_SCOPES)
     page = program._repr_html_()
-    assert "2 blocks, 1 ops, 1 parameters of 12 elements" in page and "block 1</b> inside block 0" in page
+    assert "1 ops in 2 blocks, 1 parameters of 12 elements" in page and "block 1</b> inside block 0" in page
     assert "&lt;x&gt;" in page and "<x>" not in page, "names are escaped"
-    assert "[?, 4]" in page and "float32" in page and "data, lod level 1" in page and "scale=2.0" in page
-    assert "test_session.py" in page and "STEP_SCOPES" in page
-    assert "op_callstack" not in page
+    assert "&lt;x&gt; [?, 4]" in page and "float32" in page and "data, lod level 1" in page and "scale=2" in page
+    assert "test_session.py" in page and ": y = x * 2.0" in page and "STEP_SCOPES" in page
+    assert "op_callstack" not in page and "bias_after_scale" not in page, "nor what has its default"
     assert "&lt;x&gt;" in x._repr_html_() and "scale" in y.op._repr_html_() and "1 ops" in block._repr_html_()
     assert page.count("<table>") == page.count("</table>") and page.count("<details") == page.count("</details>")
+    assert "text-align:left !important" in page, "notebooks set cells flush right"
     made = fluid.LoDTensor()
     assert "nothing stored" in made._repr_html_()
     made.set(np.arange(6.0).reshape(6, 1), fluid.CPUPlace())
+    assert "<svg" not in made._repr_html_()
     made.set_lod([[0, 2, 6]])
     assert "[6, 1] float64, sequence lengths [[2, 4]]" in made._repr_html_()
+
+
+def test_sequences_as_a_picture() -> None:
+    made = fluid.LoDTensor()
+    made.set(np.arange(60.0).reshape(60, 1), fluid.CPUPlace())
+    made.set_lod([[0, 2, 3], [0, 4, 6, 60]])
+    page = made._repr_html_()
+    root = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    boxes = [r for r in root if r.tag.endswith("rect")]
+    texts = [t.text for t in root if t.tag.endswith("text")]
+    assert len(boxes) == 4 + 2 + 24 and "+30" in texts, "a long sequence is cut"
+    assert len({r.get("fill") for r in boxes[:6]}) == 1 and boxes[6].get("fill") != boxes[5].get("fill")
+    assert [texts[0], texts[5], texts[8]] == ["4", "2", "54"] and texts[1:5] == ["0", "1", "2", "3"]
+    assert sum(e.tag.endswith("path") for e in root) == 2, "a bracket for each sequence of sequences"
+
+
+def test_a_program_as_text() -> None:
+    main, startup = Program(), Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 3])
+        y = fluid.layers.fc(fluid.layers.dropout(x, 0.3), 4, act="relu")
+        fluid.optimizer.Adam(0.1).minimize(fluid.layers.mean(y))
+    lines = str(main).splitlines()
+    assert lines[0] == "Program: 12 ops, 2 parameters of 16 elements"
+    assert "  data x: float32[?, 3]" in lines and "  parameter fc_0.w_0: float32[3, 4]" in lines
+    assert "  kept by the optimizer: 9 variables" in lines
+    assert "       1  fc_0.tmp_0 [?, 4] = mul(X=dropout_0.tmp_0, Y=fc_0.w_0)" in lines
+    assert any(line.endswith("= dropout(X=x, dropout_prob=0.3)") for line in lines), "defaults are left out"
+    assert any(line.endswith(': y = fluid.layers.fc(fluid.layers.dropout(x, 0.3), 4, act="relu")') for line in lines)
+    assert sum(line.lstrip().startswith("# ") for line in lines) == 2, "each of the user's lines once"
+    assert any(line.startswith("  backward, ops 5 to 9: fill_constant, mean_grad, relu_grad") for line in lines)
+    assert "  optimizer, ops 10 to 11: adam 2" in lines
+    whole = fluid.debugger.listing(main, folded=False)
+    assert "= mul_grad(" in whole and whole.count("= adam(") == 2 and "fc_0.w_0_moment1_0: float32[3, 4]" in whole
 
 
 def test_long_tables_are_cut() -> None:

@@ -137,7 +137,7 @@ def test_a_variable_of_another_program(net):
 
 def test_a_program_shows_itself_in_one_line(net):
     assert repr(fluid.default_main_program()) == "<Program: 5 ops, 11 variables, 1 blocks, fed x, y>"
-    assert "blocks {" in str(fluid.default_main_program())
+    assert "blocks {" in fluid.default_main_program().to_string(True)
 
 
 def test_the_flag_shows_everything(net):

@@ -1,0 +1,175 @@
+"""A program to be read: one line an op, with shapes, under the user's lines that made them.
+
+Attributes that have their defaults are left out; the backward pass and the optimizer are folded into a line each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import lowering
+from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
+from fluidjax.framework import callstack, messages, names
+from fluidjax.framework.text import printable
+from lowering.program import BOOKKEEPING
+
+if TYPE_CHECKING:
+    from fluidjax.framework.block import Block
+    from fluidjax.framework.operator import Operator
+    from fluidjax.framework.program import Program
+    from fluidjax.framework.variable import Variable
+
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+KEPT = "kept"  # between runs, and no parameter
+# Longer values of attributes are cut.
+_VALUE = 60
+
+
+def shape_text(var: Variable) -> str:
+    """``[?, 3]``; empty for what is no tensor."""
+    tensor = messages.tensor_desc(var.proto)
+    return "" if tensor is None else "[" + ", ".join("?" if size < 0 else str(size) for size in tensor.dims) + "]"
+
+
+def dtype_text(var: Variable) -> str:
+    """``float32``; empty for what is no tensor, and for a number that names no element type."""
+    tensor = messages.tensor_desc(var.proto)
+    try:
+        return "" if tensor is None else to_numpy_dtype(tensor.data_type).name
+    except ValueError:
+        return ""
+
+
+def kind_text(var: Variable) -> str:
+    """``float32[?, 3]``, ``LOD_TENSOR_ARRAY float32[?, 3]`` or ``STEP_SCOPES``, with the LoD's levels."""
+    kind = "" if var.proto.type.type == VarType.LOD_TENSOR else VarType(var.proto.type.type).name
+    holder = messages.lod_holder(var.proto)
+    level = f"lod {holder.lod_level}" if holder is not None and holder.lod_level else ""
+    return " ".join(filter(None, (kind, dtype_text(var) + shape_text(var), level)))
+
+
+def part(op: Operator) -> str:
+    """'forward', 'backward' or 'optimizer'."""
+    role = op._attr_map.get(names.OP_ROLE, 0)
+    if not isinstance(role, int) or not role & ~OpRole.Loss:
+        return FORWARD
+    return BACKWARD if role & OpRole.Backward else OPTIMIZER
+
+
+def parts(block: Block) -> Iterator[tuple[str, list[tuple[int, Operator]]]]:
+    """The block's ops with their positions, split where the part changes."""
+    for name, group in itertools.groupby(enumerate(block.ops), key=lambda item: part(item[1])):
+        yield name, list(group)
+
+
+def counted(ops: list[tuple[int, Operator]]) -> str:
+    """``mul_grad, sgd 2``: the types of some ops, each with how often, where it is more than once."""
+    found = Counter(op.type for _, op in ops)
+    return ", ".join(name if count == 1 else f"{name} {count}" for name, count in found.items())
+
+
+def told_attrs(op: Operator) -> Iterator[tuple[str, str]]:
+    """Attributes and their values as text, without what all ops have and what has its default."""
+    known = lowering.get_op(op.type).attrs if lowering.has_op(op.type) else {}
+    for name, value in op._attr_map.items():
+        spec = known.get(name)
+        if name not in BOOKKEEPING and not (spec is not None and not spec.required and _same(value, spec.default)):
+            yield name, _short(f"{value:.7g}" if isinstance(value, float) else repr(value))
+
+
+def _same(value: Any, default: Any) -> bool:
+    if isinstance(value, float) and isinstance(default, float):
+        return math.isclose(value, default, rel_tol=1e-6) or value == default  # messages hold float32
+    return value == default or (default is None and value in ([], ""))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _VALUE else text[: _VALUE - 3] + "..."
+
+
+def made_at(op: Operator) -> str:
+    """``train.py:7: h = fluid.layers.fc(x, 3)``, the file as seen from here; empty where it is not known."""
+    where = callstack.user_line(op)
+    here = os.path.join(os.getcwd(), "")
+    return "" if where.startswith("(") else where.removeprefix(here)
+
+
+def result_text(block: Block, name: str) -> str:
+    """A name with its shape."""
+    var = block._find_var_recursive(name)
+    return name if var is None else f"{name} {shape_text(var)}".rstrip()
+
+
+def op_line(op: Operator) -> str:
+    """``y [?, 3] = mul(X=x, Y=w, x_num_col_dims=2)``."""
+    outputs = ", ".join(result_text(op.block, name) for args in op._output_map.values() for name in args)
+    inputs = [
+        f"{slot}={args[0] if len(args) == 1 else '[' + ', '.join(args) + ']'}"
+        for slot, args in op._input_map.items()
+        if args
+    ]
+    attrs = [f"{name}={value}" for name, value in told_attrs(op)]
+    call = f"{op.type}({', '.join(inputs + attrs)})"
+    return f"{outputs} = {call}" if outputs else call
+
+
+def size_text(program: Program) -> str:
+    """``5 ops, 2 parameters of 16 elements``."""
+    ops = sum(len(block.ops) for block in program.blocks)
+    held = program.all_parameters()
+    elements = sum(math.prod(map(abs, tensor.dims)) for p in held if (tensor := messages.tensor_desc(p.proto)))
+    blocks = f" in {len(program.blocks)} blocks" if len(program.blocks) > 1 else ""
+    return f"{ops} ops{blocks}, {len(held)} parameters of {elements:,} elements"
+
+
+def program_text(program: Program, folded: bool = True) -> str:
+    """The program, block by block; with `folded` False the backward pass and the optimizer op by op too."""
+    lines = [f"Program: {size_text(program)}"]
+    for block in program.blocks:
+        lines += _block_lines(block, folded)
+    if folded and any(part(op) != FORWARD for block in program.blocks for op in block.ops):
+        lines.append("(fluid.debugger.listing(program, folded=False) shows every op)")
+    return printable("\n".join(lines)) + "\n"
+
+
+def _block_lines(block: Block, folded: bool) -> Iterator[str]:
+    around = f", inside block {block.parent_idx}" if block.parent_idx >= 0 else ""
+    yield f"block {block.idx}{around}"
+    declared = list(_declared(block))
+    shown = {name for op in block.ops if part(op) == FORWARD or not folded for name in _named(op)}
+    rest = [name for kind, name, _ in declared if folded and kind == KEPT and name not in shown]
+    yield from (f"  {kind} {name}: {kind_text(var)}" for kind, name, var in declared if name not in rest)
+    if rest:
+        yield f"  {KEPT} by the optimizer: {len(rest)} variables"
+    for name, ops in parts(block):
+        if name == FORWARD or not folded:
+            yield f"  {name}:"
+            yield from _op_lines(ops)
+        else:
+            yield f"  {name}, ops {ops[0][0]} to {ops[-1][0]}: {counted(ops)}"
+
+
+def _declared(block: Block) -> Iterator[tuple[str, str, Variable]]:
+    for name, var in block.vars.items():
+        if var.is_data:
+            yield "data", name, var
+    for name, var in block.vars.items():
+        if var.persistable and not var.is_data:
+            yield ("parameter" if hasattr(var, "trainable") else KEPT), name, var
+
+
+def _named(op: Operator) -> list[str]:
+    return [*op.input_arg_names, *op.output_arg_names]
+
+
+def _op_lines(ops: list[tuple[int, Operator]]) -> Iterator[str]:
+    """The ops, each run of them that one line of the user's made under that line."""
+    for where, group in itertools.groupby(ops, key=lambda item: made_at(item[1])):
+        if where:
+            yield f"    # {where}"
+        yield from (f"    {index:4}  {op_line(op)}" for index, op in group)
