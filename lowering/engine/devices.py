@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from lowering.engine.dataflow import MARKERS, Use, definitions, sub_blocks, uses
 from lowering.program import GRAD, ROLE_BACKWARD, ROLE_LOSS, OpView, ProgramView
@@ -108,3 +109,43 @@ def loss_gradient(program: ProgramView, devices: Devices, op: OpView) -> list[Op
         attrs = {"shape": [1], "dtype": dtype, "value": devices.loss_scale, "op_role": ROLE_BACKWARD}
         found.append(OpView("fill_constant", {}, {"Out": [name]}, attrs))
     return found
+
+
+class Writer:
+    """Writes the ops of several devices, in the order of the program's own."""
+
+    def __init__(self, program: ProgramView, devices: Devices, sums: Mapping[str, int], own: frozenset[str]):
+        self._program = program
+        self._devices = devices
+        self._sums = sums
+        self._own = own
+        self._ops: list[OpView] = []
+
+    def _write(self, op: OpView) -> None:
+        if op.type in MARKERS:
+            return
+        if starts_backward(op):
+            for scaled in loss_gradient(self._program, self._devices, op):
+                self._add(scaled)
+        elif differs(self._program, op, self._own, self._sums):
+            self._write_differing(op)
+        else:
+            self._add(op)
+        roles = {k: op.attrs[k] for k in ("op_role", "op_callstack") if k in op.attrs}
+        for name in op.output_names():
+            if self._sums.get(name) == op.index:
+                self._add_sum(name, roles)
+
+    def _is_joint(self, op: OpView) -> bool:
+        return is_joint(op, self._devices) or is_joint_gradient(op, self._devices)
+
+    def _add(self, op: OpView) -> None:
+        self._ops.append(replace(op, index=len(self._ops)))
+
+    def _write_differing(self, op: OpView) -> None:
+        """An op that computes something else on each device."""
+        raise NotImplementedError
+
+    def _add_sum(self, name: str, roles: Mapping[str, Any]) -> None:
+        """The sum of a gradient over the devices; ``roles`` are the attributes of where it comes from."""
+        raise NotImplementedError

@@ -21,16 +21,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowering.engine.dataflow import MARKERS, definitions, sub_blocks
+from lowering.engine.dataflow import definitions, sub_blocks
 from lowering.engine.devices import (
     Devices,
-    differs,
-    is_joint,
-    is_joint_gradient,
-    loss_gradient,
+    Writer,
     on_device,
     own_of,
-    starts_backward,
     sums_of,
 )
 from lowering.errors import LoweringError
@@ -85,15 +81,11 @@ def replicate(program: ProgramView, devices: Devices, fed: Collection[str]) -> R
     return Replicated(writer.written(), own, frozenset(sums), devices.count)
 
 
-class _Writer:
-    """Writes the ops of all devices, in the order of the program's own."""
+class _Writer(Writer):
+    """Writes the ops of all devices into one program."""
 
     def __init__(self, program: ProgramView, devices: Devices, sums: Mapping[str, int], own: frozenset[str]):
-        self._program = program
-        self._devices = devices
-        self._sums = sums
-        self._own = own
-        self._ops: list[OpView] = []
+        super().__init__(program, devices, sums, own)
         self._blocks = list(program.blocks)
         self._cloned: dict[tuple[int, int], int] = {}
 
@@ -113,22 +105,9 @@ class _Writer:
                 found[named] = replace(block.vars[name], name=named)
         return found
 
-    def _write(self, op: OpView) -> None:
-        if op.type in MARKERS:
-            return
-        if starts_backward(op):
-            self._add_loss_gradient(op)
-        elif differs(self._program, op, self._own, self._sums):
-            self._write_differing(op)
-        else:
-            self._add(op)
-        for name in op.output_names():
-            if self._sums.get(name) == op.index:
-                self._add_sum(op, name)
-
     def _write_differing(self, op: OpView) -> None:
         self._check(op)
-        if is_joint(op, self._devices) or is_joint_gradient(op, self._devices):
+        if self._is_joint(op):
             self._write_joint(op)
         else:
             for device in range(self._devices.count):
@@ -164,19 +143,10 @@ class _Writer:
                     " by what devices have for themselves once it has been summed over them; write another variable"
                 )
 
-    def _add(self, op: OpView) -> None:
-        self._ops.append(replace(op, index=len(self._ops)))
-
-    def _add_loss_gradient(self, op: OpView) -> None:
-        for scaled in loss_gradient(self._program, self._devices, op):
-            self._add(scaled)
-
-    def _add_sum(self, op: OpView, name: str) -> None:
-        parts = self._names(name)
-        roles = {k: op.attrs[k] for k in ("op_role", "op_callstack") if k in op.attrs}
-        self._add(OpView("sum", {"X": parts}, {"Out": [name]}, roles))
+    def _add_sum(self, name: str, roles: Mapping[str, Any]) -> None:
+        self._add(OpView("sum", {"X": self._names(name)}, {"Out": [name]}, dict(roles)))
         if self._devices.processes > 1:
-            self._add(OpView("sum_over_devices", {"X": [name]}, {"Out": [name]}, roles))
+            self._add(OpView("sum_over_devices", {"X": [name]}, {"Out": [name]}, dict(roles)))
 
     # --- one device's version of an op ----------------------------------------------------------------------------
 

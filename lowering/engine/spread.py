@@ -8,7 +8,7 @@ It is run over a mesh (see ``lowering.mesh``), all devices at once. What the sco
     w      = sgd(w, w@GRAD)             w      = sgd(w, w@GRAD)
 
 Variables that devices have for themselves between runs go by the names that ``replicas`` gives them: before the first
-op each device takes its own, behind the last one all are put together. So a run of either kind may follow the other.
+op each device takes its own, after the last one all are put together. So a run of either kind may follow the other.
 """
 
 from __future__ import annotations
@@ -20,17 +20,13 @@ from typing import Any
 from lowering.engine.dataflow import MARKERS, flow
 from lowering.engine.devices import (
     Devices,
-    differs,
-    is_joint,
-    is_joint_gradient,
-    loss_gradient,
+    Writer,
     on_device,
     own_of,
-    starts_backward,
     sums_of,
 )
 from lowering.engine.runner import number_of
-from lowering.program import EMPTY, GRAD, ROLE_BACKWARD, BlockView, OpView, ProgramView
+from lowering.program import EMPTY, GRAD, ROLE_BACKWARD, OpView, ProgramView
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,59 +85,39 @@ def spread(program: ProgramView, devices: Devices, fed: Collection[str]) -> Spre
     return SpreadProgram(writer.written(kept), own, frozenset(sums), kept, devices.count)
 
 
-class _Writer:
-    """Writes the ops of a device, in the order of the program's own."""
-
-    def __init__(self, program: ProgramView, devices: Devices, sums: Mapping[str, int], own: frozenset[str]):
-        self._program = program
-        self._devices = devices
-        self._sums = sums
-        self._own = own
-        self._ops: list[OpView] = []
+class _Writer(Writer):
+    """Writes the ops of a device."""
 
     def written(self, kept: Mapping[str, list[str]]) -> ProgramView:
         """The program of a device; see ``SpreadProgram`` for what is ``kept``."""
         outermost = self._program.blocks[0]
         reads, writes = flow(self._program, [op for op in outermost.ops if op.type not in MARKERS])
         for name in (n for n in kept if n in reads):
-            self._add("concat", {"X": kept[name]}, _all(name), {"axis": 0})
-            self._add("device_share", {"X": [_all(name)]}, name)
+            self._op("concat", {"X": kept[name]}, _all(name), {"axis": 0})
+            self._op("device_share", {"X": [_all(name)]}, name)
         for op in outermost.ops:
             self._write(op)
         for name in (n for n in kept if n in writes):
-            self._add("device_shares", {"X": [name]}, _all(name))
+            self._op("device_shares", {"X": [name]}, _all(name))
             parts = {"axis": 0, "num": self._devices.count}
-            self._op(OpView("split", {"X": [_all(name)]}, {"Out": kept[name]}, parts))
+            self._add(OpView("split", {"X": [_all(name)]}, {"Out": kept[name]}, parts))
         variables = dict(outermost.vars)
         for name, names in kept.items():
             variables.update({n: replace(outermost.vars[name], name=n) for n in names})
-        return ProgramView((self._renumbered(outermost, variables), *self._program.blocks[1:]))
+        written = replace(outermost, ops=tuple(self._ops), vars=variables)
+        return replace(self._program, blocks=(written, *self._program.blocks[1:]))
 
-    def _renumbered(self, block: BlockView, variables: dict[str, Any]) -> BlockView:
-        return replace(block, ops=tuple(replace(op, index=i) for i, op in enumerate(self._ops)), vars=variables)
+    def _op(self, type: str, inputs: dict[str, list[str]], out: str, attrs: Mapping[str, Any] | None = None) -> None:
+        self._add(OpView(type, inputs, {"Out": [out]}, dict(attrs or {})))
 
-    def _op(self, op: OpView) -> None:
-        self._ops.append(op)
-
-    def _add(self, type: str, inputs: dict[str, list[str]], out: str, attrs: Mapping[str, Any] | None = None) -> None:
-        self._op(OpView(type, inputs, {"Out": [out]}, dict(attrs or {})))
-
-    def _write(self, op: OpView) -> None:
-        if op.type in MARKERS:
-            return
-        if starts_backward(op):
-            self._ops += loss_gradient(self._program, self._devices, op)
-        elif self._is_joint(op) and differs(self._program, op, self._own, self._sums):
+    def _write_differing(self, op: OpView) -> None:
+        if self._is_joint(op):
             self._write_joint(op)
         else:
-            self._op(op)
-        for name in op.output_names():
-            if self._sums.get(name) == op.index:
-                roles = {k: op.attrs[k] for k in ("op_role", "op_callstack") if k in op.attrs}
-                self._add("sum_over_devices", {"X": [name]}, name, roles)
+            self._add(op)
 
-    def _is_joint(self, op: OpView) -> bool:
-        return is_joint(op, self._devices) or is_joint_gradient(op, self._devices)
+    def _add_sum(self, name: str, roles: Mapping[str, Any]) -> None:
+        self._op("sum_over_devices", {"X": [name]}, name, roles)
 
     def _write_joint(self, op: OpView) -> None:
         """Normalise the batches of all devices as one, or what belongs to its gradient."""
@@ -150,16 +126,16 @@ class _Writer:
         rows = [n for n in op.outputs.get("Y" if forward else f"X{GRAD}", ()) if n != EMPTY]
         shares = [] if forward else [n for n in op.output_names() if n in self._own and n not in rows]
         for name in batch.values():
-            self._add("device_shares", {"X": [name]}, _all(name))
+            self._op("device_shares", {"X": [name]}, _all(name))
         inputs = {**op.inputs, **{slot: [_all(name)] for slot, name in batch.items()}}
         joined = {*rows, *shares}
         outputs = {slot: [_all(n) if n in joined else n for n in names] for slot, names in op.outputs.items()}
-        self._op(replace(op, inputs=inputs, outputs=outputs))
+        self._add(replace(op, inputs=inputs, outputs=outputs))
         for name in rows:
-            self._add("device_share", {"X": [_all(name)]}, name)
+            self._op("device_share", {"X": [_all(name)]}, name)
         for name in shares:  # their sum is what was computed
             attrs = {"scale": 1.0 / self._devices.count, "op_role": ROLE_BACKWARD}
-            self._add("scale", {"X": [_all(name)]}, name, attrs)
+            self._op("scale", {"X": [_all(name)]}, name, attrs)
 
 
 def _all(name: str) -> str:

@@ -7,24 +7,24 @@ op cannot have its inputs so. Gradient ops need none: a gradient has the axes of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lowering.engine.wide_shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
+from lowering.engine.widen import FINITE_PLACES
 from lowering.values import Axis
 
 if TYPE_CHECKING:
     from lowering.engine.wide import Call
 
-Found = Mapping[str, Sequence[Axis]] | None
-Rule = Callable[["Call"], Found]
 
-_POINTWISE = frozenset(
-    "relu relu6 tanh sigmoid logsigmoid softplus softsign leaky_relu elu gelu swish square abs scale cast assign sqrt"
-    " rsqrt exp log pow floor ceil round sin cos reciprocal sign clip hard_sigmoid hard_swish brelu soft_relu stanh"
-    " tanh_shrink softshrink hard_shrink thresholded_relu logical_not fill_zeros_like fill_any_like".split()
+# Place by place: what they make of places that are not taken has no meaning, but these hold copies of ones that are.
+_PLACES = FINITE_PLACES | frozenset(
+    "brelu ceil clip cos exp fill_any_like floor hard_shrink hard_sigmoid hard_swish log logical_not pow reciprocal"
+    " round rsqrt sign sin soft_relu softshrink sqrt stanh tanh_shrink thresholded_relu".split()
 )
 _PAIRED = frozenset(
     [f"elementwise_{name}" for name in "add sub mul div max min pow mod floordiv".split()]
@@ -41,13 +41,8 @@ def _highest(dtype: Any) -> Any:
     return np.inf if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).max
 
 
-def _behind_zero(axes: Sequence[Axis]) -> list[Axis]:
-    """The axes of XShape, whose dims are 0 and those of X."""
-    return [axis._replace(dim=axis.dim + 1) for axis in axes]
-
-
 def _same(call: Call) -> Found:
-    return {"*": call.axes("X"), "XShape": _behind_zero(call.axes("X"))} if call.only("X") else None
+    return {"*": call.axes("X"), "XShape": of_xshape(call.axes("X"))} if call.only("X") else None
 
 
 def _alike(call: Call) -> Found:
@@ -159,22 +154,6 @@ def _softmax(call: Call) -> Found:
     return {"*": call.axes("X")}
 
 
-def _off(slot: str, attr: str = "axis") -> Rule:
-    """An op that works along one dim, another one, and keeps them all."""
-
-    def rule(call: Call) -> Found:
-        along = int(call.attr(attr)) % len(call.shape(slot))
-        off = call.only(slot) and all(axis.dim != along for axis in call.axes(slot))
-        return {"*": call.axes(slot)} if off else None
-
-    return rule
-
-
-def _off_last(call: Call) -> Found:
-    last = len(call.shape("X")) - 1
-    return {"*": call.axes("X")} if call.only("X") and all(axis.dim != last for axis in call.axes("X")) else None
-
-
 def _entropy(x: str, axis: Callable[[Call], int]) -> Rule:
     """X and its labels have the same places; classes are along another dim."""
 
@@ -191,124 +170,12 @@ def _entropy_with_logits(call: Call) -> Found:
     return None if call.attr("normalize") else _alike(call)
 
 
-def _joined(call: Call) -> Found:
-    parts = call.each("X")
-    axes = {getattr(v, "axes", ()) for v in parts}
-    along = int(call.attr("axis")) % len(parts[0].shape)
-    if len(axes) != 1 or call.each("AxisTensor") or any(a.dim == along for a in parts[0].axes):
-        return None
-    return {"*": parts[0].axes}
-
-
-def _split(call: Call) -> Found:
-    return None if call.each("AxisTensor") or call.each("SectionsTensorList") else _off("X")(call)
-
-
-def _stack(call: Call) -> Found:
-    parts = call.each("X")
-    if len({(getattr(v, "axes", ()), tuple(v.shape)) for v in parts}) != 1:
-        return None
-    at = int(call.attr("axis")) % (len(parts[0].shape) + 1)
-    return {"*": [a._replace(dim=a.dim + (a.dim >= at)) for a in parts[0].axes]}
-
-
-def _transpose(call: Call) -> Found:
-    order = [int(d) % len(call.shape("X")) for d in call.attr("axis")]
-    return {"*": [a._replace(dim=order.index(a.dim)) for a in call.axes("X")], "XShape": _behind_zero(call.axes("X"))}
-
-
-def _reshape(call: Call) -> Found:
-    """A dim that all places lie in, with nothing between them that was not, has them all."""
-    if not call.only("X") or call.each("Shape") or call.each("ShapeTensor"):
-        return None
-    x, wanted = call.shape("X"), [int(n) for n in call.attr("shape")]
-    if any(n == 0 and i >= len(x) for i, n in enumerate(wanted)):
-        return None
-    shape = [x[i] if n == 0 else n for i, n in enumerate(wanted)]
-    if -1 in shape:
-        rest = -prod(shape)
-        if not rest or prod(x) % rest:
-            return None
-        shape[shape.index(-1)] = prod(x) // rest
-    follows = {i for i, n in enumerate(wanted) if n in (0, -1)}
-    return _relaid(call, x, shape, follows)
-
-
-def _relaid(call: Call, x: Sequence[int], shape: Sequence[int], follows: set[int]) -> Found:
-    """The axes of X in another shape, of which only the dims ``follows`` follow from X's."""
-    if prod(x) != prod(shape):
-        return None
-    axes = []
-    for axis in call.axes("X"):
-        apart = axis.inner * prod(x[axis.dim + 1 :])
-        strides = [prod(shape[d + 1 :]) for d in range(len(shape))]
-        fitting = [d for d in follows if apart % strides[d] == 0 and shape[d] % (apart // strides[d] * axis.room) == 0]
-        if not fitting:
-            return None
-        axes.append(axis._replace(dim=fitting[0], inner=apart // strides[fitting[0]]))
-    return {"*": axes, "XShape": _behind_zero(call.axes("X"))}
-
-
-def _flatten(call: Call) -> Found:
-    x, split = call.shape("X"), int(call.attr("axis"))
-    return _relaid(call, x, (prod(x[:split]), prod(x[split:])), {0, 1})
-
-
-def _squeeze(call: Call) -> Found:
-    x = call.shape("X")
-    named = {int(a) % len(x) for a in call.attr("axes")}
-    if not named or any(axis.dim in named for axis in call.axes("X")):
-        return None
-    gone = {d for d in named if x[d] == 1}
-    axes = [a._replace(dim=a.dim - sum(d < a.dim for d in gone)) for a in call.axes("X")]
-    return {"*": axes, "XShape": _behind_zero(call.axes("X"))}
-
-
-def _unsqueeze(call: Call) -> Found:
-    if call.each("AxesTensor") or call.each("AxesTensorList"):
-        return None
-    dims = list(range(len(call.shape("X"))))
-    for at in call.attr("axes"):
-        dims.insert(int(at) if at >= 0 else len(dims) + 1 + int(at), -1)
-    return {"*": [a._replace(dim=dims.index(a.dim)) for a in call.axes("X")], "XShape": _behind_zero(call.axes("X"))}
-
-
-def _slice(call: Call) -> Found:
-    """Along other axes; or the first place, which is always taken of what is fed."""
-    if not call.only("Input") or any(call.each(s) for s in call.values if s.startswith(("Starts", "Ends"))):
-        return None
-    cut = dict(zip(call.attr("axes"), zip(call.attr("starts"), call.attr("ends"), strict=True), strict=True))
-    gone = set(call.attr("decrease_axis"))
-    left = []
-    for axis in call.axes("Input"):
-        start, end = cut.get(axis.dim, (0, 2**31 - 1))
-        whole = axis.inner == 1 and axis.room == call.shape("Input")[axis.dim] and isinstance(axis.label, int)
-        if whole and (start, end) == (0, 1):
-            continue
-        if (start, end) != (0, 2**31 - 1):
-            return None
-        left.append(axis._replace(dim=axis.dim - sum(d < axis.dim for d in gone)))
-    return {"*": left}
-
-
-def _expand(call: Call) -> Found:
-    times = call.attr("expand_times")
-    if not call.only("X") or len(times) != len(call.shape("X")):
-        return None
-    return None if any(times[axis.dim] != 1 for axis in call.axes("X")) else {"*": call.axes("X")}
-
-
 def _lookup(call: Call) -> Found:
-    return {"*": call.axes("Ids")} if call.only("Ids") and _in_front(call.axes("Ids"), call.shape("Ids")) else None
-
-
-def _in_front(axes: Sequence[Axis], shape: Sequence[int]) -> bool:
-    """Whether no axis is the last of several dims, which may be dropped."""
-    return not any(axis.dim == len(shape) - 1 and shape[-1] == 1 for axis in axes)
+    return {"*": call.axes("Ids")} if call.only("Ids") and in_front(call.axes("Ids"), call.shape("Ids")) else None
 
 
 def _one_hot(call: Call) -> Found:
-    return {"*": call.axes("X")} if call.only("X") and _in_front(call.axes("X"), call.shape("X")) else None
+    return {"*": call.axes("X")} if call.only("X") and in_front(call.axes("X"), call.shape("X")) else None
 
 
 def _batch_like(call: Call) -> Found:
@@ -348,9 +215,10 @@ def _nothing(call: Call) -> Found:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_POINTWISE, _same),
+    **dict.fromkeys(_PLACES, _same),
     **dict.fromkeys(_PAIRED, _paired),
     **dict.fromkeys(_ALIKE, _alike),
+    **LAYOUTS,
     "dropout": _same,
     "mul": _rows("X", "x_num_col_dims"),
     "fc": _rows("Input", "in_num_col_dims"),
@@ -369,24 +237,9 @@ RULES: dict[str, Rule] = {
     "cross_entropy": _entropy("X", lambda call: -1),
     "cross_entropy2": _entropy("X", lambda call: -1),
     "sigmoid_cross_entropy_with_logits": _entropy_with_logits,
-    "norm": _off("X"),
-    "label_smooth": _off_last,
-    "top_k": _off_last,
-    "concat": _joined,
-    "split": _split,
-    "stack": _stack,
-    "transpose": _transpose,
-    "transpose2": _transpose,
-    "reshape": _reshape,
-    "reshape2": _reshape,
-    "flatten": _flatten,
-    "flatten2": _flatten,
-    "squeeze": _squeeze,
-    "squeeze2": _squeeze,
-    "unsqueeze": _unsqueeze,
-    "unsqueeze2": _unsqueeze,
-    "slice": _slice,
-    "expand": _expand,
+    "norm": off("X"),
+    "label_smooth": off_last,
+    "top_k": off_last,
     "lookup_table": _lookup,
     "lookup_table_v2": _lookup,
     "one_hot": _one_hot,

@@ -15,7 +15,8 @@ from lowering.registry import get_op
 Axes = dict[str, int]  # names of the widened variables, and their widened axes
 Rule = Callable[[OpView, Axes, ProgramView], "Mapping[str, int] | None"]
 
-_POINTWISE = frozenset(
+# Place by place, and finite with finite gradients whatever finite number the padding is: more of it does no harm.
+FINITE_PLACES = frozenset(
     "relu relu6 tanh sigmoid logsigmoid softplus softsign leaky_relu elu gelu swish square abs scale cast assign"
     " fill_zeros_like".split()
 )
@@ -136,7 +137,7 @@ def _recurrent(op: OpView, axes: Axes, program: ProgramView) -> Mapping[str, int
 
 
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(_POINTWISE, _same),
+    **dict.fromkeys(FINITE_PLACES, _same),
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     "sum": _sum,
     "mul": _mul,
