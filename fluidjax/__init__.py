@@ -43,7 +43,8 @@ from fluidjax.framework import (
 )
 from fluidjax.base.places import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from fluidjax.base.scope import Scope, global_scope, scope_guard
-from fluidjax.base.values import LoDTensor, LoDTensorArray
+from fluidjax.base.values import LoDTensor
+from fluidjax.base.containers import LoDTensorArray
 from fluidjax import lod_tensor
 from fluidjax.lod_tensor import create_lod_tensor, create_random_int_lodtensor
 

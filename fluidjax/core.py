@@ -7,6 +7,7 @@ from typing import Any
 
 import lowering
 from fluidjax.backward.one_op import get_grad_op_desc
+from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.enums import AttrType, OpRole, VarType, to_numpy_dtype
 from fluidjax.base.errors import EnforceNotMet, EOFException
 from fluidjax.base.flags import FLAGS
@@ -20,17 +21,17 @@ from fluidjax.base.places import (
 )
 from fluidjax.base.scope import Scope
 from fluidjax.base.scope import ScopeVariable as Variable
-from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, Tensor
+from fluidjax.base.values import LoDTensor, Tensor
 from fluidjax.eager.strategy import BackwardStrategy
 from fluidjax.eager.varbase import VarBase
 from fluidjax.execution.fits import diff_tensor_shape
 from fluidjax.execution.single import NativeOperator
 from fluidjax.framework import names as _names
 from fluidjax.framework.descs import BlockDescView as BlockDesc
-from fluidjax.framework.descs import OpDescView as OpDesc
 from fluidjax.framework.descs import ProgramDescView as ProgramDesc
-from fluidjax.framework.descs import VarDescView as VarDesc
+from fluidjax.framework.op_desc import OpDescView as OpDesc
 from fluidjax.framework.protos import op_proto
+from fluidjax.framework.var_desc import VarDescView as VarDesc
 from fluidjax.inference.config import AnalysisConfig, NativeConfig, PaddlePassBuilder
 from fluidjax.inference.predictor import (
     AnalysisPredictor,

@@ -9,12 +9,12 @@ from typing import Any
 
 import jax
 
+from fluidjax.base.containers import LoDTensorArray
 from fluidjax.base.errors import explain
 from fluidjax.base.flags import flag
 from fluidjax.base.places import CPUPlace, Place
 from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
-from fluidjax.base.values import LoDTensorArray
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, FetchHandler, run_from_dataset
 from fluidjax.execution import closing, fork, mode

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.containers import LoDTensorArray
 from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.errors import EOFException
 from fluidjax.base.places import CPUPlace, Place
-from fluidjax.base.values import LoDTensor, LoDTensorArray
+from fluidjax.base.values import LoDTensor
 from fluidjax.data_feeder import BatchedTensorProvider, DataFeeder
 from fluidjax.dataloader import BatchSampler, Dataset
 from fluidjax.framework import Program, Variable, in_dygraph_mode

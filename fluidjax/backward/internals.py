@@ -9,9 +9,9 @@ from fluidjax.backward.names import ROLE_BACKWARD, plain_name
 from fluidjax.backward.paths import find_path, unused_outputs
 from fluidjax.base.enums import VarType
 from fluidjax.framework import Block, Operator, Variable
-from fluidjax.framework.descs import OpDescView
 from fluidjax.framework.infer import raw_op
 from fluidjax.framework.names import OP_DEVICE, OP_ROLE
+from fluidjax.framework.op_desc import OpDescView
 
 
 def find_op_path(

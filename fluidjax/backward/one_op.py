@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from fluidjax.backward.descs import own_attributes
 from fluidjax.backward.names import grad_name
 from fluidjax.framework.attrs import read_attr
-from fluidjax.framework.descs import BlockDescView, OpDescView
+from fluidjax.framework.descs import BlockDescView
 from fluidjax.framework.infer import raw_op
+from fluidjax.framework.op_desc import OpDescView
 from lowering.engine.grad_maker import grad_ops
 from lowering.program import OpView
 

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows
+from fluidjax.base.values import LoDTensor
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The values a Scope holds: LoDTensor, SelectedRows, LoDTensorArray.
+"""The tensors a Scope holds: Tensor and LoDTensor.
 
 A LoDTensor's storage is whatever put it there: a NumPy array that the user set, an array that a program left, or a
 place among the arrays that a program keeps between its runs (``Resident``). Programs may give their storage away while
@@ -8,16 +8,15 @@ they run, so users always get copies of their own.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
 from fluidjax.base.errors import EnforceNotMet
+from fluidjax.base.lod import Lod, lengths_to_offsets, lod_fault, offsets_to_lengths
 from fluidjax.base.places import CPUPlace, Place
-
-Lod = list[list[int]]
 
 # Seconds that a reader waits for what a run in another thread is about to leave.
 _PATIENCE = 60.0
@@ -35,37 +34,6 @@ _CPP_NAMES = {
     VarType.INT8: "int8_t",
     VarType.BF16: "bfloat16",
 }
-
-
-def lengths_to_offsets(lengths: Sequence[Sequence[int]]) -> Lod:
-    """[[2, 3]] -> [[0, 2, 5]]."""
-    return [[0, *np.cumsum(np.asarray(level, np.int64)).tolist()] for level in lengths]
-
-
-def offsets_to_lengths(lod: Sequence[Sequence[int]]) -> Lod:
-    """[[0, 2, 5]] -> [[2, 3]]."""
-    return [np.diff(np.asarray(level, np.int64)).tolist() for level in lod]
-
-
-def lod_fault(lod: Sequence[Sequence[int]], rows: int | None) -> str | None:
-    """What is wrong with offsets `lod` over `rows` rows (None: unknown), or None.
-
-    A level starts at 0, does not decrease, has at least two entries, and its last entry is the number of
-    entries of the next finer level less one; the finest ends at the number of rows.
-    """
-    for depth, level in enumerate(lod):
-        if len(level) < 2:
-            return f"level {depth} has {len(level)} entries, at least 2 are needed"
-        if level[0] != 0:
-            return f"level {depth} starts at {level[0]}, not at 0"
-        if any(b < a for a, b in zip(level, level[1:], strict=False)):
-            return f"level {depth} decreases: {list(level)}"
-        finest = depth == len(lod) - 1
-        end = rows if finest else len(lod[depth + 1]) - 1
-        if end is not None and level[-1] != end:
-            of = "the tensor's rows" if finest else f"the sequences of level {depth + 1}"
-            return f"level {depth} ends at {level[-1]}, but there are {end} of {of}"
-    return None
 
 
 def _checked_array(array: Any) -> np.ndarray:
@@ -362,81 +330,3 @@ class LoDTensor(Tensor):
             rows = ("{" + ", ".join(map(str, level)) + "}" for level in self._lod)
             levels = "\tlod: {" + "".join(rows) + "}\n"
         return levels + super().__str__()
-
-
-class SelectedRows:
-    """Some rows of a tall table: `rows` (indices, maybe repeated), their values, and the table's `height`."""
-
-    def __init__(self, rows: Sequence[int] = (), height: int = 0) -> None:
-        self._rows: Any = [int(r) for r in rows]
-        self._height = int(height)
-        self._tensor = LoDTensor()
-
-    def rows(self) -> list[int]:
-        """The row indices."""
-        return [int(r) for r in np.asarray(self._rows).reshape(-1)]
-
-    def set_rows(self, rows: Sequence[int]) -> None:
-        """Replace the row indices."""
-        self._rows = [int(r) for r in rows]
-
-    def height(self) -> int:
-        """The number of rows of the whole table."""
-        return self._height
-
-    def set_height(self, height: int) -> None:
-        """Set the number of rows of the whole table."""
-        self._height = int(height)
-
-    def sync_index(self) -> None:
-        """Bring the look-up index up to date; there is none to keep here."""
-
-    def numel(self) -> int:
-        """The number of values held."""
-        return int(np.prod(self._tensor.shape()))
-
-    def get_tensor(self) -> LoDTensor:
-        """The values, one row for each index; the tensor itself, not a copy."""
-        return self._tensor
-
-    def __str__(self) -> str:
-        return f"SelectedRows(rows={self.rows()}, height={self._height}, value=\n{self._tensor})"
-
-
-class LoDTensorArray:
-    """A list of LoDTensors."""
-
-    def __init__(self) -> None:
-        self._items: list[LoDTensor] = []
-
-    def append(self, tensor: LoDTensor) -> None:
-        """Append a copy of `tensor`."""
-        self._items.append(_checked_tensor(tensor))
-
-    def _move_to_list(self) -> list[LoDTensor]:
-        items, self._items = self._items, []
-        return items
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __getitem__(self, index: int) -> LoDTensor:
-        return self._items[index]
-
-    def __setitem__(self, index: int, tensor: LoDTensor) -> None:
-        self._items[index] = _checked_tensor(tensor)
-
-    def __iter__(self) -> Iterator[LoDTensor]:
-        return iter(self._items)
-
-    def __str__(self) -> str:
-        return "LoDTensorArray[\n" + "".join(str(item) for item in self._items) + "]"
-
-
-def _checked_tensor(tensor: LoDTensor) -> LoDTensor:
-    if not isinstance(tensor, LoDTensor):
-        raise TypeError(
-            f"LoDTensorArray holds LoDTensors, got {type(tensor).__name__}. Make one with fluid.create_lod_tensor "
-            "or LoDTensor().set(array, place)."
-        )
-    return tensor._copy(tensor._place())

@@ -7,8 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fluidjax.base.containers import SelectedRows
 from fluidjax.base.scope import Scope
-from fluidjax.base.values import SelectedRows
 from fluidjax.execution.state import on_device
 from fluidjax.files.tensor import RowsValue
 from lowering import values as low

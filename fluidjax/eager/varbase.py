@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fluidjax import framework, unique_name
+from fluidjax.base.containers import SelectedRows as HostRows
 from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer
 from fluidjax.base.values import LoDTensor
-from fluidjax.base.values import SelectedRows as HostRows
 from fluidjax.eager import values
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.strategy import BackwardStrategy

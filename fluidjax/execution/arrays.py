@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.containers import LoDTensorArray
 from fluidjax.base.enums import VarType, to_numpy_dtype
 from fluidjax.base.places import Place
-from fluidjax.base.values import LoDTensor, LoDTensorArray
+from fluidjax.base.values import LoDTensor
 
 
 def as_numpy(tensor: Any) -> Any:

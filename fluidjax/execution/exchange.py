@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
-from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows
+from fluidjax.base.containers import LoDTensorArray, SelectedRows
+from fluidjax.base.values import LoDTensor
 from fluidjax.execution.buckets import bucket, pad_offsets, pad_rows
 from fluidjax.execution.fetched import fetched
 from lowering import values as low

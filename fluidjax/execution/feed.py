@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows, lod_fault
+from fluidjax.base.containers import LoDTensorArray, SelectedRows
+from fluidjax.base.lod import lod_fault
+from fluidjax.base.values import LoDTensor
 from fluidjax.execution.buckets import bucket
 from fluidjax.execution.dense import ChangingDims, Dense
 from fluidjax.execution.exchange import lod_array, to_lowering, usual_room

@@ -7,7 +7,7 @@ from typing import Any
 
 from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.values import LoDTensor
-from fluidjax.framework.descs import VarDescView
+from fluidjax.framework.var_desc import VarDescView
 
 
 def dimension_is_compatible_with(first: Sequence[int | None], second: Sequence[int | None]) -> bool:

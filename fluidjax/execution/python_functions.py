@@ -10,9 +10,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.errors import explain
 from fluidjax.base.places import CPUPlace
-from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows
+from fluidjax.base.values import LoDTensor
 from fluidjax.execution.exchange import to_holder, to_lowering
 from fluidjax.files.trust import binding
 from fluidjax.framework import Operator, Program

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.base.values import LoDTensor, LoDTensorArray, SelectedRows
+from fluidjax.base.values import LoDTensor
 from fluidjax.execution.feed import joined
 from fluidjax.execution.fetched import fetched
 from fluidjax.framework import Variable

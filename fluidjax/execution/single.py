@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax import framework_pb2 as pb
+from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope, ScopeVariable
-from fluidjax.base.values import LoDTensorArray, SelectedRows
 from fluidjax.executor import Executor
 from fluidjax.framework import Program
 from fluidjax.framework.names import EMPTY_VAR_NAME

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from fluidjax.base.errors import explain
-from fluidjax.base.values import lengths_to_offsets, lod_fault
+from fluidjax.base.lod import lengths_to_offsets, lod_fault
 from fluidjax.execution.buckets import bucket
 from fluidjax.execution.exchange import lod_array, usual_room
 from lowering.values import LoDArray

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from fluidjax.base.containers import SelectedRows
 from fluidjax.base.enums import VarType, to_numpy_dtype
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, ScopeVariable
-from fluidjax.base.values import LoDTensor, SelectedRows
+from fluidjax.base.values import LoDTensor
 from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.files.errors import MismatchError, bad_file
 from fluidjax.files.tensor import DenseValue, RowsValue, Value, encode

@@ -15,7 +15,8 @@ from fluidjax.framework.sparse_types import sparse_outputs
 from fluidjax.framework.view import desc_view, op_view, var_view
 
 if TYPE_CHECKING:
-    from fluidjax.framework.descs import BlockDescView, OpDescView
+    from fluidjax.framework.descs import BlockDescView
+    from fluidjax.framework.op_desc import OpDescView
     from fluidjax.framework.operator import Operator
 
 

@@ -11,6 +11,7 @@ from fluidjax.base.enums import AttrType, OpRole
 from fluidjax.framework import callstack, descs, messages, names
 from fluidjax.framework.attrs import BOOKKEEPING_TYPES, attr_type, declared_type, read_attr
 from fluidjax.framework.captures import captured
+from fluidjax.framework.op_desc import OpDescView
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import EagerVariable, Variable
 
@@ -102,9 +103,9 @@ class Operator:
     # What it is.
 
     @property
-    def desc(self) -> descs.OpDescView:
+    def desc(self) -> OpDescView:
         """Fluid's OpDesc."""
-        return descs.OpDescView(self.proto, self._changed)
+        return OpDescView(self.proto, self._changed)
 
     @property
     def type(self) -> str:

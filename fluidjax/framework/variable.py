@@ -10,9 +10,10 @@ from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import explain
-from fluidjax.framework import descs, messages
+from fluidjax.framework import messages
 from fluidjax.framework.names import grad_var_name
 from fluidjax.framework.text import message_text
+from fluidjax.framework.var_desc import VarDescView
 
 if TYPE_CHECKING:
     from fluidjax.framework.block import Block
@@ -143,9 +144,9 @@ class Variable(metaclass=VariableMetaClass):
     # The message's fields.
 
     @property
-    def desc(self) -> descs.VarDescView:
+    def desc(self) -> VarDescView:
         """Fluid's VarDesc."""
-        return descs.VarDescView(self.proto, self.block.program._bump)
+        return VarDescView(self.proto, self.block.program._bump)
 
     @property
     def name(self) -> str:

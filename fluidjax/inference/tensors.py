@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.errors import explain
-from fluidjax.base.values import Lod, LoDTensor
+from fluidjax.base.lod import Lod
+from fluidjax.base.values import LoDTensor
 
 
 class PaddleDType(enum.IntEnum):

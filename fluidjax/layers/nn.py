@@ -7,6 +7,7 @@ from fluidjax.layers._detection.regions import roi_align as roi_align
 from fluidjax.layers._detection.regions import roi_pool as roi_pool
 from fluidjax.layers._loss.terms import *
 from fluidjax.layers._nn.activation import *
+from fluidjax.layers._nn.batch_norm import *
 from fluidjax.layers._nn.common import *
 from fluidjax.layers._nn.conv import *
 from fluidjax.layers._nn.norm import *

@@ -16,8 +16,9 @@ import numpy as np
 
 from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.errors import explain
+from fluidjax.base.lod import lengths_to_offsets
 from fluidjax.base.places import CPUPlace
-from fluidjax.base.values import LoDTensor, lengths_to_offsets
+from fluidjax.base.values import LoDTensor
 from fluidjax.command.aliases import child_environment
 from fluidjax.files.errors import FileFormatError, bad_file
 from fluidjax.framework import Variable

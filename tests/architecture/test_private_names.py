@@ -18,7 +18,7 @@ FLUIDS = {
 FLUIDS_FIELDS = set(
     """
     _appending_grad_times _backward_role_guard _block_attr _block_attr_id _blocks_attr_ids _clone_variable
-    _complete_op _copy_dist_param_info_from _create_block _distributed_lookup_table _drop_last _dtype _endpoints
+    _complete_op _copy _copy_dist_param_info_from _create_block _distributed_lookup_table _drop_last _dtype _endpoints
     _enter_decoder _find_var_recursive _fleet_opt _get_info _get_no_grad_set _get_vars_info _grad _grad_ivar
     _has_kernel _helper _hierarchical_allreduce_inter_nranks _inference_optimize _inputs _insert_op _is_chief
     _is_distributed _is_initialized _learning_rate _learning_rate_map _leave_decoder _lr_schedule_guard _mode

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 import fluidjax as fluid
-from fluidjax.base.values import SelectedRows
+from fluidjax.base.containers import SelectedRows
 from fluidjax.distributed.tables import Table
 from fluidjax.execution.buckets import SMALLEST, least_rows
 from fluidjax.files.cursor import Cursor

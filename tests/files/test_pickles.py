@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fluidjax.files import pickles
+from fluidjax.files import pickle_writer, pickles
 from fluidjax.files.errors import FileFormatError
 
 DTYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64"]
@@ -193,5 +193,5 @@ def test_deep_and_repeated_containers_are_refused(data):
 
 
 def test_many_batches_of_one_dict_are_not_deep():
-    arrays = {f"w{i}": np.zeros(1, np.float32) for i in range(70 * pickles.BATCH)}
+    arrays = {f"w{i}": np.zeros(1, np.float32) for i in range(70 * pickle_writer.BATCH)}
     assert len(pickles.loads(pickles.dumps(arrays), "file")) == len(arrays)

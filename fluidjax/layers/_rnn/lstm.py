@@ -1,4 +1,4 @@
-"""The recurrent kernels as layers: LSTM, LSTM with projection, GRU, their single steps, and beam search."""
+"""LSTMs that run as one op: with and without projection, of one step, of several layers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,8 @@ from fluidjax.param_attr import ParamAttr
 from fluidjax.writing.checks import FULL_FLOATS, check_type, check_variable_and_dtype
 
 __all__ = [
-    "beam_search",
-    "beam_search_decode",
-    "dynamic_gru",
     "dynamic_lstm",
     "dynamic_lstmp",
-    "gru_unit",
     "lstm",
     "lstm_unit",
 ]
@@ -46,7 +42,7 @@ def _require_gates(input: Variable, size: int, gates: int, layer: str) -> None:
         )
 
 
-def _initial(inputs: dict, h_0: Variable | None, c_0: Variable | None, size: int, layer: str) -> None:
+def initial(inputs: dict, h_0: Variable | None, c_0: Variable | None, size: int, layer: str) -> None:
     """Add initial states to the op's inputs, checking that their width is that of the hidden state."""
     for slot, state in (("H0", h_0), ("C0", c_0)):
         if state is None:
@@ -109,7 +105,7 @@ def dynamic_lstm(
     bias = _lstm_bias(helper, size, use_peepholes, dtype)
     hidden, cell, gate, pre_act = (helper.create_variable_for_type_inference(dtype) for _ in range(4))
     inputs = {"Input": input, "Weight": weight, "Bias": bias}
-    _initial(inputs, h_0, c_0, size, "dynamic_lstm")
+    initial(inputs, h_0, c_0, size, "dynamic_lstm")
     helper.append_op(
         type="lstm",
         inputs=inputs,
@@ -169,8 +165,8 @@ def dynamic_lstmp(
     # The third is a variable that Fluid makes and never uses.
     projection, cell, _, batch_hidden, gate, pre_act = made
     inputs = {"Input": input, "Weight": weight, "ProjWeight": proj_weight, "Bias": bias}
-    _initial(inputs, h_0, None, proj_size, "dynamic_lstmp")
-    _initial(inputs, None, c_0, size, "dynamic_lstmp")
+    initial(inputs, h_0, None, proj_size, "dynamic_lstmp")
+    initial(inputs, None, c_0, size, "dynamic_lstmp")
     attrs: dict[str, Any] = {
         "use_peepholes": use_peepholes,
         "is_reverse": is_reverse,
@@ -186,113 +182,8 @@ def dynamic_lstmp(
     return projection, cell
 
 
-def dynamic_gru(
-    input: Variable,
-    size: int,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    is_reverse: bool = False,
-    gate_activation: str = "sigmoid",
-    candidate_activation: str = "tanh",
-    h_0: Variable | None = None,
-    origin_mode: bool = False,
-) -> Variable:
-    """GRU over ragged sequences whose input is already multiplied by the input weights.
-
-    u, r = act_gate(input + h W), c = act(input_c + (r h) W_c); h' = u h + (1 - u) c in origin_mode, else
-    h' = (1 - u) h + u c.
-
-    Args:
-        input: LoD Variable [rows, 3 * size].
-        size: width of the hidden state.
-        param_attr: of the weight [size, 3 * size].
-        bias_attr: of the bias [1, 3 * size].
-        is_reverse: run from each sequence's end.
-        gate_activation, candidate_activation: sigmoid, tanh, relu or identity.
-        h_0: Variable [sequences, size]; default zeros.
-        origin_mode: see above.
-
-    Returns:
-        The hidden states [rows, size], with the LoD of the input.
-    """
-    refuse_eager("dynamic_gru")
-    check_variable_and_dtype(input, "input", FULL_FLOATS, "dynamic_gru")
-    helper = LayerHelper("gru", input=input, param_attr=param_attr, bias_attr=bias_attr)
-    dtype = helper.input_dtype()
-    weight = helper.create_parameter(attr=helper.param_attr, shape=[size, 3 * size], dtype=dtype)
-    bias = helper.create_parameter(attr=helper.bias_attr, shape=[1, 3 * size], dtype=dtype, is_bias=True)
-    inputs = {"Input": input, "Weight": weight, "Bias": bias}
-    _initial(inputs, h_0, None, size, "dynamic_gru")
-    hidden, gate, reset, batch_hidden = (helper.create_variable_for_type_inference(dtype) for _ in range(4))
-    helper.append_op(
-        type="gru",
-        inputs=inputs,
-        outputs={
-            "Hidden": hidden,
-            "BatchGate": gate,
-            "BatchResetHiddenPrev": reset,
-            "BatchHidden": batch_hidden,
-        },
-        attrs={
-            "is_reverse": is_reverse,
-            "gate_activation": gate_activation,
-            "activation": candidate_activation,
-            "origin_mode": origin_mode,
-        },
-    )
-    return hidden
-
-
 # Fluid writes these two into the op whatever the arguments say, so models trained with it have them.
-_TANH, _SIGMOID = 2, 1
-
-
-def gru_unit(
-    input: Variable,
-    hidden: Variable,
-    size: int,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    activation: str = "tanh",
-    gate_activation: str = "sigmoid",
-    origin_mode: bool = False,
-) -> tuple[Variable, Variable, Variable]:
-    """One step of a GRU; formulas as in `dynamic_gru`.
-
-    Args:
-        input: Variable [batch, 3 * hidden].
-        hidden: Variable [batch, hidden], the state before.
-        size: 3 * hidden.
-        param_attr: of the weight [hidden, 3 * hidden].
-        bias_attr: of the bias [1, 3 * hidden]; False for none.
-        activation, gate_activation: without effect, as in Fluid: tanh and sigmoid are used.
-        origin_mode: as in `dynamic_gru`.
-
-    Returns:
-        (new hidden [batch, hidden], r * hidden [batch, hidden], gates [batch, 3 * hidden]).
-    """
-    check_variable_and_dtype(input, "input", FULL_FLOATS, "gru_unit")
-    check_variable_and_dtype(hidden, "hidden", FULL_FLOATS, "gru_unit")
-    helper = LayerHelper("gru_unit", input=input, param_attr=param_attr, bias_attr=bias_attr)
-    dtype = helper.input_dtype()
-    size = size // 3
-    weight = helper.create_parameter(attr=helper.param_attr, shape=[size, 3 * size], dtype=dtype)
-    gate, reset, updated = (helper.create_variable_for_type_inference(dtype) for _ in range(3))
-    inputs = {"Input": input, "HiddenPrev": hidden, "Weight": weight}
-    if helper.bias_attr:
-        bias = helper.create_parameter(attr=helper.bias_attr, shape=[1, 3 * size], dtype=dtype, is_bias=True)
-        inputs["Bias"] = bias
-    helper.append_op(
-        type="gru_unit",
-        inputs=inputs,
-        outputs={"Gate": gate, "ResetHiddenPrev": reset, "Hidden": updated},
-        attrs={
-            "activation": _TANH,
-            "gate_activation": _SIGMOID,
-            "origin_mode": origin_mode,
-        },
-    )
-    return updated, reset, gate
+TANH, SIGMOID = 2, 1
 
 
 def lstm_unit(
@@ -419,82 +310,3 @@ def lstm(
         },
     )
     return out, last_h, last_c
-
-
-def beam_search(
-    pre_ids: Variable,
-    pre_scores: Variable,
-    ids: Variable | None,
-    scores: Variable,
-    beam_size: int,
-    end_id: int,
-    level: int = 0,
-    is_accumulated: bool = True,
-    name: str | None = None,
-    return_parent_idx: bool = False,
-) -> tuple[Variable, ...]:
-    """For each source the ``beam_size`` best continuations of its beams.
-
-    Args:
-        pre_ids, pre_scores: LoD Variables [beams, 1], int64 and float32, what was chosen in the step before.
-        ids: int64 Variable [beams, K] of candidates; None for 0 .. K-1.
-        scores: float32 LoD Variable [beams, K] of the candidates.
-        beam_size: how many to keep for each source.
-        end_id: the token that ends a sentence.
-        level: the LoD level of sources.
-        is_accumulated: scores are sums along the sentence; otherwise they are probabilities of the step.
-        name: prefix of the variables made.
-        return_parent_idx: return which beam each one came from, too.
-
-    Returns:
-        (chosen ids, their scores), with ``return_parent_idx`` also the beams, int32.
-    """
-    check_variable_and_dtype(pre_ids, "pre_ids", ("int64",), "beam_search")
-    check_variable_and_dtype(pre_scores, "pre_scores", FULL_FLOATS, "beam_search")
-    check_variable_and_dtype(scores, "scores", FULL_FLOATS, "beam_search")
-    helper = LayerHelper("beam_search", name=name)
-    inputs = {"pre_ids": pre_ids, "pre_scores": pre_scores, "scores": scores}
-    if ids is not None:
-        check_variable_and_dtype(ids, "ids", ("int64",), "beam_search")
-        inputs["ids"] = ids
-    selected_scores = helper.create_variable_for_type_inference(dtype=pre_scores.dtype)
-    selected_ids = helper.create_variable_for_type_inference(dtype=pre_ids.dtype)
-    parent_idx = helper.create_variable_for_type_inference(dtype="int32")
-    helper.append_op(
-        type="beam_search",
-        inputs=inputs,
-        outputs={
-            "selected_ids": selected_ids,
-            "selected_scores": selected_scores,
-            "parent_idx": parent_idx,
-        },
-        attrs={"level": level, "beam_size": beam_size, "end_id": end_id, "is_accumulated": is_accumulated},
-    )
-    return (selected_ids, selected_scores, parent_idx) if return_parent_idx else (selected_ids, selected_scores)
-
-
-def beam_search_decode(
-    ids: Variable, scores: Variable, beam_size: int, end_id: int, name: str | None = None
-) -> tuple[Variable, Variable]:
-    """The sentences that `beam_search` has chosen, traced back through the arrays of its steps, best first.
-
-    Args:
-        ids, scores: arrays of what was chosen in each step.
-        beam_size, end_id: as given to `beam_search`.
-        name: prefix of the variables made.
-
-    Returns:
-        (token numbers, score of each token), with two LoD levels: sources to sentences, sentences to tokens.
-    """
-    check_variable_and_dtype(ids, "ids", ("int64",), "beam_search_decode")
-    check_variable_and_dtype(scores, "scores", FULL_FLOATS, "beam_search_decode")
-    helper = LayerHelper("beam_search_decode", name=name)
-    sentence_ids = helper.create_variable_for_type_inference(dtype=ids.dtype)
-    sentence_scores = helper.create_variable_for_type_inference(dtype=scores.dtype)
-    helper.append_op(
-        type="beam_search_decode",
-        inputs={"Ids": ids, "Scores": scores},
-        outputs={"SentenceIds": sentence_ids, "SentenceScores": sentence_scores},
-        attrs={"beam_size": beam_size, "end_id": end_id},
-    )
-    return sentence_ids, sentence_scores

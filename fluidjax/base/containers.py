@@ -1,0 +1,88 @@
+"""What holds several tensors: rows of a sparse one, and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluidjax.base.values import LoDTensor
+
+
+class SelectedRows:
+    """Some rows of a tall table: `rows` (indices, maybe repeated), their values, and the table's `height`."""
+
+    def __init__(self, rows: Sequence[int] = (), height: int = 0) -> None:
+        self._rows: Any = [int(r) for r in rows]
+        self._height = int(height)
+        self._tensor = LoDTensor()
+
+    def rows(self) -> list[int]:
+        """The row indices."""
+        return [int(r) for r in np.asarray(self._rows).reshape(-1)]
+
+    def set_rows(self, rows: Sequence[int]) -> None:
+        """Replace the row indices."""
+        self._rows = [int(r) for r in rows]
+
+    def height(self) -> int:
+        """The number of rows of the whole table."""
+        return self._height
+
+    def set_height(self, height: int) -> None:
+        """Set the number of rows of the whole table."""
+        self._height = int(height)
+
+    def sync_index(self) -> None:
+        """Bring the look-up index up to date; there is none to keep here."""
+
+    def numel(self) -> int:
+        """The number of values held."""
+        return int(np.prod(self._tensor.shape()))
+
+    def get_tensor(self) -> LoDTensor:
+        """The values, one row for each index; the tensor itself, not a copy."""
+        return self._tensor
+
+    def __str__(self) -> str:
+        return f"SelectedRows(rows={self.rows()}, height={self._height}, value=\n{self._tensor})"
+
+
+class LoDTensorArray:
+    """A list of LoDTensors."""
+
+    def __init__(self) -> None:
+        self._items: list[LoDTensor] = []
+
+    def append(self, tensor: LoDTensor) -> None:
+        """Append a copy of `tensor`."""
+        self._items.append(_checked_tensor(tensor))
+
+    def _move_to_list(self) -> list[LoDTensor]:
+        items, self._items = self._items, []
+        return items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> LoDTensor:
+        return self._items[index]
+
+    def __setitem__(self, index: int, tensor: LoDTensor) -> None:
+        self._items[index] = _checked_tensor(tensor)
+
+    def __iter__(self) -> Iterator[LoDTensor]:
+        return iter(self._items)
+
+    def __str__(self) -> str:
+        return "LoDTensorArray[\n" + "".join(str(item) for item in self._items) + "]"
+
+
+def _checked_tensor(tensor: LoDTensor) -> LoDTensor:
+    if not isinstance(tensor, LoDTensor):
+        raise TypeError(
+            f"LoDTensorArray holds LoDTensors, got {type(tensor).__name__}. Make one with fluid.create_lod_tensor "
+            "or LoDTensor().set(array, place)."
+        )
+    return tensor._copy(tensor._place())
