@@ -4,8 +4,9 @@ A batch has one size for each thing that is padded (rows of a feed, inner sequen
 executable room for so many of each: one serves every batch that fits. What a size costs is decided as it comes:
 
 - *Wide at first.* A batch for which nothing has room is compiled for at once, with some room beyond: a few rows cost
-  microseconds, compiling them anew a large part of a second. Once sizes are seen to change, the largest room is kept
-  ahead of the largest batch: a little, and far once they are seen to grow and grow.
+  microseconds, compiling them anew a large part of a second.
+- *Room ahead.* A room larger than the largest batch is compiled once the runs have lasted as long as that takes, so
+  that a short stream never pays for what it does not come to need; and early where sizes grow and grow.
 - *Closer where it pays.* Each run in a room that is larger than its batch pays for that: the time that the run took
   less the time that it would take in a room of its size. As soon as there is a room in which the runs up to now would
   have saved together what compiling it costs, it is compiled, and these runs' accounts are closed.
@@ -19,6 +20,7 @@ on a stream that goes on as it began.
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import threading
@@ -78,6 +80,8 @@ class Family:
         seconds: what a compilation took, at most.
         paid: seconds that runs in larger rooms took longer, since a closer one was last looked for.
         grown: how often room was made for more than had come.
+        runs: how many there were, and ``records`` how often one was larger than all before.
+        lasted: seconds that all runs took, since room was last compiled ahead of them.
     """
 
     units: tuple[int, ...]
@@ -89,6 +93,14 @@ class Family:
     seconds: float = 0.0
     paid: float = 0.0
     grown: int = 0
+    runs: int = 0
+    records: int = 0
+    lasted: float = 0.0
+
+    @property
+    def growing(self) -> bool:
+        """Whether sizes grow more often than chance has it, which is about ln(runs) times."""
+        return self.records > 2 * math.log2(max(self.runs, 1)) + 1
 
     def weight(self, sizes: Sizes) -> int:
         """The bytes of a batch of these sizes."""
@@ -96,6 +108,7 @@ class Family:
 
     def came(self, sizes: Sizes) -> None:
         """Note the sizes of a batch."""
+        self.records += not self.most or any(map(operator.gt, sizes, self.most))
         self.least = tuple(map(min, sizes, self.least or sizes))
         self.most = tuple(map(max, sizes, self.most or sizes))
         if len(self.visits) >= _REMEMBERED:
@@ -216,12 +229,14 @@ class Visit:
         """The run is over; it took so long, compiling included where it was compiled for."""
         family, room = self.family, self.visits.room
         room.runs += 1
+        family.runs += 1
         self.visits.count += 1
         if seconds is not None:
             if compiled:
                 family.seconds = max(family.seconds, seconds)
             else:
                 room.seconds = min(room.seconds or seconds, seconds)
+        family.lasted += room.seconds
         if self.sizes != room.sizes:
             family.paid += family.line()[1] * (family.weight(room.sizes) - family.weight(self.sizes))
 
@@ -257,15 +272,18 @@ def _beyond(family: Family, size: int) -> int:
 
 
 def _spare(visit: Visit) -> Room | None:
-    """Room for batches an eighth larger than the largest, where sizes change and runs are cheap."""
+    """Room for batches an eighth larger than the largest, where sizes change, runs are cheap, and there were enough."""
     family = visit.family
     if family.least == family.most or 50 * visit.visits.room.seconds > family.seconds:
+        return None
+    if family.lasted < family.seconds and not family.growing:
         return None
     bounds = list(zip(family.least, family.most, strict=True))
     wanted = tuple(most + most // 8 if least < most else most for least, most in bounds)
     if any(r.holds(wanted) for r in family.rooms):
         return None
     family.grown += 1
+    family.lasted = 0.0
     have = [max(r.sizes[i] for r in family.rooms) for i in range(len(wanted))]
     grown = (_beyond(family, most) if least < most else 0 for least, most in bounds)
     return Room(tuple(map(max, grown, have)), ready=False)

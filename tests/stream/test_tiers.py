@@ -109,6 +109,20 @@ def test_growing_sizes_find_room_before_they_need_it() -> None:
     assert len(stream.compiled) <= 3 + math.log2(500 / 64)
 
 
+def test_room_ahead_is_compiled_once_the_runs_have_lasted_as_long() -> None:
+    """A stream that ends before that pays for its first room alone."""
+    stream = Stream(delay=0)
+    while stream.seconds < COMPILING:
+        stream.run(60)
+        stream.run(62)
+    assert stream.compiled == [(64,)]
+    for n in [60, 62] * 200:
+        stream.run(n)
+    assert stream.compiled == [(64,), (80,)]
+    stream.run(70)
+    assert stream.waited == 1
+
+
 def test_sizes_about_as_large_as_the_first_get_no_far_larger_room(rng: np.random.Generator) -> None:
     """32 sentences of 5 to 100 words: every room is at most 3/2 of the batches that made it."""
     stream = Stream()
