@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -38,6 +37,7 @@ from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable, default_main_program, program_view
 from fluidjax.reader import next_feed
+from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import UninitializedError
 
 __all__ = ["Executor", "FetchHandler", "as_numpy", "global_scope", "scope_guard"]
@@ -165,8 +165,7 @@ class Executor:
         """Run a program, or what is written of it for several devices, over their scope and the one ``around``."""
         prepared = _prepared(program, tuple(feed), fetches, self._device.platform, written)
         try:
-            with self._on_device():
-                values = self._values(program, prepared, scope, feed)
+            values = self._on_device(self._values, program, prepared, scope, feed)
             if prepared.fed_state:
                 write_fed(
                     scope if around is None else around, {name: feed[name] for name in prepared.fed_state}, self.place
@@ -265,13 +264,8 @@ class Executor:
             return prepared.interpret(scope, feed, seed)
         return prepared.run(scope, feed, seed)
 
-    def _on_device(self) -> Any:
-        if self._is_default:
-            return jax.enable_x64(True)
-        stack = contextlib.ExitStack()
-        stack.enter_context(jax.default_device(self._device))
-        stack.enter_context(jax.enable_x64(True))
-        return stack
+    def _on_device(self, function: Any, *args: Any) -> Any:
+        return with_x64(function, *args) if self._is_default else with_device(self._device, function, *args)
 
 
 def _checked_place(place: Any) -> Place:

@@ -2,7 +2,9 @@
 
 import os
 import zlib
+from collections.abc import Iterator
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,3 +26,14 @@ def seed_of(name: str) -> int:
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """A NumPy generator seeded from the test's node id."""
     return np.random.default_rng(seed_of(request.node.nodeid))
+
+
+@pytest.fixture(autouse=True)
+def settings_of_jax_stay() -> Iterator[None]:
+    """Whatever a test runs or interrupts, 64-bit types are on in its end only if they were on before."""
+    before = jax.enable_x64.get_local(), jax.default_device.get_local()
+    yield
+    after = jax.enable_x64.get_local(), jax.default_device.get_local()
+    jax.enable_x64.set_local(before[0])
+    jax.default_device.set_local(before[1])
+    assert after == before, "jax's settings of this thread are not what they were"

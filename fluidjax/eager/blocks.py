@@ -14,6 +14,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,6 +24,8 @@ from fluidjax.eager.chunks import Chunked
 from fluidjax.eager.order import Record, one_by_one, output_specs
 from fluidjax.eager.packs import Piece, packs_of, taken
 from fluidjax.eager.values import Spec
+from lowering.engine.interrupts import uninterrupted
+from lowering.engine.x64 import in_x64
 
 _KEPT = 256  # sequences that are remembered
 _VARIANTS = 4  # blocks of one sequence, for different outputs held
@@ -52,8 +55,9 @@ class Whole:
         self.singles = [k for k in range(len(leaves)) if k not in packed]
         self.given = [k for k, code in enumerate(alive) if code not in given]
         self.donated = [n for n, k in enumerate(self.singles) if k in set(donated)]
-        self._compile(records, leaves)
+        uninterrupted(partial(self._compile, records, leaves))
 
+    @in_x64
     def _compile(self, records: Sequence[Record], leaves: Sequence[Spec]) -> None:
         def block(*given: Any) -> list[Any]:
             arrays: list[Any] = [None] * len(leaves)
@@ -69,20 +73,19 @@ class Whole:
 
         avals = [leaves[k].aval for k in self.singles]
         avals += [jax.ShapeDtypeStruct((p.size,), leaves[p.leaves[0]].aval.dtype) for p in self.packs]
-        with jax.enable_x64(True):
-            taken_over = [*self.donated, *range(len(self.singles), len(avals))]
-            self.compiled = jax.jit(block, donate_argnums=taken_over).lower(*avals).compile()
+        taken_over = [*self.donated, *range(len(self.singles), len(avals))]
+        self.compiled = jax.jit(block, donate_argnums=taken_over).lower(*avals).compile()
 
+    @in_x64
     def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
         """The outputs `alive`; nobody but the list holds the leaves that may be donated."""
-        with jax.enable_x64(True):
-            buffers = [pack.join(arrays) for pack in self.packs]
-            singles = [arrays[k] for k in self.singles]
-            arrays.clear()
-            for k in self.donated:
-                if sys.getrefcount(singles[k]) > 2:  # the list, and the call
-                    singles[k] = jax.numpy.array(taken(singles[k]), copy=True)
-            found = self.compiled(*map(taken, singles), *buffers)
+        buffers = [pack.join(arrays) for pack in self.packs]
+        singles = [arrays[k] for k in self.singles]
+        arrays.clear()
+        for k in self.donated:
+            if sys.getrefcount(singles[k]) > 2:  # the list, and the call
+                singles[k] = jax.numpy.array(taken(singles[k]), copy=True)
+        found = self.compiled(*map(taken, singles), *buffers)
         results = found
         if self.packs:
             results = [None] * len(self.alive)

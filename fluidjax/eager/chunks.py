@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,8 @@ import jax
 
 from fluidjax.eager.order import Order, Record, output_specs, run_steps
 from fluidjax.eager.values import Spec
+from lowering.engine.interrupts import uninterrupted
+from lowering.engine.x64 import in_x64
 
 _MEAN, _LEAST, _MOST = 32, 6, 96  # ops in a chunk
 
@@ -85,10 +88,10 @@ class Chunk:
         """What it gives for what it takes, op by op."""
         return run_steps(self.steps, arrays, self.content[1])
 
+    @in_x64
     def compile(self, leaves: Sequence[Spec]) -> Any:
         """The compiled function of what it takes."""
-        with jax.enable_x64(True):
-            return jax.jit(self.run).lower(*[spec.aval for spec in leaves]).compile()
+        return jax.jit(self.run).lower(*[spec.aval for spec in leaves]).compile()
 
 
 class Chunked:
@@ -119,20 +122,20 @@ class Chunked:
             given = tuple([specs[c] if c >= 0 else leaves[~c] for c in chunk.reads])
             key = chunk.content, given
             if key not in compiled and known[chunk.content] > 1:
-                compiled[key] = chunk.compile(given)
+                compiled[key] = uninterrupted(partial(chunk.compile, given))
                 self.compilations += 1
             function = compiled.get(key) or chunk.run
             self.parts.append((function, chunk.reads, chunk.gives, ended))
         self.parts.reverse()
 
+    @in_x64
     def run(self, arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:
         """The outputs `alive` for the leaves."""
         values: dict[int, Any] = {}
-        with jax.enable_x64(True):
-            for function, reads, gives, ended in self.parts:
-                results = function(*[values[c] if c >= 0 else arrays[~c] for c in reads])
-                for code, result in zip(gives, results, strict=True):
-                    values[code] = result
-                for code in ended:
-                    del values[code]
+        for function, reads, gives, ended in self.parts:
+            results = function(*[values[c] if c >= 0 else arrays[~c] for c in reads])
+            for code, result in zip(gives, results, strict=True):
+                values[code] = result
+            for code in ended:
+                del values[code]
         return [values[code] for code in alive]

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -74,8 +73,7 @@ def demand_of(kernel: Kernel, specs: tuple[Spec, ...]) -> DemandKernel | None:
         kernel.demands = DemandKernel(kernel)
     found = kernel.demands.known.get(specs, False)
     if found is False:
-        with jax.enable_x64(True):
-            found = kernel.demands.infer(specs)
+        found = kernel.demands.infer(specs)
     return kernel.demands if found else None
 
 

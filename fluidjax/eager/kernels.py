@@ -7,7 +7,7 @@ signature of shapes and dtypes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import jax
@@ -22,7 +22,9 @@ from fluidjax.eager.values import Spec, spec_of
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
 from lowering.engine.call import call
 from lowering.engine.context import Context, special
+from lowering.engine.interrupts import uninterrupted
 from lowering.engine.random_bits import seed_key
+from lowering.engine.x64 import with_x64
 from lowering.program import BOOKKEEPING
 from lowering.values import exact
 
@@ -246,8 +248,7 @@ class Kernel:
         found: Outcome = None
         if self.plain and not self.on_host and all(spec.plain for spec in specs):
             self._check_dtypes(specs)
-            with jax.enable_x64(True):
-                found = self._traced(specs)
+            found = uninterrupted(partial(with_x64, self._traced, specs))
         self.known[specs] = found
         return found
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import jax
-
 from fluidjax.eager.values import Spec
+from lowering.engine.x64 import with_x64
 
 Record = tuple[Any, ...]  # (kernel, code of each input): the number of an output, or ~k for leaf k
 
@@ -46,8 +45,7 @@ def output_specs(records: Sequence[Record], leaves: Sequence[Spec]) -> list[Spec
 
 def one_by_one(records: Sequence[Record], arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:
     """Run what the outputs `alive` depend on; each value goes when it was used for the last time."""
-    with jax.enable_x64(True):
-        return run_steps(Order(records, alive).steps, arrays, alive)
+    return with_x64(run_steps, Order(records, alive).steps, arrays, alive)
 
 
 def run_steps(steps: Sequence[tuple[Record, int, list[int]]], arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:

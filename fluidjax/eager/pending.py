@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from fluidjax.base.errors import EnforceNotMet, explain
@@ -25,6 +24,8 @@ from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.points import Point, Tree
 from fluidjax.eager.values import KEY, Spec, Value, spec_of
 from fluidjax.execution.seeds import ENTROPY
+from lowering.engine.interrupts import uninterrupted
+from lowering.engine.x64 import with_x64
 
 LIMIT = 20_000  # ops that may be pending; a program that never looks must not fill the memory
 
@@ -48,8 +49,9 @@ class Recorder:
         self._clear()
 
     def _clear(self) -> None:
+        root = self._tree.root()
         self.serial += 1
-        self.point = self._tree.root()
+        self.point = root
         self._records: list[Record] = []
         self._outputs: list[Any] = []  # a weak reference to each output, None for those nobody takes
         self._leaves: list[Value] = []
@@ -106,19 +108,23 @@ class Recorder:
 
     def _record(self, point: Point) -> list[Value | None]:
         """The outputs of the op that leads to a point."""
-        self.point = point
-        self._records.append(point.record)
-        outputs, serial = self._outputs, self.serial
+        serial, index = self.serial, len(self._outputs)
+        held: list[Any] = []
         results: list[Value | None] = []
         for spec in point.outs:
             if spec is None:
-                outputs.append(None)
+                held.append(None)
                 results.append(None)
-                continue
-            value = Value.__new__(Value)
-            value.array, value.spec, value.serial, value.index = None, spec, serial, len(outputs)
-            outputs.append(weakref.ref(value))
-            results.append(value)
+            else:
+                value = Value.__new__(Value)
+                value.array, value.spec, value.serial, value.index = None, spec, serial, index
+                held.append(weakref.ref(value))
+                results.append(value)
+            index += 1
+        # Without a call: an interrupt, which arrives at calls, comes before all of this or after it.
+        self._records += (point.record,)
+        self._outputs += held
+        self.point = point
         return results
 
     # What a pass that is done again needs (see ``passes``).
@@ -173,9 +179,10 @@ class Recorder:
         """The code of a value that was there before; it becomes a leaf."""
         if value.array is None:
             raise lost()
-        value.serial, value.index = self.serial, ~len(self._leaves)
+        code = ~len(self._leaves)
         self._leaves.append(value)
-        return value.index
+        value.serial, value.index = self.serial, code
+        return code
 
     def _key(self, seed: int) -> Value:
         self._draws += 1
@@ -185,16 +192,14 @@ class Recorder:
         arrays = [self.array_of(v) for v in ins]
         if kernel.takes_key:
             arrays.insert(0, self._key(seed).array)
-        with jax.enable_x64(True):
-            results = kernel.run(tuple(arrays))
+        results = with_x64(kernel.run, tuple(arrays))
         return [None if a is None else Value(a, spec_of(a)) for a in results]
 
     def _run_directly(self, kernel: Kernel, ins: Sequence[Value], seed: int, specs: Any) -> list[Value | None]:
         arrays = [self.array_of(v) for v in ins]
         if kernel.takes_key:
             arrays.insert(0, self._key(seed).array)
-        with jax.enable_x64(True):
-            results = kernel.run(arrays)
+        results = with_x64(kernel.run, arrays)
         return [None if spec is None else Value(a, spec) for a, spec in zip(results, specs, strict=True)]
 
     def end_of_step(self) -> None:
@@ -214,7 +219,10 @@ class Recorder:
         return value.array
 
     def flush(self) -> None:
-        """Run what is pending, as far as somebody holds its results."""
+        """Run what is pending, as far as somebody holds its results. An interrupt waits: nothing would run it again."""
+        uninterrupted(self._run_pending)
+
+    def _run_pending(self) -> None:
         records, leaves, point = self._records, self._leaves[: self.point.leaves], self.point
         held = [r and r() for r in self._outputs]
         self._clear()

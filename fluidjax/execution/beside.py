@@ -13,6 +13,7 @@ from fluidjax.execution.compilations import Compilations
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.tiers import Room, Visit
 from fluidjax.execution.whole import WholeRuns
+from lowering.engine.x64 import with_device
 
 
 class Beside:
@@ -46,8 +47,7 @@ def _timed(task: Callable[[], None], opened: Callable[[float], None], room: Room
     def compile() -> None:
         started = time.perf_counter()
         try:
-            with jax.enable_x64(True), jax.default_device(device):
-                task()
+            with_device(device, task)
         except Exception:  # noqa: BLE001 - a run that needs this room will meet it again, and say so
             room.failed = True
         else:

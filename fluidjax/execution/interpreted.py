@@ -9,12 +9,12 @@ import jax
 
 from fluidjax.base.scope import Scope
 from fluidjax.execution.compilations import Compilations, Job
-from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.outside import Outside
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.state import checked_fetches, gather_values
 from fluidjax.execution.writer import write_back
 from lowering.engine.checks import Watch
+from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Plan
 from lowering.engine.runner import Runner
 from lowering.errors import Need

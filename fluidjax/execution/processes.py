@@ -20,6 +20,7 @@ from fluidjax.base.errors import explain
 from fluidjax.execution.form import form
 from fluidjax.execution.spreading import Spreading, Step, on_each_device
 from lowering.engine.host import provide
+from lowering.engine.x64 import in_x64
 from lowering.mesh import AXIS
 from lowering.program import ProgramView
 
@@ -73,12 +74,12 @@ class Processes(Spreading):
         """Each array as process 0 has it."""
         return self._exchanged(_firsts, arrays)
 
+    @in_x64
     def _exchanged(self, run: Callable[..., Any], arrays: Sequence[Any]) -> list[Any]:
         key = run, form(arrays)
-        with jax.enable_x64(True):
-            if key not in self._exchanges:
-                self._exchanges[key] = _Jitted(run, (), self._rows).trace(*arrays).lower().compile()
-            return list(jax.block_until_ready(self._exchanges[key](*arrays)))
+        if key not in self._exchanges:
+            self._exchanges[key] = _Jitted(run, (), self._rows).trace(*arrays).lower().compile()
+        return list(jax.block_until_ready(self._exchanges[key](*arrays)))
 
 
 def _sums(*parts: Any) -> list[Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from fluidjax.framework.callstack import depth_of_user
 from lowering.errors import Need
 from lowering.program import ProgramView
 from lowering.values import LoDArray, data_of
@@ -15,7 +14,6 @@ from lowering.values import LoDArray, data_of
 # Compilations after which something is worth saying: a batch of each of a few sizes is nothing unusual.
 _ENOUGH = 8
 _NAMED = 3  # how many causes are told
-_PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 class RecompilationWarning(UserWarning):
@@ -53,7 +51,7 @@ class Recompilations:
         """Note a step in which something was compiled; warn of the first one too many."""
         self._steps += 1
         if self._steps == _ENOUGH + 1:
-            warnings.warn(self._message(), RecompilationWarning, stacklevel=_user_level())
+            warnings.warn(self._message(), RecompilationWarning, stacklevel=depth_of_user())
 
     def _message(self) -> str:
         changing = {name: list(forms) for name, forms in self._forms.items() if len(forms) > 1}
@@ -83,11 +81,3 @@ def _form(value: Any) -> str:
     if not isinstance(value, LoDArray) or not value.lod:
         return str(shape)
     return f"{shape} with room for padding" if value.padded else f"{shape} of one LoD"
-
-
-def _user_level() -> int:
-    """The stack level of the line outside of this package that runs the program."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -16,9 +16,9 @@ from fluidjax.execution import retry
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.exchange import lod_array, trim, usual_room
 from fluidjax.execution.interpreted import InterpretedRuns, environment, finish
-from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.outside import Outside
 from fluidjax.execution.retry import Attempts
+from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Segment
 from lowering.values import Form, LoDArray, exact
 

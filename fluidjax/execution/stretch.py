@@ -13,10 +13,11 @@ import jax
 import numpy as np
 
 from fluidjax.execution.compiled import CompiledOps
-from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.kept import Kept
+from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Segment, cut
 from lowering.engine.runner import Runner
+from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.values import exact
@@ -100,8 +101,7 @@ class Stretch:
         )
 
     def _run_all(self, env: dict[str, Any], seed: Any) -> bool:
-        with jax.enable_x64(True):
-            return all(self._run(segment, env, seed) for segment in self._segments)
+        return with_x64(lambda: all(self._run(segment, env, seed) for segment in self._segments))
 
     def _run_outside(self, needed: Need) -> None:
         if needed.op_index < 0 or needed.op_index in self._outside:
@@ -157,10 +157,7 @@ class Stretch:
 
 def _on_device(value: Any) -> Any:
     """The value as later runs will have it: a compiled form for arrays that are on the host yet would be used once."""
-    if not isinstance(value, np.ndarray):
-        return value
-    with jax.enable_x64(True):
-        return jax.device_put(value)
+    return with_x64(jax.device_put, value) if isinstance(value, np.ndarray) else value
 
 
 def _key(seed: Any) -> Any:

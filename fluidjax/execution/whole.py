@@ -18,7 +18,6 @@ from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import form
-from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.layout import Layout, lay_out
 from fluidjax.execution.memory import may_lack_memory
 from fluidjax.execution.mesh import Unspreadable, on_one_device
@@ -29,6 +28,7 @@ from fluidjax.execution.state import checked_fetches, distinct, gather_plain, ga
 from fluidjax.execution.traceable import Changes
 from fluidjax.execution.writer import attach, write_back
 from lowering.engine.either import NeedsOneForm
+from lowering.engine.interrupts import uninterrupted
 
 
 class WholeRuns:

@@ -11,6 +11,7 @@ import numpy as np
 from jax.extend import core
 
 from fluidjax.export.calls import CALLED, CALLS
+from lowering.engine.x64 import in_x64, with_x64
 
 
 def in_double(function: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
@@ -22,13 +23,12 @@ def in_double(function: Callable[..., Any], *examples: Any) -> Callable[..., Any
         function: of the examples' float32; what it returns for them is what is computed for other values.
         examples: arguments of the shapes and dtypes that it will be called with; float64 may stand for float32 then.
     """
-    with jax.enable_x64(True):
-        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*examples)
+    closed, shapes = with_x64(jax.make_jaxpr(function, return_shape=True), *examples)
     compiled = jax.jit(lambda leaves: _run(closed, leaves))
 
+    @in_x64
     def doubled(*arguments: Any) -> Any:
-        with jax.enable_x64(True):
-            outputs = compiled([_wide(leaf) for leaf in jax.tree_util.tree_leaves(arguments)])
+        outputs = compiled([_wide(leaf) for leaf in jax.tree_util.tree_leaves(arguments)])
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(shapes), outputs)
 
     return doubled

@@ -24,6 +24,7 @@ from fluidjax.export.function import ExportError, JaxFunction, data_needed, to_j
 from fluidjax.files import atomic, inference
 from fluidjax.framework import Program
 from lowering.dtypes import to_numpy
+from lowering.engine.x64 import in_x64
 
 _EXECUTABLE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ")
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -110,6 +111,7 @@ def _same_weights(written: Mapping[str, np.ndarray], read: Mapping[str, np.ndarr
             )
 
 
+@in_x64
 def _stablehlo(
     model: Model, *, platforms: Sequence[str] = PLATFORMS, batch: int | None = None
 ) -> tuple[bool, dict[str, bytes]]:
@@ -122,11 +124,10 @@ def _stablehlo(
     _needed("flatbuffers")
     function, parameters = model.function("cpu" if tuple(platforms) == ("cpu",) else "gpu")
     shapes = _shapes(model, batch)
-    with jax.enable_x64(True):
-        with _symbols_refused(shapes):
-            content = _exported(function, parameters, shapes, platforms)
-            exported = export.deserialize(bytearray(content))
-            _same_results(function, parameters, exported, shapes)
+    with _symbols_refused(shapes):
+        content = _exported(function, parameters, shapes, platforms)
+        exported = export.deserialize(bytearray(content))
+        _same_results(function, parameters, exported, shapes)
     signature = {
         "inputs": {name: [[str(n) for n in shape.shape], str(shape.dtype)] for name, shape in shapes.items()},
         "outputs": list(function.fetches),

@@ -27,6 +27,7 @@ from lowering.engine.plan import Plan, make_plan
 from lowering.engine.runner import Runner
 from lowering.engine.validate import validate
 from lowering.engine.widen import widened
+from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
@@ -280,8 +281,7 @@ def _parameters(scope: Scope, view: ProgramView, plan: Plan, fed: Sequence[str])
                 "run the startup program or load a model first, or name the variables among feeds",
             )
         )
-    with jax.enable_x64(True):
-        return jax.tree_util.tree_map(lambda leaf: jnp.array(leaf, copy=True), values)
+    return with_x64(jax.tree_util.tree_map, lambda leaf: jnp.array(leaf, copy=True), values)
 
 
 def _draws(op: OpView) -> bool:

@@ -11,10 +11,10 @@ from fluidjax.base.enums import VarType, to_numpy_dtype
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, ScopeVariable
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.files.errors import MismatchError, bad_file
 from fluidjax.files.tensor import DenseValue, RowsValue, Value, encode
 from fluidjax.framework import Variable
+from lowering.engine.interrupts import uninterrupted
 
 
 class UninitializedVariableError(RuntimeError):

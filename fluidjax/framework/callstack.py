@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import linecache
-import os
 import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-_OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
-# A loaded program's ops may have been made by Fluid itself.
-_FLUIDS_FOLDER = f"{os.sep}paddle{os.sep}fluid{os.sep}"
+from lowering.program import FRAMEWORK_FOLDERS
+
 _LINE = re.compile(r'^ {2}File "(?P<file>.*)", line (?P<line>\d+), in ')
 
 
@@ -43,7 +41,7 @@ def depth_of_user() -> int:
 
 
 def _is_own(filename: str) -> bool:
-    return filename.startswith(_OWN_FOLDER) or _FLUIDS_FOLDER in filename
+    return any(folder in filename for folder in FRAMEWORK_FOLDERS)
 
 
 def user_entry(callstack: Sequence[str]) -> str | None:

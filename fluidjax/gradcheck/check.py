@@ -32,12 +32,14 @@ from fluidjax.gradcheck.rows import enlarged
 from fluidjax.gradcheck.whole import Whole
 from lowering.engine.dataflow import sub_blocks
 from lowering.engine.plan import make_plan
+from lowering.engine.x64 import in_x64, with_x64
 from lowering.program import OpView
 from lowering.values import data_of
 
 __all__ = ["check_grad"]
 
 
+@in_x64
 def check_grad(
     loss: Variable | VarBase | str | Program,
     feed: dict[str, Any] | None = None,
@@ -103,12 +105,9 @@ def check_grad(
     check_trusted(program)
     limits = _Limits(rtol, float32_rtol)
     report = GradientReport()
-    with jax.enable_x64(True):
-        check = _Check(
-            program, name, dict(feed or {}), scope or global_scope(), parameter_list, no_grad_set, limits, seed
-        )
-        check.each_op(report)
-        after = check.each_input(report)
+    check = _Check(program, name, dict(feed or {}), scope or global_scope(), parameter_list, no_grad_set, limits, seed)
+    check.each_op(report)
+    after = check.each_input(report)
     check.executor(after, report)
     if raises and not report.agrees:
         raise GradientMismatch(_mismatch(report), report)
@@ -263,8 +262,7 @@ class _Check:
         names = list(dict.fromkeys(pairs.values()))
         found = compiled_gradients(self.copy, self.feed, self.scope, names, after)
         for name, gradient in pairs.items():
-            with jax.enable_x64(True):
-                error = beside.relative(found[gradient], local.dense(after[gradient]))
+            error = with_x64(beside.relative, found[gradient], local.dense(after[gradient]))
             report.compiled.append(Beside(name, error, error <= self.limits.single))
 
     def _row(self, what: str, probe: local.Probe) -> Row:

@@ -17,6 +17,7 @@ from fluidjax.framework import program_view
 from fluidjax.gradcheck.double import in_double, to_double
 from fluidjax.testing.checks import GRADIENT_RTOL, Mismatch
 from lowering.engine.runner import Runner
+from lowering.engine.x64 import in_x64
 from lowering.program import ProgramView
 from lowering.values import data_of
 
@@ -31,6 +32,7 @@ def gradient_program(loss: Any, parameters: Sequence[str]) -> tuple[ProgramView,
     return in_double(program_view(copy)), {p.name: g.name for p, g in pairs if g is not None}
 
 
+@in_x64
 def check_backward(loss: Any, values: Env, parameters: Sequence[str], rng: np.random.Generator) -> set[str]:
     """Compare the gradients of ``parameters``; returns the types of the gradient ops that ran.
 
@@ -44,12 +46,11 @@ def check_backward(loss: Any, values: Env, parameters: Sequence[str], rng: np.ra
         Mismatch: naming the parameter, or the differences.
     """
     view, gradients = gradient_program(loss, parameters)
-    with jax.enable_x64(True):
-        env = {name: to_double(value) for name, value in values.items()}
-        towards = {name: rng.standard_normal(env[name].shape) for name in gradients}
-        trained = {name: env[name] for name in gradients}
-        ways = jax.jit(lambda given: _three_ways(view, loss.name, gradients, {**env, **given}, towards))
-        ours, theirs, slope = ways(trained)
+    env = {name: to_double(value) for name, value in values.items()}
+    towards = {name: rng.standard_normal(env[name].shape) for name in gradients}
+    trained = {name: env[name] for name in gradients}
+    ways = jax.jit(lambda given: _three_ways(view, loss.name, gradients, {**env, **given}, towards))
+    ours, theirs, slope = ways(trained)
     along = 0.0
     for name, gradient in ours.items():
         _hold(f"{name}@GRAD against jax.grad", gradient, theirs[name])

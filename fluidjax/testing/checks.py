@@ -13,6 +13,7 @@ from fluidjax.testing.case import Case
 from fluidjax.testing.float32 import narrowed, tall_and_narrow
 from fluidjax.testing.run import Bound, bind, no_grad, random_like, read_gradients, run_forward, run_gradient, run_op
 from lowering.dtypes import is_float
+from lowering.engine.x64 import in_x64
 from lowering.program import GRAD, OpView
 
 STEP = 1e-6
@@ -43,15 +44,15 @@ def _compare(what: str, got: Any, want: Any, rtol: float) -> None:
         raise Mismatch(f"{what}: differs by {error:.3g} (allowed {rtol:.3g})\n  received {got}\n  expected {want}")
 
 
+@in_x64
 def check_forward(case: Case, rng: np.random.Generator) -> None:
     """The outputs against the case's NumPy reference, in float64."""
     if case.reference is None:
         return
-    with jax.enable_x64(True):
-        bound = bind(case, rng)
-        outs = jax.jit(lambda: run_forward(bound))()
-        arguments = {slot: _bound_values(bound, slot) for slot in case.draws}
-        expected = case.reference(**arguments, **case.attrs)
+    bound = bind(case, rng)
+    outs = jax.jit(lambda: run_forward(bound))()
+    arguments = {slot: _bound_values(bound, slot) for slot in case.draws}
+    expected = case.reference(**arguments, **case.attrs)
     wanted = expected if isinstance(expected, tuple) else (expected,)
     for slot, value in zip(lowering.get_op(case.op).outputs, wanted, strict=False):
         values = value if isinstance(value, list) else [value]
@@ -79,14 +80,14 @@ def check_float32(case: Case, rng: np.random.Generator) -> None:
             _compare(f"{case.name} {name} in float32", got, out, FLOAT32_RTOL)
 
 
+@in_x64
 def check_half(case: Case, rng: np.random.Generator, dtype: Any) -> None:
     """float16 or bfloat16 in, the same out, of the op and of its gradient ops; nothing is computed."""
     if {"dtype", "out_dtype"} & set(case.attrs):
         return
-    with jax.enable_x64(True):
-        bound = bind(case, rng)
-        bound.values = {n: narrowed(v, dtype) for n, v in bound.values.items()}
-        results = jax.eval_shape(lambda: _with_unit_gradients(bound))
+    bound = bind(case, rng)
+    bound.values = {n: narrowed(v, dtype) for n, v in bound.values.items()}
+    results = jax.eval_shape(lambda: _with_unit_gradients(bound))
     for name, out in results.items():
         wide = is_float(out.dtype) and out.dtype != dtype
         if wide and any(v.dtype == dtype for v in bound.values.values()):
@@ -103,30 +104,30 @@ def _with_unit_gradients(bound: Bound) -> dict[str, Any]:
     return outs | {n + GRAD: g for n, g in grads.items()}
 
 
+@in_x64
 def check_modes(case: Case, rng: np.random.Generator) -> None:
     """A surrounding jit and interpret mode (one jit per op) give the same bits."""
-    with jax.enable_x64(True):
-        bound = bind(case, rng)
-        dynamic = {n: v for n, v in bound.values.items() if is_float(v.dtype)}
-        jitted = jax.jit(lambda given: run_forward(bound, {**bound.values, **given}))(dynamic)
-        single = run_forward(bound, interpret=True)
+    bound = bind(case, rng)
+    dynamic = {n: v for n, v in bound.values.items() if is_float(v.dtype)}
+    jitted = jax.jit(lambda given: run_forward(bound, {**bound.values, **given}))(dynamic)
+    single = run_forward(bound, interpret=True)
     for name, out in jitted.items():
         _compare(f"{case.name} {name}: jit against interpret mode", out, single[name], 0.0)
 
 
+@in_x64
 def check_gradient(case: Case, rng: np.random.Generator) -> None:
     """Fluid's gradient ops against ``jax.vjp`` and directional finite differences, in float64."""
-    with jax.enable_x64(True):
-        bound = bind(case, rng)
-        if not bound.wrt() or not lowering.grad_ops(bound.op, no_grad(bound))[0]:
-            return
-        outs = jax.eval_shape(lambda: run_forward(bound))
-        read = [n for n in read_gradients(bound) if is_float(outs[n].dtype)]
-        if not read:
-            return
-        cots = {n: random_like(rng, outs[n]) for n in read}
-        direction = {n: random_like(rng, bound.values[n]) for n in bound.wrt()}
-        ours, theirs, slope = jax.jit(lambda: _three_ways(bound, cots, direction))()
+    bound = bind(case, rng)
+    if not bound.wrt() or not lowering.grad_ops(bound.op, no_grad(bound))[0]:
+        return
+    outs = jax.eval_shape(lambda: run_forward(bound))
+    read = [n for n in read_gradients(bound) if is_float(outs[n].dtype)]
+    if not read:
+        return
+    cots = {n: random_like(rng, outs[n]) for n in read}
+    direction = {n: random_like(rng, bound.values[n]) for n in bound.wrt()}
+    ours, theirs, slope = jax.jit(lambda: _three_ways(bound, cots, direction))()
     if not case.smooth:
         return
     for name, grad in ours.items():
@@ -154,17 +155,17 @@ def _three_ways(bound: Bound, cots: dict[str, Any], direction: dict[str, Any]) -
     return ours, pull(cots)[0], slope
 
 
+@in_x64
 def check_double_gradient(case: Case, rng: np.random.Generator) -> None:
     """The gradient of the gradient op against ``jax.vjp`` of it, in float64."""
-    with jax.enable_x64(True):
-        bound = bind(case, rng)
-        (spec,), _ = lowering.grad_ops(bound.op, no_grad(bound))
-        grad_op = OpView(spec.type, spec.inputs, spec.outputs, {**spec.attrs, "op_role": 1})
-        outs = run_forward(bound)
-        env = {**bound.values, **outs, **{n + GRAD: random_like(rng, outs[n]) for n in read_gradients(bound)}}
-        seconds = {n: random_like(rng, env[n.split(GRAD)[0]]) for n in grad_op.output_names()}
-        sources = [n for n in grad_op.input_names() if is_float(env[n].dtype) and env[n].size]
-        ours, theirs = jax.jit(lambda: _twice(bound, grad_op, env, seconds, sources))()
+    bound = bind(case, rng)
+    (spec,), _ = lowering.grad_ops(bound.op, no_grad(bound))
+    grad_op = OpView(spec.type, spec.inputs, spec.outputs, {**spec.attrs, "op_role": 1})
+    outs = run_forward(bound)
+    env = {**bound.values, **outs, **{n + GRAD: random_like(rng, outs[n]) for n in read_gradients(bound)}}
+    seconds = {n: random_like(rng, env[n.split(GRAD)[0]]) for n in grad_op.output_names()}
+    sources = [n for n in grad_op.input_names() if is_float(env[n].dtype) and env[n].size]
+    ours, theirs = jax.jit(lambda: _twice(bound, grad_op, env, seconds, sources))()
     for name, grad in ours.items():
         _compare(f"{grad_op.type} {name}{GRAD} against jax.vjp", grad, theirs[name], GRADIENT_RTOL)
 

@@ -15,6 +15,7 @@ import lowering
 from fluidjax.testing.case import Case
 from fluidjax.testing.run import Bound, bind, no_grad, random_like, read_gradients, run_forward, run_gradient
 from lowering.dtypes import is_float
+from lowering.engine.x64 import in_x64
 from lowering.program import GRAD
 from lowering.values import LoDArray, data_of
 
@@ -44,23 +45,23 @@ def rows_of(bound: Bound) -> dict[str, int]:
     return {n: rows for n, shape in held.items() if len(shape) == ndim and shape[0] == rows}
 
 
+@in_x64
 def tall_and_narrow(case: Case, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
     """(float64 results repeated as the rows are, float32 results on repeated rows), by name of output and gradient."""
-    with jax.enable_x64(True):
-        bound = bind(case, rng)
-        narrow = {n: narrowed(v) for n, v in bound.values.items()}
-        wide = {n: _widened(narrow[n], v) for n, v in bound.values.items()}
-        rows = rows_of(bound)
-        count = next(iter(rows.values()), 0)
-        times = -(-(MANY + 1) // count) if count else 1
-        tall = {n: np.concatenate([np.asarray(v)] * times) if n in rows else v for n, v in narrow.items()}
-        outs = jax.eval_shape(lambda: run_forward(bound))
-        grown = jax.eval_shape(lambda: run_forward(bound, tall))
-        cots = {n: random_like(rng, outs[n]).astype(np.float32) for n in _read(bound) if is_float(outs[n].dtype)}
-        many = {n: _repeated(c, grown[n].shape) for n, c in cots.items()}
-        cots = {n: c.astype(np.float64) for n, c in cots.items()}
-        run = jax.jit(lambda *given: _both(bound, (wide, tall), given, (cots, many)))
-        short, long = run(_floats(wide), _floats(tall))
+    bound = bind(case, rng)
+    narrow = {n: narrowed(v) for n, v in bound.values.items()}
+    wide = {n: _widened(narrow[n], v) for n, v in bound.values.items()}
+    rows = rows_of(bound)
+    count = next(iter(rows.values()), 0)
+    times = -(-(MANY + 1) // count) if count else 1
+    tall = {n: np.concatenate([np.asarray(v)] * times) if n in rows else v for n, v in narrow.items()}
+    outs = jax.eval_shape(lambda: run_forward(bound))
+    grown = jax.eval_shape(lambda: run_forward(bound, tall))
+    cots = {n: random_like(rng, outs[n]).astype(np.float32) for n in _read(bound) if is_float(outs[n].dtype)}
+    many = {n: _repeated(c, grown[n].shape) for n, c in cots.items()}
+    cots = {n: c.astype(np.float64) for n, c in cots.items()}
+    run = jax.jit(lambda *given: _both(bound, (wide, tall), given, (cots, many)))
+    short, long = run(_floats(wide), _floats(tall))
     wanted = {n: np.asarray(_repeated(np.asarray(v), long[n].shape)) for n, v in short.items()}
     totals = {n + GRAD for n in bound.values if n not in rows}
     return {n: v * times if n in totals and times > 1 else v for n, v in wanted.items()}, long

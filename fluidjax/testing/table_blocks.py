@@ -20,6 +20,7 @@ from fluidjax.testing.case import Case
 from fluidjax.testing.run import Bound, bind, no_grad, read_gradients, run_forward
 from fluidjax.testing.table import table
 from lowering.dtypes import is_float
+from lowering.engine.x64 import in_x64
 from lowering.values import LoDArray
 
 NUDGE = 0.02
@@ -44,10 +45,10 @@ def _usable(case: Case) -> bool:
     return bool(lowering.grad_ops(bound.op, no_grad(bound))[0] and _float_outputs(bound))
 
 
+@in_x64
 def _float_outputs(bound: Bound) -> dict[str, Any]:
     """Shape and dtype of the outputs whose gradients the gradient op reads."""
-    with jax.enable_x64(True):
-        values = jax.eval_shape(lambda: run_forward(bound))
+    values = jax.eval_shape(lambda: run_forward(bound))
     return {n: values[n] for n in read_gradients(bound) if is_float(values[n].dtype)}
 
 

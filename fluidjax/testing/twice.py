@@ -20,6 +20,7 @@ from fluidjax.testing.checks import Mismatch
 from fluidjax.testing.run import Bound, bind, no_grad, read_gradients, run_forward
 from lowering.dtypes import from_numpy, is_float
 from lowering.engine.runner import Runner
+from lowering.engine.x64 import in_x64
 from lowering.values import LoDArray, data_of
 
 STEP = 1e-4
@@ -104,21 +105,21 @@ def _dot(block: Any, values: Mapping[str, Any], feed: dict[str, Any], rng: np.ra
     return total.name
 
 
+@in_x64
 def check_higher(case: Case, rng: np.random.Generator, order: int = 2) -> bool:
     """The gradient of the highest order along a random direction against a central difference of the order before.
 
     Returns:
         Whether there was something to compare.
     """
-    with jax.enable_x64(True):
-        second = build(case, rng, order)
-        if second is None or len(second.sums) < order:
-            return False
-        directions = {n: rng.standard_normal(np.shape(data_of(second.feed[n]))) for n in second.wrt}
-        at = jax.jit(partial(_at, second, directions, second.sums[order - 1]))
-        _, along, size = (float(v) for v in at(0.0))
-        below = {k: float(at(k * STEP)[0]) for k in (-2, -1, 1, 2)}
-        slope = (8 * (below[1] - below[-1]) - (below[2] - below[-2])) / (12 * STEP)
+    second = build(case, rng, order)
+    if second is None or len(second.sums) < order:
+        return False
+    directions = {n: rng.standard_normal(np.shape(data_of(second.feed[n]))) for n in second.wrt}
+    at = jax.jit(partial(_at, second, directions, second.sums[order - 1]))
+    _, along, size = (float(v) for v in at(0.0))
+    below = {k: float(at(k * STEP)[0]) for k in (-2, -1, 1, 2)}
+    slope = (8 * (below[1] - below[-1]) - (below[2] - below[-2])) / (12 * STEP)
     scale = max(1.0, size, abs(slope))
     if not abs(along - slope) <= RTOL * scale:
         raise Mismatch(f"{case.name}: gradient of order {order} is {along:.9g} along a direction, expected {slope:.9g}")

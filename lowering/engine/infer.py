@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -12,9 +12,11 @@ import numpy as np
 from lowering.dtypes import LOD_TENSOR, from_numpy, to_numpy
 from lowering.engine.call import call
 from lowering.engine.context import Context, in_place, special
+from lowering.engine.interrupts import uninterrupted
 from lowering.engine.messages import doc_line
 from lowering.engine.runner import Runner
 from lowering.engine.single import SingleOp, static_attrs
+from lowering.engine.x64 import in_x64
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact, OpError, SizeError
 from lowering.program import EMPTY, OpView, VarInfo, VarOf, VarView, forward_names
 from lowering.registry import OpDef, Slot, get_op
@@ -167,6 +169,7 @@ def _blurred(info: VarInfo, leading: tuple[int, ...], sizes: tuple[int, int]) ->
     return info if info.shape is None else replace(info, shape=tuple(map(dim, range(len(info.shape)), info.shape)))
 
 
+@in_x64
 def _evaluate(
     definition: OpDef, attrs: Any, signature: _Signature, outs: Any, declared: Any, sizes: tuple[int, int]
 ) -> Any:
@@ -178,12 +181,11 @@ def _evaluate(
     def run(values: Any, key: Any) -> Any:
         return call(definition, values, op.attrs, special(definition, op, key, Context(op, runner, {})))
 
-    with jax.enable_x64(True):
-        values = {
-            slot.name: _abstract(slot, entries, sizes)
-            for slot, (_, entries) in zip(definition.inputs, signature, strict=True)
-        }
-        return jax.eval_shape(run, values, _abstract_key() if "key" in definition.special else None)
+    values = {
+        slot.name: _abstract(slot, entries, sizes)
+        for slot, (_, entries) in zip(definition.inputs, signature, strict=True)
+    }
+    return uninterrupted(partial(jax.eval_shape, run, values, _abstract_key() if "key" in definition.special else None))
 
 
 @lru_cache(maxsize=1)

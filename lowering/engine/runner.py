@@ -25,6 +25,7 @@ from lowering.engine.messages import op_error_message
 from lowering.engine.random_bits import fold_in, seed_key
 from lowering.engine.single import SingleOp, stand_in_names, static_attrs
 from lowering.engine.wide import Labels, bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
+from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import OpDef, get_op
@@ -275,8 +276,7 @@ def in_declared_rank(program: ProgramView, op: OpView, name: str, value: Any) ->
 
 def run_block(program: ProgramView, block_idx: int, env: Env, **options: Any) -> Env:
     """Run one block over ``env`` (see ``Runner`` for the options) with 64-bit types as Fluid has them."""
-    with jax.enable_x64(True):
-        return Runner(program, **options).run_block(block_idx, env)
+    return with_x64(Runner(program, **options).run_block, block_idx, env)
 
 
 def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, runner: Runner) -> SlotValues:

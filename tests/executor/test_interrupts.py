@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from fluidjax.execution import traceable
-from fluidjax.execution.interrupts import uninterrupted
 from fluidjax.execution.resident import ResidentState
+from lowering.engine.interrupts import uninterrupted
 from tests.conftest import seed_of
 from tests.executor.conftest import Net
 

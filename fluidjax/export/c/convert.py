@@ -26,6 +26,7 @@ from fluidjax.export.function import ExportError, JaxFunction, from_jax, to_jax
 from fluidjax.export.ragged import ragged
 from fluidjax.framework import Program
 from lowering.dtypes import to_numpy
+from lowering.engine.x64 import with_x64
 from lowering.values import LoDArray
 
 STEM = "model"
@@ -48,8 +49,7 @@ class Feed:
         """As a function made by ``to_jax`` takes it, with room for that many rows, in one sequence if need be."""
         if not self.lengths:
             return self.rows
-        with jax.enable_x64(True):
-            value = ragged(self.rows, list(self.lengths), room)
+        value = with_x64(ragged, self.rows, list(self.lengths), room)
         inner = [len(level) - 1 for level in value.lod[1:]]
         return replace(value, longest=(*inner, value.capacity))
 

@@ -18,6 +18,7 @@ from fluidjax.export.c.rules import ELEMENTS, KERNELS, REFUSES, known
 from fluidjax.export.c.types import covered
 from fluidjax.export.function import ExportError, JaxFunction
 from lowering.engine.runner import Runner
+from lowering.engine.x64 import with_x64
 from lowering.program import OpView
 from lowering.values import LoDArray
 
@@ -84,8 +85,8 @@ def trace(function: JaxFunction, parameters: Mapping[str, Any], feeds: Mapping[s
 
     order = {name: feeds[name] for name in function.feeds}
     weights = {name: parameters[name] for name in sorted(parameters)}
-    with jax.enable_x64(True):
-        closed, shapes = jax.make_jaxpr(step, return_shape=True)(weights, order, np.zeros(2, np.uint32))
+    traced = jax.make_jaxpr(step, return_shape=True)
+    closed, shapes = with_x64(traced, weights, order, np.zeros(2, np.uint32))
     body = graph_of(closed)
     _check(function, body)
     given = iter(body.inputs)
