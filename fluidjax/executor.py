@@ -36,7 +36,7 @@ from fluidjax.execution.shares import by_name, one_feed
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable, default_main_program, program_view
-from fluidjax.reader import next_feed
+from fluidjax.readers.generator import next_feed
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import UninitializedError
 

@@ -73,7 +73,7 @@ class ParallelExecutor:
         )
 
     def drop_local_exe_scopes(self) -> None:
-        """Release what runs have left behind; runs leave nothing here."""
+        """Release what runs have kept; here they keep nothing."""
         self._dropped = True
 
     def _need_create_local_exe_scopes(self) -> bool:

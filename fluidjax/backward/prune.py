@@ -56,8 +56,8 @@ def drop_clearing(ops: list[OpSpec], carried: Iterable[str], own: Callable[[str]
         name = out_args(op)[0]
         if not clears(op) or name not in names:
             return False
-        behind = (later for later in ops[k + 1 :] if id(later) in ids)
-        return name not in written if (read := read_first(name, behind)) is None else not read
+        rest = (later for later in ops[k + 1 :] if id(later) in ids)
+        return name not in written if (read := read_first(name, rest)) is None else not read
 
     return [op for k, op in enumerate(ops) if not needless(k, op)]
 

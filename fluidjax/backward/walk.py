@@ -147,7 +147,7 @@ class Walk:
                         grad_to_var[self.renamed[name]] = grad_to_var.pop(name)
 
     def _leave_alone(self, block: Block, specs: list[OpSpec], starts: set[str]) -> None:
-        """A block op reads no gradient that an earlier pass left behind: what this pass does not make is absent."""
+        """A block op reads no gradient of an earlier pass: what this pass does not make is absent."""
         for spec in specs:
             for slot in (s for s in spec.inputs if is_grad(s)):
                 for name in spec.inputs[slot]:

@@ -84,7 +84,7 @@ def fetch_barrier(trainer: int, endpoints: Sequence[str]) -> None:
 def lookup(
     trainer: int, endpoints: Sequence[str], tables: Sequence[str], ids: np.ndarray, heights: Sequence[int]
 ) -> np.ndarray:
-    """The rows of ids, rising and each once, of a table whose parts, of so many rows, lie one behind another."""
+    """The rows of ids, rising and each once, of a table whose parts, of so many rows, follow one another."""
     client.introduce(trainer)
     bounds = list(pairwise(accumulate(heights, initial=0)))
     if ids.size and not 0 <= ids[0] <= ids[-1] < bounds[-1][1]:
@@ -118,7 +118,7 @@ def recv_save(
 ) -> None:
     """Write the parts that servers hold as one file of a shape.
 
-    As in Fluid, what lies whole on several servers is written once for each, behind a head of the shape.
+    As in Fluid, what lies whole on several servers is written once for each, after a head of the shape.
     """
     client.introduce(trainer)
     parts = [np.asarray(value).reshape(-1) for value in client.fetch(wanted, now=True)]

@@ -18,7 +18,7 @@ class Target:
 
     Attributes:
         names, endpoints: one of each for each part.
-        sections: how many rows each part has, one behind another; empty for a single part.
+        sections: how many rows each part has, one after another; empty for a single part.
     """
 
     names: tuple[str, ...]

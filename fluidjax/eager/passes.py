@@ -1,8 +1,8 @@
 """A backward pass that was run before, done again without its Python.
 
-What a pass records follows from the nodes behind its root and from what they read. So where a batch holds the same
-records as once before, and the nodes hang together in the same way, the pass records the same ops and gives the same
-variables their gradients. All that could differ is looked at each time; where something does, the pass runs afresh.
+What a pass records follows from the nodes that its root comes from and from what they read. So where a batch holds the
+same records as once before, and the nodes hang together in the same way, the pass records the same ops and gives the
+same variables their gradients. All that could differ is looked at each time; where something does, the pass runs afresh.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ def _value_of(grad: Value | VarBase) -> Value | None:
 
 
 class _Holder:
-    """What ``var.value()`` gives: the scope variable that Fluid keeps behind an eager variable."""
+    """What ``var.value()`` gives: the scope variable that Fluid keeps for an eager variable."""
 
     def __init__(self, var: VarBase) -> None:
         self._var = var

@@ -1,4 +1,4 @@
-"""The Python functions behind py_func ops, by number; ops hold the numbers, which mean nothing in another process."""
+"""The Python functions of py_func ops, by number; ops hold the numbers, which mean nothing in another process."""
 
 from __future__ import annotations
 

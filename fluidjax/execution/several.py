@@ -150,7 +150,7 @@ class Written:
         return tuple(dict.fromkeys(n for name in names for n in self._program.names(name)))
 
     def results(self, names: Sequence[str], found: dict[str, Any], *, merge: bool) -> list[Any]:
-        """Of each fetch the values of all devices, behind one another or as a list."""
+        """Of each fetch the values of all devices, joined or as a list."""
         return [self._result(name, found, merge) for name in names]
 
     def _result(self, name: str, found: dict[str, Any], merge: bool) -> Any:
@@ -173,7 +173,7 @@ def _form(value: Any) -> Any:
 
 
 def _joined(parts: Sequence[Any], own: Collection[str], name: str) -> Any:
-    """The shares of all devices behind one another, as they were before they were cut where that is so."""
+    """The shares of all devices joined, as they were before they were cut where that is so."""
     if name not in own:
         return parts[0]
     arrays = [np.asarray(p) for p in parts]

@@ -58,7 +58,7 @@ def save(values: Sequence[Any], path: str | None, overwrite: bool, as_fp16: bool
 
 
 def save_parts(parts: Sequence[np.ndarray], path: str, shape: Sequence[int], dtype: np.dtype, overwrite: bool) -> None:
-    """Write one tensor of a shape whose elements come in parts, one behind another."""
+    """Write one tensor of a shape whose elements come in parts, one after another."""
     _check_new(path, overwrite)
     atomic.write_file(path, encode_parts(parts, shape, dtype))
 

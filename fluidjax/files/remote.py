@@ -84,7 +84,7 @@ def load(dirname: str, program: Program) -> None:
 
 
 def _read(part: Any, dirname: str) -> DenseValue:
-    """A part from the file of the whole; bytes behind the whole are other servers' copies of it."""
+    """A part from the file of the whole; bytes after the whole are other servers' copies of it."""
     with variables.open_file(dirname, part.origin.name) as file:
         value = decode(Cursor(file, os.path.join(dirname, part.origin.name)))
     dtype = to_numpy_dtype(part.origin.dtype)

@@ -63,7 +63,7 @@ def encode(value: Value) -> list[bytes | memoryview]:
 
 
 def encode_parts(parts: Iterable[np.ndarray], shape: Sequence[int], dtype: np.dtype) -> list[bytes | memoryview]:
-    """The stream of a tensor without LoD whose elements come in parts, one behind another."""
+    """The stream of a tensor without LoD whose elements come in parts, one after another."""
     head = struct.pack("<IQ", 0, 0)
     return [head, _tensor_head(shape, dtype), *(_numbers(np.asarray(part, dtype)) for part in parts)]
 

@@ -12,7 +12,7 @@ from fluidjax.layers._control_flow.blocks import BlockGuard
 
 
 class BlockGuardServ(BlockGuard):
-    """The block that a server runs; behind it the op that serves is written."""
+    """The block that a server runs; the op that serves is written at its end."""
 
     def __init__(self, server: ListenAndServ) -> None:
         if not isinstance(server, ListenAndServ):

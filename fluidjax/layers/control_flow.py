@@ -16,16 +16,13 @@ from fluidjax.layers._control_flow.basic import (
     less_than,
     not_equal,
 )
-from fluidjax.layers._control_flow.blocks import (
-    BlockGuard,
-    BlockGuardWithCompletion,
+from fluidjax.layers._control_flow.blocks import BlockGuard, BlockGuardWithCompletion, While, WhileGuard
+from fluidjax.layers._control_flow.branches import (
     ConditionalBlock,
     ConditionalBlockGuard,
     IfElse,
     IfElseBlockGuard,
     Switch,
-    While,
-    WhileGuard,
 )
 from fluidjax.layers._control_flow.dynamic_rnn import DynamicRNN
 from fluidjax.layers._control_flow.functions import case, cond, copy_var_to_parent_block, switch_case, while_loop

@@ -15,7 +15,7 @@ from fluidjax.layers._servers import BlockGuardServ as BlockGuardServ
 from fluidjax.layers._servers import ListenAndServ as ListenAndServ
 from fluidjax.layers._servers import Recv as Recv
 from fluidjax.layers._servers import Send as Send
-from fluidjax.reader import GeneratorLoader
+from fluidjax.readers.generator import GeneratorLoader
 from fluidjax.readers.reader_ops import (
     append_create_op,
     append_double_buffer_op,
@@ -60,7 +60,7 @@ def data(
 
 
 class _QueueLoader:
-    """The batches behind a ``py_reader``: what ``decorate_...`` was given, between ``start`` and ``reset``."""
+    """The batches of a ``py_reader``: what ``decorate_...`` was given, between ``start`` and ``reset``."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

@@ -7,7 +7,7 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.framework import Variable, default_main_program
-from fluidjax.layers._control_flow.blocks import ConditionalBlock
+from fluidjax.layers._control_flow.branches import ConditionalBlock
 from fluidjax.layers._control_flow.ragged import select_input
 from fluidjax.layers.nn import logical_not
 from fluidjax.layers.tensor import assign, cast

@@ -14,7 +14,7 @@ from fluidjax.backward import _append_grad_suffix_, _as_list, _strip_grad_suffix
 from fluidjax.executor import FetchHandler, _as_lodtensor, as_numpy
 from fluidjax.layers.ops import _scale
 from fluidjax.optimizer import append_gradient_clip_ops, append_regularization_ops
-from fluidjax.reader import GeneratorLoader
+from fluidjax.readers.generator import GeneratorLoader
 
 CPU = fluid.CPUPlace()
 

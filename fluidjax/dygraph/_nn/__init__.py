@@ -1,1 +1,1 @@
-"""The layer classes: rooms behind ``dygraph.nn``."""
+"""The layer classes: what ``dygraph.nn`` hands on."""

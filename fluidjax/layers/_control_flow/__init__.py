@@ -1,1 +1,1 @@
-"""Rooms behind ``layers.control_flow``."""
+"""Control flow: what ``layers.control_flow`` hands on."""

@@ -11,7 +11,8 @@ from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._control_flow import eager
 from fluidjax.layers._control_flow.basic import equal
-from fluidjax.layers._control_flow.blocks import ConditionalBlock, While
+from fluidjax.layers._control_flow.blocks import While
+from fluidjax.layers._control_flow.branches import ConditionalBlock
 from fluidjax.layers._control_flow.checks import (
     VarType,
     dtype_name,

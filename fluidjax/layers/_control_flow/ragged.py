@@ -1,4 +1,4 @@
-"""Rank tables, conversions between LoD tensors and arrays, and the splits and merges behind IfElse and cond."""
+"""Rank tables, conversions between LoD tensors and arrays, and the splits and merges of IfElse and cond."""
 
 from __future__ import annotations
 

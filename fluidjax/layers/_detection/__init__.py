@@ -1,1 +1,1 @@
-"""Rooms behind ``layers.detection``."""
+"""Detection: what ``layers.detection`` hands on."""

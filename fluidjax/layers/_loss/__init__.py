@@ -1,1 +1,1 @@
-"""Rooms behind ``layers.loss`` and ``layers.nn``."""
+"""Losses: what ``layers.loss`` and ``layers.nn`` hand on."""

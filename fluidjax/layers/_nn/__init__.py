@@ -1,1 +1,1 @@
-"""Networks: rooms behind ``layers.nn``."""
+"""Networks: what ``layers.nn`` hands on."""

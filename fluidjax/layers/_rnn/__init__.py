@@ -1,1 +1,1 @@
-"""Rooms behind ``layers.rnn``."""
+"""Recurrences: what ``layers.rnn`` hands on."""

@@ -1,1 +1,1 @@
-"""Sequences: rooms behind ``layers.sequence_lod`` and ``layers.nn``."""
+"""Sequences: what ``layers.sequence_lod`` and ``layers.nn`` hand on."""

@@ -1,1 +1,1 @@
-"""Tensors: rooms behind ``layers.tensor`` and ``layers.nn``."""
+"""Tensors: what ``layers.tensor`` and ``layers.nn`` hand on."""

@@ -24,7 +24,7 @@ def needs_cluster(ctx: Any) -> NoReturn:
 
 
 def _others(ctx: Any) -> list[Any]:
-    """The ops of the same type behind this one, in its block."""
+    """The ops of the same type after this one, in its block."""
     ops = ctx.runner.program.blocks[ctx.op.block_idx].ops[ctx.op.index + 1 :]
     return [other for other in ops if other.type == ctx.op.type]
 

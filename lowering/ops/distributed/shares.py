@@ -31,5 +31,5 @@ def device_share(x):
 
 @op(lod=None)
 def device_shares(x):
-    """Out = X of all devices behind one another along axis 0."""
+    """Out = X of all devices joined along axis 0."""
     return lax.all_gather(x, AXIS, tiled=True)

@@ -70,7 +70,7 @@ def _one_after(y, axis: int):
 
 @op(grad="vjp", reads="x")
 def logcumsumexp(x, *, axis: int = -1, flatten: bool = False, exclusive: bool = False, reverse: bool = False):
-    """Out = log(sum(exp(X))) up to each place along ``axis`` (of the flat X, without the place, or from behind)."""
+    """Out = log(sum(exp(X))) up to each place along ``axis`` (of the flat X, without the place, or backwards)."""
     x, along = (x.reshape(-1), 0) if flatten else (x, axis % x.ndim)
     out = jax.lax.cumlogsumexp(jnp.flip(x, along) if reverse else x, axis=along)
     out = _one_after(out, along) if exclusive else out

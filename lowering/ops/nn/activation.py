@@ -324,8 +324,8 @@ def _prelu_alpha(alpha, x, mode, data_format):
     if mode == "all":
         return alpha.reshape((1,) * x.ndim)
     if mode == "channel":
-        behind = (1,) * (x.ndim - 1) + (-1,) if data_format == "NHWC" else (1, -1) + (1,) * (x.ndim - 2)
-        return alpha.reshape(behind)
+        broadcast = (1,) * (x.ndim - 1) + (-1,) if data_format == "NHWC" else (1, -1) + (1,) * (x.ndim - 2)
+        return alpha.reshape(broadcast)
     return alpha.reshape((1, *x.shape[1:]))
 
 

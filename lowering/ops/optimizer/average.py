@@ -1,4 +1,4 @@
-"""average_accumulates: the running sums behind ModelAverage."""
+"""average_accumulates: the running sums of ModelAverage."""
 
 from __future__ import annotations
 

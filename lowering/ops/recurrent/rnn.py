@@ -49,7 +49,7 @@ _CELLS: dict[str, Callable[[Array, Array, State], State]] = {
 
 
 def _run(cell: Any, weights: Direction, x: Array, state: State, lengths: Any, reverse: bool) -> tuple[Array, State]:
-    """(outputs [steps, batch, H], zero behind a sequence's end; the state at its end)."""
+    """(outputs [steps, batch, H], zero after a sequence's end; the state at its end)."""
     projected = x @ weights.x.T + weights.x_bias
 
     def step(state: State, now: Any) -> tuple[State, Array]:
@@ -110,7 +110,7 @@ def rnn(
 ):
     """Out [steps, batch, directions H] and State, the last states [layers directions, batch, H], of Input by ``mode``.
 
-    ``mode``: "LSTM" (states h and c), "GRU", "RNN_TANH" or "RNN_RELU". Steps behind SequenceLength give zeros and leave
+    ``mode``: "LSTM" (states h and c), "GRU", "RNN_TANH" or "RNN_RELU". Steps after SequenceLength give zeros and leave
     the state. Dropout between layers while training is not built.
     """
     if mode not in _CELLS:

@@ -92,7 +92,7 @@ def _(x: Meta, indices, d_out, *, axis, keepdim):
 
 @op(diff="", slots={"sorted_sequence": "SortedSequence", "values": "Values"}, lod=None)
 def searchsorted(sorted_sequence, values, *, out_int32: bool = False, right: bool = False):
-    """Out = where each of Values would stand in SortedSequence, row by row; behind its equals with ``right``."""
+    """Out = where each of Values would stand in SortedSequence, row by row; after its equals with ``right``."""
     find = lambda row, wanted: jnp.searchsorted(row, wanted, side="right" if right else "left")  # noqa: E731
     if sorted_sequence.ndim == 1:
         found = find(sorted_sequence, values)
