@@ -2,7 +2,7 @@
 
 What a pass records follows from the nodes that its root comes from and from what they read. So where a batch holds the
 same records as once before, and the nodes hang together in the same way, the pass records the same ops and gives the
-same variables their gradients. All that could differ is looked at each time; where something does, the pass runs afresh.
+same variables their gradients. All that could differ is looked at each time; where it does, the pass runs afresh.
 """
 
 from __future__ import annotations
