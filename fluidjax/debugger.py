@@ -10,6 +10,8 @@ from typing import Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
+from fluidjax.drawing import Drawing
+from fluidjax.drawing import draw as drawn
 from fluidjax.framework import Block, Parameter, Program, Variable
 from fluidjax.framework.attrs import read_attr
 from fluidjax.framework.listing import program_text
@@ -114,6 +116,19 @@ def pprint_block_codes(block_desc: Any, show_backward: bool = False) -> str:
 def pprint_program_codes(program_desc: Any) -> str:
     """A program as code, without its backward pass."""
     return "\n".join(pprint_block_codes(block) for block in _message(program_desc).blocks)
+
+
+def draw(what: Program | Block, path: str | None = None) -> Drawing:
+    """The forward pass of a program or block as a picture, which notebooks show; no other program is needed.
+
+    Args:
+        what: a program, whose blocks are drawn one below the other, or one block.
+        path: where the SVG is written to as well.
+    """
+    drawing = drawn(what)
+    if path is not None:
+        drawing.save(path)
+    return drawing
 
 
 _OP = 'shape="box",style="rounded,filled,bold",color="#303A3A",fontname="Arial",fontcolor="#ffffff"'
