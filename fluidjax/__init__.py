@@ -116,6 +116,7 @@ _LATER = {
     **dict.fromkeys(("memory_optimize", "release_memory"), "fluidjax.transpiler.memory_optimization_transpiler"),
     **dict.fromkeys(("DistributeTranspiler", "DistributeTranspilerConfig"), "fluidjax.transpiler"),
     **dict.fromkeys(("data_generator", "fleet"), "fluidjax.incubate"),
+    "load_ipython_extension": "fluidjax.notebook.extension",
     **{name: f"fluidjax.{name}" for name in ("contrib", "core_avx", "debugger", "default_scope_funcs", "export")},
     **{name: f"fluidjax.{name}" for name in ("gradcheck", "incubate", "install_check", "proto", "transpiler")},
 }

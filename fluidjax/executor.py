@@ -256,7 +256,7 @@ class Executor:
         seed = next_seed(program) if prepared.random else None
         if mode.current.interpret:
             if mode.current.before_run is not None:
-                mode.current.before_run()
+                mode.current.before_run(prepared, scope, feed, seed)
             return prepared.interpret(scope, feed, seed, mode.current.after_op)
         if flag("FLAGS_check_nan_inf"):
             return prepared.interpret(scope, feed, seed, mode.check_finite)

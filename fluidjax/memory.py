@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import jax
 
 from fluidjax.base.places import CPUPlace, Place
+from fluidjax.notebook.tables import page, text_table
 
 __all__ = ["Memory", "of"]
 
@@ -27,6 +28,17 @@ class Memory:
     used: int
     peak: int
     limit: int
+
+    def __str__(self) -> str:
+        return f"{_size(self.used)} in use, {_size(self.peak)} at most, of {_size(self.limit)}"
+
+    def _repr_html_(self) -> str:
+        names = ("in use", "at most so far", "there at all")
+        return page(text_table(("memory", ""), zip(names, map(_size, (self.used, self.peak, self.limit)), strict=True)))
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"
 
 
 def of(place: Place | None = None) -> Memory:

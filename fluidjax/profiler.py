@@ -1,7 +1,8 @@
 """``fluid.profiler``: how long each kind of op takes.
 
-While profiling, programs run op by op, each op compiled by itself, so that its time can be told. A program that runs
-as a whole is faster than the sum of its ops: XLA fuses them. The first call of an op includes its compilation.
+While profiling, programs run op by op, each op compiled by itself, so that its time can be told; compiling is told
+apart. A program that runs as a whole is faster than the sum of its ops, since XLA fuses them: the report has its time
+too, taken once on copies of what the scope holds.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import jax
 
 from fluidjax.base.places import get_cuda_device_count
 from fluidjax.execution import mode
+from fluidjax.execution.prepared import Prepared
 from fluidjax.files import atomic
 from lowering.program import OpView
 
@@ -29,31 +31,79 @@ _KEYS = ("calls", "total", "max", "min", "ave")
 
 @dataclass(frozen=True)
 class Event:
-    """One run of one op; times in seconds."""
+    """One run of one op; times in seconds, that of compiling by itself."""
 
     op: str
     detail: str
     start: float
     duration: float
+    compiling: float = 0.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One compiled run of a whole program; times in seconds."""
+
+    ops: int
+    duration: float
+    compiling: float
+
+
+class _Stopwatch:
+    """Seconds that jax spent on compiling, from one question to the next."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        jax.monitoring.register_event_duration_secs_listener(self._note)
+
+    def _note(self, event: str, duration: float, **_: Any) -> None:
+        if event.startswith("/jax/core/compile/"):
+            self._seconds += duration
+
+    def taken(self) -> float:
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+    def stop(self) -> None:
+        jax.monitoring.unregister_event_duration_listener(self._note)
 
 
 class _Recorder:
-    """Notes an event after each op, from one mark to the next."""
+    """Notes an event after each op, from one mark to the next, and a step of each program."""
 
     def __init__(self, detailed: bool) -> None:
         self.detailed = detailed
         self.events: list[Event] = []
+        self.steps: list[Step] = []
+        self.watch = _Stopwatch()
+        self._seen: list[Prepared] = []
         self._mark = time.perf_counter()
 
-    def before_run(self) -> None:
+    def before_run(self, prepared: Prepared, *given: Any) -> None:
+        if not any(prepared is other for other in self._seen):
+            self._seen.append(prepared)
+            self._time_step(prepared, given)
+        self._set_mark()
+
+    def _time_step(self, prepared: Prepared, given: tuple[Any, ...]) -> None:
+        self.watch.taken()
+        if jax.block_until_ready(prepared.rehearse(*given)) is None:
+            return
+        compiling, started = self.watch.taken(), time.perf_counter()
+        jax.block_until_ready(prepared.rehearse(*given))
+        self.steps.append(Step(prepared.ops, time.perf_counter() - started, compiling))
+
+    def _set_mark(self) -> None:
+        self.watch.taken()
         self._mark = time.perf_counter()
 
     def after_op(self, op: OpView, values: dict[str, Any]) -> None:
         jax.block_until_ready([v for v in jax.tree_util.tree_leaves(values) if isinstance(v, jax.Array)])
-        now = time.perf_counter()
+        taken = time.perf_counter() - self._mark
+        compiling = min(self.watch.taken(), taken)
         name = f"{op.type}#{op.index}" if self.detailed else op.type
-        self.events.append(Event(name, ", ".join(op.output_names()), self._mark, now - self._mark))
-        self._mark = time.perf_counter()
+        self.events.append(Event(name, ", ".join(op.output_names()), self._mark, taken - compiling, compiling))
+        self._set_mark()
 
 
 _recorder: _Recorder | None = None
@@ -96,7 +146,8 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
         return
     recorder, _recorder = _recorder, None
     mode.current = _before
-    print(report(recorder.events, sorted_key))
+    recorder.watch.stop()
+    print(report(recorder.events, sorted_key, recorder.steps))
     atomic.write_file(profile_path, [json.dumps(_trace(recorder.events)).encode()])
 
 
@@ -104,6 +155,7 @@ def reset_profiler() -> None:
     """Forget what was measured so far."""
     if _recorder is not None:
         _recorder.events.clear()
+        _recorder.steps.clear()
 
 
 @contextlib.contextmanager
@@ -132,19 +184,13 @@ def cuda_profiler(output_file: str, output_mode: str | None = None, config: Any 
         yield
 
 
-def report(events: list[Event], sorted_key: str | None) -> str:
-    """A table with a row for each event name; times in milliseconds."""
-    durations: dict[str, list[float]] = {}
-    for event in events:
-        durations.setdefault(event.op, []).append(event.duration * 1e3)
-    total = sum(map(sum, durations.values()))
-    rows = [
-        {"name": name, "calls": len(t), "total": sum(t), "min": min(t), "max": max(t), "ave": sum(t) / len(t)}
-        for name, t in durations.items()
-    ]
+def report(events: list[Event], sorted_key: str | None, steps: Sequence[Step] = ()) -> str:
+    """A table with a row for each event name, and a line for each compiled step; times in milliseconds."""
+    rows = _rows(events)
+    total = sum(row["total"] for row in rows)
     if sorted_key in _KEYS:
         rows.sort(key=lambda row: row[sorted_key], reverse=True)
-    width = max([len("Event"), *(len(name) for name in durations)]) + 2
+    width = max([len("Event"), *(len(row["name"]) for row in rows)]) + 2
     lines = [
         "------------------------->     Profiling Report     <-------------------------",
         "",
@@ -153,28 +199,37 @@ def report(events: list[Event], sorted_key: str | None) -> str:
         f"Sorted by {sorted_key or 'first end'} time in descending order in the same thread",
         "",
         f"Total time: {total:g}",
+        *(f"Compiled step of {s.ops} ops: {s.duration * 1e3:g} (compiling: {s.compiling * 1e3:g})" for s in steps),
         "",
-        f"{'Event':<{width}}{'Calls':<10}{'Total':<12}{'Min.':<12}{'Max.':<12}{'Ave.':<12}Ratio.",
+        f"{'Event':<{width}}{'Calls':<10}{'Total':<12}{'Min.':<12}{'Max.':<12}{'Ave.':<12}{'Ratio.':<12}Compiling",
     ]
     for row in rows:
         numbers = "".join(f"{row[key]:<12.6g}" for key in ("total", "min", "max", "ave"))
-        lines.append(f"{row['name']:<{width}}{row['calls']:<10}{numbers}{row['total'] / total if total else 0:.6g}")  # type: ignore[operator]
+        ratio = row["total"] / total if total else 0
+        lines.append(f"{row['name']:<{width}}{row['calls']:<10}{numbers}{ratio:<12.6g}{row['compiling']:.6g}")
     return "\n".join(lines)
 
 
+def _rows(events: list[Event]) -> list[dict[str, Any]]:
+    """One for each name, in the order of first end; times in milliseconds."""
+    found: dict[str, list[Event]] = {}
+    for event in events:
+        found.setdefault(event.op, []).append(event)
+    rows = []
+    for name, those in found.items():
+        t = [event.duration * 1e3 for event in those]
+        ends = {"calls": len(t), "total": sum(t), "min": min(t), "max": max(t), "ave": sum(t) / len(t)}
+        rows.append({"name": name, **ends, "compiling": sum(event.compiling for event in those) * 1e3})
+    return rows
+
+
 def _trace(events: list[Event]) -> dict[str, Any]:
-    return {
-        "displayTimeUnit": "ms",
-        "traceEvents": [
-            {
-                "name": event.op,
-                "ph": "X",
-                "pid": 0,
-                "tid": 0,
-                "ts": event.start * 1e6,
-                "dur": event.duration * 1e6,
-                "args": {"outputs": event.detail},
-            }
-            for event in events
-        ],
-    }
+    """Chrome's trace format: the ops, and above them what was spent on compiling them."""
+    slices = [_slice(e.op, e.start + e.compiling, e.duration, 0, {"outputs": e.detail}) for e in events]
+    compiling = [_slice(f"compile {e.op}", e.start, e.compiling, 1, {}) for e in events if e.compiling]
+    return {"displayTimeUnit": "ms", "traceEvents": [*slices, *compiling]}
+
+
+def _slice(name: str, start: float, duration: float, thread: int, args: dict[str, str]) -> dict[str, Any]:
+    times = {"ts": start * 1e6, "dur": duration * 1e6}
+    return {"name": name, "ph": "X", "pid": 0, "tid": thread, **times, "args": args}

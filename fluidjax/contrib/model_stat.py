@@ -13,6 +13,15 @@ __all__ = ["summary"]
 _HEAD = ("No.", "TYPE", "INPUT", "OUTPUT", "PARAMs", "FLOPs")
 _ACTIVATIONS = ("sigmoid", "tanh", "relu", "leaky_relu", "prelu")
 
+# Recurrent op: the slots of its input, its output and its parameters.
+_RECURRENT = {
+    "lstm": ("Input", "Hidden", "Weight", "Bias"),
+    "lstmp": ("Input", "Projection", "Weight", "ProjWeight", "Bias"),
+    "gru": ("Input", "Hidden", "Weight", "Bias"),
+    "gru_unit": ("Input", "Hidden", "Weight", "Bias"),
+    "cudnn_lstm": ("Input", "Out", "W"),
+}
+
 
 class Count(NamedTuple):
     """One op, for one sample: shapes without the batch dim, its parameters, and operations (None: not known)."""
@@ -29,7 +38,9 @@ def summary(main_prog: Program) -> None:
 
     A convolution takes 2 operations for each weight and place of its output, batch_norm 2 for each element, pool2d one
     for each element of each window, an activation one for each element, and mul one for each weight and row: these are
-    Fluid's own units. Other ops are not in the table. A parameter that several ops use is counted once in the total.
+    Fluid's own units. Recurrent layers, which Fluid leaves out, take one for each weight that a step multiplies by; a
+    sample of ragged rows is one step. Other ops are not in the table. A parameter that several ops use is counted once
+    in the total.
 
     Args:
         main_prog: a Program. The first dim of every variable is taken for the batch; an op with another unknown dim
@@ -49,7 +60,8 @@ def summary(main_prog: Program) -> None:
     unknown = sum(count.flops is None for count in counts)
     if unknown:
         print(f"Without {unknown} ops whose shapes the program leaves open.")
-    print("Counted are conv2d, depthwise_conv2d, mul, batch_norm, pool2d and " + ", ".join(_ACTIVATIONS) + ".")
+    named = ["conv2d", "depthwise_conv2d", "mul", "batch_norm", "pool2d", *_RECURRENT]
+    print(f"Counted are {', '.join(named)} and {', '.join(_ACTIVATIONS)}.")
 
 
 def _cells(number: int, count: Count) -> tuple[str, ...]:
@@ -112,11 +124,22 @@ def _activation(op: Operator) -> Count:
     return _count(op, ("X", "Out"), weights, _var(op, "Out").shape[1:])
 
 
+def _recurrent(op: Operator) -> Count:
+    """The products of every step; where the program has the steps in its shapes, of all of them."""
+    source, out, *weights = _RECURRENT[op.type]
+    multiplied = [_var(op, slot) for slot in weights if slot != "Bias"]
+    steps = _var(op, source).shape[0] if op.type == "cudnn_lstm" else 1
+    found = _count(op, (source, out), [slot for slot in weights if op.input(slot)], [])
+    flops = steps * sum(prod(var.shape) for var in multiplied)
+    return found._replace(flops=None if flops < 0 else flops)
+
+
 _RULES: dict[str, Callable[[Operator], Count]] = {
     "conv2d": _conv,
     "depthwise_conv2d": _conv,
     "pool2d": _pool,
     "mul": _mul,
     "batch_norm": _batch_norm,
+    **dict.fromkeys(_RECURRENT, _recurrent),
     **dict.fromkeys(_ACTIVATIONS, _activation),
 }

@@ -17,11 +17,11 @@ AfterOp = Callable[[OpView, dict[str, Any]], None]
 
 @dataclass
 class Mode:
-    """Whether to interpret, and what to call after each op and before each run."""
+    """Whether to interpret, what to call after each op, and what before each run, with all that it is given."""
 
     interpret: bool = False
     after_op: AfterOp | None = None
-    before_run: Callable[[], None] | None = None
+    before_run: Callable[..., None] | None = None
 
 
 current = Mode()

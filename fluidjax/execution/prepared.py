@@ -16,6 +16,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
+import numpy as np
+
 from fluidjax.base.scope import Scope
 from fluidjax.execution.beside import Beside
 from fluidjax.execution.compilations import Compilations, Job
@@ -25,8 +28,9 @@ from fluidjax.execution.retry import Attempts
 from fluidjax.execution.segmented import SegmentedRuns
 from fluidjax.execution.settled import SettledRuns
 from fluidjax.execution.spreading import Spreading
-from fluidjax.execution.state import nothing_to_fetch
+from fluidjax.execution.state import gather_values, nothing_to_fetch
 from fluidjax.execution.whole import WholeRuns
+from fluidjax.execution.writer import write_back
 from lowering.engine.validate import validate
 from lowering.errors import LoweringError
 from lowering.program import ProgramView
@@ -86,6 +90,11 @@ class Prepared:
         return self._compilations.count
 
     @property
+    def ops(self) -> int:
+        """How many ops a run goes through, those of loops and branches once."""
+        return sum(len(segment.ops) for segment in self._attempts.plan.segments)
+
+    @property
     def random(self) -> bool:
         """Whether a run needs a seed."""
         return self._attempts.plan.random
@@ -133,6 +142,17 @@ class Prepared:
             raise Unspreadable("ops run on the host")
         runs = self._whole if whole else self._segmented
         return runs.run(scope, feeds, seed)
+
+    def rehearse(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any] | None:
+        """Run once, compiled, on copies of what ``scope`` holds; None where ops work on the host."""
+        plan = self._attempts.plan
+        if self._alike or any(segment.host for segment in plan.segments):
+            return None
+        with scope._lock:
+            state = gather_values(scope, [n for n in plan.reads if n not in feed], exact=True)
+            private = Scope()
+            write_back(private, jax.tree_util.tree_map(np.array, state))
+        return self.run(private, feed, seed)
 
     def interpret(
         self, scope: Scope, feed: Mapping[str, Any], seed: Any, after_op: Callable[..., None] | None = None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
+
+from fluidjax.notebook.tables import page, text_table
 
 
 class GradientMismatch(AssertionError):
@@ -86,20 +89,36 @@ class GradientReport:
         """Whether all was checked, and agrees."""
         return self.agrees and not self.unchecked and bool(self.parameters or self.feeds)
 
-    def __str__(self) -> str:
-        parts = [
-            _table("per gradient op", _WAYS, self.ops),
-            _table("per parameter", _WAYS, self.parameters),
-            _table("per fed value", _WAYS, self.feeds),
-            _table("per op: float32 against float64", _ERROR, self.float32),
-            _table("per op: padded rows against exact rows", _ERROR, self.padded),
-            _table("compiled by the executor, against float64", _ERROR, self.compiled),
+    def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
+        """(title, heads, cells) of each table that has rows."""
+        all_of_them: list[tuple[str, list[str], list[Row] | list[Beside]]] = [
+            ("per gradient op", _WAYS, self.ops),
+            ("per parameter", _WAYS, self.parameters),
+            ("per fed value", _WAYS, self.feeds),
+            ("per op: float32 against float64", _ERROR, self.float32),
+            ("per op: padded rows against exact rows", _ERROR, self.padded),
+            ("compiled by the executor, against float64", _ERROR, self.compiled),
         ]
-        if self.whole:
-            parts.append("checked as a part of the whole program alone: " + ", ".join(self.whole))
-        if self.unchecked:
-            parts.append("not checked: " + "; ".join(self.unchecked))
-        return "\n\n".join([*filter(None, parts), self._verdict()])
+        return [(title, head, [row.cells() for row in rows]) for title, head, rows in all_of_them if rows]
+
+    def _remarks(self) -> list[str]:
+        whole = ["checked as a part of the whole program alone: " + ", ".join(self.whole)] if self.whole else []
+        unchecked = ["not checked: " + "; ".join(self.unchecked)] if self.unchecked else []
+        return [*whole, *unchecked]
+
+    def __str__(self) -> str:
+        return "\n\n".join([*(_table(*table) for table in self._tables()), *self._remarks(), self._verdict()])
+
+    def _repr_html_(self) -> str:
+        """The verdict, and below it the tables to unfold: those with a disagreement are open."""
+        folds = [
+            f"<details{' open' if any(_mark(False) in row for row in cells) else ''}><summary>{title}: {len(cells)}"
+            f"</summary>{text_table(head, cells)}</details>"
+            for title, head, cells in self._tables()
+        ]
+        remarks = "".join(f"<div>{escape(text)}</div>" for text in self._remarks())
+        verdict = f"<div{'' if self.agrees else ' class=bad'}><b>{escape(self._verdict())}</b></div>"
+        return page(verdict + "".join(folds) + remarks)
 
     def _verdict(self) -> str:
         if not self.agrees:
@@ -113,11 +132,9 @@ def _mark(ok: bool) -> str:
     return "ok" if ok else "DISAGREES"
 
 
-def _table(title: str, head: list[str], rows: list[Row] | list[Beside]) -> str:
+def _table(title: str, head: list[str], cells: list[list[str]]) -> str:
     """A table with a line for each row; numbers are set flush right."""
-    if not rows:
-        return ""
-    lines = [head, *(row.cells() for row in rows)]
+    lines = [head, *cells]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     last = len(head) - 1
     texts = [

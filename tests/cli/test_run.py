@@ -166,3 +166,17 @@ def test_what_names_stand_for(name, target):
     from fluidjax.command import aliases
 
     assert aliases.target_of(name) == target
+
+
+def test_a_notebook_extension_serves_paddle(tmp_path):
+    pytest.importorskip("IPython")
+    code = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "shell.run_cell('%load_ext fluidjax\\nimport paddle.fluid as fluid\\nfrom paddle.fluid.layers import fc')\n"
+        "assert shell.user_ns['fluid'].__name__ == 'fluidjax', shell.user_ns\n"
+    )
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "FLUIDJAX_CACHE_DIR": str(tmp_path / "cache")}
+    environment["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -93,6 +93,28 @@ def test_summary_counts_parameters_and_operations(capsys):
     assert lines[-2] == "Total FLOPs: 755184(0.00G)"
 
 
+def test_summary_counts_recurrent_layers(capsys):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        rows = fluid.data("rows", [None, 16], lod_level=1)
+        fluid.layers.dynamic_lstm(rows, 16, use_peepholes=False)
+        fluid.layers.dynamic_lstmp(rows, 16, 3, use_peepholes=False)
+        fluid.layers.dynamic_gru(fluid.data("thirds", [None, 12], lod_level=1), 4)
+        steps = fluid.data("steps", [7, 2, 5])
+        zeros = [fluid.layers.fill_constant([1, 2, 4], "float32", 0.0) for _ in range(2)]
+        fluid.layers.lstm(steps, *zeros, 7, 4, 1)
+    fluid.contrib.summary(main)
+    lines = capsys.readouterr().out.splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[3:-3]]
+    assert cells[:3] == [
+        ["0", "lstm", "(16,)", "(4,)", str(4 * 16 + 16), str(4 * 16)],
+        ["1", "lstmp", "(16,)", "(3,)", str(3 * 16 + 4 * 3 + 16), str(3 * 16 + 4 * 3)],
+        ["2", "gru", "(12,)", "(4,)", str(4 * 12 + 12), str(4 * 12)],
+    ]
+    weights = 5 * 16 + 4 * 16 + 2 * 16
+    assert cells[3][:2] == ["3", "cudnn_lstm"] and cells[3][4:] == [str(weights), str(7 * weights)]
+
+
 def test_summary_of_open_shapes(capsys):
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():

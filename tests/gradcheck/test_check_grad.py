@@ -41,6 +41,9 @@ def test_a_right_program_passes_and_reports_every_op():
     assert {row.what for row in report.parameters} == {"w", "v"}
     assert all(row.autodiff is not None for row in report.parameters)
     assert "per parameter" in str(report)
+    page = report._repr_html_()
+    assert "<summary>per parameter: 2</summary>" in page and "<b>ok: everything was checked" in page
+    assert "<details open" not in page and page.count("<td>") == page.count("<tr>") - page.count("<thead>")
 
 
 def test_a_planted_wrong_rule_is_caught_and_named(monkeypatch):
@@ -50,6 +53,7 @@ def test_a_planted_wrong_rule_is_caught_and_named(monkeypatch):
     with pytest.raises(fluid.GradientMismatch, match=r"first gradient op that disagrees is tanh_grad") as caught:
         fluid.check_grad(loss, feed, scope=scope)
     report = caught.value.report
+    assert "<details open><summary>per gradient op" in report._repr_html_() and "class=bad" in report._repr_html_()
     bad = [row.what.split()[0] for row in report.ops if not row.ok]
     assert bad == ["tanh"]
     assert {row.what: row.ok for row in report.parameters} == {"w": False, "v": True}
