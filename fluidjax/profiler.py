@@ -56,9 +56,9 @@ class _Stopwatch:
         self._seconds = 0.0
         jax.monitoring.register_event_duration_secs_listener(self._note)
 
-    def _note(self, event: str, duration: float, **_: Any) -> None:
+    def _note(self, event: str, duration_secs: float, **_: Any) -> None:
         if event.startswith("/jax/core/compile/"):
-            self._seconds += duration
+            self._seconds += duration_secs
 
     def taken(self) -> float:
         seconds, self._seconds = self._seconds, 0.0
