@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,33 +23,32 @@ class Beside:
         self._whole = whole
         self._compilations = compilations
 
-    def note(self, visit: Visit, seed: Any, results: Any, started: float, *, compiled: bool) -> None:
-        """Note a run that began when ``time.perf_counter()`` said ``started``, and begin what has become worth it."""
-        if not visit.timed and not compiled:
-            visit.done(None, compiled=False)
-        else:
+    def note(self, visit: Visit, seed: Any, results: Any, *, compiled: bool) -> None:
+        """Note a run, in which something was ``compiled`` or not, and begin what has become worth it."""
+        if visit.timed and not compiled:
             jax.block_until_ready(results)
-            visit.done(time.perf_counter() - started, compiled=compiled)
-        state = self._compilations.state()
-        if state is None or not state.compiled or self._whole.compiled is None:
+            visit.done(self._compilations.tiers.clock() - visit.started)
+        else:
+            visit.done(None)
+        state, whole = self._compilations.state(), self._whole.compiled
+        if state is None or not state.compiled or whole is None:
             return
-        room = self._compilations.tiers.due(visit)
+        room = self._compilations.tiers.due(visit, whole.price)
         if room is not None:
             values = [*state.kept, *self._attempts.feeds_in(room.sizes)]
-            task = self._whole.compiled.ahead(state.replaced, values, seed)
-            background.submit(_timed(task, lambda seconds: self._compilations.tiers.opened(visit, room, seconds), room))
+            task = whole.ahead(state.replaced, values, seed)
+            background.submit(_tried(task, lambda: self._compilations.tiers.opened(visit, room), room))
 
 
-def _timed(task: Callable[[], None], opened: Callable[[float], None], room: Room) -> background.Task:
+def _tried(task: Callable[[], None], opened: Callable[[], None], room: Room) -> background.Task:
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
 
     def compile() -> None:
-        started = time.perf_counter()
         try:
             with_device(device, task)
         except Exception:  # noqa: BLE001 - a run that needs this room will meet it again, and say so
             room.failed = True
         else:
-            opened(time.perf_counter() - started)
+            opened()
 
     return compile

@@ -14,7 +14,7 @@ from fluidjax.execution.kept import Kept
 from fluidjax.execution.recompilations import Recompilations
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.spreading import Spreading
-from fluidjax.execution.tiers import Tiers
+from fluidjax.execution.tiers import Tiers, clock
 from lowering.engine.plan import Segment
 from lowering.engine.widen import widened
 from lowering.program import ProgramView
@@ -71,7 +71,7 @@ class Compilations:
         self.wide = any(
             op.type == "sequence_pad" and int(op.attrs.get("padded_length", -1)) < 0 for op in job.program.blocks[0].ops
         )
-        self.tiers = Tiers(beside=job.beside)
+        self.tiers = Tiers(beside=job.beside, clock=clock(job.platform))
         self._job = job
         self._kept = Kept(job.program)
         self._compiled: dict[Any, CompiledOps] = {}

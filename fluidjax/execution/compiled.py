@@ -18,6 +18,7 @@ from fluidjax.execution.form import PLAIN, form, given, split_static
 from fluidjax.execution.guard import Checks, holding
 from fluidjax.execution.kept import Kept
 from fluidjax.execution.spreading import Spreading
+from fluidjax.execution.tiers import clock
 from fluidjax.execution.traceable import Changes, NeedsInputs, Traceable, Traced
 from fluidjax.execution.waiting import compiling
 from lowering.engine.align import check_pairs
@@ -100,6 +101,7 @@ class CompiledOps:
         awaited: names without a value that the ops read and write; None: nobody wants to know of ``Changes``.
         traces: how often the ops were traced to the end.
         used, uneven: see ``lowering.Runner``.
+        price: seconds that the fastest compilation in a run took, here or in the process that kept it; 0: none did.
     """
 
     def __init__(
@@ -138,6 +140,8 @@ class CompiledOps:
         self.uneven: dict[str, NeedsExact] = {}
         self._pairs: dict[tuple[int, int], NeedsExact] = {}
         self.traces = 0
+        self.price = 0.0
+        self._clock = clock(platform)
 
     def __call__(
         self,
@@ -208,6 +212,7 @@ class CompiledOps:
         with compiling(len(self._work.ops)):
             self._await(key)
             compiled = self._ready[key] = self._ready.get(key) or self._compiled(key, replaced, values, seed)
+        self.price = min(self.price or compiled.traced.seconds, compiled.traced.seconds)
         return compiled
 
     def _await(self, key: Hashable) -> None:
@@ -250,7 +255,7 @@ class CompiledOps:
         another way whatever the values are. ``whole``: see ``Executable.of``.
         """
         rebuilds = [None if type(v) in PLAIN else split_static(v)[2] for v in values]
-        found, arguments = Traced(), (replaced, given(values), seed)
+        started, found, arguments = self._clock(), Traced(), (replaced, given(values), seed)
         seen, options = self._seen_on_host(values), {"donate": self._donate, "checked": self._checked}
         step = self._work.function(rebuilds, seen, found, awaited=self.awaited, **options)
         try:
@@ -262,7 +267,9 @@ class CompiledOps:
         if self._spread is None and found.watch is not None and found.watch.faults and replaced and self._donate:
             traced = holding(traced, arguments)
         checks = None if found.watch is None else Checks.of(found.watch)
-        return Compiled(Executable.of(traced, whole=whole, waits=self._spread is not None), found, checks)
+        executable = Executable.of(traced, whole=whole, waits=self._spread is not None)
+        found.seconds = self._clock() - started
+        return Compiled(executable, found, checks)
 
     def _jitted(self, step: Callable[..., Any], found: Traced) -> Any:
         """``step`` jitted; its results as arrays alone: what is made of them Python would make after its return."""

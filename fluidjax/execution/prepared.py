@@ -12,7 +12,6 @@ retry.py      what an attempt lacked, and what is done about it; so the choice b
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -106,7 +105,7 @@ class Prepared:
 
     def run(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
         """Run once: the fetched values, in order. The scope's state is replaced only when the run succeeds."""
-        started, compiled = time.perf_counter(), False
+        compiled = False
         results = self._settled.run(scope, feed, seed)
         if results is None:
             with scope._lock, self._lock:
@@ -116,7 +115,7 @@ class Prepared:
                     compiled = self._compilations.end_of_step()
         visit = self._attempts.visit
         if visit is not None:
-            self._beside.note(visit, seed, results, started, compiled=compiled)
+            self._beside.note(visit, seed, results, compiled=compiled)
         return results
 
     def failure(self, scope: Scope, error: Exception) -> Exception:

@@ -24,7 +24,8 @@ import math
 import operator
 import os
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -39,7 +40,6 @@ _SHARE = 0.25 if (os.cpu_count() or 1) > 1 else 1.0
 _WIDEST = 8
 # The part of a run's time that is taken to follow the room, until two rooms have been measured.
 _PART = 0.5
-_SAMPLES = 6  # how often a room's runs are timed, each time after twice as many
 _STEADY = 1  # how often room is made for a little more before sizes are taken to grow for good
 _KINDS = 256  # distinct sizes that are considered for rooms of their own
 _REMEMBERED = 2048  # distinct sizes that are counted; then the rare ones are forgotten
@@ -54,6 +54,11 @@ class Room:
     failed: bool = False
     seconds: float = 0.0
     runs: int = 0
+
+    @property
+    def timed(self) -> bool:
+        """Whether its next run is: each time after twice as many."""
+        return self.runs & (self.runs - 1) == 0
 
     def holds(self, sizes: Sizes) -> bool:
         """Whether a batch of these sizes fits."""
@@ -77,7 +82,6 @@ class Family:
         floors: room that each size gets in any case.
         visits: of the sizes that came lately.
         least, most: of each size that ever came; () before the first.
-        seconds: what a compilation took, at most.
         paid: seconds that runs in larger rooms took longer, since a closer one was last looked for.
         grown: how often room was made for more than had come.
         runs: how many there were, and ``records`` how often one was larger than all before.
@@ -90,7 +94,6 @@ class Family:
     most: Sizes = ()
     rooms: list[Room] = field(default_factory=list)
     visits: dict[Sizes, Visits] = field(default_factory=dict)
-    seconds: float = 0.0
     paid: float = 0.0
     grown: int = 0
     runs: int = 0
@@ -128,15 +131,22 @@ class Family:
         return tuple(max(buckets.bucket(n), floor) for n, floor in zip(sizes, self.floors, strict=True))
 
 
+def clock(platform: str) -> Callable[[], float]:
+    """What times runs and compilations: on a CPU the processors' time, whatever else runs on the machine."""
+    return time.process_time if platform == "cpu" else time.perf_counter
+
+
 class Tiers:
     """Chooses rooms, is told of runs and compilations, and says what is worth compiling.
 
     Args:
+        clock: tells seconds.
         beside: whether something can be compiled beside the runs. Where not, rooms follow from the sizes alone, not
             from times: the same batches get the same ones again.
     """
 
-    def __init__(self, *, beside: bool):
+    def __init__(self, *, beside: bool, clock: Callable[[], float] = time.process_time):
+        self.clock = clock
         self._beside = beside
         self._families: dict[Hashable, Family] = {}
         self.lock = threading.Lock()
@@ -166,7 +176,8 @@ class Tiers:
                 visits = Visits(room, visits.count if visits else 0)
                 family.came(sizes)
                 family.visits[sizes] = visits
-            return Visit(family, sizes, visits, self.edition)
+            started = self.clock() if visits.room.timed else 0.0
+            return Visit(family, sizes, visits, self.edition, started)
 
     def _room(self, family: Family, sizes: Sizes) -> Room:
         found = self._fitting(family, sizes) or _coming(family, sizes)
@@ -182,23 +193,22 @@ class Tiers:
             return best
         return best if family.weight(best.sizes) <= _WIDEST * family.weight(family.close(sizes)) else None
 
-    def due(self, visit: Visit) -> Room | None:
-        """A room with space for this batch that is worth compiling now; it is not asked for again."""
-        if not self._beside or visit.edition != self.edition or not visit.family.seconds:
+    def due(self, visit: Visit, price: float) -> Room | None:
+        """A room with space for this batch that is worth ``price`` seconds of compiling; it is not asked for again."""
+        if not self._beside or visit.edition != self.edition or not price:
             return None
         with self.lock:
-            room = _spare(visit) or _closer(visit)
+            room = _spare(visit, price) or _closer(visit, _SHARE * price)
             if room is not None:
                 visit.family.rooms.append(room)
             return room
 
-    def opened(self, visit: Visit, room: Room, seconds: float) -> None:
+    def opened(self, visit: Visit, room: Room) -> None:
         """``room`` was compiled; later batches that fit may be run in it."""
         family = visit.family
         with self.lock:
             if visit.edition != self.edition:
                 return
-            family.seconds = max(family.seconds, seconds)
             room.ready = True
             for sizes, visits in list(family.visits.items()):
                 if room.holds(sizes) and family.weight(room.sizes) < family.weight(visits.room.sizes):
@@ -213,6 +223,7 @@ class Visit:
     sizes: Sizes
     visits: Visits
     edition: int
+    started: float
 
     @property
     def room(self) -> Sizes:
@@ -222,20 +233,16 @@ class Visit:
     @property
     def timed(self) -> bool:
         """Whether it is of use to know how long this run takes."""
-        runs = self.visits.room.runs
-        return runs & (runs - 1) == 0 and runs < 1 << _SAMPLES
+        return self.visits.room.timed
 
-    def done(self, seconds: float | None, *, compiled: bool) -> None:
-        """The run is over; it took so long, compiling included where it was compiled for."""
+    def done(self, seconds: float | None) -> None:
+        """The run is over; it took so long, as far as that is known."""
         family, room = self.family, self.visits.room
         room.runs += 1
         family.runs += 1
         self.visits.count += 1
         if seconds is not None:
-            if compiled:
-                family.seconds = max(family.seconds, seconds)
-            else:
-                room.seconds = min(room.seconds or seconds, seconds)
+            room.seconds = min(room.seconds or seconds, seconds)
         family.lasted += room.seconds
         if self.sizes != room.sizes:
             family.paid += family.line()[1] * (family.weight(room.sizes) - family.weight(self.sizes))
@@ -271,12 +278,12 @@ def _beyond(family: Family, size: int) -> int:
     )
 
 
-def _spare(visit: Visit) -> Room | None:
+def _spare(visit: Visit, price: float) -> Room | None:
     """Room for batches an eighth larger than the largest, where sizes change, runs are cheap, and there were enough."""
     family = visit.family
-    if family.least == family.most or 50 * visit.visits.room.seconds > family.seconds:
+    if family.least == family.most or 50 * visit.visits.room.seconds > price:
         return None
-    if family.lasted < family.seconds and not family.growing:
+    if family.lasted < price and not family.growing:
         return None
     bounds = list(zip(family.least, family.most, strict=True))
     wanted = tuple(most + most // 8 if least < most else most for least, most in bounds)
@@ -289,10 +296,9 @@ def _spare(visit: Visit) -> Room | None:
     return Room(tuple(map(max, grown, have)), ready=False)
 
 
-def _closer(visit: Visit) -> Room | None:
+def _closer(visit: Visit, price: float) -> Room | None:
     """The room in which the runs would have saved most, if that is what compiling it costs."""
     family = visit.family
-    price = _SHARE * family.seconds
     if family.paid < price or not all(r.ready or r.failed for r in family.rooms):
         return None
     family.paid -= price / 4  # this much more is paid before it is looked at again

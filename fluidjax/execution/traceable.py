@@ -61,6 +61,7 @@ class Traced:
         pairs: see ``lowering.engine.align``.
         used, uneven: see ``lowering.Runner``.
         ran: whether what it was compiled to has run.
+        seconds: what tracing and compiling took, here or in the process that kept it.
     """
 
     structure: Any = None
@@ -69,6 +70,7 @@ class Traced:
     used: Mapping[str, int] = field(default_factory=dict)
     uneven: Mapping[str, NeedsExact] = field(default_factory=dict)
     ran: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

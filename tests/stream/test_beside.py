@@ -58,7 +58,7 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The rooms, in rows, that become due at the next runs that fit."""
     rows: list[int] = []
 
-    def due(self: Tiers, visit: Visit) -> Room | None:
+    def due(self: Tiers, visit: Visit, price: float) -> Room | None:
         if not rows or not self._beside:
             return None
         room = Room((rows.pop(0), *visit.room[1:]), ready=False)
