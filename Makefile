@@ -12,6 +12,7 @@ help:
 	@echo '  make test       all tests; PYTEST_ARGS=tests/lod for a part, WORKERS=2                   20 min'
 	@echo '  make lint types format    ruff, mypy                                                     10 s, 2 min'
 	@echo '  make bench      steps and first steps against JAX, and Paddle where found               20 min'
+	@echo '  make performance  docs/performance.md; SHORT=1 tries a little of all, in build/          1 h, 2 min'
 	@echo '  make golden     recordings of Paddle 1.8.5; GOLDEN=FOLDER for others                     minutes'
 	@echo '  make prove      random programs against finite differences; SECONDS=3600'
 	@echo '  make fuzz       hostile files and kills; SECONDS=1800 for each target'
@@ -20,7 +21,7 @@ help:
 	@echo '  make coverage   writes docs/coverage.md                                                  1 min'
 	@echo '  make clean      removes the environment and what was built'
 
-.PHONY: help test demo lint types format bench coverage golden prove docs notebooks clean
+.PHONY: help test demo lint types format bench performance coverage golden prove docs notebooks clean
 
 # A file's tests share what they compiled, so each file is one worker's; a worker takes up to 6 GB.
 WORKERS ?= 2
@@ -43,6 +44,10 @@ format: $(VENV)/.with-dev
 
 bench: $(VENV)/.with-test
 	$(PY) -m benchmarks
+
+# SHORT=1 shows that all of it works, in build/performance.
+performance: $(VENV)/.with-test
+	$(PY) -m benchmarks.page $(if $(SHORT),--short)
 
 coverage: $(VENV)/.with-test
 	$(PY) -m tools.coverage

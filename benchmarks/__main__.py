@@ -113,7 +113,7 @@ def best(results: list[dict[str, float]]) -> dict[str, float]:
 def compare(model: str, pythons: dict[str, str], repeat: int, limit: int | None) -> dict[str, dict[str, float]]:
     """Run all peers of a model in turn and print the numbers and the ratios to fluidjax's peers."""
     if model in stream.MODELS:
-        return stream.compare(model, pythons.get("paddle"), repeat, run)
+        return stream.compare(model, pythons.get("paddle"), repeat, run, limit)
     commands = peers(model, pythons, limit)
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in commands}
     for _ in range(repeat):

@@ -1,30 +1,22 @@
-"""``python -m benchmarks.growth``: how costs grow with a program, its data and its parameters: docs/performance.md.
+"""How costs grow with a program, its data and its parameters.
 
-Each size runs twice in processes of its own, the second time with the compiled steps that the first one kept. Times are
-CPU seconds of the whole process, so that other work on the machine counts little. ``growth`` is the slope from the
-smallest to the largest size on a doubly logarithmic scale: 1 is linear. ``--peers FILE`` shows beside it what
-``python -m benchmarks --json FILE`` measured.
+Each size runs twice in processes of its own (``python -m benchmarks.growth KIND SIZE``), the second time with the
+compiled steps that the first one kept. Times are CPU seconds of the whole process, so that other work on the machine
+counts little.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
-import math
 import os
-import platform
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import growth_models
 from benchmarks.measure import report
 
-PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 STEPS = 20
 COLUMNS = {
     "build": "build, backward pass included",
@@ -146,112 +138,11 @@ def measured_cold_and_warm(kind: str, size: int) -> dict[str, float]:
     return both if KINDS[kind].build is None else {**both, "first": cold["first"], "warm": warm["first"]}
 
 
-def growth(rows: list[dict[str, float]], column: str) -> float:
-    """The slope between the first and the last size."""
-    first, last = rows[0], rows[-1]
-    return math.log(last[column] / first[column]) / math.log(last["size"] / first["size"])
-
-
-def table(kind: Kind, rows: list[dict[str, float]]) -> str:
-    """Milliseconds of CPU time, a line for each number and a column for each size."""
-    names = [name for name in COLUMNS if name in rows[0]]
-    lines = [
-        "| CPU ms | " + " | ".join(f"{row['size']:,.0f} {kind.unit}" for row in rows) + " | growth |",
-        "|---|" + "---|" * (len(rows) + 1),
-    ]
-    for name in names:
-        numbers = " | ".join(f"{1e3 * row[name]:,.2f}" for row in rows)
-        lines.append(f"| {COLUMNS[name]} | {numbers} | {growth(rows, name):.2f} |")
-    return f"{kind.title}:\n\n" + "\n".join(lines)
-
-
-def machine() -> str:
-    """Processor, versions and date."""
-    import jax
-    import jaxlib
-    import numpy
-
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as file:
-            model = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    versions = f"Python {platform.python_version()}, jax {jax.__version__}, jaxlib {jaxlib.__version__}"
-    load = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown load"
-    return (
-        f"{model}, {os.cpu_count()} processors ({load}); {versions}, NumPy {numpy.__version__}; {datetime.date.today()}"
-    )
-
-
-def peers_table(results: dict[str, dict[str, dict[str, float]]]) -> str:
-    """A line for each workload: fluidjax's numbers, and the ratios to each peer's."""
-    names = sorted({peer for found in results.values() for peer in found} - {"fluidjax"})
-    lines = [
-        "| workload | CPU ms a step | first step CPU s, cold, warm | peak MB | "
-        + " | ".join(f"/ {n}" for n in names)
-        + " |",
-        "|---|" + "---|" * (len(names) + 3),
-    ]
-    for model, found in results.items():
-        ours = found.get("fluidjax", {})
-        if not {"cpu", "warm_cpu"} <= ours.keys():
-            continue
-        ratios = [_ratios(ours, found[n]) if n in found else "" for n in names]
-        first = f"{ours['first_cpu']:.2f}, {ours['warm_cpu']:.2f}"
-        cells = [model, f"{1e3 * ours['cpu']:.3f}", first, f"{ours['peak']:.0f}", *ratios]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _ratios(ours: dict[str, float], theirs: dict[str, float]) -> str:
-    ratios = [ours["cpu"] / theirs["cpu"], ours["first_cpu"] / theirs["first_cpu"]]
-    ratios += [ours["warm_cpu"] / theirs["first_cpu"], ours["peak"] / theirs["peak"]]
-    return ", ".join(f"{r:.2f}" for r in ratios)
-
-
-PEERS = """
-## Beside its peers
-
-Ratios are of CPU time of a step, of the first step cold and warm (with what an earlier process compiled; from the start
-of building), and of peak memory; below 1 fluidjax is ahead. Each peer in processes of its own, in turn, the
-best of each number; {where}.
-
-{table}
-"""
-
-
-def page(tables: list[str], peers: dict[str, Any] | None) -> str:
-    """The page."""
-    beside = "" if peers is None else PEERS.format(where=peers["machine"], table=peers_table(peers["models"]))
-    grown = "\n\n".join(tables)
-    return f"""# Performance
-
-Generated by `python -m benchmarks.growth`; not edited by hand. Measured on: {machine()}.
-{beside}
-## Growth
-
-CPU time of all threads. Growth is the slope from the smallest to the largest size: 1 is linear.
-
-{grown}
-"""
-
-
 def main() -> None:
-    """The command line; with a kind and a size, the process that measures it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
-    parser.add_argument("kind", nargs="?", choices=KINDS)
-    parser.add_argument("size", nargs="?", type=int)
-    parser.add_argument("--peers", metavar="FILE", type=Path)
-    arguments = parser.parse_args()
-    if arguments.kind:
-        build = KINDS[arguments.kind].build
-        report(write(arguments.size) if build is None else train(build, arguments.size))
-        return
-    peers = None if arguments.peers is None else json.loads(arguments.peers.read_text())
-    tables = [table(kind, [measured_cold_and_warm(name, n) for n in kind.sizes]) for name, kind in KINDS.items()]
-    PAGE.write_text(page(tables, peers))
-    print(PAGE.read_text())
+    """Measure one size and report."""
+    kind, size = sys.argv[1], int(sys.argv[2])
+    build = KINDS[kind].build
+    report(write(size) if build is None else train(build, size))
 
 
 if __name__ == "__main__":

@@ -26,10 +26,11 @@ Result = dict[str, float]
 Run = Callable[[list[str], dict[str, str]], "Result | str"]
 
 
-def compare(name: str, paddle: str | None, repeat: int, run: Run) -> dict[str, Result]:
-    """Run both peers ``repeat`` times in turn and print the best totals and their ratios."""
+def compare(name: str, paddle: str | None, repeat: int, run: Run, limit: int | None = None) -> dict[str, Result]:
+    """Run both peers ``repeat`` times in turn, ``limit`` steps at most; print the best totals and their ratios."""
     worker = ["-m", "benchmarks.fluid_worker"]
-    model, steps = MODELS[name][0], str(MODELS[name][1])
+    model, count = MODELS[name]
+    steps = str(count if limit is None else min(limit, count))
     found: dict[str, Result] = {}
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as folder:
