@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fluidjax import passes
+from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.places import CUDAPlace, Place, physical_devices
 from fluidjax.base.scope import Scope
 from fluidjax.execution.processes import processes
@@ -98,6 +100,26 @@ class BuildStrategy(_Settings):
         "trainers_endpoints": [],
         "use_hierarchical_allreduce": False,
     }
+
+    _passes: passes.PassBuilder | None = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._passes is not None:
+            raise EnforceNotMet(
+                f"BuildStrategy has been finalized, cannot be configured again: received {name} = {value!r}. Expected"
+                " all settings before the passes were asked for. Set it before, or make another BuildStrategy"
+            )
+        super().__setattr__(name, value)
+
+    def _finalize_strategy_and_create_passes(self) -> passes.PassBuilder:
+        """The passes that the settings ask for, to be changed by the caller; the settings cannot be any more."""
+        if self._passes is None:
+            self.__dict__["_passes"] = passes.built(self.__dict__)
+        return self.__dict__["_passes"]
+
+    def _draw(self, program: Program) -> None:
+        """Draw the graphs that the passes, or ``debug_graphviz_path``, ask for."""
+        (self._passes or passes.built(self.__dict__)).draw(program)
 
 
 class CompiledProgram:
@@ -212,6 +234,7 @@ class CompiledProgram:
         physical = physical_devices(places) if devices.processes == 1 else []
         self._several = SeveralDevices(self._program, devices, scope, self._shared(), physical)
         self._place, self._places = place, places
+        self._build_strategy._draw(self._program)
 
     def _devices(self, count: int) -> Devices:
         scales = BuildStrategy.GradientScaleStrategy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lowering
 from fluidjax.backward.one_op import get_grad_op_desc
@@ -11,6 +11,7 @@ from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.enums import AttrType, OpRole, VarType, to_numpy_dtype
 from fluidjax.base.errors import EnforceNotMet, EOFException
 from fluidjax.base.flags import FLAGS
+from fluidjax.base.later import later
 from fluidjax.base.places import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -22,15 +23,20 @@ from fluidjax.base.places import (
 from fluidjax.base.scope import Scope
 from fluidjax.base.scope import ScopeVariable as Variable
 from fluidjax.base.values import LoDTensor, Tensor
+from fluidjax.eager.ops import ops
 from fluidjax.eager.strategy import BackwardStrategy
 from fluidjax.eager.varbase import VarBase
 from fluidjax.execution.fits import diff_tensor_shape
+from fluidjax.execution.native import ExecutorPrepareContext
+from fluidjax.execution.native import NativeExecutor as Executor
 from fluidjax.execution.single import NativeOperator
 from fluidjax.framework import names as _names
 from fluidjax.framework.descs import BlockDescView as BlockDesc
 from fluidjax.framework.descs import ProgramDescView as ProgramDesc
 from fluidjax.framework.op_desc import OpDescView as OpDesc
 from fluidjax.framework.protos import op_proto
+from fluidjax.framework.prune_descs import prune_backward_desc as prune_backward
+from fluidjax.framework.prune_descs import prune_desc as prune
 from fluidjax.framework.var_desc import VarDescView as VarDesc
 from fluidjax.inference.config import AnalysisConfig, NativeConfig, PaddlePassBuilder
 from fluidjax.inference.predictor import (
@@ -47,7 +53,13 @@ from fluidjax.inference.tensors import (
     ZeroCopyTensor,
     paddle_dtype_size,
 )
+from fluidjax.passes import Pass, PassBuilder
 from fluidjax.readers.tensor_queue import TensorQueue, init_lod_tensor_blocking_queue
+
+if TYPE_CHECKING:
+    from fluidjax.readers.multi_slot_dataset import Dataset
+else:
+    __getattr__, __dir__ = later(__name__, {"Dataset": "fluidjax.readers.multi_slot_dataset"})
 
 __all__ = [
     "AnalysisConfig",
@@ -58,8 +70,11 @@ __all__ = [
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
+    "Dataset",
     "EOFException",
     "EnforceNotMet",
+    "Executor",
+    "ExecutorPrepareContext",
     "LoDTensor",
     "LoDTensorArray",
     "NativeConfig",
@@ -71,6 +86,8 @@ __all__ = [
     "PaddlePlace",
     "PaddlePredictor",
     "PaddleTensor",
+    "Pass",
+    "PassBuilder",
     "Place",
     "ProgramDesc",
     "Scope",
@@ -86,7 +103,10 @@ __all__ = [
     "get_grad_op_desc",
     "init_lod_tensor_blocking_queue",
     "is_compiled_with_cuda",
+    "ops",
     "paddle_dtype_size",
+    "prune",
+    "prune_backward",
 ]
 
 _Scope = Scope
@@ -181,6 +201,34 @@ def op_support_gpu(op_type: str) -> bool:
 def get_all_op_protos() -> list[bytes]:
     """The serialized protos of all registered ops."""
     return [op_proto(name).SerializeToString() for name in lowering.registered_ops()]
+
+
+# One kernel for each op, place and data type: XLA makes them of what it meets.
+_KERNEL = "data_type[{}]:data_layout[ANY_LAYOUT]:place[CPUPlace]:library_type[PLAIN]"
+_KERNEL_TYPES = ("float", "double", "float16", "bool", "int", "int64_t", "int16_t", "int8_t", "uint8_t")
+
+
+def _get_all_register_op_kernels() -> dict[str, list[str]]:
+    """Op -> its kernels as Fluid writes them; ops that run blocks, or on the host, have none.
+
+    XLA compiles an op for the data types that it is given: which of them an op refuses is not listed.
+    """
+    kernels = [_KERNEL.format(name) for name in _KERNEL_TYPES]
+    return {name: list(kernels) for name in lowering.registered_ops() if lowering.get_op(name).kind == "plain"}
+
+
+def _get_use_default_grad_op_desc_maker_ops() -> list[str]:
+    """The ops whose gradient reads all that they read and write, and the gradients of that."""
+    return [name for name in lowering.registered_ops() if has_grad_op_maker(name) and _reads_all(name)]
+
+
+def _reads_all(op_type: str) -> bool:
+    definition = lowering.get_op(op_type)
+    if definition.forward is not None or not lowering.has_op(f"{op_type}_grad"):
+        return False
+    outs = [slot.name for slot in definition.outputs]
+    whole = {*(slot.name for slot in definition.inputs), *outs, *map(_names.grad_var_name, outs)}
+    return {slot.name for slot in lowering.get_op(f"{op_type}_grad").inputs} == whole
 
 
 def has_grad_op_maker(op_type: str) -> bool:

@@ -155,6 +155,21 @@ def _edges(names: Iterable[str], op: str, into: bool, highlights: Sequence[str])
     return found
 
 
+def write_block_graph(block: Block, highlights: Sequence[str], path: str) -> None:
+    """Write a block as a graph of ops and variables, in Graphviz's language; `highlights` are names to colour."""
+    lines = ["digraph G {", 'rankdir="TB";', 'concentrate="true";']
+    names = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)}
+    lines += [_variable_node(name, block._find_var_recursive(name), highlights) for name in sorted(names)]
+    for index, op in enumerate(block.ops):
+        node = f"op_{index}"
+        lines.append(f"{node} [label=<<b>{escape(op.type)}</b>>,{_OP}];")
+        lines += _edges(op.input_arg_names, node, True, highlights) + _edges(
+            op.output_arg_names, node, False, highlights
+        )
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join([*lines, "}"]) + "\n")
+
+
 def draw_block_graphviz(block: Block, highlights: Sequence[str] | None = None, path: str = "./temp.dot") -> str:
     """Write a block as a graph of ops and variables, in Graphviz's language, to `path`.
 
@@ -165,16 +180,7 @@ def draw_block_graphviz(block: Block, highlights: Sequence[str] | None = None, p
 
     Returns the path of what was drawn: the PDF, or the file itself where there is no ``dot``.
     """
-    marked = list(highlights or [])
-    lines = ["digraph G {", 'rankdir="TB";', 'concentrate="true";']
-    names = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)}
-    lines += [_variable_node(name, block._find_var_recursive(name), marked) for name in sorted(names)]
-    for index, op in enumerate(block.ops):
-        node = f"op_{index}"
-        lines.append(f"{node} [label=<<b>{escape(op.type)}</b>>,{_OP}];")
-        lines += _edges(op.input_arg_names, node, True, marked) + _edges(op.output_arg_names, node, False, marked)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join([*lines, "}"]) + "\n")
+    write_block_graph(block, list(highlights or []), path)
     dot = shutil.which("dot")
     if dot is None:
         return path

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.enums import VarType
 from fluidjax.base.scope import global_scope
 from fluidjax.data_feeder import DataFeeder
 from fluidjax.dataloader import BatchSampler, Dataset  # noqa: F401  (scripts look for them here)
@@ -88,6 +89,16 @@ __all__ = [
 host_ops.install()
 
 Predicate = Callable[[Variable], bool]
+
+
+def _clone_var_in_block_(block: Any, var: Variable) -> Variable:
+    """A persistable variable in a block with the name, type and shape of another. AssertionError for anything else."""
+    if not isinstance(var, Variable):
+        raise AssertionError(
+            f"_clone_var_in_block_: {var!r} is no Variable: expected one. Pass the variable, not its name"
+        )
+    lod = {"lod_level": var.lod_level} if var.type == VarType.LOD_TENSOR else {}
+    return block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, type=var.type, persistable=True, **lod)
 
 
 def save_vars(

@@ -23,6 +23,9 @@ _some_in_set_ = _internals.some_in_set
 _all_in_set_ = _internals.all_in_set
 _create_op_desc_ = _internals.create_op_desc
 _rename_arg_ = _internals.rename_arguments
+_addup_repetitive_outputs_ = _internals.add_up_repetitive_outputs
+_remove_no_grad_branch_ = _internals.remove_no_grad_branch
+_append_backward_ops_ = _internals.append_grad_ops
 _infer_var_data_type_shape_ = _internals.infer_from_forward
 _get_stop_gradients_ = _paths.stopped_gradients
 

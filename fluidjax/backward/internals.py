@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from fluidjax.backward.accumulate import sum_repeated_gradients
 from fluidjax.backward.names import ROLE_BACKWARD, plain_name
 from fluidjax.backward.paths import find_path, unused_outputs
+from fluidjax.backward.prune import drop_stopped
+from fluidjax.backward.walk import Walk
 from fluidjax.base.enums import VarType
 from fluidjax.framework import Block, Operator, Variable
 from fluidjax.framework.infer import raw_op
 from fluidjax.framework.names import OP_DEVICE, OP_ROLE
 from fluidjax.framework.op_desc import OpDescView
+from lowering.program import OpSpec
 
 
 def find_op_path(
@@ -68,6 +72,57 @@ def infer_from_forward(grad_var_name: str, block: Block) -> None:
     grad.set_dtype(VarType.FP32 if forward is None else forward.dtype())
     if forward is not None:
         grad.set_shape(forward.shape())
+
+
+def add_up_repetitive_outputs(op_descs: list[OpDescView], block_idx: int) -> list[OpDescView]:
+    """Give the gradients that several descs write names of their own, and sum them; changes and returns the list."""
+    op_descs[:] = _through(op_descs, lambda specs: sum_repeated_gradients(specs, block_idx))
+    return op_descs
+
+
+def remove_no_grad_branch(op_descs: Sequence[OpDescView], no_grad_set: set[str]) -> list[OpDescView]:
+    """The descs without those that only read or write gradients in `no_grad_set`, which the latter's outputs join."""
+    return _through(op_descs, lambda specs: drop_stopped(specs, no_grad_set))
+
+
+def append_grad_ops(
+    block: Block,
+    ops: Iterable[Operator],
+    target_block: Block,
+    no_grad_dict: dict[int, set[str]],
+    grad_to_var: dict[str, Any],
+    callbacks: list[Callable[..., None]] | None = None,
+    input_grad_names_set: set[str] | None = None,
+) -> None:
+    """Append the grad ops of `ops` (of `block`) to `target_block`; as ``Walk.append``.
+
+    Args:
+        no_grad_dict: block index -> gradients that must not exist.
+        grad_to_var: filled in: gradient -> variable.
+        callbacks: called after each appended op; ValueError for what cannot be called.
+        input_grad_names_set: gradients that exist already; given, only grad ops that hang on them are appended.
+    """
+    for callback in callbacks or ():
+        if not callable(callback):
+            raise ValueError(f"'callback' must be a callable object: received {callback!r}. Give functions")
+    order = max(block.program._appending_grad_times, 1)
+    walk = Walk(no_grad_dict, callbacks=list(callbacks or ()), grad_to_var=grad_to_var, order=order)
+    walk.append(block, ops, target_block, input_grad_names_set)
+
+
+def _through(op_descs: Sequence[OpDescView], change: Callable[[list[OpSpec]], list[OpSpec]]) -> list[OpDescView]:
+    """The descs after a pass over them: those that are left bear new names, those it wrote are new."""
+    specs = [OpSpec(desc.type(), desc.inputs(), desc.outputs(), {}) for desc in op_descs]
+    known = {id(spec): desc for spec, desc in zip(specs, op_descs, strict=True)}
+    changed = []
+    for spec in change(specs):
+        desc = known.get(id(spec)) or create_op_desc(spec.type, spec.inputs, spec.outputs, spec.attrs)
+        for slot, names in spec.inputs.items():
+            desc.set_input(slot, names)
+        for slot, names in spec.outputs.items():
+            desc.set_output(slot, names)
+        changed.append(desc)
+    return changed
 
 
 def _texts(slots: dict[str, Any]) -> dict[str, list[str]]:

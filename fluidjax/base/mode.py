@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _tracer_: Any = None
 _caller_: Any = None  # the tracer of the eager net that is being written as a program
@@ -61,3 +64,33 @@ def writing_for(tracer: Any) -> Iterator[None]:
             yield
     finally:
         _caller_ = before
+
+
+def dygraph_only(func: _Function) -> _Function:
+    """A function that raises AssertionError where ops do not run at once."""
+
+    @functools.wraps(func)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if not in_dygraph_mode():
+            raise AssertionError(
+                f"We Only support {func.__name__} in imperative mode, please use fluid.dygraph.guard() as context to"
+                " run it in imperative Mode: expected eager mode, received a call while layers write programs"
+            )
+        return func(*args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+def dygraph_not_support(func: _Function) -> _Function:
+    """A function that raises AssertionError where ops run at once."""
+
+    @functools.wraps(func)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if in_dygraph_mode():
+            raise AssertionError(
+                f"We don't support {func.__name__} in imperative mode: expected a call while layers write programs,"
+                " received one in eager mode. Call it outside of fluid.dygraph.guard()"
+            )
+        return func(*args, **kwargs)
+
+    return checked  # type: ignore[return-value]

@@ -77,6 +77,14 @@ def make(scope: Scope, names: Iterable[str]) -> None:
             scope.var(name)
 
 
+def write_column(scope: Scope, name: str, col: int, value: Any) -> None:
+    """Put a value into a column of a variable that is a list, made when missing; feed and fetch ops number columns."""
+    with scope._lock:
+        column = (scope.find_var(name) or scope.var(name))._get(list)
+        column.extend([None] * (col + 1 - len(column)))
+        column[col] = value
+
+
 def move(tensor: LoDTensor, to_device: Callable[[Any], Any]) -> None:
     """Let a tensor that holds a NumPy array hold the same numbers on the device."""
     if isinstance(tensor._stored, np.ndarray):

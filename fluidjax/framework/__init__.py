@@ -13,7 +13,7 @@ from typing import Any
 from fluidjax.base.enums import VarType, is_floating, to_var_type
 from fluidjax.base.flags import get_flags, set_flags
 from fluidjax.base.mode import current_tracer as _dygraph_tracer
-from fluidjax.base.mode import in_dygraph_mode
+from fluidjax.base.mode import dygraph_not_support, dygraph_only, in_dygraph_mode
 from fluidjax.base.mode import tracer_guard as _dygraph_guard
 from fluidjax.base.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
 from fluidjax.base.version import require_version

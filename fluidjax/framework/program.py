@@ -64,6 +64,7 @@ class Program:
         self._trainers_endpoints: list[str] = []
         self._distributed_lookup_table: str | None = None
         self._origin_program: Program | None = None
+        self._origin_blocks: dict[int, int] = {}  # of a copy: its blocks -> those they are copies of
         self._enable_dgc = False
         self._use_lamb = False
         self._nccl_comm_num = 1
@@ -285,6 +286,7 @@ class Program:
         program._allowed_host_ops = self._allowed_host_ops
         program._copy_dist_param_info_from(self)
         program._attach(message)
+        program._origin_blocks = dict(origin)
         for index, source in origin.items():
             program.blocks[index]._copy_var_info_from(self.blocks[source])
         return program

@@ -5,6 +5,7 @@ from fluidjax.base.unknown import unknown_name as _unknown_name
 from fluidjax.layers import (
     collective,
     control_flow,
+    device,
     distributions,
     io,
     learning_rate_scheduler,

@@ -15,7 +15,7 @@ PACKAGES = ("lowering", "fluidjax")
 # not named stands below all.
 STOREYS = (
     ("lowering",),
-    ("fluidjax.framework_pb2", "fluidjax.backend_check", "fluidjax.base", "fluidjax.unique_name"),
+    ("fluidjax.framework_pb2", "fluidjax.proto", "fluidjax.backend_check", "fluidjax.base", "fluidjax.unique_name"),
     ("fluidjax.framework", "fluidjax.wrapped_decorator"),
     # What layers are written with, and what brings data into their programs.
     ("fluidjax.layer_helper", "fluidjax.layer_helper_base", "fluidjax.writing", "fluidjax.param_attr",
@@ -27,13 +27,14 @@ STOREYS = (
     ("fluidjax.optimizer",),
     ("fluidjax.execution", "fluidjax.files"),
     ("fluidjax.eager",),
-    ("fluidjax.executor", "fluidjax.compiler", "fluidjax.dataset", "fluidjax.io", "fluidjax.passes"),
+    ("fluidjax.executor", "fluidjax.compiler", "fluidjax.dataset", "fluidjax.io", "fluidjax.passes",
+     "fluidjax.debugger"),
     ("fluidjax.dygraph", "fluidjax.to_static", "fluidjax.inference", "fluidjax.export", "fluidjax.distributed"),
     ("fluidjax.transpiler", "fluidjax.contrib.mixed_precision"),
     ("fluidjax.communicator", "fluidjax.incubate"),
 )  # fmt: skip
 # Inside a room of the list, but not of its storey: it stands below all.
-APART = ("fluidjax.execution.single",)
+APART = ("fluidjax.execution.single", "fluidjax.execution.native")
 # Imports from below, each for its reason.
 DOORS = {
     ("fluidjax.layers._nn.python_function", "fluidjax.execution.python_functions"): (

@@ -18,14 +18,16 @@ FLUIDS = {
 FLUIDS_FIELDS = set(
     """
     _appending_grad_times _backward_role_guard _block_attr _block_attr_id _blocks_attr_ids _clone_variable
-    _complete_op _copy _copy_dist_param_info_from _create_block _distributed_lookup_table _drop_last _dtype _endpoints
-    _enter_decoder _find_var_recursive _fleet_opt _get_info _get_no_grad_set _get_vars_info _grad _grad_ivar
-    _has_kernel _helper _hierarchical_allreduce_inter_nranks _inference_optimize _inputs _insert_op _is_chief
-    _is_distributed _is_initialized _learning_rate _learning_rate_map _leave_decoder _lr_schedule_guard _mode
-    _nccl_comm_num _need_clip_func _op_role _optimized_guard _origin_program _parameters _parameters_on_pservers
-    _pipeline_opt _place _prepend_op _program _prune_with_input _ps_endpoint _remove_attr _remove_op _remove_var
-    _rename_input _rename_output _rename_var _rollback _set_attr _set_checkpoints _set_default_bias_initializer
-    _set_default_initializer _set_default_param_initializer _set_forward_block_idx _set_info _set_server_config
+    _complete_op _construct_from_desc _copy _copy_dist_param_info_from _create_block _distributed_lookup_table
+    _drop_last _dtype _endpoints _enter_decoder _find_var_recursive _fleet_opt _gen_worker_desc _get_info
+    _get_no_grad_set _get_vars_info _grad _grad_ivar _has_kernel _helper _hierarchical_allreduce_inter_nranks
+    _inference_optimize _inputs _insert_op _is_chief _is_distributed _is_initialized _learning_rate
+    _learning_rate_map _leave_decoder _lr_schedule_guard _mode _nccl_comm_num _need_clip_func _op_role
+    _optimized_guard _origin_program _parameters _parameters_on_pservers _pipeline_opt _place _prepend_op _program
+    _prune_with_input _ps_endpoint _remove_attr _remove_op _remove_var _rename_input _rename_output _rename_var
+    _rollback _set_attr _set_checkpoints _set_copy_table_config _set_default_bias_initializer
+    _set_default_initializer _set_default_param_initializer _set_device_worker _set_fleet_desc
+    _set_forward_block_idx _set_info _set_server_config
     _slice_ops _stop_gradient _sub_layers _sync_with_cpp _to_attr _to_kwargs _train_mode _trainers_endpoints
     _use_double_buffer _use_hierarchical_allreduce _use_lamb _value _var_recursive _varbase_creator
 """.split()
@@ -37,8 +39,8 @@ OUR_FIELDS = set(
     """
     _allowed_host_ops _append_op_desc _array _attr_map _bind _bump _captures _cells _copy_info_from
     _copy_var_info_from _derived _descs_changed _device _first _fresh _get _holder _input_map _items
-    _jax_device _lock _lod _mentions _model _move_out _name_scope_path _of _op_changed _output_map _raw_generation
-    _rows _run_at _set_value _spec _stored _sub_block_ids _temporary _vars _version_token _view _view_cache
+    _jax_device _lock _lod _mentions _model _move_out _name_scope_path _of _op_changed _origin_blocks _output_map
+    _raw_generation _rows _run_at _set_value _spec _stored _sub_block_ids _temporary _vars _version_token _view _view_cache
     _without_ops
 """.split()
 )

@@ -1,0 +1,24 @@
+"""``fluid.dygraph_utils``: the ends of layers in eager mode."""
+
+from __future__ import annotations
+
+from fluidjax.eager.ops import ops
+from fluidjax.eager.varbase import VarBase
+from fluidjax.framework import dygraph_only
+
+
+@dygraph_only
+def _append_activation_in_dygraph(
+    input: VarBase, act: str | None = None, use_cudnn: bool | None = None, use_mkldnn: bool | None = None
+) -> VarBase:
+    """The activation `act` of a variable; None: the variable itself. AssertionError outside of eager mode."""
+    if act is None:
+        return input
+    settings = [("use_cudnn", use_cudnn), ("use_mkldnn", use_mkldnn)]
+    return getattr(ops, act)(input, *(word for name, value in settings if value for word in (name, value)))
+
+
+@dygraph_only
+def _append_bias_in_dygraph(input: VarBase, bias: VarBase | None = None, axis: int = 1) -> VarBase:
+    """input + bias, whose dims begin at `axis`; None: the variable itself. AssertionError outside of eager mode."""
+    return input if bias is None else ops.elementwise_add(input, bias, "axis", axis)

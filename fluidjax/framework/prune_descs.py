@@ -1,0 +1,43 @@
+"""Descs made smaller: ``core.prune`` and ``core.prune_backward``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fluidjax import framework_pb2 as pb
+from fluidjax.framework.descs import ProgramDescView
+from fluidjax.framework.program import Program
+from fluidjax.framework.prune import pruned, without_backward
+
+
+def prune_desc(
+    desc: ProgramDescView, feeds: Iterable[str], targets: Iterable[Sequence[int]]
+) -> tuple[ProgramDescView, dict[int, int]]:
+    """The part of a program that some ops need when variables are fed.
+
+    Args:
+        desc: the program.
+        feeds: names of variables.
+        targets: (block, number of the op in it) of each.
+
+    Returns:
+        (the part, its blocks -> those they were).
+    """
+    program = _program_of(desc)
+    ops = [program.blocks[block].ops[index] for block, index in targets]
+    return _with_origin(pruned(program, list(feeds), ops))
+
+
+def prune_backward_desc(desc: ProgramDescView) -> tuple[ProgramDescView, dict[int, int]]:
+    """A program without its backward pass, as ``prune_desc``."""
+    return _with_origin(without_backward(_program_of(desc)))
+
+
+def _program_of(desc: ProgramDescView) -> Program:
+    message = pb.ProgramDesc()
+    message.CopyFrom(desc.proto)
+    return Program._construct_from_desc(message)
+
+
+def _with_origin(program: Program) -> tuple[ProgramDescView, dict[int, int]]:
+    return program.desc, program._origin_blocks

@@ -1,0 +1,159 @@
+"""The passes that Fluid's parallel executor would rewrite a program's graph by, as a list that scripts may change.
+
+XLA fuses, orders and frees here, so a pass is a name with settings. ``graph_viz_pass`` is one that does its work: it
+draws the program before the first run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fluidjax.base.errors import EnforceNotMet
+from fluidjax.debugger import write_block_graph
+from fluidjax.framework import Program
+
+VIZ, _PRINT = "graph_viz_pass", "multi_devices_print_pass"
+
+# What Fluid 1.8.5's builder knows of, besides those of inference.
+KNOWN = frozenset(
+    "add_reader_dependency_pass all_reduce_deps_pass all_reduce_mode_multi_devices_pass async_multi_devices_pass"
+    " backward_optimizer_op_deps_pass buffer_shared_cross_op_memory_reuse_pass buffer_shared_inplace_pass"
+    " coalesce_grad_tensor_pass dist_multi_devices_pass eager_deletion_pass fuse_adam_op_pass fuse_all_reduce_op_pass"
+    " fuse_bn_act_pass fuse_elewise_add_act_pass fuse_momentum_op_pass fuse_relu_depthwise_conv_pass fuse_sgd_op_pass"
+    " graph_to_program_pass graph_viz_pass lock_free_optimize_pass modify_op_lock_and_record_event_pass"
+    " multi_batch_merge_pass multi_devices_check_pass multi_devices_print_pass reduce_mode_multi_devices_pass"
+    " reference_count_pass runtime_context_cache_pass sequential_execution_pass sync_batch_norm_pass".split()
+)
+
+
+class Pass:
+    """One pass: its type, and the attributes that were set."""
+
+    def __init__(self, type: str):
+        self._type = type
+        self._attrs: dict[str, Any] = {}
+
+    def type(self) -> str:
+        """Its name."""
+        return self._type
+
+    def has(self, name: str) -> bool:
+        """Whether an attribute was set."""
+        return name in self._attrs
+
+    def set(self, name: str, value: Any) -> None:
+        """Set an attribute. Raises EnforceNotMet when it is set already."""
+        if name in self._attrs:
+            raise EnforceNotMet(
+                f"Attribute {name} already set in the pass {self._type}: it holds {self._attrs[name]!r}. Expected a new"
+                " one. Set each once"
+            )
+        self._attrs[name] = value
+
+    set_not_owned = set
+
+    def draw(self, program: Program) -> None:
+        """What ``graph_viz_pass`` does: the graph of block 0, to the file that ``graph_viz_path`` names."""
+        if self._type == VIZ and self._attrs.get("graph_viz_path"):
+            write_block_graph(program.global_block(), (), self._attrs["graph_viz_path"])
+
+
+class PassBuilder:
+    """A list of passes."""
+
+    def __init__(self) -> None:
+        self._passes: list[Pass] = []
+
+    def all_passes(self) -> list[Pass]:
+        """The passes in order."""
+        return list(self._passes)
+
+    def append_pass(self, pass_type: str) -> Pass:
+        """Add a pass at the end, and return it. Raises EnforceNotMet for a name that Fluid has none of."""
+        return self.insert_pass(len(self._passes), pass_type)
+
+    def insert_pass(self, idx: int, pass_type: str) -> Pass:
+        """Add a pass before the one at `idx`, and return it."""
+        if pass_type not in KNOWN:
+            raise EnforceNotMet(
+                f"Pass {pass_type} has not been registered: expected one of {', '.join(sorted(KNOWN))}. Take one of"
+                " them"
+            )
+        _check_index(idx, len(self._passes) + 1)
+        self._passes.insert(idx, Pass(pass_type))
+        return self._passes[idx]
+
+    def remove_pass(self, idx: int) -> None:
+        """Drop the pass at `idx`. Raises EnforceNotMet when there is none."""
+        _check_index(idx, len(self._passes))
+        del self._passes[idx]
+
+    def draw(self, program: Program) -> None:
+        """Let the passes that draw do so."""
+        for one in self._passes:
+            one.draw(program)
+
+
+def _check_index(idx: int, bound: int) -> None:
+    if not 0 <= idx < bound:
+        raise EnforceNotMet(
+            f"PassBuilder: no place {idx}. Expected 0 ... {bound - 1}. Look at all_passes() for what is there"
+        )
+
+
+def built(settings: Mapping[str, Any]) -> PassBuilder:
+    """The passes that a BuildStrategy's settings ask for, in Fluid 1.8.5's order."""
+    builder = PassBuilder()
+    at = settings["debug_graphviz_path"]
+    for name in _names(settings):
+        added = builder.append_pass(name)
+        if name == VIZ:
+            added.set("graph_viz_path", at + ("_fused_graph" if len(builder.all_passes()) > 1 else "_original_graph"))
+    return builder
+
+
+def _names(settings: Mapping[str, Any]) -> Iterator[str]:
+    on, drawn = settings.__getitem__, bool(settings["debug_graphviz_path"])
+    reducing = settings["reduce_strategy"] == 1
+    spread = on("async_mode") or on("is_distribution") or reducing
+    if drawn:
+        yield VIZ
+    yield from (name for setting, name in _BEFORE.items() if on(setting))
+    if on("fuse_all_reduce_ops") and not spread:
+        yield "coalesce_grad_tensor_pass"
+    if on("fuse_all_optimizer_ops") and not spread:
+        yield from ("fuse_adam_op_pass", "fuse_sgd_op_pass", "fuse_momentum_op_pass")
+    if drawn:
+        yield VIZ
+    yield from ("add_reader_dependency_pass", _over_devices(settings, reducing))
+    if on("fuse_all_reduce_ops") and not spread:
+        yield "fuse_all_reduce_op_pass"
+    if drawn:
+        yield _PRINT
+    if not reducing or on("async_mode") or on("is_distribution"):
+        yield "all_reduce_deps_pass"
+    if on("num_trainers") > 1 and not spread:
+        yield "backward_optimizer_op_deps_pass"
+    if on("cache_runtime_context"):
+        yield "runtime_context_cache_pass"
+    if on("remove_unnecessary_lock"):
+        yield "modify_op_lock_and_record_event_pass"
+    yield "multi_devices_check_pass"
+
+
+_BEFORE = {
+    "enable_sequential_execution": "sequential_execution_pass",
+    "sync_batch_norm": "sync_batch_norm_pass",
+    "fuse_relu_depthwise_conv": "fuse_relu_depthwise_conv_pass",
+    "fuse_bn_act_ops": "fuse_bn_act_pass",
+    "fuse_elewise_add_act_ops": "fuse_elewise_add_act_pass",
+}
+
+
+def _over_devices(settings: Mapping[str, Any], reducing: bool) -> str:
+    if settings["async_mode"]:
+        return "async_multi_devices_pass"
+    if settings["is_distribution"]:
+        return "dist_multi_devices_pass"
+    return "reduce_mode_multi_devices_pass" if reducing else "all_reduce_mode_multi_devices_pass"

@@ -1,0 +1,139 @@
+"""``core.Dataset``: the files behind ``fluid.dataset``, by the description of a line instead of variables."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf import text_format
+
+from fluidjax.base.enums import VarType
+from fluidjax.base.errors import EnforceNotMet
+from fluidjax.proto import data_feed_pb2 as pb
+from fluidjax.readers.multi_slot import Sample, read_file
+from fluidjax.readers.prefetch import Prefetcher
+
+_TYPES = {"uint64": VarType.INT64, "float": VarType.FP32}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a line has for one variable."""
+
+    name: str
+    dtype: VarType
+    used: bool
+
+
+class Dataset:
+    """Samples in text files in the MultiSlot format (see ``fluidjax.readers.multi_slot``).
+
+    Args:
+        name: "MultiSlotDataset", the one kind that there is. EnforceNotMet for another.
+    """
+
+    def __init__(self, name: str):
+        if name != "MultiSlotDataset":
+            raise EnforceNotMet(
+                f"core.Dataset: there is no data set {name!r}; expected 'MultiSlotDataset'. Make one of that kind"
+            )
+        self._desc = pb.DataFeedDesc(pipe_command="cat")
+        self._files: list[str] = []
+        self._hdfs = "", ""
+        self._download_cmd = ""
+        self._threads, self._trainers, self._queues = 1, 1, 0
+        self._samples: list[Sample] = []
+        self._preload: Prefetcher | None = None
+
+    # Settings.
+
+    def set_filelist(self, filelist: Sequence[str]) -> None:
+        """The files, read in this order."""
+        self._files = list(filelist)
+
+    def get_filelist(self) -> list[str]:
+        """The files."""
+        return list(self._files)
+
+    def set_thread_num(self, thread_num: int) -> None:
+        """Kept: one thread reads."""
+        self._threads = thread_num
+
+    def get_thread_num(self) -> int:
+        """What ``set_thread_num`` said."""
+        return self._threads
+
+    def set_trainer_num(self, trainer_num: int) -> None:
+        """Kept: one process has all samples."""
+        self._trainers = trainer_num
+
+    def get_trainer_num(self) -> int:
+        """What ``set_trainer_num`` said."""
+        return self._trainers
+
+    def set_queue_num(self, queue_num: int) -> None:
+        """Kept: there is one queue."""
+        self._queues = queue_num
+
+    def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
+        """Kept: files are local."""
+        self._hdfs = fs_name, fs_ugi
+
+    def get_hdfs_config(self) -> tuple[str, str]:
+        """What ``set_hdfs_config`` said."""
+        return self._hdfs
+
+    def set_download_cmd(self, download_cmd: str) -> None:
+        """Kept: files are local."""
+        self._download_cmd = download_cmd
+
+    def get_download_cmd(self) -> str:
+        """What ``set_download_cmd`` said."""
+        return self._download_cmd
+
+    def set_data_feed_desc(self, desc: str) -> None:
+        """What a line has, and the command that files go through: a DataFeedDesc message as text."""
+        self._desc = text_format.Parse(desc, pb.DataFeedDesc())
+
+    # Samples.
+
+    def load_into_memory(self) -> None:
+        """Read all files."""
+        self._samples = list(self._read())
+
+    def preload_into_memory(self) -> None:
+        """Begin to read all files in a thread; ``wait_preload_done`` waits for its end."""
+        self._preload = Prefetcher(lambda: [list(self._read())], 1)
+
+    def wait_preload_done(self) -> None:
+        """Wait for what ``preload_into_memory`` began; nothing where it did not."""
+        if self._preload is not None:
+            self._samples, self._preload = next(self._preload), None
+
+    def release_memory(self) -> None:
+        """Drop all samples."""
+        self._samples = []
+
+    def local_shuffle(self) -> None:
+        """Shuffle the samples, with Python's global ``random``."""
+        random.shuffle(self._samples)
+
+    def global_shuffle(self, thread_num: int) -> None:
+        """Shuffle the samples of all workers; one process is all of them."""
+        self.local_shuffle()
+
+    def get_memory_data_size(self) -> int:
+        """The number of samples."""
+        return len(self._samples)
+
+    def get_shuffle_data_size(self) -> int:
+        """The number of samples after a shuffle, which is the same."""
+        return len(self._samples)
+
+    def _read(self) -> Iterator[Sample]:
+        slots: list[Any] = [Slot(s.name, _TYPES[s.type], s.is_used) for s in self._desc.multi_slot_desc.slots]
+        for path in self._files:
+            for sample in read_file(path, self._desc.pipe_command, slots):
+                yield [values for slot, values in zip(slots, sample, strict=True) if slot.used]
