@@ -28,7 +28,7 @@ STOREYS = (
     ("fluidjax.execution", "fluidjax.files"),
     ("fluidjax.eager",),
     ("fluidjax.executor", "fluidjax.compiler", "fluidjax.dataset", "fluidjax.io", "fluidjax.passes",
-     "fluidjax.debugger"),
+     "fluidjax.debugger", "fluidjax.drawing"),
     ("fluidjax.dygraph", "fluidjax.to_static", "fluidjax.inference", "fluidjax.export", "fluidjax.distributed"),
     ("fluidjax.transpiler", "fluidjax.contrib.mixed_precision"),
     ("fluidjax.communicator", "fluidjax.incubate"),
