@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.version import package_version
-from fluidjax.command import cache, check, convert, doctor, draw, info, launch, run
+from fluidjax.command import bench, cache, check, convert, doctor, draw, info, launch, run, verify
 from fluidjax.command.terms import BadUse
 
-COMMANDS = (run, launch, info, check, draw, convert, cache, doctor)
+COMMANDS = (run, launch, info, check, verify, draw, bench, convert, cache, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

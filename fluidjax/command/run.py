@@ -54,21 +54,26 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the script; 1 when it ends with an exception. BadUse when there is no such script."""
-    if options.module:
+    return run(options.script, options.arguments, options.module)
+
+
+def run(script: str, arguments: list[str], module: bool = False) -> int:
+    """Run a script with its arguments, in a process that serves ``paddle``; 1 when it ends with an exception."""
+    if module:
         sys.path.insert(0, os.getcwd())
-        _need_module(options.script)
-    elif not os.path.isfile(options.script):
+        _need_module(script)
+    elif not os.path.isfile(script):
         raise BadUse(
-            f"cannot run {options.script!r}",
+            f"cannot run {script!r}",
             "the path of a Python script",
-            "a folder" if os.path.isdir(options.script) else "no such file",
+            "a folder" if os.path.isdir(script) else "no such file",
             "check the path, or name a module with -m",
         )
     legacy.install()
     aliases.serve()
     os.environ.update(aliases.child_environment())
     cache.enable()
-    return _run(options.script, options.arguments, options.module)
+    return _run(script, arguments, module)
 
 
 def _need_module(name: str) -> None:

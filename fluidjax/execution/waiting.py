@@ -1,4 +1,4 @@
-"""What a person at a terminal is told who waits for a compilation."""
+"""What a person at a terminal is told who waits."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from collections.abc import Iterator
 _PATIENCE = 2.0  # seconds
 
 
+def compiling(ops: int) -> contextlib.AbstractContextManager[None]:
+    """Say on the terminal that ``ops`` ops are compiled, where it takes long."""
+    return waiting(f"Compiling program ({ops} ops)")
+
+
 @contextlib.contextmanager
-def compiling(ops: int) -> Iterator[None]:
-    """Say on the terminal that ``ops`` ops are compiled, where it takes longer than two seconds; a log stays quiet."""
+def waiting(what: str) -> Iterator[None]:
+    """Say on the terminal what is being done, where it takes longer than two seconds; a log stays quiet."""
     if not sys.stderr.isatty():
         yield
         return
@@ -21,7 +26,7 @@ def compiling(ops: int) -> Iterator[None]:
 
     def say() -> None:
         said.set()
-        print(f"Compiling program ({ops} ops) ...", end="", file=sys.stderr, flush=True)
+        print(f"{what} ...", end="", file=sys.stderr, flush=True)
 
     timer = threading.Timer(_PATIENCE, say)
     timer.daemon = True
