@@ -16,8 +16,8 @@ import numpy as np
 
 from fluidjax.eager.kernels import Kernel, forget, kernel_of
 from fluidjax.eager.moving import CLOSED, moves
+from fluidjax.eager.plans import Plan, Step
 from fluidjax.eager.points import Point
-from fluidjax.eager.tape import Plan, Step
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
 

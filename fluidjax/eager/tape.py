@@ -11,112 +11,15 @@ import heapq
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
-import lowering
 from fluidjax.base.errors import EnforceNotMet, explain
-from fluidjax.eager.kernels import Kernel, flatten, kernel_of
-from fluidjax.eager.values import Value, zeros
-from lowering import EMPTY, GRAD, OpSpec, OpView
+from fluidjax.eager.engine import Engine
+from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.plans import plan_of
+from fluidjax.eager.values import zeros
 
 _counter = itertools.count()
-
-
-class Step(NamedTuple):
-    """One op of a gradient: its kernel, where its inputs come from, and where its outputs go.
-
-    A source is ("i", k) for input k of the forward op, ("o", k) for an output, ("g", k) for an output's gradient,
-    ("f", k) for input k of the op that the forward op is the gradient of, ("t", name) for an earlier step's result. A
-    target is ("i", k), ("f", k) or ("t", name); None for an output nobody wants.
-    """
-
-    kernel: Kernel
-    sources: tuple[tuple[str, Any], ...]
-    targets: tuple[tuple[str, Any] | None, ...]
-
-
-class Plan(NamedTuple):
-    """The gradient of a kernel: its steps, and the indices of the outputs whose values they read."""
-
-    steps: tuple[Step, ...]
-    reads: frozenset[int]
-
-
-def plan_of(kernel: Kernel, wanted: tuple[bool, ...], forward: Kernel | None) -> Plan:
-    """The gradient of `kernel` by the inputs of which `wanted` is True.
-
-    Args:
-        forward: for the kernel of a gradient op, that of the op it is the gradient of.
-    """
-    known = kernel.plans.get((wanted, forward))
-    if known is None:
-        known = kernel.plans[wanted, forward] = _make_plan(kernel, wanted, forward)
-    return known
-
-
-def _make_plan(kernel: Kernel, wanted: tuple[bool, ...], forward: Kernel | None) -> Plan:
-    unwanted = {f"i{k}{GRAD}" for k, w in enumerate(wanted) if not w}
-    origin = None if forward is None else _renamed(forward.view)
-    view = _distinct(kernel.view)
-    specs, _ = lowering.grad_ops(view, unwanted, forward=origin)
-    steps = [_step(spec) for spec in specs if any(n != EMPTY for names in spec.outputs.values() for n in names)]
-    reads = frozenset(k for step in steps for kind, k in step.sources if kind == "o")
-    return Plan(tuple(steps), reads)
-
-
-def _distinct(view: OpView) -> OpView:
-    """The op with names of their own for outputs that are inputs' variables: the tape tells versions apart itself."""
-    count = itertools.count()
-    outputs = {
-        s: [EMPTY if n == EMPTY else f"o{i}" for n, i in zip(ns, count, strict=False)] for s, ns in view.outputs.items()
-    }
-    return OpView(view.type, view.inputs, outputs, view.attrs)
-
-
-def _renamed(view: OpView) -> OpView:
-    return OpView(
-        view.type,
-        {slot: ["f" + n for n in names] for slot, names in view.inputs.items()},
-        {slot: ["f" + n for n in names] for slot, names in view.outputs.items()},
-        view.attrs,
-    )
-
-
-def _source(name: str) -> tuple[str, Any]:
-    if name.startswith("fi") and name[2:].isdigit():
-        return "f", int(name[2:])
-    base = name.removesuffix(GRAD)
-    if base[:1] in ("i", "o") and base[1:].isdigit():
-        if base == name:
-            return base[0], int(base[1:])
-        if base[0] == "o":
-            return "g", int(base[1:])
-    return "t", name
-
-
-def _target(name: str) -> tuple[str, Any] | None:
-    if name == EMPTY:
-        return None
-    base = name.removesuffix(GRAD)
-    if base != name and base.startswith("fi") and base[2:].isdigit():
-        return "f", int(base[2:])
-    if base != name and base[:1] == "i" and base[1:].isdigit():
-        return "i", int(base[1:])
-    return "t", name
-
-
-def _step(spec: OpSpec) -> Step:
-    inputs = {slot: list(names) for slot, names in spec.inputs.items() if names and list(names) != [EMPTY]}
-    outputs = {slot: list(names) for slot, names in spec.outputs.items() if names}
-    sources, ins = flatten(inputs)
-    targets, outs = flatten(outputs)
-    definition = lowering.get_op(spec.type)
-    inherits = definition.forward is not None  # other ops take those of the forward op that they know
-    attrs = {k: v for k, v in spec.attrs.items() if not k.startswith("op_") and (inherits or k in definition.attrs)}
-    kernel = kernel_of(spec.type, attrs, ins, outs, wanted=tuple(n != EMPTY for n in targets), backward=True)
-    return Step(kernel, tuple(map(_source, sources)), tuple(map(_target, targets)))
 
 
 class Node:
@@ -282,62 +185,6 @@ class PythonNode(Node):
             results = self.backward(given)
         each = zip(self.inputs, self.parents, results, strict=True)
         return [(v, p, engine.as_given(g)) for v, p, g in each if p is not UNWANTED and g is not None]
-
-
-class Engine:
-    """How a backward pass runs ops: on values, leaving no trace."""
-
-    def __init__(self, tracer: Any) -> None:
-        self.tracer = tracer
-
-    def run(self, kernel: Kernel, flat: list[Any], node: OpNode) -> Sequence[Any]:
-        """The results of one gradient op for variables and values."""
-        return self.tracer.run(kernel, [x if x.__class__ is Value else x._value for x in flat])
-
-    def as_given(self, var: Any) -> Any:
-        """What a backward pass holds of a variable that is a gradient."""
-        return var._value
-
-    def python(self) -> AbstractContextManager[None]:
-        """Within, a gradient that is a Python function runs."""
-        return self.tracer.no_grad()
-
-    def as_variable(self, given: Any) -> Any:
-        """The variable for what a backward pass holds."""
-        return self.tracer.variable_of(given)
-
-    def total(self, parts: list[Any]) -> Any:
-        """The sum of gradients."""
-        return self.tracer.run(_sum(len(parts)), parts)[0]
-
-
-class RecordingEngine(Engine):
-    """How a backward pass runs ops whose own gradients are wanted: on variables, onto the tape."""
-
-    def run(self, kernel: Kernel, flat: list[Any], node: OpNode) -> Sequence[Any]:
-        """See Engine."""
-        return self.tracer.trace_kernel(kernel, list(map(self.as_variable, flat)), forward=node)
-
-    def as_given(self, var: Any) -> Any:
-        """See Engine."""
-        return var
-
-    def python(self) -> AbstractContextManager[None]:
-        """See Engine."""
-        return nullcontext()
-
-    def as_variable(self, given: Any) -> Any:
-        """See Engine."""
-        return self.tracer.variable_of(given) if given.__class__ is Value else given
-
-    def total(self, parts: list[Any]) -> Any:
-        """See Engine."""
-        return self.tracer.trace_kernel(_sum(len(parts)), list(map(self.as_variable, parts)))[0]
-
-
-@cache
-def _sum(count: int) -> Kernel:
-    return kernel_of("sum", {}, (("X", count),), ("Out",), backward=True)
 
 
 Place = tuple[Node, int] | None  # on the tape: a node and the number of its output; None for leaves

@@ -14,12 +14,13 @@ from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import CPUPlace
+from fluidjax.eager.engine import Engine, RecordingEngine
 from fluidjax.eager.kernels import Kernel, flatten, freeze, kernel_of
 from fluidjax.eager.numbers import opened
 from fluidjax.eager.passes import Watched
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
-from fluidjax.eager.tape import Engine, OpNode, Pass, RecordingEngine, key_of, places
+from fluidjax.eager.tape import OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework.guards import default_main_program

@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 
 from fluidjax import framework, unique_name
-from fluidjax.base.containers import SelectedRows as HostRows
 from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer
 from fluidjax.base.values import LoDTensor
 from fluidjax.eager import values
+from fluidjax.eager.held import Holder
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.strategy import BackwardStrategy
 from fluidjax.eager.values import Spec, Value
-from fluidjax.execution.exchange import lod_array
 from fluidjax.execution.fetched import FetchedArray
 from fluidjax.framework.guards import default_main_program
 from fluidjax.framework.variable import EagerParameter, EagerVariable
@@ -185,9 +184,9 @@ class VarBase(EagerVariable):
                 f"with dtype {array.dtype}. Cast the array."
             )
 
-    def value(self) -> _Holder:
+    def value(self) -> Holder:
         """Fluid's handle of the value: ``var.value().get_tensor()``."""
-        return _Holder(self)
+        return Holder(self)
 
     def detach(self) -> VarBase:
         """A variable with the same value, that no gradient flows through."""
@@ -308,55 +307,6 @@ class VarBase(EagerVariable):
 
 def _value_of(grad: Value | VarBase) -> Value | None:
     return grad._value if isinstance(grad, VarBase) else grad
-
-
-class _Holder:
-    """What ``var.value()`` gives: the scope variable that Fluid keeps for an eager variable."""
-
-    def __init__(self, var: VarBase) -> None:
-        self._var = var
-
-    def get_tensor(self) -> Any:
-        """The value; what is set in it shows in the variable."""
-        return _Tensor(self._var)
-
-    def get_selected_rows(self) -> HostRows:
-        """A copy of a sparse value."""
-        array = self._var._array()
-        rows = HostRows(np.asarray(array.rows).tolist(), array.height)
-        rows.get_tensor()._set_value(np.asarray(array.values))
-        return rows
-
-
-class _Tensor(LoDTensor):
-    """The LoDTensor of an eager variable."""
-
-    def __init__(self, var: VarBase) -> None:
-        super().__init__()
-        self._var = var
-        if var._value is not None:
-            super()._set_value(values.on_host(var._array()), var.lod())
-
-    def set(self, array: Any, place: Any, zero_copy: bool = False) -> None:
-        """Replace the variable's value."""
-        super().set(array, place, zero_copy)
-        self._write_through()
-
-    def set_lod(self, lod: Any) -> None:
-        """Say where the variable's sequences begin."""
-        super().set_lod(lod)
-        self._write_through()
-
-    def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Any) -> None:
-        """Say how long the variable's sequences are."""
-        super().set_recursive_sequence_lengths(recursive_sequence_lengths)
-        self._write_through()
-
-    def _write_through(self) -> None:
-        """Bind the variable to what is here now."""
-        array = np.array(self)
-        plain = values.value_of(array)
-        self._var._value = Value(lod_array(plain.array, self._lod, room=None)) if self._lod else plain
 
 
 class ParamBase(VarBase, EagerParameter):

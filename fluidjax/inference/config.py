@@ -15,6 +15,8 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.base.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda
+from fluidjax.inference.model_files import Model
+from fluidjax.inference.pass_builder import PaddlePassBuilder
 
 
 class Precision(enum.IntEnum):
@@ -23,91 +25,6 @@ class Precision(enum.IntEnum):
     Float32 = 0
     Int8 = 1
     Half = 2
-
-
-class PaddlePassBuilder:
-    """A list of names of graph passes, for scripts that edit it; XLA's own passes are not among them.
-
-    Args:
-        passes: the names to begin with.
-    """
-
-    def __init__(self, passes: Iterable[str]):
-        self._passes = list(passes)
-        self._analysis: list[str] = []
-
-    def set_passes(self, passes: Iterable[str]) -> None:
-        """Replace all names."""
-        self._passes = list(passes)
-
-    def append_pass(self, name: str) -> None:
-        """Add a name at the end."""
-        self._passes.append(name)
-
-    def insert_pass(self, index: int, name: str) -> None:
-        """Add a name before the one at ``index``."""
-        self._passes.insert(index, name)
-
-    def delete_pass(self, name: str) -> None:
-        """Take a name out, wherever it stands; nothing happens where it does not."""
-        self._passes = [other for other in self._passes if other != name]
-
-    def append_analysis_pass(self, name: str) -> None:
-        """Add a name to those of the analysis."""
-        self._analysis.append(name)
-
-    def all_passes(self) -> list[str]:
-        """The names, in order."""
-        return list(self._passes)
-
-    def analysis_passes(self) -> list[str]:
-        """The names of the analysis, in order."""
-        return list(self._analysis)
-
-    def turn_on_debug(self) -> None:
-        """Changes nothing: ``fluidjax.contrib`` and the debugger draw programs."""
-
-    def debug_string(self) -> str:
-        """The names, one a line."""
-        return "".join(f"  - {name}\n" for name in self._passes)
-
-
-class _Model:
-    """Where the files of a model are."""
-
-    def __init__(self) -> None:
-        self.folder = ""
-        self.program = ""
-        self.parameters = ""
-        self.contents: tuple[bytes, bytes] | None = None
-
-    def arguments(self) -> tuple[str | None, str | bytes | None, str | bytes | None]:
-        """The model as ``fluid.io.load_inference_model`` takes it: folder, program, parameters.
-
-        Raises ValueError when none was named.
-        """
-        if self.contents is not None:
-            return None, *self.contents
-        if self.folder:
-            return self.folder, self.program or None, self.parameters or None
-        if self.program and self.parameters:
-            folder = os.path.dirname(self.program) or "."
-            if os.path.abspath(os.path.dirname(self.parameters) or ".") == os.path.abspath(folder):
-                return folder, os.path.basename(self.program), os.path.basename(self.parameters)
-            return None, _content(self.program), _content(self.parameters)
-        raise ValueError(
-            explain(
-                "create_paddle_predictor: the config names no model",
-                "a folder, or the program's and the parameters' files",
-                f"model_dir {self.folder!r}, prog_file {self.program!r}, params_file {self.parameters!r}",
-                "write AnalysisConfig(folder) or AnalysisConfig(program_file, parameters_file)",
-            )
-        )
-
-
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 class AnalysisConfig:
@@ -123,7 +40,7 @@ class AnalysisConfig:
     Precision = Precision
 
     def __init__(self, *model: str | AnalysisConfig):
-        self._model = _Model()
+        self._model = Model()
         self._gpu: int | None = None
         self._settings: dict[str, Any] = {
             "memory_pool_init_size_mb": 100,
@@ -156,7 +73,7 @@ class AnalysisConfig:
                 )
             )
         paths = [os.fspath(path) for path in model]
-        self._model = _Model()
+        self._model = Model()
         if len(paths) == 1:
             self._model.folder = paths[0]
         else:
@@ -172,7 +89,7 @@ class AnalysisConfig:
 
     def set_model_buffer(self, prog: bytes, prog_size: int, params: bytes, params_size: int) -> None:
         """Take a model from the contents of its two files; as many bytes of each as the sizes say."""
-        self._model = _Model()
+        self._model = Model()
         self._model.contents = bytes(prog)[:prog_size], bytes(params)[:params_size]
 
     def model_from_memory(self) -> bool:

@@ -1,4 +1,4 @@
-"""Making tensors: constants, copies, ranges, and the save and load ops."""
+"""The names of ``fluid.layers.tensor``; variables, copies, joins, sums, orders and checks of tensors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,27 @@ from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.files import load_combine as load_combine
 from fluidjax.layers._tensor.files import save as save
 from fluidjax.layers._tensor.files import save_combine as save_combine
-from fluidjax.layers._tensor.filled import full, full_like, kron, trace, tril, triu
+from fluidjax.layers._tensor.filled import (
+    arange,
+    eye,
+    fill_constant_batch_size_like,
+    full,
+    full_like,
+    kron,
+    linspace,
+    ones,
+    ones_like,
+    range,
+    trace,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
 from fluidjax.layers._tensor.shapes import cast, fill_constant
 from fluidjax.param_attr import ParamAttr
 from fluidjax.writing.checks import (
     FILLED,
-    FULL_FLOATS,
     FULL_NUMBERS,
     NUMBERS,
     check_dtype,
@@ -235,36 +250,6 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
     return emit("assign_value", {}, input.dtype, attrs, layer="assign", out=output)
 
 
-def fill_constant_batch_size_like(
-    input: Variable,
-    shape: list[int],
-    dtype: Any,
-    value: float,
-    input_dim_idx: int = 0,
-    output_dim_idx: int = 0,
-    force_cpu: bool = False,
-) -> Variable:
-    """A tensor of one value whose dim ``output_dim_idx`` is ``input``'s dim ``input_dim_idx``.
-
-    For an ``input`` with LoD and dim 0 that is its number of sequences.
-    """
-    attrs: dict[str, Any] = {
-        "shape": list(shape),
-        "dtype": int(to_var_type(dtype)),
-        "value": float(value),
-        "input_dim_idx": input_dim_idx,
-        "output_dim_idx": output_dim_idx,
-        "force_cpu": force_cpu,
-    }
-    if convert_dtype(dtype) in ("int64", "int32"):
-        attrs["str_value"] = str(int(value))
-    else:
-        attrs["str_value"] = str(float(value))
-    out = emit("fill_constant_batch_size_like", {"Input": input}, dtype, attrs)
-    out.stop_gradient = True
-    return out
-
-
 def argmin(x: Variable, axis: int = 0) -> Variable:
     """Indices of the minima along ``axis``, int64."""
     return _arg("arg_min", x, axis)
@@ -295,30 +280,6 @@ def argsort(
     return out, indices
 
 
-def ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
-    """A tensor of ones; ``shape`` as for fill_constant."""
-    return fill_constant(shape=shape, dtype=dtype, force_cpu=force_cpu, value=1.0)
-
-
-def zeros(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
-    """A tensor of zeros; ``shape`` as for fill_constant."""
-    return fill_constant(shape=shape, dtype=dtype, force_cpu=force_cpu, value=0.0)
-
-
-def ones_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Ones in the shape and element type of ``x``."""
-    check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "ones_like")
-    return emit("fill_any_like", {"X": [x]}, x.dtype, {"value": 1.0}, layer="ones_like", out=out)
-
-
-def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Zeros in the shape and element type of ``x``."""
-    check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "ones_like")
-    out = emit("fill_zeros_like", {"X": [x]}, x.dtype, layer="zeros_like", out=out)
-    out.stop_gradient = True
-    return out
-
-
 def reverse(x: Variable, axis: int | list[int]) -> Variable:
     """``x`` in reverse order along one or several dims."""
     check_variable_and_dtype(x, "x", ("float32", "float64", "int32", "int64", "uint8", "bool"), "reverse")
@@ -345,36 +306,6 @@ def isfinite(x: Variable) -> Variable:
     return emit("isfinite", {"X": x}, "bool")
 
 
-def _as_scalar(value: Any, dtype: Any) -> Variable:
-    """A Variable [1] of that element type."""
-    if not isinstance(value, Variable):
-        return fill_constant([1], dtype, value)
-    return value if convert_dtype(value.dtype) == convert_dtype(dtype) else cast(value, dtype)
-
-
-def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
-    """start, start + step, ... before end; each a number or a Variable [1]."""
-    check_dtype(dtype, "dtype", FULL_NUMBERS, "range")
-    inputs = {"Start": _as_scalar(start, dtype), "End": _as_scalar(end, dtype), "Step": _as_scalar(step, dtype)}
-    out = emit("range", inputs, dtype)
-    out.stop_gradient = True
-    return out
-
-
-def arange(start: Any, end: Any, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
-    """As ``range``; the element type defaults to float32."""
-    del name
-    return range(start, end, step, "float32" if dtype is None else dtype)
-
-
-def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
-    """``num`` values from ``start`` to ``stop``, both included; each a number or a Variable [1]. float32 or float64."""
-    check_dtype(dtype, "dtype", FULL_FLOATS, "linspace")
-    first, last = (v if isinstance(v, Variable) else fill_constant([1], dtype, v) for v in (start, stop))
-    count = num if isinstance(num, Variable) else fill_constant([1], "int32", num)
-    return emit("linspace", {"Start": first, "Stop": last, "Num": count}, dtype)
-
-
 def diag(diagonal: Variable | np.ndarray) -> Variable:
     """A square matrix with the vector ``diagonal`` on its diagonal."""
     check_type(diagonal, "diagonal", (Variable, np.ndarray), "diag")
@@ -383,22 +314,4 @@ def diag(diagonal: Variable | np.ndarray) -> Variable:
     check_dtype(diagonal.dtype, "diagonal", FULL_NUMBERS, "diag")
     out = emit("diag", {"Diagonal": [diagonal]}, diagonal.dtype)
     out.stop_gradient = True
-    return out
-
-
-def eye(
-    num_rows: int, num_columns: int | None = None, batch_shape: list[int] | None = None, dtype: Any = "float32"
-) -> Variable:
-    """The identity [num_rows, num_columns], repeated over the dims of ``batch_shape`` when given."""
-    for label, size in (("num_rows", num_rows), ("num_columns", num_columns)):
-        if size is not None and (not isinstance(size, int) or size < 0):
-            raise TypeError(f"{label} should be a non-negative int, received {size!r}; pass one")
-    columns = num_rows if num_columns is None else num_columns
-    attrs = {"num_rows": num_rows, "num_columns": columns, "dtype": int(to_var_type(dtype))}
-    out = emit("eye", {}, dtype, attrs)
-    out.stop_gradient = True
-    for size in reversed(batch_shape or []):
-        if size <= 0:
-            raise TypeError(f"batch_shape should be a positive int list, received {batch_shape}; pass positive sizes")
-        out = emit("stack", {"X": [out] * size}, dtype, {"axis": 0}, slot="Y")
     return out
