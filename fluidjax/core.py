@@ -318,7 +318,7 @@ def get_variable_tensor(scope: Scope, var_name: str) -> LoDTensor:
 
 def set_feed_variable(scope: Scope, tensor: LoDTensor, var_name: str, col: int) -> None:
     """Put a tensor into column `col` of a feed variable."""
-    column = scope.var(var_name)._get(list)
+    column = scope.var(var_name).get_fetch_list()
     column.extend(LoDTensor() for _ in range(col + 1 - len(column)))
     column[col] = tensor
 

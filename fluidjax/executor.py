@@ -11,7 +11,7 @@ import jax
 from fluidjax.base.containers import LoDTensorArray
 from fluidjax.base.errors import explain
 from fluidjax.base.flags import flag
-from fluidjax.base.places import CPUPlace, Place
+from fluidjax.base.places import CPUPlace, Place, jax_device
 from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
 from fluidjax.compiler import CompiledProgram
@@ -69,7 +69,7 @@ class Executor:
     @cached_property
     def _device(self) -> jax.Device:
         """Where it computes; not asked for before the processes of a job have joined, which is too late afterwards."""
-        return self.place._jax_device()
+        return jax_device(self.place)
 
     @cached_property
     def _is_default(self) -> bool:

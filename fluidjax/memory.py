@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import jax
 
-from fluidjax.base.places import CPUPlace, Place
+from fluidjax.base.places import CPUPlace, Place, jax_device
 from fluidjax.notebook.tables import page, text_table
 
 __all__ = ["Memory", "of"]
@@ -43,7 +43,7 @@ def _size(count: int) -> str:
 
 def of(place: Place | None = None) -> Memory:
     """The memory of a place, default the CPU's."""
-    device = (CPUPlace() if place is None else place)._jax_device()
+    device = jax_device(CPUPlace() if place is None else place)
     stats = device.memory_stats() or {}
     if "bytes_in_use" not in stats:
         return Memory(_held(device), _process_peak(), _machine())

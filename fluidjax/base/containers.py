@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,10 +50,10 @@ class SelectedRows:
 
 
 class LoDTensorArray:
-    """A list of LoDTensors."""
+    """A list of LoDTensors; of these very ``items`` to begin with."""
 
-    def __init__(self) -> None:
-        self._items: list[LoDTensor] = []
+    def __init__(self, items: Iterable[LoDTensor] = ()) -> None:
+        self._items = list(items)
 
     def append(self, tensor: LoDTensor) -> None:
         """Append a copy of `tensor`."""

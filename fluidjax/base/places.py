@@ -127,6 +127,11 @@ class CUDAPinnedPlace(Place):
         return "CUDAPinnedPlace"
 
 
+def jax_device(place: Place) -> jax.Device:
+    """The device of jax that a place names."""
+    return place._jax_device()
+
+
 def physical_devices(places: Sequence[Place]) -> list[jax.Device]:
     """A device of jax for each place; none where there are fewer than places."""
     devices = [place._jax_device() for place in places]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.base.values import LoDTensor
+from fluidjax.base.values import LoDTensor, keep_own
 
 T = TypeVar("T")
 
@@ -32,8 +32,7 @@ class ScopeVariable:
 
     @_holder.setter
     def _holder(self, holder: Any) -> None:
-        if isinstance(self._held, LoDTensor):
-            self._held._move_out()
+        keep_own(self._held)
         self._held = holder
 
     def get_tensor(self) -> LoDTensor:
@@ -189,6 +188,12 @@ class Scope:
 
     def __repr__(self) -> str:
         return f"<Scope of {len(self._vars)} variables and {len(self._children)} kids>"
+
+
+def held(scope: Scope, name: str) -> Any:
+    """What the variable of that name holds, here or in the nearest scope around; None where nothing does."""
+    var = scope.find_var(name)
+    return None if var is None else var._holder
 
 
 _global_scope = Scope()

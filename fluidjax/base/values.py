@@ -330,3 +330,9 @@ class LoDTensor(Tensor):
             rows = ("{" + ", ".join(map(str, level)) + "}" for level in self._lod)
             levels = "\tlod: {" + "".join(rows) + "}\n"
         return levels + super().__str__()
+
+
+def keep_own(held: Any) -> None:
+    """Let a tensor that is about to leave its variable keep its value, out of those of a program."""
+    if isinstance(held, LoDTensor):
+        held._move_out()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import to_numpy_dtype
+from fluidjax.base.scope import held
 from fluidjax.distributed import communicator
 from fluidjax.distributed.client import BATCH_BARRIER, FETCH_BARRIER, client
 from fluidjax.distributed.parts import on_host
@@ -129,9 +130,8 @@ def listen_and_serv(program: ProgramView, op: OpView, outside: Outside, env: Mut
     """Serve, and then say in ``env`` what became of the values that the run began with."""
     Server(program, op, outside.scope).run()
     for name in env:
-        found = outside.scope.find_var(name)
-        if found is not None:
-            env[name] = to_lowering(found._holder)
+        if outside.scope.find_var(name) is not None:
+            env[name] = to_lowering(held(outside.scope, name))
 
 
 for service in (send, push, count, recv, send_barrier, fetch_barrier, lookup, prefetch, checkpoint_notify, recv_save):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fluidjax.base.containers import SelectedRows
-from fluidjax.base.scope import Scope
+from fluidjax.base.scope import Scope, held
 from fluidjax.execution.state import on_device
 from fluidjax.files.tensor import RowsValue
 from lowering import values as low
@@ -73,7 +73,7 @@ class Table:
             self.replace(jnp.concatenate([values, jnp.zeros((more, *values.shape[1:]), values.dtype)]))
 
     def _holder(self) -> SelectedRows:
-        found = self._scope.find_var(self.name)
-        if found is None or not isinstance(found._holder, SelectedRows):
+        found = held(self._scope, self.name)
+        if not isinstance(found, SelectedRows):
             raise UninitializedError(f"table {self.name!r} has no value: run the server's startup program first")
-        return found._holder
+        return found

@@ -73,9 +73,7 @@ def to_holder(value: Any) -> Any:
     if isinstance(value, low.SelectedRows):
         return _selected_rows(value)
     if isinstance(value, low.TensorArray):
-        array = LoDTensorArray()
-        array._items = [to_holder(item) for item in array_items(value)]
-        return array
+        return LoDTensorArray(to_holder(item) for item in array_items(value))
     if isinstance(value, (low.RankTable, low.StepScopes)):
         return value
     tensor = LoDTensor()

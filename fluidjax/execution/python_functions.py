@@ -15,7 +15,7 @@ from fluidjax.base.errors import explain
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.exchange import to_holder, to_lowering
-from fluidjax.files.trust import binding
+from fluidjax.files.trust import allow_host_ops, binding
 from fluidjax.framework import Operator, Program
 from lowering.engine.host import provide
 from lowering.program import EMPTY
@@ -110,7 +110,7 @@ def bind_py_func(
         op._set_attr("forward_callable_id", number)
         if backward_func is not None:
             op._set_attr("backward_callable_id", register(backward_func))
-        program._allowed_host_ops |= {binding(op)}
+        allow_host_ops(program, [binding(op)])
 
 
 def bind_py_layer(program: Program, output_name: str, layer: Any, **kwargs: Any) -> None:
@@ -130,7 +130,7 @@ def bind_py_layer(program: Program, output_name: str, layer: Any, **kwargs: Any)
         gradients = [o for o in program.global_block().ops if o.type == "py_layer_grad" and o.input("Ctx") == contexts]
         for each in (op, *gradients):
             each._set_attr("forward_callable_id", number)
-            program._allowed_host_ops |= {binding(each)}
+            allow_host_ops(program, [binding(each)])
 
 
 def _writers(program: Program, name: str, kind: str = "py_func") -> list[Operator]:

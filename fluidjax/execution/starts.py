@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fluidjax.base.scope import Scope
+from fluidjax.base.scope import Scope, held
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.state import gather_plain, is_plain
 from fluidjax.execution.traceable import BEFORE, FIRST
@@ -71,8 +71,7 @@ class Starts:
 
 def _held(scope: Scope, name: str) -> bool:
     """Whether a variable holds anything."""
-    var = scope.find_var(name)
-    holder = None if var is None else var._holder
+    holder = held(scope, name)
     return holder is not None and (not isinstance(holder, LoDTensor) or holder._is_initialized())
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
-from fluidjax.base.scope import Scope
+from fluidjax.base.scope import Scope, held
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.exchange import to_lowering
 from fluidjax.execution.writer import move
@@ -62,8 +62,7 @@ def distinct(arrays: list[Any]) -> list[Any]:
 
 def is_plain(scope: Scope, name: str) -> bool:
     """Whether a variable holds a tensor without LoD."""
-    var = scope.find_var(name)
-    holder = var._holder if var is not None else None
+    holder = held(scope, name)
     return isinstance(holder, LoDTensor) and not holder._lod and holder._is_initialized()
 
 
@@ -71,8 +70,7 @@ def gather_values(scope: Scope, names: Iterable[str], *, exact: bool) -> dict[st
     """The values of any kind that the scope holds under ``names``; missing ones are left out."""
     found = {}
     for name in names:
-        var = scope.find_var(name)
-        value = to_lowering(var._holder, exact=exact) if var is not None else None
+        value = to_lowering(held(scope, name), exact=exact)
         if value is not None:
             found[name] = value
     return found

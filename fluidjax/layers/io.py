@@ -15,7 +15,7 @@ from fluidjax.layers._servers import BlockGuardServ as BlockGuardServ
 from fluidjax.layers._servers import ListenAndServ as ListenAndServ
 from fluidjax.layers._servers import Recv as Recv
 from fluidjax.layers._servers import Send as Send
-from fluidjax.readers.generator import GeneratorLoader
+from fluidjax.readers.generator import GeneratorLoader, loader_without_ops
 from fluidjax.readers.reader_ops import (
     append_create_op,
     append_double_buffer_op,
@@ -69,7 +69,7 @@ class _QueueLoader:
 
     def attach(self, fields: Sequence[Variable]) -> GeneratorLoader:
         """A loader of values for these fields; it adds nothing to the program, which has its ops already."""
-        self._loader = GeneratorLoader._without_ops(fields, self._capacity)
+        self._loader = loader_without_ops(fields, self._capacity)
         return self._loader
 
     def _next_batch(self) -> list[Any]:

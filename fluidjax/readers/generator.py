@@ -92,13 +92,6 @@ class GeneratorLoader(DataLoaderBase):
         if not iterable:
             create_program_reader(self, self._feed_list)
 
-    @classmethod
-    def _without_ops(cls, feed_list: Sequence[Variable], capacity: int) -> GeneratorLoader:
-        """A loader to be started and reset, for a program that has its reader ops already."""
-        loader = cls(feed_list, capacity)
-        loader._iterable = False
-        return loader
-
     @property
     def iterable(self) -> bool:
         """Whether the loader is iterated over."""
@@ -216,6 +209,13 @@ class GeneratorLoader(DataLoaderBase):
         if self._worker is not None:
             self._worker.close()
             self._worker = None
+
+
+def loader_without_ops(feed_list: Sequence[Variable], capacity: int) -> GeneratorLoader:
+    """A loader to be started and reset, for a program that has its reader ops already."""
+    loader = GeneratorLoader(feed_list, capacity)
+    loader._iterable = False
+    return loader
 
 
 def _checked(values: Any, feed_list: Sequence[Variable]) -> Batch:
