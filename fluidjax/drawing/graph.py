@@ -41,7 +41,7 @@ class Node:
 
 
 def graph(block: Block) -> list[Node]:
-    """The forward pass of a block: a box stands behind all that it reads."""
+    """The forward pass of a block: a box stands after all that it reads."""
     nodes: list[Node] = []
     made: dict[str, int] = {}  # variable -> the box that gives it
     for ops in layers(block):

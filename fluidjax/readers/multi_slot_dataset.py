@@ -1,4 +1,4 @@
-"""``core.Dataset``: the files behind ``fluid.dataset``, by the description of a line instead of variables."""
+"""``core.Dataset``: the files of ``fluid.dataset``, by the description of a line instead of variables."""
 
 from __future__ import annotations
 
