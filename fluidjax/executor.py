@@ -16,7 +16,7 @@ from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, FetchHandler, run_from_dataset
-from fluidjax.execution import closing, fork, mode
+from fluidjax.execution import asked, closing, fork, mode
 from fluidjax.execution.allocator import keep_freed_memory
 from fluidjax.execution.arrays import as_lodtensor, as_numpy
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
@@ -136,14 +136,21 @@ class Executor:
         scope = global_scope() if scope is None else scope
         if "_device" not in self.__dict__:
             self._begin(program)
+        last = None if use_prune else asked.again(program, self._device, feed, fetch_list)
+        if last is not None:
+            return self._run_prepared(program, last.prepared, feed, last.fetches, scope, return_numpy)
         program, several = _unwrap(program, self.place, scope)
         fetches = _fetch_names(fetch_list)
         if several is not None:
             return self._run_on_several(program, several, feed, fetches, return_numpy, return_merged)
-        feed = one_feed(feed)
+        feeds = one_feed(feed)
         if use_prune:
-            program = _pruned(program, tuple(feed), fetches)
-        return self._run_once(program, next_feed(program, feed), fetches, scope, return_numpy)
+            program = _pruned(program, tuple(feeds), fetches)
+        read = next_feed(program, feeds)
+        prepared = _prepared(program, tuple(read), fetches, self._device.platform, None)
+        if read is feed:  # neither names to look up nor readers to ask
+            asked.note(program, self._device, feed, fetch_list, fetches, prepared)
+        return self._run_prepared(program, prepared, read, fetches, scope, return_numpy)
 
     def _begin(self, program: Any) -> None:
         """Before the first run: join the processes that the program names, and look for the device."""
@@ -159,11 +166,23 @@ class Executor:
         fetches: tuple[str, ...],
         scope: Scope,
         return_numpy: bool,
-        written: Written | None = None,
+        written: Written,
+        around: Scope,
+    ) -> list[Any]:
+        """Run what is written of a program for several devices over their scope; ``around`` it is the user's."""
+        prepared = _prepared(program, tuple(feed), fetches, self._device.platform, written)
+        return self._run_prepared(program, prepared, feed, fetches, scope, return_numpy, around)
+
+    def _run_prepared(
+        self,
+        program: Program,
+        prepared: Prepared,
+        feed: dict[str, Any],
+        fetches: tuple[str, ...],
+        scope: Scope,
+        return_numpy: bool,
         around: Scope | None = None,
     ) -> list[Any]:
-        """Run a program, or what is written of it for several devices, over their scope and the one ``around``."""
-        prepared = _prepared(program, tuple(feed), fetches, self._device.platform, written)
         try:
             values = self._on_device(self._values, program, prepared, scope, feed)
             if prepared.fed_state:
@@ -340,8 +359,8 @@ def _prepared(
     program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str, written: Written | None
 ) -> Prepared:
     cache = program.__dict__.setdefault("_prepared_cache", {})
-    checked = flag("FLAGS_check_values")
-    beside = flag("FLAGS_background_compilation") and not (flag("FLAGS_cpu_deterministic") or program.random_seed)
+    checked, beside, deterministic = asked.preparing_flags()
+    beside = beside and not (deterministic or program.random_seed)
     key = (program._version_token(), feeds, fetches, platform, checked, beside, written)
     found = cache.get(key)
     if found is None:

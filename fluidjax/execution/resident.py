@@ -37,6 +37,7 @@ class ResidentState:
         names: of these tensors.
         compiled: what runs it again, without a look at the scope, by the form of the feeds.
         alone: whether these runs need the scope for themselves.
+        apart: whether nothing that they fetch is a variable of the scope.
         lock: that of the scope.
     """
 
@@ -61,6 +62,7 @@ class ResidentState:
         self.names: tuple[str, ...] = ()
         self.compiled: dict[Hashable, Compiled] = {}
         self.alone = True
+        self.apart = False
         self._valid = False
         self._scope: Callable[[], Scope | None] = lambda: None
         self._edition = 0

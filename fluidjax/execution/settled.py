@@ -75,6 +75,8 @@ class SettledRuns:
         failure = compiled.after(left)
         if failure is not None:
             raise failure
+        if state.apart and compiled.traced.structure is None:
+            return list(left[0][count:])
         return checked_fetches(scope, self._fetches, compiled.results(left[0])[count:])
 
     def _read(self, scope: Scope, compiled: Compiled, values: list[Any], seed: Any) -> list[Any] | None:

@@ -200,4 +200,5 @@ class WholeRuns:
         ready = compiled.ready(state.replaced, values)
         if state.attached and ready and not self.layout.written and (donates or not replaced):
             state.compiled[form(feeds)] = ready
-            state.alone = donates or any(scope.find_var(n) is not None for n in self._job.fetches)
+            state.apart = all(scope.find_var(n) is None for n in self._job.fetches)
+            state.alone = donates or not state.apart
