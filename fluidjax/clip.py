@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fluidjax.base.mode import in_dygraph_mode
+from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import (
     Block,
     Program,
@@ -306,3 +307,5 @@ def _clip_of(param: Any, grad: Any) -> GradientClipBase | None:
 ClipByValue = GradientClipByValue
 ClipByNorm = GradientClipByNorm
 ClipByGlobalNorm = GradientClipByGlobalNorm
+
+__getattr__ = unknown_name(__name__)

@@ -13,6 +13,7 @@ from fluidjax.base.enums import VarType, to_numpy_dtype
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.places import CUDAPlace, Place, cpu_places, cuda_places
+from fluidjax.base.tracebacks import shortened
 from fluidjax.base.values import LoDTensor
 from fluidjax.framework import Program, Variable, default_main_program
 
@@ -60,8 +61,14 @@ def check_type(input: Any, input_name: str, expected_type: Any, op_name: str, ex
     if not isinstance(input, expected_type):
         raise TypeError(
             f"The type of '{input_name}' in {op_name} must be {expected_type}, but received {type(input)}. "
-            f"{extra_message}"
+            f"{extra_message or _remedy(input)}"
         )
+
+
+def _remedy(input: Any) -> str:
+    if isinstance(input, np.ndarray):
+        return "Feed the array to a variable made by fluid.data, or make it one with fluid.layers.assign."
+    return "Pass a variable that fluid.data or a layer returned." if isinstance(input, str) else ""
 
 
 def check_dtype(input_dtype: Any, input_name: str, expected_dtype: Any, op_name: str, extra_message: str = "") -> None:
@@ -82,11 +89,13 @@ class DataToLoDTensorConverter:
         lod_level: how deep samples are nested lists of sequences.
         shape: the variable's shape; with one unknown dim, flat samples are reshaped to it.
         dtype: the data type, in any spelling.
+        name: the variable's, for errors.
     """
 
-    def __init__(self, place: Place, lod_level: int, shape: Sequence[int] | None, dtype: Any) -> None:
+    def __init__(self, place: Place, lod_level: int, shape: Sequence[int] | None, dtype: Any, name: str = "") -> None:
         self.place = place
         self.lod_level = lod_level
+        self.name = name
         dims = tuple(shape or ())
         self.shape = dims if sum(dim < 0 for dim in dims) <= 1 else None
         self.dtype = convert_dtype(dtype)
@@ -127,9 +136,10 @@ class DataToLoDTensorConverter:
         try:
             return np.array(self.data, dtype=self.dtype)
         except (ValueError, TypeError, OverflowError) as error:
+            whose = f"the samples of {self.name!r}" if self.name else "the samples of a variable"
             raise ValueError(
-                f"the samples of a variable of shape {self.shape} are no {self.dtype} array: expected numbers of that "
-                f"type, as many in each sample, received {self.data!r:.120}; mend the reader that yields them"
+                f"{whose} of shape {self.shape} are no {self.dtype} array: expected numbers of that type, as many in "
+                f"each sample, received {self.data!r:.120}; mend the reader that yields them"
             ) from error
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
@@ -214,6 +224,7 @@ class DataFeeder:
         self.feed_lod_level = [var.lod_level for var in self.feed_vars]
         self.place = place
 
+    @shortened
     def feed(self, iterable: Iterable[Any]) -> dict[str, LoDTensor]:
         """The feed for one batch: name -> LoDTensor.
 
@@ -225,8 +236,8 @@ class DataFeeder:
         or type, TypeError for one that is too flat for the variable's lod_level.
         """
         converters = [
-            DataToLoDTensorConverter(self.place, level, shape, dtype)
-            for level, shape, dtype in zip(self.feed_lod_level, self.feed_shapes, self.feed_dtypes, strict=True)
+            DataToLoDTensorConverter(self.place, *described)
+            for described in zip(self.feed_lod_level, self.feed_shapes, self.feed_dtypes, self.feed_names, strict=True)
         ]
         return dict(zip(self.feed_names, convert(converters, iterable), strict=True))
 

@@ -12,6 +12,7 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
 from fluidjax.base.mode import in_dygraph_mode
+from fluidjax.base.unknown import unknown_name
 from fluidjax.framework.block import Block
 from fluidjax.framework.variable import Variable
 
@@ -316,3 +317,6 @@ def force_init_on_cpu() -> bool:
 def init_on_cpu() -> Iterator[None]:
     """Does nothing: in Fluid up to 1.7, parameters made inside got their first values on the CPU."""
     yield
+
+
+__getattr__ = unknown_name(__name__)

@@ -15,6 +15,8 @@ import numpy as np
 
 from fluidjax.base.enums import VarType
 from fluidjax.base.scope import global_scope
+from fluidjax.base.tracebacks import shortened
+from fluidjax.base.unknown import unknown_name
 from fluidjax.data_feeder import DataFeeder
 from fluidjax.dataloader import BatchSampler, Dataset  # noqa: F401  (scripts look for them here)
 from fluidjax.execution.python_functions import bind_py_func, bind_py_layer
@@ -101,6 +103,7 @@ def _clone_var_in_block_(block: Any, var: Variable) -> Variable:
     return block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, type=var.type, persistable=True, **lod)
 
 
+@shortened
 def save_vars(
     executor: Any,
     dirname: str | None,
@@ -125,6 +128,7 @@ def save_vars(
     return variables.save(variables.chosen(program, vars, predicate), dirname, filename)
 
 
+@shortened
 def save_params(
     executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | None = None
 ) -> bytes | None:
@@ -132,6 +136,7 @@ def save_params(
     return save_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
 
 
+@shortened
 def save_persistables(
     executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | None = None
 ) -> bytes | None:
@@ -145,6 +150,7 @@ def save_persistables(
     return save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 
+@shortened
 def load_vars(
     executor: Any,
     dirname: str | None,
@@ -163,6 +169,7 @@ def load_vars(
     variables.load(variables.chosen(program, vars, predicate), dirname, filename)
 
 
+@shortened
 def load_params(
     executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | bytes | None = None
 ) -> None:
@@ -170,6 +177,7 @@ def load_params(
     load_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
 
 
+@shortened
 def load_persistables(
     executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | bytes | None = None
 ) -> None:
@@ -186,6 +194,7 @@ def _folder(dirname: str | None) -> str:
     return os.path.normpath(dirname)
 
 
+@shortened
 def save_inference_model(
     dirname: str,
     feeded_var_names: Sequence[str] | str,
@@ -225,6 +234,7 @@ def save_inference_model(
     )
 
 
+@shortened
 def load_inference_model(
     dirname: str | None,
     executor: Any,
@@ -273,11 +283,13 @@ def append_fetch_ops(
     inference.append_fetch_ops(inference_program, fetch_target_names, fetch_holder_name)
 
 
+@shortened
 def save(program: Program, model_path: str) -> None:
     """Write ``model_path`` + .pdparams (parameters), .pdopt (other persistables) and .pdmodel (the program)."""
     state.save(variables.program_of(program), model_path)
 
 
+@shortened
 def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
     """Read what ``fluid.save`` wrote into the global scope; or what save_params, save_persistables, save_vars wrote.
 
@@ -292,11 +304,13 @@ def load(program: Program, model_path: str, executor: Any = None, var_list: Sequ
     state.load(variables.program_of(program), model_path, executor, var_list)
 
 
+@shortened
 def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, np.ndarray]:
     """The values in a model's files, by name; arguments as for ``load``."""
     return state.load_program_state(model_path, var_list)
 
 
+@shortened
 def set_program_state(program: Program, state_dict: Mapping[str, np.ndarray]) -> None:
     """Set the program's persistable variables in the global scope from arrays by name.
 
@@ -332,3 +346,6 @@ def get_parameter_value_by_name(name: str, executor: Any, program: Program | Non
     """The value of the parameter of that name in the global scope."""
     program = default_main_program() if program is None else program
     return get_parameter_value(program.global_block().var(name), executor)  # type: ignore[arg-type]
+
+
+__getattr__ = unknown_name(__name__)

@@ -8,6 +8,7 @@ from typing import Any
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.mode import current_tracer, in_dygraph_mode
+from fluidjax.base.tracebacks import shortened
 from fluidjax.framework import (
     EagerVariable,
     Operator,
@@ -68,6 +69,7 @@ class LayerHelperBase:
             )
         return value if isinstance(value, EagerVariable) else tracer.to_variable(value, name)
 
+    @shortened
     def create_parameter(
         self,
         attr: Any,

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fluidjax import layers, unique_name
+from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Program, program_guard
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
@@ -359,3 +360,6 @@ class DetectionMAP:
             )
             layers.fill_constant(shape=state.shape, value=0, dtype=state.dtype, out=state)
         executor.run(program)
+
+
+__getattr__ = unknown_name(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax import layers
+from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Variable
 
 __all__ = [
@@ -206,3 +207,6 @@ def scaled_dot_product_attention(
     if dropout_rate:
         weights = layers.dropout(weights, dropout_prob=dropout_rate, is_test=False)
     return _join_heads(layers.matmul(weights, v))
+
+
+__getattr__ = unknown_name(__name__)

@@ -60,6 +60,8 @@ class ParamAttr:
         do_model_average: bool = True,
     ) -> None:
         _checked("name", name, str, type(None))
+        if initializer is not None and not callable(initializer):
+            _checked("initializer", initializer, Initializer)
         _checked("learning_rate", learning_rate, float, int)
         _checked("trainable", trainable, bool)
         _checked("do_model_average", do_model_average, bool)

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 
 from fluidjax.base.places import get_cuda_device_count
+from fluidjax.base.unknown import unknown_name
 from fluidjax.execution import mode
 from fluidjax.execution.prepared import Prepared
 from fluidjax.files import atomic
@@ -233,3 +234,6 @@ def _trace(events: list[Event]) -> dict[str, Any]:
 def _slice(name: str, start: float, duration: float, thread: int, args: dict[str, str]) -> dict[str, Any]:
     times = {"ts": start * 1e6, "dur": duration * 1e6}
     return {"name": name, "ph": "X", "pid": 0, "tid": thread, **times, "args": args}
+
+
+__getattr__ = unknown_name(__name__)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fluidjax.base.enums import VarType
 from fluidjax.base.mode import in_dygraph_mode
+from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Block, Variable, name_scope
 from fluidjax.framework.names import NEW_GRAD_SUFFIX
 
@@ -121,3 +122,5 @@ def _regularized(param: Any, grad: Variable, default: WeightDecayRegularizer | N
 
 L1Decay = L1DecayRegularizer
 L2Decay = L2DecayRegularizer
+
+__getattr__ = unknown_name(__name__)

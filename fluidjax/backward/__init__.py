@@ -10,6 +10,7 @@ from fluidjax.backward import paths as _paths
 from fluidjax.backward.build import append_backward
 from fluidjax.backward.checkpoints import ProgramStats, serialize_op_decs
 from fluidjax.backward.gradients import calc_gradient, gradients
+from fluidjax.base.unknown import unknown_name
 
 __all__ = ["ProgramStats", "append_backward", "calc_gradient", "gradients", "serialize_op_decs"]
 
@@ -31,3 +32,5 @@ _get_stop_gradients_ = _paths.stopped_gradients
 
 # Its name before Fluid 0.11.
 append_backward_ops = append_backward
+
+__getattr__ = unknown_name(__name__)

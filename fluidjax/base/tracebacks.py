@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sysconfig
+from collections.abc import Callable
 from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 import jax
 import numpy as np
 
 import lowering
 from fluidjax.base.flags import flag
+
+_Given, _Got = ParamSpec("_Given"), TypeVar("_Got")
 
 _OURS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(str(lowering.__file__)))
 _INNER = (*_OURS, *(os.path.dirname(str(module.__file__)) for module in (jax, np)), sysconfig.get_path("stdlib"))
@@ -62,3 +67,17 @@ def shorten(error: BaseException) -> None:
     error.__notes__ = []  # jax's, on frames that it left out
     error.__context__ = error.__cause__ or error.__context__  # not shown, but there for who asks
     error.__cause__, error.__suppress_context__, error.__traceback__ = None, True, None
+
+
+def shortened(function: Callable[_Given, _Got]) -> Callable[_Given, _Got]:
+    """The function, whose errors are short."""
+
+    @functools.wraps(function)
+    def call(*arguments: _Given.args, **named: _Given.kwargs) -> _Got:
+        try:
+            return function(*arguments, **named)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    return call

@@ -1,5 +1,6 @@
 """Optimizers: what turns a loss into the ops of a training step."""
 
+from fluidjax.base.unknown import unknown_name
 from fluidjax.clip import append_gradient_clip_ops
 from fluidjax.optimizer.adam import Adam, Adamax, AdamaxOptimizer, AdamOptimizer, Lamb, LambOptimizer
 from fluidjax.optimizer.adaptive import (
@@ -40,3 +41,5 @@ __all__ = [
     "MomentumOptimizer", "Optimizer", "RMSProp", "RMSPropOptimizer", "RecomputeOptimizer", "SGDOptimizer",
     "append_gradient_clip_ops", "append_regularization_ops",
 ]  # fmt: skip
+
+__getattr__ = unknown_name(__name__)

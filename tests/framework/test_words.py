@@ -101,6 +101,9 @@ def test_a_name_that_is_not_there():
     said(lambda: L.fully_conected, "fluid.layers has no 'fully_conected'")
     said(lambda: L.embeding, "did you mean embedding")
     said(lambda: fluid.Executer, "did you mean Executor")
+    said(lambda: fluid.io.load_inferense_model, "did you mean load_inference_model")
+    said(lambda: fluid.optimizer.Adamm, "fluid.optimizer has no 'Adamm'; did you mean Adam")
+    said(lambda: fluid.initializer.Xaviar, "did you mean Xavier")
     assert not hasattr(fluid, "nosuchthing")
 
 
@@ -127,6 +130,36 @@ def test_layers(net):
     said(lambda: L.conv2d(x, 3, 3), "'x' is not 4-D", "received: [-1, 3]", "reshape")
     rows = L.data("rows", [8], lod_level=1)
     said(lambda: L.dynamic_lstm(rows, size=10), "size 10, input rows [-1, 8]", "4 * hidden")
+
+    said(lambda: L.pool2d(x, 2), "'x' is not 4-D", "received: [-1, 3]", "reshape")
+    said(lambda: L.relu(X), "'x' in relu", "numpy.ndarray", "fluid.layers.assign")
+    said(lambda: L.fc("x", 3), "'input' in fc", "Pass a variable that fluid.data or a layer returned")
+    said(lambda: L.reshape(L.data("six", [2, 3], append_batch_size=False), [4, 2]), "[2, 3] to [4, 2]")
+    said(lambda: fluid.ParamAttr(initializer=3), "'initializer' in ParamAttr must be Initializer")
+
+
+def test_a_weight_of_two_shapes(net):
+    x = net[1]
+    L.fc(x, 3, param_attr="shared")
+    said(lambda: L.fc(x, 4, param_attr="shared"), "'shared'", "(3, 3)", "(3, 4)", "another name")
+
+
+def test_a_loop_that_returns_too_much(net):
+    zero = L.fill_constant([1], "int64", 0)
+    said(lambda: L.while_loop(lambda i: L.less_than(i, zero), lambda i: [i, i], [zero]),
+         "as many values as loop_vars", f"expected: ['{zero.name}']", "in their order")  # fmt: skip
+
+
+def test_samples_that_differ(net):
+    _, x, y, _ = net
+    said(lambda: fluid.DataFeeder([x, y], fluid.CPUPlace()).feed([([1, 2, 3], [0]), ([1, 2], [0])]),
+         "'x'", "as many in each sample", "mend the reader")  # fmt: skip
+
+
+def test_files_that_are_not_there(net, tmp_path):
+    net[0].run(fluid.default_startup_program())
+    said(lambda: fluid.io.load_params(net[0], str(tmp_path / "no")), "received: no such folder", "check the path")
+    said(lambda: fluid.io.load_inference_model(str(tmp_path / "no"), net[0]), "check the path")
 
 
 def test_a_variable_of_another_program(net):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from fluidjax.base.errors import explain
 from fluidjax.data_feeder import check_type
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
@@ -43,6 +44,11 @@ def copy_var_to_parent_block(var: Variable | None, layer_helper: LayerHelper) ->
     outside = parent.create_var(dtype=var.dtype, shape=var.shape, type=var.type)
     assign(var, outside)
     return outside
+
+
+def _names(structure: Any) -> Any:
+    """A structure of variables with their names instead."""
+    return map_structure(lambda var: getattr(var, "name", var), structure)
 
 
 def _branch(pred: Variable, fn: Callable[[], Any], helper: LayerHelper) -> Any:
@@ -258,10 +264,15 @@ def while_loop(
             results = [results]
         try:
             assert_same_structure(results, loop_vars, check_types=False)
-        except ValueError as error:
+        except ValueError:
             raise ValueError(
-                f"while_loop: body should return as many values as loop_vars, nested alike. {error}"
-            ) from error
+                explain(
+                    "while_loop: body should return as many values as loop_vars, nested alike",
+                    f"{_names(loop_vars)}",
+                    f"{_names(results)}",
+                    "return a new value for each of loop_vars, in their order",
+                )
+            ) from None
         now_cond = cond(*results)
         map_structure(_assign_loop_var, results, loop_vars)
         assign(now_cond, pre_cond)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fluidjax.base.errors import explain
 from fluidjax.framework import Variable
 from fluidjax.initializer import Normal
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._nn.windows import FORMATS, channel_last, window_padding
+from fluidjax.layers._nn.windows import FORMATS, channel_last, check_rank, window_padding
 from fluidjax.layers.utils import convert_to_list
 from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_type, check_variable_and_dtype
 
@@ -25,16 +24,7 @@ def _check_bool(value: Any, layer: str) -> None:
 
 
 def _channels(input: Variable, last: bool, layer: str) -> int:
-    rank = 5 if "3d" in layer else 4
-    if len(input.shape) != rank:
-        raise ValueError(
-            explain(
-                f"{layer}: input {input.name!r} is not {rank}-D",
-                f"[batch, channels, {'depth, ' if rank == 5 else ''}height, width], or channels last",
-                f"{list(input.shape)}",
-                "reshape it with fluid.layers.reshape, or declare the data with all of its dims",
-            )
-        )
+    check_rank(input, 3 if "3d" in layer else 2, layer)
     channels = input.shape[-1 if last else 1]
     if channels < 0:
         raise ValueError(

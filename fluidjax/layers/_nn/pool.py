@@ -6,7 +6,7 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._nn.windows import FORMATS, channel_last, window_padding
+from fluidjax.layers._nn.windows import FORMATS, channel_last, check_rank, window_padding
 from fluidjax.layers.utils import convert_to_list
 
 __all__ = ["pool2d", "pool3d", "adaptive_pool2d", "adaptive_pool3d"]
@@ -34,6 +34,7 @@ def _pool(n: int, helper: LayerHelper) -> Variable:
             f"When Attr(pool_padding) of {layer} is 'VALID', Attr(ceil_mode) must be False; received True. Change one."
         )
     input = args["input"]
+    check_rank(input, n, layer)
     out = helper.create_variable_for_type_inference(input.dtype)
     helper.append_op(
         type=layer,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.errors import explain
+from fluidjax.framework import Variable
 from fluidjax.layers.utils import convert_to_list
 
 __all__: list[str] = []
@@ -20,6 +22,19 @@ def channel_last(data_format: str, formats: tuple[str, str], layer: str) -> bool
             " the two."
         )
     return data_format == formats[1]
+
+
+def check_rank(input: Variable, n: int, layer: str) -> None:
+    """ValueError unless the input has ``n`` spatial dims, a batch and channels."""
+    if len(input.shape) != n + 2:
+        raise ValueError(
+            explain(
+                f"{layer}: input {input.name!r} is not {n + 2}-D",
+                f"[batch, channels, {'depth, ' if n == 3 else ''}height, width], or channels last",
+                f"{list(input.shape)}",
+                "reshape it with fluid.layers.reshape, or declare the data with all of its dims",
+            )
+        )
 
 
 def _is_pairs(padding: Any) -> bool:

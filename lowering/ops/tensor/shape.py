@@ -52,8 +52,11 @@ def _infer_reshape(op, var_of):
     tensors = names_in(op, "ShapeTensor") or (names_in(op, "Shape") and not op.attrs.get("shape"))
     if dims.count(-1) == 1 and -1 in wanted and not tensors and all(d >= 0 for d in x.shape):
         dims = list(_target(tuple(x.shape), wanted))
+    if not tensors and 0 not in dims and all(d >= 0 for d in (*dims, *x.shape)):
         if prod(dims) != prod(x.shape):
-            raise ValueError(f"reshape of {list(x.shape)} to {list(wanted)}: the numbers of elements differ")
+            raise ValueError(
+                f"reshape of {list(x.shape)} to {list(wanted)}: the numbers of elements differ; use -1 for one"
+            )
     return found | outputs_like(op, "Out", VarInfo(tuple(dims), x.dtype, x.lod_level))
 
 
