@@ -18,7 +18,8 @@ import numpy as np
 import lowering
 from fluidjax.base.flags import flag
 
-_Given, _Got = ParamSpec("_Given"), TypeVar("_Got")
+_Given = ParamSpec("_Given")
+_Got = TypeVar("_Got")
 
 _OURS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(str(lowering.__file__)))
 _INNER = (*_OURS, *(os.path.dirname(str(module.__file__)) for module in (jax, np)), sysconfig.get_path("stdlib"))
