@@ -123,7 +123,7 @@ def _columns(program: Program, type: str, slot: str, holder: str) -> list[tuple[
 
 def _fed(scope: Scope, holder: str, col: int) -> Any:
     var = scope.find_var(holder)
-    column = [] if var is None else var._get(list)
+    column = [] if var is None else var.get_fetch_list()
     if col >= len(column):
         raise EnforceNotMet(
             f"the feed variable {holder!r} has {len(column)} columns; expected one for column {col}. Put a tensor there"

@@ -80,7 +80,7 @@ def make(scope: Scope, names: Iterable[str]) -> None:
 def write_column(scope: Scope, name: str, col: int, value: Any) -> None:
     """Put a value into a column of a variable that is a list, made when missing; feed and fetch ops number columns."""
     with scope._lock:
-        column = (scope.find_var(name) or scope.var(name))._get(list)
+        column = (scope.find_var(name) or scope.var(name)).get_fetch_list()
         column.extend([None] * (col + 1 - len(column)))
         column[col] = value
 
