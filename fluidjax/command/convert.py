@@ -2,6 +2,7 @@
 
 npz          the parameters, for NumPy
 safetensors  the parameters, for whatever reads them
+jax          a folder: model.py, a readable module of plain JAX, and weights.npz
 c            a folder: model.c, its executable, and its weights; C99 that needs nothing but libm
 stablehlo    a folder: the model for any JAX (jax.export) and any StableHLO compiler, for CPU, CUDA and TPU
 """
@@ -23,12 +24,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="OUT", help="the file, or folder, to write")
     parser.add_argument("--to", required=True, choices=sorted(FORMATS))
     parser.add_argument("--params", metavar="FILE", help="the name of the file that holds all parameters")
-    parser.add_argument(
-        "--batch", type=_count, metavar="N", help="stablehlo, c: a fixed size for what the model leaves open (c: 1)"
-    )
+    parser.add_argument("--batch", type=_count, metavar="N", help="a fixed size for what the model leaves open (c: 1)")
     parser.add_argument("--platforms", default=",".join(PLATFORMS), help="stablehlo: of %(default)s")
+    parser.add_argument(
+        "--rows", type=_count, metavar="N", help="c, jax: the most rows of a ragged input (16 for each sequence)"
+    )
     c = parser.add_argument_group("for c")
-    c.add_argument("--rows", type=_count, metavar="N", help="the most rows of a ragged input (16 for each sequence)")
     c.add_argument("--train", action="store_true", help="steps replace the parameters that the program writes")
     c.add_argument("--fetch", metavar="NAMES", help="other outputs than the model's own, with commas")
     c.add_argument("--weights", choices=("inside", "beside"), help="in model.c, or in model.safetensors (large ones)")
@@ -49,6 +50,8 @@ def main(options: argparse.Namespace) -> int:
     extra: dict[str, Any] = {}
     if options.to == "stablehlo":
         extra = {"batch": options.batch, "platforms": options.platforms.split(",")}
+    if options.to == "jax":
+        extra = {"batch": options.batch, "rows": options.rows}
     if options.to == "c":
         inside = None if options.weights is None else options.weights == "inside"
         fetch = [name for name in (options.fetch or "").split(",") if name]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from fluidjax.export.calls import CALLED, CALLS
+from fluidjax.export.graph import CALLED, CALLS
 from lowering.engine.x64 import in_x64, with_x64
 
 

@@ -19,8 +19,9 @@ from jax import export
 
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope
-from fluidjax.export.c.convert import files_of
+from fluidjax.export.c.convert import draw_feeds, files_of
 from fluidjax.export.function import ExportError, JaxFunction, data_needed, to_jax
+from fluidjax.export.python import convert as python
 from fluidjax.files import atomic, inference
 from fluidjax.framework import Program
 from lowering.dtypes import to_numpy
@@ -60,6 +61,7 @@ class Model:
         self.feeds: list[str] = loaded[1]
         self.fetches = [var.name for var in loaded[2]]
         self.scope = scope
+        self.name = os.path.basename(os.path.abspath(os.fspath(folder)))
 
     def function(self, platform: str | None = None) -> tuple[JaxFunction, dict[str, Any]]:
         """The model as ``to_jax`` gives it."""
@@ -185,7 +187,7 @@ def _symbols_refused(shapes: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if all(isinstance(n, int) for shape in shapes.values() for n in shape.shape):
+        if isinstance(error, ExportError) or all(isinstance(n, int) for shape in shapes.values() for n in shape.shape):
             raise
         raise ExportError(
             explain(
@@ -247,8 +249,26 @@ def _c(
     )
 
 
+def _jax(model: Model, *, batch: int | None = None, rows: int | None = None) -> tuple[bool, dict[str, bytes]]:
+    """``model.py``, a module of plain JAX, and ``weights.npz``. See ``fluidjax.export.python``.
+
+    Args:
+        batch: what stands for sizes that the model leaves open; None: they stay open, where no input is ragged.
+        rows: the most rows of a ragged input.
+    """
+    variables = model.program.global_block().vars
+    ragged = any(variables[name].lod_level for name in model.feeds)
+    shapes = None if ragged or batch is not None else _shapes(model, None)
+    sizes = [batch or 2] if shapes is None else [2, 3]
+    draws = [draw_feeds(model.program, model.feeds, size, rows) for size in sizes]
+    given: dict[str, Any] = {"draws": draws, "shapes": shapes, "room": rows or 16 * sizes[0], "name": model.name}
+    with _symbols_refused(shapes or {}):
+        return True, python.files_of(model.program, model.feeds, model.fetches, model.scope, **given)
+
+
 FORMATS: dict[str, Callable[..., tuple[bool, dict[str, bytes]]]] = {
     "c": _c,
+    "jax": _jax,
     "npz": _npz,
     "safetensors": _safetensors,
     "stablehlo": _stablehlo,

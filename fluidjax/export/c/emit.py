@@ -9,11 +9,11 @@ import numpy as np
 
 from fluidjax.export.c import primitives
 from fluidjax.export.c.fuse import Fusion
-from fluidjax.export.c.graph import Body, Node, Value
 from fluidjax.export.c.kernel import Kernel, fill
 from fluidjax.export.c.memory import Lifetimes, Owners, Room, placed
 from fluidjax.export.c.rules import CONTROL, KERNELS
 from fluidjax.export.c.types import c_type, literal, short
+from fluidjax.export.graph import Body, Node, Value
 
 assert primitives.__all__
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fluidjax.export.c.graph import Body, Node, Value
 from fluidjax.export.c.rules import CONTROL, ELEMENTS, KERNELS, REPEATING
+from fluidjax.export.graph import Body, Node, Value
 
 # The most operations and reads of one expression: longer ones compile badly.
 LONGEST = 48

@@ -11,9 +11,9 @@ import numpy as np
 
 from fluidjax.export.c.affine import Affine, Index, address, strides_of
 from fluidjax.export.c.fuse import Fusion
-from fluidjax.export.c.graph import Node, Value
 from fluidjax.export.c.rules import ELEMENTS, VIEWS
 from fluidjax.export.c.types import c_type, literal
+from fluidjax.export.graph import Node, Value
 
 
 class Kernel:

@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from fluidjax.export.c.fuse import Fusion, given_to
-from fluidjax.export.c.graph import Body, Node, Value
 from fluidjax.export.c.rules import CONTROL, ELEMENTS, KERNELS
+from fluidjax.export.graph import Body, Node, Value
 
 ALIGNMENT = 64
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fluidjax.export.c.graph import Node
+from fluidjax.export.graph import Node
 
 if TYPE_CHECKING:
     from fluidjax.export.c.kernel import Kernel

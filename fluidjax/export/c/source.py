@@ -13,10 +13,10 @@ import numpy as np
 
 from fluidjax.base.errors import explain
 from fluidjax.export.c.emit import Code, Emitter
-from fluidjax.export.c.graph import Value
 from fluidjax.export.c.trace import Leaf, Traced
 from fluidjax.export.c.types import array_text, c_string, c_type
 from fluidjax.export.function import ExportError
+from fluidjax.export.graph import Value
 from lowering.values import SelectedRows, TensorArray
 
 # More than this is surely a mistake (or malice) in a model's shapes.

@@ -13,10 +13,10 @@ from jax.tree_util import keystr, tree_flatten, tree_flatten_with_path
 
 from fluidjax.base.errors import explain
 from fluidjax.export.c import primitives
-from fluidjax.export.c.graph import Body, Node, Value, graph_of, walk
 from fluidjax.export.c.rules import ELEMENTS, KERNELS, REFUSES, known
 from fluidjax.export.c.types import covered
 from fluidjax.export.function import ExportError, JaxFunction
+from fluidjax.export.graph import Body, Node, Value, graph_of, walk
 from lowering.engine.runner import Runner
 from lowering.engine.x64 import with_x64
 from lowering.program import OpView
@@ -58,11 +58,16 @@ class Traced:
     longest: dict[str, tuple[int, ...]]
 
 
+def labelled(op: OpView) -> Any:
+    """A context whose equations ``op_of`` finds the op of."""
+    return jax.named_scope(f"fluid_{op.block_idx}_{op.index}")
+
+
 class _Labelled(Runner):
     """Names what each op becomes after the op."""
 
     def run_op(self, op: OpView, env: Any) -> dict[str, Any]:
-        with jax.named_scope(f"fluid_{op.block_idx}_{op.index}"):
+        with labelled(op):
             return super().run_op(op, env)
 
 

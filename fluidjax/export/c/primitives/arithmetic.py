@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fluidjax.export.c.graph import Node
 from fluidjax.export.c.rules import REFUSES, element
 from fluidjax.export.c.types import c_type, literal, short
+from fluidjax.export.graph import Node
 
 
 def _type(node: Node) -> np.dtype:

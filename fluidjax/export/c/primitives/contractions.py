@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import prod
 
 from fluidjax.export.c.affine import Affine, strides_of
-from fluidjax.export.c.graph import Node
 from fluidjax.export.c.kernel import Kernel
 from fluidjax.export.c.rules import kernel
 from fluidjax.export.c.types import short
+from fluidjax.export.graph import Node
 
 
 def table(k: Kernel, sizes: Sequence[int], strides: Sequence[int]) -> str:

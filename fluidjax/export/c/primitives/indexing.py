@@ -9,12 +9,12 @@ import numpy as np
 from jax.lax import GatherScatterMode
 
 from fluidjax.export.c.affine import Affine, Index, address, strides_of
-from fluidjax.export.c.graph import Node, Value
 from fluidjax.export.c.kernel import Kernel
 from fluidjax.export.c.primitives.joining import copied
 from fluidjax.export.c.primitives.reductions import combined
 from fluidjax.export.c.rules import kernel
 from fluidjax.export.c.types import literal
+from fluidjax.export.graph import Node, Value
 
 
 class _Slices:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fluidjax.export.c.affine import Affine, Index, address, strides_of
-from fluidjax.export.c.graph import Node, Value
 from fluidjax.export.c.kernel import Kernel, merged_nest, probe
 from fluidjax.export.c.primitives.views import clamped_starts
 from fluidjax.export.c.rules import kernel
 from fluidjax.export.c.types import c_type
+from fluidjax.export.graph import Node, Value
 
 
 def place(k: Kernel, source: Value, out: str, strides: list[int], start: Affine | int = 0) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fluidjax.export.c.affine import Affine, address, strides_of
-from fluidjax.export.c.graph import Node
 from fluidjax.export.c.kernel import Kernel
 from fluidjax.export.c.rules import kernel
 from fluidjax.export.c.types import c_type, short
+from fluidjax.export.graph import Node
 
 
 @kernel("sort")

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 
 from fluidjax.export.c.affine import Affine, address, strides_of
-from fluidjax.export.c.graph import Node
 from fluidjax.export.c.kernel import Kernel
 from fluidjax.export.c.rules import kernel
 from fluidjax.export.c.types import c_type
+from fluidjax.export.graph import Node
 
 
 def _threefry(node: Node) -> str:

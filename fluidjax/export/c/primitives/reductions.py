@@ -7,10 +7,10 @@ from math import prod
 import numpy as np
 
 from fluidjax.export.c.affine import Affine, Index, address, strides_of
-from fluidjax.export.c.graph import Node
 from fluidjax.export.c.kernel import Kernel, merged_nest, probe
 from fluidjax.export.c.rules import kernel
 from fluidjax.export.c.types import c_type, literal, short
+from fluidjax.export.graph import Node
 
 # How many columns are summed side by side, and how many partial sums a row has.
 COLUMNS, LANES = 64, 16

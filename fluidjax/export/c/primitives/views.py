@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fluidjax.export.c.affine import Affine, Index
-from fluidjax.export.c.graph import Node, Value
 from fluidjax.export.c.kernel import Kernel
 from fluidjax.export.c.rules import view
 from fluidjax.export.c.types import c_type
+from fluidjax.export.graph import Node, Value
 
 Seen = tuple[Value, Index]
 

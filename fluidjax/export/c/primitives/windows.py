@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.export.c.affine import Affine, Index, address, strides_of
-from fluidjax.export.c.graph import Node
 from fluidjax.export.c.kernel import Kernel
 from fluidjax.export.c.primitives.reductions import combined, start_of
 from fluidjax.export.c.rules import kernel
 from fluidjax.export.c.types import c_type
+from fluidjax.export.graph import Node
 
 _WORDS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window_min": "min"}
 

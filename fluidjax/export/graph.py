@@ -12,8 +12,6 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from fluidjax.export.calls import CALLED, CALLS
-
 _ids = itertools.count()
 
 
@@ -25,6 +23,7 @@ class Value:
     dtype: np.dtype
     node: Node | None = None
     constant: np.ndarray | None = None
+    name: str = ""  # the variable that it is, where the tracing said so (jax.ad_checkpoint.checkpoint_name)
     id: int = field(default_factory=lambda: next(_ids))
 
     @property
@@ -64,11 +63,11 @@ class Body:
     outputs: list[Value]
 
 
-def graph_of(closed: core.ClosedJaxpr) -> Body:
-    """The graph of a jaxpr."""
+def graph_of(closed: core.ClosedJaxpr, platform: str = "cpu") -> Body:
+    """The graph of a jaxpr, with what is for one platform where formulations differ; "" is the general one."""
     inputs = [_value(var.aval) for var in closed.jaxpr.invars]
     nodes: list[Node] = []
-    outputs = _Inliner(nodes).run(closed.jaxpr, _constants(closed), inputs, "")
+    outputs = _Inliner(nodes, platform).run(closed.jaxpr, _constants(closed), inputs, "")
     body = Body(inputs, nodes, outputs)
     prune(body)
     return body
@@ -105,9 +104,14 @@ def constant(number: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
 _SAME = frozenset({"copy", "copy_p", "stop_gradient", "optimization_barrier", "random_wrap", "random_unwrap"})
 
 
+# Calls of a function: their jaxpr is under one of these names.
+CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint")
+CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+
+
 class _Inliner:
-    def __init__(self, nodes: list[Node]):
-        self.nodes = nodes
+    def __init__(self, nodes: list[Node], platform: str):
+        self.nodes, self.platform = nodes, platform
 
     def run(self, jaxpr: Any, constants: Sequence[Value], inputs: Sequence[Value], label: str) -> list[Value]:
         env: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
@@ -132,7 +136,10 @@ class _Inliner:
             return self.run(called.jaxpr if closed else called, _constants(called) if closed else [], ins, label)
         if name in _SAME:
             return ins
-        known = _known(name, eqn, ins)
+        if name == "name":
+            ins[0].name = ins[0].name or eqn.params["name"]
+            return ins
+        known = _known(name, eqn, ins, self.platform)
         if known is not None:
             return known
         if name == "cond" and ins[0].scalar:
@@ -161,7 +168,7 @@ class _Inliner:
             if isinstance(closed, core.ClosedJaxpr):
                 inputs = [_value(var.aval) for var in closed.jaxpr.invars]
                 nodes: list[Node] = []
-                outputs = _Inliner(nodes).run(closed.jaxpr, _constants(closed), inputs, label)
+                outputs = _Inliner(nodes, self.platform).run(closed.jaxpr, _constants(closed), inputs, label)
                 body = Body(inputs, nodes, outputs)
                 prune(body)
                 found.append(body)
@@ -189,11 +196,11 @@ def _with_words(node: Node) -> None:
         node.prim += " of keys"
 
 
-def _known(name: str, eqn: Any, ins: list[Value]) -> list[Value] | None:
-    """What a node gives where that is known here: the CPU's formulation, numbers computed from numbers, no change."""
+def _known(name: str, eqn: Any, ins: list[Value], platform: str) -> list[Value] | None:
+    """What a node gives where that is known here: a platform's formulation, numbers of numbers, no change."""
     if name == "platform_index":
         platforms = eqn.params["platforms"]
-        at = next((i for i, names in enumerate(platforms) if names is None or "cpu" in names), len(platforms) - 1)
+        at = next((i for i, names in enumerate(platforms) if names is None or platform in names), len(platforms) - 1)
         return [constant(at, np.int32)]
     if name == "convert_element_type":
         dtype = np.dtype(eqn.params["new_dtype"])

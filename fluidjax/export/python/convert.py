@@ -1,0 +1,135 @@
+"""From a program to a Python module: traced, written, run where no fluidjax is, and compared with the Executor."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax.tree_util import tree_leaves
+
+from fluidjax.base.errors import explain
+from fluidjax.base.scope import Scope
+from fluidjax.export.c.build import difference
+from fluidjax.export.c.convert import SEED, Exact, Feed, executed
+from fluidjax.export.function import ExportError, JaxFunction, to_jax
+from fluidjax.export.python.page import Written, write
+from fluidjax.framework import Program
+
+# What a module may differ by from the Executor, relative to the largest element, or else from float64.
+TOLERANCE, FROM_EXACT = 1e-6, 1e-5
+SECONDS = 600
+
+
+def files_of(
+    program: Program,
+    feeds: Sequence[str],
+    fetches: Sequence[str],
+    scope: Scope,
+    *,
+    draws: Sequence[Mapping[str, Feed]],
+    shapes: Mapping[str, Any] | None = None,
+    room: int = 0,
+    name: str = "model",
+) -> dict[str, bytes]:
+    """File name -> content: ``model.py`` and ``weights.npz``.
+
+    Args:
+        program, feeds, fetches, scope: as for ``to_jax``.
+        draws: inputs that it is compared for.
+        shapes: input -> jax.ShapeDtypeStruct, with symbols for sizes that stay open; None: they are the first draw's.
+        room: the most rows of a ragged input.
+        name: what the module's docstring calls the model.
+
+    Raises ExportError, before anything is run, for a program with primitives that no rule writes, and for a result that
+    differs from the Executor's.
+    """
+    function, parameters = to_jax(program, feeds, fetches, scope=scope, platform="gpu")
+    given = shapes or {n: feed.value(room) for n, feed in draws[0].items()}
+    written = write(function, parameters, given, name)
+    buffer = io.BytesIO()
+    np.savez(buffer, **written.weights)  # type: ignore[arg-type]
+    files = {"model.py": written.text.encode(), "weights.npz": buffer.getvalue()}
+    with tempfile.TemporaryDirectory() as folder:
+        for file, content in files.items():
+            (Path(folder) / file).write_bytes(content)
+        found = run_alone(Path(folder), [_leaves(function, drawn, room) for drawn in draws], written)
+    for drawn, got in zip(draws, found, strict=True):
+        _compare(program, function, parameters, drawn, got, room)
+    return files
+
+
+_ALONE = """
+import sys, importlib.abc
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("fluidjax", "lowering"):
+            raise ImportError("the module has to do without " + name)
+sys.meta_path.insert(0, Refuse())
+sys.path.insert(0, sys.argv[1])
+import numpy as np, jax, model
+forms = eval(sys.argv[2])
+predict = jax.jit(model.predict)
+for at, form in enumerate(forms):
+    with np.load(f"{sys.argv[1]}/inputs{at}.npz") as given:
+        feeds = [tuple(given[f"{i}_{j}"] for j in range(n)) if n > 1 else given[f"{i}_0"] for i, n in enumerate(form)]
+        arguments = model.predict.__code__.co_varnames[: model.predict.__code__.co_argcount]
+        key = [jax.random.wrap_key_data(given["key"])] if arguments[-1] == "key" else []
+    found = jax.tree_util.tree_leaves(predict(model.load(), *feeds, *key))
+    np.savez(f"{sys.argv[1]}/outputs{at}.npz", **{str(i): np.asarray(x) for i, x in enumerate(found)})
+"""
+
+
+def run_alone(folder: Path, inputs: Sequence[list[list[np.ndarray]]], written: Written) -> list[list[list[np.ndarray]]]:
+    """What the module gives in a process that cannot import fluidjax: for each input, the outputs' arrays."""
+    for at, leaves in enumerate(inputs):
+        arrays = {f"{i}_{j}": array for i, feed in enumerate(leaves) for j, array in enumerate(feed)}
+        np.savez(folder / f"inputs{at}.npz", key=np.array([SEED, 0], np.uint32), **arrays)  # type: ignore[arg-type]
+    forms = repr([[len(feed) for feed in leaves] for leaves in inputs])
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    words = [sys.executable, "-I", "-c", _ALONE, str(folder), forms]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=SECONDS)
+    if done.returncode:
+        raise ExportError(explain("the module does not run", "exit status 0", done.stderr[-2000:], "report this"))
+    found = []
+    for at in range(len(inputs)):
+        with np.load(folder / f"outputs{at}.npz") as outputs:
+            arrays_ = iter([outputs[str(i)] for i in range(len(outputs.files))])
+            found.append([[next(arrays_) for _ in leaves] for leaves in written.outputs])
+    return found
+
+
+def _leaves(function: JaxFunction, drawn: Mapping[str, Feed], room: int) -> list[list[np.ndarray]]:
+    return [[np.asarray(leaf) for leaf in tree_leaves(drawn[n].value(room))] for n in function.feeds]
+
+
+def _compare(
+    program: Program,
+    function: JaxFunction,
+    parameters: Mapping[str, Any],
+    drawn: Mapping[str, Feed],
+    got: list[list[np.ndarray]],
+    room: int,
+) -> None:
+    """A result that float32 rounds otherwise is judged by the same function in float64."""
+    (expected,) = executed(program, function, parameters, drawn, 1)
+    judge = Exact(function, parameters, {n: f.value(room) for n, f in drawn.items()}, SEED)
+    for name, leaves in zip(function.fetches, got, strict=True):
+        want = expected[name][0]
+        found = leaves[0][: want.shape[0]] if len(leaves) > 1 else leaves[0]
+        apart = difference(found, want)
+        if not apart <= TOLERANCE and not judge.distance(0, name, found) <= FROM_EXACT:
+            raise ExportError(
+                explain(
+                    f"the module computes another {name!r} than the Executor",
+                    f"a relative difference of at most {TOLERANCE:.0e}, {str(want.ravel()[:4])}",
+                    f"{apart:.1e}, {str(found.ravel()[:4])}",
+                    "report this",
+                )
+            )

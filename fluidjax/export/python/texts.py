@@ -1,0 +1,159 @@
+"""Pieces of Python: expressions that know how tightly they bind, and literals."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+# How tightly expressions bind, loosest first.
+CHOICE, COMPARE, OR, XOR, AND, SHIFT, SUM, PRODUCT, SIGN, POWER, ATOM = range(11)
+WIDTH = 110
+_TAKEN = {*keyword.kwlist, *keyword.softkwlist, "jax", "jnp", "lax", "np", "p", "key"}
+
+
+@dataclass(frozen=True)
+class Expr:
+    """An expression for a value.
+
+    Attributes:
+        text, level: Python, and how tightly it binds.
+        shape: its own shape: the value's, or one that broadcasting makes that.
+        typed: whether it has the value's dtype by itself; a Python number has not.
+    """
+
+    text: str
+    level: int
+    shape: tuple[Any, ...]
+    typed: bool = True
+
+    def at(self, level: int) -> str:
+        """The text where at least ``level`` is asked for."""
+        return self.text if self.level >= level else f"({self.text})"
+
+
+def identifier(name: str) -> str:
+    """A name for Python that resembles a variable's."""
+    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:60] or "value"
+    word = f"v{word}" if word[0].isdigit() else word
+    return f"{word}_" if word in _TAKEN else word
+
+
+def dtype_text(dtype: Any) -> str:
+    """``jnp.float32``."""
+    name = np.dtype(dtype).name
+    return f"jnp.{'bool_' if name == 'bool' else name}"
+
+
+def number_text(number: Any) -> str:
+    """The shortest text of a number that reads back as it is."""
+    item = np.asarray(number)
+    if item.dtype.kind in "iub":
+        return str(item.item())
+    value = float(item)
+    if np.isnan(value):
+        return "jnp.nan"
+    if np.isinf(value):
+        return "jnp.inf" if value > 0 else "-jnp.inf"
+    text = str(item.astype(np.float64) if item.dtype == np.float64 else item.astype(np.float32))
+    return text if float(np.asarray(text, item.dtype)) == value else repr(value)
+
+
+def is_size(value: Any) -> bool:
+    """Whether a dim is a number."""
+    return isinstance(value, (int, np.integer))
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether no size in a parameter is a symbol."""
+    if isinstance(value, (tuple, list)):
+        return all(is_fixed(v) for v in value)
+    return is_size(value) or not hasattr(value, "_to_single_term") and type(value).__name__ != "_DimExpr"
+
+
+def literal(value: Any) -> str:
+    """A parameter of a primitive."""
+    if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
+        items = [literal(v) for v in value]
+        return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return dtype_text(value)
+    if isinstance(value, lax.ConvDimensionNumbers):
+        return literal(_convolution(value))
+    if isinstance(value, (lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)):
+        return f"lax.{value!r}"
+    if isinstance(value, lax.GatherScatterMode):
+        return repr({"CLIP": "clip", "FILL_OR_DROP": "fill"}.get(value.name, "promise_in_bounds"))
+    if isinstance(value, lax.RoundingMethod):
+        return f"lax.RoundingMethod.{value.name}"
+    if isinstance(value, lax.Precision):
+        return repr(value.name.lower())
+    if isinstance(value, (float, np.floating)):
+        return number_text(value)
+    return str(value) if not isinstance(value, str) else repr(value)
+
+
+def _convolution(numbers: Any) -> tuple[str, str, str]:
+    """The layouts as letters: ('NCHW', 'OIHW', 'NCHW')."""
+    rank = len(numbers.lhs_spec)
+    spatial = "DHW"[5 - rank :] if rank <= 5 else "0123456"[: rank - 2]
+
+    def letters(spec: Sequence[int], first: str) -> str:
+        words = dict(zip(spec, first + spatial, strict=True))
+        return "".join(words[i] for i in range(rank))
+
+    return letters(numbers.lhs_spec, "NC"), letters(numbers.rhs_spec, "OI"), letters(numbers.out_spec, "NC")
+
+
+def call(function: str, arguments: Iterable[str]) -> str:
+    """``function(a, b)``."""
+    return f"{function}({', '.join(arguments)})"
+
+
+def lines_of(statement: str, indent: int) -> list[str]:
+    """A statement in lines; a call that is too wide has each argument in a line of its own."""
+    space = " " * indent
+    if indent + len(statement) <= WIDTH:
+        return [space + statement]
+    opened = _opening(statement.rstrip(":"))
+    if opened < 0:
+        return [space + statement]
+    end = statement[len(statement.rstrip(":")) :]
+    inner = split_top(statement[opened + 1 : len(statement) - len(end) - 1])
+    body = [line for part in inner for line in lines_of(part, indent + 4)[:-1] + [lines_of(part, indent + 4)[-1] + ","]]
+    return [f"{space}{statement[: opened + 1]}", *body, f"{space}){end}"]
+
+
+def _opening(text: str) -> int:
+    """Where the bracket opens that the last character closes; -1 where it closes none."""
+    open_at = [-1]
+    for at, c in enumerate(_blanked(text)):
+        if c in "([{":
+            open_at.append(at)
+        elif c in ")]}":
+            last = open_at.pop()
+            if at == len(text) - 1:
+                return last if c == ")" else -1
+    return -1
+
+
+def _blanked(text: str) -> str:
+    """The text with strings made of spaces."""
+    return re.sub(r"'[^'\n]*'|\"[^\"\n]*\"", lambda m: " " * len(m[0]), text)
+
+
+def split_top(text: str) -> list[str]:
+    """The parts between the commas that are in no bracket or string."""
+    parts, depth, start = [], 0, 0
+    for at, c in enumerate(_blanked(text)):
+        if c == "," and depth == 0:
+            parts.append(text[start:at].strip())
+            start = at + 1
+        else:
+            depth += (c in "([{") - (c in ")]}")
+    return [part for part in (*parts, text[start:].strip()) if part]
