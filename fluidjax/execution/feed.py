@@ -253,7 +253,7 @@ def _from_python(var: VarView, fed: Any) -> np.ndarray:
 def _checked(var: VarView, data: Any) -> Any:
     """``data`` if its shape and dtype suit the variable; ValueError otherwise."""
     expected = to_numpy(var.dtype)
-    if data.dtype != expected and _dtype_matters(var, data.dtype, expected):
+    if data.dtype != expected and _dtype_matters(var, data.dtype):
         raise ValueError(
             f"feed {var.name!r}: the data type does not match: expected {expected}, received {data.dtype}; convert it"
             f" with array.astype({str(expected)!r})"
@@ -266,12 +266,10 @@ def _checked(var: VarView, data: Any) -> Any:
     return data
 
 
-def _dtype_matters(var: VarView, fed: np.dtype, expected: np.dtype) -> bool:
-    if var.need_check_feed:
-        return True
+def _dtype_matters(var: VarView, fed: np.dtype) -> bool:
+    """Feeds of ``layers.data`` are taken as they are (see ``lowering.engine.kinds``), if Fluid has the type at all."""
     from_numpy(fed)
-    both_integers = np.issubdtype(fed, np.integer) and np.issubdtype(expected, np.integer)
-    return not both_integers
+    return var.need_check_feed
 
 
 def _shape_fits(declared: tuple[int, ...], fed: tuple[int, ...]) -> bool:

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from lowering.dtypes import LOD_TENSOR
+from lowering.engine import kinds
 from lowering.engine.align import UNEVEN, FedRows, aligned, regrown
 from lowering.engine.barriers import find_recomputed, separate
 from lowering.engine.call import call, gather, scatter
@@ -85,6 +86,7 @@ class Runner:
         self.fixed: frozenset[str] = frozenset()  # arrays that are invariants of the loop being traced
         self.unflagged: frozenset[str] = frozenset()  # gradient arrays whose elements are taken at most once
         self.turn: Any = None  # the step of the loop being traced, for random ops inside it
+        self.strange: set[str] | None = None  # values of other data types than declared (see ``kinds``)
         self.draws: dict[str, int] = {}  # how often the block being run has drawn, by the name drawn into
         self.number: Callable[[str], Any] = number_of  # by which draws into a name are told from all others
 
@@ -95,6 +97,8 @@ class Runner:
     def run_ops(self, ops: Iterable[OpView], env: Env) -> Env:
         """Run ``ops`` over ``env``, which is changed in place and returned; recomputed segments are kept apart."""
         ops = list(ops)
+        if self.strange is None:
+            self.strange = kinds.strangers(self.program, env)
         begin = 0
         for segment in [] if self.interpret else find_recomputed(self.program, ops):
             self._run_all(ops[begin : segment.begin], env)
@@ -111,6 +115,14 @@ class Runner:
 
     def run_op(self, op: OpView, env: Env) -> dict[str, Any]:
         """Values by name of the variables that ``op`` writes."""
+        if not self.strange:
+            return self._run_op(op, env)
+        kinds.check(self.program, op, env, self.strange)
+        results = kinds.in_kernel_type(self.program, op, env, self._run_op(op, env), self.strange)
+        kinds.note(self.program, op, results, self.strange)
+        return results
+
+    def _run_op(self, op: OpView, env: Env) -> dict[str, Any]:
         try:
             definition = get_op(op.type)
             results = self._dispatch(definition, op, env)

@@ -1,0 +1,119 @@
+"""Feeds of another data type than their variable is declared: Fluid 1.8 takes them as they are.
+
+Its kernels then compute in the type that they find: an op gives results of that type, one that is also given the
+declared type refuses, and so does one that has no kernels for integers. Here as there; where all feeds are as declared
+(as they have to be for variables of ``fluid.data``) nothing is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowering.dtypes import LOD_TENSOR, to_numpy
+from lowering.errors import OpError
+from lowering.program import EMPTY, OpView, ProgramView
+from lowering.registry import get_op
+from lowering.values import data_of
+
+# The ops with kernels for integers in Paddle 1.8.5, of those that also compute with floating-point numbers.
+INTEGERS = frozenset(
+    """
+    abs allreduce arg_max arg_min argsort assign beam_search broadcast cast coalesce_tensor concat crop_tensor cross
+    ctc_align cumsum diag diag_embed dot elementwise_add elementwise_div elementwise_max elementwise_min elementwise_mod
+    elementwise_floordiv elementwise_mul elementwise_pow elementwise_sub equal exp expand expand_as fetch fill_any_like
+    fill_constant_batch_size_like fill_zeros_like fill_zeros_like2 filter_by_instag flatten flatten2 flip gather
+    gather_nd greater_equal greater_than hash increment index_sample index_select is_empty isfinite isinf isnan kron
+    less_equal less_than lod_reset mean_iou meshgrid multiplex not_equal one_hot one_hot_v2 pad pad2d pad_constant_like
+    partial_concat partial_sum pow print random_crop reduce_max reduce_mean reduce_min reduce_prod reduce_sum reshape
+    reshape2 reverse roll scale scatter scatter_nd_add sequence_concat sequence_enumerate sequence_erase sequence_expand
+    sequence_expand_as sequence_mask sequence_pad sequence_reshape sequence_reverse sequence_scatter sequence_slice
+    sequence_unpad shape size slice space_to_depth split square squeeze squeeze2 stack strided_slice sum transpose
+    transpose2 trace tril_triu unbind unique unique_with_counts unsqueeze unsqueeze2 unstack where where_index
+    """.split()
+)
+
+
+def strangers(program: ProgramView, env: Mapping[str, Any]) -> set[str]:
+    """The values that were fed with another data type than their variable's."""
+    found = {name for name, value in env.items() if _is_strange(program, 0, name, value)}
+    if found:
+        found -= {name for op in program.blocks[0].ops for name in op.output_names()}
+    return found
+
+
+def check(program: ProgramView, op: OpView, env: Mapping[str, Any], strange: set[str]) -> None:
+    """Refuse an op as its kernels would; OpError."""
+    definition = get_op(op.type)
+    if definition.kind in ("block", "host") or strange.isdisjoint(op.input_names()):
+        return
+    wanted = {slot.name for slot in definition.inputs if slot.wants != "meta"}
+    names = [n for slot, bound in op.inputs.items() if slot in wanted for n in bound if n != EMPTY and n in env]
+    for name in strange.intersection(names):
+        held, declared = _dtype(env[name]), _declared(program, op.block_idx, name)
+        if held.kind in "iub" and not _takes_integers(op.type):
+            raise OpError(_message(op, f"has no kernel for {held}", name, held, declared))
+        for other in names:
+            if _declared(program, op.block_idx, other) == declared and _dtype(env[other]) != held:
+                raise OpError(
+                    _message(op, f"holds the wrong type: {other!r} is {_dtype(env[other])}", name, held, declared)
+                )
+
+
+def note(program: ProgramView, op: OpView, results: Mapping[str, Any], strange: set[str]) -> None:
+    """Keep account of which values are not of their variables' data types."""
+    for name, value in results.items():
+        (strange.add if _is_strange(program, op.block_idx, name, value) else strange.discard)(name)
+
+
+def in_kernel_type(
+    program: ProgramView, op: OpView, env: Mapping[str, Any], results: Mapping[str, Any], strange: Iterable[str]
+) -> dict[str, Any]:
+    """Results of an op of fed values of another type: those declared as they are have the type that these hold.
+
+    An op that is told its results' type keeps to that.
+    """
+    if any(op.attrs.get(name, -1) != -1 for name in ("dtype", "out_dtype")):
+        return dict(results)
+    held = {_declared(program, op.block_idx, name): _dtype(env[name]) for name in op.input_names() if name in strange}
+    found = dict(results)
+    for name, value in results.items():
+        wanted = held.get(_declared(program, op.block_idx, name))
+        if wanted is not None and isinstance(value, (jnp.ndarray, np.ndarray)) and value.dtype != wanted:
+            found[name] = value.astype(wanted)
+    return found
+
+
+def _takes_integers(type: str) -> bool:
+    return type.removesuffix("_grad") in INTEGERS
+
+
+def _dtype(value: Any) -> np.dtype:
+    return np.dtype(getattr(data_of(value), "dtype", object))
+
+
+def _declared(program: ProgramView, block: int, name: str) -> np.dtype | None:
+    var = program.find_var(block, name)
+    return None if var is None or var.type != LOD_TENSOR else to_numpy(var.dtype)
+
+
+def _is_strange(program: ProgramView, block: int, name: str, value: Any) -> bool:
+    var = program.find_var(block, name)
+    if var is None or var.persistable or var.need_check_feed or var.type != LOD_TENSOR:
+        return False
+    held, declared = _dtype(value), to_numpy(var.dtype)
+    return held != declared and held.kind != "O" and not {held.kind, declared.kind} <= set("iu")
+
+
+def _message(op: OpView, what: str, name: str, held: np.dtype, declared: np.dtype | None) -> str:
+    line = op.user_line()
+    return (
+        f"op {op.type} (#{op.index} of block {op.block_idx}) {what}."
+        + (f"\n  built at: {line.strip()}" if line else "")
+    ) + (
+        f"\n  expected: {name!r} as {declared}, as it is declared\n  received: {held}, as it was fed or computed from a"
+        f" feed\n  to do: feed array.astype({str(declared)!r})"
+    )

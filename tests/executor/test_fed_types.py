@@ -1,0 +1,117 @@
+"""Feeds of ``layers.data`` are taken as they are: ops compute in the type that they find, or refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax import layers
+
+X = np.arange(6).reshape(2, 3)
+
+
+def data(name: str = "x", shape=(2, 3), dtype: str = "float32"):
+    return layers.data(name, list(shape), dtype=dtype, append_batch_size=False)
+
+
+def ones(shape=(2, 3)):
+    return layers.fill_constant(list(shape), "float32", 1.0)
+
+
+def run(build, **feed):
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        out = build()
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(startup)
+        return exe.run(main, feed=feed, fetch_list=[out])[0]
+
+
+# What Paddle 1.8.5 gives, case by case.
+TAKEN = {
+    "scale of int32": (lambda: data() * 2.0, "int32", "int32", X * 2),
+    "scale of int64 by a fraction": (lambda: data() * 2.5, "int64", "int64", X * 2),
+    "scale of uint8": (lambda: data() * 2.0, "uint8", "uint8", X * 2),
+    "relu of float64": (lambda: layers.relu(data()), "float64", "float64", X),
+    "mean of float64": (lambda: layers.mean(data()), "float64", "float64", [2.5]),
+    "sum of int32": (lambda: layers.reduce_sum(data()), "int32", "int32", [15]),
+    "cast": (lambda: layers.cast(data(), "int32"), "float64", "int32", X),
+    "cast of bool": (lambda: layers.cast(data(), "float32"), "bool", "float32", X != 0),
+    "twice the same": (lambda: (lambda x: x + x)(data()), "int32", "int32", X + X),
+    "transpose": (lambda: layers.transpose(data(), [1, 0]), "int32", "int32", X.T),
+    "reshape": (lambda: layers.reshape(data(), [3, 2]), "float64", "float64", X.reshape(3, 2)),
+    "largest": (lambda: layers.argmax(data(), 1), "float64", "int64", [2, 2]),
+    "part": (lambda: data()[0], "int32", "int32", X[0]),
+    "the feed itself": (lambda: data(), "int32", "int32", X),
+    "a type that is said": (
+        lambda: layers.fill_constant_batch_size_like(data(), [2, 1], "float32", 3.0), "float64", "float32", [[3], [3]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_ops_compute_in_the_type_that_is_fed(case):
+    build, fed, dtype, expected = TAKEN[case]
+    result = run(build, x=X.astype(fed))
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, expected)
+
+
+REFUSED = {
+    "fc of float64": (lambda: layers.fc(data(), 2), "float64", "wrong type"),
+    "fc of int32": (lambda: layers.fc(data(), 2), "int32", "no kernel"),
+    "relu of int32": (lambda: layers.relu(data()), "int32", "no kernel"),
+    "square root of int32": (lambda: layers.sqrt(data()), "int32", "no kernel"),
+    "sum of two types": (lambda: data() + ones(), "float64", "wrong type"),
+    "the other way round": (lambda: ones() + data(), "int32", "wrong type"),
+    "join of two types": (lambda: layers.concat([data(), ones()]), "float64", "wrong type"),
+    "product of two types": (lambda: layers.matmul(ones([3, 2]), data()), "float64", "wrong type"),
+    "comparison of two types": (lambda: layers.less_than(data(), ones()), "float64", "wrong type"),
+    "after other ops": (lambda: layers.reshape(data(), [6]) * 2.0 + ones([6]), "float64", "wrong type"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_ops_refuse_two_types_and_types_without_kernels(case):
+    build, fed, reason = REFUSED[case]
+    with pytest.raises(fluid.core.EnforceNotMet, match=reason) as error:
+        run(build, x=X.astype(fed))
+    assert "'x'" in str(error.value) or "tmp" in str(error.value)
+    assert "astype('float32')" in str(error.value)
+
+
+def test_variables_of_fluid_data_are_checked():
+    with pytest.raises(ValueError, match="data type does not match"):
+        run(lambda: fluid.data("x", [2, 3]) * 2.0, x=X)
+
+
+def test_a_program_takes_one_type_after_another():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        out = data() * 3.0
+    exe = fluid.Executor(fluid.CPUPlace())
+    for dtype in ("float32", "float64", "int32", "float32", "float64"):
+        (result,) = exe.run(main, feed={"x": X.astype(dtype)}, fetch_list=[out])
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result, X * 3)
+
+
+def test_branches_and_loops_see_the_type_too():
+    def build():
+        x = data(shape=[1])
+        return layers.cond(layers.less_than(x, x * 2.0), lambda: layers.relu(x), lambda: x)
+
+    assert run(build, x=np.float64([3])).dtype == np.float64
+    with pytest.raises(fluid.core.EnforceNotMet, match="no kernel"):
+        run(build, x=np.int32([3]))
+
+
+def test_gradients_are_refused_with_their_ops():
+    def build():
+        loss = layers.mean(layers.square_error_cost(layers.fc(ones([2, 3]), 1), data(shape=[2, 1])))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        return loss
+
+    with pytest.raises(fluid.core.EnforceNotMet, match="wrong type"):
+        run(build, x=np.ones([2, 1]))
