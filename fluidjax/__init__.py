@@ -24,6 +24,7 @@ from fluidjax.base.later import later as _later
 from fluidjax import unique_name
 from fluidjax import framework
 from fluidjax.framework import (
+    ComplexVariable,
     Program,
     Variable,
     cpu_places,
@@ -100,6 +101,7 @@ from fluidjax import optimizer
 
 # Eager mode.
 from fluidjax import dygraph
+from fluidjax import dygraph_utils
 from fluidjax.dygraph.base import disable_dygraph, disable_imperative, enable_dygraph, enable_imperative
 from fluidjax.dygraph.checkpoint import load_dygraph, save_dygraph
 from fluidjax.dygraph.layers import Layer

@@ -75,6 +75,7 @@ __all__ = [
     "EnforceNotMet",
     "Executor",
     "ExecutorPrepareContext",
+    "Layer",
     "LoDTensor",
     "LoDTensorArray",
     "NativeConfig",
@@ -110,6 +111,15 @@ __all__ = [
 ]
 
 _Scope = Scope
+
+
+class Layer:
+    """What Fluid's Layer once stood on; it computes nothing."""
+
+    def forward(self, inputs: list[VarBase]) -> list[VarBase]:
+        """No outputs."""
+        return []
+
 
 # One op on its own.
 Operator = NativeOperator

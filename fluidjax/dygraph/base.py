@@ -14,7 +14,7 @@ from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer, follows_training, in_dygraph_mode, tracer_guard
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.varbase import ParamBase, VarBase
-from fluidjax.framework import Program, default_main_program, program_guard
+from fluidjax.framework import ComplexVariable, Program, default_main_program, program_guard
 from fluidjax.wrapped_decorator import signature_safe_contextmanager, wrap_decorator
 
 __all__ = [
@@ -193,18 +193,21 @@ dygraph_only = wrap_decorator(_dygraph_only_)
 
 
 @dygraph_only
-def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> VarBase:
+def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> Any:
     """A variable with the value of an array; a variable is returned as it is.
 
     Args:
-        value: a NumPy array or a variable.
+        value: a NumPy array, of complex numbers for a ComplexVariable, or a variable.
         name: the variable's name; generated when None.
         zero_copy: in Fluid, whether array and variable share memory; here the variable has a copy.
 
     Raises AssertionError outside a guard, TypeError for anything else.
     """
-    if isinstance(value, VarBase):
+    if isinstance(value, (VarBase, ComplexVariable)):
         return value
+    if isinstance(value, np.ndarray) and np.iscomplexobj(value):
+        names = (None, None) if name is None else (f"{name}.real", f"{name}.imag")
+        return ComplexVariable(to_variable(value.real.copy(), names[0]), to_variable(value.imag.copy(), names[1]))
     if not isinstance(value, np.ndarray):
         raise TypeError(
             f"The type of 'value' in fluid.dygraph.to_variable must be numpy.ndarray or Variable, but received "

@@ -176,7 +176,8 @@ class Kernel:
                     f"{', '.join(sorted(known)) or 'none'}. Rename the slot or leave it out."
                 )
             if kind == "input":
-                absent = [s.name for s in slots if not s.dispensable and s.name not in given and not s.duplicable]
+                needed = [s for s in slots if not s.dispensable and s.param not in self.definition.absent]
+                absent = [s.name for s in needed if s.name not in given and not s.duplicable]
                 if absent and self.definition.forward is None:
                     raise ValueError(f"op {self.type}: Input {', '.join(absent)} not found. Give it.")
 

@@ -24,7 +24,7 @@ from fluidjax.eager.tape import OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework.guards import default_main_program
-from lowering import get_op
+from lowering import OpDef, get_op
 
 
 class Tracer:
@@ -130,6 +130,10 @@ class Tracer:
             kernel = self._kernel(type, attrs or {}, ins, in_layout, outs, out_layout)
             if kernel.movable:
                 kernel, ins = self._with_operands(kernel, ins)  # type: ignore[assignment]
+        if kernel.definition.absent:
+            held = _without_absent(kernel.definition, inputs or {})
+            if held != inputs:
+                return self.trace_op(type, held, outputs, attrs, stop_gradient)
         if self._calls is not None:
             self._calls.append((kernel, ins, outs))
         results = self.run(kernel, _values(type, ins))
@@ -370,6 +374,18 @@ def _declared(dtype: Any) -> Spec:
 
 
 _ones = kernel_of("fill_any_like", {"value": 1.0}, ("X",), ("Out",), backward=True)
+
+
+def _without_absent(definition: OpDef, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of an op without the variables that may hold no value yet, and hold none."""
+    absent = {slot.name for slot in definition.inputs if slot.param in definition.absent}
+    return {
+        slot: v for slot, v in inputs.items() if slot not in absent or all(x._value is not None for x in _listed(v))
+    }
+
+
+def _listed(argument: Any) -> Sequence[VarBase]:
+    return argument if isinstance(argument, (list, tuple)) else [argument]
 
 
 def _values(type: str, ins: Sequence[Any]) -> list[Value]:

@@ -20,6 +20,7 @@ from fluidjax.base.version import require_version
 from fluidjax.framework import program as _program
 from fluidjax.framework.block import Block
 from fluidjax.framework.callstack import user_line
+from fluidjax.framework.complex_variable import ComplexVariable
 from fluidjax.framework.guards import (
     default_main_program,
     default_startup_program,
@@ -68,6 +69,7 @@ __all__ = [
     "in_dygraph_mode",
     "is_compiled_with_cuda",
     "Variable",
+    "ComplexVariable",
     "load_op_library",
     "require_version",
     "device_guard",

@@ -7,6 +7,7 @@ from typing import Any
 
 from fluidjax.framework import Operator, Program, Variable
 from fluidjax.optimizer.base import Optimizer, Pair
+from fluidjax.optimizer.eager import refuse
 
 
 class PipelineOptimizer:
@@ -36,6 +37,7 @@ class PipelineOptimizer:
         sync_steps: int = 1,
         start_cpu_core_id: int = 0,
     ) -> None:
+        refuse("PipelineOptimizer")
         self._optimizer = optimizer
         self._cut_list = cut_list or []
         self._place_list = place_list or []

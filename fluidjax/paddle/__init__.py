@@ -19,13 +19,13 @@ __git_commit__ = version.commit
 
 # fmt: off
 __all__ = [
-    "Tensor", "autograd", "batch", "check_import_scipy", "compat", "dataset", "distributed", "fluid", "ones", "randn",
-    "reader", "square", "tanh", "utils", "version",
+    "Tensor", "autograd", "batch", "check_import_scipy", "compat", "complex", "dataset", "distributed", "fluid", "ones",
+    "randn", "reader", "square", "tanh", "utils", "version",
 ]
 # fmt: on
 
 
-_MODULES = ("autograd", "dataset", "distributed", "inference", "static", "utils")
+_MODULES = ("autograd", "complex", "dataset", "distributed", "inference", "static", "utils")
 _TENSORS = ("Tensor", "ones", "randn", "square", "tanh")
 
 

@@ -37,6 +37,8 @@ def emit(
     if out is None:
         out = helper.create_variable_for_type_inference(dtype, stop_gradient=stop_gradient)
     helper.append_op(type=op_type, inputs=dict(inputs), outputs={slot: [out]}, attrs=dict(attrs or {}))
+    if stop_gradient:  # in eager mode the op decided
+        out.stop_gradient = True
     return helper.append_activation(out)
 
 
@@ -54,4 +56,7 @@ def emit_many(
     made = [helper.create_variable_for_type_inference(dtype, stop_gradient=stop) for _, dtype, stop in outputs]
     bound = {slot: [var] for (slot, _, _), var in zip(outputs, made, strict=True)}
     helper.append_op(type=op_type, inputs=dict(inputs), outputs=bound, attrs=dict(attrs or {}))
+    for var, (_, _, stop) in zip(made, outputs, strict=True):
+        if stop:  # in eager mode the op decided
+            var.stop_gradient = True
     return made

@@ -283,3 +283,39 @@ def test_enable_and_disable() -> None:
             fluid.disable_dygraph()
         assert not dg.enabled()
         fluid.disable_dygraph()
+
+
+def test_results_that_a_layer_stops_gradients_at_are_stopped() -> None:
+    x = var(np.ones([1, 2, 4, 4]))
+    x.stop_gradient = False
+    anchors, spread = layers.anchor_generator(x, anchor_sizes=[64.0], aspect_ratios=[1.0], stride=[16.0, 16.0])
+    assert (anchors.stop_gradient, spread.stop_gradient) == (True, True)
+
+
+def test_states_that_hold_nothing_yet_are_begun() -> None:
+    x = var(np.arange(16).reshape(4, 4))
+    assert layers.random_crop(x, [2, 2], seed=3).shape == [2, 2]
+    rows = fluid.contrib.layers.shuffle_batch(x, seed=3)
+    assert sorted(rows.numpy()[:, 0]) == [0.0, 4.0, 8.0, 12.0]
+
+
+def test_sign_takes_an_array() -> None:
+    assert numbers(layers.sign(np.array([3.0, 0.0, -2.0], "float32"))) == [1.0, 0.0, -1.0]
+
+
+def test_pipelines_belong_to_static_programs() -> None:
+    with pytest.raises(Exception, match="don't support PipelineOptimizer"):
+        fluid.optimizer.PipelineOptimizer(None)
+
+
+def test_bias_and_activation_by_hand() -> None:
+    utils = fluid.dygraph_utils
+    x = var([[-1.0, 2.0]])
+    assert numbers(utils._append_activation_in_dygraph(x, act="relu", use_cudnn=True)) == [[0.0, 2.0]]
+    assert utils._append_activation_in_dygraph(x) is x
+    assert numbers(utils._append_bias_in_dygraph(x, var([1.0, 2.0]))) == [[0.0, 4.0]]
+    assert utils._append_bias_in_dygraph(x) is x
+
+
+def test_the_base_of_layers_computes_nothing() -> None:
+    assert fluid.core.Layer().forward([x23()]) == []

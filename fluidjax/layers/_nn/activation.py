@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fluidjax.base.enums import to_var_type
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
+from fluidjax.layers.tensor import assign
 from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit
 
@@ -139,7 +142,8 @@ def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) ->
 
 
 def sign(x: Variable) -> Variable:
-    """out = -1, 0 or 1 as x is negative, zero or positive; float16, float32 or float64."""
+    """out = -1, 0 or 1 as x is negative, zero or positive; float16, float32 or float64, a variable or a NumPy array."""
+    x = assign(x) if isinstance(x, np.ndarray) else x
     check_variable_and_dtype(x, "x", FLOATS, "sign")
     return emit("sign", {"X": [x]}, x.dtype)
 
