@@ -101,7 +101,6 @@ from fluidjax import optimizer
 
 # Eager mode.
 from fluidjax import dygraph
-from fluidjax import dygraph_utils
 from fluidjax.dygraph.base import disable_dygraph, disable_imperative, enable_dygraph, enable_imperative
 from fluidjax.dygraph.checkpoint import load_dygraph, save_dygraph
 from fluidjax.dygraph.layers import Layer

@@ -308,14 +308,5 @@ def test_pipelines_belong_to_static_programs() -> None:
         fluid.optimizer.PipelineOptimizer(None)
 
 
-def test_bias_and_activation_by_hand() -> None:
-    utils = fluid.dygraph_utils
-    x = var([[-1.0, 2.0]])
-    assert numbers(utils._append_activation_in_dygraph(x, act="relu", use_cudnn=True)) == [[0.0, 2.0]]
-    assert utils._append_activation_in_dygraph(x) is x
-    assert numbers(utils._append_bias_in_dygraph(x, var([1.0, 2.0]))) == [[0.0, 4.0]]
-    assert utils._append_bias_in_dygraph(x) is x
-
-
 def test_the_base_of_layers_computes_nothing() -> None:
     assert fluid.core.Layer().forward([x23()]) == []
