@@ -45,6 +45,11 @@ class SelectedRows:
         """The values, one row for each index; the tensor itself, not a copy."""
         return self._tensor
 
+    def _become(self, other: SelectedRows) -> None:
+        """Take over what `other` holds; whoever has the tensor sees it."""
+        self._rows, self._height = other._rows, other._height
+        self._tensor._set_value(other._tensor._value, other._tensor._lod)
+
     def __str__(self) -> str:
         return f"SelectedRows(rows={self.rows()}, height={self._height}, value=\n{self._tensor})"
 
@@ -58,6 +63,10 @@ class LoDTensorArray:
     def append(self, tensor: LoDTensor) -> None:
         """Append a copy of `tensor`."""
         self._items.append(_checked_tensor(tensor))
+
+    def _become(self, other: LoDTensorArray) -> None:
+        """Take over the tensors that `other` holds."""
+        self._items = other._items
 
     def _move_to_list(self) -> list[LoDTensor]:
         items, self._items = self._items, []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
+from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope, ScopeVariable
 from fluidjax.base.values import LoDTensor, Resident
@@ -52,6 +53,8 @@ def _store(var: ScopeVariable, new: Any) -> None:
     if type(new) is not ArrayImpl:
         if isinstance(new, LoDTensor) and isinstance(holder, LoDTensor):
             holder._set_value(new._value, new._lod)
+        elif isinstance(new, (SelectedRows, LoDTensorArray)) and type(holder) is type(new):
+            holder._become(new)
         else:
             var._holder = new
     elif type(holder) is LoDTensor:
