@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,16 +14,28 @@ from lowering.values import Array, SelectedRows, data_of
 
 
 @op(out="ParamOut", lod=None, inplace={"ParamOut": "param"})
-def sgd(param, learning_rate, grad: Value):
-    """ParamOut = Param - LearningRate * Grad; of a sparse gradient only its rows change."""
-    lr = scalar(learning_rate, param.dtype)
-    if isinstance(grad, SelectedRows):
-        step = lr * grad.values.astype(param.dtype)
-        if grad.nrows is not None:
-            real = jnp.arange(grad.rows.shape[0]) < grad.nrows
-            step = jnp.where(real.reshape((-1,) + (1,) * (step.ndim - 1)), step, 0)
-        return jnp.asarray(param).at[grad.rows].add(-step, mode="drop")
-    return param - lr * data_of(grad).reshape(param.shape)
+def sgd(param: Value, learning_rate, grad: Value):
+    """ParamOut = Param - LearningRate * Grad; of a sparse gradient only its rows change.
+
+    Param may be SelectedRows itself (a table that grows): a row of the gradient then goes where the table has it.
+    """
+    table = param.values if isinstance(param, SelectedRows) else jnp.asarray(data_of(param))
+    lr = scalar(learning_rate, table.dtype)
+    if not isinstance(grad, SelectedRows):
+        return table - lr * data_of(grad).reshape(table.shape)
+    step = lr * grad.values.astype(table.dtype)
+    if grad.nrows is not None:
+        real = jnp.arange(grad.rows.shape[0]) < grad.nrows
+        step = jnp.where(real.reshape((-1,) + (1,) * (step.ndim - 1)), step, 0)
+    where = _places(param.rows, grad.rows) if isinstance(param, SelectedRows) else grad.rows
+    moved = table.at[where].add(-step, mode="drop")
+    return replace(param, values=moved) if isinstance(param, SelectedRows) else moved
+
+
+def _places(table: Array, rows: Array) -> Array:
+    """Where each of ``rows`` stands in ``table``; past its end for one that it lacks."""
+    same = table[None, :] == rows[:, None]
+    return jnp.where(same.any(1), same.argmax(1), table.shape[0])
 
 
 @op(out="ParamOut VelocityOut", lod=None, inplace={"ParamOut": "param", "VelocityOut": "velocity"})
