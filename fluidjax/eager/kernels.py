@@ -286,9 +286,9 @@ class Kernel:
         if not self.direct:
             return self._run_otherwise(flat)
         try:
-            return self.jitted(*flat)
+            return tuple(map(_settled, self.jitted(*flat)))
         except NeedsExact:
-            return self.jitted(*map(exact, flat))
+            return tuple(map(_settled, self.jitted(*map(exact, flat))))
         except NeedsConcrete:
             # The rule needs host values (a shape, say): here every value is known.
             return self._with_key(jax.tree_util.tree_map(_host, list(flat)))
@@ -322,6 +322,13 @@ def _wrapped(words: Any) -> Any:
 @cache
 def _platform() -> str:
     return {"cuda": "gpu", "rocm": "gpu"}.get(jax.default_backend(), jax.default_backend())
+
+
+def _settled(value: Any) -> Any:
+    """A result whose number of rows only the run found (``sequence_erase``), without its padding."""
+    if type(value) is not LoDArray or not value.padded or isinstance(value.data, jax.core.Tracer):
+        return value
+    return exact(value)
 
 
 def _host(value: Any) -> Any:

@@ -126,6 +126,17 @@ class TestOwnOp(OpTest):
         self.check_grad(["X"], ["Out"])
 
 
+class TestCtcAlign(OpTest):
+    """Only the run knows how many rows are left, in eager mode as well."""
+
+    op_type = "ctc_align"
+    inputs = {"Input": (np.array([[0], [3], [3], [0], [5], [0], [0]], "int32"), [[3, 4]])}
+    outputs = {"Output": (np.array([[3], [5]], "int32"), [[1, 1]])}
+
+    def test_output(self) -> None:
+        self.check_output()
+
+
 class TestWrongExpectation(OpTest):
     """The class itself: what is wrong is found."""
 
