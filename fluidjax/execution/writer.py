@@ -53,7 +53,9 @@ def _store(var: ScopeVariable, new: Any) -> None:
     if type(new) is not ArrayImpl:
         if isinstance(new, LoDTensor) and isinstance(holder, LoDTensor):
             holder._set_value(new._value, new._lod)
-        elif isinstance(new, (SelectedRows, LoDTensorArray)) and type(holder) is type(new):
+        elif isinstance(new, SelectedRows) and isinstance(holder, SelectedRows):
+            holder._become(new)
+        elif isinstance(new, LoDTensorArray) and isinstance(holder, LoDTensorArray):
             holder._become(new)
         else:
             var._holder = new
