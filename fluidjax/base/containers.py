@@ -45,11 +45,6 @@ class SelectedRows:
         """The values, one row for each index; the tensor itself, not a copy."""
         return self._tensor
 
-    def _become(self, other: SelectedRows) -> None:
-        """Take over what `other` holds; whoever has the tensor sees it."""
-        self._rows, self._height = other._rows, other._height
-        self._tensor._set_value(other._tensor._value, other._tensor._lod)
-
     def __str__(self) -> str:
         return f"SelectedRows(rows={self.rows()}, height={self._height}, value=\n{self._tensor})"
 
@@ -63,10 +58,6 @@ class LoDTensorArray:
     def append(self, tensor: LoDTensor) -> None:
         """Append a copy of `tensor`."""
         self._items.append(_checked_tensor(tensor))
-
-    def _become(self, other: LoDTensorArray) -> None:
-        """Take over the tensors that `other` holds."""
-        self._items = other._items
 
     def _move_to_list(self) -> list[LoDTensor]:
         items, self._items = self._items, []
@@ -95,3 +86,15 @@ def _checked_tensor(tensor: LoDTensor) -> LoDTensor:
             "or LoDTensor().set(array, place)."
         )
     return tensor._copy(tensor._place())
+
+
+def take_over(held: Any, new: Any) -> bool:
+    """Let rows or an array that users hold take over what `new` holds; False where the two are of other kinds."""
+    if isinstance(held, SelectedRows) and isinstance(new, SelectedRows):
+        held._rows, held._height = new._rows, new._height
+        held._tensor._set_value(new._tensor._value, new._tensor._lod)
+    elif isinstance(held, LoDTensorArray) and isinstance(new, LoDTensorArray):
+        held._items = new._items
+    else:
+        return False
+    return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxlib._jax import ArrayImpl
 
-from fluidjax.base.containers import LoDTensorArray, SelectedRows
+from fluidjax.base.containers import take_over
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope, ScopeVariable
 from fluidjax.base.values import LoDTensor, Resident
@@ -53,11 +53,7 @@ def _store(var: ScopeVariable, new: Any) -> None:
     if type(new) is not ArrayImpl:
         if isinstance(new, LoDTensor) and isinstance(holder, LoDTensor):
             holder._set_value(new._value, new._lod)
-        elif isinstance(new, SelectedRows) and isinstance(holder, SelectedRows):
-            holder._become(new)
-        elif isinstance(new, LoDTensorArray) and isinstance(holder, LoDTensorArray):
-            holder._become(new)
-        else:
+        elif not take_over(holder, new):
             var._holder = new
     elif type(holder) is LoDTensor:
         holder._array = new
