@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any
 
 EMPTY = "@EMPTY@"
@@ -156,6 +157,15 @@ class VarInfo:
     type: int | None = None
 
 
+def declared_product(dims: Sequence[int]) -> int:
+    """The product of declared dims as Fluid declares it, unknown ones counted as the -1 they are: -8 of [-1, 8].
+
+    Any negative size is unknown. Where Fluid's product of several unknown dims looks known, this is -1.
+    """
+    product = prod(dims)
+    return product if product <= 0 or min(dims, default=0) >= 0 else -1
+
+
 @dataclass(frozen=True)
 class BlockView:
     """One BlockDesc: its ops in order and its own variables by name; a missing parent or forward block is -1."""
@@ -197,7 +207,7 @@ class ProgramView:
         return frozenset(name for op in ops for name in op.output_names())
 
     def find_var(self, block_idx: int, name: str) -> VarView | None:
-        """The variable ``name`` as seen from a block: its own, its parents', or (grad blocks) its forward block's."""
+        """The variable ``name`` as seen from a block: its own, (grad blocks) its forward block's, or a parent's."""
         seen: set[int] = set()
         pending = [block_idx]
         while pending:
@@ -208,5 +218,5 @@ class ProgramView:
             block = self.blocks[idx]
             if name in block.vars:
                 return block.vars[name]
-            pending += [block.parent_idx, block.forward_idx]
+            pending += [block.forward_idx, block.parent_idx]
         return None

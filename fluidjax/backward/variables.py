@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import lowering
 from fluidjax import unique_name
 from fluidjax.backward.names import EMPTY, forward_name, grad_name, is_grad, out_args
 from fluidjax.backward.paths import sub_block_of
 from fluidjax.backward.prune import clears, read_first
 from fluidjax.base.enums import VarType
-from fluidjax.framework.view import op_view
-from lowering.registry import get_op, has_op
+from fluidjax.framework.view import op_view, var_view
+from lowering.registry import get_op, has_op, keeps_shape, level_from
 
 if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator, Variable
@@ -22,16 +23,6 @@ GradInfo = dict[str, tuple[str, "Block"]]
 # Reads a gradient that the recurrent op itself provides; no block declares it.
 _READS_UNDECLARED = ("rnn_memory_helper_grad",)
 _SPARSE_SLOTS = ("W@GRAD", "Weight@GRAD")
-
-# Gradient ops whose shape inference shares no LoD in Fluid, whatever their kernels do.
-_LEVELLESS = frozenset(
-    f"{type}_grad"
-    for type in (
-        "batch_norm", "clip", "cos_sim", "expand", "gru", "huber_loss", "layer_norm", "lstm",
-        "matmul", "mul", "norm", "pad", "prelu", "sequence_softmax", "sigmoid_cross_entropy_with_logits", "slice",
-        "smooth_l1_loss", "softmax", "softmax_with_cross_entropy", "stack",
-    )
-)  # fmt: skip
 
 
 def rename_taken(block: Block, start: int, grad_to_var: dict[str, str], renamed: dict[str, str]) -> None:
@@ -131,10 +122,22 @@ def declare_outputs(block: Block, op: Operator, carried: Mapping[str, str] = Map
     fresh = []
     for slot in op.output_names:
         for name in op.output(slot):
-            if name != EMPTY and not _declared(block, name, carried):
+            if name == EMPTY:
+                continue
+            if not _declared(block, name, carried):
                 _create(block, op, slot, name)
                 fresh.append(name)
+            elif name in op.input_arg_names:
+                _reshape(block, op, slot, name)
     return fresh
+
+
+def _reshape(block: Block, op: Operator, slot: str, name: str) -> None:
+    """Give a gradient that ``op`` reshapes in place the shape of X; its value has that of Out."""
+    if has_op(op.type) and keeps_shape(get_op(op.type), slot):
+        kept = block._find_var_recursive(op.input("XShape")[0])
+        if kept is not None:
+            block._var_recursive(name).desc.set_shape(kept.shape[1:])
 
 
 def _declared(block: Block, name: str, carried: Mapping[str, str]) -> bool:
@@ -153,7 +156,7 @@ def _is_idle(block: Block, op: Operator, carried: Mapping[str, str]) -> bool:
 
 
 def _create(block: Block, op: Operator, slot: str, name: str) -> None:
-    forward = block._find_var_recursive(forward_name(name))
+    forward = _forward_of(block, name)
     if forward is None and op.type == "shape":
         (source,) = op.input("Input")  # Fluid infers this shape, but no data type: it declares the first one, bool
         block.create_var(name=name, dtype=VarType.BOOL, shape=[len(block.var(source).shape)])
@@ -164,22 +167,36 @@ def _create(block: Block, op: Operator, slot: str, name: str) -> None:
         return
     kind = _kind(block, op, slot, forward)
     if kind in (VarType.LOD_TENSOR, VarType.SELECTED_ROWS, VarType.LOD_TENSOR_ARRAY):
-        level = _lod_level(block, op, slot, name) if kind == VarType.LOD_TENSOR else None
+        level = None if kind == VarType.SELECTED_ROWS else _lod_level(block, op, slot, name)
         block.create_var(name=name, type=kind, dtype=forward.dtype, shape=forward.shape, lod_level=level)
     else:
         block.create_var(name=name, type=kind)
 
 
 def _lod_level(block: Block, op: Operator, slot: str, name: str) -> int:
-    """The LoD level of what the gradient takes its LoD from, where Fluid knows of it before it runs."""
-    definition = get_op(op.type) if has_op(op.type) else None
-    source = definition.lod.get(slot) if definition is not None and op.type not in _LEVELLESS else None
-    names = op.input(source) if source is not None and source in op.input_names else []
-    if not names:
+    """The LoD level that shape inference declares, before anything runs."""
+    if not has_op(op.type):
         return 0
-    place = op.output(slot).index(name)
-    var = block._find_var_recursive(names[place if place < len(names) else 0])
+    definition, inputs = get_op(op.type), op.input_names
+    if definition.forward is None and definition.infer is not None:
+        found = lowering.infer_outputs(op_view(op), lambda name: _view(block, name)).get(name)
+        return (found and found.lod_level) or 0
+    source = level_from(definition, slot, op.output(slot).index(name), lambda s: op.input(s) if s in inputs else ())
+    var = block._find_var_recursive(source) if source is not None else None
     return 0 if var is None or var.type != VarType.LOD_TENSOR else var.lod_level
+
+
+def _view(block: Block, name: str) -> lowering.VarView | None:
+    var = block._find_var_recursive(name)
+    return None if var is None else var_view(var)
+
+
+def _forward_of(block: Block, name: str) -> Variable | None:
+    """What gradient ``name`` is the gradient of: a step's own variable goes before one of that name around the loop."""
+    base = forward_name(name)
+    if base not in block.vars and block.forward_block_idx >= 0:
+        return block.program.block(block.forward_block_idx)._find_var_recursive(base)
+    return block._find_var_recursive(base)
 
 
 def _kind(block: Block, op: Operator, slot: str, forward: Variable) -> VarType:

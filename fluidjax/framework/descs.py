@@ -90,12 +90,19 @@ class BlockDescView:
         return self.find_var(name) is not None
 
     def find_var_recursive(self, name: str | bytes) -> VarDescView | None:
-        """A view of ``name`` in this block or the nearest one around it; None where no block declares it."""
-        found = self.find_var(name)
-        if found is not None or self.proto.parent_idx < 0:
-            return found
-        parent = self._program.blocks[self.proto.parent_idx]
-        return BlockDescView(parent, self._program, self._changed).find_var_recursive(name)
+        """A view of ``name`` here, in the block this is the gradient of, or in the nearest one around either."""
+        pending, seen = [self.proto.idx], set[int]()
+        while pending:
+            idx = pending.pop(0)
+            if idx < 0 or idx in seen:
+                continue
+            seen.add(idx)
+            proto = self._program.blocks[idx]
+            found = BlockDescView(proto, self._program, self._changed).find_var(name)
+            if found is not None:
+                return found
+            pending += [proto.forward_block_idx, proto.parent_idx]
+        return None
 
     def has_var_recursive(self, name: str | bytes) -> bool:
         """Whether this block or one around it declares ``name``."""

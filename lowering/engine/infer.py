@@ -19,7 +19,7 @@ from lowering.engine.single import SingleOp, static_attrs
 from lowering.engine.x64 import in_x64
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact, OpError, SizeError
 from lowering.program import EMPTY, OpView, VarInfo, VarOf, VarView, forward_names
-from lowering.registry import OpDef, Slot, get_op
+from lowering.registry import OpDef, Slot, get_op, keeps_shape, level_from
 from lowering.values import LoDArray
 
 # Sizes that stand for an unknown dim; both divide well, and what differs between them is unknown.
@@ -47,9 +47,16 @@ def infer_outputs(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
         except SizeError as error:
             raise OpError(_message(op, _signature(definition, op, var_of) or (), error)) from error
     if definition.forward is not None:
-        return _like_forward(op, var_of)
-    if definition.kind != "plain":
-        return {}
+        return _like_forward(definition, op, var_of)
+    return by_probing(definition, op, var_of) if definition.kind == "plain" else {}
+
+
+def by_probing(definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
+    """What the op's own function makes of the probes.
+
+    Raises:
+        OpError: as ``infer_outputs``.
+    """
     signature = _signature(definition, op, var_of)
     if signature is None or _only_updates(definition, op, signature):
         return {}
@@ -73,13 +80,19 @@ def _declared(op: OpView, var_of: VarOf) -> tuple[tuple[str, VarView | None], ..
     return tuple((n, var_of(n)) for n in op.output_names())
 
 
-def _like_forward(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
-    """A gradient has the shape, dtype and LoD level of what it is the gradient of."""
+def _like_forward(definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
+    """A gradient has the shape and dtype of what it is the gradient of, and the LoD level that Fluid declares."""
     found = {}
-    for name in op.output_names():
-        base = next((v for n in forward_names(name) if (v := var_of(n)) is not None), None)
-        if base is not None and base.type == LOD_TENSOR:
-            found[name] = VarInfo(tuple(base.shape), base.dtype, base.lod_level)
+    for slot, names in op.outputs.items():
+        for place, name in enumerate(names):
+            base = next((v for n in forward_names(name) if (v := var_of(n)) is not None), None)
+            if base is not None and base.type == LOD_TENSOR:
+                source = level_from(definition, slot, place, lambda slot: op.inputs.get(slot) or ())
+                like = var_of(source) if source is not None else None
+                level = like.lod_level if like is not None and like.type == LOD_TENSOR else 0
+                kept = like if source is not None and keeps_shape(definition, slot) else None
+                shape = base.shape if kept is None else kept.shape[1:]
+                found[name] = VarInfo(tuple(shape), base.dtype, level)
     return found
 
 

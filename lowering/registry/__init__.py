@@ -22,10 +22,12 @@ from lowering.registry.definition import (
     Value,
     Wise,
 )
+from lowering.registry.levels import keeps_shape, level_from
 from lowering.registry.notation import op
 from lowering.registry.table import double_gradient, get_op, has_op, register, registered_ops
 
 __all__ = [
     "MASKED", "WISE", "AttrSpec", "Block", "Blocks", "Check", "Float64s", "Long", "Longs", "OpDef", "Scalars", "Sizes",
-    "Slot", "Value", "Wise", "check_attrs", "double_gradient", "get_op", "has_op", "op", "register", "registered_ops",
+    "Slot", "Value", "Wise", "check_attrs", "double_gradient", "get_op", "has_op", "keeps_shape", "level_from",
+    "op", "register", "registered_ops",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 import fluidjax.framework as framework
 from fluidjax.backward import append_backward
+from fluidjax.framework import messages
 from fluidjax.framework.attrs import read_attr
 from fluidjax.framework_pb2 import ProgramDesc
 
@@ -153,3 +154,15 @@ def first_difference(expected: list[list[Op]], got: list[list[Op]]) -> str:
         if len(wanted) != len(found):
             return f"part {number}: {len(found)} ops, expected {len(wanted)}"
     return ""
+
+
+def declared(desc: ProgramDesc) -> dict[tuple[int, str], tuple[Any, ...]]:
+    """What is declared of each gradient that is a tensor or an array: kind, shape, data type and LoD level."""
+    found = {}
+    for block in desc.blocks:
+        for var in block.vars:
+            tensor, holder = messages.tensor_desc(var), messages.lod_holder(var)
+            if "@GRAD" in var.name and tensor is not None:
+                level = holder.lod_level if holder is not None else None
+                found[block.idx, var.name] = (var.type.type, tuple(tensor.dims), tensor.data_type, level)
+    return found

@@ -10,7 +10,7 @@ import pytest
 
 import lowering
 from fluidjax.framework_pb2 import ProgramDesc
-from tests.backward.strip import LOSS_GRADIENT, backward_ops, first_difference, rerun, role
+from tests.backward.strip import LOSS_GRADIENT, backward_ops, declared, first_difference, rerun, role
 from tests.golden.recordings import folder
 
 
@@ -34,3 +34,4 @@ def test_backward_ops(path: Path) -> None:
     meta = json.loads((path.parent / "meta.json").read_text())
     ours = rerun(desc, read(path.parent / "startup.bin.gz"), meta)
     assert first_difference(backward_ops(desc), backward_ops(ours)) == ""
+    assert declared(ours).items() <= declared(desc).items()  # the optimizer may have declared more

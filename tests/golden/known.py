@@ -27,3 +27,63 @@ OPS["test_rnn_decode_api.py:TestDynamicDecode:test_mle_train:op25"] = (
 )
 
 NETWORKS: dict[str, str] = {}
+
+# Where the shape or LoD level of an output is declared differently: reason -> (op, output slot, what).
+DECLARED: dict[str, list[tuple[str, str, str]]] = {
+    "how many rows there will be follows from values; the reference declares the most, here they are unknown": [
+        ("ctc_align", "Output", "shape"),
+        ("linear_chain_crf", "LogLikelihood", "shape"),
+        *(
+            ("retinanet_target_assign", slot, "shape")
+            for slot in (
+                "BBoxInsideWeight", "ForegroundNumber", "LocationIndex", "ScoreIndex", "TargetBBox", "TargetLabel",
+            )
+        ),
+        ("sequence_topk_avg_pooling", "Out", "shape"),
+    ],
+    "the size is that of a tensor, whose values inference does not see; the reference declares the attribute": [
+        ("pad2d", "Out", "shape"),
+    ],
+    "the reference declares no shape, or an empty one, until it runs": [
+        ("expand_as", "Out", "shape"),
+        ("mean_grad", "X@GRAD", "shape"),
+        ("fused_elemwise_activation", "IntermediateOut", "shape"),
+        ("fusion_repeated_fc_relu", "ReluOut", "shape"),
+        ("ref_by_trainer_id", "Out", "shape"),
+        ("select_output", "Out", "shape"),
+        *(("tdm_sampler", slot, "shape") for slot in ("Out", "Labels", "Mask")),
+    ],
+    "a table that is no dense tensor is not looked into": [
+        ("fake_init", "Out", "shape"),
+        ("lookup_table", "Out", "level"),
+        ("lookup_table_v2", "Out", "level"),
+    ],
+    "the results have a LoD when they come, which the reference does not declare": [
+        *(
+            ("generate_proposal_labels", slot, "level")
+            for slot in ("Rois", "LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOutsideWeights")
+        ),
+        *(("tdm_sampler", slot, "level") for slot in ("Out", "Labels", "Mask")),
+    ],
+    "the level of the longest of several inputs; the reference takes the first one's": [
+        ("sequence_concat", "Out", "level"),
+        ("fused_elemwise_activation", "Out", "level"),
+        ("fused_elemwise_activation", "IntermediateOut", "level"),
+        ("sequence_topk_avg_pooling", "Out", "level"),
+    ],
+    "the output keeps the LoD of rows that stay what they were": [
+        ("linear_chain_crf_grad", "Emission@GRAD", "level"),
+        ("pad", "Out", "level"),
+        ("reshape2", "Out", "level"),
+    ],
+    "what is one number, an id or a step's own state is declared without a level": [
+        ("equal_reduce", "Out", "level"),
+        ("rnn_memory_helper", "Out", "level"),
+        ("sampling_id", "Out", "level"),
+        ("shuffle_batch", "SeedOut", "level"),
+    ],
+    "a tensor of rank 3 has no LoD; the reference looks at that when it runs": [
+        ("add_position_encoding", "", "refused"),
+        ("row_conv", "", "refused"),
+    ],
+}  # fmt: skip

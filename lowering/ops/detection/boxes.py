@@ -60,7 +60,15 @@ def decode(prior, offsets, extra):
     return jnp.stack([x - w / 2, y - h / 2, x + w / 2 - extra, y + h / 2 - extra], axis=-1)
 
 
-@op(out="OutputBox", diff="", lod={"OutputBox": "target_box"})
+@sequence_infer.inferred
+def _infer_box_coder(of):
+    prior, target = of("PriorBox"), of("TargetBox")
+    encodes = str(of.attrs.get("code_type", "encode_center_size")).lower() == "encode_center_size"
+    shape = (target.shape[0], prior.shape[0], 4) if encodes else target.shape
+    return {"OutputBox": (shape, target.lod_level, target.dtype)}
+
+
+@op(out="OutputBox", diff="", lod={"OutputBox": "target_box"}, infer=_infer_box_coder)
 def box_coder(
     prior_box,
     target_box,

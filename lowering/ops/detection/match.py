@@ -118,7 +118,7 @@ def target_assign(x: Value, match_indices: Value, neg_indices: Value = None, *, 
 
 def _infer_mined(op_view, var_of):
     match = var_of(op_view.inputs["MatchIndices"][0])
-    found = {op_view.outputs["NegIndices"][0]: VarInfo((-1, 1), 2, 1)}
+    found = {op_view.outputs["NegIndices"][0]: VarInfo((-1, 1), 2, 0)}
     if match is not None:
         found[op_view.outputs["UpdatedMatchIndices"][0]] = VarInfo(tuple(match.shape), 2, 0)
     return found

@@ -130,7 +130,7 @@ def _infer_smooth_l1(op_view, var_of):
     if x is None:
         return {}
     found = {n: VarInfo(tuple(x.shape), x.dtype, 0) for n in op_view.outputs["Diff"]}
-    return found | {n: VarInfo((x.shape[0], 1), x.dtype, x.lod_level) for n in op_view.outputs["Out"]}
+    return found | {n: VarInfo((x.shape[0], 1), x.dtype, 0) for n in op_view.outputs["Out"]}
 
 
 @op(out="Diff~ Out", diff="x y", lod=None, rows=WISE, infer=_infer_smooth_l1)

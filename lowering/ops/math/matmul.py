@@ -146,7 +146,7 @@ def addmm(input, x, y, *, Alpha: float = 1.0, Beta: float = 1.0):
     return Beta * input + Alpha * (x @ y)
 
 
-@op(rows=WISE)
+@op(lod=None, rows=WISE)
 def dot(x, y):
     """Out = sum of X * Y over the last dim, which stays as 1."""
     return jnp.sum(x * y, axis=-1, keepdims=True, dtype=x.dtype)
@@ -157,7 +157,7 @@ def _(x, y, d_out):
     return d_out * y, d_out * x
 
 
-@op(grad="vjp", reads="x y")
+@op(lod=None, grad="vjp", reads="x y")
 def kron(x, y):
     """Out = Kronecker product of X and Y, the shorter shape padded with leading ones."""
     return jnp.kron(x, y)

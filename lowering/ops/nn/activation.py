@@ -302,7 +302,7 @@ def _maxout_groups(x, groups, axis):
     return x.reshape(*shape[:axis], shape[axis] // groups, groups, *shape[axis + 1 :]), axis + 1
 
 
-@op(rows=off_rows)
+@op(lod=None, rows=off_rows)
 def maxout(x, *, groups: int, axis: int = 1):
     """Out[.., c, ..] = max over g of X[.., c * groups + g, ..] along ``axis`` (1 of NCHW, or the last)."""
     grouped, along = _maxout_groups(x, groups, axis)

@@ -79,14 +79,14 @@ for _type in ("conv2d_transpose", "depthwise_conv2d_transpose"):
         out="Output",
         diff="input filter bias",
         vendor=VENDOR_2D,
-        lod="input",
+        lod=None,
         rows=Wise("input"),
         newer="output_padding",
     )(conv2d_transpose_rule)
     _op.grad(conv2d_transpose_grad)
 
 
-@op(out="Output", vendor=VENDOR, lod="input", rows=Wise("input"), newer="output_padding")
+@op(out="Output", vendor=VENDOR, lod=None, rows=Wise("input"), newer="output_padding")
 def conv3d_transpose(
     input,
     filter,

@@ -7,8 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.engine.infer import by_probing
+from lowering.ops.shared import outputs_like
+from lowering.program import VarInfo, declared_product
 from lowering.ragged import infer as sequence_infer
-from lowering.registry import WISE, Wise, op
+from lowering.registry import WISE, Wise, get_op, op
 
 
 def _standardised(x, mean, inv_std, d_y):
@@ -18,7 +21,15 @@ def _standardised(x, mean, inv_std, d_y):
     return inv_std * (centred - x_hat * (d_y * x_hat).mean(axis=-1, keepdims=True))
 
 
-@op(out="Y Mean~ Variance~", lod={"Y": "x"}, rows=Wise("x"))
+def _infer_layer_norm(op, var_of):
+    """Mean and Variance are as long as Fluid's product of the leading dims is."""
+    x = var_of(op.inputs["X"][0])
+    rows = VarInfo((declared_product(x.shape[: op.attrs.get("begin_norm_axis", 1)]),), None, 0)
+    found = by_probing(get_op("layer_norm"), op, var_of)
+    return found | outputs_like(op, "Mean", rows) | outputs_like(op, "Variance", rows)
+
+
+@op(out="Y Mean~ Variance~", lod={"Y": "x"}, rows=Wise("x"), infer=_infer_layer_norm)
 def layer_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1):
     """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over the axes from begin_norm_axis on.
 
@@ -63,7 +74,7 @@ def _instance_norm_grad(x, scale, saved_mean, saved_variance, d_y):
 def _infer_instance_norm(of):
     """As in Fluid the statistics are declared N * C long also where N is unknown: -C."""
     x = of("X")
-    planes = ((math.prod(x.shape[:2]),), 0, None)
+    planes = ((declared_product(x.shape[:2]),), 0, None)
     return {"Y": (x.shape, x.lod_level, x.dtype), "SavedMean": planes, "SavedVariance": planes}
 
 

@@ -189,7 +189,7 @@ def _max_pool_index_grad(x: Meta, mask, d_out):
     return scatter_planes(d_out, mask, x.shape)
 
 
-@op(out="Out Mask", rows=WISE, undeclared="Mask:dtype")
+@op(out="Out Mask", lod=None, rows=WISE, undeclared="Mask:dtype")
 def max_pool2d_with_index(
     x,
     *,
@@ -203,7 +203,7 @@ def max_pool2d_with_index(
     return _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive)
 
 
-@op(out="Out Mask", rows=WISE, undeclared="Mask:dtype")
+@op(out="Out Mask", lod=None, rows=WISE, undeclared="Mask:dtype")
 def max_pool3d_with_index(
     x,
     *,
@@ -221,7 +221,7 @@ max_pool2d_with_index.grad(_max_pool_index_grad)
 max_pool3d_with_index.grad(_max_pool_index_grad)
 
 
-@op(diff="x", rows=WISE, newer="output_size")
+@op(diff="x", lod=None, rows=WISE, newer="output_size")
 def unpool(x, indices, *, ksize: list[int], strides: list[int] = (1, 1), paddings: list[int] = (0, 0),
            unpooling_type: str, output_size: list[int] = ()):  # fmt: skip
     """Out = zeros with X at the flat positions Indices; out = (in - 1) * stride - 2 * padding + ksize.
@@ -257,7 +257,7 @@ def _spp_levels(x, pyramid_height):
         yield axes
 
 
-@op(rows=WISE)
+@op(lod=None, rows=WISE)
 def spp(x, *, pyramid_height: int, pooling_type: str):
     """Spatial pyramid pooling: for each level, X pooled to 2^level x 2^level bins, flattened and joined."""
     pool = max_pool if _is_max(pooling_type) else lambda x, axes: avg_pool(x, axes, True)

@@ -178,7 +178,7 @@ def _(g):
     return [OpSpec("sequence_reverse", {"X": g.output_grad("Y")}, {"Y": g.input_grad("X")}, g.attrs)]
 
 
-@op(rows=MASKED, diff="x updates", lod=None, infer=sequence_infer.like("X"))
+@op(rows=MASKED, diff="x updates", lod=None, infer=sequence_infer.like("X", level=0))
 def sequence_scatter(x, ids: LoDArray, updates: LoDArray):
     """Out = X, and Out[i, id] += update for each (id, update) of sequence i."""
     seg = segments(offsets(ids), row_numbers(ids.capacity))

@@ -11,7 +11,7 @@ import numpy as np
 from lowering.engine.counts import RowSize, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows
-from lowering.program import VarInfo
+from lowering.program import VarInfo, declared_product
 from lowering.registry import MASKED, WISE, Sizes, op
 from lowering.values import LoDArray, Meta, data_of
 
@@ -57,7 +57,13 @@ def _infer_reshape(op, var_of):
             raise ValueError(
                 f"reshape of {list(x.shape)} to {list(wanted)}: the numbers of elements differ; use -1 for one"
             )
-    return found | outputs_like(op, "Out", VarInfo(tuple(dims), x.dtype, x.lod_level))
+    return found | _out(op, x, tuple(dims))
+
+
+def _out(op, x, dims):
+    """Out has ``dims``, and the LoD of X where its rows are X's."""
+    level = x.lod_level if dims[:1] == x.shape[:1] else 0
+    return outputs_like(op, "Out", VarInfo(dims, x.dtype, level))
 
 
 def _x_shape(op, x):
@@ -132,7 +138,7 @@ def _infer_squeeze(op, var_of):
     axes = {a % len(x.shape) for a in op.attrs.get("axes") or []}
     gone = {i for i, n in enumerate(x.shape) if (n == 1 and (not axes or i in axes)) or (n < 0 and i in axes)}
     dims = tuple(n for i, n in enumerate(x.shape) if i not in gone)
-    return _x_shape(op, x) | outputs_like(op, "Out", VarInfo(dims, x.dtype, x.lod_level))
+    return _x_shape(op, x) | _out(op, x, dims)
 
 
 def _squeeze(x: LoDArray, axes):
@@ -176,7 +182,7 @@ def _infer_unsqueeze(op, var_of):
         return _x_shape(op, x)
     tensors = names_in(op, "AxesTensor") + names_in(op, "AxesTensorList")
     dims = (-1,) * (len(x.shape) + len(axes)) if tensors else _unsqueezed(tuple(x.shape), axes)
-    return _x_shape(op, x) | outputs_like(op, "Out", VarInfo(dims, x.dtype, x.lod_level))
+    return _x_shape(op, x) | _out(op, x, dims)
 
 
 def _unsqueeze(x: LoDArray, axes, tensor, tensors):
@@ -210,7 +216,13 @@ def _flatten(x: LoDArray, axis: int):
     return _keep_rows(x, x.data.reshape(prod(x.shape[:axis]), prod(x.shape[axis:])))
 
 
-@op(rows=MASKED, lod=None)
+def _infer_flatten(op, var_of):
+    x = var_of(op.inputs["X"][0])
+    axis = op.attrs.get("axis", 1)
+    return _x_shape(op, x) | _out(op, x, (declared_product(x.shape[:axis]), declared_product(x.shape[axis:])))
+
+
+@op(rows=MASKED, lod=None, infer=_infer_flatten)
 def flatten(x: LoDArray, *, axis: int = 1):
     """Out = X as a matrix: the first ``axis`` dims are rows."""
     return _flatten(x, axis)
@@ -221,7 +233,7 @@ def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x, x.shape)
 
 
-@op(out="Out XShape~", rows=MASKED, lod=None, inplace={"Out": "x"})
+@op(out="Out XShape~", rows=MASKED, lod=None, infer=_infer_flatten, inplace={"Out": "x"})
 def flatten2(x: LoDArray, *, axis: int = 1):
     """``flatten`` with XShape."""
     return _flatten(x, axis), x.with_data(zero_rows(x))
@@ -288,7 +300,7 @@ def _infer_expand(op, var_of):
     if times is None or len(times) != len(x.shape):
         times = [-1] * len(x.shape)
     dims = tuple(-1 if n < 0 or t < 0 else n * t for n, t in zip(x.shape, times, strict=True))
-    return outputs_like(op, "Out", VarInfo(dims, x.dtype, x.lod_level))
+    return _out(op, x, dims)
 
 
 EXPAND_SLOTS = {"expand_times_tensor": "expand_times_tensor"}

@@ -83,7 +83,8 @@ def _infer_slice(op, var_of):
             dims[axis] = last - first
         elif not given:
             dims[axis] = -1
-    return outputs_like(op, "Out", VarInfo(_without(dims, op.attrs.get("decrease_axis")), x.dtype, x.lod_level))
+    level = 0 if axes[:1] == [0] else x.lod_level
+    return outputs_like(op, "Out", VarInfo(_without(dims, op.attrs.get("decrease_axis")), x.dtype, level))
 
 
 def _flags(op, count: int) -> list[int]:
@@ -276,7 +277,7 @@ def _offsets(attr, tensor, tensors, ndim):
     return [np.int32(o) for o in attr] or [np.int32(0)] * ndim
 
 
-@op(diff="x", rows=None)
+@op(diff="x", lod=None, rows=None)
 def crop(x, y: Meta = None, offsets=None, *, offsets_: list[int] = (), shape: list[int] = ()):
     """Out = the window of X that starts at the offsets and has ``shape`` (or Y's)."""
     dims = list(y.shape) if y is not None else list(shape)
@@ -298,10 +299,10 @@ def _infer_crop(op, var_of):
     fixed = fixed and not names_in(op, "Shape")
     rest = zip(dims, x.shape, offsets, strict=True)
     dims = [n - o if d == -1 and fixed and n >= 0 else d or -1 for d, n, o in rest]
-    return outputs_like(op, "Out", VarInfo(tuple(dims), x.dtype, x.lod_level))
+    return outputs_like(op, "Out", VarInfo(tuple(dims), x.dtype, 0))
 
 
-@op(diff="x", rows=None, infer=_infer_crop)
+@op(diff="x", lod=None, rows=None, infer=_infer_crop)
 def crop_tensor(
     x,
     shape=None,
