@@ -1,8 +1,8 @@
 """What is declared of an op's outputs, shape and LoD level, against the shape inference of Paddle 1.8.5.
 
-``data/declared.json.gz`` holds, for the recorded programs ``operator|part|case``, what Paddle's inference of each op gave
-by output slot, where its inputs had the LoD levels 1, 2, 3 ... in the order of their slots; and ``levels``, the input
-slot from which the output of a gradient op has its level (null: none).
+``data/declared.json.gz`` holds, for the recorded programs ``operator|part|case``, what Paddle's inference of each op
+gave by output slot, where its inputs had the LoD levels 1, 2, 3 ... in the order of their slots; and ``levels``, the
+input slot from which the output of a gradient op has its level (null: none).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def set_levels(op: OpDescView, block: BlockDescView) -> set[str]:
 
 
 def differing(op: OpDescView, block: BlockDescView, facts: dict[str, list[Any]]) -> Iterator[tuple[str, str]]:
-    """(slot, 'shape' or 'level') where our inference of ``op`` says something else; ('', 'refused') where it refuses."""
+    """(slot, 'shape' or 'level') where our inference of ``op`` differs; ('', 'refused') where it refuses."""
     inputs = set_levels(op, block)
     try:
         op.infer_shape(block)
@@ -76,7 +76,7 @@ def differing(op: OpDescView, block: BlockDescView, facts: dict[str, list[Any]])
 
 
 def test_shapes_and_levels_are_declared_as_paddle_declares_them():
-    """All that differs is listed, with its reason, in ``known.DECLARED``; what no longer differs must leave the list."""
+    """All that differs is listed, with its reason, in ``known.DECLARED``; what no longer differs has to leave it."""
     found = set()
     for block, facts in programs():
         for index, known in enumerate(facts):

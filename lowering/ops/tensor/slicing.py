@@ -302,7 +302,7 @@ def _infer_crop(op, var_of):
     return outputs_like(op, "Out", VarInfo(tuple(dims), x.dtype, 0))
 
 
-@op(diff="x", lod=None, rows=None, infer=_infer_crop)
+@op(diff="x", rows=None, infer=_infer_crop)
 def crop_tensor(
     x,
     shape=None,
