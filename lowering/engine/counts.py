@@ -26,15 +26,41 @@ _MOST = 64
 
 
 class RowSize(int):
-    """A size that follows the rows of a padded value: how many there is room for, as an int; and how many there are."""
+    """A size that follows the rows of a padded value: how many there is room for, as an int; and how many there are.
+
+    Attributes:
+        nrows: how many there are, a traced scalar (int32).
+        least: how many there are without rows.
+    """
 
     nrows: Array
+    least: int
 
     @staticmethod
     def of(counts: RowCounts, rate: int, base: int) -> RowSize:
-        """The size rate * rows + base: at capacity as an int, for the valid rows in ``nrows`` (int32)."""
+        """The size rate * rows + base: at capacity as an int, for the valid rows in ``nrows`` (int32).
+
+        Raises:
+            NeedsExact: fewer rows make the size larger, so that there is not room for all at capacity.
+        """
+        if rate < 0:
+            raise NeedsExact("a size that falls as rows are added")
         size = RowSize(rate * counts.capacity + base)
         size.nrows = (rate * jnp.asarray(counts.nrows) + base).astype(np.int32)
+        size.least = base
+        return size
+
+    def within(self, first: int, last: int) -> RowSize:
+        """How many of the places ``first`` to ``last`` lie before this one.
+
+        Raises:
+            NeedsExact: this place may be negative, which counts from the end.
+        """
+        if self.least < 0:
+            raise NeedsExact("a bound that may be negative")
+        size = RowSize(max(min(self, last) - first, 0))
+        size.nrows = (jnp.clip(self.nrows, first, last) - first).astype(np.int32)
+        size.least = 0
         return size
 
 

@@ -79,7 +79,40 @@ def reshaped() -> Sequence[Any]:
     return [layers.mean(layers.square(layers.fc(rows, 2) * more)), rows]
 
 
-PROGRAMS = [margin, shape_tensor, divided_by_the_rows, noise, numbered, spread, reshaped]
+def placed() -> Sequence[Any]:
+    """The first rows of a table of positions, one for each row."""
+    x, _ = inputs()
+    table = layers.create_parameter([64, 2], "float32", name="table")
+    first = layers.slice(table, axes=[0, 1], starts=[0, 0], ends=[layers.shape(x)[0], 1])
+    return [layers.mean(layers.square(layers.fc(x, 1) + first)), first]
+
+
+def placed_further_on() -> Sequence[Any]:
+    """Rows of a table from the third on; with the whole bound as one tensor."""
+    x, _ = inputs()
+    table = layers.create_parameter([64, 2], "float32", name="table")
+    rows = layers.slice(table, axes=[0], starts=[3], ends=layers.shape(x)[0] + 3)
+    return [layers.mean(layers.square(layers.fc(x, 2) + rows)), rows]
+
+
+def cropped() -> Sequence[Any]:
+    x, _ = inputs()
+    table = layers.create_parameter([64, 3], "float32", name="table")
+    rows = layers.crop_tensor(table, shape=[layers.shape(x)[0], 2], offsets=[4, 1])
+    return [layers.mean(layers.square(layers.fc(x, 2) + rows)), rows]
+
+
+def evenly() -> Sequence[Any]:
+    """Numbers from 0 to 1, one for each row."""
+    x, _ = inputs()
+    places = layers.linspace(0.0, 1.0, layers.shape(x)[0], "float32")
+    return [layers.mean(layers.square(layers.fc(x, 1) + layers.reshape(places, [-1, 1]))), places]
+
+
+PROGRAMS = [
+    margin, shape_tensor, divided_by_the_rows, noise, numbered, spread, reshaped, placed, placed_further_on, cropped,
+    evenly,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("build", PROGRAMS, ids=lambda f: f.__name__)
@@ -115,7 +148,25 @@ def sums_of_two_counts() -> Sequence[Any]:
     return [layers.mean(layers.fc(layers.concat([x, y]), 1) * ones), ones]
 
 
-@pytest.mark.parametrize("build", [behind_the_first_dim, sums_of_two_counts], ids=lambda f: f.__name__)
+def fewer_as_there_are_more() -> Sequence[Any]:
+    """What is left of 40 rows: there is less room for it where there is room for more rows."""
+    x, _ = inputs()
+    rest = layers.fill_constant([layers.fill_constant([1], "int32", 40) - layers.shape(x)[0], 1], "float32", 1.0)
+    return [layers.mean(layers.fc(x, 1)) * layers.reduce_sum(rest), rest]
+
+
+def from_the_end() -> Sequence[Any]:
+    """A bound that is negative for few rows counts from the end."""
+    x, _ = inputs()
+    table = layers.create_parameter([64, 2], "float32", name="table")
+    rows = layers.slice(table, axes=[0], starts=[0], ends=[layers.shape(x)[0] - 8])
+    return [layers.mean(layers.fc(x, 1)) + layers.mean(rows), rows]
+
+
+EXACT = [behind_the_first_dim, sums_of_two_counts, fewer_as_there_are_more, from_the_end]
+
+
+@pytest.mark.parametrize("build", EXACT, ids=lambda f: f.__name__)
 def test_what_cannot_be_padded_is_exact(build, rng, train_exact) -> None:
     feeds = [pair(rng, lengths) for lengths in ([2, 4, 1], [5, 1, 3])]
     train(build, feeds).assert_close(train_exact(build, feeds))

@@ -11,7 +11,7 @@ import numpy as np
 from lowering.dtypes import FP32, to_numpy
 from lowering.engine.call import FOLD_LIMIT
 from lowering.engine.checks import Demand
-from lowering.engine.counts import shape_counts, sizes_of, with_rows
+from lowering.engine.counts import RowSize, shape_counts, sizes_of, with_rows
 from lowering.errors import NeedsExact
 from lowering.loops.carried import zero_gradient
 from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
@@ -188,9 +188,17 @@ def range_(start, end: Sizes, step):
     return (first + by * np.arange(count)).astype(kind)
 
 
+def _spaced(start, stop, count: RowSize):
+    """As many values from ``start`` to ``stop`` as there are rows, padded behind them."""
+    step = (stop.reshape(()) - start.reshape(())) / jnp.maximum(count.nrows - 1, 1)
+    return with_rows(start.reshape(()) + step.astype(start.dtype) * jnp.arange(count).astype(start.dtype), [count])
+
+
 @op(infer=_vector_of_start, diff="")
-def linspace(start, stop, num):
-    """Out = Num values from Start to Stop, both included; Num is needed as a host value."""
+def linspace(start, stop, num: Sizes):
+    """Out = Num values from Start to Stop, both included; Num is needed as a host value, or counts rows."""
+    if isinstance(num, RowCounts):
+        return _spaced(start, stop, *sizes_of(num))
     count = int(concrete_scalar(num, "linspace: Num"))
     if count == 1:
         return start.reshape(1)

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.counts import RowSize, sizes_of, with_rows
 from lowering.errors import NeedsConcrete, NeedsExact, OpError
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
 from lowering.program import VarInfo
-from lowering.registry import Value, Wise, op
-from lowering.values import LoDArray, Meta, TensorArray
+from lowering.registry import MASKED, Sizes, Value, Wise, op
+from lowering.values import LoDArray, Meta, RowCounts, TensorArray, data_of, is_concrete
 
 # --- slice -------------------------------------------------------------------------------------------------------
 
@@ -24,11 +25,13 @@ def _span(length: int, start: int, end: int) -> tuple[int, int]:
 
 
 def _lists(attr: Any, tensor: Any, tensors: Any, count: int) -> list[Any]:
-    """One bound per axis: a number, or a traced scalar."""
+    """One bound per axis: a number, ``RowSize`` for a count of rows, or a traced scalar."""
     if tensors:
-        return [_number(t.reshape(())) for t in tensors]
+        return [_number(t) for t in tensors]
+    if isinstance(tensor, RowCounts):
+        return sizes_of(tensor)
     if tensor is not None:
-        return [_number(tensor.reshape(-1)[i]) for i in range(count)]
+        return [_number(data_of(tensor).reshape(-1)[i]) for i in range(count)]
     return list(attr)
 
 
@@ -36,7 +39,7 @@ def _number(value: Any) -> Any:
     try:
         return ints(value, "slice: a bound")[0]
     except NeedsConcrete:
-        return value
+        return data_of(value).reshape(())
 
 
 def _one_slice(x: Any, axis: int, start: Any, end: Any, single: bool) -> Any:
@@ -54,6 +57,15 @@ def _cut(x, axes, starts, ends, decrease_axis):
     for axis, start, end in zip(axes, starts, ends, strict=True):
         x = _one_slice(x, axis % x.ndim, start, end, axis in decrease_axis)
     return _squeezed(x, decrease_axis)
+
+
+def _counted_rows(axes, starts, ends, decrease_axis, length: int) -> list[RowSize]:
+    """How many rows a slice takes of ``length`` where a count of rows ends it; [] where none does."""
+    counts = [(a, s, e) for a, s, e in zip(axes, starts, ends, strict=True) if isinstance(e, RowSize)]
+    kept = [found for found in counts if found[0] not in decrease_axis]
+    if any(axis or not isinstance(start, int) or start < 0 for axis, start, _ in kept):
+        raise NeedsExact("slice up to a row count, but not of rows from a fixed one on")
+    return [end.within(min(start, length), length) for _, start, end in kept]
 
 
 def _squeezed(x, axes):
@@ -106,9 +118,9 @@ def _off_sliced(attrs, ndim):
 def slice_(
     input: Value,
     starts_tensor=None,
-    ends_tensor=None,
+    ends_tensor: Sizes = None,
     starts_tensor_list: list = None,
-    ends_tensor_list: list = None,
+    ends_tensor_list: list[Sizes] = None,
     *,
     axes: list[int],
     starts: list[int] = (),
@@ -118,7 +130,8 @@ def slice_(
 ):
     """Out = Input[starts[i]:ends[i]] along axes[i]; dims of ``decrease_axis`` (of size 1) are dropped.
 
-    Bounds come from tensor lists, tensors or attributes. Input may be a tensor array, of which axis 0 is cut.
+    Bounds come from tensor lists, tensors or attributes. Input may be a tensor array, of which axis 0 is cut. Rows up
+    to as many as another value has are padded as that one is.
     """
     del infer_flags
     first = _lists(starts, starts_tensor, starts_tensor_list, len(axes))
@@ -128,7 +141,8 @@ def slice_(
     if isinstance(input, LoDArray) and input.padded and any(a % input.data.ndim == 0 for a in axes):
         raise NeedsExact("slice cuts padded rows")
     data = input.data if isinstance(input, LoDArray) else input
-    return _cut(data, axes, first, last, list(decrease_axis))
+    rows = _counted_rows(axes, first, last, decrease_axis, data.shape[0]) if data.ndim else []
+    return with_rows(_cut(data, axes, first, last, list(decrease_axis)), rows)
 
 
 def _array_part(array: TensorArray, start: Any, end: Any, single: bool) -> Any:
@@ -141,14 +155,19 @@ def _array_part(array: TensorArray, start: Any, end: Any, single: bool) -> Any:
     return items[0] if single else TensorArray(items)
 
 
-@slice_.grad
+def _rows_cut(attrs, ndim):
+    """The gradient of rows that were cut up to a count is zero where they are padding; what was cut is all there."""
+    return _off_sliced(attrs, ndim) or MASKED
+
+
+@slice_.grad(rows=_rows_cut)
 def _(
     input: Meta,
     d_out,
     starts_tensor=None,
-    ends_tensor=None,
+    ends_tensor: Sizes = None,
     starts_tensor_list: list = None,
-    ends_tensor_list: list = None,
+    ends_tensor_list: list[Sizes] = None,
     *,
     axes,
     starts,
@@ -305,9 +324,9 @@ def _infer_crop(op, var_of):
 @op(diff="x", rows=None, infer=_infer_crop)
 def crop_tensor(
     x,
-    shape=None,
+    shape: Sizes = None,
     offsets=None,
-    shape_tensor: list = None,
+    shape_tensor: list[Sizes] = None,
     offsets_tensor: list = None,
     *,
     offsets_: list[int] = (),
@@ -319,9 +338,15 @@ def crop_tensor(
     if -1 in dims:
         at = [int(ints(o, "crop_tensor: the offsets")[0]) for o in starts]
         dims = [n - o if d == -1 else d for d, n, o in zip(dims, x.shape, at, strict=True)]
-    return _window(x, starts, dims)
+    if isinstance(dims[0], RowSize) and not _has_room(x.shape[0], starts[0], dims[0]):
+        raise NeedsExact("crop_tensor takes as many rows as another value has, and may not find them")
+    return with_rows(_window(x, starts, dims), dims)
 
 
-@crop_tensor.grad
+def _has_room(length: int, start: Any, size: int) -> bool:
+    return is_concrete(start) and int(start) + size <= length
+
+
+@crop_tensor.grad(rows=MASKED)
 def _(x: Meta, d_out, offsets=None, offsets_tensor: list = None, *, offsets_):
     return _placed(d_out, _offsets(offsets_, offsets, offsets_tensor, len(x.shape)), x)
