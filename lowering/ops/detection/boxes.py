@@ -60,15 +60,23 @@ def decode(prior, offsets, extra):
     return jnp.stack([x - w / 2, y - h / 2, x + w / 2 - extra, y + h / 2 - extra], axis=-1)
 
 
+def _encodes(attrs):
+    return str(attrs.get("code_type", "encode_center_size")).lower() == "encode_center_size"
+
+
+def _off_priors(attrs, ndim):
+    """A TargetBox meets all priors, or those along its columns; priors along its rows (axis 1) are paired with it."""
+    return Wise("target_box") if _encodes(attrs) or attrs.get("axis", 0) == 0 else None
+
+
 @sequence_infer.inferred
 def _infer_box_coder(of):
     prior, target = of("PriorBox"), of("TargetBox")
-    encodes = str(of.attrs.get("code_type", "encode_center_size")).lower() == "encode_center_size"
-    shape = (target.shape[0], prior.shape[0], 4) if encodes else target.shape
+    shape = (target.shape[0], prior.shape[0], 4) if _encodes(of.attrs) else target.shape
     return {"OutputBox": (shape, target.lod_level, target.dtype)}
 
 
-@op(out="OutputBox", diff="", lod={"OutputBox": "target_box"}, infer=_infer_box_coder)
+@op(out="OutputBox", diff="", lod={"OutputBox": "target_box"}, rows=_off_priors, infer=_infer_box_coder)
 def box_coder(
     prior_box,
     target_box,
@@ -89,7 +97,7 @@ def box_coder(
         spread = prior_box_var
     else:
         spread = jnp.asarray(variance or [1.0] * 4, target_box.dtype)
-    if code_type.lower() == "encode_center_size":
+    if _encodes({"code_type": code_type}):
         return encode(prior_box, target_box, extra) / spread
     place = (slice(None), None) if axis == 1 else (None, slice(None))
     if spread.ndim == 2:
