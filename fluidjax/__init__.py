@@ -7,15 +7,15 @@
 import gc as _gc
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+# What is imported lives as long as the process: looking for garbage in it takes a third of the time.
+_collects = _gc.isenabled()
+_gc.disable()
+
 import lowering as _lowering
 
 from fluidjax.backend_check import check_lowering as _check_lowering
 
 _check_lowering(_lowering)
-
-# What is imported lives as long as the process: looking for garbage in it takes a third of the time.
-_collects = _gc.isenabled()
-_gc.disable()
 
 # The layer below: values, scopes, places, programs. One import per line, in the order of the layers.
 from fluidjax import core

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Var
 
 import lowering
 from fluidjax.base.enums import VarType, is_floating
@@ -266,8 +265,8 @@ class Kernel:
             return None
         inner = traced.jaxpr.jaxpr
         if len(inner.invars) == len(avals) and len(inner.outvars) == len(outs):
-            places = {var: k - self.takes_key for k, var in enumerate(inner.invars)}
-            taken = [places.get(var, -1) if isinstance(var, Var) else -1 for var in inner.outvars]
+            places = {id(var): k - self.takes_key for k, var in enumerate(inner.invars)}
+            taken = [places.get(id(var), -1) for var in inner.outvars]
             if taken and min(taken) >= 0:
                 return tuple(taken)
         return tuple(None if out is None else spec_of(out) for out in outs)

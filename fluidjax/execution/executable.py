@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import serialize_executable
-from jax.extend.mlir import ir
+
+from lowering.extend import extend
 
 # Memory that a step asks for below this is not looked after: it is there, or nothing is.
 _LARGE = 2**20
@@ -103,7 +104,7 @@ class Executable:
 def _rename(lowered: jax.stages.Lowered, name: str) -> None:
     module: Any = lowered.compiler_ir()
     with module.context:
-        module.operation.attributes["sym_name"] = ir.StringAttr.get(name)
+        module.operation.attributes["sym_name"] = extend().mlir.ir.StringAttr.get(name)
 
 
 def default_device() -> jax.Device:

@@ -11,15 +11,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from lowering.engine.checks import HostCheck, Watch, below
 from lowering.errors import InvalidArgumentError
+from lowering.extend import extend
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr, Jaxpr
 
 _SMALL = 1 << 20  # bytes of an array that is chosen at no great cost
 # Operations whose result is their first operand with a part of it changed, or its form.
@@ -111,7 +114,7 @@ def _parted(whole: ClosedJaxpr, large: Sequence[int]) -> tuple[list[int], Callab
     ends = [e for e in jaxpr.eqns if id(e) in late]
     start = [e for e in jaxpr.eqns if id(e) not in late]
     made = {v for e in start for v in e.outvars}
-    known = list(dict.fromkeys(v for e in ends for v in e.invars if not isinstance(v, Literal) and v in made))
+    known = list(dict.fromkeys(v for e in ends for v in e.invars if not _literal(v) and v in made))
     others = [v for i, v in enumerate(results) if i not in places]
     return (
         places,
@@ -123,11 +126,9 @@ def _parted(whole: ClosedJaxpr, large: Sequence[int]) -> tuple[list[int], Callab
 def _last_operations(jaxpr: Jaxpr, result: Any) -> list[Any]:
     """What makes ``result``, back through updates in place; nothing where that cannot come last."""
     makers = {v: e for e in jaxpr.eqns for v in e.outvars}
-    reads = Counter(
-        v for v in (*(v for e in jaxpr.eqns for v in e.invars), *jaxpr.outvars) if not isinstance(v, Literal)
-    )
+    reads = Counter(v for v in (*(v for e in jaxpr.eqns for v in e.invars), *jaxpr.outvars) if not _literal(v))
     found: list[Any] = []
-    while not isinstance(result, Literal) and result in makers and reads[result] == 1:
+    while not _literal(result) and result in makers and reads[result] == 1:
         maker = makers[result]
         if len(maker.outvars) > 1 or maker.effects or _heavy(maker):
             break
@@ -136,6 +137,10 @@ def _last_operations(jaxpr: Jaxpr, result: Any) -> list[Any]:
             break
         result = maker.invars[0]
     return found
+
+
+def _literal(value: Any) -> bool:
+    return isinstance(value, extend().core.Literal)
 
 
 def _heavy(equation: Any) -> bool:
@@ -147,5 +152,5 @@ def _function(
     whole: ClosedJaxpr, inputs: Sequence[Any], outputs: Sequence[Any], equations: Sequence[Any], effects: Any
 ) -> Callable[..., Any]:
     names = whole.jaxpr.debug_info.with_unknown_names()
-    part = Jaxpr(whole.jaxpr.constvars, inputs, outputs, equations, effects, names)
-    return jaxpr_as_fun(ClosedJaxpr(part, whole.consts))
+    part = extend().core.Jaxpr(whole.jaxpr.constvars, inputs, outputs, equations, effects, names)
+    return extend().core.jaxpr_as_fun(extend().core.ClosedJaxpr(part, whole.consts))

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.random import threefry_2x32
 
 from lowering.engine import host_bits, threefry
+from lowering.extend import extend
 from lowering.machine import processors
 
 CHUNKS = (1 << 12, 1 << 15, 1 << 18)
@@ -144,7 +144,7 @@ def bits(key: Any, shape: Sequence[int]) -> Any:
         return jax.random.bits(key, shape, jnp.uint32)
     places = key.places.reshape(-1)
     pairs = jnp.concatenate([jnp.zeros_like(places), places])
-    high, low = threefry_2x32(jax.random.key_data(key.key), pairs).reshape(2, -1)
+    high, low = extend().random.threefry_2x32(jax.random.key_data(key.key), pairs).reshape(2, -1)
     return (high ^ low).reshape(shape)
 
 

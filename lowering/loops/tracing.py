@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.extend.core import jaxpr_as_fun
+
+from lowering.extend import extend
 
 
 def trace(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Callable[..., Any]]:
@@ -23,7 +24,7 @@ def trace(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Callable[
         arguments: abstract values; the returned function takes values of the same structure.
     """
     closed, result = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    compute, structure = jaxpr_as_fun(closed), jax.tree_util.tree_structure(result)
+    compute, structure = extend().core.jaxpr_as_fun(closed), jax.tree_util.tree_structure(result)
 
     def again(*values: Any) -> Any:
         return jax.tree_util.tree_unflatten(structure, compute(*jax.tree_util.tree_leaves(values)))

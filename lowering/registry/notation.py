@@ -175,6 +175,8 @@ def _parsed(
 
 def _with_newer(definition: Rule, params: tuple[str, ...], renamed: Mapping[str, str]) -> Rule:
     """The definition with what releases after 1.8 added marked so."""
+    if not params and not renamed:
+        return definition
     definition.inputs = [replace(s, newer=s.param in params) for s in definition.inputs]
     definition.outputs = [replace(s, newer=s.param in params) for s in definition.outputs]
     definition.attrs = {

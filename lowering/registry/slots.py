@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from lowering.errors import RegistryError
@@ -17,11 +18,13 @@ from lowering.values import LoDArray, Meta
 _MISSING = object()
 
 
+@cache
 def camel(param: str) -> str:
     """``moment1_out`` -> ``Moment1Out``."""
     return "".join(part[:1].upper() + part[1:] for part in param.split("_"))
 
 
+@cache
 def snake(slot: str) -> str:
     """``SavedMean`` -> ``saved_mean``; ``XShape`` -> ``x_shape``; ``X@GRAD`` -> ``d_x``."""
     if slot.endswith(GRAD):

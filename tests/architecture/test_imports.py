@@ -44,6 +44,7 @@ DOORS = {
 }
 # Imports inside functions, each for its reason: (file, module) -> reason.
 LATE = {
+    ("lowering/extend.py", "jax.extend.mlir.ir"): "imports all of Pallas, a tenth of what importing fluidjax takes",
     ("fluidjax/paddle/dataset/common.py", "fluidjax.paddle.dataset"): "looks at all data sets, which need this module",
 }
 

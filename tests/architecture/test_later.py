@@ -14,6 +14,7 @@ import fluidjax as fluid
 rooms = {home for home in fluid._LATER.values()}
 early = sorted(rooms & set(sys.modules))
 assert not early, f"imported with fluidjax: {early}"
+assert "jax._src.pallas.core" not in sys.modules, "jax.extend is imported where it is used"
 assert set(fluid._LATER) <= set(dir(fluid))
 assert fluid.contrib.__name__ == "fluidjax.contrib" and "fluidjax.contrib" in sys.modules
 assert "contrib" in vars(fluid)
