@@ -84,3 +84,29 @@ def test_shapes_and_levels_are_declared_as_paddle_declares_them():
             if known is not None:
                 found |= {(op.type(), *where) for where in differing(op, block, known)}
     assert found == {(type, slot, what) for entries in DECLARED.values() for type, slot, what in entries}
+
+
+# Paddle's products of dims where unknown ones are -1; what it declares as known although it is not is unknown here.
+PRODUCTS = [
+    ([-1, 8, 4], 2, (-8, 4)),
+    ([-1, 8, 4], 3, (-32, 1)),
+    ([2, -1, 4], 1, (2, -4)),
+    ([-1, -1, 4], 1, (-1, -4)),
+    ([-1, -1, 4], 2, (-1, 4)),  # Paddle: 1, 4
+    ([-1, -1, -1], 0, (1, -1)),
+    ([0, -1, 4], 2, (0, 4)),
+]
+
+
+@pytest.mark.parametrize(("shape", "axis", "wanted"), PRODUCTS)
+def test_unknown_dims_are_multiplied_as_in_paddle(shape, axis, wanted):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", shape)
+        assert fluid.layers.flatten(x, axis).shape == wanted
+
+
+def test_statistics_of_unknown_rows_are_as_long_as_in_paddle():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        fluid.layers.layer_norm(fluid.data("x", [-1, 8, 4]), begin_norm_axis=2)
+        op = fluid.default_main_program().global_block().ops[-1]
+        assert [op.block.var(op.output(slot)[0]).shape for slot in ("Mean", "Variance")] == [(-8,), (-8,)]
