@@ -9,6 +9,9 @@ What is kept: the program's persistable variables, with what several devices hav
 Python's and NumPy's random state, and the place in the reader. So a training that was started again ends with the same
 bits. A checkpoint is copied off the device between two steps and written beside the next ones; it appears under its
 name when all of it is on the disk, and counts when all processes of the job have written theirs.
+
+With ``share=True`` the reader gives the batches of all processes, in one order, and each process takes its share. A
+training may then be started again with another number of processes: it goes on in the same order where the last ended.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ import os
 import random
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fluidjax.base.errors import explain
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.base.values import LoDTensor
@@ -50,23 +55,27 @@ class Checkpoints:
 
     def __init__(self, folder: str, rank: int = 0, count: int = 1):
         self._folder = folder
-        self._rank, self._count = rank, count
+        self._rank, self.count = rank, count
         self._writing: threading.Thread | None = None
         self._failed: list[BaseException] = []
         os.makedirs(folder, exist_ok=True)
 
     def newest(self) -> int | None:
         """The step of the last checkpoint that all processes have written; None where there is none."""
-        found: dict[int, set[int]] = {}
-        for match in filter(None, map(_NAME.fullmatch, os.listdir(self._folder))):
-            step, rank, count = map(int, match.groups())
-            if count == self._count:
-                found.setdefault(step, set()).add(rank)
-        return max((step for step, ranks in found.items() if len(ranks) == self._count), default=None)
+        return max((step for step, count in self._complete() if count == self.count), default=None)
 
-    def load(self, step: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """(values by name, what else was kept) of this process at a step."""
-        with np.load(self._path(step), allow_pickle=False) as file:
+    def newest_of_any(self) -> tuple[int, int] | None:
+        """(step, how many processes there were) of the last checkpoint that all of them have written."""
+        return max(self._complete(), default=None)
+
+    def _complete(self) -> list[tuple[int, int]]:
+        found = Counter((int(m[1]), int(m[3])) for m in map(_NAME.fullmatch, os.listdir(self._folder)) if m)
+        return [(step, count) for (step, count), ranks in found.items() if ranks == count]
+
+    def load(self, step: int, count: int | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """(values by name, what else was kept) of this process at a step, or of one of ``count`` others."""
+        there = self.count if count is None else count
+        with np.load(self._path(step, self._rank % there, there), allow_pickle=False) as file:
             facts = json.loads(file[_FACTS].tobytes())
             dtypes = facts.pop("dtypes")
             return {n: file[n].view(dtypes[n]) for n in file.files if n != _FACTS}, facts
@@ -92,7 +101,7 @@ class Checkpoints:
         try:
             facts = {**facts, "dtypes": {n: v.dtype.name for n, v in values.items()}}
             content = {_FACTS: np.frombuffer(json.dumps(facts).encode(), np.uint8), **values}
-            path = self._path(step)
+            path = self._path(step, self._rank, self.count)
             with open(path + ".part", "wb") as file:
                 np.savez(file, **content)  # type: ignore[arg-type]
                 file.flush()
@@ -103,13 +112,18 @@ class Checkpoints:
             self._failed.append(error)
 
     def _drop_old(self) -> None:
-        """Keep this process's last ones: one of them is complete, as no process is more than one ahead."""
-        own = [m for m in map(_NAME.fullmatch, os.listdir(self._folder)) if m and int(m[2]) == self._rank]
-        for match in sorted(own, key=lambda m: int(m[1]))[:-_KEPT]:
+        """Keep this process's last ones: one of them is complete, as no process is more than one ahead.
+
+        Those of processes that are no more are dropped by one that stands in for them.
+        """
+        there = [m for m in map(_NAME.fullmatch, os.listdir(self._folder)) if m]
+        own = {int(m[2]) for m in there if int(m[2]) % self.count == self._rank}
+        last = sorted({int(m[1]) for m in there if int(m[2]) == self._rank})[-_KEPT:]
+        for match in (m for m in there if int(m[2]) in own and int(m[1]) < last[0]):
             os.remove(os.path.join(self._folder, match[0]))
 
-    def _path(self, step: int) -> str:
-        return os.path.join(self._folder, f"step-{step:010}.rank-{self._rank}-of-{self._count}.npz")
+    def _path(self, step: int, rank: int, count: int) -> str:
+        return os.path.join(self._folder, f"step-{step:010}.rank-{rank}-of-{count}.npz")
 
 
 def steps(
@@ -121,6 +135,7 @@ def steps(
     every: int = 100,
     scope: Scope | None = None,
     folder: str | None = None,
+    share: bool = False,
 ) -> Iterator[Any]:
     """The batches of a training, from the first one that it has not had yet.
 
@@ -132,38 +147,58 @@ def steps(
         every: steps between two checkpoints.
         scope: default the global scope.
         folder: where checkpoints are; default what ``fluidjax launch --checkpoints`` says. Without one, none is taken.
+        share: whether the reader gives the batches of all processes, the same ones in each, of which this process takes
+            every so many; what is left at an epoch's end and does not do for all processes is left out. Otherwise the
+            reader gives this process's own batches.
 
     Raises:
+        ValueError: the last checkpoint is of another number of processes, and the reader's batches are not shared.
         TypeError: a variable is neither a tensor nor empty, and cannot be kept.
         OSError: a checkpoint cannot be written.
     """
     folder = os.environ.get(FOLDER) if folder is None else folder
+    rank, count = int(os.environ.get("PADDLE_TRAINER_ID", "0")), int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
+    taken = _Share(rank, count) if share else _Share(0, 1)
     if folder is None:
         for _ in range(epochs):
-            yield from reader()
+            yield from taken.of(iter(reader()))
         return
-    rank, count = int(os.environ.get("PADDLE_TRAINER_ID", "0")), int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
-    training = _Training(executor, program, scope or global_scope(), Checkpoints(folder, rank, count), every)
+    training = _Training(executor, program, scope or global_scope(), Checkpoints(folder, rank, count), every, taken)
     yield from training.batches(reader, epochs)
+
+
+class _Share(NamedTuple):
+    """Which of a reader's batches a process takes: of every ``size``, the one numbered ``own``."""
+
+    own: int
+    size: int
+
+    def of(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches that are this process's; all processes get as many."""
+        while len(together := list(islice(batches, self.size))) == self.size:
+            yield together[self.own]
 
 
 class _Training:
     """Where a training is."""
 
-    def __init__(self, executor: Executor, program: Any, scope: Scope, checkpoints: Checkpoints, every: int):
+    def __init__(
+        self, executor: Executor, program: Any, scope: Scope, checkpoints: Checkpoints, every: int, share: _Share
+    ) -> None:
         self._executor = executor
         self._program = program
         self._inner: Program = program._program if isinstance(program, CompiledProgram) else program
         self._scope = scope
         self._checkpoints = checkpoints
         self._every = every
+        self._share = share
         self._step = self._epoch = self._position = 0
         self._began: Any = None  # the random state that the epoch began with
 
     def batches(self, reader: Callable[[], Iterable[Any]], epochs: int) -> Iterator[Any]:
         """The batches that are left, with checkpoints between them."""
-        newest = self._checkpoints.newest()
-        then = None if newest is None else self._restore(newest)
+        newest = self._checkpoints.newest_of_any()
+        then = None if newest is None else self._restore(*newest)
         while self._epoch < epochs:
             if then is None:
                 self._began = _random_state()
@@ -174,9 +209,9 @@ class _Training:
             if then is not None:
                 _set_random_state(then)
                 then = None
-            for batch in batches:
+            for batch in self._share.of(batches):
                 yield batch
-                self._step, self._position = self._step + 1, self._position + 1
+                self._step, self._position = self._step + 1, self._position + self._share.size
                 if self._step % self._every == 0:
                     self._save()
             self._epoch, self._position = self._epoch + 1, 0
@@ -190,11 +225,13 @@ class _Training:
             values.update({_LOCAL + n: v for n, v in own.items()})
         facts = {"step": self._step, "epoch": self._epoch, "position": self._position, "lods": lods}
         facts |= {"seeds": state_of(self._inner), "began": self._began, "random": _random_state()}
+        facts["share"] = self._share.size
         self._checkpoints.save(self._step, values, facts)
 
-    def _restore(self, step: int) -> Any:
-        """Take all from a checkpoint; the random state of that moment."""
-        values, facts = self._checkpoints.load(step)
+    def _restore(self, step: int, count: int) -> Any:
+        """Take all from a checkpoint of so many processes; the random state of that moment."""
+        values, facts = self._checkpoints.load(step, count)
+        self._check_order(count, facts.get("share", 1))
         local = self._local()
         for name, value in values.items():
             where = local if name.startswith(_LOCAL) else self._scope
@@ -207,6 +244,19 @@ class _Training:
         self._step, self._epoch, self._position = facts["step"], facts["epoch"], facts["position"]
         self._began = facts["began"]
         return facts["random"]
+
+    def _check_order(self, count: int, size: int) -> None:
+        """ValueError unless the reader gives what it gave ``count`` processes, ``size`` batches at once."""
+        now = self._checkpoints.count, self._share.size
+        if now != (count, size) and (count != size or now[0] != now[1]):
+            raise ValueError(
+                explain(
+                    "recovery: which batches were used cannot be told, as the number of processes changed",
+                    "as many processes as before, or steps(..., share=True) before and now",
+                    f"checkpoints of {count}, whose reader gave {size} batches at once; now {now[0]} and {now[1]}",
+                    "give the reader the batches of all processes and pass share=True, or begin in another folder",
+                )
+            )
 
     def _names(self) -> list[str]:
         return [v.name for v in self._inner.list_vars() if v.persistable]
