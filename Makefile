@@ -60,6 +60,7 @@ golden: $(VENV)/.with-test
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.lower
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.c
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.modules
+	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.passes
 
 # Random programs against jax.grad, finite differences and exact rows, for SECONDS.
 prove: $(VENV)/.with-test

@@ -29,7 +29,8 @@ STOREYS = (
     ("fluidjax.eager",),
     ("fluidjax.executor", "fluidjax.compiler", "fluidjax.dataset", "fluidjax.io", "fluidjax.passes",
      "fluidjax.debugger", "fluidjax.drawing"),
-    ("fluidjax.dygraph", "fluidjax.to_static", "fluidjax.inference", "fluidjax.export", "fluidjax.distributed"),
+    ("fluidjax.dygraph", "fluidjax.to_static", "fluidjax.inference", "fluidjax.export", "fluidjax.ir",
+     "fluidjax.distributed"),
     ("fluidjax.transpiler", "fluidjax.contrib.mixed_precision"),
     ("fluidjax.communicator", "fluidjax.incubate"),
 )  # fmt: skip

@@ -99,7 +99,9 @@ class Function:
             return self.known[value]
         assert value.constant is not None, value
         array = value.constant
-        if array.size and _uniform(array):
+        if not array.size:
+            return Expr(f"jnp.zeros({literal(value.shape)}, {dtype_text(array.dtype)})", ATOM, value.shape)
+        if _uniform(array):
             text = self.mark("constant", array.flat[0])
             return Expr(text, ATOM, (), False)
         return Expr(f"jnp.array({array.tolist()}, {dtype_text(array.dtype)})", ATOM, value.shape)

@@ -1,0 +1,98 @@
+"""Passes that take ops out: those that nobody needs, that change nothing, or that another computes as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fluidjax.framework.prune import for_inference, pruned
+from fluidjax.ir.rewriter import Rewriter
+
+
+def dead_code(r: Rewriter) -> int:
+    """Ops, and variables, that lead to no fetch."""
+    before = len(r.ops)
+    r.program = pruned(r.program, list(r.feeds), list(r.fetches))
+    r.refresh()
+    return before - len(r.ops)
+
+
+def testing(r: Rewriter) -> int:
+    """``is_test`` set wherever an op has it."""
+    before = [op.attrs.get("is_test") for op in r.views]
+    r.program = for_inference(r.program, False)
+    r.refresh()
+    return sum(old != new.attrs.get("is_test") for old, new in zip(before, r.views, strict=True))
+
+
+def identities(r: Rewriter) -> int:
+    """Ops that hand on what they read: a scale by 1, an assignment, dropout in a test, a cast to the same type."""
+    found = 0
+    while (step := next(_same(r), None)) is not None:
+        at, source, name = step
+        r.replace(name, source)
+        r.remove(at)
+        found += 1
+    return found
+
+
+def _same(r: Rewriter) -> Iterator[tuple[int, str, str]]:
+    for at, op in enumerate(r.ops):
+        if op.type in _IDENTICAL and _IDENTICAL[op.type](op, r):
+            (source,), (name,) = op.input("X"), op.output("Out")
+            if source != name and r.inner(name) and r.steady(source):
+                yield at, source, name
+
+
+def _is_dropout(op: Any, r: Rewriter) -> bool:
+    masks = op.output("Mask")
+    kept = op.attr("is_test") and op.attr("dropout_implementation") == "upscale_in_train"
+    return bool(kept) and not any(mask in r.readers or mask in r.fetches for mask in masks)
+
+
+def _is_scale(op: Any, r: Rewriter) -> bool:
+    return op.attr("scale") == 1.0 and op.attr("bias") == 0.0 and not _listed(op, "ScaleTensor")
+
+
+def _listed(op: Any, slot: str) -> bool:
+    return slot in op.input_names and bool(op.input(slot))
+
+
+def _is_cast(op: Any, r: Rewriter) -> bool:
+    return bool(op.attr("in_dtype") == op.attr("out_dtype") == int(r.block._var_recursive(op.input("X")[0]).dtype))
+
+
+_IDENTICAL = {"assign": lambda op, r: True, "scale": _is_scale, "dropout": _is_dropout, "cast": _is_cast}
+
+
+def common(r: Rewriter) -> int:
+    """Ops that compute what another op has computed of the same inputs."""
+    found = 0
+    seen: dict[Any, Any] = {}
+    at = 0
+    while at < len(r.ops):
+        key = _key(r, at)
+        own = r.views[at].outputs
+        first = own if key is None else seen.setdefault(key, own)
+        if first is own:
+            at += 1
+            continue
+        for slot, names in own.items():
+            for name, by in zip(names, first[slot], strict=True):
+                r.replace(name, by)
+        r.remove(at)
+        found += 1
+    return found
+
+
+def _key(r: Rewriter, at: int) -> Any:
+    """What an op computes; None where another op's outputs cannot stand for its own."""
+    op = r.views[at]
+    steady = all(r.steady(name) for names in op.inputs.values() for name in names)
+    alone = all(r.inner(name) or name not in r.readers and name not in r.fetches for name in r.writes[at])
+    if not (steady and alone and r.pure(at) and op.inputs):
+        return None
+    attrs = {k: v for k, v in op.attrs.items() if not k.startswith("op_")}
+    outputs = tuple((slot, len(names)) for slot, names in op.outputs.items())
+    inputs = tuple((slot, tuple(names)) for slot, names in op.inputs.items())
+    return op.type, inputs, outputs, repr(sorted(attrs.items()))

@@ -1,0 +1,115 @@
+"""Passes that make one op of several: batch normalisation into convolutions, products and sums into ``fc``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fluidjax.ir.rewriter import Rewriter
+
+_CONVOLUTIONS = ("conv2d", "depthwise_conv2d", "conv3d")
+
+
+def conv_bn(r: Rewriter) -> int:
+    """A convolution, perhaps a bias, and batch normalisation: a convolution with other filters, and a bias."""
+    found = 0
+    while (step := next(_normalised(r), None)) is not None:
+        _fold(r, *step)
+        found += 1
+    return found
+
+
+def _normalised(r: Rewriter) -> Iterator[tuple[int, int | None, int, np.ndarray, np.ndarray]]:
+    """(convolution, bias, batch_norm, filters, offset) that can be folded."""
+    for at, op in enumerate(r.ops):
+        if op.type not in _CONVOLUTIONS or op.attr("data_format") not in ("NCHW", "NCDHW", "AnyLayout"):
+            continue
+        bias, norm = None, r.only_reader(op.output("Output")[0])
+        if norm is not None and r.ops[norm].type == "elementwise_add":
+            bias, norm = norm, r.only_reader(r.ops[norm].output("Out")[0])
+        scaled = _scaled(r, at, bias, norm) if norm is not None else None
+        if scaled is not None:
+            assert norm is not None
+            yield (at, bias, norm, *scaled)
+
+
+def _scaled(r: Rewriter, conv: int, bias: int | None, at: int | None) -> tuple[np.ndarray, np.ndarray] | None:
+    norm = r.ops[at] if at is not None else None
+    if norm is None or norm.type != "batch_norm" or norm.attr("data_layout") != "NCHW":
+        return None
+    outputs = [n for slot in norm.output_names if slot != "Y" for n in norm.output(slot)]
+    statistics = [norm.input(slot)[0] for slot in ("Mean", "Variance")]
+    if not (norm.attr("is_test") or norm.attr("use_global_stats")) or _elsewhere(r, at, outputs, statistics):
+        return None
+    values = [r.value(norm.input(slot)[0]) for slot in ("Scale", "Bias", "Mean", "Variance")]
+    filters, added = r.value(r.ops[conv].input("Filter")[0]), _added(r, bias, conv)
+    if filters is None or added is None or any(v is None for v in values):
+        return None
+    scale, offset, mean, variance = (np.asarray(v, np.float64) for v in values)
+    factor = scale / np.sqrt(variance + norm.attr("epsilon"))
+    wide = filters.astype(np.float64) * factor.reshape(-1, *[1] * (filters.ndim - 1))
+    return wide.astype(filters.dtype), (offset + (added - mean) * factor).astype(filters.dtype)
+
+
+def _elsewhere(r: Rewriter, at: int | None, outputs: list[str], statistics: list[str]) -> bool:
+    """Whether somebody wants what batch normalisation writes besides its result."""
+    return any(n in r.fetches or (n not in statistics and n in r.readers) for n in outputs)
+
+
+def _added(r: Rewriter, bias: int | None, conv: int) -> Any:
+    """The bias in between: 0 where there is none, None where it is not one number for each channel."""
+    if bias is None:
+        return 0.0
+    op, name = r.ops[bias], r.ops[conv].output("Output")[0]
+    value = r.value(op.input("Y")[0])
+    alone = op.input("X") == [name] and op.attr("axis") == 1 and value is not None and value.ndim == 1
+    return value.astype(np.float64) if alone and value is not None else None
+
+
+def _fold(r: Rewriter, conv: int, bias: int | None, norm: int, filters: np.ndarray, offset: np.ndarray) -> None:
+    op, out = r.ops[conv], r.ops[norm].output("Y")[0]
+    between = op.output("Output")[0]
+    op._rename_input(op.input("Filter")[0], r.hold(op.input("Filter")[0], filters))
+    held = r.hold(out, offset)
+    r.insert(norm, "elementwise_add", {"X": [between], "Y": [held]}, {"Out": [out]}, {"axis": 1})
+    r.remove(norm + 1, *([bias] if bias is not None else []))
+
+
+def fc(r: Rewriter) -> int:
+    """A product and a sum, and perhaps relu: ``fc``."""
+    found = 0
+    while (step := next(_dense(r), None)) is not None:
+        product, added, relu = step
+        mul, last = r.ops[product], r.ops[relu if relu is not None else added]
+        inputs = {"Input": mul.input("X"), "W": mul.input("Y"), "Bias": r.ops[added].input("Y")}
+        attrs = {
+            "in_num_col_dims": mul.attr("x_num_col_dims"),
+            "activation_type": "relu" if relu is not None else "",
+        }
+        out = last.output("Out")
+        last_at = relu if relu is not None else added
+        r.insert(last_at + 1, "fc", inputs, {"Out": out}, attrs)
+        r.remove(product, added, *([relu] if relu is not None else []))
+        found += 1
+    return found
+
+
+def _dense(r: Rewriter) -> Iterator[tuple[int, int, int | None]]:
+    for at, op in enumerate(r.ops):
+        if op.type != "mul" or op.attr("y_num_col_dims") != 1:
+            continue
+        out, weight = op.output("Out")[0], r.value(op.input("Y")[0])
+        added = r.only_reader(out)
+        if added is None or weight is None or weight.ndim != 2 or not r.steady(op.input("X")[0]):
+            continue
+        sum_ = r.ops[added]
+        bias = r.value(sum_.input("Y")[0]) if sum_.type == "elementwise_add" and sum_.input("X") == [out] else None
+        whole = bias is not None and bias.shape in ((weight.shape[1],), (1, weight.shape[1]))
+        rank = len(r.block._var_recursive(out).shape)
+        last = sum_.attr("axis") in (-1, op.attr("x_num_col_dims"), rank - 1) if whole else False
+        if not last or rank != op.attr("x_num_col_dims") + 1:
+            continue
+        after = r.only_reader(sum_.output("Out")[0])
+        yield at, added, after if after is not None and r.ops[after].type == "relu" else None

@@ -1,0 +1,79 @@
+"""All passes in order, and what each did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fluidjax.base.errors import explain
+from fluidjax.base.scope import Scope
+from fluidjax.framework import Program
+from fluidjax.ir import cleaning, folding, fusion
+from fluidjax.ir.rewriter import Rewriter
+
+# By Fluid's names where it has one, in the order in which they run.
+PASSES: dict[str, Callable[[Rewriter], int]] = {
+    "is_test_pass": cleaning.testing,
+    "dead_code_elimination_pass": cleaning.dead_code,
+    "identity_op_clean_pass": cleaning.identities,
+    "constant_folding_pass": folding.constants,
+    "common_subexpression_elimination_pass": cleaning.common,
+    "conv_bn_fuse_pass": fusion.conv_bn,
+    "fc_fuse_pass": fusion.fc,
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a pass did: how often it found something, and how many ops there were before and after."""
+
+    name: str
+    found: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """A program that computes the same fetches, the parameters that it reads, and what each pass did."""
+
+    program: Program
+    scope: Scope
+    steps: tuple[Step, ...]
+
+
+def optimize(
+    program: Program,
+    feeds: Sequence[str],
+    fetches: Sequence[str],
+    scope: Scope,
+    passes: Sequence[str] | None = None,
+) -> Optimized:
+    """An inference program with fewer ops. The given program and scope stay as they are.
+
+    Args:
+        program, feeds, fetches: as ``load_inference_model`` returns them; names.
+        scope: has the parameters.
+        passes: of ``PASSES``, which run in this order; default: all.
+
+    Raises ValueError for an unknown pass, and for fetches that the program does not compute.
+    """
+    names = list(PASSES) if passes is None else list(passes)
+    if unknown := [name for name in names if name not in PASSES]:
+        raise ValueError(
+            explain("there is no such pass", f"some of {', '.join(PASSES)}", ", ".join(unknown), "take some of these")
+        )
+    copied = Program.parse_from_string(program.desc.serialize_to_string())
+    own = Scope()
+    for var in program.global_block().vars.values():
+        held = scope.find_var(var.name) if var.persistable else None
+        if held is not None and held.get_tensor()._is_initialized():
+            own.var(var.name).get_tensor()._share_data_with(held.get_tensor())
+    rewriter = Rewriter(copied, own, feeds, fetches)
+    steps = []
+    for name in names:
+        before = len(rewriter.ops)
+        found = PASSES[name](rewriter)
+        steps.append(Step(name, found, before, len(rewriter.ops)))
+    cleaning.dead_code(rewriter)
+    return Optimized(rewriter.program, own, tuple(steps))
