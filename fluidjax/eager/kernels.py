@@ -198,9 +198,10 @@ class Kernel:
 
     def _run_raw(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of an op that takes host values, or values as they are."""
+        key, flat = (_wrapped(flat[0]), flat[1:]) if self.takes_key else (None, flat)
         names = [name for names in self.view.inputs.values() for name in names]
         env = dict(zip(names, jax.tree_util.tree_map(_host, list(flat)), strict=True))
-        runner = Runner(self._runner.program, interpret=True, platform=_platform())
+        runner = Runner(self._runner.program, key=key, interpret=True, platform=_platform())
         results = runner.run_op(self.view, env)
         return tuple([results.get(name) for names in self.view.outputs.values() for name in names])
 

@@ -95,10 +95,11 @@ def _target(name: str) -> tuple[str, Any] | None:
 
 def _step(spec: OpSpec) -> Step:
     inputs = {slot: list(names) for slot, names in spec.inputs.items() if names and list(names) != [EMPTY]}
-    outputs = {slot: list(names) for slot, names in spec.outputs.items() if names}
+    definition = lowering.get_op(spec.type)
+    known = {slot.name for slot in definition.outputs}  # Fluid's makers bind some that no rule computes
+    outputs = {slot: list(names) for slot, names in spec.outputs.items() if names and slot in known}
     sources, ins = flatten(inputs)
     targets, outs = flatten(outputs)
-    definition = lowering.get_op(spec.type)
     inherits = definition.forward is not None  # other ops take those of the forward op that they know
     attrs = {k: v for k, v in spec.attrs.items() if not k.startswith("op_") and (inherits or k in definition.attrs)}
     kernel = kernel_of(spec.type, attrs, ins, outs, wanted=tuple(n != EMPTY for n in targets), backward=True)

@@ -137,6 +137,55 @@ class TestCtcAlign(OpTest):
         self.check_output()
 
 
+class TestFusedElementwise(OpTest):
+    """Its maker binds a gradient of the value between, which no rule computes."""
+
+    op_type = "fused_elemwise_activation"
+    inputs = {"X": X, "Y": X[::-1]}
+    outputs = {"Out": X + X[::-1], "IntermediateOut": X[::-1]}
+    attrs = {"functor_list": ["elementwise_add", "relu"], "save_intermediate_out": True}
+
+    def test_output(self) -> None:
+        self.check_output()
+
+    def test_grad(self) -> None:
+        self.check_grad(["X", "Y"], ["Out"])
+
+
+class TestGenerateProposalLabels(OpTest):
+    """An op on the host that may draw, in eager mode as well."""
+
+    op_type = "generate_proposal_labels"
+    _boxes = np.array([[0, 0, 9, 9], [20, 20, 39, 39]], "float32")
+    inputs = {
+        "RpnRois": (_boxes, [[2]]),
+        "GtClasses": (np.array([[1]], "int32"), [[1]]),
+        "IsCrowd": (np.array([[0]], "int32"), [[1]]),
+        "GtBoxes": (_boxes[:1], [[1]]),
+        "ImInfo": np.array([[50, 50, 1]], "float32"),
+    }
+    outputs = {
+        "Rois": (_boxes[[0, 0, 1]], [[3]]),
+        "LabelsInt32": (np.array([[1], [1], [0]], "int32"), [[3]]),
+        "BboxTargets": None,
+        "BboxInsideWeights": None,
+        "BboxOutsideWeights": None,
+    }
+    attrs = {
+        "batch_size_per_im": 4,
+        "fg_fraction": 0.5,
+        "fg_thresh": 0.5,
+        "bg_thresh_hi": 0.5,
+        "bg_thresh_lo": 0.0,
+        "bbox_reg_weights": [0.1, 0.1, 0.2, 0.2],
+        "class_nums": 2,
+        "use_random": False,
+    }
+
+    def test_output(self) -> None:
+        self.check_output()
+
+
 class TestWrongExpectation(OpTest):
     """The class itself: what is wrong is found."""
 
