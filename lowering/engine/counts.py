@@ -38,7 +38,7 @@ class RowSize(int):
 
     @staticmethod
     def of(counts: RowCounts, rate: int, base: int) -> RowSize:
-        """The size rate * rows + base: at capacity as an int, for the valid rows in ``nrows`` (int32).
+        """The size rate * rows + base: at capacity as an int, for the valid rows, and not below 0, in ``nrows``.
 
         Raises:
             NeedsExact: fewer rows make the size larger, so that there is not room for all at capacity.
@@ -46,7 +46,7 @@ class RowSize(int):
         if rate < 0:
             raise NeedsExact("a size that falls as rows are added")
         size = RowSize(rate * counts.capacity + base)
-        size.nrows = (rate * jnp.asarray(counts.nrows) + base).astype(np.int32)
+        size.nrows = jnp.maximum(rate * jnp.asarray(counts.nrows) + base, 0).astype(np.int32)
         size.least = base
         return size
 

@@ -172,6 +172,16 @@ def test_what_cannot_be_padded_is_exact(build, rng, train_exact) -> None:
     train(build, feeds).assert_close(train_exact(build, feeds))
 
 
+def test_fewer_rows_than_none_are_none() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None, WIDTH], "float32", lod_level=1)
+        places = layers.range(0, layers.cast(layers.shape(x)[0] - 4, "int64"), 1, "int64")
+        exe = fluid.Executor(fluid.CPUPlace())
+        for rows in (7, 5, 3):
+            (got,) = exe.run(feed={"x": ragged(np.ones((rows, WIDTH), np.float32), [rows])}, fetch_list=[places])
+            np.testing.assert_array_equal(got, np.arange(max(rows - 4, 0)))
+
+
 STEPS: dict[str, Callable[[Any], Any]] = {
     "scale": lambda n: layers.scale(n, scale=3.0, bias=2.0),
     "add": lambda n: n + layers.fill_constant([1], "int32", 5),
