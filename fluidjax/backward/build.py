@@ -111,6 +111,9 @@ def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:
             f"append_backward: callbacks is a {type(callbacks).__name__}; expected a list of functions. "
             "Wrap the function in a list"
         )
+    for callback in callbacks or ():
+        if not callable(callback):
+            raise ValueError(f"'callback' must be a callable object: received {callback!r}. Give functions")
     if parameter_list is not None and not isinstance(parameter_list, (list, tuple, set)):
         raise TypeError(
             f"append_backward: parameter_list is a {type(parameter_list).__name__}; expected a list, tuple or set of"

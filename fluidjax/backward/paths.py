@@ -235,6 +235,11 @@ def no_grad_names(no_grad_set: Iterable[Any] | None) -> set[str]:
     """The names in a user's ``no_grad_set`` of Variables or names."""
     if no_grad_set is None:
         return set()
+    if isinstance(no_grad_set, str):
+        raise TypeError(
+            f"The type of no_grad_set should be set or list or tuple, but received {no_grad_set!r}, a text. Put the"
+            " name into a set"
+        )
     names = set()
     for item in no_grad_set:
         name = item if isinstance(item, str) else getattr(item, "name", None)

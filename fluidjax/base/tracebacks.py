@@ -65,7 +65,8 @@ def shorten(error: BaseException) -> None:
     """Take the frames and causes below from an error for the user; to be followed by a bare ``raise``."""
     if flag("FLAGS_call_stack_level") >= 2 or not deliberate(error):
         return
-    error.__notes__ = []  # jax's, on frames that it left out
+    if hasattr(error, "__notes__"):  # jax's, on frames that it left out, and ours
+        error.__notes__ = [note for note in error.__notes__ if "JAX has removed its internal frames" not in note]
     error.__context__ = error.__cause__ or error.__context__  # not shown, but there for who asks
     error.__cause__, error.__suppress_context__, error.__traceback__ = None, True, None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lowering.errors import EnforceNotMet
 from lowering.program import OpView
 from lowering.values import LoDArray, SelectedRows
 
@@ -42,14 +43,18 @@ def interpret_mode(after_op: AfterOp | None = None) -> Iterator[None]:
         current = before
 
 
+class NonFiniteError(EnforceNotMet, FloatingPointError):
+    """An op wrote a NaN or an infinity."""
+
+
 def check_finite(op: OpView, values: dict[str, Any]) -> None:
-    """Raise FloatingPointError when ``op`` wrote a NaN or an infinity (FLAGS_check_nan_inf)."""
+    """Raise NonFiniteError when ``op`` wrote a NaN or an infinity (FLAGS_check_nan_inf)."""
     for name, value in values.items():
         array = _numbers(value)
         if array is None or np.isfinite(array).all():
             continue
         line = op.user_line().strip()
-        raise FloatingPointError(
+        raise NonFiniteError(
             f"op {op.type} (#{op.index} of block {op.block_idx}) wrote non-finite numbers to {name!r}:"
             f" {int(np.isnan(array).sum())} NaN and {int(np.isinf(array).sum())} infinite of {array.size}; expected"
             f" finite ones (FLAGS_check_nan_inf is set).{' Built at: ' + line if line else ''}"

@@ -54,10 +54,9 @@ class Operator:
         if self.proto.type:
             return
         if type is None:
-            raise ValueError(
-                "`type` to initialized an Operator can not be None. Expected the op's type. Call "
-                "append_op(type='relu', ...)."
-            )
+            error = ValueError("`type` to initialized an Operator can not be None.")
+            error.add_note("Expected the op's type. Call append_op(type='relu', ...).")
+            raise error
         stack = callstack.record(skip=2)
         _Builder(self, type, stack).build(inputs, outputs or {}, attrs or {})
 
@@ -260,8 +259,10 @@ class _Builder:
     def build(self, inputs: Mapping | None, outputs: Mapping, attrs: Mapping) -> None:
         try:
             spec = lowering.get_op(self.type)
-        except lowering.UnknownOpError as error:
-            raise ValueError(f'Operator "{self.type}" has not been registered ({self._where()}): {error}') from error
+        except lowering.UnknownOpError as unknown:
+            error = ValueError(f'Operator "{self.type}" has not been registered.')
+            error.add_note(f"{unknown} ({self._where()})")
+            raise error from unknown
         self.op.proto.type = self.type
         self._fill_slots(self.op.proto.inputs, "Input", inputs or {}, spec.inputs, keep_absent=inputs is not None)
         self._fill_slots(self.op.proto.outputs, "Output", outputs, spec.outputs, keep_absent=False)

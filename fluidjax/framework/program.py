@@ -292,6 +292,8 @@ class Program:
         return program
 
     def _copy_dist_param_info_from(self, other: Program) -> None:
+        """Take over the settings of distributed training."""
+        _check_source(other, "_copy_dist_param_info_from")
         self._is_distributed = other._is_distributed
         self._is_chief = other._is_chief
         self._parameters_on_pservers = other._parameters_on_pservers
@@ -301,10 +303,12 @@ class Program:
 
     def _copy_param_info_from(self, other: Program) -> None:
         """Make the global variables that are parameters in `other` parameters here, with their settings."""
+        _check_source(other, "_copy_param_info_from")
         self.global_block()._copy_param_info_from(other.global_block())
 
     def _copy_data_info_from(self, other: Program, pruned_origin_block_id_map: dict[int, int] | None = None) -> None:
         """Take over from `other` which variables are fed and which stop gradients."""
+        _check_source(other, "_copy_data_info_from")
         origin = pruned_origin_block_id_map or {index: index for index in range(self.num_blocks)}
         for block in self.blocks:
             for name, var in other.blocks[origin[block.idx]].vars.items():
@@ -355,11 +359,12 @@ class Program:
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
         """The message as text; `with_details` adds what only the front end knows of the variables.
 
-        With `throw_on_error` a message that lacks a required field raises ValueError.
+        With `throw_on_error` a message that lacks a required field raises ValueError; AssertionError for arguments that
+        are no bool.
         """
         for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
             if not isinstance(value, bool):
-                raise TypeError(
+                raise AssertionError(
                     f"The type of {name} parameter is wrong, expected bool, but received {type(value)}. "
                     "Pass True or False."
                 )
@@ -377,3 +382,11 @@ class Program:
         data = [name for name, var in blocks[0].vars.items() if var.is_data]
         fed = f", fed {', '.join(data)}" if data else ""
         return f"<Program: {ops} ops, {len(blocks[0].vars)} variables, {len(blocks)} blocks{fed}>"
+
+
+def _check_source(other: Any, function: str) -> None:
+    if not isinstance(other, Program):
+        raise TypeError(
+            f"Function Program.{function}() needs to pass in a source Program, but received {type(other)}. Pass the"
+            " program to take it over from"
+        )

@@ -6,7 +6,7 @@ fluidjax never does.
 
 from __future__ import annotations
 
-from fluidjax.legacy import numpy_arrays, numpy_names, package_names, protobuf_stubs, python_names
+from fluidjax.legacy import numpy_arrays, numpy_names, package_names, protobuf_stubs, python_names, unittest_numbers
 
 
 def install() -> None:
@@ -16,3 +16,4 @@ def install() -> None:
     numpy_arrays.install()
     package_names.install()
     protobuf_stubs.install()
+    unittest_numbers.install()

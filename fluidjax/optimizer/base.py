@@ -10,6 +10,7 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.backward import append_backward
+from fluidjax.backward.paths import no_grad_names
 from fluidjax.base.enums import VarType
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.places import CPUPlace
@@ -249,13 +250,13 @@ class Optimizer(EagerUpdates):
             )
         self._dtype = loss.dtype
         callbacks = [error_clip_callback] if callbacks is None else callbacks
-        parameters = list(parameter_list) if parameter_list else self._parameter_list
+        parameters = parameter_list or self._parameter_list
         with program_guard(loss.block.program, startup_program or default_startup_program()):
             return append_backward(loss, parameters, self._get_no_grad_set(loss, no_grad_set), callbacks)
 
     def _get_no_grad_set(self, loss: Variable, no_grad_set: Iterable[Variable | str] | None) -> set[str]:
         """Names of the variables that no gradient passes: those given, and parameters that are not trained."""
-        names = {item if isinstance(item, str) else item.name for item in no_grad_set or ()}
+        names = no_grad_names(no_grad_set)
         parameters = loss.block.program.global_block().all_parameters()
         return names | {p.name for p in parameters if not p.trainable}
 
@@ -299,11 +300,11 @@ class Optimizer(EagerUpdates):
         if in_dygraph_mode():
             return self._eager_minimize(loss)
         if not isinstance(loss, Variable):
-            raise TypeError(
-                f"minimize: the loss is {loss!r} of type {type(loss).__name__}; expected a Variable. Pass the "
-                "result of a layer"
+            raise AssertionError(
+                f"The loss should be an Variable: minimize received {loss!r} of type {type(loss).__name__}. Pass the"
+                " result of a layer"
             )
-        parameters = list(parameter_list) if parameter_list else self._parameter_list
+        parameters = parameter_list or self._parameter_list
         params_grads = self.backward(
             loss, startup_program=startup_program, parameter_list=parameters, no_grad_set=no_grad_set
         )

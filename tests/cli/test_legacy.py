@@ -25,6 +25,15 @@ assert base64.decodestring(base64.encodestring(b'x')) == b'x'
 assert inspect.getargspec(lambda a, b=1: 0) == (['a', 'b'], None, None, (1,))
 assert not threading.Thread().isAlive() and ElementTree.fromstring('<a/>').tag == 'a'
 
+# unittest, which compares numbers of NumPy and Python as doubles
+import unittest
+case = unittest.TestCase()
+assert round(abs(0.9 - np.float32(0.90000004)), 7) != 0  # NumPy 2
+case.assertAlmostEqual(0.9, np.float32(0.90000004))
+case.assertAlmostEqual(np.float32(0.90000004), 0.9)
+case.assertNotAlmostEqual(1, np.float32(1.000001))
+case.assertAlmostEqual(np.zeros(1), np.zeros(1))
+
 # NumPy
 assert (np.float, np.int, np.object, np.str, np.complex) == (float, int, object, str, complex)
 assert np.zeros(2, np.bool).dtype == bool and np.zeros(1, np.float_).dtype == 'float64'

@@ -343,7 +343,7 @@ def test_text_is_protobufs(program: Program) -> None:
     detailed = program.to_string(True, with_details=True)
     assert "\n    stop_gradient: False\n" in detailed and detailed.endswith("}")
     assert str(program.global_block().ops[0]).startswith('inputs {\n  parameter: "ScaleTensor"\n}\ninputs {\n')
-    with pytest.raises(TypeError, match="expected bool"):
+    with pytest.raises(AssertionError, match="expected bool"):
         program.to_string(1)  # type: ignore[arg-type]
 
 

@@ -19,6 +19,8 @@ class _LearningRateEpochDecay(LearningRateDecay):
 
     def __init__(self, learning_rate: float, dtype: Any = None) -> None:
         check_kind(type(self).__name__, "learning_rate", learning_rate, float, int)
+        if learning_rate < 0:
+            raise ValueError(f"Invalid learning rate: {learning_rate}. Expected 0 or more. Give a positive one.")
         self.base_lr = float(learning_rate)
         self.epoch_num = 0
         self.dtype = "float32" if dtype is None else dtype

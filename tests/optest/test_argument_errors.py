@@ -1,0 +1,79 @@
+"""What a wrong argument raises where Paddle 1.8.5's own tests look: the kind of error, and its words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax import layers
+
+
+@pytest.fixture
+def loss():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        yield layers.mean(layers.fc(fluid.data("x", [None, 3]), 2))
+
+
+def test_ops_without_a_type_and_of_none_that_is_known():
+    block = fluid.Program().global_block()
+    with pytest.raises(ValueError) as error:
+        block.append_op()
+    assert str(error.value) == "`type` to initialized an Operator can not be None."
+    with pytest.raises(ValueError) as error:
+        block.append_op(type="no_such_op")
+    assert str(error.value) == 'Operator "no_such_op" has not been registered.'
+    assert "test_argument_errors.py" in error.value.__notes__[0]
+
+
+@pytest.mark.parametrize("take", ["_copy_param_info_from", "_copy_dist_param_info_from", "_copy_data_info_from"])
+def test_what_is_taken_over_comes_from_a_program(take):
+    with pytest.raises(TypeError, match=f"{take}.. needs to pass in a source Program"):
+        getattr(fluid.Program(), take)("program")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ({"parameter_list": "fc_0.w_0"}, TypeError),
+        ({"parameter_list": ["fc_0.w_0", 3]}, TypeError),
+        ({"no_grad_set": "x"}, TypeError),
+        ({"no_grad_set": [np.zeros(2)]}, TypeError),
+    ],
+)
+def test_parameters_and_constants_are_listed(loss, arguments, kind):
+    with pytest.raises(kind):
+        fluid.backward.append_backward(loss, **arguments)
+    with pytest.raises(kind):
+        fluid.optimizer.SGD(0.1).minimize(loss, **arguments)
+
+
+def test_callbacks_are_functions_and_losses_variables(loss):
+    with pytest.raises(ValueError, match="callable"):
+        fluid.backward.append_backward(loss, callbacks=[3])
+    with pytest.raises(AssertionError, match="The loss should be an Variable"):
+        fluid.optimizer.SGD(0.1).minimize("loss")
+
+
+def test_rates_are_not_negative():
+    with fluid.dygraph.guard():
+        for make in (
+            lambda: fluid.dygraph.MultiStepDecay(-1, [2, 3]),
+            lambda: fluid.dygraph.StepDecay(-0.5, 3),
+            lambda: fluid.dygraph.LambdaDecay(-1.0, lambda epoch: 1.0),
+        ):
+            with pytest.raises(ValueError, match="Invalid learning rate: -"):
+                make()
+        assert fluid.dygraph.StepDecay(0.0, 3).base_lr == 0
+
+
+def test_numbers_that_are_none_are_an_unmet_condition():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        out = layers.log(fluid.data("x", [2]))
+    fluid.set_flags({"FLAGS_check_nan_inf": True})
+    try:
+        with pytest.raises(fluid.core.EnforceNotMet, match="2 NaN"):
+            fluid.Executor(fluid.CPUPlace()).run(main, feed={"x": -np.ones(2, "float32")}, fetch_list=[out])
+    finally:
+        fluid.set_flags({"FLAGS_check_nan_inf": False})
