@@ -12,7 +12,7 @@ help:
 	@echo '  make test       all tests; PYTEST_ARGS=tests/lod for a part, WORKERS=2                   20 min'
 	@echo '  make lint types format    ruff, mypy                                                     10 s, 2 min'
 	@echo '  make bench      steps and first steps against JAX, and Paddle where found               20 min'
-	@echo '  make performance  docs/performance.md; SHORT=1 tries a little of all, in build/          1 h, 2 min'
+	@echo '  make performance  docs/performance.md; SHORT=1 tries a little of all, in build/          90 min'
 	@echo '  make golden     recordings of Paddle 1.8.5; GOLDEN=FOLDER for others                     minutes'
 	@echo '  make prove      random programs against finite differences; SECONDS=3600'
 	@echo '  make fuzz       hostile files and kills; SECONDS=1800 for each target'
