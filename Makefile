@@ -71,6 +71,12 @@ SECONDS ?= 1800
 fuzz: $(VENV)/.with-test
 	FUZZ_SECONDS=$(SECONDS) $(PY) -m pytest tests/fuzz tests/crash $(PYTEST_ARGS)
 
+# Jobs that lose a process at random moments, and have to end as if nobody had; TIMES of each kind.
+TIMES ?= 20
+kills: $(VENV)/.with-test
+	$(PY) -m tools.kills --job trainers --times $(TIMES)
+	$(PY) -m tools.kills --job servers --times $(TIMES)
+
 # The site, in build/site; a broken link or a bad docstring fails.
 docs: $(VENV)/.with-docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet -f tools/mkdocs.yml

@@ -126,7 +126,7 @@ class Job:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Within it all servers run; behind it they have ended."""
+        """Within it all servers run; after it they have ended."""
         # What the default program is, all threads share.
         programs = {endpoint: self.server_programs(endpoint) for endpoint in self.endpoints}
         for endpoint, (main, startup) in programs.items():

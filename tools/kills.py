@@ -1,0 +1,168 @@
+"""Kill processes of jobs at random moments, and see that the jobs end as if nobody had.
+
+``python -m tools.kills [--job trainers|servers] [--times 20] [--seed 0] [--workers 2]``
+
+``trainers``: ``fluidjax launch`` starts ``tests/launching/train.py`` with a folder for checkpoints. After a part of the
+time that the uninterrupted job took, one of its processes gets SIGKILL. The job has to end with the bits of the
+uninterrupted one, at most 30 s after three times the usual, and without a process left over.
+
+``servers``: two trainers and a server of ``tests/distributed/script.py`` in async mode. At a step of trainer 0 the
+server or trainer 1 gets SIGKILL; the server is started again, from its last checkpoint. Trainer 0 has to make all its
+steps, its loss has to fall, and all have to end.
+
+Prints a line for each; ends with 1 where one failed. Moments and processes are drawn from the seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tests.distributed.processes import Processes
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "tests" / "launching" / "train.py"
+PATIENCE = 30.0
+FAULT = "WRONG: "
+
+
+def start(folder: Path, workers: int) -> subprocess.Popen[bytes]:
+    """A job that keeps all that it writes in a folder."""
+    command = [sys.executable, "-m", "fluidjax", "launch", "--workers", str(workers), "--max-restarts", "2"]
+    command += ["--checkpoints", str(folder / "kept"), "--log-dir", str(folder), str(SCRIPT), str(folder / "out")]
+    told = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    return subprocess.Popen(command, env=told, cwd=ROOT, stderr=subprocess.DEVNULL)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that are still there."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = status.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if int(parent) == pid and state not in "ZX":
+            found.append(int(status.parent.name))
+    return sorted(found)
+
+
+def there(pid: int) -> bool:
+    """Whether a process is still there."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def killed(job: subprocess.Popen[bytes], moment: float, draw: random.Random) -> tuple[list[int], str]:
+    """(all processes that were there at the moment, or as soon as one was; which of them was killed)."""
+    time.sleep(moment)
+    while not (workers := children(job.pid)):
+        if job.poll() is not None:
+            return [], "nobody, all had ended, "
+        time.sleep(0.01)
+    victim = draw.randrange(len(workers))
+    os.kill(workers[victim], signal.SIGKILL)
+    return workers, f"process {victim}"
+
+
+def values(folder: Path, workers: int) -> list[dict[str, np.ndarray]]:
+    """What the processes ended with."""
+    return [dict(np.load(folder / f"out.{rank}.npz")) for rank in range(workers)]
+
+
+def same(one: list[dict[str, np.ndarray]], other: list[dict[str, np.ndarray]]) -> bool:
+    """Whether all values agree, bit by bit."""
+    return all(
+        a.keys() == b.keys() and all(np.array_equal(a[n], b[n]) for n in a) for a, b in zip(one, other, strict=True)
+    )
+
+
+def fault(job: subprocess.Popen[bytes], folder: Path, whole: list[dict[str, np.ndarray]], patience: float) -> str:
+    """What is wrong with how a job ended; nothing: ''."""
+    try:
+        code = job.wait(patience)
+    except subprocess.TimeoutExpired:
+        job.terminate()
+        return f"not at its end after {patience:.0f} s"
+    if code:
+        return f"exit code {code}"
+    return "" if same(values(folder, len(whole)), whole) else "values differ"
+
+
+def trainers(folder: Path, draw: random.Random, usual: float, whole: list[dict[str, np.ndarray]]) -> str:
+    """One job of trainers that loses one: what happened, with what is wrong after FAULT."""
+    moment = draw.uniform(0.1, 0.98) * usual
+    job = start(folder, len(whole))
+    seen, who = killed(job, moment, draw)
+    found = fault(job, folder, whole, 3 * usual + PATIENCE)
+    found = found or ("a process is left over" if any(map(there, seen)) else "")
+    return f"{who} killed after {moment:.1f} s: " + (f"{FAULT}{found}" if found else "same bits")
+
+
+def servers(folder: Path, draw: random.Random) -> str:
+    """One job of a server that loses it, or a trainer: what happened, with what is wrong after FAULT."""
+    job = Processes(folder, 1, 2, MODE="async", STEPS="60", PAUSE="0.03", FLAGS_rpc_deadline="30000")
+    moment, victim = draw.randrange(1, 55), draw.choice(["server_0", "trainer_1"])
+    try:
+        for name in ("server_0", "trainer_0", "trainer_1"):
+            job.start(name)
+        job.wait(lambda: len(job.losses("trainer_0")) >= moment)
+        job.kill(victim)
+        if victim == "server_0":
+            job.start(victim)
+        left = [name for name in ("trainer_0", "trainer_1", "server_0") if name != victim or name == "server_0"]
+        codes = {name: job.end(name) for name in left}
+        losses = job.losses("trainer_0")
+        right = not any(codes.values()) and len(losses) == 60 and np.mean(losses[-10:]) < np.mean(losses[:10])
+        end = (
+            "trained on" if right else f"{FAULT}exit codes {codes}, {len(losses)} losses {losses[:2]} ... {losses[-2:]}"
+        )
+    except AssertionError as error:
+        end = f"{FAULT}{error}"
+    finally:
+        job.stop()
+    return f"{victim} killed at step {moment}: {end}"
+
+
+def uninterrupted(folder: Path, workers: int) -> tuple[float, list[dict[str, np.ndarray]]]:
+    """(how long a job of trainers takes, what it ends with)."""
+    begun = time.monotonic()
+    assert start(folder, workers).wait() == 0, "the uninterrupted job failed"
+    return time.monotonic() - begun, values(folder, workers)
+
+
+def main() -> int:
+    """Kill so many times; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--job", choices=["trainers", "servers"], default="trainers", help="which job")
+    parser.add_argument("--times", type=int, default=20, help="how many jobs lose a process")
+    parser.add_argument("--seed", type=int, default=0, help="what moments and processes are drawn from")
+    parser.add_argument("--workers", type=int, default=2, help="how many trainers a job of trainers has")
+    told = parser.parse_args()
+    draw, faults = random.Random(told.seed), 0
+    with tempfile.TemporaryDirectory() as place:
+        folders = [Path(place, str(number)) for number in range(told.times + 1)]
+        for folder in folders:
+            folder.mkdir()
+        usual, whole = uninterrupted(folders[0], told.workers) if told.job == "trainers" else (0.0, [])
+        for number, folder in enumerate(folders[1:], 1):
+            happened = servers(folder, draw) if told.job == "servers" else trainers(folder, draw, usual, whole)
+            faults += FAULT in happened
+            print(f"{number}: {happened}", flush=True)
+    print(f"{told.times - faults} of {told.times}")
+    return int(faults > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
