@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.version import package_version
-from fluidjax.command import bench, cache, check, convert, doctor, draw, info, launch, optimize, run, verify
+from fluidjax.command import bench, cache, check, convert, doctor, draw, explain, info, launch, optimize, run, verify
 from fluidjax.command.terms import BadUse
 
-COMMANDS = (run, launch, info, check, verify, draw, bench, convert, optimize, cache, doctor)
+COMMANDS = (run, launch, info, explain, check, verify, draw, bench, convert, optimize, cache, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -129,7 +129,8 @@ class _Inliner:
         return [read(atom) for atom in jaxpr.outvars]
 
     def _equation(self, eqn: Any, ins: list[Value], label: str) -> list[Value]:
-        name, label = eqn.primitive.name, str(eqn.source_info.name_stack) or label
+        stack = str(eqn.source_info.name_stack)  # of the jaxpr that the equation is in: within the caller's
+        name, label = eqn.primitive.name, f"{label}/{stack}" if label and stack else stack or label
         if name in CALLS:
             called = next(eqn.params[key] for key in CALLED if key in eqn.params)
             closed = isinstance(called, core.ClosedJaxpr)

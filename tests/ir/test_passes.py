@@ -111,6 +111,18 @@ def test_what_is_computed_twice_is_computed_once():
     assert run(ROWS, twice, "common_subexpression_elimination_pass")[0].count("tanh") == 2
 
 
+def test_tests_are_told_so():
+    x = fluid.data("x", [None, 3, 6, 6])
+    y = layers.dropout(layers.batch_norm(x, momentum=0.5), 0.5)
+    exe, main = fluid.Executor(fluid.CPUPlace()), fluid.default_main_program()
+    exe.run(fluid.default_startup_program())
+    exe.run(main, feed=IMAGE, fetch_list=[y])
+    found = optimize(main, ["x"], [y.name], fluid.global_scope(), ["is_test_pass"])
+    assert found.steps[0].found == 2
+    expected = exe.run(main.clone(for_test=True), feed=IMAGE, fetch_list=[y])
+    np.testing.assert_array_equal(exe.run(found.program, feed=IMAGE, fetch_list=[y], scope=found.scope), expected)
+
+
 def test_loops_keep_what_they_read():
     x = fluid.data("x", [None, 4])
     copy, i = layers.assign(layers.tanh(x)), layers.fill_constant([1], "int64", 0)

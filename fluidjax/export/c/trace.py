@@ -63,7 +63,7 @@ def labelled(op: OpView) -> Any:
     return jax.named_scope(f"fluid_{op.block_idx}_{op.index}")
 
 
-class _Labelled(Runner):
+class Labelled(Runner):
     """Names what each op becomes after the op."""
 
     def run_op(self, op: OpView, env: Any) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def trace(function: JaxFunction, parameters: Mapping[str, Any], feeds: Mapping[s
 
     Raises ExportError that lists all that C does not cover, with op and line.
     """
-    function = function.with_runner(_Labelled)
+    function = function.with_runner(Labelled)
     written = [name for name in function.written if name in parameters] if train else []
 
     def step(weights: Any, inputs: Any, key: Any) -> Any:
