@@ -106,13 +106,14 @@ def draw_feeds(program: Program, feeds: Sequence[str], batch: int, rows: int | N
     """Numbers for each input; integers are 0 and 1, as they often are ids."""
     rng, block = np.random.default_rng(0), program.global_block()
     each = max((rows or 16 * batch) // batch, 1)
-    same = [int(n) for n in rng.integers(1, each + 1, batch)]  # of all inputs: ops want sequences side by side
+    same: list[int] = []  # the lengths of all ragged inputs: ops want sequences side by side
     found = {}
     for name in feeds:
         var = block.var(name)
         levels = int(var.lod_level or 0)
         lengths: list[list[int]] = [[1] * batch for _ in range(levels - 1)]
         if levels:
+            same = same or [int(n) for n in rng.integers(1, each + 1, batch)]
             lengths.append(same)
         total = sum(lengths[-1]) if levels else batch
         shape = tuple(total if at == 0 and n < 0 else batch if n < 0 else n for at, n in enumerate(var.shape))
