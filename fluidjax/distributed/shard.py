@@ -18,7 +18,7 @@ from fluidjax.execution.state import distinct, gather_plain, gather_values, on_h
 from fluidjax.execution.writer import write_back
 from fluidjax.files.tensor import RowsValue
 from lowering import dtypes
-from lowering.engine.dataflow import block_uses
+from lowering.engine.dataflow import all_writes, block_uses
 from lowering.program import OpView, ProgramView, VarView
 from lowering.values import SelectedRows
 
@@ -47,6 +47,8 @@ class Shard:
         self.received = {*op.inputs.get("X", ()), *self.blocks, *self._sent()}
         self.declared = program.blocks[0].vars
         self.held = {name for name, var in self.declared.items() if var.persistable} - set(self.blocks)
+        self._results: set[str] = set() if self.blocks else self._written()
+        self.held |= self._results
         self.counters = {name for name in self.declared if name.startswith(_COUNTER + ".trainer_")}
         self.tables = dict(_pair(text) for text in op.attrs["sparse_grad_to_param"])
         self.compensates = bool(op.attrs.get("dc_asgd"))
@@ -60,6 +62,11 @@ class Shard:
         """What blocks add up."""
         ops = (op for block in self.blocks.values() for op in self._program.blocks[block].ops if op.type == "sum")
         return [name for op in ops for name in op.input_names() if ".trainer_" in name]
+
+    def _written(self) -> set[str]:
+        """What the blocks of a server written by hand, which names no gradients, leave in variables around them."""
+        written = {name for block in self._optimizing for name in all_writes(self._program, block)}
+        return (written & self.declared.keys()) - self.received
 
     # Tables that grow.
 
@@ -177,7 +184,7 @@ class Shard:
         if blocks not in self._updates:
             others = [b for b in self._optimizing if b not in blocks]
             read = {name for block in others for name in block_uses(self._program, block)}
-            self._updates[blocks] = Update(self._program, blocks, self.received, read)
+            self._updates[blocks] = Update(self._program, blocks, self.received, read | self._results)
         return self._updates[blocks]
 
 

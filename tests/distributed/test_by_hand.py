@@ -13,16 +13,16 @@ from fluidjax.layers.io import BlockGuardServ, ListenAndServ, Recv, Send
 from tests.distributed.jobs import free_ports
 
 
-def _declared(program: fluid.Program, name: str) -> fluid.Variable:
-    return program.global_block().create_var(name=name, shape=[2, 2], dtype="float32", persistable=True)
+def _declared(program: fluid.Program, name: str, persistable: bool = True) -> fluid.Variable:
+    return program.global_block().create_var(name=name, shape=[2, 2], dtype="float32", persistable=persistable)
 
 
-def _server(endpoint: str) -> tuple[fluid.Program, fluid.Program]:
+def _server(endpoint: str, persistable: bool = True) -> tuple[fluid.Program, fluid.Program]:
     """(main, startup) of a server that multiplies what it gets by ten."""
     main, startup = fluid.Program(), fluid.Program()
     fluid.initializer.Constant(7.0)(_declared(startup, "result"), startup.global_block())
     with fluid.program_guard(main, startup):
-        result, sent = _declared(main, "result"), _declared(main, "sent")
+        result, sent = _declared(main, "result", persistable), _declared(main, "sent")
         server = ListenAndServ(endpoint, [sent], optimizer_mode=False)
         with server.do():
             fluid.layers.assign(fluid.layers.scale(sent, 10.0), result)
@@ -39,9 +39,11 @@ def _client(endpoint: str, *, sends: bool) -> fluid.Program:
     return program
 
 
-def test_a_server_runs_its_block_on_what_clients_send() -> None:
+@pytest.mark.parametrize("persistable", [True, False])
+def test_a_server_runs_its_block_on_what_clients_send(persistable: bool) -> None:
+    """What the block writes into variables around it may be asked for, as in Fluid, where nobody drops it."""
     (endpoint,) = free_ports(1)
-    main, startup = _server(endpoint)
+    main, startup = _server(endpoint, persistable)
     asking, sending = _client(endpoint, sends=False), _client(endpoint, sends=True)
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
     exe.run(startup, scope=scope)
