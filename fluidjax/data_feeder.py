@@ -52,8 +52,18 @@ def check_variable_and_dtype(
     input: Any, input_name: str, expected_dtype: Any, op_name: str, extra_message: str = ""
 ) -> None:
     """TypeError unless ``input`` is a Variable of an expected data type."""
+    if expected_dtype.__class__ is tuple and isinstance(input, Variable):
+        known = input.dtype, expected_dtype
+        if known in _fitting:
+            return
+        check_dtype(known[0], input_name, expected_dtype, op_name, extra_message)
+        _fitting.add(known)
+        return
     check_type(input, input_name, Variable, op_name, extra_message)
     check_dtype(input.dtype, input_name, expected_dtype, op_name, extra_message)
+
+
+_fitting: set[tuple[VarType, tuple[str, ...]]] = set()  # data types, and what they are among
 
 
 def check_type(input: Any, input_name: str, expected_type: Any, op_name: str, extra_message: str = "") -> None:

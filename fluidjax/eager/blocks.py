@@ -30,6 +30,7 @@ from lowering.engine.x64 import in_x64
 _KEPT = 256  # sequences that are remembered
 _VARIANTS = 4  # blocks of one sequence, for different outputs held
 _SMALL = 300  # sequences of up to so many ops are compiled as one when they repeat
+_OFTEN = 0.0008  # per op: in long ones that took so long what does not repeat within them is compiled too
 _SECONDS = 0.004  # per op: longer ones, when repeating them took so long, which is half of what compiling takes
 
 
@@ -164,6 +165,8 @@ class Blocks:
         block = entry.fitting(alive)
         if block.__class__ is not Whole:
             arrays = list(map(taken, arrays))
+            if block is not None and entry.seconds >= len(records) * _OFTEN:
+                self._ask_rest(block)  # type: ignore[arg-type]
         results = one_by_one(records, arrays, alive) if block is None else block.run(arrays, alive)
         entry.seconds += time.perf_counter() - begin
         return results
@@ -193,6 +196,20 @@ class Blocks:
                 made = Chunked(records, leaves, alive, self._chunks)
             entry.blocks.insert(0, made)
             self.compilations += made.compilations
+
+        self._submit(compile)
+
+    def _ask_rest(self, block: Chunked) -> None:
+        """Let the thread compile what of a sequence runs op by op."""
+        rest, block.rest = block.rest, None
+        if not rest:
+            return
+
+        def compile() -> None:
+            if threading.main_thread().is_alive():
+                before = block.compilations
+                block.compile_rest(rest)
+                self.compilations += block.compilations - before
 
         self._submit(compile)
 

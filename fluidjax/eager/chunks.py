@@ -113,6 +113,7 @@ class Chunked:
             chunks.append(Chunk(part, held, frozenset(later)))
             later.update(chunks[-1].reads)
         self.compilations = 0
+        self.rest: list[tuple[Chunk, tuple[Spec, ...]]] | None = []  # parts that run op by op, and what they take
         self.parts: list[tuple[Any, tuple[int, ...], tuple[int, ...], list[int]]] = []
         seen = set(alive)
         known = Counter([chunk.content for chunk in chunks])
@@ -125,8 +126,17 @@ class Chunked:
                 compiled[key] = uninterrupted(partial(chunk.compile, given))
                 self.compilations += 1
             function = compiled.get(key) or chunk.run
+            if key not in compiled:
+                self.rest.append((chunk, given))
             self.parts.append((function, chunk.reads, chunk.gives, ended))
         self.parts.reverse()
+
+    def compile_rest(self, rest: Sequence[tuple[Chunk, tuple[Spec, ...]]]) -> None:
+        """Compile parts that come once in the sequence, which pays where the sequence itself comes often."""
+        several = [(chunk, given) for chunk, given in rest if len(chunk.steps) > 1]
+        made = {chunk.run: uninterrupted(partial(chunk.compile, given)) for chunk, given in several}
+        self.compilations += len(made)
+        self.parts = [(made.get(function, function), *others) for function, *others in self.parts]
 
     @in_x64
     def run(self, arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:

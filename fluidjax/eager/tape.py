@@ -78,13 +78,21 @@ class OpNode(Node):
         self.inputs, self.parents = inputs, parents
         self.specs = [None if r is None else r.spec for r in results]
         self.kernel, self.forward = kernel, forward
-        wanted = tuple([p is not UNWANTED for p in parents])
+        plan = kernel.plan if forward is None and UNWANTED not in parents else None
+        if plan is None:
+            plan = self._plan(kernel, tuple([p is not UNWANTED for p in parents]), forward)
+        self.plan, reads = plan, plan.reads
+        self.saved = {k: (weakref.ref(outputs[k]), results[k]) for k in reads} if reads else None
+
+    @staticmethod
+    def _plan(kernel: Kernel, wanted: tuple[bool, ...], forward: OpNode | None) -> Any:
         try:
             plan = kernel.plans[wanted, None if forward is None else forward.kernel]
         except KeyError:
             plan = plan_of(kernel, wanted, None if forward is None else forward.kernel)
-        self.plan, reads = plan, plan.reads
-        self.saved = {k: (weakref.ref(outputs[k]), outputs[k]._value) for k in reads} if reads else None
+        if forward is None and all(wanted):
+            kernel.plan = plan
+        return plan
 
     def free(self) -> None:
         """See Node."""

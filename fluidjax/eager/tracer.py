@@ -178,10 +178,13 @@ class Tracer:
         if "ctx" in definition.special:
             declared = tuple([out.dtype for out in outs])
         kernel = kernel_of(type, attrs, in_layout, out_layout, aliases=aliases, declared=declared)
+        given = {k: list(v) if v.__class__ is list else v for k, v in attrs.items()}
         if not definition.inplace:
             if not declared and (not kernel.movable or type == "slice"):
                 _forms[form] = kernel
-            kernel.given = {k: list(v) if v.__class__ is list else v for k, v in attrs.items()}
+            kernel.given = given
+        if all(source < 0 for source in aliases):
+            kernel.given_fresh = given
         return kernel
 
     def op(self, type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any], slots: tuple[str, ...]) -> list[Any]:
@@ -192,13 +195,27 @@ class Tracer:
             slots: the output slots, of one variable each.
         """
         ins, layout = flatten(inputs)
-        kernel = _expected(type, layout, slots, attrs)
+        kernel = _expected(type, layout, slots, attrs, fresh=True)
         if kernel is None or kernel.declared:
             outs = [VarBase._temporary() for _ in slots]
             for out in outs:
                 out._declared = Spec.of((), ins[0].dtype)
             self.trace_op(type, inputs, dict(zip(slots, outs, strict=True)), attrs)
             return outs
+        return self.apply(kernel, ins)
+
+    def again(
+        self, type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any], slots: tuple[Any, ...]
+    ) -> list[Any] | None:
+        """Run the op that came next last time; None where this is another one, and nothing is done.
+
+        Args:
+            slots: of its outputs, all fresh variables; with the number of them where there are several in one.
+        """
+        ins, layout = flatten(inputs)
+        kernel = _expected(type, layout, slots, attrs, fresh=True)
+        if kernel is None or kernel.declared or kernel.definition.updates:
+            return None
         return self.apply(kernel, ins)
 
     def _with_operands(self, kernel: Kernel, ins: Sequence[VarBase]) -> tuple[Kernel, Sequence[VarBase]]:
@@ -247,17 +264,17 @@ class Tracer:
                 if var._stop_gradient is False:
                     parents = places(ins)
                     break
+        node = None
+        if parents is not None and kernel.differentiable:
+            node = OpNode(kernel, ins, parents, outs, results, forward)
+        k = 0
         for out, result in zip(outs, results):  # noqa: B905 (inputs that the op updates come after the outputs)
             if out is not None:
-                out._value, out._place = result, None
+                out._value = result
+                out._place = None if node is None else (node, k)
                 if parents is not None and out._stop_gradient is None:
                     out._stop_gradient = False
-        if parents is None or not kernel.differentiable:
-            return
-        node = OpNode(kernel, ins, parents, outs, results, forward)
-        for k, out in enumerate(outs):
-            if out is not None:
-                out._place = node, k
+            k += 1  # noqa: SIM113 (this is the way of every op, and enumerate takes longer)
 
     def run(self, kernel: Kernel, ins: Sequence[Value]) -> list[Value | None]:
         """The values that a kernel gives for input values; it leaves no trace."""
@@ -354,14 +371,19 @@ _PASSES = 32  # that are known for one point; many begin where a batch does
 _forms: dict[Any, Kernel] = {}
 
 
-def _expected(type: str, ins: Any, outs: Any, attrs: Mapping[str, Any]) -> Kernel | None:
-    """The kernel of an op, where it is the one that came next last time."""
+def _expected(type: str, ins: Any, outs: Any, attrs: Mapping[str, Any], fresh: bool = False) -> Kernel | None:
+    """The kernel of an op, where it is the one that came next last time; `fresh`: its outputs are fresh variables."""
     point = recorder.point.expected
     if point is None:
         return None
     kernel = point.kernel
     try:
-        if kernel.given == attrs and kernel.type == type and kernel.ins == ins and kernel.outs == outs:
+        if (
+            (kernel.given_fresh if fresh else kernel.given) == attrs
+            and kernel.type == type
+            and kernel.ins == ins
+            and kernel.outs == outs
+        ):
             return kernel
     except ValueError:  # arrays among the attributes
         pass

@@ -36,7 +36,16 @@ class VariableMetaClass(type):
     """``isinstance(x, Variable)`` as Fluid scripts ask it."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return super().__instancecheck__(instance) or (cls is Variable and issubclass(type(instance), EagerVariable))
+        kind = cls, instance.__class__
+        try:
+            return _instances[kind]
+        except KeyError:
+            eager = cls is Variable and issubclass(kind[1], EagerVariable)
+            _instances[kind] = found = eager or super().__instancecheck__(instance)
+            return found
+
+
+_instances: dict[tuple[type, type], bool] = {}  # layers ask for each of their inputs
 
 
 class Variable(metaclass=VariableMetaClass):

@@ -41,7 +41,7 @@ from fluidjax.writing.checks import (
     check_variable_and_dtype,
     convert_dtype,
 )
-from fluidjax.writing.emit import emit, emit_many
+from fluidjax.writing.emit import emit, emit_again, emit_many
 
 __all__ = [
     "arange",
@@ -146,6 +146,10 @@ def concat(input: Variable | list[Variable], axis: int | Variable = 0, name: str
     for i, x in enumerate(input):
         check_variable_and_dtype(x, f"input[{i}]", FILLED, "concat")
     check_type(axis, "axis", (int, Variable), "concat")
+    if input[0].type != VarType.LOD_TENSOR_ARRAY and not isinstance(axis, Variable):
+        found = emit_again("concat", {"X": input}, ("Out",), {"axis": axis}, name=name)
+        if found is not None:
+            return found[0]
     helper = LayerHelper("concat", input=list(input), name=name)
     out = helper.create_variable_for_type_inference(dtype=helper.input_dtype())
     if input[0].type == VarType.LOD_TENSOR_ARRAY:

@@ -5,8 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fluidjax import unique_name
+from fluidjax.base.mode import current_tracer
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
+
+
+def emit_again(
+    op_type: str,
+    inputs: Mapping[str, Any],
+    slots: tuple[Any, ...],
+    attrs: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    layer: str | None = None,
+) -> list[Variable] | None:
+    """In eager mode, the results of an op that comes again as it came last time; None for another one.
+
+    Args:
+        slots: of its outputs; (slot, n) where one has n variables.
+        name, layer: as for ``emit``.
+    """
+    tracer = current_tracer()
+    found = None if tracer is None else tracer.again(op_type, inputs, attrs, slots)
+    if found is not None and name is None:
+        unique_name.generate(layer or op_type)  # the layer's name, which is counted
+    return found
 
 
 def emit(
@@ -33,12 +57,14 @@ def emit(
         stop_gradient: of a new result.
         act: activation applied to the result.
     """
+    if out is None and act is None:
+        found = emit_again(op_type, inputs, (slot,), attrs or {}, name=name, layer=layer)
+        if found is not None:
+            return found[0]
     helper = LayerHelper(layer or op_type, name=name, act=act)
     if out is None:
         out = helper.create_variable_for_type_inference(dtype, stop_gradient=stop_gradient)
     helper.append_op(type=op_type, inputs=dict(inputs), outputs={slot: [out]}, attrs=dict(attrs or {}))
-    if stop_gradient:  # in eager mode the op decided
-        out.stop_gradient = True
     return helper.append_activation(out)
 
 
@@ -52,11 +78,11 @@ def emit_many(
     layer: str | None = None,
 ) -> list[Variable]:
     """Append an op with several results, given as (slot, element type, stop_gradient) in order; returns them."""
+    found = emit_again(op_type, inputs, tuple([slot for slot, _, _ in outputs]), attrs or {}, name=name, layer=layer)
+    if found is not None:
+        return found
     helper = LayerHelper(layer or op_type, name=name)
     made = [helper.create_variable_for_type_inference(dtype, stop_gradient=stop) for _, dtype, stop in outputs]
     bound = {slot: [var] for (slot, _, _), var in zip(outputs, made, strict=True)}
     helper.append_op(type=op_type, inputs=dict(inputs), outputs=bound, attrs=dict(attrs or {}))
-    for var, (_, _, stop) in zip(made, outputs, strict=True):
-        if stop:  # in eager mode the op decided
-            var.stop_gradient = True
     return made

@@ -111,6 +111,7 @@ def test_all_ways_give_the_same_numbers(steps: int, monkeypatch: pytest.MonkeyPa
 def test_long_repetitive_sequences_share_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "_SMALL", 0)
     monkeypatch.setattr(blocks, "_SECONDS", 1e9)
+    monkeypatch.setattr(blocks, "_OFTEN", 1e9)
     net = Net(40)
     train(4, net, momentum(net))
     (entry,) = (e for e in recorder.blocks._entries.values() if e.blocks)
@@ -118,6 +119,33 @@ def test_long_repetitive_sequences_share_chunks(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(block, chunks.Chunked)
     assert 0 < block.compilations <= 12
     assert len(block.parts) > block.compilations
+
+
+def test_parts_that_come_once_are_compiled_where_the_sequence_comes_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_SMALL", 0)
+    monkeypatch.setattr(blocks, "_SECONDS", 1e9)
+    monkeypatch.setattr(blocks, "_OFTEN", 0.0)
+    expected = one_by_one(12)
+    net = Net(12)
+    np.testing.assert_allclose(train(6, net, momentum(net)), expected, rtol=1e-5)
+    (block,) = (e.blocks[0] for e in recorder.blocks._entries.values() if e.blocks)
+    assert isinstance(block, chunks.Chunked)
+    alone = [function for function, *_ in block.parts if isinstance(getattr(function, "__self__", None), chunks.Chunk)]
+    assert all(len(function.__self__.steps) == 1 for function in alone)
+    assert recorder.blocks.compilations == block.compilations
+
+
+def test_names_are_counted_alike_when_ops_come_again() -> None:
+    def step() -> list[str]:
+        with fluid.unique_name.guard():
+            x = var(np.ones([2, 6]))
+            first, second = layers.split(layers.reshape(x, [-1, 3]), 3, dim=1)[:2]
+            parts = [layers.concat([first, second], 1), layers.transpose(x, [1, 0]), layers.relu(x), layers.mean(x)]
+            names = [v.name for v in [first, second, *parts]]
+            names += [fluid.unique_name.generate(key) for key in ("split", "reshape2", "concat", "relu", "mean")]
+            return [*names, str(parts[0].numpy().tolist())]
+
+    assert step() == step() == step()
 
 
 def test_later_epochs_compile_nothing() -> None:

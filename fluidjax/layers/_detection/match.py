@@ -141,7 +141,9 @@ def locality_aware_nms(
         "normalized": normalized,
     }
     inputs = {"BBoxes": bboxes, "Scores": scores}
-    return emit("locality_aware_nms", inputs, bboxes.dtype, attrs, name=name, stop_gradient=True)
+    out = emit("locality_aware_nms", inputs, bboxes.dtype, attrs, name=name)
+    out.stop_gradient = True
+    return out
 
 
 def matrix_nms(

@@ -80,7 +80,9 @@ def retinanet_detection_output(
         "keep_top_k": keep_top_k,
         "nms_eta": nms_eta,
     }
-    return emit("retinanet_detection_output", inputs, bboxes[0].dtype, attrs, stop_gradient=True)
+    out = emit("retinanet_detection_output", inputs, bboxes[0].dtype, attrs)
+    out.stop_gradient = True
+    return out
 
 
 def sigmoid_focal_loss(

@@ -19,7 +19,7 @@ from fluidjax.writing.checks import (
     check_variable_and_dtype,
     convert_dtype,
 )
-from fluidjax.writing.emit import emit, emit_many
+from fluidjax.writing.emit import emit, emit_again, emit_many
 
 __all__ = [
     "diag_embed",
@@ -84,6 +84,10 @@ def reshape(
     check_variable_and_dtype(x, "x", NUMBERS, "reshape")
     check_type(shape, "shape", (list, tuple, Variable), "reshape")
     check_type(actual_shape, "actual_shape", (Variable, type(None)), "reshape")
+    if in_dygraph_mode() and act is None and shape.__class__ is list and not contains_variable(shape):
+        found = emit_again("reshape2", {"X": x}, ("Out", "XShape"), {"shape": shape}, name=name)
+        if found is not None:
+            return found[0]
     helper = LayerHelper("reshape2", act=act, name=name)
     inputs: dict[str, Any] = {"X": x}
     attrs: dict[str, Any] = {}
@@ -284,6 +288,9 @@ def split(
         attrs["sections"] = as_attr(num_or_sections)
         if contains_variable(num_or_sections):
             inputs["SectionsTensorList"] = as_tensors(helper, num_or_sections)
+    found = emit_again("split", inputs, (("Out", num) if num > 1 else "Out",), attrs, name=helper.name)
+    if found is not None:
+        return found
     outs = [helper.create_variable_for_type_inference(dtype=input.dtype) for _ in range(num)]
     helper.append_op(type="split", inputs=inputs, outputs={"Out": outs}, attrs=attrs)
     return outs

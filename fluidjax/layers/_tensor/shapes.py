@@ -14,7 +14,10 @@ from fluidjax.writing.emit import emit
 
 def contains_variable(values: Any) -> bool:
     """Whether a list of numbers has a Variable among them."""
-    return any(isinstance(v, Variable) for v in values)
+    for value in values:
+        if value.__class__ is not int and isinstance(value, Variable):
+            return True
+    return False
 
 
 def cast(x: Variable, dtype: Any) -> Variable:
