@@ -117,11 +117,15 @@ class QueueDataset(DatasetBase):
 
     def local_shuffle(self) -> None:
         """Not for a stream."""
-        raise TypeError("QueueDataset does not support local shuffle, please use InMemoryDataset for local_shuffle")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not support local shuffle, please use InMemoryDataset for local_shuffle"
+        )
 
     def global_shuffle(self, fleet: Any = None) -> None:
         """Not for a stream."""
-        raise TypeError("QueueDataset does not support global shuffle, please use InMemoryDataset for global_shuffle")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not support global shuffle, please use InMemoryDataset for global_shuffle"
+        )
 
 
 class FileInstantDataset(QueueDataset):
@@ -135,6 +139,13 @@ class InMemoryDataset(DatasetBase):
 
     def __init__(self) -> None:
         super().__init__()
+        # Fluid's settings of it, for scripts to read back.
+        self.fleet_send_batch_size: int | None = None
+        self.fleet_send_sleep_seconds: int | None = None
+        self.is_user_set_queue_num = False
+        self.queue_num: int | None = None
+        self.parse_ins_id = self.parse_content = self.parse_logkey = False
+        self.merge_by_sid, self.enable_pv_merge, self.merge_by_lineid = True, False, False
         self._memory: list[Sample] | None = None
         self._preload: Prefetcher | None = None
 
@@ -190,15 +201,24 @@ class InMemoryDataset(DatasetBase):
 
     def set_queue_num(self, queue_num: int) -> None:
         """Kept and not used: there is one queue."""
-        self._settings["queue_num"] = queue_num
+        self.queue_num = queue_num
+        self.is_user_set_queue_num = True
 
     def set_parse_ins_id(self, parse_ins_id: bool) -> None:
         """Kept and not used: lines have no ids here."""
-        self._settings["parse_ins_id"] = parse_ins_id
+        self.parse_ins_id = parse_ins_id
 
     def set_parse_content(self, parse_content: bool) -> None:
         """Kept and not used: lines have no content field here."""
-        self._settings["parse_content"] = parse_content
+        self.parse_content = parse_content
+
+    def set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
+        """Kept and not used: samples go to no other process."""
+        self.fleet_send_batch_size = fleet_send_batch_size
+
+    def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
+        """Kept and not used: samples go to no other process."""
+        self.fleet_send_sleep_seconds = fleet_send_sleep_seconds
 
     def _held(self) -> list[Sample]:
         if self._memory is None:

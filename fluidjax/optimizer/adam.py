@@ -8,7 +8,7 @@ from typing import Any
 from fluidjax.base.enums import VarType
 from fluidjax.clip import GradientClipBase
 from fluidjax.framework import Block, Operator, Variable, name_scope
-from fluidjax.optimizer.base import Optimizer, Pair
+from fluidjax.optimizer.base import Optimizer, Pair, check_given
 from fluidjax.regularizer import WeightDecayRegularizer
 
 
@@ -45,6 +45,7 @@ class AdamOptimizer(Optimizer):
         name: str | None = None,
         lazy_mode: bool = False,
     ) -> None:
+        check_given(self, learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "adam"
         self._beta1 = beta1
@@ -120,6 +121,7 @@ class AdamaxOptimizer(Optimizer):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
+        check_given(self, learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "adamax"
         self._beta1 = beta1

@@ -7,7 +7,7 @@ from typing import Any
 
 from fluidjax.clip import GradientClipBase
 from fluidjax.framework import Block, Operator, Variable
-from fluidjax.optimizer.base import Optimizer, Pair
+from fluidjax.optimizer.base import Optimizer, Pair, check_given
 from fluidjax.regularizer import WeightDecayRegularizer
 
 
@@ -48,6 +48,7 @@ class AdagradOptimizer(_WithMoment):
         name: str | None = None,
         initial_accumulator_value: float = 0.0,
     ) -> None:
+        check_given(self, learning_rate=learning_rate, epsilon=epsilon)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "adagrad"
         self._epsilon = epsilon
@@ -80,6 +81,7 @@ class DecayedAdagradOptimizer(_WithMoment):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
+        check_given(self, learning_rate=learning_rate, decay=decay, epsilon=epsilon)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "decayed_adagrad"
         self._decay = decay
@@ -117,6 +119,7 @@ class AdadeltaOptimizer(Optimizer):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
+        check_given(self, ValueError, learning_rate=learning_rate, epsilon=epsilon, rho=rho)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "adadelta"
         self._epsilon = epsilon
@@ -170,6 +173,7 @@ class RMSPropOptimizer(Optimizer):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
+        check_given(self, ValueError, learning_rate=learning_rate, rho=rho, epsilon=epsilon, momentum=momentum)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "rmsprop"
         self._rho = rho
@@ -228,6 +232,7 @@ class FtrlOptimizer(Optimizer):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
+        check_given(self, ValueError, learning_rate=learning_rate)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "ftrl"
         self._l1 = l1

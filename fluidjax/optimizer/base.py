@@ -35,6 +35,13 @@ from fluidjax.regularizer import WeightDecayRegularizer, append_regularization_o
 Pair = tuple[Any, Any]  # (Parameter, its gradient Variable or None)
 
 
+def check_given(optimizer: Optimizer, error: type[Exception] = AssertionError, **settings: Any) -> None:
+    """Raise ``error`` for a setting that is None."""
+    for name, value in settings.items():
+        if value is None:
+            raise error(f"{name} is not set: {type(optimizer).__name__} expects a number. Leave it out for the default")
+
+
 class Optimizer(EagerUpdates):
     """Appends to a program the ops that compute gradients and update parameters by them.
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from fluidjax.clip import GradientClipBase
 from fluidjax.framework import Block, Operator, Variable
-from fluidjax.optimizer.base import Optimizer, Pair
+from fluidjax.optimizer.base import Optimizer, Pair, check_given
 from fluidjax.optimizer.eager import refuse
 from fluidjax.regularizer import WeightDecayRegularizer
 
@@ -31,6 +31,7 @@ class SGDOptimizer(Optimizer):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
+        check_given(self, learning_rate=learning_rate)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "sgd"
 
@@ -76,6 +77,7 @@ class MomentumOptimizer(_WithVelocity):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
+        check_given(self, learning_rate=learning_rate, momentum=momentum)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "momentum"
         self._momentum = momentum
@@ -114,6 +116,7 @@ class LarsMomentumOptimizer(_WithVelocity):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
+        check_given(self, learning_rate=learning_rate, momentum=momentum)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "lars_momentum"
         self._momentum = momentum

@@ -77,3 +77,31 @@ def test_numbers_that_are_none_are_an_unmet_condition():
             fluid.Executor(fluid.CPUPlace()).run(main, feed={"x": -np.ones(2, "float32")}, fetch_list=[out])
     finally:
         fluid.set_flags({"FLAGS_check_nan_inf": False})
+
+
+def test_settings_of_optimizers_are_given():
+    optimizer = fluid.optimizer
+    for make, kind in (
+        (lambda: optimizer.SGD(None), AssertionError),
+        (lambda: optimizer.Momentum(0.1, None), AssertionError),
+        (lambda: optimizer.Adam(0.1, beta1=None), AssertionError),
+        (lambda: optimizer.Adamax(0.1, epsilon=None), AssertionError),
+        (lambda: optimizer.DecayedAdagrad(0.1, decay=None), AssertionError),
+        (lambda: optimizer.RMSProp(0.1, rho=None), ValueError),
+        (lambda: optimizer.Adadelta(0.1, epsilon=None), ValueError),
+    ):
+        with pytest.raises(kind, match="is not set"):
+            make()
+
+
+def test_settings_of_data_sets_are_read_back():
+    dataset = fluid.DatasetFactory().create_dataset("InMemoryDataset")
+    assert (dataset.parse_ins_id, dataset.queue_num, dataset.merge_by_sid) == (False, None, True)
+    dataset.set_parse_ins_id(True)
+    dataset.set_queue_num(3)
+    dataset.set_fleet_send_batch_size()
+    assert (dataset.parse_ins_id, dataset.queue_num, dataset.fleet_send_batch_size) == (True, 3, 1024)
+    stream = fluid.DatasetFactory().create_dataset("FileInstantDataset")
+    for shuffle in (stream.local_shuffle, stream.global_shuffle):
+        with pytest.raises(NotImplementedError, match="FileInstantDataset does not support"):
+            shuffle()

@@ -158,7 +158,7 @@ def test_wrong_use(net, files):
         fluid.DatasetFactory().create_dataset("Other")
     queue = make("QueueDataset", net, files)
     for shuffle in (queue.local_shuffle, queue.global_shuffle):
-        with pytest.raises(TypeError, match="please use InMemoryDataset"):
+        with pytest.raises(NotImplementedError, match="please use InMemoryDataset"):
             shuffle()
     with pytest.raises(ValueError, match="only supports dtype"):
         queue.set_use_var([fluid.data("q", [None, 1], "float64")])
