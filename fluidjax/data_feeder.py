@@ -268,7 +268,7 @@ class DataFeeder:
                     "give as many, or pass num_places"
                 )
             part = DataFeeder(self.feed_vars, place)  # type: ignore[arg-type]
-            yield part.feed(batch)
+            yield part.feed(batch)  # type: ignore[arg-type]
 
     def _places(self, num_places: int | None) -> Sequence[Place]:
         if isinstance(self.place, CUDAPlace):
