@@ -1,0 +1,102 @@
+"""What each op of a program costs, as XLA counts it: floating-point operations, and bytes read and written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from fluidjax.base.scope import Scope
+from fluidjax.export.function import to_jax
+from fluidjax.framework import Program
+from fluidjax.notebook.tables import page, text_table
+from lowering.engine.runner import Runner
+from lowering.program import OpView
+from lowering.values import data_of
+
+_HEAD = ("op", "output", "FLOP", "bytes")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One op: operations and bytes, before XLA fuses it with others; NaN where XLA does not say."""
+
+    op: str
+    output: str
+    flops: float
+    bytes: float
+
+    def cells(self) -> tuple[str, ...]:
+        """The texts of its row."""
+        return (self.op, self.output, *(f"{n:,.0f}" if math.isfinite(n) else "?" for n in (self.flops, self.bytes)))
+
+
+class Costs(list[Cost]):
+    """The costs in the order of the ops; printed, or shown by a notebook, they are a table."""
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        total = Cost("all", "", math.fsum(c.flops for c in self), math.fsum(c.bytes for c in self))
+        return [cost.cells() for cost in (*self, total)]
+
+    def __str__(self) -> str:
+        lines = [_HEAD, *self._rows()]
+        widths = [max(len(line[at]) for line in lines) for at in range(len(_HEAD))]
+        pads = (str.ljust, str.ljust, str.rjust, str.rjust)
+        texts = ("  ".join(pads[at](cell, widths[at]) for at, cell in enumerate(line)) for line in lines)
+        return "\n".join(text.rstrip() for text in texts)
+
+    def _repr_html_(self) -> str:
+        return page(text_table(_HEAD, self._rows()))
+
+
+def costs(
+    program: Program, feed: Mapping[str, Any], fetch_list: Sequence[Any] = (), scope: Scope | None = None
+) -> Costs:
+    """What each op of the outermost block costs, with all that it runs, for a feed of these shapes.
+
+    Nothing is run: ops are lowered one by one, and XLA counts. A loop counts as one turn.
+
+    Args:
+        program: its parameters have to be in the scope.
+        feed: name -> array.
+        fetch_list: variables or names; what they need not is left out where they are given.
+        scope: default the global scope.
+
+    Raises ExportError for programs with ops that work on the host.
+    """
+    function, parameters = to_jax(program, list(feed), list(fetch_list), scope=scope)
+    found = Costs()
+
+    class Counting(Runner):
+        """Lowers each op by itself, too."""
+
+        def run_op(self, op: OpView, env: dict[str, Any]) -> dict[str, Any]:
+            if op.block_idx or self.inside:
+                return super().run_op(op, env)
+            other = Runner(self.program, key=self.key, platform=self.platform, capacities=self.capacities)
+            lowered = jax.jit(lambda values: other.run_op(op, {**env, **values})).lower(_forms(op, env))
+            results = super().run_op(op, env)
+            found.append(_cost(op, lowered, results))
+            return results
+
+    with jax.enable_x64(True):
+        key = jax.random.key(0)
+        jax.eval_shape(lambda held, fed: function.with_runner(Counting).step(held, fed, key), parameters, dict(feed))
+    return found
+
+
+def _forms(op: OpView, env: Mapping[str, Any]) -> dict[str, Any]:
+    """The shapes of what an op reads, for a trace of its own."""
+    read = {name: env[name] for name in op.input_names() if name in env}
+    return jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), read)
+
+
+def _cost(op: OpView, lowered: Any, results: Mapping[str, Any]) -> Cost:
+    analysis = lowered.cost_analysis() or {}
+    first = data_of(next(iter(results.values()), None))
+    output = f"{first.dtype}{list(first.shape)}" if hasattr(first, "shape") else ""
+    counted = (float(analysis.get(name, 0.0)) for name in ("flops", "bytes accessed"))
+    return Cost(f"{op.type} (#{op.index})", output, *counted)
