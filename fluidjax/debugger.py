@@ -12,7 +12,6 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
 from fluidjax.drawing import Drawing
 from fluidjax.drawing import draw as drawn
-from fluidjax.export.costs import costs as costs
 from fluidjax.framework import Block, Parameter, Program, Variable
 from fluidjax.framework.attrs import read_attr
 from fluidjax.framework.listing import program_text

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import jax
 
 from fluidjax.base.places import CPUPlace, Place, jax_device
-from fluidjax.notebook.tables import page, text_table
+from fluidjax.base.tables import page, text_table
 
 __all__ = ["Memory", "of"]
 

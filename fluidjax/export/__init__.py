@@ -1,6 +1,7 @@
 """Ways out: a program as a pure JAX function."""
 
+from fluidjax.export.costs import Cost, Costs, op_costs
 from fluidjax.export.function import ExportError, JaxFunction, from_jax, to_jax
 from fluidjax.export.ragged import ragged
 
-__all__ = ["ExportError", "JaxFunction", "from_jax", "ragged", "to_jax"]
+__all__ = ["Cost", "Costs", "ExportError", "JaxFunction", "from_jax", "op_costs", "ragged", "to_jax"]

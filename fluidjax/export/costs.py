@@ -10,10 +10,11 @@ from typing import Any
 import jax
 
 from fluidjax.base.scope import Scope
+from fluidjax.base.tables import page, text_table
 from fluidjax.export.function import to_jax
 from fluidjax.framework import Program
-from fluidjax.notebook.tables import page, text_table
 from lowering.engine.runner import Runner
+from lowering.engine.x64 import with_x64
 from lowering.program import OpView
 from lowering.values import data_of
 
@@ -52,7 +53,7 @@ class Costs(list[Cost]):
         return page(text_table(_HEAD, self._rows()))
 
 
-def costs(
+def op_costs(
     program: Program, feed: Mapping[str, Any], fetch_list: Sequence[Any] = (), scope: Scope | None = None
 ) -> Costs:
     """What each op of the outermost block costs, with all that it runs, for a feed of these shapes.
@@ -82,9 +83,9 @@ def costs(
             found.append(_cost(op, lowered, results))
             return results
 
-    with jax.enable_x64(True):
-        key = jax.random.key(0)
-        jax.eval_shape(lambda held, fed: function.with_runner(Counting).step(held, fed, key), parameters, dict(feed))
+    counting = function.with_runner(Counting)
+    key = jax.random.key(0)
+    with_x64(jax.eval_shape, lambda held, fed: counting.step(held, fed, key), parameters, dict(feed))
     return found
 
 

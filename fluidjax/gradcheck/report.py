@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html import escape
 
-from fluidjax.notebook.tables import page, text_table
+from fluidjax.base.tables import page, text_table
 
 
 class GradientMismatch(AssertionError):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType
+from fluidjax.base.tables import page
 from fluidjax.base.values import LoDTensor
 from fluidjax.framework import Block, Operator, Parameter, Program, Variable
 from fluidjax.framework.listing import (
@@ -24,7 +25,6 @@ from fluidjax.framework.listing import (
     told_attrs,
 )
 from fluidjax.notebook.ragged import lod_svg
-from fluidjax.notebook.tables import page
 
 # Rows of a table that are shown; the rest is counted.
 _ROWS = 200

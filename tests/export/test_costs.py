@@ -18,7 +18,7 @@ def test_each_op_is_counted_once():
         fluid.optimizer.SGD(0.1).minimize(loss)
         main = fluid.default_main_program()
         fluid.Executor().run(fluid.default_startup_program())
-        found = fluid.debugger.costs(main, {"x": np.ones((8, 16), "float32")}, [loss])
+        found = fluid.export.op_costs(main, {"x": np.ones((8, 16), "float32")}, [loss])
         assert [cost.op for cost in found] == [f"{op.type} (#{i})" for i, op in enumerate(main.global_block().ops)]
         product = next(cost for cost in found if cost.op.startswith("mul "))
         assert product.output == "float32[8, 32]"
@@ -27,5 +27,5 @@ def test_each_op_is_counted_once():
         assert lines[0].split() == ["op", "output", "FLOP", "bytes"] and lines[-1].startswith("all")
         assert "8,192" in str(found) and "<td class=number>8,192</td>" in found._repr_html_()
         test = main.clone(for_test=True)
-        half = fluid.debugger.costs(test, {"x": np.ones((4, 16), "float32")}, [loss])
+        half = fluid.export.op_costs(test, {"x": np.ones((4, 16), "float32")}, [loss])
         assert next(cost.flops for cost in half if cost.op.startswith("mul ")) == product.flops / 2
