@@ -16,7 +16,7 @@ help:
 	@echo '  make golden     recordings of Paddle 1.8.5; GOLDEN=FOLDER for others                     minutes'
 	@echo '  make prove      random programs against finite differences; SECONDS=3600'
 	@echo '  make fuzz       hostile files and kills; SECONDS=1800 for each target'
-	@echo '  make notebooks  executes the notebooks                                                   3 min'
+	@echo '  make notebooks  executes the notebooks and stores what they show; NAMES=ragged_data      3 min'
 	@echo '  make docs       builds the site into build/site                                          1 min'
 	@echo '  make coverage   writes docs/coverage.md                                                  1 min'
 	@echo '  make clean      removes the environment and what was built'
@@ -81,15 +81,16 @@ kills: $(VENV)/.with-test
 docs: $(VENV)/.with-docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet -f tools/mkdocs.yml
 
+# Executed from top to bottom; what they show is stored in them.
 notebooks: $(VENV)/.with-notebooks
-	$(PY) -m pytest tests/notebooks $(PYTEST_ARGS)
+	$(PY) -m tools.notebooks $(NAMES)
 
 # The tests also execute the notebooks and the demo, so 'test' installs what they need.
 EXTRAS_test := test,demo
 EXTRAS_demo := demo
 EXTRAS_dev := dev
 EXTRAS_docs := docs
-EXTRAS_notebooks := test,demo
+EXTRAS_notebooks := test,demo,notebooks
 
 $(VENV)/.with-%: pyproject.toml | $(PY)
 	$(BASE_PYTHON) -m pip --python $(PY) install --quiet --disable-pip-version-check -e '.[$(EXTRAS_$*)]'

@@ -49,6 +49,9 @@ class Costs(list[Cost]):
         texts = ("  ".join(pads[at](cell, widths[at]) for at, cell in enumerate(line)) for line in lines)
         return "\n".join(text.rstrip() for text in texts)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
     def _repr_html_(self) -> str:
         return page(text_table(_HEAD, self._rows()))
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 KEPT = "kept"  # between runs, and no parameter
+# The file that a notebook gives to a cell.
+_CELL = re.compile(r"^.*[/\\]ipykernel_\d+[/\\]\d+\.py:")
 # Longer values of attributes are cut.
 _VALUE = 60
 
@@ -93,10 +97,16 @@ def _short(text: str) -> str:
 
 
 def made_at(op: Operator) -> str:
-    """``train.py:7: h = fluid.layers.fc(x, 3)``, the file as seen from here; empty where it is not known."""
+    """``train.py:7: h = fluid.layers.fc(x, 3)``, empty where it is not known.
+
+    The file is named as seen from here, or as it is imported.
+    """
     where = callstack.user_line(op)
-    here = os.path.join(os.getcwd(), "")
-    return "" if where.startswith("(") else where.removeprefix(here)
+    if where.startswith("("):
+        return ""
+    places = sorted({os.getcwd(), *filter(os.path.isabs, sys.path)}, key=len, reverse=True)
+    found = next((place for place in places if where.startswith(os.path.join(place, ""))), None)
+    return _CELL.sub("cell:", where if found is None else where[len(os.path.join(found, "")) :])
 
 
 def result_text(block: Block, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from html import escape
+from typing import Any
 
 from fluidjax.base.tables import page, text_table
 
@@ -108,6 +109,9 @@ class GradientReport:
 
     def __str__(self) -> str:
         return "\n\n".join([*(_table(*table) for table in self._tables()), *self._remarks(), self._verdict()])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         """The verdict, and below it the tables to unfold: those with a disagreement are open."""

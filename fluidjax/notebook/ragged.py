@@ -41,7 +41,7 @@ def _sequences(
             x = left + at * (width + 2)
             yield _BOX.format(x=x, y=y, width=width, height=_HEIGHT, fill=_FILL[_group(lod, index) % 2])
             if numbers is not None:
-                yield _text(x + width / 2, y, f"{numbers[begin + at, 0]:.4g}", "middle", "#222")
+                yield _text(x + width / 2, y, f"{numbers[begin + at, 0]:.3g}", "middle", "#222")
         if end - begin > _ROWS:
             yield _text(left + _ROWS * (width + 2), y, f"+{end - begin - _ROWS}", "start", "currentColor")
     if shown < len(lod[-1]) - 1:

@@ -1,17 +1,24 @@
 """The notebooks run from top to bottom, and a cell that builds a network warns when it is run again."""
 
 import os
+import re
+import runpy
 from pathlib import Path
 
 import pytest
 
+import fluidjax as fluid
+
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
-pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib").use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+KERNEL = ("fluid_in_ten_minutes", "proving_gradients")
+SCRIPT = ("eager_to_static", "from_opdesc_to_xla", "leaving_with_your_model", "ragged_data")
 
 
 def execute(notebook, tmp_path, monkeypatch):
@@ -35,20 +42,68 @@ def outputs(notebook, kind):
     return found
 
 
-def test_there_are_two_notebooks():
-    assert [path.stem for path in NOTEBOOKS] == ["fluid_in_ten_minutes", "proving_gradients"]
+def test_these_are_the_notebooks():
+    assert {path.stem for path in NOTEBOOKS} == {*KERNEL, *SCRIPT, "chinese_word_segmentation"}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_is_stored(path):
+    """Each cell was executed, in order, without an error or a warning, and nothing tells of the machine."""
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert not [o for cell in cells for o in cell.outputs if o.output_type == "error"]
+    assert not [text for text in outputs(notebook, "stderr") if "Warning" in text]
+    assert any(outputs(notebook, kind) for kind in ("text/html", "image/svg+xml"))
+    assert not re.search(r"(/tmp/|/home/|/root/|site-packages)", path.read_text())
 
 
 @pytest.mark.filterwarnings("default::DeprecationWarning")  # of the packages that run notebooks
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook(path, tmp_path, monkeypatch):
-    notebook = nbformat.read(path, as_version=4)
-    assert not any(cell.get("outputs") for cell in notebook.cells), "notebooks are kept without outputs"
-    done = execute(notebook, tmp_path, monkeypatch)
+@pytest.mark.parametrize("name", KERNEL)
+def test_notebook(name, tmp_path, monkeypatch):
+    done = execute(nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4), tmp_path, monkeypatch)
     assert outputs(done, "text/html"), "some value is shown as HTML"
     assert not [text for text in outputs(done, "stderr") if "Warning" in text]
-    if path.stem == "fluid_in_ten_minutes":
+    if name == "fluid_in_ten_minutes":
         assert len(outputs(done, "image/png")) == 3
+
+
+def run_as_script(path, folder, monkeypatch):
+    """Run the cells one after the other in this process: what was compiled here is not compiled again."""
+    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    script = folder / f"{path.stem}.py"
+    script.write_text("\n".join(cells))
+    monkeypatch.chdir(folder)
+    with (
+        fluid.program_guard(fluid.Program(), fluid.Program()),
+        fluid.unique_name.guard(),
+        fluid.scope_guard(fluid.Scope()),
+    ):
+        try:
+            return runpy.run_path(str(script))
+        finally:
+            fluid.disable_dygraph()
+            pyplot.close("all")
+
+
+@pytest.mark.filterwarnings("default::DeprecationWarning")
+@pytest.mark.parametrize("name", SCRIPT)
+def test_notebook_as_a_script(name, tmp_path, monkeypatch):
+    found = run_as_script(ROOT / "notebooks" / f"{name}.ipynb", tmp_path, monkeypatch)
+    if name == "ragged_data":
+        assert len(found["compilations"]) < len(found["sizes"]) and found["losses"][-1] < found["losses"][0]
+    elif name == "eager_to_static":
+        assert found["report"].ok and found["losses"][-1] < 0.02
+    elif name == "leaving_with_your_model":
+        assert found["accuracy"](found["tuned"]) > 0.8 > found["accuracy"](found["parameters"])
+
+
+@pytest.mark.filterwarnings("default::DeprecationWarning")
+def test_the_notebook_on_chinese_words(tmp_path, monkeypatch):
+    pytest.importorskip("jieba")
+    path = ROOT / "notebooks" / "chinese_word_segmentation.ipynb"
+    done = execute(nbformat.read(path, as_version=4), tmp_path, monkeypatch)
+    assert "我 / 来到 / 北京清华大学" in "".join(outputs(done, "stdout"))
 
 
 BUILD = "import fluidjax as fluid\nhidden = fluid.layers.fc(fluid.data('x', [None, 2]), size=3)"
