@@ -206,8 +206,9 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
     if isinstance(value, (VarBase, ComplexVariable)):
         return value
     if isinstance(value, np.ndarray) and np.iscomplexobj(value):
-        names = (None, None) if name is None else (f"{name}.real", f"{name}.imag")
-        return ComplexVariable(to_variable(value.real.copy(), names[0]), to_variable(value.imag.copy(), names[1]))
+        name = unique_name.generate("_generated_var") if name is None else name
+        real, imag = to_variable(value.real.copy(), f"{name}.real"), to_variable(value.imag.copy(), f"{name}.imag")
+        return ComplexVariable(real, imag)
     if not isinstance(value, np.ndarray):
         raise TypeError(
             f"The type of 'value' in fluid.dygraph.to_variable must be numpy.ndarray or Variable, but received "

@@ -13,7 +13,7 @@ from fluidjax.layers._loss.sampled import hsigmoid, nce, sampled_softmax_with_cr
 from fluidjax.layers._sequence.ctc import edit_distance, warpctc
 from fluidjax.layers._tensor import manipulation, matmul, reduction
 from fluidjax.layers.ops import square
-from fluidjax.writing.checks import FLOATS, FULL_FLOATS, FULL_NUMBERS, INTS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, INTS, check_type, check_variable_and_dtype
 
 __all__ = [
     "center_loss",
@@ -257,8 +257,8 @@ def teacher_student_sigmoid_loss(
     Returns:
         [N, 1].
     """
-    check_variable_and_dtype(input, "input", FULL_NUMBERS, "teacher_student_sigmoid_loss")
-    check_variable_and_dtype(label, "label", FULL_NUMBERS, "teacher_student_sigmoid_loss")
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "teacher_student_sigmoid_loss")
+    check_variable_and_dtype(label, "label", FULL_FLOATS, "teacher_student_sigmoid_loss")
     helper = LayerHelper("teacher_student_sigmoid_loss", **locals())
     out = helper.create_variable(dtype=input.dtype)
     helper.append_op(

@@ -105,3 +105,26 @@ def test_settings_of_data_sets_are_read_back():
     for shuffle in (stream.local_shuffle, stream.global_shuffle):
         with pytest.raises(NotImplementedError, match="FileInstantDataset does not support"):
             shuffle()
+
+
+def test_layers_look_at_their_variables_first():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, label = fluid.data("x", [None, 4]), fluid.data("label", [None, 1], "int64")
+        count = fluid.data("count", [None, 1], "int32")
+        for wrong in (
+            lambda: layers.hsigmoid([1], label, 4),
+            lambda: layers.multiplex(x, label),
+            lambda: layers.multiplex([x, 3], label),
+            lambda: layers.teacher_student_sigmoid_loss(count, count),
+        ):
+            with pytest.raises(TypeError):
+                wrong()
+        with pytest.raises(ValueError, match="at least 2"):
+            layers.multiplex([x], label)
+
+
+def test_parts_of_a_complex_variable_bear_one_name():
+    with fluid.dygraph.guard():
+        name = fluid.dygraph.to_variable(np.array([1 + 1j])).name
+    assert name["real"].removesuffix(".real") == name["imag"].removesuffix(".imag") != ""
+    assert name["real"].endswith(".real")

@@ -167,9 +167,9 @@ def hsigmoid(
         [N, 1]. ValueError for fewer than 2 classes, or a custom tree without its paths.
     """
     helper = LayerHelper("hierarchical_sigmoid", **locals())
-    dtype = helper.input_dtype()
     check_variable_and_dtype(input, "input", FULL_FLOATS, "hsigmoid")
     check_variable_and_dtype(label, "label", ["int64"], "hsigmoid")
+    dtype = helper.input_dtype()
     _check_tree(num_classes, path_table, path_code, is_custom)
     if is_sparse and not is_custom:
         print("Sparse mode should not be used without custom tree")

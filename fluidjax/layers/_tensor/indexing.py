@@ -97,10 +97,15 @@ def multiplex(inputs: list[Variable], index: Variable) -> Variable:
     """out[b] = inputs[index[b]][b]: each row from the tensor that ``index`` (int32, [B, 1]) names.
 
     Raises:
-        ValueError: ``inputs`` is no list of at least two.
+        TypeError: ``inputs`` is no list, or holds anything but variables.
+        ValueError: it has fewer than two.
     """
-    if not isinstance(inputs, list) or len(inputs) < 2:
+    check_type(inputs, "inputs", list, "multiplex")
+    if len(inputs) < 2:
         raise ValueError("inputs should be a list object and contains at least 2 elements; pass such a list")
+    for number, one in enumerate(inputs):
+        check_variable_and_dtype(one, f"input[{number}]", FULL_NUMBERS, "multiplex")
+    check_variable_and_dtype(index, "index", INTS, "multiplex")
     return emit("multiplex", {"X": inputs, "Ids": index}, inputs[0].dtype)
 
 
