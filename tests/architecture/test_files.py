@@ -7,13 +7,13 @@ import re
 from tests.architecture.test_imports import MODULES
 
 # Most files have fewer than 350 lines; a class of Fluid's with all that it can do has a few more.
-LONGEST = 420
+LONGEST = 450
 
 
 def test_files_are_of_one_idea() -> None:
     lengths = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
-    assert sum(lines > 350 for lines in lengths.values()) <= 20
+    assert sum(lines > 350 for lines in lengths.values()) <= 25
 
 
 def test_after_is_not_called_behind() -> None:

@@ -67,6 +67,7 @@ class Labelled(Runner):
     """Names what each op becomes after the op."""
 
     def run_op(self, op: OpView, env: Any) -> dict[str, Any]:
+        """Values by name of the variables that ``op`` writes."""
         with labelled(op):
             return super().run_op(op, env)
 
