@@ -11,9 +11,10 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
-from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import CPUPlace
+from fluidjax.eager.arguments import failure, values_of, without_absent
 from fluidjax.eager.engine import Engine, RecordingEngine
 from fluidjax.eager.kernels import Kernel, flatten, freeze, kernel_of
 from fluidjax.eager.numbers import opened
@@ -24,7 +25,7 @@ from fluidjax.eager.tape import OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework.guards import default_main_program
-from lowering import OpDef, get_op
+from lowering import get_op
 
 
 class Tracer:
@@ -131,12 +132,12 @@ class Tracer:
             if kernel.movable:
                 kernel, ins = self._with_operands(kernel, ins)  # type: ignore[assignment]
         if kernel.definition.absent:
-            held = _without_absent(kernel.definition, inputs or {})
+            held = without_absent(kernel.definition, inputs or {})
             if held != inputs:
                 return self.trace_op(type, held, outputs, attrs, stop_gradient)
         if self._calls is not None:
             self._calls.append((kernel, ins, outs))
-        results = self.run(kernel, _values(type, ins))
+        results = self.run(kernel, values_of(type, ins))
         if kernel.definition.updates:
             for slot, result in zip(kernel.definition.updates, results[len(outs) :], strict=True):
                 argument = inputs[slot]  # type: ignore[index]
@@ -231,7 +232,7 @@ class Tracer:
         """Fresh variables with what a kernel gives."""
         if kernel.movable:
             kernel, ins = self._with_operands(kernel, ins)
-        values = _values(kernel.type, ins)
+        values = values_of(kernel.type, ins)
         outs = [VarBase._temporary() for _ in range(kernel.width)]
         if self._calls is not None:
             self._calls.append((kernel, ins, outs))
@@ -244,7 +245,7 @@ class Tracer:
         Args:
             forward: for the kernel of a gradient op, the node whose gradient it is part of.
         """
-        results = self.run(kernel, _values(kernel.type, ins))
+        results = self.run(kernel, values_of(kernel.type, ins))
         outs = [None if r is None else VarBase._temporary() for r in results]
         self._bind(kernel, ins, outs, results, forward)
         return outs
@@ -283,7 +284,7 @@ class Tracer:
         except EnforceNotMet:
             raise
         except Exception as error:
-            raise EnforceNotMet(_failure(kernel, ins, error)) from error
+            raise EnforceNotMet(failure(kernel, ins, error)) from error
 
     def end_of_step(self) -> None:
         """Note that a training step is over: what comes next is compiled apart from it."""
@@ -396,44 +397,3 @@ def _declared(dtype: Any) -> Spec:
 
 
 _ones = kernel_of("fill_any_like", {"value": 1.0}, ("X",), ("Out",), backward=True)
-
-
-def _without_absent(definition: OpDef, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs of an op without the variables that may hold no value yet, and hold none."""
-    absent = {slot.name for slot in definition.inputs if slot.param in definition.absent}
-    return {
-        slot: v for slot, v in inputs.items() if slot not in absent or all(x._value is not None for x in _listed(v))
-    }
-
-
-def _listed(argument: Any) -> Sequence[VarBase]:
-    return argument if isinstance(argument, (list, tuple)) else [argument]
-
-
-def _values(type: str, ins: Sequence[Any]) -> list[Value]:
-    """The values of variables. Raises TypeError for anything else, EnforceNotMet where there is no value."""
-    try:
-        values = [v._value for v in ins]
-    except AttributeError:
-        wrong = next(v for v in ins if not isinstance(v, VarBase))
-        raise TypeError(
-            explain(
-                f"op {type} under fluid.dygraph.guard() was given {wrong!r:.80}",
-                "variables of eager mode",
-                f"a {wrong.__class__.__name__}",
-                "make it one with fluid.dygraph.to_variable; a static program's Variables belong outside the guard",
-            )
-        ) from None
-    if None in values:
-        ins[values.index(None)]._array()  # says that there is none
-    return values
-
-
-def _failure(kernel: Kernel, ins: Sequence[Value], error: Exception) -> str:
-    received = ", ".join(f"{v.spec.dtype} {list(v.spec.shape)}" for v in ins)
-    return explain(
-        f"op {kernel.type} failed on its inputs: {str(error).strip() or error.__class__.__name__}",
-        kernel.definition.doc.splitlines()[0] if kernel.definition.doc else "inputs that fit together",
-        received or "no inputs",
-        "compare the shapes and dtypes with the op's documentation",
-    )

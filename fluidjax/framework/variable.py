@@ -37,12 +37,10 @@ class VariableMetaClass(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         kind = cls, instance.__class__
-        try:
-            return _instances[kind]
-        except KeyError:
+        if kind not in _instances:
             eager = cls is Variable and issubclass(kind[1], EagerVariable)
-            _instances[kind] = found = eager or super().__instancecheck__(instance)
-            return found
+            _instances[kind] = eager or super().__instancecheck__(instance)
+        return _instances[kind]
 
 
 _instances: dict[tuple[type, type], bool] = {}  # layers ask for each of their inputs

@@ -1,0 +1,54 @@
+"""What ops of eager mode are given: the values of variables, and errors for what they cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fluidjax.base.errors import explain
+from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.values import Value
+from fluidjax.eager.varbase import VarBase
+from lowering import OpDef
+
+
+def without_absent(definition: OpDef, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of an op without the variables that may hold no value yet, and hold none."""
+    absent = {slot.name for slot in definition.inputs if slot.param in definition.absent}
+    return {
+        slot: v for slot, v in inputs.items() if slot not in absent or all(x._value is not None for x in _listed(v))
+    }
+
+
+def _listed(argument: Any) -> Sequence[VarBase]:
+    return argument if isinstance(argument, (list, tuple)) else [argument]
+
+
+def values_of(type: str, ins: Sequence[Any]) -> list[Value]:
+    """The values of variables. Raises TypeError for anything else, EnforceNotMet where there is no value."""
+    try:
+        values = [v._value for v in ins]
+    except AttributeError:
+        wrong = next(v for v in ins if not isinstance(v, VarBase))
+        raise TypeError(
+            explain(
+                f"op {type} under fluid.dygraph.guard() was given {wrong!r:.80}",
+                "variables of eager mode",
+                f"a {wrong.__class__.__name__}",
+                "make it one with fluid.dygraph.to_variable; a static program's Variables belong outside the guard",
+            )
+        ) from None
+    if None in values:
+        ins[values.index(None)]._array()  # says that there is none
+    return values
+
+
+def failure(kernel: Kernel, ins: Sequence[Value], error: Exception) -> str:
+    """What is said of an op that its inputs do not fit."""
+    received = ", ".join(f"{v.spec.dtype} {list(v.spec.shape)}" for v in ins)
+    return explain(
+        f"op {kernel.type} failed on its inputs: {str(error).strip() or error.__class__.__name__}",
+        kernel.definition.doc.splitlines()[0] if kernel.definition.doc else "inputs that fit together",
+        received or "no inputs",
+        "compare the shapes and dtypes with the op's documentation",
+    )
