@@ -77,8 +77,9 @@ kills: $(VENV)/.with-test
 	$(PY) -m tools.kills --job trainers --times $(TIMES)
 	$(PY) -m tools.kills --job servers --times $(TIMES)
 
-# The site, in build/site; a broken link or a bad docstring fails.
+# The site, in build/site; a broken link, a bad docstring or a misspelt word fails.
 docs: $(VENV)/.with-docs
+	$(PY) -m codespell_lib README.md CONTRIBUTING.md CHANGELOG.md docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet -f tools/mkdocs.yml
 
 # Executed from top to bottom; what they show is stored in them.

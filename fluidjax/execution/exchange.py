@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxlib._jax import ArrayImpl
+from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.values import LoDTensor

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxlib._jax import ArrayImpl
+from jaxlib.xla_client import ArrayImpl
 
 from lowering.values import LoDArray, RankTable, TensorArray
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxlib._jax import ArrayImpl
+from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import Resident

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxlib._jax import ArrayImpl
+from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.base.scope import Scope, held
 from fluidjax.base.values import LoDTensor

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxlib._jax import ArrayImpl
+from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.base.containers import take_over
 from fluidjax.base.places import Place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +77,7 @@ def op_costs(
     class Counting(Runner):
         """Lowers each op by itself, too."""
 
-        def run_op(self, op: OpView, env: dict[str, Any]) -> dict[str, Any]:
+        def run_op(self, op: OpView, env: MutableMapping[str, Any]) -> dict[str, Any]:
             if op.block_idx or self.inside:
                 return super().run_op(op, env)
             other = Runner(self.program, key=self.key, platform=self.platform, capacities=self.capacities)
