@@ -266,16 +266,15 @@ def _with_room_to_grow(family: Family, sizes: Sizes) -> Sizes:
 
 def _grown(family: Family, size: int, close: int, largest: int, have: int, floor: int) -> int:
     if size > largest:
-        return max(_beyond(family, size), have, floor)
+        return max(_beyond(family, size, have), have, floor)
     wide = max(have, buckets.bucket(largest), floor)
     return wide if wide <= _WIDEST * close else close
 
 
-def _beyond(family: Family, size: int) -> int:
-    """Room for somewhat more than ``size``, or twice as much once sizes have outgrown such room."""
-    return (
-        buckets.bucket(2 * size) if family.grown > _STEADY else max(buckets.finer(size + size // 4), buckets.SMALLEST)
-    )
+def _beyond(family: Family, size: int, have: int) -> int:
+    """Room for somewhat more than ``size``, at least twice what there is once sizes have outgrown such room."""
+    close = max(buckets.finer(size + size // 4), buckets.SMALLEST)
+    return max(close, buckets.finer(2 * have)) if family.grown > _STEADY else close
 
 
 def _spare(visit: Visit, price: float) -> Room | None:
@@ -292,7 +291,7 @@ def _spare(visit: Visit, price: float) -> Room | None:
     family.grown += 1
     family.lasted = 0.0
     have = [max(r.sizes[i] for r in family.rooms) for i in range(len(wanted))]
-    grown = (_beyond(family, most) if least < most else 0 for least, most in bounds)
+    grown = (_beyond(family, most, n) if least < most else 0 for (least, most), n in zip(bounds, have, strict=True))
     return Room(tuple(map(max, grown, have)), ready=False)
 
 
