@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from fluidjax.base.errors import explain
+from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import Scope
 from fluidjax.framework import Program
 from fluidjax.ir import cleaning, folding, fusion
@@ -68,7 +71,9 @@ def optimize(
     for var in program.global_block().vars.values():
         held = scope.find_var(var.name) if var.persistable else None
         if held is not None and held.get_tensor()._is_initialized():
-            own.var(var.name).get_tensor()._share_data_with(held.get_tensor())
+            tensor = own.var(var.name).get_tensor()
+            tensor.set(np.array(held.get_tensor()), CPUPlace())
+            tensor.set_lod(held.get_tensor().lod())
     rewriter = Rewriter(copied, own, feeds, fetches)
     steps = []
     for name in names:
