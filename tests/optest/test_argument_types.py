@@ -63,6 +63,8 @@ REFUSED: list[tuple[type[Exception], Callable[[], Any]]] = [
     (TypeError, lambda: layers.while_loop(lambda v: v, lambda v: v, [one()])),
     (ValueError, lambda: layers.while_loop(lambda v: holds(), lambda v: [v, v], [one()])),
     (TypeError, lambda: layers.create_global_var(3, 1.0, "float32")),
+    (TypeError, lambda: layers.fill_constant(one(), "float32", 1.0)),
+    (TypeError, lambda: layers.fill_constant([2, one()], "float32", 1.0)),
     (TypeError, lambda: layers.create_global_var([3.0], 1.0, "float32")),
     (TypeError, lambda: fluid.backward.append_backward(3)),
     (TypeError, lambda: fluid.backward.append_backward(loss(), parameter_list="w")),

@@ -85,7 +85,8 @@ def as_attr(values: Sequence[Any], unknown: int = -1) -> list[int]:
     return [unknown if isinstance(v, Variable) else int(v) for v in values]
 
 
-def _as_int32(value: Variable) -> Variable:
+def _as_int32(value: Variable, name: str, op_type: str) -> Variable:
+    check_dtype(value.dtype, name, ("int32", "int64"), op_type)
     return cast(value, "int32") if value.dtype == VarType.INT64 else value
 
 
@@ -95,7 +96,7 @@ def shape_argument(
     """Put a shape on an op: attribute ``shape``, input ShapeTensor (a Variable) or ShapeTensorList (a mixed list)."""
     if isinstance(shape, Variable):
         shape.stop_gradient = True
-        inputs["ShapeTensor"] = _as_int32(shape)
+        inputs["ShapeTensor"] = _as_int32(shape, "shape", op_type)
         return
     if not len(shape):
         raise AssertionError(f"The size of argument(shape) of {op_type} can't be zero; pass at least one dim")
@@ -107,10 +108,10 @@ def shape_argument(
         )
     if contains_variable(shape):
         tensors = []
-        for value in shape:
+        for i, value in enumerate(shape):
             if isinstance(value, Variable):
                 value.stop_gradient = True
-                tensors.append(_as_int32(value))
+                tensors.append(_as_int32(value, f"shape[{i}]", op_type))
             else:
                 tensors.append(constants(int(value)))
         inputs["ShapeTensorList"] = tensors
