@@ -35,7 +35,6 @@ from fluidjax.param_attr import ParamAttr
 from fluidjax.writing.checks import (
     FILLED,
     FULL_NUMBERS,
-    NUMBERS,
     check_dtype,
     check_type,
     check_variable_and_dtype,
@@ -207,11 +206,13 @@ def sums(input: Variable | list[Variable], out: Variable | None = None) -> Varia
     """The sum of the tensors of a list; written to ``out`` when given."""
     if isinstance(input, (list, tuple)):
         for i, x in enumerate(input):
-            check_variable_and_dtype(x, f"input[{i}]", NUMBERS, "sums")
+            check_variable_and_dtype(x, f"input[{i}]", FULL_NUMBERS, "sums")
         first = input[0]
     else:
-        check_variable_and_dtype(input, "input", NUMBERS, "sums")
+        check_variable_and_dtype(input, "input", FULL_NUMBERS, "sums")
         first = input
+    if out is not None:
+        check_variable_and_dtype(out, "out", FULL_NUMBERS, "sums")
     return emit("sum", {"X": input}, first.dtype, {"use_mkldnn": False}, out=out)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fluidjax as fluid
@@ -15,6 +16,13 @@ from fluidjax import layers
 def fresh() -> Iterator[None]:
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         yield
+
+
+ARRAY = np.ones((1, 1), "float32")
+
+
+def data(dtype: str) -> Any:
+    return fluid.data("data", [2, 2], dtype)
 
 
 def one(dtype: str = "float32") -> Any:
@@ -66,6 +74,24 @@ REFUSED: list[tuple[type[Exception], Callable[[], Any]]] = [
     (TypeError, lambda: layers.fill_constant(one(), "float32", 1.0)),
     (TypeError, lambda: layers.fill_constant([2, one()], "float32", 1.0)),
     (TypeError, lambda: layers.create_global_var([3.0], 1.0, "float32")),
+    (TypeError, lambda: layers.adaptive_pool2d(one("bool"), 1)),
+    (TypeError, lambda: layers.adaptive_pool3d(ARRAY, 1)),
+    (TypeError, lambda: layers.affine_grid(one(), one("int64"))),
+    (TypeError, lambda: layers.linspace([0], 2, 5, "float32")),
+    (TypeError, lambda: layers.linspace(one("int32"), 2, 5, "float32")),
+    (TypeError, lambda: layers.linspace(0, 2, one("int64"), "float32")),
+    (TypeError, lambda: layers.kron(one(), one(), out=one("bool"))),
+    (TypeError, lambda: layers.ones_like(one(), out=data("uint8"))),
+    (TypeError, lambda: layers.zeros_like(one(), out=ARRAY)),
+    (TypeError, lambda: layers.log_softmax(one("int32"))),
+    (TypeError, lambda: layers.selu(data("float16"))),
+    (TypeError, lambda: layers.mish(data("float16"))),
+    (TypeError, lambda: layers.prelu(data("float16"), "all")),
+    (TypeError, lambda: layers.sums([data("float16")])),
+    (TypeError, lambda: layers.sums([one()], out=one("bool"))),
+    (TypeError, lambda: layers.unique(one("bool"))),
+    (TypeError, lambda: layers.unique_with_counts(ARRAY)),
+    (TypeError, lambda: layers.teacher_student_sigmoid_loss(one(), one("int64"))),
     (TypeError, lambda: fluid.backward.append_backward(3)),
     (TypeError, lambda: fluid.backward.append_backward(loss(), parameter_list="w")),
     (TypeError, lambda: fluid.backward.append_backward(loss(), parameter_list=[3])),

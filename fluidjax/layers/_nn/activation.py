@@ -68,6 +68,7 @@ def selu(x: Variable, scale: float | None = None, alpha: float | None = None, na
 
     ``scale`` and ``alpha`` default to the constants of the self-normalizing networks paper (1.0507, 1.6733).
     """
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "selu")
     given = {k: v for k, v in {"scale": scale, "alpha": alpha}.items() if v is not None}
     return _activation("selu", x, name, **given)
 
@@ -106,6 +107,7 @@ def hard_swish(
 
 def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variable:
     """out = x * tanh(softplus(x)), where softplus(x) is x above ``threshold`` and exp(x) below -threshold."""
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "mish")
     check_type(threshold, "threshold", (float, int), "mish")
     if threshold <= 0:
         raise AssertionError(
@@ -178,7 +180,7 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
     Raises:
         ValueError: another ``mode``, or ``x`` has too few dims for it.
     """
-    check_variable_and_dtype(x, "x", FLOATS, "prelu")
+    check_variable_and_dtype(x, "x", FULL_FLOATS, "prelu")
     if mode not in ("all", "channel", "element"):
         raise ValueError(f"mode should be one of all, channel, element, received {mode!r}; pass one of them")
     helper = LayerHelper("prelu", param_attr=param_attr, name=name)
@@ -208,6 +210,7 @@ def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, a
 
 def log_softmax(input: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """out = log(softmax(input)) over ``axis`` (the last when None), first cast to ``dtype`` when given."""
+    check_variable_and_dtype(input, "input", FLOATS, "log_softmax")
     helper = LayerHelper("log_softmax", name=name)
     if dtype is not None:
         cast = helper.create_variable_for_type_inference(dtype)

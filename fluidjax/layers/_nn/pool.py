@@ -8,6 +8,7 @@ from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._nn.windows import FORMATS, channel_last, check_rank, window_padding
 from fluidjax.layers.utils import convert_to_list
+from fluidjax.writing.checks import NUMBERS, check_type, check_variable_and_dtype
 
 __all__ = ["pool2d", "pool3d", "adaptive_pool2d", "adaptive_pool3d"]
 
@@ -108,6 +109,10 @@ def pool3d(
 
 def _adaptive(n: int, input: Variable, pool_size: Any, pool_type: str, require_index: bool, name: str | None) -> Any:
     layer = f"adaptive_pool{n}d"
+    check_variable_and_dtype(input, "input", NUMBERS, layer)
+    check_type(pool_type, "pool_type", str, layer)
+    check_type(pool_size, "pool_size", (int, list, tuple), layer)
+    check_type(require_index, "require_index", bool, layer)
     _check_pool_type(pool_type, layer)
     if pool_type == "avg" and require_index:
         raise ValueError(f"{layer}: require_index is for 'max' alone, received pool_type 'avg'. Leave it out.")

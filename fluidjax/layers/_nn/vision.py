@@ -48,6 +48,7 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
     out = helper.create_variable_for_type_inference(theta.dtype)
     inputs, attrs = {"Theta": theta}, {}
     if isinstance(out_shape, Variable):
+        check_variable_and_dtype(out_shape, "out_shape", ("int32",), "affine_grid")
         inputs["OutputShape"] = out_shape
     else:
         attrs["output_shape"] = list(out_shape)

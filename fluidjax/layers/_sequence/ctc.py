@@ -9,7 +9,7 @@ from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._sequence.checks import variable
 from fluidjax.layers._tensor.indexing import topk
 from fluidjax.layers._tensor.manipulation import squeeze
-from fluidjax.writing.checks import FULL_FLOATS, INTS
+from fluidjax.writing.checks import FULL_FLOATS
 
 __all__ = ["warpctc", "ctc_greedy_decoder", "edit_distance"]
 
@@ -35,7 +35,7 @@ def warpctc(
         [sequences, 1].
     """
     variable(input, "input", "warpctc", FULL_FLOATS)
-    variable(label, "label", "warpctc", INTS)
+    variable(label, "label", "warpctc", ("int32",))
     helper = LayerHelper("warpctc", input=input, label=label, blank=blank, norm_by_times=norm_by_times)
     inputs: dict[str, Any] = {"Logits": [input], "Label": [label]}
     if input_length is not None and label_length is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.enums import to_var_type
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.framework import device_guard as on_device
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import cast, fill_constant
@@ -117,6 +117,8 @@ def kron(x: Variable, y: Variable, out: Variable | None = None, name: str | None
     """The Kronecker product: out[i1 k1 + i2, ...] = x[i1, ...] * y[i2, ...]; written to ``out`` when given."""
     for label, value in (("x", x), ("y", y)):
         check_variable_and_dtype(value, label, NUMBERS, "kron")
+    if out is not None:
+        check_variable_and_dtype(out, "out", NUMBERS, "kron")
     return emit("kron", {"X": x, "Y": y}, x.dtype, name=name, out=out)
 
 
@@ -179,15 +181,21 @@ def zeros(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
     return fill_constant(shape=shape, dtype=dtype, force_cpu=force_cpu, value=0.0)
 
 
+def _check_like(x: Any, out: Any) -> None:
+    check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "ones_like")
+    if out is not None:
+        check_variable_and_dtype(out, "out", ("bool", *FULL_NUMBERS), "ones_like")
+
+
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
     """Ones in the shape and element type of ``x``."""
-    check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "ones_like")
+    _check_like(x, out)
     return emit("fill_any_like", {"X": [x]}, x.dtype, {"value": 1.0}, layer="ones_like", out=out)
 
 
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     """Zeros in the shape and element type of ``x``."""
-    check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "ones_like")
+    _check_like(x, out)
     out = emit("fill_zeros_like", {"X": [x]}, x.dtype, layer="zeros_like", out=out)
     out.stop_gradient = True
     return out
@@ -215,9 +223,18 @@ def arange(start: Any, end: Any, step: Any = 1, dtype: Any = None, name: str | N
     return range(start, end, step, "float32" if dtype is None else dtype)
 
 
+def _check_linspace(start: Any, stop: Any, num: Any) -> None:
+    for label, given, known in (("start", start, FULL_FLOATS), ("stop", stop, FULL_FLOATS), ("num", num, ("int32",))):
+        check_type(given, label, (Variable, float, int), "linspace")
+        if isinstance(given, Variable):
+            check_dtype(given.dtype, label, known, "linspace")
+
+
 def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
     """``num`` values from ``start`` to ``stop``, both included; each a number or a Variable [1]. float32 or float64."""
     check_dtype(dtype, "dtype", FULL_FLOATS, "linspace")
+    if not in_dygraph_mode():
+        _check_linspace(start, stop, num)
     first, last = (v if isinstance(v, Variable) else fill_constant([1], dtype, v) for v in (start, stop))
     count = num if isinstance(num, Variable) else fill_constant([1], "int32", num)
     return emit("linspace", {"Start": first, "Stop": last, "Num": count}, dtype)

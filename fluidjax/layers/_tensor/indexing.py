@@ -168,6 +168,7 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
 
 def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
     """(the distinct values of a vector in order of appearance, the place of each element among them)."""
+    check_variable_and_dtype(x, "x", FULL_NUMBERS, "unique")
     out_types = [("Out", x.dtype, False), ("Index", dtype, False)]
     attrs = {"dtype": int(to_var_type(dtype))}
     out, index = emit_many("unique", {"X": [x]}, out_types, attrs)
@@ -180,6 +181,7 @@ def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Var
     Raises:
         TypeError: another ``dtype``.
     """
+    check_variable_and_dtype(x, "x", FULL_NUMBERS, "unique_with_counts")
     if dtype not in INTS:
         raise TypeError(
             f"Op unique_with_counts, index dtype must be int32 or int64, received {dtype!r}; pass one of them"
