@@ -31,7 +31,7 @@ def said(call, *words):
     """The error of a call: its words are there, and its traceback is short beside the frames of this test."""
     with pytest.raises(Exception) as caught:  # noqa: PT011  (the words are looked for below)
         call()
-    text = str(caught.value)
+    text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     for word in words:
         assert word in text, text
     own = [f for f in traceback.extract_tb(caught.value.__traceback__) if f.filename != __file__]
