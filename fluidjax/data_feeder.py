@@ -99,13 +99,16 @@ class DataToLoDTensorConverter:
         lod_level: how deep samples are nested lists of sequences.
         shape: the variable's shape; with one unknown dim, flat samples are reshaped to it.
         dtype: the data type, in any spelling.
-        name: the variable's, for errors.
+
+    Attributes:
+        name: the variable's, for errors, where it is known.
     """
 
-    def __init__(self, place: Place, lod_level: int, shape: Sequence[int] | None, dtype: Any, name: str = "") -> None:
+    name = ""
+
+    def __init__(self, place: Place, lod_level: int, shape: Sequence[int] | None, dtype: Any) -> None:
         self.place = place
         self.lod_level = lod_level
-        self.name = name
         dims = tuple(shape or ())
         self.shape = dims if sum(dim < 0 for dim in dims) <= 1 else None
         self.dtype = convert_dtype(dtype)
@@ -247,8 +250,10 @@ class DataFeeder:
         """
         converters = [
             DataToLoDTensorConverter(self.place, *described)
-            for described in zip(self.feed_lod_level, self.feed_shapes, self.feed_dtypes, self.feed_names, strict=True)
+            for described in zip(self.feed_lod_level, self.feed_shapes, self.feed_dtypes, strict=True)
         ]
+        for converter, name in zip(converters, self.feed_names, strict=True):
+            converter.name = name
         return dict(zip(self.feed_names, convert(converters, iterable), strict=True))
 
     def feed_parallel(

@@ -124,7 +124,7 @@ def crf(build: Builder, x: Any) -> Any:
 def ctc(build: Builder, x: Any) -> Any:
     """The CTC loss with blank WIDTH, spread over the rows of each sequence."""
     logits = layers.mul(x, build.parameter([WIDTH, WIDTH + 1]))
-    return _each_row(build, layers.warpctc(logits, build.ids(WIDTH), blank=WIDTH), x)
+    return _each_row(build, layers.warpctc(logits, layers.cast(build.ids(WIDTH), "int32"), blank=WIDTH), x)
 
 
 def recurrent(build: Builder, x: Any) -> Any:
