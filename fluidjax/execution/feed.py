@@ -268,7 +268,10 @@ def _checked(var: VarView, data: Any) -> Any:
 
 def _dtype_matters(var: VarView, fed: np.dtype) -> bool:
     """Feeds of ``layers.data`` are taken as they are (see ``lowering.engine.kinds``), if Fluid has the type at all."""
-    from_numpy(fed)
+    try:
+        from_numpy(fed)
+    except ValueError:
+        return True
     return var.need_check_feed
 
 

@@ -115,3 +115,8 @@ def test_gradients_are_refused_with_their_ops():
 
     with pytest.raises(fluid.core.EnforceNotMet, match="wrong type"):
         run(build, x=np.ones([2, 1]))
+
+
+def test_a_type_that_fluid_lacks_is_refused_by_the_variables_name():
+    with pytest.raises(ValueError, match="feed 'x'.*expected float32, received.*convert it"):
+        run(lambda: layers.relu(data()), x=np.zeros((2, 3), [("a", "<f4")]))
