@@ -12,8 +12,8 @@ _TEST = re.compile(r"`(?:(tests/[\w/]+\.py|test_\w+\.py)(?:::)?)?(test_\w+)?(?:\
 
 
 def entries() -> list[str]:
-    """The entries of the page, without the recordings that are listed at its end."""
-    page = (ROOT / "docs/deviations.md").read_text().split("\n## Recordings")[0]
+    """The entries of the page, without its contents and the recordings that are listed at its end."""
+    page = (ROOT / "docs/deviations.md").read_text().split("\n## Recordings")[0].partition("\n## ")[2]
     return [" ".join(entry.split()) for entry in _ENTRY.findall(page)]
 
 
