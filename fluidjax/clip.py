@@ -160,6 +160,16 @@ class GradientClipByGlobalNorm(GradientClipBase):
     """Scale all gradients by clip_norm / max(clip_norm, norm), norm = sqrt(sum of squares over all of them).
 
     `group_name` joins parameters that were given clips of their own by ``set_gradient_clip``.
+
+    Examples:
+        >>> w = fluid.layers.create_parameter([2], "float32", "w", default_initializer=fluid.initializer.Constant(1.0))
+        >>> clip = fluid.clip.GradientClipByGlobalNorm(clip_norm=1.0)
+        >>> loss = fluid.layers.reduce_sum(w * fluid.layers.assign(np.float32([3, 4])))  # a gradient of norm 5
+        >>> ops, grads = fluid.optimizer.SGD(1.0, grad_clip=clip).minimize(loss)
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> startup, step = exe.run(fluid.default_startup_program()), exe.run(fluid.default_main_program())
+        >>> print(np.array(fluid.global_scope().find_var("w").get_tensor()).round(3))
+        [0.4 0.2]
     """
 
     def __init__(

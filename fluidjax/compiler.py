@@ -38,7 +38,14 @@ class _Settings:
 
 
 class ExecutionStrategy(_Settings):
-    """How Fluid's parallel executor schedules; XLA schedules here, so the settings have no effect."""
+    """How Fluid's parallel executor schedules; XLA schedules here, so the settings have no effect.
+
+    Examples:
+        >>> strategy = fluid.ExecutionStrategy()
+        >>> strategy.num_threads = 4
+        >>> strategy.num_threads
+        4
+    """
 
     _defaults = {
         "_dry_run": False,
@@ -57,6 +64,16 @@ class BuildStrategy(_Settings):
 
     ``gradient_scale_strategy`` and ``sync_batch_norm`` have a meaning. XLA fuses here, so the other settings have no
     effect; ``reduce_strategy`` has none on values in Fluid either.
+
+    Examples:
+        >>> strategy = fluid.BuildStrategy()
+        >>> strategy.gradient_scale_strategy = fluid.BuildStrategy.GradientScaleStrategy.One
+        >>> loss = fluid.layers.mean(fluid.data("x", [None, 2]))
+        >>> program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+        ...     loss_name=loss.name, build_strategy=strategy, places=fluid.cpu_places(2)
+        ... )
+        >>> fluid.Executor().run(program, feed={"x": np.ones((4, 2), "float32")}, fetch_list=[loss])[0].shape
+        (2,)
     """
 
     class ReduceStrategy:
@@ -128,6 +145,14 @@ class CompiledProgram:
     Args:
         program_or_graph: the program.
         build_strategy: what happens between devices, see ``with_data_parallel``.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 2])
+        >>> loss = fluid.layers.mean(x)
+        >>> program = fluid.CompiledProgram(fluid.default_main_program())
+        >>> program = program.with_data_parallel(places=[fluid.CPUPlace(), fluid.CPUPlace()])
+        >>> fluid.Executor().run(program, feed={"x": np.float32([[1, 1], [3, 3]])}, fetch_list=[loss])[0].tolist()
+        [1.0, 3.0]
     """
 
     def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None):

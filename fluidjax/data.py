@@ -22,6 +22,13 @@ def data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_lev
         lod_level: the number of LoD levels of its feeds; 0 for plain arrays.
 
     Raises TypeError for a name or shape of another type, ValueError when the program has another such variable.
+
+    Examples:
+        >>> fluid.data("image", [None, 1, 28, 28]).shape
+        (-1, 1, 28, 28)
+        >>> words = fluid.data("words", [None, 1], "int64", lod_level=1)
+        >>> words.shape, words.lod_level
+        ((-1, 1), 1)
     """
     check_type(name, "name", (bytes, str), "data")
     check_type(shape, "shape", (list, tuple), "data")

@@ -218,6 +218,13 @@ class DataFeeder:
         program: where names are looked up; the default main program for None.
 
     Raises TypeError for an entry that is neither a Variable nor a name.
+
+    Examples:
+        >>> image, label = fluid.data("image", [None, 2]), fluid.data("label", [None, 1], "int64")
+        >>> feeder = fluid.DataFeeder([image, label], fluid.CPUPlace())
+        >>> feed = feeder.feed([([0.1, 0.2], 1), ([0.3, 0.4], 0)])
+        >>> {name: tensor.shape() for name, tensor in feed.items()}
+        {'image': [2, 2], 'label': [2, 1]}
     """
 
     def __init__(self, feed_list: Sequence[Variable | str], place: Place, program: Program | None = None) -> None:

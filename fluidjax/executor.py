@@ -56,6 +56,13 @@ class Executor:
 
     Args:
         place: ``fluid.CPUPlace()`` (the default) or ``fluid.CUDAPlace(i)``.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 2])
+        >>> y = fluid.layers.scale(x, 10.0)
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> exe.run(feed={"x": np.float32([[1, 2]])}, fetch_list=[y])[0].tolist()
+        [[10.0, 20.0]]
     """
 
     def __init__(self, place: Place | None = None):

@@ -100,7 +100,14 @@ def _seed(seed: int, block: Block) -> int:
 
 
 class ConstantInitializer(Initializer):
-    """Every element is `value`. `force_cpu` is kept in the op; XLA places the value itself."""
+    """Every element is `value`. `force_cpu` is kept in the op; XLA places the value itself.
+
+    Examples:
+        >>> w = fluid.layers.create_parameter([2], "float32", "w", default_initializer=fluid.initializer.Constant(0.5))
+        >>> startup = fluid.Executor().run(fluid.default_startup_program())
+        >>> np.array(fluid.global_scope().find_var("w").get_tensor())
+        array([0.5, 0.5], dtype=float32)
+    """
 
     def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
         if value is None:
@@ -119,6 +126,13 @@ class UniformInitializer(Initializer):
     """Elements drawn evenly from [`low`, `high`).
 
     With `diag_num`, that many elements on a diagonal, `diag_step` columns apart, are `diag_val` instead.
+
+    Examples:
+        >>> attr = fluid.ParamAttr(initializer=fluid.initializer.Uniform(-0.1, 0.1, seed=1))
+        >>> w = fluid.layers.create_parameter([100], "float32", attr=attr)
+        >>> startup = fluid.Executor().run(fluid.default_startup_program())
+        >>> bool(abs(np.array(fluid.global_scope().find_var(w.name).get_tensor())).max() < 0.1)
+        True
     """
 
     def __init__(
@@ -170,7 +184,15 @@ def _normal(
 
 
 class NormalInitializer(Initializer):
-    """Elements drawn from a normal distribution of mean `loc` and standard deviation `scale`."""
+    """Elements drawn from a normal distribution of mean `loc` and standard deviation `scale`.
+
+    Examples:
+        >>> attr = fluid.ParamAttr(initializer=fluid.initializer.Normal(0.0, 0.02, seed=1))
+        >>> w = fluid.layers.create_parameter([1000], "float32", attr=attr)
+        >>> startup = fluid.Executor().run(fluid.default_startup_program())
+        >>> round(float(np.array(fluid.global_scope().find_var(w.name).get_tensor()).std()), 2)
+        0.02
+    """
 
     def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
         if loc is None or scale is None:
@@ -185,7 +207,15 @@ class NormalInitializer(Initializer):
 
 
 class TruncatedNormalInitializer(Initializer):
-    """As Normal, but elements further than two standard deviations from the mean are drawn again."""
+    """As Normal, but elements further than two standard deviations from the mean are drawn again.
+
+    Examples:
+        >>> attr = fluid.ParamAttr(initializer=fluid.initializer.TruncatedNormal(0.0, 0.1, seed=1))
+        >>> w = fluid.layers.create_parameter([1000], "float32", attr=attr)
+        >>> startup = fluid.Executor().run(fluid.default_startup_program())
+        >>> bool(abs(np.array(fluid.global_scope().find_var(w.name).get_tensor())).max() <= 0.2)
+        True
+    """
 
     def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
         if loc is None or scale is None:

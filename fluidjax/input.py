@@ -56,6 +56,11 @@ def embedding(
 
     Returns:
         [..., width], with the LoD of input.
+
+    Examples:
+        >>> ids = fluid.data("ids", [None, 5], "int64")
+        >>> fluid.embedding(ids, size=[1000, 16]).shape
+        (-1, 5, 16)
     """
     helper = LayerHelper("embedding", **locals())
     check_variable_and_dtype(input, "input", ["int64"], "fluid.embedding")

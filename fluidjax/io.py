@@ -164,6 +164,16 @@ def load_vars(
     With ``dirname`` None, ``filename`` is the combined file's content itself. Raises FileNotFoundError,
     FileFormatError for a damaged file and MismatchError for a shape or dtype that the program does not declare; the
     scope is then as it was.
+
+    Examples:
+        >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2, param_attr="w", bias_attr="b")
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> startup = exe.run(fluid.default_startup_program())
+        >>> fluid.io.save_persistables(exe, "folder")
+        >>> with fluid.scope_guard(fluid.Scope()):
+        ...     fluid.io.load_vars(exe, "folder", predicate=lambda var: var.name == "w")
+        ...     fluid.global_scope().local_var_names()
+        ['w']
     """
     program = variables.program_of(main_program)
     variables.load(variables.chosen(program, vars, predicate), dirname, filename)
@@ -220,6 +230,14 @@ def save_inference_model(
         program_only: leave the parameters out.
 
     Returns the names of the fetched variables. Raises ValueError for names that the program lacks.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 4])
+        >>> y = fluid.layers.fc(x, 2)
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> startup = exe.run(fluid.default_startup_program())
+        >>> fluid.io.save_inference_model("model", ["x"], [y], exe)
+        ['save_infer_model/scale_0.tmp_0']
     """
     program = variables.program_of(main_program)
     return inference.save(
@@ -253,6 +271,15 @@ def load_inference_model(
     Returns [program, names to feed, variables to fetch]. Raises ValueError (FileFormatError, MismatchError) or
     FileNotFoundError, and leaves the scope as it was, when anything is wrong. Ops of the program that act on the
     host run only after ``fluid.io.allow_host_ops(program)``.
+
+    Examples:
+        >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2)
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> startup = exe.run(fluid.default_startup_program())
+        >>> saved = fluid.io.save_inference_model("model", ["x"], [y], exe)
+        >>> program, feeds, fetches = fluid.io.load_inference_model("model", exe)
+        >>> exe.run(program, feed={feeds[0]: np.ones((3, 4), "float32")}, fetch_list=fetches)[0].shape
+        (3, 2)
     """
     return list(inference.load(dirname, model_filename, params_filename))
 
@@ -285,7 +312,16 @@ def append_fetch_ops(
 
 @shortened
 def save(program: Program, model_path: str) -> None:
-    """Write ``model_path`` + .pdparams (parameters), .pdopt (other persistables) and .pdmodel (the program)."""
+    """Write ``model_path`` + .pdparams (parameters), .pdopt (other persistables) and .pdmodel (the program).
+
+    Examples:
+        >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2)
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> startup = exe.run(fluid.default_startup_program())
+        >>> fluid.save(fluid.default_main_program(), "checkpoint/step_1")
+        >>> sorted(os.listdir("checkpoint"))
+        ['step_1.pdmodel', 'step_1.pdopt', 'step_1.pdparams']
+    """
     state.save(variables.program_of(program), model_path)
 
 
@@ -300,6 +336,16 @@ def load(program: Program, model_path: str, executor: Any = None, var_list: Sequ
         var_list: needed for one file of theirs: the variables it was saved with.
 
     Raises FileFormatError or MismatchError, and leaves the scope as it was, when anything is wrong.
+
+    Examples:
+        >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2, param_attr="w")
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> startup = exe.run(fluid.default_startup_program())
+        >>> fluid.save(fluid.default_main_program(), "saved")
+        >>> with fluid.scope_guard(fluid.Scope()):
+        ...     fluid.load(fluid.default_main_program(), "saved", exe)
+        ...     np.array(fluid.global_scope().find_var("w").get_tensor()).shape
+        (4, 2)
     """
     state.load(variables.program_of(program), model_path, executor, var_list)
 

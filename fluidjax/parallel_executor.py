@@ -26,6 +26,13 @@ class ParallelExecutor:
 
     Raises:
         ValueError: the program knows of another number of trainers.
+
+    Examples:
+        >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 1))
+        >>> startup = fluid.Executor().run(fluid.default_startup_program())
+        >>> parallel = fluid.ParallelExecutor(use_cuda=False, loss_name=loss.name)
+        >>> parallel.run([loss.name], feed={"x": np.ones((2, 4), "float32")})[0].shape
+        (1,)
     """
 
     def __init__(

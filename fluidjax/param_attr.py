@@ -45,6 +45,12 @@ class ParamAttr:
 
     Fluid up to 1.7 also takes ``gradient_clip`` (before 0.12 ``clip``): how this parameter's gradient is clipped.
     Raises TypeError for a setting of the wrong type.
+
+    Examples:
+        >>> attr = fluid.ParamAttr("w", initializer=fluid.initializer.Constant(0.5), learning_rate=0.1)
+        >>> y = fluid.layers.fc(fluid.data("x", [None, 3]), 2, param_attr=attr, bias_attr=False)
+        >>> fluid.default_main_program().global_block().var("w").shape
+        (3, 2)
     """
 
     gradient_clip: Any = None

@@ -152,6 +152,14 @@ class DataLoader:
         worker_init_fn: called with its number when a worker begins.
 
     ``DataLoader.from_generator`` and ``from_dataset`` make loaders of other sources.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 2])
+        >>> loader = fluid.io.DataLoader.from_generator(feed_list=[x], capacity=2)
+        >>> samples = lambda: (([float(i), i + 0.5],) for i in range(4))
+        >>> loader = loader.set_sample_generator(samples, batch_size=2, places=fluid.CPUPlace())
+        >>> [np.array(batch[0]["x"]).tolist() for batch in loader()]
+        [[[0.0, 0.5], [1.0, 1.5]], [[2.0, 2.5], [3.0, 3.5]]]
     """
 
     def __init__(

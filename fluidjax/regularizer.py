@@ -34,7 +34,17 @@ def _penalty(param: Variable, block: Block) -> Variable:
 
 
 class L2DecayRegularizer(WeightDecayRegularizer):
-    """The penalty c / 2 * sum(w^2), whose gradient c * w is added to that of w."""
+    """The penalty c / 2 * sum(w^2), whose gradient c * w is added to that of w.
+
+    Examples:
+        >>> w = fluid.layers.create_parameter([2], "float32", "w", default_initializer=fluid.initializer.Constant(1.0))
+        >>> sgd = fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L2Decay(0.5))
+        >>> ops, grads = sgd.minimize(fluid.layers.reduce_sum(w))  # each gradient: 1 + 0.5 * w
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> startup, step = exe.run(fluid.default_startup_program()), exe.run(fluid.default_main_program())
+        >>> print(np.array(fluid.global_scope().find_var("w").get_tensor()).round(3))
+        [0.85 0.85]
+    """
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         if regularization_coeff is None:

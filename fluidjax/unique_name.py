@@ -64,7 +64,15 @@ def switch(
 
 @contextlib.contextmanager
 def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
-    """Within the guard names are counted afresh, or by `new_generator`; a string is a prefix for all names."""
+    """Within the guard names are counted afresh, or by `new_generator`; a string is a prefix for all names.
+
+    Examples:
+        >>> for _ in range(2):
+        ...     with fluid.unique_name.guard(), fluid.program_guard(fluid.Program()):
+        ...         fluid.layers.fc(fluid.data("x", [None, 4]), 2).name
+        'fc_0.tmp_1'
+        'fc_0.tmp_1'
+    """
     if isinstance(new_generator, bytes):
         new_generator = new_generator.decode()
     if isinstance(new_generator, str):

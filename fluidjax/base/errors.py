@@ -8,7 +8,22 @@ __all__ = ["EOFException", "EnforceNotMet"]
 
 
 class EOFException(Exception):
-    """A reader has no more batches."""
+    """A reader has no more batches.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 1])
+        >>> loader = fluid.io.DataLoader.from_generator([x], capacity=2, iterable=False)
+        >>> loader = loader.set_batch_generator(lambda: iter([[np.ones((2, 1), "float32")]]))
+        >>> loader.start()
+        >>> y, exe, steps = fluid.layers.mean(x), fluid.Executor(), 0
+        >>> try:
+        ...     while True:
+        ...         steps += len(exe.run(fetch_list=[y]))
+        ... except fluid.core.EOFException:
+        ...     loader.reset()
+        >>> steps
+        1
+    """
 
 
 def explain(what: str, expected: str, received: str, todo: str) -> str:

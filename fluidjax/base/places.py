@@ -72,7 +72,13 @@ class Place:
 
 
 class CPUPlace(Place):
-    """The CPU."""
+    """The CPU.
+
+    Examples:
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> exe.place
+        CPUPlace
+    """
 
     def _jax_device(self) -> jax.Device:
         return jax.local_devices(backend="cpu")[0]
@@ -86,6 +92,11 @@ class CUDAPlace(Place):
 
     The name is Fluid's; any accelerator that jax drives will do. Raises RuntimeError where there is none of
     that number.
+
+    Examples:
+        >>> place = fluid.CUDAPlace(0) if fluid.is_compiled_with_cuda() else fluid.CPUPlace()
+        >>> fluid.Executor(place).place == place
+        True
     """
 
     def __init__(self, device_id: int = 0) -> None:
@@ -145,17 +156,32 @@ def is_compiled_with_cuda() -> bool:
 
     Scripts use it to choose their place, hence it answers for what can be run on here, not for what jax
     could have been installed with.
+
+    Examples:
+        >>> fluid.is_compiled_with_cuda() == (fluid.core.get_cuda_device_count() > 0)
+        True
     """
     return bool(_accelerators())
 
 
 def get_cuda_device_count() -> int:
-    """The number of accelerators."""
+    """The number of accelerators.
+
+    Examples:
+        >>> places = [fluid.CUDAPlace(i) for i in range(fluid.core.get_cuda_device_count())]
+        >>> len(places) == fluid.core.get_cuda_device_count()
+        True
+    """
     return len(_accelerators())
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
-    """`device_count` CPU places; by default as many as the environment variable CPU_NUM says, else one."""
+    """`device_count` CPU places; by default as many as the environment variable CPU_NUM says, else one.
+
+    Examples:
+        >>> len(fluid.cpu_places(2))
+        2
+    """
     count = int(os.environ.get("CPU_NUM", 1)) if device_count is None else device_count
     return [CPUPlace()] * count
 
@@ -164,6 +190,11 @@ def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
     """A place for each of `device_ids`; by default those in FLAGS_selected_gpus, else all accelerators.
 
     Raises RuntimeError where there is no accelerator.
+
+    Examples:
+        >>> places = fluid.cuda_places() if fluid.is_compiled_with_cuda() else fluid.cpu_places(1)
+        >>> len(places) > 0
+        True
     """
     if not _accelerators():
         raise RuntimeError("cuda_places: jax sees no accelerator here. Use fluid.cpu_places().")

@@ -113,6 +113,12 @@ class Scope:
 
     ``_edition`` counts the changes of which variable a name finds, here or in the scopes around it. ``_lock`` is held,
     for all scopes inside one another, by whoever changes values or reads several that belong together.
+
+    Examples:
+        >>> scope = fluid.Scope()
+        >>> scope.var("x").get_tensor().set(np.float32([1, 2]), fluid.CPUPlace())
+        >>> np.array(scope.find_var("x").get_tensor())
+        array([1., 2.], dtype=float32)
     """
 
     def __init__(self, _parent: Scope | None = None) -> None:
@@ -200,7 +206,14 @@ _global_scope = Scope()
 
 
 def global_scope() -> Scope:
-    """The scope that programs run in when none is given; ``scope_guard`` changes it."""
+    """The scope that programs run in when none is given; ``scope_guard`` changes it.
+
+    Examples:
+        >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2, param_attr="w")
+        >>> startup = fluid.Executor().run(fluid.default_startup_program())
+        >>> np.array(fluid.global_scope().find_var("w").get_tensor()).shape
+        (4, 2)
+    """
     return _global_scope
 
 
@@ -212,7 +225,14 @@ def _switch_scope(scope: Scope) -> Scope:
 
 @contextlib.contextmanager
 def scope_guard(scope: Scope) -> Iterator[None]:
-    """Within ``with scope_guard(scope):``, `scope` is the global scope."""
+    """Within ``with scope_guard(scope):``, `scope` is the global scope.
+
+    Examples:
+        >>> scope = fluid.Scope()
+        >>> with fluid.scope_guard(scope):
+        ...     fluid.global_scope() is scope
+        True
+    """
     previous = _switch_scope(scope)
     try:
         yield

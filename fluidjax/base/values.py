@@ -252,6 +252,13 @@ class LoDTensor(Tensor):
 
     The grouping (LoD, level of detail) is a list of levels, coarsest first. ``lod`` speaks of it as offsets,
     [[0, 2, 5]]; ``recursive_sequence_lengths`` as lengths, [[2, 3]].
+
+    Examples:
+        >>> tensor = fluid.LoDTensor()
+        >>> tensor.set(np.arange(5).reshape(5, 1), fluid.CPUPlace())
+        >>> tensor.set_recursive_sequence_lengths([[2, 3]])
+        >>> tensor.lod()
+        [[0, 2, 5]]
     """
 
     def __init__(self, recursive_sequence_lengths: Lod | None = None) -> None:

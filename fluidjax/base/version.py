@@ -25,6 +25,12 @@ def require_version(min_version: str, max_version: str | None = None) -> None:
     """Check that Fluid's version here (1.8.5) lies between the two.
 
     Raises TypeError or ValueError for ill-formed versions and Exception when it does not.
+
+    Examples:
+        >>> fluid.require_version("1.7.0")
+        >>> fluid.require_version("2.0.0")
+        Traceback (most recent call last):
+        Exception: VersionError: Fluid version in 2.0.0 or higher is required, ...
     """
     given = [("min_version", min_version)] + ([("max_version", max_version)] if max_version is not None else [])
     for name, version in given:

@@ -45,6 +45,12 @@ def guard(place: Any = None) -> Iterator[None]:
 
     Args:
         place: where to run; by default the first accelerator, else the CPU.
+
+    Examples:
+        >>> with fluid.dygraph.guard(fluid.CPUPlace()):
+        ...     x = fluid.dygraph.to_variable(np.float32([1, 2]))
+        ...     print((x + x).numpy())
+        [2. 4.]
     """
     with program_guard(Program(), Program()), unique_name.guard(), tracer_guard(Tracer(place)):
         yield
@@ -202,6 +208,12 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
         zero_copy: in Fluid, whether array and variable share memory; here the variable has a copy.
 
     Raises AssertionError outside a guard, TypeError for anything else.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([[1, 2]]))
+        ...     print(x.shape, x.stop_gradient)
+        [1, 2] True
     """
     if isinstance(value, (VarBase, ComplexVariable)):
         return value

@@ -29,6 +29,14 @@ def save_dygraph(state_dict: dict[str, Any], model_path: str) -> None:
         model_path: folder and first part of the file's name; the folder is made.
 
     Raises AssertionError for an empty dict, or a path that ends in a folder.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     net = fluid.dygraph.Linear(2, 1)
+        ...     adam = fluid.optimizer.Adam(0.01, parameter_list=net.parameters())
+        ...     fluid.dygraph.save_dygraph(net.state_dict(), "checkpoint/net")
+        >>> os.listdir("checkpoint")
+        ['net.pdparams']
     """
     if not os.path.basename(model_path):
         raise AssertionError(
@@ -59,6 +67,15 @@ def load_dygraph(model_path: str, keep_name_table: bool = False) -> tuple[dict[s
         (arrays by structured name, the optimizer's state or None)
 
     Raises RuntimeError when there is no .pdparams file, FileFormatError when a file holds something else.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     net = fluid.dygraph.Linear(2, 1)
+        ...     fluid.dygraph.save_dygraph(net.state_dict(), "net")
+        ...     state, optimizer_state = fluid.dygraph.load_dygraph("net")
+        ...     net.set_dict(state)
+        ...     print(sorted(state), optimizer_state)
+        ['bias', 'weight'] None
     """
     prefix = (
         model_path.removesuffix(PARAMETERS) if model_path.endswith(PARAMETERS) else model_path.removesuffix(OPTIMIZER)

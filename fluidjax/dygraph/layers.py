@@ -45,6 +45,18 @@ class Layer(registered.Registered):
     Args:
         name_scope: what its full name begins with, by default the class's name in snake case.
         dtype: the element type of what it makes.
+
+    Examples:
+        >>> class Twice(fluid.dygraph.Layer):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.linear = fluid.dygraph.Linear(3, 3)
+        ...     def forward(self, x):
+        ...         return self.linear(self.linear(x))
+        >>> with fluid.dygraph.guard():
+        ...     net = Twice()
+        ...     print(net(fluid.layers.ones([2, 3], "float32")).shape, len(net.parameters()))
+        [2, 3] 2
     """
 
     def __init__(self, name_scope: str | None = None, dtype: Any = VarType.FP32) -> None:

@@ -33,7 +33,13 @@ class ParallelStrategy:
 
 
 class ParallelEnv:
-    """What the launcher says in the environment about the processes that train together."""
+    """What the launcher says in the environment about the processes that train together.
+
+    Examples:
+        >>> env = fluid.dygraph.ParallelEnv()
+        >>> env.nranks, env.local_rank
+        (1, 0)
+    """
 
     def __init__(self) -> None:
         self._nranks = int(os.getenv("PADDLE_TRAINERS_NUM", "1"))
@@ -78,6 +84,11 @@ def prepare_context(strategy: ParallelStrategy | None = None) -> ParallelStrateg
         strategy: the processes; default what the launcher says in the environment.
 
     Raises RuntimeError where this process has computed before, ValueError where an endpoint is missing.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     print(fluid.dygraph.prepare_context())  # one process
+        None
     """
     if strategy is None:
         env = ParallelEnv()
@@ -102,6 +113,16 @@ class DataParallel(Layer):
     Args:
         layers: the layer.
         strategy: what ``prepare_context`` gave, or a ParallelStrategy.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     strategy = fluid.dygraph.prepare_context() or fluid.dygraph.parallel.ParallelStrategy()
+        ...     net = fluid.dygraph.DataParallel(fluid.dygraph.Linear(2, 1), strategy)
+        ...     loss = net.scale_loss(fluid.layers.mean(net(fluid.layers.ones([3, 2], "float32"))))
+        ...     loss.backward()
+        ...     net.apply_collective_grads()
+        ...     print(net.parameters()[0].gradient().ravel())
+        [1. 1.]
     """
 
     def __init__(self, layers: Layer, strategy: ParallelStrategy | None) -> None:

@@ -12,12 +12,25 @@ _main_program_ = Program()
 
 
 def default_startup_program() -> Program:
-    """The program that layers write their parameters' initialisation to. Run it once, before training."""
+    """The program that layers write their parameters' initialisation to. Run it once, before training.
+
+    Examples:
+        >>> y = fluid.layers.fc(fluid.data("x", [None, 3]), 2)
+        >>> [op.type for op in fluid.default_startup_program().global_block().ops]
+        ['fill_constant', 'uniform_random']
+    """
     return _startup_program_
 
 
 def default_main_program() -> Program:
-    """The program that layers write to."""
+    """The program that layers write to.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 3])
+        >>> y = fluid.layers.relu(x)
+        >>> [op.type for op in fluid.default_main_program().global_block().ops]
+        ['relu']
+    """
     return _main_program_
 
 
@@ -40,6 +53,13 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
     """Within the guard layers write to these programs.
 
     Raises TypeError when they are no Programs.
+
+    Examples:
+        >>> main, startup = fluid.Program(), fluid.Program()
+        >>> with fluid.program_guard(main, startup):
+        ...     y = fluid.layers.fc(fluid.data("x", [None, 3]), 2)
+        >>> len(main.global_block().ops), len(startup.global_block().ops)
+        (2, 2)
     """
     for name, program in (("main_program", main_program), ("startup_program", startup_program)):
         if not isinstance(program, Program) and not (program is None and name == "startup_program"):

@@ -32,6 +32,15 @@ class Program:
 
     ``fluid.default_main_program()`` and ``fluid.default_startup_program()`` are the ones that layers write to;
     ``program_guard`` sets others.
+
+    Examples:
+        >>> program = fluid.Program()
+        >>> with fluid.program_guard(program):
+        ...     y = fluid.layers.relu(fluid.data("x", [None, 3]))
+        >>> program
+        <Program: 1 ops, 2 variables, 1 blocks, fed x>
+        >>> fluid.Program.parse_from_string(program.desc.serialize_to_string()).num_blocks
+        1
     """
 
     def __init__(self) -> None:

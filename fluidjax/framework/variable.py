@@ -368,6 +368,12 @@ class Parameter(Variable, metaclass=ParameterMetaClass):
         do_model_average: whether ModelAverage keeps an average of it.
 
     Raises ValueError when the shape or dtype is missing or a dimension is not positive.
+
+    Examples:
+        >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2)
+        >>> weight, bias = fluid.default_main_program().all_parameters()
+        >>> weight.shape, weight.trainable, weight.persistable
+        ((4, 2), True, True)
     """
 
     def __init__(

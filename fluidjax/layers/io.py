@@ -50,6 +50,10 @@ def data(
         stop_gradient: whether no gradient flows into it.
 
     Feeds are not held against the shape; ``fluid.data`` does that.
+
+    Examples:
+        >>> fluid.layers.data("image", [784]).shape
+        (-1, 784)
     """
     check_type(name, "name", (bytes, str), "data")
     check_type(shape, "shape", (list, tuple), "data")

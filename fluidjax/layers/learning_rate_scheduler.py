@@ -146,6 +146,13 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> _Sc
 
     Raises:
         ValueError: the lengths do not fit.
+
+    Examples:
+        >>> rate = fluid.layers.piecewise_decay([2, 4], [0.1, 0.01, 0.001])
+        >>> exe = fluid.Executor()
+        >>> startup = exe.run(fluid.default_startup_program())
+        >>> ["%.3f" % exe.run(fetch_list=[rate])[0] for _ in range(5)]
+        ['0.100', '0.100', '0.010', '0.010', '0.001']
     """
     if len(values) - len(boundaries) != 1:
         raise ValueError(

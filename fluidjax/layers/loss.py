@@ -51,6 +51,14 @@ def cross_entropy(
 
     Returns:
         [..., 1].
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     probability = fluid.dygraph.to_variable(np.float32([[0.5, 0.5], [0.1, 0.9]]))
+        ...     label = fluid.dygraph.to_variable(np.int64([[0], [1]]))
+        ...     print(fluid.layers.cross_entropy(probability, label).numpy().round(3))
+        [[0.693]
+         [0.105]]
     """
     check_variable_and_dtype(input, "input", FLOATS, "cross_entropy")
     if not soft_label:
@@ -113,6 +121,14 @@ def softmax_with_cross_entropy(
 
     Returns:
         The loss, with 1 at axis; with return_softmax also the softmax.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     logits = fluid.dygraph.to_variable(np.float32([[0, 0], [0, 10]]))
+        ...     label = fluid.dygraph.to_variable(np.int64([[0], [1]]))
+        ...     print(fluid.layers.softmax_with_cross_entropy(logits, label).numpy().round(3))
+        [[0.693]
+         [0.   ]]
     """
     helper = LayerHelper("softmax_with_cross_entropy", **locals())
     softmax = helper.create_variable_for_type_inference(dtype=logits.dtype)
@@ -137,6 +153,13 @@ def sigmoid_cross_entropy_with_logits(
     """max(x, 0) - x label + log(1 + exp(-|x|)), elementwise, float32 or float64.
 
     ignore_index: label that costs 0; normalize: divide by the number of other labels.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([[0, 10]]))
+        ...     label = fluid.dygraph.to_variable(np.float32([[1, 1]]))
+        ...     print(fluid.layers.sigmoid_cross_entropy_with_logits(x, label).numpy().round(3))
+        [[0.693 0.   ]]
     """
     check_variable_and_dtype(x, "input", FLOATS, "sigmoid_cross_entropy_with_logits")
     helper = LayerHelper("sigmoid_cross_entropy_with_logits", **locals())

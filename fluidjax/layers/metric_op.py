@@ -25,6 +25,13 @@ def accuracy(
 
     Returns:
         [1], of input's dtype (float32).
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     scores = fluid.dygraph.to_variable(np.float32([[0.2, 0.8], [0.9, 0.1]]))
+        ...     label = fluid.dygraph.to_variable(np.int64([[1], [1]]))
+        ...     print(fluid.layers.accuracy(scores, label).numpy())
+        [0.5]
     """
     helper = LayerHelper("accuracy", **locals())
     check_variable_and_dtype(input, "input", FLOATS, "accuracy")

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-def _elementary(op_type: str, formula: str) -> Callable[..., Variable]:
+def _elementary(op_type: str, formula: str, given: str, result: str) -> Callable[..., Variable]:
     def function(x: Variable, name: str | None = None) -> Variable:
         check_variable_and_dtype(x, "x", (*FLOATS, *_INTEGERS_TOO.get(op_type, ())), op_type)
         return emit(op_type, {"X": x}, x.dtype, name=name)
@@ -58,30 +58,36 @@ def _elementary(op_type: str, formula: str) -> Callable[..., Variable]:
 
     Raises:
         TypeError: ``x`` is no Variable, or of another element type.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32({given}))
+        ...     print(fluid.layers.{op_type}(x).numpy().round(3))
+        {result}
     """
     return function
 
 
-sigmoid = _elementary("sigmoid", "1 / (1 + exp(-x))")
-logsigmoid = _elementary("logsigmoid", "log(1 / (1 + exp(-x)))")
-exp = _elementary("exp", "e ** x")
-tanh = _elementary("tanh", "tanh(x)")
-atan = _elementary("atan", "the arc tangent of x")
-tanh_shrink = _elementary("tanh_shrink", "x - tanh(x)")
-sqrt = _elementary("sqrt", "the square root of x")
-rsqrt = _elementary("rsqrt", "1 / sqrt(x)")
-abs = _elementary("abs", "|x|")
-ceil = _elementary("ceil", "the smallest integer >= x")
-floor = _elementary("floor", "the largest integer <= x")
-cos = _elementary("cos", "cos(x), x in radians")
-acos = _elementary("acos", "the arc cosine of x")
-sin = _elementary("sin", "sin(x), x in radians")
-asin = _elementary("asin", "the arc sine of x")
-round = _elementary("round", "the integer nearest to x")
-reciprocal = _elementary("reciprocal", "1 / x")
-square = _elementary("square", "x * x")
-softplus = _elementary("softplus", "log(1 + exp(x))")
-softsign = _elementary("softsign", "x / (1 + |x|)")
+sigmoid = _elementary("sigmoid", "1 / (1 + exp(-x))", "[0, 1]", "[0.5   0.731]")
+logsigmoid = _elementary("logsigmoid", "log(1 / (1 + exp(-x)))", "[0, 1]", "[-0.693 -0.313]")
+exp = _elementary("exp", "e ** x", "[0, 1]", "[1.    2.718]")
+tanh = _elementary("tanh", "tanh(x)", "[0, 1]", "[0.    0.762]")
+atan = _elementary("atan", "the arc tangent of x", "[0, 1]", "[0.    0.785]")
+tanh_shrink = _elementary("tanh_shrink", "x - tanh(x)", "[0, 1]", "[0.    0.238]")
+sqrt = _elementary("sqrt", "the square root of x", "[1, 4]", "[1. 2.]")
+rsqrt = _elementary("rsqrt", "1 / sqrt(x)", "[1, 4]", "[1.  0.5]")
+abs = _elementary("abs", "|x|", "[-1, 2]", "[1. 2.]")
+ceil = _elementary("ceil", "the smallest integer >= x", "[0.5, 1.2]", "[1. 2.]")
+floor = _elementary("floor", "the largest integer <= x", "[-0.5, 1.2]", "[-1.  1.]")
+cos = _elementary("cos", "cos(x), x in radians", "[0, 1]", "[1.   0.54]")
+acos = _elementary("acos", "the arc cosine of x", "[0, 1]", "[1.571 0.   ]")
+sin = _elementary("sin", "sin(x), x in radians", "[0, 1]", "[0.    0.841]")
+asin = _elementary("asin", "the arc sine of x", "[0, 1]", "[0.    1.571]")
+round = _elementary("round", "the integer nearest to x", "[-0.6, 1.2]", "[-1.  1.]")
+reciprocal = _elementary("reciprocal", "1 / x", "[1, 4]", "[1.   0.25]")
+square = _elementary("square", "x * x", "[-1, 3]", "[1. 9.]")
+softplus = _elementary("softplus", "log(1 + exp(x))", "[0, 1]", "[0.693 1.313]")
+softsign = _elementary("softsign", "x / (1 + |x|)", "[0, 1]", "[0.  0.5]")
 
 
 def _with_attrs(op_type: str, x: Variable, attrs: dict[str, Any], dtypes: tuple[str, ...] = FLOATS) -> Variable:

@@ -110,6 +110,13 @@ def sequence_pool(input: Variable, pool_type: str, is_test: bool = False, pad_va
 
     Returns:
         [sequences, ...].
+
+    Examples:
+        >>> x = fluid.data("x", [None, 1], lod_level=1)
+        >>> y = fluid.layers.sequence_pool(x, "sum")
+        >>> rows = fluid.create_lod_tensor(np.float32([[1], [2], [5]]), [[2, 1]], fluid.CPUPlace())
+        >>> fluid.Executor().run(feed={"x": rows}, fetch_list=[y])[0].tolist()
+        [[3.0], [5.0]]
     """
     ragged(input, "input", "sequence_pool", FULL_FLOATS)
     helper = LayerHelper("sequence_pool", input=input, is_test=is_test, pad_value=pad_value)

@@ -102,6 +102,12 @@ def create_parameter(
         attr: a ParamAttr with its other settings.
         is_bias: start as zeros unless told otherwise.
         default_initializer: used unless ``attr`` has one.
+
+    Examples:
+        >>> w = fluid.layers.create_parameter([3, 2], "float32", name="w")
+        >>> x = fluid.data("x", [None, 3])
+        >>> fluid.layers.matmul(x, w).shape
+        (-1, 2)
     """
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_parameter")
     for item in shape:
@@ -125,7 +131,14 @@ def create_global_var(
     force_cpu: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """A variable of the global block that the startup program fills with ``value``."""
+    """A variable of the global block that the startup program fills with ``value``.
+
+    Examples:
+        >>> step = fluid.layers.create_global_var([1], 3.0, "float32", persistable=True, name="step")
+        >>> startup = fluid.Executor().run(fluid.default_startup_program())
+        >>> np.array(fluid.global_scope().find_var("step").get_tensor())
+        array([3.], dtype=float32)
+    """
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_global_var")
     for dim in shape:
         check_type(dim, "item of shape", (int, np.integer), "create_global_var")
@@ -139,7 +152,14 @@ def create_global_var(
 
 
 def concat(input: Variable | list[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
-    """The tensors of a list joined along ``axis``, which may be a Variable [1]; a tensor array becomes one."""
+    """The tensors of a list joined along ``axis``, which may be a Variable [1]; a tensor array becomes one.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([[1, 2]]))
+        ...     print(fluid.layers.concat([x, x * 10], axis=1).numpy())
+        [[ 1.  2. 10. 20.]]
+    """
     if not isinstance(input, (list, tuple)):
         input = [input]
     for i, x in enumerate(input):
@@ -233,6 +253,11 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
     Raises:
         TypeError: another kind of input, or element type.
         ValueError: an array that is too big to be held by an attribute.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     print(fluid.layers.assign(np.float32([1, 2])).numpy())
+        [1. 2.]
     """
     check_type(input, "input", (Variable, np.ndarray), "assign")
     if isinstance(input, Variable):

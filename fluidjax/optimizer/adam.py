@@ -26,6 +26,13 @@ class AdamOptimizer(Optimizer):
         grad_clip: how gradients are clipped.
         name: goes into the names of the accumulators.
         lazy_mode: update only the rows that a sparse gradient touches, moments too.
+
+    Examples:
+        >>> x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
+        >>> loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(x, 1), y))
+        >>> ops, grads = fluid.optimizer.Adam(learning_rate=0.001).minimize(loss)
+        >>> [parameter.name for parameter, gradient in grads]
+        ['fc_0.w_0', 'fc_0.b_0']
     """
 
     _moment1_acc_str = "moment1"

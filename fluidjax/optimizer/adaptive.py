@@ -36,6 +36,12 @@ class AdagradOptimizer(_WithMoment):
         grad_clip: how gradients are clipped.
         name: goes into the names of the accumulators.
         initial_accumulator_value: what the moments start from.
+
+    Examples:
+        >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 1))
+        >>> ops, grads = fluid.optimizer.Adagrad(learning_rate=0.1).minimize(loss)
+        >>> [op.type for op in ops]
+        ['adagrad', 'adagrad']
     """
 
     def __init__(

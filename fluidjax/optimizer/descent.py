@@ -21,6 +21,14 @@ class SGDOptimizer(Optimizer):
         regularization: weight decay of the parameters that have none of their own.
         grad_clip: how gradients are clipped.
         name: goes into the names of the accumulators.
+
+    Examples:
+        >>> w = fluid.layers.create_parameter([2], "float32", "w", default_initializer=fluid.initializer.Constant(1.0))
+        >>> ops, grads = fluid.optimizer.SGD(learning_rate=0.1).minimize(fluid.layers.reduce_sum(w * w))
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> startup, step = exe.run(fluid.default_startup_program()), exe.run(fluid.default_main_program())
+        >>> print(np.array(fluid.global_scope().find_var("w").get_tensor()).round(3))
+        [0.8 0.8]
     """
 
     def __init__(
@@ -65,6 +73,12 @@ class MomentumOptimizer(_WithVelocity):
         regularization: weight decay of the parameters that have none of their own.
         grad_clip: how gradients are clipped.
         name: goes into the names of the accumulators.
+
+    Examples:
+        >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 1))
+        >>> ops, grads = fluid.optimizer.Momentum(learning_rate=0.1, momentum=0.9).minimize(loss)
+        >>> [op.type for op in ops]
+        ['momentum', 'momentum']
     """
 
     def __init__(

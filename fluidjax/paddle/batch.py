@@ -15,6 +15,11 @@ def batch(
     """A reader of lists of ``batch_size`` samples; the last may be shorter unless ``drop_last``.
 
     Raises ValueError when ``batch_size`` is not positive.
+
+    Examples:
+        >>> reader = paddle.batch(lambda: iter(range(5)), batch_size=2)
+        >>> list(reader())
+        [[0, 1], [2, 3], [4]]
     """
     size = int(batch_size)
     if size <= 0:

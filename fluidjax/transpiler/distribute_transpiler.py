@@ -47,6 +47,15 @@ class DistributeTranspiler:
         vars_overview: which part of what is on which server.
         param_grad_ep_mapping: server -> ``{"params": [...], "grads": [...]}``, the blocks it has.
         table_name: the distributed look-up table, or None; has_distributed_lookup_table: whether there is one.
+
+    Examples:
+        >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 1))
+        >>> ops, grads = fluid.optimizer.SGD(0.1).minimize(loss)
+        >>> transpiler = fluid.DistributeTranspiler()
+        >>> transpiler.transpile(trainer_id=0, pservers="127.0.0.1:6170", trainers=2)
+        >>> server = transpiler.get_pserver_program("127.0.0.1:6170")
+        >>> server.global_block().ops[-1].type
+        'listen_and_serv'
     """
 
     def __init__(self, config: DistributeTranspilerConfig | None = None) -> None:

@@ -23,6 +23,11 @@ def distributed_batch_reader(batch_reader: Reader) -> Reader:
 
     Raises:
         ValueError: the environment's trainer id is not below its number of trainers.
+
+    Examples:
+        >>> reader = fluid.contrib.distributed_batch_reader(paddle.batch(lambda: iter(range(4)), 2))
+        >>> list(reader())
+        [[0, 1], [2, 3]]
     """
     trainers = int(os.environ.get("PADDLE_TRAINERS_NUM", 1))
     trainer = int(os.environ.get("PADDLE_TRAINER_ID", 0))

@@ -46,6 +46,12 @@ class Linear(Layer):
         bias_attr: settings of ``bias`` [output_dim], False for none.
         act: an activation.
         dtype: the parameters' element type.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     linear = fluid.dygraph.Linear(3, 2, act="relu")
+        ...     print(linear(fluid.layers.ones([4, 3], "float32")).shape, linear.weight.shape)
+        [4, 2] [3, 2]
     """
 
     def __init__(
@@ -90,6 +96,12 @@ class Embedding(Layer):
         padding_idx: an id whose row reads zeros and is not trained; negative ones count from the end.
         param_attr: settings of ``weight``, the table.
         dtype: the table's element type.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     table = fluid.dygraph.Embedding(size=[100, 8])
+        ...     print(table(fluid.dygraph.to_variable(np.int64([[3], [5]]))).shape)
+        [2, 1, 8]
     """
 
     def __init__(

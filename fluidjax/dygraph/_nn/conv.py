@@ -103,7 +103,13 @@ class _Convolution(_Conv):
 
 
 class Conv2D(_Convolution):
-    __doc__ = _Convolution.__doc__
+    __doc__ = f"""{_Convolution.__doc__}
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     conv = fluid.dygraph.Conv2D(num_channels=3, num_filters=4, filter_size=3, padding=1)
+        ...     print(conv(fluid.layers.ones([2, 3, 8, 8], "float32")).shape)
+        [2, 4, 8, 8]
+    """
     _op_type = "conv2d"
 
     def _choose_op(self) -> None:

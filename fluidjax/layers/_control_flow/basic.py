@@ -54,6 +54,12 @@ def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Var
 
     Raises:
         TypeError: x or y is not a Variable, or of another dtype.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([1, 3]))
+        ...     print(fluid.layers.less_than(x, fluid.layers.fill_constant([2], "float32", 2)).numpy())
+        [ True False]
     """
     return _compare("less_than", x, y, cond, None if force_cpu is None else {"force_cpu": force_cpu})
 

@@ -44,7 +44,13 @@ def _activation(op_type: str, x: Variable, name: str | None, **attrs: Any) -> Va
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:
-    """out = max(x, 0). Raises TypeError unless ``x`` is float16, float32 or float64."""
+    """out = max(x, 0). Raises TypeError unless ``x`` is float16, float32 or float64.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     print(fluid.layers.relu(fluid.dygraph.to_variable(np.float32([-1, 2]))).numpy())
+        [0. 2.]
+    """
     return _activation("relu", x, name)
 
 
@@ -117,7 +123,13 @@ def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variabl
 
 
 def log(x: Variable, name: str | None = None) -> Variable:
-    """out = ln(x). Raises TypeError unless ``x`` is float32 or float64."""
+    """out = ln(x). Raises TypeError unless ``x`` is float32 or float64.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     print(fluid.layers.log(fluid.dygraph.to_variable(np.float32([1, np.e]))).numpy())
+        [0. 1.]
+    """
     check_variable_and_dtype(x, "x", FULL_FLOATS, "log")
     return emit("log", {"X": x}, x.dtype, name=name)
 
@@ -202,7 +214,14 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
 
 
 def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
-    """out = exp(input) / sum of exp(input) over ``axis``; float16, float32 or float64."""
+    """out = exp(input) / sum of exp(input) over ``axis``; float16, float32 or float64.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([[0, 0, np.log(2)]]))
+        ...     print(fluid.layers.softmax(x).numpy())
+        [[0.25 0.25 0.5 ]]
+    """
     check_variable_and_dtype(input, "input/x", FLOATS, "softmax")
     attrs = {"axis": axis, "use_cudnn": use_cudnn}
     return emit("softmax", {"X": input}, input.dtype, attrs, name=name)

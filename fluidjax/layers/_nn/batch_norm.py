@@ -99,6 +99,12 @@ def batch_norm(
 
     Returns:
         A variable shaped like input. ValueError for another layout, AssertionError for bias_attr=False.
+
+    Examples:
+        >>> image = fluid.data("image", [None, 3, 32, 32])
+        >>> y = fluid.layers.batch_norm(image, act="relu")
+        >>> [p.shape for p in fluid.default_main_program().all_parameters()]
+        [(3,), (3,), (3,), (3,)]
     """
     assert bias_attr is not False, "bias_attr should not be False in batch_norm. Freeze the bias instead."
     check_variable_and_dtype(input, "input", FLOATS, "batch_norm")

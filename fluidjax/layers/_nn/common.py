@@ -33,6 +33,15 @@ def fc(
 
     Returns:
         [the leading axes, size], with the LoD of the first input.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 8])
+        >>> fluid.layers.fc(x, 10, act="softmax").shape
+        (-1, 10)
+        >>> fluid.layers.fc([x, x], 4).shape
+        (-1, 4)
+        >>> [p.name for p in fluid.default_main_program().all_parameters()]
+        ['fc_0.w_0', 'fc_0.b_0', 'fc_1.w_0', 'fc_1.w_1', 'fc_1.b_0']
     """
     helper = LayerHelper("fc", **locals())
     check_type(input, "input", (list, tuple, Variable), "fc")
@@ -78,6 +87,11 @@ def embedding(
 
     Returns:
         [..., width], with the LoD of input.
+
+    Examples:
+        >>> ids = fluid.data("ids", [None, 1], "int64", lod_level=1)
+        >>> fluid.layers.embedding(ids, size=[1000, 16]).shape
+        (-1, 16)
     """
     helper = LayerHelper("embedding", **locals())
     check_variable_and_dtype(input, "input", ["int64"], "fluid.layers.embedding")
@@ -135,6 +149,13 @@ def dropout(
 
     Returns:
         A variable shaped like x.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.layers.ones([1000], "float32")
+        ...     kept = fluid.layers.dropout(x, 0.25, dropout_implementation="upscale_in_train").numpy()
+        ...     print(np.unique(kept).round(3))
+        [0.    1.333]
     """
     helper = LayerHelper("dropout", **locals())
     check_variable_and_dtype(x, "x", FLOATS, "dropout")

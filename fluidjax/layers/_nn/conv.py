@@ -122,6 +122,13 @@ def conv2d(
 
     Returns:
         [N, num_filters, H_out, W_out]. Raises ValueError for wrong counts, groups or formats.
+
+    Examples:
+        >>> image = fluid.data("image", [None, 3, 32, 32])
+        >>> fluid.layers.conv2d(image, num_filters=16, filter_size=3, padding=1, act="relu").shape
+        (-1, 16, 32, 32)
+        >>> fluid.layers.conv2d(image, num_filters=16, filter_size=3, stride=2).shape
+        (-1, 16, 15, 15)
     """
     check_variable_and_dtype(input, "input", FLOATS, "conv2d")
     _check_bool(use_cudnn, "conv2d")

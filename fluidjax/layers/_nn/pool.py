@@ -84,6 +84,13 @@ def pool2d(
 
     Returns:
         [N, C, H_out, W_out]. Raises ValueError for another type or format, or no pool_size.
+
+    Examples:
+        >>> image = fluid.data("image", [None, 3, 32, 32])
+        >>> fluid.layers.pool2d(image, pool_size=2, pool_stride=2).shape
+        (-1, 3, 16, 16)
+        >>> fluid.layers.pool2d(image, pool_type="avg", global_pooling=True).shape
+        (-1, 3, 1, 1)
     """
     helper = LayerHelper("pool2d", **locals())
     return _pool(2, helper)

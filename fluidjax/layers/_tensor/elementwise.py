@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-def _arithmetic(op_type: str, formula: str, dtypes: tuple[str, ...]) -> Callable[..., Variable]:
+def _arithmetic(op_type: str, formula: str, dtypes: tuple[str, ...], result: str) -> Callable[..., Variable]:
     def function(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
         check_variable_and_dtype(x, "x", dtypes, op_type)
         check_variable_and_dtype(y, "y", dtypes, op_type)
@@ -51,19 +51,26 @@ def _arithmetic(op_type: str, formula: str, dtypes: tuple[str, ...]) -> Callable
 
     Raises:
         TypeError: an operand is no Variable, or of another element type.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.int64([7, 8]))
+        ...     y = fluid.dygraph.to_variable(np.int64([2, 3]))
+        ...     print(fluid.layers.{op_type}(x, y).numpy())
+        {result}
     """
     return function
 
 
-elementwise_add = _arithmetic("elementwise_add", "x + y", NUMBERS)
-elementwise_sub = _arithmetic("elementwise_sub", "x - y", NUMBERS)
-elementwise_mul = _arithmetic("elementwise_mul", "x * y", NUMBERS)
-elementwise_div = _arithmetic("elementwise_div", "x / y; integers truncate", NUMBERS)
-elementwise_max = _arithmetic("elementwise_max", "max(x, y)", FULL_NUMBERS)
-elementwise_min = _arithmetic("elementwise_min", "min(x, y)", FULL_NUMBERS)
-elementwise_pow = _arithmetic("elementwise_pow", "x ** y", NUMBERS)
-elementwise_mod = _arithmetic("elementwise_mod", "the remainder of x / y", NUMBERS)
-elementwise_floordiv = _arithmetic("elementwise_floordiv", "x / y without its fraction", NUMBERS)
+elementwise_add = _arithmetic("elementwise_add", "x + y", NUMBERS, "[ 9 11]")
+elementwise_sub = _arithmetic("elementwise_sub", "x - y", NUMBERS, "[5 5]")
+elementwise_mul = _arithmetic("elementwise_mul", "x * y", NUMBERS, "[14 24]")
+elementwise_div = _arithmetic("elementwise_div", "x / y; integers truncate", NUMBERS, "[3 2]")
+elementwise_max = _arithmetic("elementwise_max", "max(x, y)", FULL_NUMBERS, "[7 8]")
+elementwise_min = _arithmetic("elementwise_min", "min(x, y)", FULL_NUMBERS, "[2 3]")
+elementwise_pow = _arithmetic("elementwise_pow", "x ** y", NUMBERS, "[ 49 512]")
+elementwise_mod = _arithmetic("elementwise_mod", "the remainder of x / y", NUMBERS, "[1 2]")
+elementwise_floordiv = _arithmetic("elementwise_floordiv", "x / y without its fraction", NUMBERS, "[3 2]")
 
 
 def _logical(op_type: str, inputs: dict[str, Any], out: Variable | None, name: str | None) -> Variable:
@@ -113,6 +120,11 @@ def scale(
         scale: a number, or a Variable [1].
         bias: a number.
         act: activation of the result.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     print(fluid.layers.scale(fluid.dygraph.to_variable(np.float32([1, 2])), scale=10.0, bias=0.5).numpy())
+        [10.5 20.5]
     """
     dtypes = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
     check_variable_and_dtype(x, "x", dtypes, "scale")

@@ -131,6 +131,12 @@ def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[V
     Args:
         input: float32 or float64; rows are its last dim.
         k: a number, or a Variable [1].
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     values, places = fluid.layers.topk(fluid.dygraph.to_variable(np.float32([[1, 9, 5]])), k=2)
+        ...     print(values.numpy(), places.numpy())
+        [[9. 5.]] [[1 2]]
     """
     inputs: dict[str, Any] = {"X": [input]}
     attrs: dict[str, Any] = {}

@@ -80,6 +80,13 @@ def reshape(
     Raises:
         TypeError: arguments of other types.
         AssertionError: ``shape`` has several -1, other negative dims, or a 0 past the dims of ``x``.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 4, 6])
+        >>> fluid.layers.reshape(x, [0, 2, 12]).shape
+        (-1, 2, 12)
+        >>> fluid.layers.reshape(x, [-1, 24]).shape
+        (-1, 24)
     """
     check_variable_and_dtype(x, "x", NUMBERS, "reshape")
     check_type(shape, "shape", (list, tuple, Variable), "reshape")
@@ -117,14 +124,26 @@ def _with_x_shape(
 
 
 def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
-    """``input`` without those of its dims ``axes`` that are 1; without every dim of 1 when ``axes`` is empty."""
+    """``input`` without those of its dims ``axes`` that are 1; without every dim of 1 when ``axes`` is empty.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 1, 5, 1])
+        >>> fluid.layers.squeeze(x, axes=[1]).shape
+        (-1, 5, 1)
+    """
     check_variable_and_dtype(input, "input", (*NUMBERS, "int8"), "squeeze")
     check_type(axes, "axes", (list, tuple), "squeeze")
     return _with_x_shape("squeeze2", {"X": input}, {"axes": list(axes)}, input.dtype, name, "squeeze")
 
 
 def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
-    """``input`` with a dim of 1 inserted at each of ``axes``: an int, Variable, or list of ints and Variables."""
+    """``input`` with a dim of 1 inserted at each of ``axes``: an int, Variable, or list of ints and Variables.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 5])
+        >>> fluid.layers.unsqueeze(x, axes=[0, 3]).shape
+        (1, -1, 5, 1)
+    """
     check_type(axes, "axes", (int, list, tuple, Variable), "unsqueeze")
     check_variable_and_dtype(input, "input", (*NUMBERS, "int8"), "unsqueeze")
     helper = LayerHelper("unsqueeze2", name=name)
@@ -161,6 +180,11 @@ def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable
 
     Raises:
         ValueError: ``perm`` is not as long as the rank, or names a dim that does not exist.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 3, 32, 64])
+        >>> fluid.layers.transpose(x, [0, 2, 3, 1]).shape
+        (-1, 32, 64, 3)
     """
     check_variable_and_dtype(x, "x", NUMBERS, "transpose")
     check_type(perm, "perm", list, "transpose")
@@ -189,6 +213,13 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
     Raises:
         ValueError: a bool ``x`` that wants a gradient.
         AssertionError: a number that is not positive.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([[1, 2]]))
+        ...     print(fluid.layers.expand(x, [2, 2]).numpy())
+        [[1. 2. 1. 2.]
+         [1. 2. 1. 2.]]
     """
     check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "expand")
     check_type(expand_times, "expand_times", (list, tuple, Variable), "expand")
@@ -263,6 +294,11 @@ def split(
     Raises:
         TypeError: arguments of other types.
         AssertionError: a number that does not divide the dim, or more sizes than elements.
+
+    Examples:
+        >>> x = fluid.data("x", [None, 9])
+        >>> [part.shape for part in fluid.layers.split(x, num_or_sections=[2, 3, -1], dim=1)]
+        [(-1, 2), (-1, 3), (-1, 4)]
     """
     check_variable_and_dtype(input, "input", ("bool", *NUMBERS), "split")
     check_type(num_or_sections, "num_or_sections", (list, int, tuple), "split")
@@ -357,7 +393,13 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> V
 
 
 def shape(input: Variable) -> Variable:
-    """The dims of ``input``: int32 [rank]."""
+    """The dims of ``input``: int32 [rank].
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     print(fluid.layers.shape(fluid.layers.ones([3, 4], "float32")).numpy())
+        [3 4]
+    """
     known = ("bool", *NUMBERS)
     check_variable_and_dtype(input, "input", known, "shape")
     return emit("shape", {"Input": input}, "int32")

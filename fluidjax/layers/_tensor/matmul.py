@@ -73,6 +73,13 @@ def matmul(
 
     Raises:
         ValueError: the inner dims or the batch dims differ.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([[1, 2], [3, 4]]))
+        ...     print(fluid.layers.matmul(x, x, transpose_y=True).numpy())
+        [[ 5. 11.]
+         [11. 25.]]
     """
     for label, value in (("x", x), ("y", y)):
         check_variable_and_dtype(value, label, FLOATS, "matmul")

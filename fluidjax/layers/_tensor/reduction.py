@@ -52,6 +52,12 @@ def reduce_sum(
 
     Returns:
         The sums; [1] when all dims are reduced and not kept.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([[1, 2], [3, 4]]))
+        ...     print(fluid.layers.reduce_sum(x).numpy(), fluid.layers.reduce_sum(x, dim=1).numpy())
+        [10.] [3. 7.]
     """
     return _reduce("reduce_sum", input, dim, keep_dim, name, FULL_NUMBERS)
 
@@ -59,7 +65,14 @@ def reduce_sum(
 def reduce_mean(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The mean over ``dim`` (all dims when None); arguments as for reduce_sum."""
+    """The mean over ``dim`` (all dims when None); arguments as for reduce_sum.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([[1, 2], [3, 6]]))
+        ...     print(fluid.layers.reduce_mean(x, dim=0, keep_dim=True).numpy())
+        [[2. 4.]]
+    """
     return _reduce("reduce_mean", input, dim, keep_dim, name, FULL_NUMBERS)
 
 
@@ -99,7 +112,14 @@ def reduce_any(
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
-    """The mean of all elements, [1]; float16, float32 or float64."""
+    """The mean of all elements, [1]; float16, float32 or float64.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([[1, 2], [3, 6]]))
+        ...     print(fluid.layers.mean(x).numpy())
+        [3.]
+    """
     check_variable_and_dtype(x, "x", FLOATS, "mean")
     return emit("mean", {"X": x}, x.dtype, name=name)
 

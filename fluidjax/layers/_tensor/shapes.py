@@ -21,7 +21,14 @@ def contains_variable(values: Any) -> bool:
 
 
 def cast(x: Variable, dtype: Any) -> Variable:
-    """``x`` as another element type: bool, float16, float32, float64, int8, int32, int64 or uint8."""
+    """``x`` as another element type: bool, float16, float32, float64, int8, int32, int64 or uint8.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.float32([0.2, 1.7]))
+        ...     print(fluid.layers.cast(x, "int64").numpy())
+        [0 1]
+    """
     known = ("bool", "float16", "float32", "float64", "int32", "int64", "uint8")
     check_variable_and_dtype(x, "x", known, "cast")
     check_dtype(dtype, "dtype", (*known, "int8"), "cast")
@@ -38,6 +45,12 @@ def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, o
         value: a number, or a Variable [1].
         force_cpu: kept on the op, without meaning here.
         out: an existing variable for the result.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     print(fluid.layers.fill_constant([2, 2], "int64", 7).numpy())
+        [[7 7]
+         [7 7]]
     """
     attrs: dict[str, Any] = {"force_cpu": force_cpu}
     inputs: dict[str, Any] = {}

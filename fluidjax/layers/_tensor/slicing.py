@@ -39,6 +39,13 @@ def slice(input: Variable, axes: list[int], starts: Any, ends: Any) -> Variable:
 
     Raises:
         ValueError: ``starts`` or ``ends`` is of another type.
+
+    Examples:
+        >>> with fluid.dygraph.guard():
+        ...     x = fluid.dygraph.to_variable(np.arange(6, dtype="float32").reshape(2, 3))
+        ...     print(fluid.layers.slice(x, axes=[1], starts=[-2], ends=[3]).numpy())
+        [[1. 2.]
+         [4. 5.]]
     """
     for label, value in (("starts", starts), ("ends", ends)):
         if not isinstance(value, (list, tuple, Variable)):

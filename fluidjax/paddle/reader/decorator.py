@@ -55,7 +55,13 @@ def map_readers(func: Callable[..., Any], *readers: Reader) -> Reader:
 
 
 def shuffle(reader: Reader, buf_size: int) -> Reader:
-    """A reader that shuffles each ``buf_size`` samples in turn, with Python's global ``random``."""
+    """A reader that shuffles each ``buf_size`` samples in turn, with Python's global ``random``.
+
+    Examples:
+        >>> reader = paddle.reader.shuffle(lambda: iter(range(5)), buf_size=5)
+        >>> sorted(reader())
+        [0, 1, 2, 3, 4]
+    """
 
     def shuffled() -> Iterator[Any]:
         samples = iter(reader())
