@@ -10,6 +10,7 @@ from typing import Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
+from fluidjax.drawing import Curves as Curves
 from fluidjax.drawing import Drawing
 from fluidjax.drawing import draw as drawn
 from fluidjax.framework import Block, Parameter, Program, Variable

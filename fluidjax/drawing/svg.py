@@ -22,7 +22,7 @@ _COLORS = {
 }
 # Of the fixed-width font that texts are set in.
 _CHARACTER, _LINE, _MARGIN, _SPACE = 6.65, 16.0, 8.0, 14.0
-_FONT = 'font-family="ui-monospace,Menlo,Consolas,DejaVu Sans Mono,monospace" font-size="11"'
+FONT = 'font-family="ui-monospace,Menlo,Consolas,DejaVu Sans Mono,monospace" font-size="11"'
 # Longer names and lists of ops are cut; the tooltip has them whole.
 _LONGEST = 44
 
@@ -61,7 +61,7 @@ def draw(what: Program | Block) -> Drawing:
     width += 2 * _MARGIN
     return Drawing(
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{top:.0f}" '
-        f'viewBox="0 0 {width:.0f} {top:.0f}" {_FONT} fill="#212121">'
+        f'viewBox="0 0 {width:.0f} {top:.0f}" {FONT} fill="#212121">'
         f'<rect width="100%" height="100%" fill="#ffffff"/>{"".join(parts)}</svg>'
     )
 
