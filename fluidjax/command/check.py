@@ -20,11 +20,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Print what does not run; 1 when there is something."""
-    if options.model.endswith(".py"):
+    script = options.model.endswith(".py")
+    if script:
         problems = scripts.problems_of(options.model)
     else:
         problems = problems_of(models.read_program(models.find(options.model)))
-    print("\n".join(problems) or f"{options.model}: nothing found that does not run here")
+    print("\n".join(problems) or f"{options.model}: {'all names are there' if script else 'all of it runs here'}")
     return 1 if problems else 0
 
 
@@ -37,5 +38,8 @@ def problems_of(program: Program) -> list[str]:
             if not lowering.has_op(op.type):
                 unknown[op.type] += 1
                 first.setdefault(op.type, f"op {index} of block {block.idx}")
-    found = [f"operator {name}: not registered ({count} times, first {first[name]})" for name, count in unknown.items()]
+    found = [
+        f"operator {name}: not registered ({count} time{'s' * (count > 1)}, first {first[name]})"
+        for name, count in unknown.items()
+    ]
     return found + newer_problems(program_view(program))

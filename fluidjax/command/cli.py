@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.version import package_version
@@ -36,8 +37,15 @@ def _main(options: argparse.Namespace) -> int:
         return 2
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with a command."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; '{self.prog} --help' shows what there is\n")
+
+
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="fluidjax", description="PaddlePaddle Fluid's programs on JAX.")
+    parser = _Parser(prog="fluidjax", description="PaddlePaddle Fluid's programs on JAX.")
     parser.add_argument("--version", action="version", version=f"fluidjax {package_version()}")
     verbs = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:

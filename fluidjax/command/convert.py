@@ -13,6 +13,7 @@ import argparse
 from typing import Any
 
 from fluidjax.command import models
+from fluidjax.execution.waiting import waiting
 from fluidjax.export.files import FORMATS, PLATFORMS, Model
 
 NAME, HELP = "convert", "write a model in another format"
@@ -59,6 +60,7 @@ def main(options: argparse.Namespace) -> int:
             "batch": options.batch, "rows": options.rows, "train": options.train, "fetch": fetch, "inside": inside,
             "check": not options.no_check,
         }  # fmt: skip
-    for file in model.write(options.out, options.to, **extra):
-        print(file)
+    with waiting(f"Converting to {options.to}"):
+        files = model.write(options.out, options.to, **extra)
+    print("\n".join(files))
     return 0

@@ -6,7 +6,7 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 
 import jax
@@ -16,7 +16,13 @@ from fluidjax.command import cache
 from fluidjax.command.terms import table
 
 NAME, HELP = "doctor", "show versions, devices and caches"
-PACKAGES = ("jax", "jaxlib", "numpy", "protobuf", "ml_dtypes", "safetensors", "flatbuffers", "paddlepaddle")
+EXTRAS = {
+    "export": ("safetensors", "flatbuffers"),
+    "plot": ("matplotlib",),
+    "distributed": ("grpcio",),
+    "notebooks": ("jupyterlab", "nbclient", "optax", "jieba"),
+}
+PACKAGES = ("jax", "jaxlib", "numpy", "protobuf", "ml_dtypes", "paddlepaddle")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +47,14 @@ def facts() -> Iterator[tuple[str, str]]:
     for device in jax.devices():
         yield "device", f"{device.platform}:{device.id} {device.device_kind}"
     yield "compiled programs", f"{jax.config.values.get('jax_compilation_cache_dir') or cache.folder()}"
+    missing = [f"{extra} ({', '.join(absent)})" for extra, names in EXTRAS.items() if (absent := _absent(names))]
+    yield "extras", f"not installed: {'; '.join(missing)}" if missing else "all installed"
     for name in sorted(n for n in os.environ if n.startswith(("FLAGS_", "FLUIDJAX_", "JAX_", "XLA_", "PADDLE_"))):
         yield name, os.environ[name]
+
+
+def _absent(names: Iterable[str]) -> list[str]:
+    return [name for name in names if _version(name) is None]
 
 
 def _version(name: str) -> str | None:

@@ -7,6 +7,7 @@ import os
 
 from fluidjax.command import models
 from fluidjax.drawing import draw
+from fluidjax.execution.waiting import waiting
 
 NAME, HELP = "draw", "draw a model's graph as an SVG"
 
@@ -21,5 +22,7 @@ def main(options: argparse.Namespace) -> int:
     """Write it and say where it is."""
     path = models.find(options.model)
     name = os.path.basename(os.path.abspath(options.model)).removesuffix(".pdmodel")
-    print(draw(models.read_program(path)).save(options.output or f"{name}.svg"))
+    with waiting("Drawing"):
+        drawing = draw(models.read_program(path))
+    print(drawing.save(options.output or f"{name}.svg"))
     return 0

@@ -76,4 +76,5 @@ def _parameters(program: Program) -> list[tuple[object, ...]]:
         (var.name, to_numpy_dtype(var.dtype), list(var.shape), size(count))
         for var, count in zip(held, sizes, strict=True)
     ]
-    return [*rows, ("all of them", "", "", size(sum(sizes)))] if rows else rows
+    values = sum(math.prod(max(n, 1) for n in var.shape) for var in held)
+    return [*rows, ("all of them", "", f"{values:,} values", size(sum(sizes)))] if rows else rows

@@ -20,6 +20,7 @@ import fluidjax as fluid
 from fluidjax.base.errors import explain
 from fluidjax.command import models
 from fluidjax.command.terms import table
+from fluidjax.execution.waiting import waiting
 from fluidjax.export.c.build import difference
 from fluidjax.export.c.convert import draw_feeds
 from fluidjax.export.files import Model
@@ -44,8 +45,9 @@ def main(options: argparse.Namespace) -> int:
     path = models.find(options.model, options.params)
     model = Model(path.folder, path.program, path.parameters)
     passes = None if options.passes is None else options.passes.split(",")
-    found = optimize(model.program, model.feeds, model.fetches, model.scope, passes)
-    _compare(model, found)
+    with waiting("Optimizing and comparing"):
+        found = optimize(model.program, model.feeds, model.fetches, model.scope, passes)
+        _compare(model, found)
     rows = [(step.name, f"found {step.found}", f"{step.before} -> {step.after} ops") for step in found.steps]
     if options.draw:
         os.makedirs(options.draw, exist_ok=True)

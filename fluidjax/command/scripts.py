@@ -118,4 +118,4 @@ def describe(path: str) -> Iterator[str]:
     yield f"names of paddle: {len(counts)}"
     yield table((count, name) for name, count in sorted(counts.items()))
     problems = problems_of(path)
-    yield "runs here: nothing found that does not" if not problems else "runs here: no\n" + "\n".join(problems)
+    yield "runs here: all names are there" if not problems else "\n  ".join(["runs here: no", *problems])

@@ -25,13 +25,15 @@ def size(count: int) -> str:
 
 
 def table(rows: Iterable[Sequence[object]], indent: str = "  ") -> str:
-    """Rows in columns, the last one as long as it is."""
+    """Rows in columns: whole numbers to the right, the last column as long as it is."""
+    rows = [list(row) for row in rows]
     texts = [[str(cell) for cell in row] for row in rows]
     if not texts:
         return ""
     widths = [max(len(row[at]) for row in texts) for at in range(len(texts[0]) - 1)]
+    adjust = [str.rjust if all(isinstance(row[at], int) for row in rows) else str.ljust for at in range(len(widths))]
     lines = []
     for row in texts:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        cells = [place(cell, width) for place, cell, width in zip(adjust, row, widths, strict=False)]
         lines.append((indent + "  ".join([*cells, row[-1]])).rstrip())
     return "\n".join(lines)

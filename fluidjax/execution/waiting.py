@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 _PATIENCE = 2.0  # seconds
+_speaking = threading.Lock()  # held by what is said now: what goes on inside of it is not said too
 
 
 def compiling(ops: int) -> contextlib.AbstractContextManager[None]:
@@ -19,7 +20,7 @@ def compiling(ops: int) -> contextlib.AbstractContextManager[None]:
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Say on the terminal what is being done, where it takes longer than two seconds; a log stays quiet."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or not _speaking.acquire(blocking=False):
         yield
         return
     started, said = time.perf_counter(), threading.Event()
@@ -35,5 +36,6 @@ def waiting(what: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        _speaking.release()
         if said.is_set():
             print(f" {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import framework_pb2 as pb
 from fluidjax.command import cli
+from fluidjax.command.terms import table
 from fluidjax.execution import kept
 from fluidjax.execution.store import Store
 
@@ -47,7 +48,7 @@ def test_check(model, tmp_path, capsys):
     assert cli.main(["check", str(model)]) == 0
     spoilt = spoil(model, tmp_path)
     assert cli.main(["check", str(spoilt)]) == 1
-    assert "operator softmix: not registered (1 times, first op" in capsys.readouterr().out
+    assert "operator softmix: not registered (1 time, first op" in capsys.readouterr().out
     assert cli.main(["info", str(spoilt / "__model__")]) == 0
     assert "runs here: no" in capsys.readouterr().out
 
@@ -125,3 +126,23 @@ def test_a_damaged_model_is_one_message(tmp_path, capsys):
     (tmp_path / "__model__").write_bytes(b"\xff" * 40)
     assert cli.main(["info", str(tmp_path)]) == 2
     assert "fluidjax info: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["check"], "fluidjax check: the following arguments are required: MODEL|SCRIPT"),
+        (["nosuch"], "fluidjax: argument COMMAND: invalid choice: 'nosuch'"),
+        (["cache", "--no-such"], "fluidjax: unrecognized arguments: --no-such"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_one_line(arguments, words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(arguments)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(words) and line.endswith("--help' shows what there is")
+
+
+def test_columns_of_whole_numbers_end_where_they_end():
+    assert table([(12, "mul"), (3, "add")]) == "  12  mul\n   3  add"
+    assert table([("a", 1), ("bc", 23)], indent="") == "a   1\nbc  23"

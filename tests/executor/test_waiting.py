@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 
 import numpy as np
@@ -48,3 +49,17 @@ def test_a_long_compilation_is_announced_on_a_screen(screen: bool, slow: bool, m
         assert said.startswith("Compiling program (1 ops) ... ") and said.endswith(" s\n") and said.count("\n") == 1
     else:
         assert said == ""
+
+
+def test_what_goes_on_inside_of_what_is_said_is_not_said_too(monkeypatch):
+    monkeypatch.setattr(waiting, "_PATIENCE", 0.0)
+    terminal = Terminal(screen=True)
+    monkeypatch.setattr("sys.stderr", terminal)
+    with waiting.waiting("Converting"):
+        with waiting.compiling(3):
+            time.sleep(0.05)
+    with waiting.compiling(3):
+        time.sleep(0.05)
+    assert re.fullmatch(
+        r"Converting \.\.\. \d\.\d s\nCompiling program \(3 ops\) \.\.\. \d\.\d s\n", terminal.getvalue()
+    )
