@@ -11,6 +11,7 @@ from fluidjax.layers._control_flow.branches import ConditionalBlock
 from fluidjax.layers._control_flow.ragged import select_input
 from fluidjax.layers.nn import logical_not
 from fluidjax.layers.tensor import assign, cast
+from fluidjax.to_static.checks import ask_noted
 from fluidjax.to_static.sequences import VariableList, grown
 from fluidjax.to_static.state import State
 from fluidjax.to_static.trial import trial
@@ -45,6 +46,7 @@ def branch(test: Variable, body: Callable[[], Any], otherwise: Callable[[], Any]
     two = branches.write(logical_not(found), otherwise, before)
     merge = _Merge(cast(found, "int32"), branches.origin)
     state.write([merge.value(name, a, b) for name, a, b in zip(state.names, one, two, strict=True)])
+    ask_noted()
 
 
 def choose(test: Variable, body: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:

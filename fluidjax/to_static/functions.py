@@ -6,12 +6,10 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from fluidjax import layers
 from fluidjax.layers.control_flow import Print
-from fluidjax.layers.nn import py_func
 from fluidjax.layers.tensor import cast
+from fluidjax.to_static.checks import require
 from fluidjax.to_static.sequences import Counter, Range, Staged, Together, VariableList, dimension, staged_items
 from fluidjax.to_static.trial import on_trial
 from fluidjax.to_static.values import as_number, is_variable, truth
@@ -102,12 +100,7 @@ def _joined(given: Any, join: Callable[..., Any], stacked: bool, axis: int = 0, 
 
 def assert_variable(test: Any, message: Any) -> None:
     """``assert`` of a variable: the run stops with AssertionError where it does not hold."""
-
-    def check(held: Any) -> None:
-        if not np.asarray(held).all():
-            raise AssertionError(*([] if message is None else [message]))
-
-    py_func(check, truth(test), None)
+    require(truth(test), AssertionError(*([] if message is None else [message])))
 
 
 REPLACED: dict[Any, Callable[..., Any]] = {

@@ -15,6 +15,7 @@ from fluidjax.base.errors import explain
 from fluidjax.framework import Variable
 from fluidjax.layers._control_flow.blocks import While
 from fluidjax.layers.tensor import assign, cast
+from fluidjax.to_static.checks import ask_noted
 from fluidjax.to_static.sequences import VariableList, grown
 from fluidjax.to_static.state import State
 from fluidjax.to_static.trial import trial
@@ -56,6 +57,7 @@ def loop(test: Callable[[], Any], body: Callable[[], Any], state: State) -> None
         state.write([copied(value) for value in first])
         assign(truth(test()), condition)
     state.write([_put_back(b, f) for b, f in zip(before, first, strict=True)])
+    ask_noted()
 
 
 def _tried(

@@ -72,7 +72,9 @@ def rebuilt(function: types.FunctionType, node: ast.FunctionDef, staged: Any) ->
     free = [*function.__code__.co_freevars, STAGED]
     parameters = [ast.arg(name) for name in free]
     arguments = ast.arguments(posonlyargs=[], args=parameters, kwonlyargs=[], kw_defaults=[], defaults=[])
-    outer = function_of("_outer", arguments, [node])
+    # Where the function calls itself, its name is that of the globals, unless its closure has it.
+    own = [] if node.name in free else [ast.Global([node.name])]
+    outer = function_of("_outer", arguments, [*own, node])
     module = ast.fix_missing_locations(ast.Module(body=[outer], type_ignores=[]))
     flags = function.__code__.co_flags & __future__.annotations.compiler_flag
     compiled = compile(module, function.__code__.co_filename, "exec", flags=flags, dont_inherit=True)

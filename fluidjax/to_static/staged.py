@@ -78,10 +78,11 @@ def for_(
     items = staged_items(items)
     if isinstance(items, Staged) and is_variable(items.size()):
         return _counted(items, body, stop, state)
+    rounds = State(read, write, names, names)  # the next round may read whatever this one assigns
     for item in items if not isinstance(items, Staged) else [items.item(i) for i in range(items.size())]:
         stopped = stop()
         if is_variable(stopped):
-            branch(logical_not(truth(stopped)), _call_with(body, item), lambda: None, state)
+            branch(logical_not(truth(stopped)), _call_with(body, item), lambda: None, rounds)
         elif stopped:
             return None
         else:

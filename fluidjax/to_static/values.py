@@ -9,8 +9,9 @@ import numpy as np
 
 from fluidjax.base.enums import INTEGERS, VarType, to_var_type
 from fluidjax.base.errors import explain
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, default_main_program
 from fluidjax.layers.tensor import assign, cast, fill_constant
+from fluidjax.to_static.checks import never
 
 # Python's numbers as element types.
 KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64"}
@@ -159,13 +160,13 @@ def absent(var: Variable) -> Variable:
 def truth(value: Any) -> Variable:
     """A variable as one boolean: as in eager mode, a number is true when it is positive.
 
-    Raises ValueError for several elements.
+    Raises ValueError for several elements; in a branch or loop, the run does if it gets there.
     """
     count = 1
     for size in value.shape:
         count *= abs(size)
     if count != 1:
-        raise ValueError(
+        error = ValueError(
             explain(
                 f"variable {value.name} decides a branch or loop",
                 "one element",
@@ -173,6 +174,9 @@ def truth(value: Any) -> Variable:
                 "reduce it with layers.reduce_all, layers.reduce_any, layers.reduce_sum or the like",
             )
         )
+        if default_main_program().current_block_idx == 0:
+            raise error
+        return never(error)
     if value.dtype == VarType.BOOL:
         return value
     return Variable.__gt__(value, fill_constant([1], value.dtype, 0))

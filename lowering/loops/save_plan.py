@@ -24,6 +24,7 @@ from lowering.values import TensorArray
 
 # A loop whose counters are known is followed this far before it is taken to be endless.
 _LONGEST_WALK = 200_000
+_LONGEST_HOPE = 8192  # while the condition is not known
 
 
 def outer_writes(block: BlockView) -> list[str]:
@@ -311,7 +312,7 @@ def follow_trips(block: BlockView, cond: str, env: Mapping[str, Any], bounds: Ma
         now = host.value(cond)
         if now is None:
             exact = False
-            if not host.known or (trips > 4096 and not _advances(host)) or (trips > 2 and not host.hopeful):
+            if not host.known or trips > _LONGEST_HOPE or (trips > 2 and not host.hopeful):
                 return Trips(unsure=set(result.lengths) | result.unsure)
         else:
             running = bool(now.reshape(()))
@@ -321,7 +322,3 @@ def follow_trips(block: BlockView, cond: str, env: Mapping[str, Any], bounds: Ma
     if exact:
         result.after = {n: v for n, v in host.known.items() if not is_float(v.dtype)}
     return result
-
-
-def _advances(host: _Host) -> bool:
-    return any(not is_float(v.dtype) and v.dtype != bool for v in host.known.values())

@@ -24,6 +24,7 @@ from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.stretch import Stretch
 from fluidjax.framework import Program, Variable, program_guard, program_view
 from fluidjax.layers.tensor import assign
+from fluidjax.to_static.checks import Broken
 from lowering.engine.dataflow import flow
 from lowering.engine.plan import make_plan, runnable
 from lowering.errors import OpError
@@ -74,8 +75,8 @@ class PartialProgramLayer:
         try:
             found = halves.forward.run(given, seed)
         except OpError as error:
-            if isinstance(error.__cause__, AssertionError):  # the user's own, of an assert
-                raise error.__cause__ from None
+            if isinstance(error.__cause__, Broken):  # of an assert, for one
+                raise error.__cause__.error from None
             raise
         for name in self._written:
             self.state[name]._value = Value(found[name])
