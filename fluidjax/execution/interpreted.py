@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import jax
@@ -14,10 +15,13 @@ from fluidjax.execution.retry import Attempts
 from fluidjax.execution.state import checked_fetches, gather_values
 from fluidjax.execution.writer import write_back
 from lowering.engine.checks import Watch
+from lowering.engine.host_kernels import cheapest
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Plan
 from lowering.engine.runner import Runner
 from lowering.errors import Need
+from lowering.program import OpView
+from lowering.registry import get_op
 
 _IMPL = "threefry2x32"
 
@@ -35,6 +39,13 @@ def finish(scope: Scope, job: Job, plan: Plan, env: Mapping[str, Any]) -> list[A
     kept = {n: env[n] for n in plan.keeps if n in env}
     uninterrupted(lambda: write_back(scope, kept))
     return checked_fetches(scope, job.fetches, [env.get(n) for n in job.fetches])
+
+
+def _drawn(op: OpView) -> int:
+    """How many values an op without inputs draws."""
+    definition = get_op(op.type)
+    draws = definition is not None and "key" in definition.special
+    return prod(map(int, op.attrs.get("shape", ()))) if draws else 0
 
 
 class InterpretedRuns:
@@ -69,8 +80,10 @@ class InterpretedRuns:
 
     def runner(self, seed: Any, after_op: Callable[..., None] | None = None, outside: Outside | None = None) -> Runner:
         """What runs ops on values as they are; ``outside`` is for host ops whose values come and go by themselves."""
-        # A startup program runs once: nothing of it is worth compiling, its random numbers neither.
+        # A startup program runs once: nothing of it is worth compiling, its random numbers only where they are many.
         bare = seed is None or self._attempts.plan.constant
+        if bare:
+            cheapest.expect(sum(_drawn(op) for segment in self._attempts.plan.segments for op in segment.ops))
         key = seed if bare else jax.random.wrap_key_data(jax.device_put(seed), impl=_IMPL)
         return Runner(
             self._job.program,

@@ -12,9 +12,9 @@ A host key is a uint32 array [2], which ``jax.random`` takes as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import erf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,11 +25,11 @@ _PARITY = 0x1BD11BDA
 _BLOCK = 1 << 15
 
 # M. Giles, "Approximating the erfinv function", single precision; highest power first.
-_CENTRE = (
+CENTRE = (
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
     0.246640727, 1.50140941,
 )  # fmt: skip
-_TAIL = (
+TAIL = (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
     1.00167406, 2.83297682,
 )  # fmt: skip
@@ -70,8 +70,15 @@ def _hash(key: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fold_in(key: np.ndarray, data: int) -> np.ndarray:
-    """``jax.random.fold_in`` of a host key."""
-    return np.concatenate(_hash(key, np.array([data & _WORD], np.uint32)))
+    """``jax.random.fold_in`` of a host key: ``_hash`` of one number, in a tenth of the time that NumPy takes for it."""
+    first, second = (int(word) for word in key)
+    x, y = first, data + second & _WORD
+    for rotations, to_x, to_y, turn in schedule(first, second):
+        for by in rotations:
+            x = x + y & _WORD
+            y = (y << by & _WORD | y >> 32 - by) ^ x
+        x, y = x + to_x & _WORD, y + to_y + turn & _WORD
+    return np.array([x, y], np.uint32)
 
 
 def bits(key: np.ndarray, begin: int, count: int) -> np.ndarray:
@@ -120,53 +127,46 @@ def erf_inv(x: np.ndarray) -> np.ndarray:
     far = np.flatnonzero(w >= 5)
     tail = np.sqrt(w[far]) - np.float32(3)
     w -= np.float32(2.5)
-    p = _polynomial(_CENTRE, w)
-    p[far] = _polynomial(_TAIL, tail)
+    p = _polynomial(CENTRE, w)
+    p[far] = _polynomial(TAIL, tail)
     p *= x
     return p
 
 
-_SQRT2 = np.float32(np.sqrt(2))
+SQRT2 = np.float32(np.sqrt(2))
 
 
-def _uniform(words: np.ndarray) -> np.ndarray:
-    return _between(words, 0, 1)
+class Distribution(NamedTuple):
+    """A standard distribution: uniform values from [low, high); with a ``bound``, sqrt(2) erf_inv of them within it."""
+
+    low: float
+    high: float
+    bound: float | None = None
 
 
-def _deviates(words: np.ndarray, low: float, high: float) -> np.ndarray:
-    x = erf_inv(_between(words, low, high))
-    x *= _SQRT2
-    return x
-
-
-def _normal(words: np.ndarray) -> np.ndarray:
-    return _deviates(words, np.nextafter(np.float32(-1), np.float32(0)), 1)
-
-
-def _truncated_normal(words: np.ndarray) -> np.ndarray:
-    edge, inner = erf(2 / np.sqrt(2)), np.nextafter(np.float32(2), np.float32(0))
-    x = _deviates(words, -edge, edge)
-    return np.clip(x, -inner, inner, out=x)
-
-
-DISTRIBUTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "uniform": _uniform,
-    "normal": _normal,
-    "truncated_normal": _truncated_normal,
+_EDGE = erf(2 / np.sqrt(2))
+DISTRIBUTIONS = {
+    "uniform": Distribution(0, 1),
+    "normal": Distribution(np.nextafter(np.float32(-1), np.float32(0)), 1, np.inf),
+    "truncated_normal": Distribution(-_EDGE, _EDGE, np.nextafter(np.float32(2), np.float32(0))),
 }
 
 
-Words = Callable[[np.ndarray, int, int], np.ndarray]
+def _standard(words: np.ndarray, of: Distribution) -> np.ndarray:
+    x = _between(words, of.low, of.high)
+    if of.bound is None:
+        return x
+    x = erf_inv(x)
+    x *= SQRT2
+    return np.clip(x, -of.bound, of.bound, out=x)
 
 
-def draw(
-    name: str, key: np.ndarray, begin: int, out: np.ndarray, scale: np.float32, offset: np.float32, words: Words = bits
-) -> None:
+def draw(name: str, key: np.ndarray, begin: int, out: np.ndarray, scale: np.float32, offset: np.float32) -> None:
     """Fill ``out`` with float32 values ``begin`` ... of a standard distribution by its name, times ``scale`` plus
-    ``offset``; ``words`` makes their bits.
+    ``offset``.
     """
-    given = words(key, begin, out.size)
+    words = bits(key, begin, out.size)
     for at in range(0, out.size, _BLOCK):
         part = out[at : at + _BLOCK]
-        np.multiply(DISTRIBUTIONS[name](given[at : at + _BLOCK]), scale, out=part)
+        np.multiply(_standard(words[at : at + _BLOCK], DISTRIBUTIONS[name]), scale, out=part)
         part += offset

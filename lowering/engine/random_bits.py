@@ -5,7 +5,8 @@ of three sizes, chunk ``i`` from the key folded with ``i``, and the first values
 for each distribution, not one for each shape. Inside a trace all chunks are drawn at once. The values depend on the
 key and the number of values alone.
 
-From a host key (see ``host_bits``) float32 values are drawn by NumPy, of bits that a kernel makes where they are many.
+From a host key (see ``host_bits``) float32 values are drawn by NumPy, and where they are many by kernels of the same
+values (``host_kernels``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine import host_bits, threefry
+from lowering.engine import host_bits, host_kernels
 from lowering.extend import extend
 from lowering.machine import processors
 
@@ -72,13 +73,14 @@ def _draw_on_host(name: str, key: np.ndarray, size: int, params: Sequence[Any]) 
     first, second = params
     scale, offset = (second - first, first) if name == "uniform" else (second, first)
     out = np.empty(size, np.float32)
+    draw = host_kernels.cheapest(size)
 
     def piece(begin: int) -> None:
         chunk, within = divmod(begin, CHUNKS[-1])
-        part = out[begin : begin + threefry.COUNT]
-        host_bits.draw(name, host_bits.fold_in(key, chunk), within, part, scale, offset, threefry.cheapest_bits)
+        part = out[begin : begin + host_kernels.COUNT]
+        draw(name, host_bits.fold_in(key, chunk), within, part, scale, offset)
 
-    begins = range(0, size, threefry.COUNT)
+    begins = range(0, size, host_kernels.COUNT)
     if len(begins) == 1:
         piece(0)
     else:

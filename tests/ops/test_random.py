@@ -4,8 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+import fluidjax as fluid
 import lowering
-from lowering.engine import host_arrays, host_bits, random_bits, threefry
+from lowering.engine import host_arrays, host_bits, host_kernels, random_bits
 from lowering.engine.runner import Runner
 from lowering.program import BlockView, OpView, ProgramView
 
@@ -122,25 +123,47 @@ def test_a_host_key_serves_what_the_host_does_not_draw():
             np.testing.assert_array_equal(draw(host), draw(key))
 
 
+@pytest.mark.parametrize("name", host_bits.DISTRIBUTIONS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_kernel_makes_the_bits_that_numpy_makes(seed):
-    key = host_bits.key_of(seed)
-    for begin, count in ((0, 10), (threefry.COUNT, threefry.COUNT)):
-        np.testing.assert_array_equal(threefry.bits(key, begin, count), host_bits.bits(key, begin, count))
+def test_kernels_draw_what_numpy_draws(seed, name):
+    """To the last bit, in the tails too: one value in a hundred is there."""
+    key, scale, offset = host_bits.key_of(seed), np.float32(0.3), np.float32(0.7)
+    for begin, count in ((0, 10), (host_kernels.COUNT, host_kernels.COUNT)):
+        ours, theirs = np.empty((2, count), np.float32)
+        host_kernels.draw(name, key, begin, ours, scale, offset)
+        host_bits.draw(name, key, begin, theirs, scale, offset)
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_process_that_drew_much_draws_the_same(monkeypatch):
     def draw():
-        return np.asarray(random_bits.truncated_normal(host_bits.key_of(8), (threefry.COUNT + 7, 3), np.float32))
+        shape = host_kernels.COUNT + 7, 3
+        return np.asarray(random_bits.truncated_normal(host_bits.key_of(8), shape, np.float32))
 
-    kernels = []
-    monkeypatch.setattr(threefry, "bits", lambda *a, made=threefry.bits: kernels.append(a) or made(*a))
-    monkeypatch.setattr(threefry.cheapest_bits, "_drawn", 0)
+    pieces = []
+    monkeypatch.setattr(host_kernels, "draw", lambda *a, draw=host_kernels.draw: pieces.append(a) or draw(*a))
+    monkeypatch.setattr(host_kernels.cheapest, "_drawn", 0)
     few = draw()
-    assert not kernels
-    monkeypatch.setattr(threefry.cheapest_bits, "_drawn", threefry.WORTH)
+    assert not pieces
+    monkeypatch.setattr(host_kernels.cheapest, "_drawn", host_kernels.WORTH)
     np.testing.assert_array_equal(draw(), few)
-    assert len(kernels) == 3, "the last seven rows are not worth a call"
+    assert len(pieces) == 4
+    random_bits.uniform(host_bits.key_of(8), (5, 5), np.float32)
+    assert len(pieces) == 4, "a few values are not worth a call"
+
+
+def test_a_startup_program_that_draws_much_has_the_kernels_at_once(monkeypatch):
+    monkeypatch.setattr(host_kernels.cheapest, "_drawn", 0)
+    monkeypatch.setattr(host_kernels, "WORTH", 3 << 16)
+    pieces = []
+    monkeypatch.setattr(host_kernels, "draw", lambda *a, draw=host_kernels.draw: pieces.append(a) or draw(*a))
+    for rows, expected in ((2, 0), (4, 2)):
+        startup = fluid.Program()
+        with fluid.program_guard(fluid.Program(), startup):
+            fluid.layers.create_parameter([rows, 1 << 15], "float32")
+            fluid.layers.create_parameter([1 << 15, rows], "float32")
+        fluid.Executor(fluid.CPUPlace()).run(startup, scope=fluid.Scope())
+        assert len(pieces) == expected
 
 
 def test_large_zeros_are_not_copied_to_the_device():
