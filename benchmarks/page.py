@@ -1,11 +1,11 @@
 """``python -m benchmarks.page``: measure everything and write docs/performance.md with its plots.
 
 Peers are measured twice, on one processor (CPU time) and on all that this process may use (wall time), then streams
-whose batches change their sizes, then growth: about an hour and a half on two processors, most of it for the
-``--rounds`` of the peers. Other work on the machine shows in the numbers. They are also kept in
-build/performance.json, after each part, and ``--numbers FILE`` writes the page from such a file without measuring.
-``--short`` takes a few small things once and writes into build/performance: it shows that all of this works, not what
-it costs.
+whose batches change their sizes, then growth. Each peer runs once, the ragged networks for a hundred batches, which the
+page says; ``--rounds`` and ``--steps`` ask for more. Other work on the machine shows in the numbers. They are also kept
+in build/performance.json, after each network, and ``--numbers FILE`` writes the page from such a file without
+measuring. ``--short`` takes a few small things once and writes into build/performance: it shows that all of this works,
+not what it costs.
 """
 
 from __future__ import annotations
@@ -26,17 +26,26 @@ BUILD = ROOT / "build"
 
 
 class Extent(NamedTuple):
-    """How much is measured: models, streams, rounds, steps of each at most (None: all), and sizes of each growth."""
+    """How much is measured.
+
+    Attributes:
+        models, ragged, streams: names of networks; the ragged ones have another batch in each step.
+        rounds: how often each peer runs.
+        steps: of the ragged ones, at most; ``others`` those of the others and of streams. None: all.
+        sizes: of each growth.
+    """
 
     models: tuple[str, ...]
+    ragged: tuple[str, ...]
     streams: tuple[str, ...]
     rounds: int
-    steps: int | None
+    steps: int
+    others: int | None
     sizes: int | None
 
 
-ALL = Extent((*fluid_models.MODELS, *fluid_sequences.MODELS), tuple(stream.MODELS), 2, None, None)
-SHORT = Extent(("fit_a_line",), ("stream_lac_tagger",), 1, 9, 2)
+ALL = Extent(tuple(fluid_models.MODELS), tuple(fluid_sequences.MODELS), tuple(stream.MODELS), 1, 100, None, None)
+SHORT = Extent(("fit_a_line",), (), ("stream_lac_tagger",), 1, 9, 9, 2)
 
 
 @contextlib.contextmanager
@@ -56,21 +65,26 @@ def one_processor() -> Iterator[None]:
 def measured(extent: Extent, numbers: Path) -> dict[str, Any]:
     """All numbers; ``numbers`` has them after each part."""
     pythons = found_pythons()
-    found: dict[str, Any] = {"machine": tables.machine(), "peers": ["jax", *pythons]}
+    made = {"rounds": extent.rounds, "steps": extent.steps}
+    found: dict[str, Any] = {"machine": tables.machine(), "peers": ["jax", *pythons], **made}
 
-    def keep(part: str, results: Any) -> None:
-        found[part] = results
+    def keep(part: str, name: str, results: Any) -> None:
+        found.setdefault(part, {})[name] = results
         numbers.parent.mkdir(parents=True, exist_ok=True)
         numbers.write_text(json.dumps(found, indent=1))
 
+    def peers(part: str) -> None:
+        for model in (*extent.models, *extent.ragged):
+            limit = extent.steps if model in extent.ragged else extent.others
+            keep(part, model, compare(model, pythons, extent.rounds, limit))
+
     with one_processor():
-        keep("one", {m: compare(m, pythons, extent.rounds, extent.steps) for m in extent.models})
-    keep("all", {m: compare(m, pythons, extent.rounds, extent.steps) for m in extent.models})
-    keep("streams", {m: compare(m, pythons, extent.rounds, extent.steps) for m in extent.streams})
-    grown = {}
+        peers("one")
+    peers("all")
+    for name in extent.streams:
+        keep("streams", name, compare(name, pythons, extent.rounds, extent.others))
     for name, kind in growth.KINDS.items():
-        grown[name] = [growth.measured_cold_and_warm(name, size) for size in kind.sizes[: extent.sizes]]
-        keep("growth", grown)
+        keep("growth", name, [growth.measured_cold_and_warm(name, size) for size in kind.sizes[: extent.sizes]])
     return found
 
 
@@ -91,7 +105,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a few small things, into build/performance")
     parser.add_argument("--numbers", metavar="FILE", type=Path, help="write the page from FILE; nothing is measured")
-    parser.add_argument("--rounds", type=int, default=ALL.rounds, help="how often each peer runs, two if not said")
+    parser.add_argument("--rounds", type=int, default=ALL.rounds, help="how often each peer runs, once if not said")
+    parser.add_argument("--steps", type=int, default=ALL.steps, help="of ragged networks, 100 if not said")
     arguments = parser.parse_args()
     folder = BUILD / "performance" if arguments.short else ROOT / "docs"
     if arguments.numbers is not None:
@@ -99,7 +114,7 @@ def main() -> None:
     elif arguments.short:
         found = measured(SHORT, folder / "numbers.json")
     else:
-        found = measured(ALL._replace(rounds=arguments.rounds), BUILD / "performance.json")
+        found = measured(ALL._replace(rounds=arguments.rounds, steps=arguments.steps), BUILD / "performance.json")
     print(f"written: {write(found, folder)}")
 
 
