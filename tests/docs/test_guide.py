@@ -45,4 +45,9 @@ def test_links_lead_somewhere(text):
 def test_every_page_is_in_the_sites_menu():
     menu = (ROOT / "tools/mkdocs.yml").read_text()
     missing = [p for p in DOCS.rglob("*.md") if f": {p.relative_to(DOCS)}" not in menu]
+    missing += [p for p in (ROOT / "notebooks").glob("*.ipynb") if f": notebooks/{p.stem}.html" not in menu]
     assert missing == []
+
+
+def test_pictures_are_small():
+    assert all(path.stat().st_size < 60_000 for path in (DOCS / "pictures").iterdir())
