@@ -16,7 +16,7 @@ from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, FetchHandler, run_from_dataset
-from fluidjax.execution import asked, closing, fork, mode
+from fluidjax.execution import asked, closing, fork, largest, mode
 from fluidjax.execution.allocator import keep_freed_memory
 from fluidjax.execution.arrays import as_lodtensor, as_numpy
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
@@ -33,6 +33,7 @@ from fluidjax.execution.processes import join_for, meeting
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.several import SeveralDevices, Written
 from fluidjax.execution.shares import by_name, one_feed
+from fluidjax.execution.state import NothingToFetch
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable, default_main_program, program_view
@@ -124,6 +125,11 @@ class Executor:
         try:
             return self._run(program, feed, fetch_list, scope, return_numpy, use_prune, return_merged)
         except Exception as error:
+            ran = getattr(program, "_program", program) or default_main_program()
+            if isinstance(error, NothingToFetch):
+                error.told_of(ran, _targets(fetch_list))
+            elif largest.ran_out(error):
+                largest.tell(error, ran, feed)
             shorten(error)
             raise
 

@@ -27,11 +27,10 @@ from fluidjax.execution.retry import Attempts
 from fluidjax.execution.segmented import SegmentedRuns
 from fluidjax.execution.settled import SettledRuns
 from fluidjax.execution.spreading import Spreading
-from fluidjax.execution.state import gather_values, nothing_to_fetch
+from fluidjax.execution.state import NothingToFetch, gather_values
 from fluidjax.execution.whole import WholeRuns
 from fluidjax.execution.writer import write_back
 from lowering.engine.validate import validate
-from lowering.errors import LoweringError
 from lowering.program import ProgramView
 
 
@@ -132,7 +131,7 @@ class Prepared:
         """Tell of a fetch that has no value before the step is taken."""
         for name in self._given_fetches:
             if scope.find_var(name) is None:
-                raise LoweringError(nothing_to_fetch(name, self._variables))
+                raise NothingToFetch(name, self._variables)
 
     def _attempt(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
         segments = self._attempts.plan.segments

@@ -86,14 +86,33 @@ def checked_fetches(scope: Scope, names: Sequence[str], values: Sequence[Any]) -
     fetched = []
     for name, value in zip(names, values, strict=True):
         if value is None:
-            raise LoweringError(nothing_to_fetch(name, ()))
+            raise NothingToFetch(name, ())
         # A fetch that is also state must not share its buffer, which a later run may give away.
         fetched.append(value if scope.find_var(name) is None else _copied(value))
     return fetched
 
 
-def nothing_to_fetch(name: str, known: Iterable[str]) -> str:
-    """What to say of a fetch without a value; one of the ``known`` names may have been meant."""
+class NothingToFetch(LoweringError):
+    """A fetch without a value; one of the ``known`` names may have been meant."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(_nothing_to_fetch(name, known))
+        self.name = name
+
+    def told_of(self, program: Any, fetched: Iterable[Any]) -> None:
+        """Say it where what was ``fetched`` is a Variable of another program."""
+        for var in fetched:
+            block = getattr(var, "block", None)
+            if block is not None and var.name == self.name and block.program is not program:
+                self.args = (
+                    f"fetch {self.name!r} has no value: it is a variable of another program"
+                    f"\n  expected: a variable of the program that is run, {program!r}"
+                    f"\n  received: one of {block.program!r}"
+                    "\n  what to do: give that program to Executor.run, or fetch a variable of this one",
+                )
+
+
+def _nothing_to_fetch(name: str, known: Iterable[str]) -> str:
     close = [] if name in known else get_close_matches(name, known, 1)
     meant = (
         f"fetch {close[0]!r}, if that was meant" if close else "fetch another variable, or initialize this one first"

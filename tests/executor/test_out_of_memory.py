@@ -39,7 +39,7 @@ def without_memory():
     try:
         step()
     except RuntimeError as error:
-        return str(error)
+        return " ".join([str(error), *error.__notes__])
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     raise AssertionError("the step found memory")
@@ -47,6 +47,7 @@ def without_memory():
 before = np.array(parameter)
 told = without_memory()
 assert "nothing ran" in told and " MB" in told, told
+assert "[4000, 4000], 64.0 MB, of op " in told and "built at: <string>:" in told, told
 np.testing.assert_array_equal(np.array(parameter), before)
 step()
 assert (np.array(parameter) != before).all()

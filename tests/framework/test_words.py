@@ -168,6 +168,28 @@ def test_a_variable_of_another_program(net):
     said(lambda: L.fc(z, 3), "'z', which belongs to another program", "program_guard", "test_words.py")
 
 
+def test_a_fetch_of_another_program(net):
+    exe = started(net)[0]
+    with fluid.program_guard(fluid.Program()):
+        z = L.scale(fluid.data("z", [None, 3]), 2.0)
+    said(lambda: exe.run(feed={"x": X, "y": Y}, fetch_list=[z]),
+         "it is a variable of another program", "fed z", "give that program to Executor.run")  # fmt: skip
+
+
+def test_lod_that_does_not_fit(net):
+    exe = net[0]
+    said(lambda: fluid.create_lod_tensor(Y, [[2, 2]], fluid.CPUPlace()), "level 0 ends at 4", "must add up")
+    tensor = fluid.create_lod_tensor(Y, [[1, 1]], fluid.CPUPlace())
+    tensor.set(np.zeros((5, 1), "int64"), fluid.CPUPlace())
+    with fluid.program_guard(fluid.Program()):
+        words = fluid.data("words", [None, 1], "int64", lod_level=1)
+        total = L.sequence_pool(L.cast(words, "float32"), "sum")
+        program = fluid.default_main_program()
+    said(lambda: exe.run(program, feed={"words": tensor}, fetch_list=[total]), "feed 'words'", "5 rows", "set lengths")
+    said(lambda: exe.run(program, feed={"words": Y}, fetch_list=[total]),
+         "op sequence_pool", "test_words.py", "without LoD", "create_lod_tensor")  # fmt: skip
+
+
 def test_a_program_shows_itself_in_one_line(net):
     assert repr(fluid.default_main_program()) == "<Program: 5 ops, 11 variables, 1 blocks, fed x, y>"
     assert "blocks {" in fluid.default_main_program().to_string(True)
