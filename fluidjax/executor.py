@@ -125,7 +125,7 @@ class Executor:
         try:
             return self._run(program, feed, fetch_list, scope, return_numpy, use_prune, return_merged)
         except Exception as error:
-            ran = getattr(program, "_program", program) or default_main_program()
+            ran: Any = getattr(program, "_program", program) or default_main_program()
             if isinstance(error, NothingToFetch):
                 error.told_of(ran, _targets(fetch_list))
             elif largest.ran_out(error):
