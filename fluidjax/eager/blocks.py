@@ -23,6 +23,7 @@ from fluidjax.base.flags import FLAGS
 from fluidjax.eager.chunks import Chunked
 from fluidjax.eager.order import Record, one_by_one, output_specs
 from fluidjax.eager.packs import Piece, packs_of, taken
+from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64
@@ -30,7 +31,7 @@ from lowering.engine.x64 import in_x64
 _KEPT = 256  # sequences that are remembered
 _VARIANTS = 4  # blocks of one sequence, for different outputs held
 _SMALL = 300  # sequences of up to so many ops are compiled as one when they repeat
-_OFTEN = 0.0008  # per op: in long ones that took so long what does not repeat within them is compiled too
+_OFTEN = 0.0002  # per op: in long ones that took so long what does not repeat within them is compiled too
 _SECONDS = 0.004  # per op: longer ones, when repeating them took so long, which is half of what compiling takes
 
 
@@ -141,49 +142,36 @@ class Blocks:
         self._pool: ThreadPoolExecutor | None = None
         self._jobs: list[Future[None]] = []
 
-    def run(
-        self, point: Any, records: list[Record], arrays: list[Any], leaves: tuple[Spec, ...], alive: tuple[int, ...]
-    ) -> Sequence[Any]:
-        """The values of the outputs `alive`. Takes the list `arrays` over: the values of the leaves.
-
-        Args:
-            point: what stands for the records and the specs of the leaves.
-        """
-        if len(records) == 1 or FLAGS["FLAGS_cpu_deterministic"]:  # the numbers of ops that run alone, bit for bit
-            return one_by_one(records, list(map(taken, arrays)), alive)
+    def run(self, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> Sequence[Any]:
+        """The values of the outputs `alive` of recorded ops. Takes the list `arrays` over: the values of the leaves."""
+        if point.depth == 1 or FLAGS["FLAGS_cpu_deterministic"]:  # the numbers of ops that run alone, bit for bit
+            return one_by_one(_records(point), list(map(taken, arrays)), alive)
         entry = self._entries.get(point)
         if entry is None:
             entry = self._entries[point] = Entry()
             if len(self._entries) > _KEPT:
                 self._entries.popitem(last=False)
-            return one_by_one(records, list(map(taken, arrays)), alive)
+            return one_by_one(_records(point), list(map(taken, arrays)), alive)
         self._entries.move_to_end(point)
         begin = time.perf_counter()
-        whole = entry.wants(alive, len(records))
+        whole = entry.wants(alive, point.depth)
         if whole is not None:
-            self._ask(entry, whole, records, arrays, leaves, alive)
+            self._ask(entry, whole, point, arrays, alive)
         block = entry.fitting(alive)
         if block.__class__ is not Whole:
             arrays = list(map(taken, arrays))
-            if block is not None and entry.seconds >= len(records) * _OFTEN:
+            if block is not None and entry.seconds >= point.depth * _OFTEN:
                 self._ask_rest(block)  # type: ignore[arg-type]
-        results = one_by_one(records, arrays, alive) if block is None else block.run(arrays, alive)
+        results = one_by_one(_records(point), arrays, alive) if block is None else block.run(arrays, alive)
         entry.seconds += time.perf_counter() - begin
         return results
 
-    def _ask(
-        self,
-        entry: Entry,
-        whole: bool,
-        records: list[Record],
-        arrays: list[Any],
-        leaves: tuple[Spec, ...],
-        alive: tuple[int, ...],
-    ) -> None:
+    def _ask(self, entry: Entry, whole: bool, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> None:
         """Let the thread compile a sequence, for all outputs that were held so far."""
         for held, as_one in entry.asked:
             alive = tuple(sorted({*alive, *held})) if as_one == whole else alive
         entry.asked.append((frozenset(alive), whole))
+        records, leaves = _records(point), tuple([spec for each in point.way() for spec in each.fresh])
         donated = _donatable(records, arrays, leaves, alive) if whole else ()
 
         def compile() -> None:
@@ -224,6 +212,10 @@ class Blocks:
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             job.result()
+
+
+def _records(point: Point) -> list[Record]:
+    return [each.record for each in point.way()]
 
 
 def _donatable(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64
 
 _MEAN, _LEAST, _MOST = 32, 6, 96  # ops in a chunk
+_PERIOD = 4  # chunks that come again in the same order
 
 Step = tuple[Record, int, list[int]]
 
@@ -37,7 +38,35 @@ def cut(steps: Sequence[Step]) -> list[Sequence[Step]]:
         if apart or length >= _MOST or (length >= _LEAST and pair in marks):
             chunks.append(steps[begin:at])
             begin = at
-    return [*chunks, steps[begin:]]
+    return _joined([*chunks, steps[begin:]])
+
+
+def _joined(chunks: Sequence[Sequence[Step]]) -> list[Sequence[Step]]:
+    """The chunks, those that repeat themselves several in one, as long as that may be: each call takes its time."""
+    kinds = [tuple([record[0] for record, _, _ in chunk]) for chunk in chunks]
+    found: list[Sequence[Step]] = []
+    at = 0
+    while at < len(chunks):
+        period, times = max(
+            [(p, _times(kinds, at, p)) for p in range(1, _PERIOD + 1)], key=lambda way: way[0] * (way[1] - 1)
+        )
+        count = _MOST // sum(map(len, kinds[at : at + period]))  # periods in one
+        if times == 1 or count < 2:
+            found.append(chunks[at])
+            at += 1
+            continue
+        end = at + period * times
+        found += [[*chain(*chunks[k : min(k + period * count, end)])] for k in range(at, end, period * count)]
+        at = end
+    return found
+
+
+def _times(kinds: Sequence[Any], at: int, period: int) -> int:
+    """How often the next chunks follow each other; 1 for not again."""
+    first, times = kinds[at : at + period], 1
+    while kinds[at + times * period : at + (times + 1) * period] == first:
+        times += 1
+    return times
 
 
 def _marks(kernels: Sequence[Any]) -> set[Any]:

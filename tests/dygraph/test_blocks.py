@@ -86,7 +86,7 @@ def test_nothing_runs_before_somebody_looks() -> None:
 def test_what_nobody_holds_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     x = var([1.0, 2.0])
     ran: list[str] = []
-    kernel = type(layers.square(x)._value) and recorder._records[-1][0]
+    kernel = type(layers.square(x)._value) and recorder.point.kernel
     run = type(kernel).run
     monkeypatch.setattr(type(kernel), "run", lambda self, flat: ran.append(self.type) or run(self, flat))
     y = x * 3.0
@@ -119,6 +119,13 @@ def test_long_repetitive_sequences_share_chunks(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(block, chunks.Chunked)
     assert 0 < block.compilations <= 12
     assert len(block.parts) > block.compilations
+
+
+def test_short_periods_share_a_call() -> None:
+    steps = [((op,), 0, []) for op in "b" + "abcdefgh" * 40 + "a"]
+    parts = chunks.cut(steps)
+    assert [step for part in parts for step in part] == steps
+    assert max(map(len, parts)) <= 96 and len(parts) <= 8
 
 
 def test_parts_that_come_once_are_compiled_where_the_sequence_comes_often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +271,7 @@ def test_pending_ops_are_run_when_there_are_too_many(monkeypatch: pytest.MonkeyP
     x = var([1.0])
     for _ in range(25):
         x = x + 1.0
-    assert len(recorder._records) <= 10
+    assert recorder.point.depth <= 10
     assert float(x) == 26
 
 
