@@ -128,13 +128,18 @@ class LayerHelper(LayerHelperBase):
                 f"layer {self.name}: the activation {act!r} should be a str, the type of an op like 'relu'."
             )
         given = {name: self.kwargs[name] for name in ("use_cudnn", "use_mkldnn") if self.kwargs.get(name)}
-        known = lowering.get_op(act).attrs if lowering.has_op(act) else {}
+        known = lowering.get_op(act).attrs if given and lowering.has_op(act) else {}
+        attrs = {name: value for name, value in given.items() if name in known}
+        tracer = current_tracer()
+        again = None if tracer is None else tracer.again(act, {"X": input_var}, attrs, ("Out",))
+        if again is not None:
+            return again[0]
         out = self.create_variable_for_type_inference(dtype=input_var.dtype)
         self.append_op(
             type=act,
             inputs={"X": [input_var]},
             outputs={"Out": [out]},
-            attrs={name: value for name, value in given.items() if name in known},
+            attrs=attrs,
         )
         return out
 

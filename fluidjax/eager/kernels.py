@@ -95,7 +95,7 @@ class Kernel:
         attrs: all its attributes.
         declared: what the outputs were declared as, where the op asks.
         given: the attributes that a caller gave, where slots, attributes and `declared` tell which kernel it is;
-            `given_fresh`: where they tell it for outputs that are fresh variables.
+            `given_fresh`: where they alone tell it for outputs that are fresh variables.
         movable: whether it has numbers that may become operands (see ``numbers``); `opened` is what became of them.
         view: the op with stand-in names: ``i0``, ``i1`` ... for its inputs, ``o0`` ... for its outputs; an output that
             is the variable of an input it updates has the input's name.
@@ -107,6 +107,7 @@ class Kernel:
         on_host: whether it draws from nothing else, and so without compiling (see ``lowering.engine.host_bits``).
         width: the number of outputs, and of inputs that the op updates.
         checked: whether its inputs' numbers are checked.
+        simple: whether its outputs are all that it writes, and its inputs all have values.
         special: whether more than recording has to be done for it.
         direct: whether its compiled function is what runs.
         plain: whether it is a function of arrays; else it runs at once, on what its variables hold.
@@ -158,6 +159,7 @@ class Kernel:
         self.backward = backward
         self.checked = self.definition.demands is not None and not backward
         self.special = self.checked or self.takes_key
+        self.simple = not self.definition.updates and not self.definition.absent
         self.width = len(wanted) + len(self.definition.updates)
 
     @cached_property

@@ -58,21 +58,20 @@ class Known(NamedTuple):
     Attributes:
         codes: of the values that are read: the root's and those of each visit; None for one that no op took.
         leaves: what becomes a leaf, in order, and what it is.
-        records, outputs: the ops of the pass, and how many outputs they have; `end` is the point that they lead to.
+        ops, end: how many ops the pass has, and the point that they lead to.
     """
 
     k: int
     visits: list[Visit]
     codes: list[int | None]
     leaves: list[tuple[Source, Spec]]
-    records: list[Any]
-    outputs: int
+    ops: int
     end: Point
     gradients: list[Gradient]
 
     def run(self, recorder: Recorder, root: Any, retain: bool) -> bool:
         """Do it again from another root; False where something differs, and nothing was done."""
-        if root._place[1] != self.k or not recorder.takes(len(self.records)):
+        if root._place[1] != self.k or not recorder.takes(self.ops):
             return False
         reads = [root._value]
         nodes = self._walk(root._place[0], reads)
@@ -82,7 +81,7 @@ class Known(NamedTuple):
         if not retain:
             for node in nodes:
                 node.free()
-        recorder.extend(self.records, self.outputs, self.end)
+        recorder.extend(self.end)
         self._give(recorder, reads, variables)
         return True
 
@@ -166,14 +165,15 @@ class Watched:
     def __init__(self, recorder: Recorder, root: Any) -> None:
         self.recorder, self.root, self.place = recorder, root, root._place
         self.serial = recorder.serial
-        self.before = recorder.counts()
+        self.before = recorder.point
+        self.first = len(recorder.outputs)  # the number of the pass's first output
         self.value = root._value
 
     def known(self, nodes: Sequence[Any], found: dict[Any, tuple[Any, Any]]) -> Known | None:
         """The pass, that ran over `nodes` and found gradients; None where it cannot be done again."""
         recorder = self.recorder
-        records, outputs, taken = recorder.since(self.before)
-        if recorder.serial != self.serial or any(record[0].special for record in records):
+        ops = recorder.point.way(self.before.depth)
+        if recorder.serial != self.serial or any(point.kernel.special for point in ops):
             return None
         if any(node.__class__ is not OpNode or node.forward is not None for node in nodes):
             return None
@@ -181,12 +181,12 @@ class Watched:
         reads = [self.value]
         for node, visit in zip(nodes, visits, strict=True):
             reads += [node.inputs[k]._value if kind == "i" else node.output(k) for kind, k in visit.reads]
-        leaves = [(self._source(value, reads), value.spec) for value in taken]
+        leaves = [(self._source(value, reads), value.spec) for value in recorder.leaves_since(self.before)]
         gradients = self._gradients(nodes, found, reads)
         if gradients is None or any(source is None for source, _ in leaves) or None in reads:
             return None
         codes = [v.index if v.serial == self.serial else None for v in reads]
-        return Known(self.place[1], visits, codes, leaves, records, outputs, recorder.point, gradients)  # type: ignore
+        return Known(self.place[1], visits, codes, leaves, len(ops), recorder.point, gradients)  # type: ignore
 
     def _gradients(self, nodes: Sequence[Any], found: Any, reads: list[Any]) -> list[Gradient] | None:
         where = {key_of(self.root, self.place): (-1, 0)}
@@ -196,7 +196,7 @@ class Watched:
                     where.setdefault(key_of(var, place), (n, i))
         gradients = []
         for key, (_, grad) in found.items():
-            made = grad.serial == self.serial and grad.index >= self.before[1]
+            made = grad.serial == self.serial and grad.index >= self.first
             source = None if made else self._source(grad, reads)
             if key not in where or (source is None and not made):
                 return None

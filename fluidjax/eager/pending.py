@@ -7,7 +7,7 @@ between two looks runs op by op, or, when it was seen before, as one compiled bl
 
 from __future__ import annotations
 
-import weakref
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,9 +19,9 @@ from fluidjax.eager.blocks import Blocks
 from fluidjax.eager.demands import broken, demand_of, user_line
 from fluidjax.eager.kernels import Kernel, forget
 from fluidjax.eager.moving import moves
-from fluidjax.eager.order import Record
 from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.points import Point, Tree
+from fluidjax.eager.tape import UNWANTED
 from fluidjax.eager.values import KEY, Spec, Value, spec_of
 from fluidjax.execution.seeds import ENTROPY
 from lowering.engine.interrupts import uninterrupted
@@ -38,6 +38,8 @@ class Recorder:
 
     Attributes:
         serial: the number of this batch of pending ops.
+        point: the records of the batch (see ``points``).
+        outputs: what stands for each output, None where nobody took it; beside the list, whoever holds it counts.
     """
 
     def __init__(self) -> None:
@@ -52,10 +54,36 @@ class Recorder:
         root = self._tree.root()
         self.serial += 1
         self.point = root
-        self._records: list[Record] = []
-        self._outputs: list[Any] = []  # a weak reference to each output, None for those nobody takes
+        self.outputs: list[Value | None] = []
         self._leaves: list[Value] = []
         self._limit = LIMIT
+
+    def follow(self, point: Point, variables: Sequence[Any]) -> list[Any] | None:
+        """The places on the tape of the inputs of the op that leads to the expected point.
+
+        None where the op is another one after all, or where more has to be done than to record it.
+        """
+        kernel = point.kernel
+        if kernel.special or point.depth > self._limit or not FLAGS["FLAGS_eager_blocks"]:
+            return None
+        serial, codes = self.serial, point.codes
+        parents: list[Any] = []
+        k = 0
+        try:
+            for var in variables:
+                value = var._value
+                if (value.index if value.serial == serial else self.leaf(value)) != codes[k]:
+                    return None
+                parents.append(var._place if var._stop_gradient is False else UNWANTED)
+                k += 1
+        except AttributeError:  # no variable of eager mode, or one without a value
+            return None
+        leaves = self._leaves
+        if len(leaves) != point.leaves:
+            return None
+        if point.fresh and [v.spec for v in leaves[-len(point.fresh) :]] != point.fresh:
+            return None
+        return parents
 
     def run(self, kernel: Kernel, ins: Sequence[Value], seed: int = 0) -> list[Value | None]:
         """The outputs of a kernel for its inputs, pending; at once where nothing is known before it ran.
@@ -68,7 +96,7 @@ class Recorder:
             point is None
             or point.kernel is not kernel
             or kernel.special
-            or len(self._records) >= self._limit
+            or self.point.depth >= self._limit
             or not FLAGS["FLAGS_eager_blocks"]
         ):
             return self._run_other(kernel, ins, seed)
@@ -78,7 +106,7 @@ class Recorder:
             return self._run_other(kernel, ins, seed)
         if point.fresh and [v.spec for v in leaves[-len(point.fresh) :]] != point.fresh:
             return self._run_other(kernel, ins, seed)
-        return self._record(point)
+        return self.record(point)
 
     def _run_other(self, kernel: Kernel, ins: Sequence[Value], seed: int) -> list[Value | None]:
         """See ``run``, for an op that is not the expected one."""
@@ -98,32 +126,27 @@ class Recorder:
             return [ins[k] for k in found]  # what passes through needs no op
         if not FLAGS["FLAGS_eager_blocks"]:
             return self._run_directly(kernel, ins, seed, found)
-        if len(self._records) >= self._limit:
+        if self.point.depth >= self._limit:
             self.flush()
         serial, before = self.serial, self.point.leaves
         codes = [v.index if v.serial == serial else self.leaf(v) for v in ins]
         if kernel.takes_key:
             codes.insert(0, self.leaf(self._key(seed)))
-        return self._record(self.point.after(kernel, codes, [v.spec for v in self._leaves[before:]], found))
+        return self.record(self.point.after(kernel, codes, [v.spec for v in self._leaves[before:]], found))
 
-    def _record(self, point: Point) -> list[Value | None]:
+    def record(self, point: Point) -> list[Value | None]:
         """The outputs of the op that leads to a point."""
-        serial, index = self.serial, len(self._outputs)
-        held: list[Any] = []
+        serial, index = self.serial, point.first
         results: list[Value | None] = []
         for spec in point.outs:
-            if spec is None:
-                held.append(None)
-                results.append(None)
-            else:
+            value = None
+            if spec is not None:
                 value = Value.__new__(Value)
                 value.array, value.spec, value.serial, value.index = None, spec, serial, index
-                held.append(weakref.ref(value))
-                results.append(value)
+            results.append(value)
             index += 1
         # Without a call: an interrupt, which arrives at calls, comes before all of this or after it.
-        self._records += (point.record,)
-        self._outputs += held
+        self.outputs += results
         self.point = point
         return results
 
@@ -131,29 +154,24 @@ class Recorder:
 
     def takes(self, count: int) -> bool:
         """Whether so many ops more can be pending, and no other leaves are there than the ops have."""
-        fits = len(self._records) + count < self._limit and len(self._leaves) == self.point.leaves
+        fits = self.point.depth + count < self._limit and len(self._leaves) == self.point.leaves
         return fits and bool(FLAGS["FLAGS_eager_blocks"])
 
-    def counts(self) -> tuple[int, int, int]:
-        """The number of pending records, of their outputs, and of leaves."""
-        return len(self._records), len(self._outputs), len(self._leaves)
+    def leaves_since(self, point: Point) -> list[Value]:
+        """The leaves that came after a point of this batch."""
+        return self._leaves[point.leaves :]
 
-    def since(self, counts: tuple[int, int, int]) -> tuple[list[Record], int, list[Value]]:
-        """What came after ``counts``: the records, the number of their outputs, the leaves."""
-        records, outputs, leaves = counts
-        return self._records[records:], len(self._outputs) - outputs, self._leaves[leaves:]
-
-    def extend(self, records: list[Record], outputs: int, end: Point) -> None:
-        """Append records that lead to a point; nobody takes their outputs but by ``output``."""
-        self._records += records
-        self._outputs += [None] * outputs
+    def extend(self, end: Point) -> None:
+        """Go on to a point that this one leads to; nobody takes the outputs in between but by ``output``."""
+        added: list[None] = [None] * (end.first + len(end.outs) - len(self.outputs))
+        self.outputs += added
         self.point = end
 
     def output(self, code: int, spec: Spec) -> Value:
         """A pending output, by its number."""
         value = Value.__new__(Value)
         value.array, value.spec, value.serial, value.index = None, spec, self.serial, code
-        self._outputs[code] = weakref.ref(value)
+        self.outputs[code] = value
         return value
 
     def _check(self, kernel: Kernel, specs: tuple[Spec, ...], ins: Sequence[Value]) -> None:
@@ -223,16 +241,24 @@ class Recorder:
         uninterrupted(self._run_pending)
 
     def _run_pending(self) -> None:
-        records, leaves, point = self._records, self._leaves[: self.point.leaves], self.point
-        held = [r and r() for r in self._outputs]
+        point, leaves, outputs = self.point, self._leaves[: self.point.leaves], self.outputs
         self._clear()
-        alive = tuple([i for i, value in enumerate(held) if value is not None])
+        alive = _held(outputs)
         if not alive:
             return
-        arrays, specs = [v.array for v in leaves], tuple([v.spec for v in leaves])
+        arrays = [v.array for v in leaves]
         del leaves
-        for i, array in zip(alive, self.blocks.run(point, records, arrays, specs, alive), strict=True):
-            held[i].array = array
+        for code, array in zip(alive, self.blocks.run(point, arrays, alive), strict=True):
+            outputs[code].array = array  # type: ignore[union-attr]
+
+
+def _held(outputs: list[Value | None]) -> tuple[int, ...]:
+    """The numbers of those that somebody holds beside the list."""
+    counts = list(map(sys.getrefcount, outputs))
+    return tuple([code for code, count in enumerate(counts) if count > _ALONE and outputs[code] is not None])
+
+
+_ALONE = next(map(sys.getrefcount, [object()]))
 
 
 recorder = Recorder()

@@ -16,8 +16,10 @@ class Point:
     """The records of a batch up to one of them.
 
     Attributes:
+        before: the point before it; None where a batch begins.
         kernel, codes: the last record.
         record: the same as one tuple (see ``pending``).
+        depth, first: how many records lead here, and the number of the first output of the last one.
         outs: the specs of its outputs, None for those nobody takes.
         fresh: the specs of the leaves that it is the first to read.
         leaves: how many leaves there are up to here.
@@ -27,15 +29,20 @@ class Point:
     """
 
     __slots__ = (
-        "_after", "codes", "expected", "fresh", "kernel", "leaves", "numbers", "outs", "passes", "record", "tree",
+        "_after", "before", "codes", "depth", "expected", "first", "fresh", "kernel", "leaves", "numbers", "outs",
+        "passes", "record", "tree",
     )  # fmt: skip
 
     def __init__(
-        self, kernel: Any, codes: list[int], fresh: list[Any], outs: tuple[Any, ...], leaves: int, tree: Tree
+        self, before: Point | None, kernel: Any, codes: list[int], fresh: list[Any], outs: tuple[Any, ...], tree: Tree
     ) -> None:
-        self.tree = tree
+        self.tree, self.before = tree, before
         self.kernel, self.codes, self.record = kernel, codes, (kernel, *codes)
-        self.fresh, self.outs, self.leaves = fresh, outs, leaves
+        self.fresh, self.outs = fresh, outs
+        self.depth = self.first = self.leaves = 0
+        if before is not None:
+            self.depth, self.first = before.depth + 1, before.first + len(before.outs)
+            self.leaves = before.leaves + len(fresh)
         self.expected: Point | None = None
         self.passes: list[Any] | None = None
         self.numbers: dict[Any, set[Any]] = {}
@@ -46,9 +53,18 @@ class Point:
         key = kernel, tuple(codes), tuple(fresh)
         found = self._after.get(key)
         if found is None:
-            found = self._after[key] = Point(kernel, codes, fresh, outs, self.leaves + len(fresh), self.tree)
+            found = self._after[key] = Point(self, kernel, codes, fresh, outs, self.tree)
             self.tree.points += 1
         self.expected = found
+        return found
+
+    def way(self, since: int = 0) -> list[Point]:
+        """The points that lead here, this one the last; without the first ``since`` of them."""
+        found, point = [], self
+        while point.before is not None and point.depth > since:
+            found.append(point)
+            point = point.before
+        found.reverse()
         return found
 
 
@@ -64,7 +80,7 @@ class Tree:
 
     def _begin(self) -> None:
         self.points = 0
-        self._root = Point(None, [], [], (), 0, self)
+        self._root = Point(None, None, [], [], (), self)
 
     def root(self) -> Point:
         """Where a batch begins."""

@@ -70,19 +70,21 @@ class OpNode(Node):
         kernel: Kernel,
         inputs: Sequence[Any],
         parents: Sequence[Any],
-        outputs: Sequence[Any],
-        results: Sequence[Any],
+        specs: Sequence[Any],
         forward: OpNode | None = None,
     ) -> None:
         self.order, self.freed = next(_counter), False
-        self.inputs, self.parents = inputs, parents
-        self.specs = [None if r is None else r.spec for r in results]
+        self.inputs, self.parents, self.specs = inputs, parents, specs
         self.kernel, self.forward = kernel, forward
+        self.saved: dict[int, Any] | None = None
         plan = kernel.plan if forward is None and UNWANTED not in parents else None
         if plan is None:
             plan = self._plan(kernel, tuple([p is not UNWANTED for p in parents]), forward)
-        self.plan, reads = plan, plan.reads
-        self.saved = {k: (weakref.ref(outputs[k]), results[k]) for k in reads} if reads else None
+        self.plan = plan
+
+    def save(self, outputs: Sequence[Any], results: Sequence[Any]) -> None:
+        """Keep the outputs that the gradient reads."""
+        self.saved = {k: (weakref.ref(outputs[k]), results[k]) for k in self.plan.reads}
 
     @staticmethod
     def _plan(kernel: Kernel, wanted: tuple[bool, ...], forward: OpNode | None) -> Any:

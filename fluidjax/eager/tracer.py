@@ -21,7 +21,7 @@ from fluidjax.eager.numbers import opened
 from fluidjax.eager.passes import Watched
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
-from fluidjax.eager.tape import OpNode, Pass, key_of, places
+from fluidjax.eager.tape import UNWANTED, OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework.guards import default_main_program
@@ -39,6 +39,7 @@ class Tracer:
         self.place = CPUPlace() if place is None else place
         self._train_mode = True
         self._calls: list[Call] | None = None  # the ops traced since somebody asked for them
+        self.recording: Any = None  # what notes the ops that run, to write them as a program
 
     # Modes.
 
@@ -131,6 +132,8 @@ class Tracer:
             kernel = self._kernel(type, attrs or {}, ins, in_layout, outs, out_layout)
             if kernel.movable:
                 kernel, ins = self._with_operands(kernel, ins)  # type: ignore[assignment]
+        if kernel.simple and not stop_gradient and self._follow(kernel, ins, outs) is not None:
+            return
         if kernel.definition.absent:
             held = without_absent(kernel.definition, inputs or {})
             if held != inputs:
@@ -184,7 +187,7 @@ class Tracer:
             if not declared and (not kernel.movable or type == "slice"):
                 _forms[form] = kernel
             kernel.given = given
-        if all(source < 0 for source in aliases):
+        if all(source < 0 for source in aliases) and not declared and not definition.updates:
             kernel.given_fresh = given
         return kernel
 
@@ -195,15 +198,13 @@ class Tracer:
             inputs: per slot a variable, or a list of them.
             slots: the output slots, of one variable each.
         """
-        ins, layout = flatten(inputs)
-        kernel = _expected(type, layout, slots, attrs, fresh=True)
-        if kernel is None or kernel.declared:
+        outs = self.again(type, inputs, attrs, slots)
+        if outs is None:
             outs = [VarBase._temporary() for _ in slots]
             for out in outs:
-                out._declared = Spec.of((), ins[0].dtype)
+                out._declared = Spec.of((), _first(inputs).dtype)
             self.trace_op(type, inputs, dict(zip(slots, outs, strict=True)), attrs)
-            return outs
-        return self.apply(kernel, ins)
+        return outs
 
     def again(
         self, type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any], slots: tuple[Any, ...]
@@ -213,16 +214,23 @@ class Tracer:
         Args:
             slots: of its outputs, all fresh variables; with the number of them where there are several in one.
         """
-        ins, layout = flatten(inputs)
-        kernel = _expected(type, layout, slots, attrs, fresh=True)
-        if kernel is None or kernel.declared or kernel.definition.updates:
+        point = recorder.point.expected
+        if point is None or point.kernel.type != type:
             return None
-        return self.apply(kernel, ins)
+        kernel = point.kernel
+        if kernel.outs != slots or not _same(kernel.given_fresh, attrs):
+            return None
+        if tuple(inputs) == kernel.ins and not kernel.movable:
+            known = self._follow(kernel, [*inputs.values()])  # most slots hold a variable, not a list
+            if known is not None:
+                return known
+        ins, layout = flatten(inputs)
+        return self.apply(kernel, ins) if layout == kernel.ins else None
 
     def _with_operands(self, kernel: Kernel, ins: Sequence[VarBase]) -> tuple[Kernel, Sequence[VarBase]]:
         """A kernel and its inputs, where numbers that change are operands (see ``numbers``)."""
         point = recorder.point
-        if (point.expected is not None and point.expected.kernel is kernel) or hasattr(self, "recording"):
+        if (point.expected is not None and point.expected.kernel is kernel) or self.recording is not None:
             return kernel, ins
         if FLAGS["FLAGS_cpu_deterministic"]:  # where numbers are operands, XLA computes some ops otherwise
             return kernel, ins
@@ -232,11 +240,49 @@ class Tracer:
         """Fresh variables with what a kernel gives."""
         if kernel.movable:
             kernel, ins = self._with_operands(kernel, ins)
+        known = self._follow(kernel, ins)
+        if known is not None:
+            return known
         values = values_of(kernel.type, ins)
         outs = [VarBase._temporary() for _ in range(kernel.width)]
         if self._calls is not None:
             self._calls.append((kernel, ins, outs))
         self._bind(kernel, ins, outs, self.run(kernel, values))
+        return outs
+
+    def _follow(
+        self, kernel: Kernel, ins: Sequence[VarBase], outs: list[VarBase] | None = None
+    ) -> list[VarBase] | None:
+        """Bind `outs`, None for fresh variables, to what the op gives that came next last time; returns them.
+
+        None for another op, and nothing is done. This is ``run`` and ``_bind`` without their calls: nearly every op of
+        a training loop comes this way.
+        """
+        point = recorder.point.expected
+        if point is None or point.kernel is not kernel or self._calls is not None or self.recording is not None:
+            return None
+        parents = recorder.follow(point, ins)
+        if parents is None:
+            return None
+        node = None
+        traced = self._train_mode and parents.count(UNWANTED) < len(parents)
+        if traced and kernel.differentiable:
+            node = OpNode(kernel, ins, parents, point.outs)
+        values = recorder.record(point)
+        if outs is None:
+            outs = VarBase._temporaries(len(values))
+        k = 0
+        for out in outs:
+            out._value = values[k]
+            if node is not None:
+                out._place = node, k
+            elif out._place is not None:
+                out._place = None
+            if traced and out._stop_gradient is None:
+                out._stop_gradient = False
+            k += 1  # noqa: SIM113 (enumerate takes longer)
+        if node is not None and node.plan.reads:
+            node.save(outs, values)
         return outs
 
     def trace_kernel(self, kernel: Kernel, ins: Sequence[VarBase], forward: Any = None) -> list[VarBase | None]:
@@ -267,7 +313,9 @@ class Tracer:
                     break
         node = None
         if parents is not None and kernel.differentiable:
-            node = OpNode(kernel, ins, parents, outs, results, forward)
+            node = OpNode(kernel, ins, parents, tuple([None if r is None else r.spec for r in results]), forward)
+            if node.plan.reads:
+                node.save(outs, results)
         k = 0
         for out, result in zip(outs, results):  # noqa: B905 (inputs that the op updates come after the outputs)
             if out is not None:
@@ -372,23 +420,25 @@ _PASSES = 32  # that are known for one point; many begin where a batch does
 _forms: dict[Any, Kernel] = {}
 
 
-def _expected(type: str, ins: Any, outs: Any, attrs: Mapping[str, Any], fresh: bool = False) -> Kernel | None:
-    """The kernel of an op, where it is the one that came next last time; `fresh`: its outputs are fresh variables."""
+def _expected(type: str, ins: Any, outs: Any, attrs: Mapping[str, Any]) -> Kernel | None:
+    """The kernel of an op, where it is the one that came next last time."""
     point = recorder.point.expected
     if point is None:
         return None
     kernel = point.kernel
+    known = kernel.type == type and kernel.ins == ins and kernel.outs == outs and _same(kernel.given, attrs)
+    return kernel if known else None
+
+
+def _same(given: Any, attrs: Mapping[str, Any]) -> bool:
     try:
-        if (
-            (kernel.given_fresh if fresh else kernel.given) == attrs
-            and kernel.type == type
-            and kernel.ins == ins
-            and kernel.outs == outs
-        ):
-            return kernel
-    except ValueError:  # arrays among the attributes
-        pass
-    return None
+        return given == attrs
+    except ValueError:  # arrays among them
+        return False
+
+
+def _first(inputs: Mapping[str, Any]) -> Any:
+    return next(v for v in flatten(inputs)[0])
 
 
 @cache

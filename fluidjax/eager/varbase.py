@@ -64,14 +64,21 @@ class VarBase(EagerVariable):
     @staticmethod
     def _temporary() -> VarBase:
         """A variable for a result, called ``tmp_N``; the name is spelt when somebody asks for it."""
-        var = VarBase.__new__(VarBase)
+        return VarBase._temporaries(1)[0]
+
+    @staticmethod
+    def _temporaries(count: int) -> list[VarBase]:
+        """Several of them."""
         ids = unique_name.generator.ids
         number = ids["tmp"]
-        ids["tmp"] = number + 1
-        var._name = number
-        var._value = var._stop_gradient = var._grad = var._place = None
-        var.persistable, var._declared = False, _UNKNOWN
-        return var
+        ids["tmp"] = number + count
+        variables = []
+        for name in range(number, number + count):
+            var = VarBase.__new__(VarBase)
+            var._name, var._value, var._stop_gradient, var._grad, var._place = name, None, None, None, None
+            var.persistable, var._declared = False, _UNKNOWN
+            variables.append(var)
+        return variables
 
     # What it is.
 

@@ -29,7 +29,7 @@ def emit_again(
     tracer = current_tracer()
     found = None if tracer is None else tracer.again(op_type, inputs, attrs, slots)
     if found is not None and name is None:
-        unique_name.generate(layer or op_type)  # the layer's name, which is counted
+        unique_name.generator.ids[layer or op_type] += 1  # the layer's name, which is counted
     return found
 
 

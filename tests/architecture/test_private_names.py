@@ -40,7 +40,7 @@ OUR_FIELDS = set(
     _append_op_desc _array _attr_map _bind _bump _captures _cells _copy_info_from _copy_var_info_from _derived
     _descs_changed _device _first _fresh _holder _input_map _lock _lod _mentions _model _name_scope_path _of
     _op_changed _origin_blocks _output_map _raw_generation _rows _run_at _set_value _spec _stored _sub_block_ids
-    _temporary _vars _version_token _view _view_cache
+    _temporaries _temporary _vars _version_token _view _view_cache
 """.split()
 )
 # Python's, and protobuf's.

@@ -303,7 +303,6 @@ def split(
     check_variable_and_dtype(input, "input", ("bool", *NUMBERS), "split")
     check_type(num_or_sections, "num_or_sections", (list, int, tuple), "split")
     check_type(dim, "dim", (int, Variable), "split")
-    helper = LayerHelper("split", name=name)
     inputs: dict[str, Any] = {"X": input}
     attrs: dict[str, Any] = {"num": num_or_sections if isinstance(num_or_sections, int) else 0}
     if isinstance(dim, Variable):
@@ -314,6 +313,7 @@ def split(
         dim = len(input.shape) + dim if dim < 0 else dim
         attrs["axis"] = dim
         length = input.shape[dim]
+    sections: list[Any] = [] if isinstance(num_or_sections, int) else num_or_sections
     if isinstance(num_or_sections, int):
         num = num_or_sections
         assert num > 1, f"num_or_sections must be more than 1, received {num}"
@@ -322,11 +322,13 @@ def split(
         num = len(num_or_sections)
         assert length < 0 or num <= length, f"{num} sections are more than dim {dim} of {input.shape} has elements"
         attrs["sections"] = as_attr(num_or_sections)
-        if contains_variable(num_or_sections):
-            inputs["SectionsTensorList"] = as_tensors(helper, num_or_sections)
-    found = emit_again("split", inputs, (("Out", num) if num > 1 else "Out",), attrs, name=helper.name)
-    if found is not None:
-        return found
+    if not contains_variable(sections):
+        found = emit_again("split", inputs, (("Out", num) if num > 1 else "Out",), attrs, name=name)
+        if found is not None:
+            return found
+    helper = LayerHelper("split", name=name)
+    if contains_variable(sections):
+        inputs["SectionsTensorList"] = as_tensors(helper, sections)
     outs = [helper.create_variable_for_type_inference(dtype=input.dtype) for _ in range(num)]
     helper.append_op(type="split", inputs=inputs, outputs={"Out": outs}, attrs=attrs)
     return outs
