@@ -12,6 +12,7 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer, follows_training, in_dygraph_mode, tracer_guard
+from fluidjax.eager.shared import shared_with
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework import ComplexVariable, Program, default_main_program, program_guard
@@ -205,7 +206,8 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
     Args:
         value: a NumPy array, of complex numbers for a ComplexVariable, or a variable.
         name: the variable's name; generated when None.
-        zero_copy: in Fluid, whether array and variable share memory; here the variable has a copy.
+        zero_copy: whether array and variable share memory, so that what is written into one of them shows in the
+            other; by default they do on a CPU. What an op computes into the variable leaves the array as it is.
 
     Raises AssertionError outside a guard, TypeError for anything else.
 
@@ -226,7 +228,9 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
             f"The type of 'value' in fluid.dygraph.to_variable must be numpy.ndarray or Variable, but received "
             f"{type(value)}. Pass numpy.array(value)."
         )
-    return current_tracer().to_variable(value, name)
+    if zero_copy is False:
+        return current_tracer().to_variable(value, name)
+    return shared_with(value, name)
 
 
 def _as_list(given: Any, what: str) -> list[Any]:

@@ -79,14 +79,6 @@ def test_to_variable_takes_arrays_and_variables(wrong: Any) -> None:
         dg.to_variable(wrong)
 
 
-def test_arrays_and_variables_are_apart() -> None:
-    array = np.ones(2, "float32")
-    x = dg.to_variable(array)
-    array[0] = 5
-    x.numpy()[1] = 7
-    same(x.numpy(), [1, 1])
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool", "uint8", "int8", "int16"])
 def test_dtypes_stay(dtype: str) -> None:
     x = dg.to_variable(np.ones([2], dtype))

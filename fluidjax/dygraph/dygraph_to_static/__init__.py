@@ -6,13 +6,18 @@ from __future__ import annotations
 from fluidjax.dygraph.dygraph_to_static import (
     ast_transformer,
     convert_call_func,
+    loop_transformer,
     partial_program,
     program_translator,
+    static_analysis,
+    utils,
     variable_trans_func,
 )
-from fluidjax.dygraph.dygraph_to_static.ast_transformer import convert_to_static
+from fluidjax.dygraph.dygraph_to_static.ast_transformer import DygraphToStaticAst, convert_to_static
 from fluidjax.dygraph.dygraph_to_static.convert_call_func import convert_call
+from fluidjax.dygraph.dygraph_to_static.loop_transformer import LoopTransformer, NameVisitor
 from fluidjax.dygraph.dygraph_to_static.program_translator import ProgramTranslator, convert_function_with_cache
+from fluidjax.dygraph.dygraph_to_static.static_analysis import AstNodeWrapper, NodeVarType, StaticAnalysisVisitor
 from fluidjax.dygraph.dygraph_to_static.variable_trans_func import (
     create_static_variable_gast_node,
     data_layer_not_check,
@@ -20,6 +25,7 @@ from fluidjax.dygraph.dygraph_to_static.variable_trans_func import (
 )
 
 __all__ = [
-    "ProgramTranslator", "convert_call", "convert_function_with_cache", "convert_to_static",
+    "AstNodeWrapper", "DygraphToStaticAst", "LoopTransformer", "NameVisitor", "NodeVarType", "ProgramTranslator",
+    "StaticAnalysisVisitor", "convert_call", "convert_function_with_cache", "convert_to_static",
     "create_static_variable_gast_node", "data_layer_not_check", "to_static_variable_gast_node",
 ]  # fmt: skip

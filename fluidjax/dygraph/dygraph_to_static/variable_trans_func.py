@@ -53,5 +53,13 @@ def to_static_variable_gast_node(name: str) -> ast.stmt:
     return _statement(f"{name} = {__name__}.to_static_variable({name})")
 
 
+def create_fill_constant_node(name: str, value: Any) -> ast.stmt | None:
+    """The statement that binds a name to a variable of a number or bool; None for any other value."""
+    dtype = KINDS.get(type(value))
+    if dtype is None:
+        return None
+    return _statement(f"{name} = fluid.layers.fill_constant(shape=[1], dtype={dtype!r}, value={value!r})")
+
+
 def _statement(source: str) -> ast.stmt:
     return ast.parse(source).body[0]
