@@ -94,13 +94,13 @@ class BuildStrategy(_Settings):
         "cache_runtime_context": False,
         "debug_graphviz_path": "",
         "enable_auto_fusion": False,
-        "enable_backward_optimizer_op_deps": False,
+        "enable_backward_optimizer_op_deps": True,
         "enable_inplace": True,
         "enable_sequential_execution": False,
         "fuse_all_optimizer_ops": False,
         "fuse_all_reduce_ops": True,
         "fuse_bn_act_ops": False,
-        "fuse_broadcast_ops": False,
+        "fuse_broadcast_ops": True,
         "fuse_elewise_add_act_ops": False,
         "fuse_relu_depthwise_conv": False,
         "gradient_scale_strategy": GradientScaleStrategy.CoeffNumDevice,
@@ -120,8 +120,26 @@ class BuildStrategy(_Settings):
 
     _passes: passes.PassBuilder | None = None
 
+    # Fluid lets these be set when the passes have been asked for.
+    _open = {
+        "async_mode",
+        "cache_runtime_context",
+        "enable_backward_optimizer_op_deps",
+        "enable_inplace",
+        "fuse_all_reduce_ops",
+        "hierarchical_allreduce_inter_nranks",
+        "is_distribution",
+        "memory_optimize",
+        "mkldnn_enabled_op_types",
+        "nccl_comm_num",
+        "num_trainers",
+        "trainer_id",
+        "trainers_endpoints",
+        "use_hierarchical_allreduce",
+    }
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._passes is not None:
+        if self._passes is not None and name not in self._open:
             raise EnforceNotMet(
                 f"BuildStrategy has been finalized, cannot be configured again: received {name} = {value!r}. Expected"
                 " all settings before the passes were asked for. Set it before, or make another BuildStrategy"
@@ -197,12 +215,17 @@ class CompiledProgram:
             places: one for each device; default ``cpu_places()`` (as many as CPU_NUM says) or ``cuda_places()``.
 
         Raises:
-            AssertionError: called twice.
+            AssertionError: called twice; no loss, and the program has a backward pass.
         """
         if self._is_data_parallel:
             raise AssertionError(
                 "Already compiled with parallel, cannot be recompiled: expected one call of with_data_parallel,"
                 " received a second; make another CompiledProgram"
+            )
+        if loss_name is None and _has_backward(self._program):
+            raise AssertionError(
+                "The loss name of CompiledProgram is None. The loss name should be set if CompiledProgram contains"
+                " backward part: expected with_data_parallel(loss_name=loss.name), received none"
             )
         self._is_data_parallel = True
         self._build_strategy = build_strategy or self._build_strategy
@@ -212,13 +235,18 @@ class CompiledProgram:
         self._places = [places] if isinstance(places, Place) else None if places is None else list(places)
         return self
 
+    @property
+    def _executor(self) -> SeveralDevices | None:
+        """What runs the program on several devices; None before it has run."""
+        return self._several
+
     def _run_at(self, place: Place, scope: Scope) -> SeveralDevices | None:
         """How a run at a place is done on several devices; None: as any program's.
 
         From then on ``_places`` says where it runs.
 
         Raises:
-            AssertionError: it was told to run nowhere, or has a backward pass and no loss.
+            AssertionError: it was told to run nowhere.
             ValueError: it ran at another place, or over another scope.
         """
         if self._place is None:
@@ -244,11 +272,6 @@ class CompiledProgram:
         if not self._is_data_parallel:
             self._place, self._places = place, [place]
             return
-        if self._loss_name is None and _has_backward(self._program):
-            raise AssertionError(
-                "The loss name of CompiledProgram is None. The loss name should be set if CompiledProgram contains"
-                " backward part: expected with_data_parallel(loss_name=loss.name), received none"
-            )
         places = _default_places(place) if self._places is None else self._places
         if not places:
             raise AssertionError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluidjax.framework import Program, Variable
-from fluidjax.transpiler.tables import find_distributed_lookup_table, table_lookups
+from fluidjax.framework.distributed_table import find_distributed_lookup_table, table_lookups
 
 LOOKUP_TABLE_TYPE = "lookup_table"
 

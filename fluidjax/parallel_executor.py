@@ -54,7 +54,6 @@ class ParallelExecutor:
                 f" nccl2 ({told}), and one of them, received num_trainers={num_trainers}, trainer_id={trainer_id}"
             )
         shared = share_vars_from._scope if share_vars_from is not None else None
-        self._dropped = True
         self._scope: Scope = scope or shared or global_scope()
         self._places = cuda_places() if use_cuda else cpu_places()
         self._executor = Executor(self._places[0])
@@ -74,15 +73,16 @@ class ParallelExecutor:
     def run(self, fetch_list: Any, feed: Any = None, feed_dict: Any = None, return_numpy: bool = True) -> list[Any]:
         """Run once; as ``Executor.run``. ``feed_dict`` is the older name of ``feed``."""
         feed = feed if feed is not None else feed_dict
-        self._dropped = False
         return self._executor.run(
             self._compiled, feed=feed, fetch_list=fetch_list, scope=self._scope, return_numpy=return_numpy
         )
 
     def drop_local_exe_scopes(self) -> None:
         """Release what runs have kept; here they keep nothing."""
-        self._dropped = True
+        if self._compiled._executor is not None:
+            self._compiled._executor.drop_local_exe_scopes()
 
     def _need_create_local_exe_scopes(self) -> bool:
         """Whether no run has come since the last drop, or none at all."""
-        return self._dropped
+        several = self._compiled._executor
+        return several is None or several._need_create_local_exe_scopes()

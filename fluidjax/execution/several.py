@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.mesh import Spread
@@ -26,6 +27,13 @@ from fluidjax.framework import Program, program_view
 from lowering.engine.devices import Devices
 from lowering.engine.replicas import Replicated, replicate
 from lowering.engine.spread import SpreadProgram, spread
+
+
+class Facts(NamedTuple):
+    """The persistable variables of a program's outermost block, and whether it has a backward pass."""
+
+    persistable: frozenset[str]
+    trains: bool
 
 
 class SeveralDevices:
@@ -55,25 +63,50 @@ class SeveralDevices:
         self._program = program
         self._written: dict[Any, Written] = {}
         self._together: set[Any] = set()  # what has to be written out for one device
-        self._known: tuple[Any, tuple[frozenset[str], bool]] | None = None
+        self._known: tuple[Any, Facts] | None = None
+        self._stays: list[Feed] = [{} for _ in range(devices.count)]  # persistable variables that were fed to a device
+        self._dropped = True
 
     def shares(self, feed: Any) -> list[Feed]:
         """What each device is fed; see ``shares.shares``. Programs without a backward pass may leave devices idle."""
-        persistable, trains = self._facts()
-        return shares(feed, self.devices.count, persistable, partial=not trains)
+        self._dropped = False
+        facts = self._facts()
+        found = shares(feed, self.devices.count, facts.persistable, partial=not facts.trains)
+        for name in {name: None for part in found for name in part}:
+            self._program.global_block().var(name)
+        return self._completed(found, facts.persistable)
 
-    def _facts(self) -> tuple[frozenset[str], bool]:
-        """The program's persistable variables, and whether it has a backward pass."""
+    def _completed(self, parts: list[Feed], persistable: frozenset[str]) -> list[Feed]:
+        """The feeds, where a device that lacks a persistable variable keeps what it was fed last."""
+        names, stays = {name: None for part in parts for name in part}, self._stays[: len(parts)]
+        for part, held in zip(parts, stays, strict=True):
+            held.update((name, part[name]) for name in persistable & part.keys())
+        return [{name: _fed(part, held, name) for name in names} for part, held in zip(parts, stays, strict=True)]
+
+    def drop_local_exe_scopes(self) -> None:
+        """Release what runs have kept; here they keep nothing."""
+        self._dropped = True
+
+    def _need_create_local_exe_scopes(self) -> bool:
+        """Whether no run has come since the last drop, or none at all."""
+        return self._dropped
+
+    def device_count(self) -> int:
+        """How many devices there are."""
+        return self.devices.count
+
+    def _facts(self) -> Facts:
         token = self._program._version_token()
         if self._known is None or self._known[0] != token:
             view = program_view(self._program)
             held = frozenset(v.name for v in view.blocks[0].vars.values() if v.persistable)
-            self._known = token, (held, any(op.is_backward for block in view.blocks for op in block.ops))
+            trains = any(op.is_backward for block in view.blocks for op in block.ops)
+            self._known = token, Facts(held, trains)
         return self._known[1]
 
     def written(self, parts: Sequence[Feed], *, together: bool = False) -> Written:
         """The program for as many devices as have something to do; ``together``: for one physical device."""
-        same = {n for n in self._facts()[0] & parts[0].keys() if all(p[n] is parts[0][n] for p in parts)}
+        same = {n for n in self._facts().persistable & parts[0].keys() if all(p[n] is parts[0][n] for p in parts)}
         fed = frozenset(parts[0].keys() - same)
         version = self._program._version_token()
         if not self._agreed:
@@ -104,7 +137,7 @@ class SeveralDevices:
         joined = processes()
         assert joined is not None
         with self.scope._lock:
-            held = gather_values(self.scope, sorted(self._facts()[0]), exact=True)
+            held = gather_values(self.scope, sorted(self._facts().persistable), exact=True)
             plain = {n: v for n, v in held.items() if isinstance(v, (jax.Array, np.ndarray))}
             write_back(self.scope, dict(zip(plain, joined.firsts(list(plain.values())), strict=True)))
         self._agreed = True
@@ -163,6 +196,16 @@ class Written:
         else:
             values = [found[n] for n in names]
         return merged(values, name) if merge else values
+
+
+def _fed(part: Feed, held: Feed, name: str) -> Any:
+    """What a device is fed of a variable that another device is fed."""
+    if name not in part and name not in held:
+        raise EnforceNotMet(
+            f"Executor.run: feed {name!r}: expected a value for each device, received none for one of them; give each"
+            " dict of the list the same names"
+        )
+    return part.get(name, held.get(name))
 
 
 def _form(value: Any) -> Any:

@@ -87,7 +87,7 @@ def shares(feed: Any, count: int, persistable: Collection[str], *, partial: bool
     """What each device is fed.
 
     Args:
-        feed: a dict, which is split; a list of one dict per device; None.
+        feed: a dict, which is split; a list of one dict per device, empty ones for idle devices; None.
         count: how many devices there are.
         persistable: variables of which all devices get the same where one row is fed.
         partial: whether some devices may stay idle; there are fewer dicts then.
@@ -100,7 +100,7 @@ def shares(feed: Any, count: int, persistable: Collection[str], *, partial: bool
     if isinstance(feed, (list, tuple)):
         found = _listed(feed, count)
     elif feed is None or isinstance(feed, dict):
-        found = _split_dict(feed or {}, count, persistable)
+        found = _split_dict(by_name(feed or {}), count, persistable)
     else:
         raise TypeError(
             f"Executor.run: feed requires a dict from variable name to value (or a list of them), received"
@@ -126,7 +126,7 @@ def _listed(feed: Sequence[Any], count: int) -> list[Feed]:
             f"Executor.run: a list of {len(feed)} feeds for {count} devices: expected one dict per device; set CPU_NUM,"
             " pass places to with_data_parallel, or feed one dict, which is split"
         )
-    return [dict(part) for part in feed]
+    return [by_name(part) for part in feed if part] or [{}] * count
 
 
 def _split_dict(feed: Mapping[str, Any], count: int, persistable: Collection[str]) -> list[Feed]:

@@ -27,6 +27,7 @@ from fluidjax.framework import (
     name_scope,
     program_guard,
 )
+from fluidjax.framework.distributed_table import find_distributed_lookup_table
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.optimizer.eager import EagerUpdates, check_settings
@@ -278,10 +279,26 @@ class Optimizer(EagerUpdates):
         """
         if in_dygraph_mode():
             return self._eager_apply(params_grads)
-        pairs = sorted(params_grads, key=lambda pair: pair[0].name)
+        pairs, table = self._take_distributed_table(sorted(params_grads, key=lambda pair: pair[0].name))
         pairs = append_gradient_clip_ops(pairs) if self._grad_clip is None else self._grad_clip(pairs)
         pairs = append_regularization_ops(pairs, self.regularization)
-        return self._create_optimization_pass(pairs)
+        return self._create_optimization_pass(pairs) + table
+
+    def _take_distributed_table(self, pairs: list[Pair]) -> tuple[list[Pair], list[Operator]]:
+        """(the pairs without the distributed look-up table, its update): plain descent, neither clipped nor decayed,
+        which is what servers do with its rows.
+        """
+        program = default_main_program()
+        name = find_distributed_lookup_table(program)
+        found = [pair for pair in pairs if pair[0].name == name]
+        return [pair for pair in pairs if pair[0].name != name], [self._descend(program, pair) for pair in found]
+
+    def _descend(self, program: Program, pair: Pair) -> Operator:
+        param, grad = pair
+        with program._optimized_guard(pair), name_scope("optimizer"):
+            self._create_global_learning_rate()
+            inputs = {"Param": param, "Grad": grad, "LearningRate": self._create_param_lr(pair)}
+            return program.global_block().append_op(type="sgd", inputs=inputs, outputs={"ParamOut": param})
 
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: list[Pair]

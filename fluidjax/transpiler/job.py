@@ -8,12 +8,12 @@ from typing import Any
 from fluidjax.base.enums import OpRole, VarType
 from fluidjax.framework import Operator, Parameter, Program, Variable
 from fluidjax.framework import generate_control_dev_var_name as control_name
+from fluidjax.framework.distributed_table import find_distributed_lookup_table
 from fluidjax.framework.names import OP_ROLE
 from fluidjax.transpiler.config import DistributeTranspilerConfig
 from fluidjax.transpiler.details import VarsDistributed
 from fluidjax.transpiler.roles import optimizing_ops, params_and_grads
 from fluidjax.transpiler.slicing import create_blocks, place_of, slice_variable
-from fluidjax.transpiler.tables import find_distributed_lookup_table
 
 _REMOTE = ("lookup_table", "lookup_table_v2", "nce")
 

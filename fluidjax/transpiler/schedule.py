@@ -19,7 +19,7 @@ def count_by_trainers(job: Job) -> Variable | None:
     own = None
     for op in schedule_ops(job.main):
         if op.type == "increment":
-            own = _sum_instead(job, op)[job.trainer_id]
+            own = dict(enumerate(_sum_instead(job, op))).get(job.trainer_id)  # of a server, its own number
     return own
 
 

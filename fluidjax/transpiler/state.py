@@ -20,6 +20,7 @@ _CUT = {
     "decayed_adagrad": ("Moment",),
     "ftrl": ("SquaredAccumulator", "LinearAccumulator"),
     "sgd": (),
+    "dpsgd": (),
 }
 _NO_STATE = ("Param", "Grad", "LearningRate", "Beta1Tensor", "Beta2Tensor")
 

@@ -3,41 +3,9 @@
 from __future__ import annotations
 
 from fluidjax.base.enums import OpRole
-from fluidjax.base.errors import explain
-from fluidjax.framework import Block, Operator, Program, Variable, grad_var_name
+from fluidjax.framework import Block, Program, Variable, grad_var_name
+from fluidjax.framework.distributed_table import table_lookups
 from fluidjax.framework.names import OP_ROLE, OP_ROLE_VAR
-
-
-def table_lookups(program: Program, name: str) -> list[Operator]:
-    """The look-ups in a table."""
-    return [op for op in program.global_block().ops if op.type == "lookup_table" and op.input("W") == [name]]
-
-
-def _is_distributed(op: Operator) -> bool:
-    return bool(op.has_attr("is_distributed") and op.attr("is_distributed"))
-
-
-def find_distributed_lookup_table(program: Program) -> str | None:
-    """The parameter of the look-ups that are ``is_distributed``; None when there are none.
-
-    Raises RuntimeError when these name several parameters, or when others look up in it too.
-    """
-    lookups = [op for op in program.global_block().ops if op.type == "lookup_table"]
-    names = list(dict.fromkeys(op.input("W")[0] for op in lookups if _is_distributed(op)))
-    if len(names) > 1:
-        raise RuntimeError(_several("tables that are distributed", names))
-    if names and any(op.input("W") == names and not _is_distributed(op) for op in lookups):
-        raise RuntimeError(_several("kinds of look-ups in one table", ["is_distributed=True", "is_distributed=False"]))
-    return names[0] if names else None
-
-
-def _several(what: str, found: list[str]) -> str:
-    return explain(
-        f"all distributed lookup_table_ops should have only one table; there are several {what}",
-        "one table, and is_distributed=True in all of its look-ups",
-        ", ".join(found),
-        "leave is_distributed out of all but one table's embeddings",
-    )
 
 
 class TrainerTable:

@@ -263,13 +263,53 @@ def test_what_is_refused(executor: Any) -> None:
     parts = executor.run(program, {"x": batch}, [across], return_merged=False)[0]
     assert [p.shape for p in parts] == [(3, 2), (3, 1)]
     with pytest.raises(AssertionError, match="loss name of CompiledProgram is None"):
-        executor.run(fluid.CompiledProgram(main).with_data_parallel(places=places), {"x": batch}, [loss])
+        fluid.CompiledProgram(main).with_data_parallel(places=places)
     with pytest.raises(AssertionError, match="cannot be recompiled"):
         program.with_data_parallel(loss.name)
     with pytest.raises(ValueError, match="is not data parallel"):
         executor.run(fresh(share_vars_from=fluid.CompiledProgram(main)), {"x": batch}, [loss])
     with pytest.raises(ValueError, match="not compiled and executed"):
         executor.run(fresh(share_vars_from=fresh()), {"x": batch}, [loss])
+
+
+def test_lists_of_feeds_with_gaps(executor: Any) -> None:
+    x, kept = fluid.data("x", [None, 2], "float32"), fluid.data("kept", [None, 2], "float32")
+    kept.persistable = True
+    y = layers.elementwise_add(layers.relu(x), kept)
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=fluid.cpu_places(2))
+
+    def run(*feed: Any) -> Any:
+        named = [{name: np.full((1, 2), value, "float32") for name, value in part.items()} for part in feed]
+        return executor.run(program, named, [y])[0][:, 0].tolist()
+
+    assert run({"x": 1, "kept": 2}, {"x": 3, "kept": 4}) == [3, 7]
+    assert run({"x": 5, "kept": 6}, {"x": 7}) == [11, 11], "what stays between runs stands where nothing is fed"
+    assert run({"x": 1, "kept": 2}, {}) == [3], "a device without a feed is idle"
+    with pytest.raises(fluid.core.EnforceNotMet, match="feed 'x': expected a value for each device"):
+        run({"x": 1, "kept": 2}, {"kept": 1})
+    with pytest.raises(ValueError, match="var other not in this block"):
+        run({"x": 1, "kept": 2, "other": 3}, {"x": 1, "kept": 2, "other": 3})
+
+
+def test_scopes_of_devices_are_told_as_dropped(executor: Any) -> None:
+    x = fluid.data("x", [None, 2], "float32")
+    y = layers.scale(x, 2.0)
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=fluid.cpu_places(2))
+    for _ in range(2):
+        executor.run(program, {"x": np.ones((2, 2), "float32")}, [y])
+        assert not program._executor._need_create_local_exe_scopes()
+        program._executor.drop_local_exe_scopes()
+        assert program._executor._need_create_local_exe_scopes()
+    assert program._executor.device_count() == 2
+
+
+def test_what_a_finalized_strategy_still_takes() -> None:
+    strategy = fluid.BuildStrategy()
+    assert strategy.fuse_broadcast_ops and strategy.enable_backward_optimizer_op_deps, "Fluid's defaults"
+    strategy._finalize_strategy_and_create_passes()
+    strategy.enable_inplace, strategy.num_trainers = False, 2
+    with pytest.raises(fluid.core.EnforceNotMet, match="has been finalized"):
+        strategy.sync_batch_norm = True
 
 
 def test_a_loader_gives_each_device_a_batch(executor: Any) -> None:

@@ -139,6 +139,35 @@ def test_optimizers_that_servers_do_not_have(optimizer):
         Job(optimizer=lambda: optimizer(0.1)).transpile()
 
 
+def test_a_distributed_table_is_updated_by_plain_descent():
+    """Whatever the optimizer: neither clipped nor decayed, before the others; as 1.8.5 writes it."""
+    job = Job(
+        lambda: loss_of(fluid.layers.embedding(ids(), [1000, 32], is_sparse=True, is_distributed=True, param_attr="t")),
+        lambda: fluid.optimizer.Adam(
+            0.1, regularization=fluid.regularizer.L2Decay(0.1), grad_clip=fluid.clip.GradientClipByValue(1.0)
+        ),
+    )
+    ops = job.main.global_block().ops
+    (table,) = [op for op in ops if op.type == "sgd"]
+    assert table.input("Param") == ["t"] and table.input("Grad") == ["t@GRAD"]
+    after = [op.type for op in ops[ops.index(table) + 1 :]]
+    assert after[:2] == ["clip", "clip"] and after.count("adam") == 2
+    assert not [op for op in ops if op.type == "clip" and op.input("X") == ["t@GRAD"]]
+
+
+def test_more_servers_than_trainers_count_steps():
+    """A fleet's server transpiles with its own number, which need not be that of a trainer."""
+    job = Job(optimizer=lambda: fluid.optimizer.SGD(fluid.layers.exponential_decay(0.1, 10, 0.5)), sync_mode=False)
+    transpiler = job.transpile(trainer_id=1, trainers=1)
+    assert transpiler.counter_var is None
+    assert types(transpiler.get_pserver_program(SERVERS[1]), 1)[0] == "sum"
+
+
+def test_servers_have_dpsgd():
+    server = Job(optimizer=lambda: fluid.optimizer.Dpsgd(0.1, 10.0, 4.0, 1.0), sync_mode=False).transpile()
+    assert types(server.get_pserver_program(SERVERS[0]), 1) == ["dpsgd"]
+
+
 def test_what_is_no_server():
     with pytest.raises(ValueError, match="127.0.0.1:9 is no server of this job"):
         Job().transpile().get_pserver_program("127.0.0.1:9")
