@@ -18,7 +18,7 @@ room in a loop's buffer (an overflow flag)     has twice as much
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fluidjax.base.scope import Scope
@@ -122,15 +122,31 @@ class Attempts:
             raise
         except LoweringError:
             # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
-            if self.exact or not self._ragged(scope, feeds):
+            if self.exact:
                 raise
-            raise NeedsExact("an op failed on padded rows") from None
+            failed = NeedsExact("an op failed on padded rows")
+            if self._holds_rows(scope):
+                raise failed from None
+            if not _any_rows(feeds):
+                raise
+        return self._on_exact_rows(attempt, scope, feed, seed, failed)
 
-    def _ragged(self, scope: Scope, feeds: list[Any]) -> bool:
-        """Whether something that was fed, or is read from the scope, has rows that may have been padded."""
+    def _on_exact_rows(
+        self, attempt: Attempt, scope: Scope, feed: Mapping[str, Any], seed: Any, failed: NeedsExact
+    ) -> list[Any] | None:
+        """Rows are exact from now on if that is what was lacking; a batch that fails either way changes nothing."""
+        try:
+            results = attempt(scope, self.exact_feeds(feed), seed)
+        except Need:
+            raise failed from None
+        if results is not None:
+            self._stay_exact(failed)
+        return results
+
+    def _holds_rows(self, scope: Scope) -> bool:
+        """Whether something that is read from the scope has rows that may have been padded."""
         names = [n for n in self.plan.reads if n not in self._job.feeds]
-        held = gather_values(scope, names, exact=False).values()
-        return any(isinstance(v, LoDArray) for v in (*feeds, *held))
+        return _any_rows(gather_values(scope, names, exact=False).values())
 
     def _drop_padding(self, needed: NeedsExact) -> None:
         """See to it that the next attempt gives exact rows to the op that refused padded ones.
@@ -140,10 +156,15 @@ class Attempts:
         if self.exact:
             self._cut_at(needed)
         else:
-            self._compilations.causes.blame(needed, "rows are exact, and every LoD is compiled")
-            self._outside.clear()  # what needed a value on the host may have it now
+            self._stay_exact(needed)
+            self._compilations.clear()
+
+    def _stay_exact(self, needed: NeedsExact) -> None:
+        self._compilations.causes.blame(needed, "rows are exact, and every LoD is compiled")
+        self.exact = True
+        if self._outside:  # what needed a value on the host may have it now
+            self._outside.clear()
             self.plan_anew(())
-            self.exact = True
             self._compilations.clear()
 
     def _give_sizes(self, needed: NeedsSizes) -> None:
@@ -183,3 +204,7 @@ class Attempts:
         if full:
             self._compilations.clear()
         return bool(full)
+
+
+def _any_rows(values: Iterable[Any]) -> bool:
+    return any(isinstance(value, LoDArray) for value in values)

@@ -83,3 +83,23 @@ def test_it_may_be_made_an_error() -> None:
         exe = fluid.Executor(fluid.CPUPlace())
         for n in range(1, 12):
             exe.run(main, feed={"x": np.ones((n, 2), np.float32)}, fetch_list=[wanted])
+
+
+def test_a_batch_that_no_op_could_take_leaves_padding_as_it_was() -> None:
+    """Whether padding is to blame is tried on this batch alone: who feeds nonsense does not slow later batches down."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x, rows = fluid.data("x", [None, 2]), fluid.data("rows", [None, 2], lod_level=1)
+        wanted = layers.concat([layers.sequence_pool(rows, "sum"), x], 1)
+        exe = fluid.Executor(fluid.CPUPlace())
+
+        def step(samples: int, lengths: list[int]) -> int:
+            feed = {"rows": ragged(lengths), "x": np.ones((samples, 2), "float32")}
+            exe.run(main, feed=feed, fetch_list=[wanted])
+            return sum(prepared.compilations for prepared in main.__dict__["_prepared_cache"].values())
+
+        before = step(2, [1, 2])
+        for _ in range(2):
+            with pytest.raises(fluid.core.EnforceNotMet, match="concat"):
+                step(1, [1, 2])
+        assert max(step(2, [1, length]) for length in range(1, 12)) <= before + 2
