@@ -9,10 +9,24 @@ from typing import NoReturn
 
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.version import package_version
-from fluidjax.command import bench, cache, check, convert, doctor, draw, explain, info, launch, optimize, run, verify
+from fluidjax.command import (
+    bench,
+    cache,
+    check,
+    convert,
+    doctor,
+    draw,
+    explain,
+    info,
+    launch,
+    optimize,
+    run,
+    serve,
+    verify,
+)
 from fluidjax.command.terms import BadUse
 
-COMMANDS = (run, launch, info, explain, check, verify, draw, bench, convert, optimize, cache, doctor)
+COMMANDS = (run, launch, info, explain, check, verify, draw, bench, serve, convert, optimize, cache, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,60 @@
+"""Requests as one batch, and its outputs as the requests' own: samples are rows, or the outermost sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from fluidjax.serving.tensors import Tensor
+
+Tensors = Mapping[str, Tensor]
+
+
+class Mixed(Exception):
+    """The outputs of a batch are not one for each sample."""
+
+
+def samples_of(tensors: Tensors) -> int | None:
+    """How many samples all of the tensors have; None when not all have as many."""
+    counts = {tensor.samples for tensor in tensors.values()}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def kind_of(tensors: Tensors) -> Hashable:
+    """What requests must have in common to be computed together: names, data types, and the shape of a row."""
+    return tuple((name, t.rows.dtype, t.rows.shape[1:], len(t.lod)) for name, t in tensors.items())
+
+
+def joined(requests: Sequence[Tensors]) -> dict[str, Tensor]:
+    """Requests of one kind, one after the other."""
+    return {name: _joined([tensors[name] for tensors in requests]) for name in requests[0]}
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    lod = []
+    for levels in zip(*(part.lod for part in parts), strict=True):
+        offsets = [0]
+        for level in levels:
+            start = offsets[-1]
+            offsets.extend(start + n for n in level[1:])
+        lod.append(offsets)
+    return Tensor(np.concatenate([part.rows for part in parts]), lod)
+
+
+def split(outputs: Tensors, counts: Sequence[int]) -> list[dict[str, Tensor]]:
+    """The outputs of requests with so many samples each. Mixed when an output has more or fewer than all of them."""
+    if samples_of(outputs) != sum(counts):
+        raise Mixed
+    ends = [0, *accumulate(counts)]
+    return [{name: _cut(tensor, a, b) for name, tensor in outputs.items()} for a, b in pairwise(ends)]
+
+
+def _cut(tensor: Tensor, start: int, stop: int) -> Tensor:
+    lod = []
+    for level in tensor.lod:
+        part = level[start : stop + 1]
+        lod.append([n - part[0] for n in part])
+        start, stop = part[0], part[-1]
+    return Tensor(tensor.rows[start:stop], lod)

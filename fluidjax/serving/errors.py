@@ -1,0 +1,74 @@
+"""What a request is answered that cannot be served: a status, and an error of three parts; never a traceback."""
+
+from __future__ import annotations
+
+import re
+
+from fluidjax.base.errors import EnforceNotMet
+
+# A part of an error's text, as ``explain`` and the lowering word errors.
+_PART = re.compile(r"\n\s*(expected|received|problem|what to do|to do|built at): ")
+_LONGEST = 2000  # characters of a part
+
+
+class Refused(Exception):
+    """A request gets no result.
+
+    Args:
+        status: of HTTP.
+        what, expected, received, todo: the error's parts.
+        retry: after how many seconds another attempt makes sense.
+    """
+
+    def __init__(self, status: int, what: str, expected: str, received: str, todo: str, retry: int | None = None):
+        super().__init__(what)
+        self.status = status
+        self.parts = {"error": what, "expected": expected, "received": received, "what_to_do": todo}
+        self.retry = retry
+
+    def body(self) -> dict[str, str]:
+        """The answer, for JSON."""
+        return {name: text if len(text) <= _LONGEST else text[:_LONGEST] + " ..." for name, text in self.parts.items()}
+
+    def headers(self) -> dict[str, str]:
+        """The answer's headers."""
+        return {} if self.retry is None else {"Retry-After": str(self.retry)}
+
+
+def bad_input(what: str, expected: str, received: str, todo: str) -> Refused:
+    """What was sent is not what the model takes."""
+    return Refused(400, what, expected, received, todo)
+
+
+def refusal_of(error: Exception, given: str) -> Refused:
+    """What a run raised, as an answer: 422 where the inputs are to blame, 413 where memory is, else 500.
+
+    Where in whose script the model was built is nothing for whoever asks.
+
+    Args:
+        given: the inputs in words.
+    """
+    if isinstance(error, Refused):
+        return error
+    text = str(error)
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
+        return Refused(
+            413, "the memory does not suffice for this request", "smaller inputs", given, "send fewer at once"
+        )
+    if not isinstance(error, EnforceNotMet | ValueError | TypeError):
+        return Refused(
+            500,
+            "the model could not be run",
+            "a result",
+            type(error).__name__,
+            "the server's log says more; report this if the inputs are as the model wants them",
+        )
+    what, *rest = _PART.split(text)
+    parts = dict(zip(rest[::2], rest[1::2], strict=True))
+    return Refused(
+        422,
+        " ".join([what, *([parts["problem"]] if "problem" in parts else [])]),
+        parts.get("expected", "inputs that the model's ops can take"),
+        parts.get("received", given),
+        parts.get("what to do", parts.get("to do", "GET /model says what the inputs are")),
+    )

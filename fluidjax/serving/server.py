@@ -1,0 +1,89 @@
+"""A server from its start to its clean end: Ctrl-C and SIGTERM end it when what runs is done."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from fluidjax.serving.application import Application
+from fluidjax.serving.model import ServedModel
+from fluidjax.serving.settings import Settings
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Connections beside those of requests: browsers keep some open.
+_CONNECTIONS = 512
+
+
+class Server:
+    """A model at an address; the address is taken at once.
+
+    Args:
+        model: what is served.
+        settings: the limits.
+        host, port: where; port 0 is any that is free. Raises OSError where it cannot be had.
+    """
+
+    def __init__(self, model: ServedModel, settings: Settings, host: str = "127.0.0.1", port: int = 0):
+        self._application = Application(model, settings)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=1024)
+        config = uvicorn.Config(
+            self._application.asgi,
+            log_level="warning",
+            access_log=False,
+            limit_concurrency=settings.queue + _CONNECTIONS,
+            timeout_graceful_shutdown=int(settings.timeout) + 1,
+            h11_max_incomplete_event_size=64 * 1024,
+            http="h11",
+            ws="none",
+        )
+        self._server = uvicorn.Server(config)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    @property
+    def ready(self) -> threading.Event:
+        """Set when the model is warm."""
+        return self._application.worker.ready
+
+    @property
+    def alone(self) -> str | None:
+        """Why requests are not computed together; None where they are."""
+        return self._application.worker.alone
+
+    def run(self, warm: Callable[[], None] = lambda: None) -> None:
+        """Serve until a signal, or ``stop``; ``warm`` is called when the model is, unless it ends before."""
+        threading.Thread(target=self._tell, args=[warm], daemon=True).start()
+        with _taken(), self._socket:
+            self._server.run([self._socket])
+
+    def _tell(self, warm: Callable[[], None]) -> None:
+        self.ready.wait()
+        warm()
+
+    def stop(self) -> None:
+        """End as a signal would, from any thread."""
+        self._server.should_exit = True
+
+
+@contextlib.contextmanager
+def _taken() -> Iterator[None]:
+    """Signals that uvicorn ends for, and raises again afterwards, are done with then: the end is a good one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,128 @@
+"""The one thread that runs the model: it takes requests from a queue, several of a kind at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from fluidjax.serving.batching import joined, kind_of, samples_of, split
+from fluidjax.serving.model import ServedModel
+from fluidjax.serving.settings import Settings
+from fluidjax.serving.tensors import Tensor
+from fluidjax.serving.warming import warm_up
+
+Outputs = dict[str, Tensor]
+
+
+class Watcher(Protocol):
+    """Who is told of runs."""
+
+    def ran(self, samples: int, seconds: float) -> None:
+        """A run of so many samples took so long."""
+
+
+class Job:
+    """A request's inputs, and the promise of its outputs."""
+
+    def __init__(self, inputs: Mapping[str, Tensor]):
+        self.inputs = inputs
+        self.samples = samples_of(inputs) or 0
+        self.kind: Hashable = kind_of(inputs) if self.samples else None
+        self.arrived = time.monotonic()
+        self.outputs: Future[Outputs] = Future()
+
+
+class Worker(threading.Thread):
+    """Runs a model; ``ready`` is set when it is warm.
+
+    Attributes:
+        alone: why requests are not computed together; None where they are.
+    """
+
+    def __init__(self, model: ServedModel, settings: Settings, watcher: Watcher):
+        super().__init__(name="fluidjax-serve", daemon=True)
+        self._model, self._settings, self._watcher = model, settings, watcher
+        self._changed = threading.Condition()
+        self._jobs: list[Job] = []
+        self._closing = False
+        self.ready = threading.Event()
+        self.alone: str | None = "the model is not warm yet"
+
+    def submit(self, inputs: Mapping[str, Tensor]) -> Future[Outputs]:
+        """Queue a request; cancelling what is returned takes it out again, unless it runs already."""
+        job = Job(inputs)
+        with self._changed:
+            self._jobs.append(job)
+            self._changed.notify()
+        return job.outputs
+
+    def close(self) -> None:
+        """End when all that is queued is done, and wait for it."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self.is_alive():
+            self.join()
+
+    def run(self) -> None:
+        """What the thread does."""
+        self.alone = warm_up(self._model, self._settings.max_batch, self._settings.shapes)
+        self.ready.set()
+        while jobs := self._next():
+            wanted = [job for job in jobs if job.outputs.set_running_or_notify_cancel()]
+            if wanted:
+                self._serve(wanted)
+
+    def _next(self) -> list[Job]:
+        """The oldest request and those that go with it, when there are enough or time is up; none at the end."""
+        with self._changed:
+            while not self._jobs and not self._closing:
+                self._changed.wait()
+            while self._jobs and not self._closing and (left := self._left(self._jobs[0])) > 0:
+                self._changed.wait(left)
+            taken = self._batch()
+            self._jobs = [job for job in self._jobs if job not in taken]
+            return taken
+
+    def _left(self, first: Job) -> float:
+        """Seconds to wait for more requests."""
+        if self.alone or first.kind is None or sum(j.samples for j in self._jobs) >= self._settings.max_batch:
+            return 0.0
+        return first.arrived + self._settings.max_delay - time.monotonic()
+
+    def _batch(self) -> list[Job]:
+        if not self._jobs:
+            return []
+        first, *others = self._jobs
+        taken, room = [first], self._settings.max_batch - first.samples
+        for job in others if not self.alone and first.kind is not None else ():
+            if job.kind == first.kind and job.samples <= room:
+                taken.append(job)
+                room -= job.samples
+        return taken
+
+    def _serve(self, jobs: Sequence[Job]) -> None:
+        """Give each its outputs, or its own error: where a batch fails, each is run alone."""
+        try:
+            results = self._outputs(jobs)
+        except Exception as error:
+            if len(jobs) == 1:
+                jobs[0].outputs.set_exception(error)
+                return
+            for job in jobs:
+                self._serve([job])
+            return
+        for job, outputs in zip(jobs, results, strict=True):
+            job.outputs.set_result(outputs)
+
+    def _outputs(self, jobs: Sequence[Job]) -> list[Outputs]:
+        started = time.perf_counter()
+        if len(jobs) == 1:
+            results = [self._model.run(jobs[0].inputs)]
+        else:
+            results = split(self._model.run(joined([job.inputs for job in jobs])), [job.samples for job in jobs])
+        self._watcher.ran(sum(job.samples for job in jobs), time.perf_counter() - started)
+        return results
