@@ -159,7 +159,7 @@ class GradientClipByNorm(GradientClipBase):
 class GradientClipByGlobalNorm(GradientClipBase):
     """Scale all gradients by clip_norm / max(clip_norm, norm), norm = sqrt(sum of squares over all of them).
 
-    `group_name` joins parameters that were given clips of their own by ``set_gradient_clip``.
+    `group_name` groups parameters whose clips were set by ``set_gradient_clip``.
 
     Examples:
         >>> w = fluid.layers.create_parameter([2], "float32", "w", default_initializer=fluid.initializer.Constant(1.0))

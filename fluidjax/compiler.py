@@ -60,10 +60,10 @@ class ExecutionStrategy(_Settings):
 
 
 class BuildStrategy(_Settings):
-    """What happens between devices, and how Fluid's graph passes rewrite a program.
+    """How devices cooperate, and which of Fluid's graph passes rewrite a program.
 
-    ``gradient_scale_strategy`` and ``sync_batch_norm`` have a meaning. XLA fuses here, so the other settings have no
-    effect; ``reduce_strategy`` has none on values in Fluid either.
+    Only ``gradient_scale_strategy`` and ``sync_batch_norm`` have an effect. XLA does the fusing, so the other settings
+    have none; ``reduce_strategy`` does not change values in Fluid either.
 
     Examples:
         >>> strategy = fluid.BuildStrategy()
@@ -158,11 +158,11 @@ class BuildStrategy(_Settings):
 
 
 class CompiledProgram:
-    """A program to be run as compiled; ``Executor.run`` takes it in place of the program.
+    """A program with settings for compilation; pass it to ``Executor.run`` in place of the program.
 
     Args:
         program_or_graph: the program.
-        build_strategy: what happens between devices, see ``with_data_parallel``.
+        build_strategy: how devices cooperate, see ``with_data_parallel``.
 
     Examples:
         >>> x = fluid.data("x", [None, 2])

@@ -13,11 +13,11 @@ __all__ = ["data"]
 
 
 def data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0) -> Variable:
-    """A variable to be fed; feeds are held against its shape and data type.
+    """A variable to be fed. Feeds must match its shape and data type.
 
     Args:
         name: its name, under which it is fed.
-        shape: all dims, with None or -1 for those that differ from feed to feed (the batch, usually).
+        shape: all dims; None or -1 for those that vary between feeds (usually the batch).
         dtype: its data type.
         lod_level: the number of LoD levels of its feeds; 0 for plain arrays.
 

@@ -213,7 +213,7 @@ class DataFeeder:
     """Converts batches of samples into feeds.
 
     Args:
-        feed_list: the variables, or their names, that the fields of a sample are for, in order.
+        feed_list: the variables (or their names) that the fields of a sample belong to, in order.
         place: where tensors are to be.
         program: where names are looked up; the default main program for None.
 

@@ -52,8 +52,8 @@ _VERSIONS_KEPT = 32
 class Executor:
     """Runs programs at a place.
 
-    Each program is lowered and compiled once for its content, fetch list and feed shapes; parameters stay on the
-    device, in the Scope.
+    A program is lowered and compiled once for each combination of content, fetch list and feed shapes; parameters
+    stay on the device, in the Scope.
 
     Args:
         place: ``fluid.CPUPlace()`` (the default) or ``fluid.CUDAPlace(i)``.

@@ -123,7 +123,7 @@ class ConstantInitializer(Initializer):
 
 
 class UniformInitializer(Initializer):
-    """Elements drawn evenly from [`low`, `high`).
+    """Elements drawn uniformly from [`low`, `high`).
 
     With `diag_num`, that many elements on a diagonal, `diag_step` columns apart, are `diag_val` instead.
 
@@ -207,7 +207,7 @@ class NormalInitializer(Initializer):
 
 
 class TruncatedNormalInitializer(Initializer):
-    """As Normal, but elements further than two standard deviations from the mean are drawn again.
+    """A normal distribution truncated to two standard deviations: elements further from the mean are drawn again.
 
     Examples:
         >>> attr = fluid.ParamAttr(initializer=fluid.initializer.TruncatedNormal(0.0, 0.1, seed=1))

@@ -116,7 +116,7 @@ def save_vars(
 
     Args:
         executor: accepted as in Fluid.
-        dirname: the folder, made when absent. None, with no filename either: return the combined file's bytes.
+        dirname: the folder, created if it does not exist; None without a filename: return the combined file's bytes.
         main_program: where ``predicate`` looks; the default main program for None.
         vars: the variables; or
         predicate: a function of a variable that says whether it is to be saved.
@@ -216,18 +216,18 @@ def save_inference_model(
     export_for_deployment: bool = True,
     program_only: bool = False,
 ) -> list[str]:
-    """Write the part of a program that computes some variables from some feeds, and the parameters it reads.
+    """Save the part of a program that computes ``target_vars`` from the given feeds, and the parameters it reads.
 
     Args:
-        dirname: the folder, made when absent.
+        dirname: the folder, created if it does not exist.
         feeded_var_names: names of the variables to be fed.
         target_vars: what to compute.
         executor: accepted as in Fluid.
-        main_program: the program; the default main program for None. It is not changed.
+        main_program: the program, which is not changed; None for the default main program.
         model_filename: the program's file, ``__model__`` for None.
-        params_filename: one file for all parameters; a file for each for None.
+        params_filename: one file for all parameters; None for a file for each.
         export_for_deployment: prune; otherwise the whole program is written, as ``<model>.main_program``.
-        program_only: leave the parameters out.
+        program_only: do not write the parameters.
 
     Returns the names of the fetched variables. Raises ValueError for names that the program lacks.
 
@@ -260,13 +260,13 @@ def load_inference_model(
     params_filename: str | bytes | None = None,
     pserver_endpoints: Sequence[str] | None = None,
 ) -> list[Any]:
-    """Read what ``save_inference_model`` wrote, and put the parameters into the global scope.
+    """Load what ``save_inference_model`` wrote; parameters go into the global scope.
 
     Args:
         dirname: the folder; None when the file names are the files' contents (bytes).
         executor: accepted as in Fluid.
         model_filename, params_filename: as they were given to ``save_inference_model``.
-        pserver_endpoints: accepted as in Fluid; there are no parameter servers here.
+        pserver_endpoints: accepted as in Fluid; it has no effect.
 
     Returns [program, names to feed, variables to fetch]. Raises ValueError (FileFormatError, MismatchError) or
     FileNotFoundError, and leaves the scope as it was, when anything is wrong. Ops of the program that act on the
@@ -330,12 +330,12 @@ def load(program: Program, model_path: str, executor: Any = None, var_list: Sequ
     """Read what ``fluid.save`` wrote into the global scope; or what save_params, save_persistables, save_vars wrote.
 
     Args:
-        program: whose variables are to be set; all of them must be in the files.
-        model_path: as it was given to ``save``, with or without an ending.
+        program: its persistable variables are loaded; all of them must be in the files.
+        model_path: as given to ``save``, with or without an extension.
         executor: needed for files of the other functions.
         var_list: needed for one file of theirs: the variables it was saved with.
 
-    Raises FileFormatError or MismatchError, and leaves the scope as it was, when anything is wrong.
+    Raises FileFormatError or MismatchError if anything is wrong; the scope is then unchanged.
 
     Examples:
         >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2, param_attr="w")

@@ -13,7 +13,7 @@ __all__ = ["ParallelExecutor"]
 
 
 class ParallelExecutor:
-    """Runs one program on all devices of a kind at every step; see ``CompiledProgram.with_data_parallel``.
+    """Runs each step of a program on all devices of a kind; see ``CompiledProgram.with_data_parallel``.
 
     Args:
         use_cuda: run on the accelerators; else on as many CPU devices as CPU_NUM says.

@@ -36,11 +36,11 @@ class ParamAttr:
     """The settings of a parameter.
 
     Args:
-        name: its name, generated when None; two layers given the same name share the parameter.
-        initializer: an Initializer; None for the layer's own choice.
-        learning_rate: a factor on the optimizer's learning rate.
-        regularizer: a regularizer of its own, which goes before the optimizer's.
-        trainable: whether optimizers change it.
+        name: generated if None; layers that are given the same name share the parameter.
+        initializer: an Initializer; None for the layer's default.
+        learning_rate: multiplies the optimizer's learning rate.
+        regularizer: overrides the optimizer's regularization.
+        trainable: whether optimizers update it.
         do_model_average: whether ModelAverage averages it.
 
     Fluid up to 1.7 also takes ``gradient_clip`` (before 0.12 ``clip``): how this parameter's gradient is clipped.

@@ -34,7 +34,7 @@ def _penalty(param: Variable, block: Block) -> Variable:
 
 
 class L2DecayRegularizer(WeightDecayRegularizer):
-    """The penalty c / 2 * sum(w^2), whose gradient c * w is added to that of w.
+    """The penalty c / 2 * sum(w^2): adds c * w to the gradient of w.
 
     Examples:
         >>> w = fluid.layers.create_parameter([2], "float32", "w", default_initializer=fluid.initializer.Constant(1.0))

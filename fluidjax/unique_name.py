@@ -64,7 +64,7 @@ def switch(
 
 @contextlib.contextmanager
 def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
-    """Within the guard names are counted afresh, or by `new_generator`; a string is a prefix for all names.
+    """Number generated names from 0, or with `new_generator`, within a ``with`` block; a string prefixes all names.
 
     Examples:
         >>> for _ in range(2):

@@ -88,10 +88,9 @@ class CPUPlace(Place):
 
 
 class CUDAPlace(Place):
-    """The accelerator of number `device_id`, counted over jax's local devices that are not CPUs.
+    """The accelerator number `device_id` among JAX's local devices other than CPUs.
 
-    The name is Fluid's; any accelerator that jax drives will do. Raises RuntimeError where there is none of
-    that number.
+    The name is Fluid's; any accelerator that JAX supports will do. Raises RuntimeError if there is no such device.
 
     Examples:
         >>> place = fluid.CUDAPlace(0) if fluid.is_compiled_with_cuda() else fluid.CPUPlace()
@@ -154,8 +153,7 @@ def physical_devices(places: Sequence[Place]) -> list[jax.Device]:
 def is_compiled_with_cuda() -> bool:
     """Whether there is an accelerator, so that ``CUDAPlace(0)`` works.
 
-    Scripts use it to choose their place, hence it answers for what can be run on here, not for what jax
-    could have been installed with.
+    Scripts use it to choose a place, so it reports what is available on this machine, not how JAX was built.
 
     Examples:
         >>> fluid.is_compiled_with_cuda() == (fluid.core.get_cuda_device_count() > 0)

@@ -206,7 +206,7 @@ _global_scope = Scope()
 
 
 def global_scope() -> Scope:
-    """The scope that programs run in when none is given; ``scope_guard`` changes it.
+    """The scope in which programs run by default; ``scope_guard`` changes it.
 
     Examples:
         >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2, param_attr="w")
@@ -225,7 +225,7 @@ def _switch_scope(scope: Scope) -> Scope:
 
 @contextlib.contextmanager
 def scope_guard(scope: Scope) -> Iterator[None]:
-    """Within ``with scope_guard(scope):``, `scope` is the global scope.
+    """Make `scope` the global scope within a ``with`` block.
 
     Examples:
         >>> scope = fluid.Scope()

@@ -250,8 +250,8 @@ def _number(x: float | bool) -> str:
 class LoDTensor(Tensor):
     """A tensor whose rows may be grouped into sequences.
 
-    The grouping (LoD, level of detail) is a list of levels, coarsest first. ``lod`` speaks of it as offsets,
-    [[0, 2, 5]]; ``recursive_sequence_lengths`` as lengths, [[2, 3]].
+    The grouping (LoD, level of detail) is a list of levels, coarsest first. ``lod()`` gives offsets, [[0, 2, 5]];
+    ``recursive_sequence_lengths()`` gives lengths, [[2, 3]].
 
     Examples:
         >>> tensor = fluid.LoDTensor()

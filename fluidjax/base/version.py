@@ -22,7 +22,7 @@ def version_number(version: str) -> int:
 
 
 def require_version(min_version: str, max_version: str | None = None) -> None:
-    """Check that Fluid's version here (1.8.5) lies between the two.
+    """Check that the version of Fluid that is implemented (1.8.5) lies between the two.
 
     Raises TypeError or ValueError for ill-formed versions and Exception when it does not.
 

@@ -40,9 +40,9 @@ def enabled() -> bool:
 
 @signature_safe_contextmanager
 def guard(place: Any = None) -> Iterator[None]:
-    """Within the guard layers and operators run at once.
+    """Run layers and operators immediately (eager mode) within a ``with`` block.
 
-    Names are counted afresh, and the default programs are new ones.
+    Generated names start from 0, and the default programs are new.
 
     Args:
         place: where to run; by default the first accelerator, else the CPU.
@@ -201,7 +201,7 @@ dygraph_only = wrap_decorator(_dygraph_only_)
 
 @dygraph_only
 def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> Any:
-    """A variable with the value of an array; a variable is returned as it is.
+    """An eager variable with the value of an array; a variable is returned unchanged.
 
     Args:
         value: a NumPy array, of complex numbers for a ComplexVariable, or a variable.

@@ -22,10 +22,10 @@ PARAMETERS, OPTIMIZER = ".pdparams", ".pdopt"
 def save_dygraph(state_dict: dict[str, Any], model_path: str) -> None:
     """Write a state dict of a layer to ``model_path.pdparams``, or one of an optimizer to ``model_path.pdopt``.
 
-    The file is byte for byte the pickle that Paddle 1.8.5 writes. It is complete or not there.
+    The file is byte for byte the pickle that Paddle 1.8.5 writes. It is written atomically.
 
     Args:
-        state_dict: what ``state_dict()`` of a layer or an optimizer gave: a layer's begins with a parameter.
+        state_dict: what ``state_dict()`` of a layer or an optimizer returned; a layer's begins with a parameter.
         model_path: folder and first part of the file's name; the folder is made.
 
     Raises AssertionError for an empty dict, or a path that ends in a folder.

@@ -43,8 +43,8 @@ class Layer(registered.Registered):
     """A part of a network: override ``forward``, and assign parameters and sublayers as attributes.
 
     Args:
-        name_scope: what its full name begins with, by default the class's name in snake case.
-        dtype: the element type of what it makes.
+        name_scope: prefix of its full name; by default the class's name in snake case.
+        dtype: the element type of its parameters.
 
     Examples:
         >>> class Twice(fluid.dygraph.Layer):

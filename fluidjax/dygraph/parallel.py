@@ -33,7 +33,7 @@ class ParallelStrategy:
 
 
 class ParallelEnv:
-    """What the launcher says in the environment about the processes that train together.
+    """The launcher's description, in environment variables, of the processes that train together.
 
     Examples:
         >>> env = fluid.dygraph.ParallelEnv()
@@ -78,7 +78,7 @@ Env = ParallelEnv
 
 
 def prepare_context(strategy: ParallelStrategy | None = None) -> ParallelStrategy | None:
-    """Let processes come together to train; None when there is one.
+    """Connect the processes that train together; returns None if there is only one.
 
     Args:
         strategy: the processes; default what the launcher says in the environment.

@@ -12,7 +12,7 @@ _main_program_ = Program()
 
 
 def default_startup_program() -> Program:
-    """The program that layers write their parameters' initialisation to. Run it once, before training.
+    """The program that initialises the parameters of layers. Run it once, before training.
 
     Examples:
         >>> y = fluid.layers.fc(fluid.data("x", [None, 3]), 2)
@@ -23,7 +23,7 @@ def default_startup_program() -> Program:
 
 
 def default_main_program() -> Program:
-    """The program that layers write to.
+    """The program to which layers append their ops.
 
     Examples:
         >>> x = fluid.data("x", [None, 3])
@@ -50,9 +50,9 @@ def switch_startup_program(program: Program) -> Program:
 
 @contextlib.contextmanager
 def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
-    """Within the guard layers write to these programs.
+    """Make these the default programs within a ``with`` block.
 
-    Raises TypeError when they are no Programs.
+    Raises TypeError if they are not Programs.
 
     Examples:
         >>> main, startup = fluid.Program(), fluid.Program()

@@ -357,14 +357,14 @@ class ParameterMetaClass(VariableMetaClass):
 
 
 class Parameter(Variable, metaclass=ParameterMetaClass):
-    """A persistable variable that training changes.
+    """A persistable variable that training updates.
 
     Args:
         shape: dimensions, all known and positive.
         dtype: element type.
         trainable: whether optimizers change it.
         optimize_attr: its optimizer settings; ``{"learning_rate": 1.0}`` scales the learning rate.
-        regularizer: its own regularizer, which goes before the optimizer's.
+        regularizer: overrides the optimizer's regularization.
         do_model_average: whether ModelAverage keeps an average of it.
 
     Raises ValueError when the shape or dtype is missing or a dimension is not positive.

@@ -43,13 +43,13 @@ def data(
     Args:
         name: its name, under which it is fed.
         shape: its dims; None or -1 is unknown.
-        append_batch_size: put an unknown batch dim before them, unless one of them is unknown already.
+        append_batch_size: prepend an unknown batch dim, unless one of the dims is unknown already.
         dtype: its data type.
         lod_level: the number of LoD levels of its feeds; 0 for plain arrays.
         type: what it holds.
         stop_gradient: whether no gradient flows into it.
 
-    Feeds are not held against the shape; ``fluid.data`` does that.
+    Feeds are not checked against the shape; use ``fluid.data`` for that.
 
     Examples:
         >>> fluid.layers.data("image", [784]).shape

@@ -138,7 +138,7 @@ def polynomial_decay(
 
 
 def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> _Schedule:
-    """values[i] in steps before boundaries[i] (and from boundaries[i-1] on), values[-1] afterwards.
+    """values[i] from step boundaries[i-1] up to boundaries[i], values[-1] after the last boundary.
 
     Args:
         boundaries: numbers of steps, rising.

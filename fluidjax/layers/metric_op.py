@@ -16,7 +16,7 @@ __all__ = ["accuracy", "auc"]
 def accuracy(
     input: Variable, label: Variable, k: int = 1, correct: Variable | None = None, total: Variable | None = None
 ) -> Variable:
-    """Share of the rows whose label is among the k largest predictions.
+    """The fraction of rows whose label is among the k largest predictions.
 
     Args:
         input: predictions [N, classes], float32 or float64.

@@ -100,13 +100,13 @@ def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None 
 
 
 def sequence_pool(input: Variable, pool_type: str, is_test: bool = False, pad_value: float = 0.0) -> Variable:
-    """One row for each sequence of the finest LoD level, which the result no longer has.
+    """Reduce each sequence of the finest LoD level to one row; the result has one LoD level less.
 
     Args:
         input: [rows, ...] of float32, with LoD.
         pool_type: sum, average, sqrt (sum / sqrt(length)), max, first or last.
         is_test: do not keep the rows of the maxima.
-        pad_value: what an empty sequence gives.
+        pad_value: the result for an empty sequence.
 
     Returns:
         [sequences, ...].

@@ -79,7 +79,7 @@ __all__ = [
 
 
 def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
-    """A variable without a value yet, for a layer to write to."""
+    """A variable without a value, for a layer to write to."""
     check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8", "int16"), "create_tensor")
     helper = LayerHelper("create_tensor", name=name)
     return helper.create_variable(name=helper.name, dtype=dtype, persistable=persistable)
@@ -100,7 +100,7 @@ def create_parameter(
         dtype: its element type.
         name: its name; with an ``attr`` that has no name, what its name begins with (``name.w_0``).
         attr: a ParamAttr with its other settings.
-        is_bias: start as zeros unless told otherwise.
+        is_bias: initialise with zeros by default.
         default_initializer: used unless ``attr`` has one.
 
     Examples:
@@ -152,7 +152,7 @@ def create_global_var(
 
 
 def concat(input: Variable | list[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
-    """The tensors of a list joined along ``axis``, which may be a Variable [1]; a tensor array becomes one.
+    """Concatenate a list of tensors, or the elements of a tensor array, along ``axis`` (an int, or a Variable [1]).
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -245,14 +245,14 @@ _ASSIGNED = {
 
 
 def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Variable:
-    """A copy of a variable or a NumPy array; written to ``output`` when given.
+    """A copy of a variable or a NumPy array; written to ``output`` if given.
 
     Args:
         input: a Variable; or an array of bool, float32, int32 or int64 with at most 1024 * 1024 elements.
 
     Raises:
         TypeError: another kind of input, or element type.
-        ValueError: an array that is too big to be held by an attribute.
+        ValueError: an array too large for an attribute.
 
     Examples:
         >>> with fluid.dygraph.guard():

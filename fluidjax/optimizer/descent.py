@@ -13,7 +13,7 @@ from fluidjax.regularizer import WeightDecayRegularizer
 
 
 class SGDOptimizer(Optimizer):
-    """param -= learning_rate * grad. Of a sparse gradient only its rows are touched.
+    """param -= learning_rate * grad. A sparse gradient updates only its own rows.
 
     Args:
         learning_rate: a float, or a Variable of shape [1].

@@ -142,10 +142,10 @@ def dropout(
 
     Args:
         x: float32 or float64.
-        is_test: leave nothing out (also set by ``clone(for_test=True)``, and in eager mode after ``eval()``).
+        is_test: drop nothing (also set by ``clone(for_test=True)``, and in eager mode after ``eval()``).
         seed: fixes the draw.
-        dropout_implementation: "downgrade_in_infer" multiplies by 1 - dropout_prob when testing, "upscale_in_train"
-            divides by it when training.
+        dropout_implementation: "downgrade_in_infer" multiplies by 1 - dropout_prob in testing, "upscale_in_train"
+            divides by it in training.
 
     Returns:
         A variable shaped like x.

@@ -126,7 +126,7 @@ def nonzero(input: Variable, as_tuple: bool = False) -> Any:
 
 
 def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
-    """(the k largest values of each row, falling; their int64 places).
+    """(the k largest values of each row in descending order, their int64 indices).
 
     Args:
         input: float32 or float64; rows are its last dim.

@@ -68,14 +68,14 @@ def reshape(
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """``x`` in another shape of as many elements.
+    """``x`` with another shape of the same number of elements.
 
     Args:
         x: float16, float32, float64, int32 or int64.
         shape: a list of ints and Variables [1], or an int32 Variable; 0 copies the dim of ``x``, one -1 is inferred.
         actual_shape: an int32 Variable that replaces ``shape`` at run time.
         act: activation of the result.
-        inplace: the result is ``x`` itself; not so in eager mode.
+        inplace: the result replaces ``x``; ignored in eager mode.
 
     Raises:
         TypeError: arguments of other types.
@@ -124,7 +124,7 @@ def _with_x_shape(
 
 
 def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
-    """``input`` without those of its dims ``axes`` that are 1; without every dim of 1 when ``axes`` is empty.
+    """Remove the dims ``axes`` that are 1; all dims that are 1 if ``axes`` is empty.
 
     Examples:
         >>> x = fluid.data("x", [None, 1, 5, 1])
@@ -137,7 +137,7 @@ def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variab
 
 
 def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
-    """``input`` with a dim of 1 inserted at each of ``axes``: an int, Variable, or list of ints and Variables.
+    """Insert a dim of 1 at each of ``axes``: an int, a Variable, or a list of ints and Variables.
 
     Examples:
         >>> x = fluid.data("x", [None, 5])
@@ -211,7 +211,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
         expand_times: a list of ints and Variables [1], or an int32 Variable.
 
     Raises:
-        ValueError: a bool ``x`` that wants a gradient.
+        ValueError: a bool ``x`` that requires a gradient.
         AssertionError: a number that is not positive.
 
     Examples:
@@ -251,7 +251,7 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
 
 
 def stack(x: Variable | list[Variable], axis: int = 0) -> Variable:
-    """The tensors of a list (or the elements of a tensor array) joined along a new dim ``axis``."""
+    """Stack a list of tensors (or the elements of a tensor array) along a new dim ``axis``."""
     helper = LayerHelper("stack")
     given = list(x) if isinstance(x, (list, tuple)) else [x]
     out = helper.create_variable_for_type_inference(given[0].dtype)

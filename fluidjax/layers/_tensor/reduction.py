@@ -112,7 +112,7 @@ def reduce_any(
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
-    """The mean of all elements, [1]; float16, float32 or float64.
+    """The mean of all elements: [1], float16, float32 or float64.
 
     Examples:
         >>> with fluid.dygraph.guard():

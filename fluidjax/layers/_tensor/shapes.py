@@ -37,13 +37,13 @@ def cast(x: Variable, dtype: Any) -> Variable:
 
 
 def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Variable | None = None) -> Variable:
-    """A tensor of one value.
+    """A tensor filled with ``value``.
 
     Args:
         shape: a list of ints and Variables [1], or a Variable.
         dtype: bool, float16, float32, float64, int32 or int64.
         value: a number, or a Variable [1].
-        force_cpu: kept on the op, without meaning here.
+        force_cpu: kept in the op; no effect.
         out: an existing variable for the result.
 
     Examples:

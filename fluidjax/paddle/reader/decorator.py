@@ -55,7 +55,7 @@ def map_readers(func: Callable[..., Any], *readers: Reader) -> Reader:
 
 
 def shuffle(reader: Reader, buf_size: int) -> Reader:
-    """A reader that shuffles each ``buf_size`` samples in turn, with Python's global ``random``.
+    """A reader that shuffles consecutive blocks of ``buf_size`` samples, using Python's global ``random``.
 
     Examples:
         >>> reader = paddle.reader.shuffle(lambda: iter(range(5)), buf_size=5)
