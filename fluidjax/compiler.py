@@ -161,7 +161,7 @@ class CompiledProgram:
     """A program with settings for compilation; pass it to ``Executor.run`` in place of the program.
 
     Args:
-        program_or_graph: the program.
+        program_or_graph: the program; or a core.Graph, which is run as it is now.
         build_strategy: how devices cooperate, see ``with_data_parallel``.
 
     Examples:
@@ -173,13 +173,14 @@ class CompiledProgram:
         [1.0, 3.0]
     """
 
-    def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None):
-        if not isinstance(program_or_graph, Program):
+    def __init__(self, program_or_graph: Any, build_strategy: BuildStrategy | None = None):
+        program = getattr(program_or_graph, "_as_program", lambda: program_or_graph)()
+        if not isinstance(program, Program):
             raise TypeError(
-                f"CompiledProgram: expected a fluid.Program, received {type(program_or_graph).__name__}; pass the"
-                " program itself"
+                f"CompiledProgram: expected a fluid.Program or a core.Graph, received {type(program).__name__}; pass"
+                " the program itself"
             )
-        self._program = program_or_graph
+        self._program = program
         self._build_strategy = build_strategy or BuildStrategy()
         self._is_data_parallel = False
         self._places: list[Place] | None = None

@@ -53,13 +53,27 @@ from fluidjax.inference.tensors import (
     ZeroCopyTensor,
     paddle_dtype_size,
 )
-from fluidjax.passes import Pass, PassBuilder
+from fluidjax.passes import Pass, PassBuilder, get_pass
 from fluidjax.readers.tensor_queue import TensorQueue, init_lod_tensor_blocking_queue
 
+_ORDERING = ("build_adjacency_list", "graph_num", "has_circle", "topology_sort")
+
 if TYPE_CHECKING:
+    from fluidjax.ir.graph import Graph, graph_safe_remove_nodes
+    from fluidjax.ir.nodes import Node
+    from fluidjax.ir.ordering import build_adjacency_list, graph_num, has_circle, topology_sort
     from fluidjax.readers.multi_slot_dataset import Dataset
 else:
-    __getattr__, __dir__ = later(__name__, {"Dataset": "fluidjax.readers.multi_slot_dataset"})
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "Dataset": "fluidjax.readers.multi_slot_dataset",
+            "Graph": "fluidjax.ir.graph",
+            "graph_safe_remove_nodes": "fluidjax.ir.graph",
+            "Node": "fluidjax.ir.nodes",
+            **dict.fromkeys(_ORDERING, "fluidjax.ir.ordering"),
+        },
+    )
 
 __all__ = [
     "AnalysisConfig",
@@ -75,11 +89,13 @@ __all__ = [
     "EnforceNotMet",
     "Executor",
     "ExecutorPrepareContext",
+    "Graph",
     "Layer",
     "LoDTensor",
     "LoDTensorArray",
     "NativeConfig",
     "NativePaddlePredictor",
+    "Node",
     "OpDesc",
     "PaddleBuf",
     "PaddleDType",
@@ -98,16 +114,22 @@ __all__ = [
     "VarDesc",
     "Variable",
     "ZeroCopyTensor",
+    "build_adjacency_list",
     "create_paddle_predictor",
     "diff_tensor_shape",
     "get_cuda_device_count",
     "get_grad_op_desc",
+    "get_pass",
+    "graph_num",
+    "graph_safe_remove_nodes",
+    "has_circle",
     "init_lod_tensor_blocking_queue",
     "is_compiled_with_cuda",
     "ops",
     "paddle_dtype_size",
     "prune",
     "prune_backward",
+    "topology_sort",
 ]
 
 _Scope = Scope

@@ -182,6 +182,11 @@ def draw_block_graphviz(block: Block, highlights: Sequence[str] | None = None, p
     Returns the path of what was drawn: the PDF, or the file itself where there is no ``dot``.
     """
     write_block_graph(block, list(highlights or []), path)
+    return as_pdf(path)
+
+
+def as_pdf(path: str) -> str:
+    """Draw a file in Graphviz's language as a PDF beside it; its path, or the file's where there is no ``dot``."""
     dot = shutil.which("dot")
     if dot is None:
         return path

@@ -8,6 +8,7 @@ atomic: a process killed while saving leaves the old files or the new.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -196,6 +197,37 @@ def load_persistables(
         remote.load(_folder(dirname), main_program)
         return
     load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
+
+
+def _save_persistable_nodes(executor: Any, dirname: str, graph: Any) -> None:
+    """``save_vars`` of the persistable variables of an IrGraph."""
+    save_vars(executor, dirname, vars=_variables_of(graph))
+
+
+def _load_persistable_nodes(executor: Any, dirname: str, graph: Any) -> None:
+    """``load_vars`` of the persistable variables of an IrGraph that have a file; a warning names the others."""
+    found = _variables_of(graph)
+    absent = [var.name for var in found if not os.path.exists(os.path.join(dirname, var.name))]
+    if absent:
+        warnings.warn(f"_load_persistable_nodes: {dirname} has no file of {', '.join(absent)}", stacklevel=2)
+    load_vars(executor, dirname, vars=[var for var in found if var.name not in absent])
+
+
+def _variables_of(graph: Any) -> list[Variable]:
+    descs = {node.name(): node.var() for node in graph.all_persistable_nodes()}
+    block = Program().global_block()
+    return [
+        block.create_var(
+            name=name,
+            shape=desc.shape(),
+            dtype=desc.dtype(),
+            type=desc.type(),
+            lod_level=desc.lod_level(),
+            persistable=True,
+        )
+        for name, desc in sorted(descs.items())
+        if desc.type() not in (VarType.RAW, VarType.READER, VarType.FEED_MINIBATCH, VarType.FETCH_LIST)
+    ]
 
 
 def _folder(dirname: str | None) -> str:

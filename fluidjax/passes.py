@@ -1,12 +1,12 @@
 """The passes that Fluid's parallel executor would rewrite a program's graph by, as a list that scripts may change.
 
-XLA fuses, orders and frees here, so a pass is a name with settings. ``graph_viz_pass`` is one that does its work: it
-draws the program before the first run.
+XLA fuses, orders and frees here, so most passes are names with settings. ``graph_viz_pass`` draws the program before
+the first run; what a pass does to a ``core.Graph`` is in ``APPLIED``, and a known pass that is not there does nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fluidjax.base.errors import EnforceNotMet
@@ -15,16 +15,45 @@ from fluidjax.framework import Program
 
 VIZ, _PRINT = "graph_viz_pass", "multi_devices_print_pass"
 
+# What a pass does to a graph, by its name; whatever makes graphs fills it.
+APPLIED: dict[str, Callable[[Pass, Any], None]] = {}
+
 # What Fluid 1.8.5's builder knows of, besides those of inference.
-KNOWN = frozenset(
+_PARALLEL = frozenset(
     "add_reader_dependency_pass all_reduce_deps_pass all_reduce_mode_multi_devices_pass async_multi_devices_pass"
     " backward_optimizer_op_deps_pass buffer_shared_cross_op_memory_reuse_pass buffer_shared_inplace_pass"
     " coalesce_grad_tensor_pass dist_multi_devices_pass eager_deletion_pass fuse_adam_op_pass fuse_all_reduce_op_pass"
     " fuse_bn_act_pass fuse_elewise_add_act_pass fuse_momentum_op_pass fuse_relu_depthwise_conv_pass fuse_sgd_op_pass"
     " graph_to_program_pass graph_viz_pass lock_free_optimize_pass modify_op_lock_and_record_event_pass"
     " multi_batch_merge_pass multi_devices_check_pass multi_devices_print_pass reduce_mode_multi_devices_pass"
-    " reference_count_pass runtime_context_cache_pass sequential_execution_pass sync_batch_norm_pass".split()
+    " reference_count_pass runtime_context_cache_pass  sequential_execution_pass sync_batch_norm_pass".split()
 )
+
+# Those of inference. Of these XLA does what they are for: it fuses elementwise ops into products and convolutions, and
+# sequences are computed in packed time-major order with the products of all steps at once.
+_INFERENCE = frozenset(
+    "attention_lstm_fuse_pass conv_affine_channel_fuse_pass conv_bn_fuse_pass conv_elementwise_add2_act_fuse_pass"
+    " conv_elementwise_add_act_fuse_pass conv_elementwise_add_fuse_pass conv_eltwiseadd_affine_channel_fuse_pass"
+    " conv_eltwiseadd_bn_fuse_pass conv_transpose_bn_fuse_pass conv_transpose_eltwiseadd_bn_fuse_pass"
+    " delete_quant_dequant_op_pass embedding_fc_lstm_fuse_pass fc_elementwise_layernorm_fuse_pass fc_fuse_pass"
+    " fc_gru_fuse_pass fc_lstm_fuse_pass identity_scale_op_clean_pass is_test_pass matmul_transpose_reshape_fuse_pass"
+    " mul_gru_fuse_pass mul_lstm_fuse_pass multihead_matmul_fuse_pass multihead_matmul_fuse_pass_v2"
+    " quant_conv2d_dequant_fuse_pass repeated_fc_relu_fuse_pass scale_matmul_fuse_pass seq_concat_fc_fuse_pass"
+    " seqconv_eltadd_relu_fuse_pass seqpool_concat_fuse_pass seqpool_cvm_concat_fuse_pass shuffle_channel_detect_pass"
+    " simplify_with_basic_ops_pass skip_layernorm_fuse_pass squared_mat_sub_fuse_pass"
+    " transpose_flatten_concat_fuse_pass".split()
+)
+
+# Those that place ops on oneDNN, which XLA has kernels of its own for, and those that free what loops have used.
+_PLACING = frozenset(
+    "conditional_block_op_eager_deletion_pass conv3d_bias_mkldnn_fuse_pass conv_activation_mkldnn_fuse_pass"
+    " conv_bias_mkldnn_fuse_pass conv_concat_relu_mkldnn_fuse_pass conv_elementwise_add_mkldnn_fuse_pass"
+    " conv_leaky_relu_mkldnn_fuse_pass conv_relu6_mkldnn_fuse_pass conv_relu_mkldnn_fuse_pass"
+    " conv_swish_mkldnn_fuse_pass conv_transpose_bias_mkldnn_fuse_pass cpu_quantize_pass cpu_quantize_placement_pass"
+    " cpu_quantize_squash_pass depthwise_conv_mkldnn_pass fc_mkldnn_pass mkldnn_inplace_pass mkldnn_placement_pass"
+    " recurrent_op_eager_deletion_pass while_op_eager_deletion_pass".split()
+)
+KNOWN = _PARALLEL | _INFERENCE | _PLACING
 
 
 class Pass:
@@ -53,10 +82,31 @@ class Pass:
 
     set_not_owned = set
 
+    def get(self, name: str) -> Any:
+        """An attribute that was set. Raises KeyError where it was not."""
+        return self._attrs[name]
+
+    def apply(self, graph: Any) -> Any:
+        """Change a ``core.Graph`` as the pass does, and return it; nothing where XLA does the work.
+
+        Raises EnforceNotMet when an attribute is missing that the pass needs.
+        """
+        APPLIED.get(self._type, lambda one, graph: None)(self, graph)
+        return graph
+
     def draw(self, program: Program) -> None:
         """What ``graph_viz_pass`` does: the graph of block 0, to the file that ``graph_viz_path`` names."""
         if self._type == VIZ and self._attrs.get("graph_viz_path"):
             write_block_graph(program.global_block(), (), self._attrs["graph_viz_path"])
+
+
+def get_pass(pass_type: str) -> Pass:
+    """A pass by its name. Raises EnforceNotMet for a name that Fluid has none of."""
+    if pass_type not in KNOWN and pass_type not in APPLIED:
+        raise EnforceNotMet(
+            f"Pass {pass_type} has not been registered: expected one of {', '.join(sorted(KNOWN))}. Take one of them"
+        )
+    return Pass(pass_type)
 
 
 class PassBuilder:
@@ -75,13 +125,9 @@ class PassBuilder:
 
     def insert_pass(self, idx: int, pass_type: str) -> Pass:
         """Add a pass before the one at `idx`, and return it."""
-        if pass_type not in KNOWN:
-            raise EnforceNotMet(
-                f"Pass {pass_type} has not been registered: expected one of {', '.join(sorted(KNOWN))}. Take one of"
-                " them"
-            )
+        added = get_pass(pass_type)
         _check_index(idx, len(self._passes) + 1)
-        self._passes.insert(idx, Pass(pass_type))
+        self._passes.insert(idx, added)
         return self._passes[idx]
 
     def remove_pass(self, idx: int) -> None:

@@ -9,6 +9,7 @@ from fluidjax.contrib import model_stat as model_stat
 from fluidjax.contrib import op_frequence as op_frequence
 from fluidjax.contrib import quantize as quantize
 from fluidjax.contrib import reader as reader
+from fluidjax.contrib import slim as slim
 from fluidjax.contrib import utils as utils
 from fluidjax.contrib.decoder import BeamSearchDecoder as BeamSearchDecoder
 from fluidjax.contrib.decoder import InitState as InitState

@@ -1,0 +1,3 @@
+"""Making models smaller: ``quantization``."""
+
+from fluidjax.contrib.slim import quantization as quantization

@@ -1,0 +1,26 @@
+"""Training and serving with rounded values: passes over an IrGraph, and models that are rounded after training."""
+
+from fluidjax.contrib.slim.quantization import post_training_quantization as post_training_quantization
+from fluidjax.contrib.slim.quantization import quantization_pass as quantization_pass
+from fluidjax.contrib.slim.quantization.post_training_quantization import PostTrainingQuantization, WeightQuantization
+from fluidjax.contrib.slim.quantization.quantization_pass import (
+    AddQuantDequantPass,
+    ConvertToInt8Pass,
+    OutScaleForInferencePass,
+    OutScaleForTrainingPass,
+    QuantizationFreezePass,
+    QuantizationTransformPass,
+    TransformForMobilePass,
+)
+
+__all__ = [
+    "AddQuantDequantPass",
+    "ConvertToInt8Pass",
+    "OutScaleForInferencePass",
+    "OutScaleForTrainingPass",
+    "PostTrainingQuantization",
+    "QuantizationFreezePass",
+    "QuantizationTransformPass",
+    "TransformForMobilePass",
+    "WeightQuantization",
+]

@@ -1,0 +1,81 @@
+"""Storing rounded weights in eight bits, and naming ops as phones know them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fluidjax.base.enums import VarType
+from fluidjax.base.places import Place
+from fluidjax.base.scope import Scope
+from fluidjax.contrib.slim.quantization.freezing import check_given
+from fluidjax.contrib.slim.quantization.ops import (
+    FAKE_DEQUANTIZE,
+    FAKE_QUANTIZE,
+    WITH_WEIGHT,
+    attribute,
+    drop_unused,
+    in_order,
+    persistable_names,
+)
+from fluidjax.ir.ir_graph import IrGraph
+from fluidjax.ir.wrapped import IrOpNode, IrVarNode
+
+
+class ConvertToInt8Pass:
+    """The rounded weights of quantized ops become int8 variables ``<name>.int8``.
+
+    Args:
+        scope, place: have the weights; where they go.
+        quantizable_op_type: read by nothing: ops say themselves that they are quantized.
+
+    Raises AssertionError without a scope or place.
+    """
+
+    def __init__(self, scope: Scope, place: Place, quantizable_op_type: Any = None):
+        check_given(scope, place)
+        self._scope, self._place = scope, place
+
+    def apply(self, graph: IrGraph) -> IrGraph:
+        """Change a frozen graph, and return it."""
+        weights = persistable_names(graph)
+        short: dict[str, IrVarNode] = {}
+        for op in in_order(graph.all_op_nodes()):
+            if attribute(op, "quantization_type") == WITH_WEIGHT:
+                for var in [var for var in op.inputs if var.name() in weights]:
+                    if var.name() not in short:
+                        short[var.name()] = self._stored(graph, var)
+                    graph.update_input_link(var, short[var.name()], op)
+        drop_unused(graph)
+        graph.resolve_hazard()
+        return graph
+
+    def _stored(self, graph: IrGraph, var: IrVarNode) -> IrVarNode:
+        name = f"{var.name()}.int8"
+        value = np.array(self._scope.find_var(var.name()).get_tensor()).astype(np.int8)
+        self._scope.var(name).get_tensor().set(value, self._place)
+        return graph.create_persistable_node(name, var.type(), var.shape(), VarType.INT8)
+
+
+class TransformForMobilePass:
+    """The ops that round and scale back become ``quantize`` and ``dequantize``, as paddle-mobile calls them."""
+
+    def apply(self, graph: IrGraph) -> IrGraph:
+        """Change a frozen graph, and return it."""
+        for op in in_order(graph.all_op_nodes()):
+            if op.name() in FAKE_QUANTIZE:
+                self._rename(graph, op, "quantize")
+            elif op.name() in FAKE_DEQUANTIZE:
+                self._rename(graph, op, "dequantize")
+        graph.resolve_hazard()
+        return graph
+
+    def _rename(self, graph: IrGraph, op: IrOpNode, name: str) -> None:
+        op.set_type(name)
+        named = graph.create_op_node_from_desc(op._desc)
+        for var in op.inputs:
+            graph.link_to(var, named)
+        for var in op.outputs:
+            graph.link_to(named, var)
+        graph.safe_remove_nodes(op)

@@ -1,0 +1,65 @@
+"""How large the outputs of ops get, for engines that compute with whole numbers throughout."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fluidjax.base.places import Place
+from fluidjax.base.scope import Scope
+from fluidjax.contrib.slim.quantization.ops import SCALED, Putting, check_graph, in_order, written_by
+from fluidjax.ir.ir_graph import IrGraph
+from fluidjax.ir.wrapped import IrVarNode
+
+
+class OutScaleForTrainingPass:
+    """After each op that counts, its output's largest magnitude is averaged over steps into ``<output>@scale``.
+
+    Args:
+        scope, place: where the state gets its values.
+        moving_rate: how much of the average stays in a step.
+    """
+
+    def __init__(self, scope: Scope | None = None, place: Place | None = None, moving_rate: float = 0.9):
+        self._scope, self._place, self._moving_rate = scope, place, moving_rate
+
+    def apply(self, graph: IrGraph) -> IrGraph:
+        """Change a graph, and return it."""
+        check_graph(graph)
+        put = Putting(graph, self._scope, self._place, graph.is_test())
+        for op in [op for op in in_order(graph.all_op_nodes()) if op.name() in SCALED]:
+            for name in written_by(op):
+                self._watch(put, graph._find_node_by_name(op.outputs, name))
+        graph.resolve_hazard()
+        return graph
+
+    def _watch(self, put: Putting, var: IrVarNode) -> None:
+        outputs = {"Out": put.next(var), "OutScale": put.state(var, f"{var.name()}@scale", [1])}
+        before, after = put.averaging(var, ("scale_state@", "scale_accum@"))
+        attrs = {"moving_rate": self._moving_rate, "is_test": put.testing}
+        put.op("moving_average_abs_max_scale", {"X": var, **before}, {**outputs, **after}, attrs)
+
+
+class OutScaleForInferencePass:
+    """The averages that ``OutScaleForTrainingPass`` made become the attribute ``out_threshold`` of each op.
+
+    Args:
+        scope: has them.
+    """
+
+    def __init__(self, scope: Scope | None = None):
+        self._scope = scope
+
+    def apply(self, graph: IrGraph) -> IrGraph:
+        """Change a graph, and return it. Raises AssertionError where the scope has no average of an output."""
+        check_graph(graph)
+        for op in [op for op in in_order(graph.all_op_nodes()) if op.name() in SCALED]:
+            (name,) = written_by(op)
+            held = self._scope.find_var(f"{name}@scale") if self._scope is not None else None
+            if held is None:
+                raise AssertionError(
+                    f"the scope has no {name}@scale, the average of what op {op.name()} writes. Expected the scope that"
+                    " was trained in. Apply OutScaleForTrainingPass to the graph that is trained."
+                )
+            op.set_attr("out_threshold", float(np.array(held.get_tensor())[0]))
+        graph.resolve_hazard()
+        return graph

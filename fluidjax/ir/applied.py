@@ -1,0 +1,81 @@
+"""What ``core.get_pass(name).apply(graph)`` does to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from html import escape
+from typing import Any
+
+from fluidjax import passes
+from fluidjax.base.errors import EnforceNotMet
+from fluidjax.base.scope import Scope
+from fluidjax.ir.graph import Graph
+from fluidjax.ir.nodes import Node
+from fluidjax.ir.pipeline import PASSES
+from fluidjax.ir.rewriter import Rewriter
+
+# Attributes of a graph: the nodes that a drawing colours, and the scope that has its parameters.
+MARKED, PARAM_SCOPE = "__graphviz__marked_node__", "__param_scope__"
+
+
+def _to_program(one: passes.Pass, graph: Graph) -> None:
+    graph._write(_needed(one, "program"))
+
+
+def _draw(one: passes.Pass, graph: Graph) -> None:
+    """A drawing in Graphviz's language: ops as boxes, variables as ellipses, marked nodes filled."""
+    marked = graph.get_marked_nodes(MARKED) if graph.has(MARKED) else set()
+    if graph.has(MARKED):
+        graph.erase(MARKED)
+    lines = ["digraph G {", 'rankdir="TB";']
+    for node in graph.in_order():
+        shape = "box" if node.is_op() else "ellipse"
+        filled = ',style=filled,fillcolor="#f9d976"' if node in marked else ""
+        lines.append(f"n{node.id()} [label=<{escape(node.name())}>,shape={shape}{filled}];")
+    lines += [f"n{node.id()} -> n{after.id()};" for node in graph.in_order() for after in node.outputs]
+    with open(_needed(one, "graph_viz_path"), "w", encoding="utf-8") as file:
+        file.write("\n".join([*lines, "}"]) + "\n")
+
+
+def _rewrite(name: str, one: passes.Pass, graph: Graph) -> None:
+    """Turn the graph into a program, run a pass of this package over it, and turn it back.
+
+    What nobody reads counts as fetched, and so does what fetch ops read. Parameters are those of the scope that was
+    set as ``__param_scope__``; without it their values are unknown.
+    """
+    program = graph._as_program()
+    scope = graph.get_string(PARAM_SCOPE) if graph.has(PARAM_SCOPE) else Scope()
+    rewriter = Rewriter(program, scope, program.desc.get_feed_target_names(), _ends(graph))
+    PASSES[name](rewriter)
+    _become(graph, Graph(rewriter.program.desc))
+
+
+def _ends(graph: Graph) -> list[str]:
+    ends = [node for node in graph.in_order() if node.is_var() and not node.is_ctrl_var() and node.inputs]
+    return list(dict.fromkeys(node.name() for node in ends if not node.outputs or _fetched(node)))
+
+
+def _fetched(node: Node) -> bool:
+    return any(op.name() == "fetch" for op in node.outputs)
+
+
+def _become(graph: Graph, other: Graph) -> None:
+    graph._nodes, graph._made, graph._program = other._nodes, other._made, other._program
+
+
+def _needed(one: passes.Pass, name: str) -> Any:
+    if not one.has(name):
+        raise EnforceNotMet(
+            f"Required attribute {name} of pass {one.type()} is not set. Expected a value before apply(). Call"
+            f" set({name!r}, ...) first."
+        )
+    return one.get(name)
+
+
+APPLIED: dict[str, Callable[[passes.Pass, Graph], None]] = {
+    "graph_to_program_pass": _to_program,
+    passes.VIZ: _draw,
+    **{name: partial(_rewrite, name) for name in PASSES},
+}
+passes.APPLIED.update(APPLIED)

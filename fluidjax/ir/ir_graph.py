@@ -1,0 +1,230 @@
+"""``framework.IrGraph``: what scripts and the passes of quantization change a graph by."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fluidjax import passes
+from fluidjax.base.enums import VarType
+from fluidjax.debugger import as_pdf
+from fluidjax.framework import Program
+from fluidjax.framework.op_desc import OpDescView
+from fluidjax.framework.var_desc import VarDescView
+from fluidjax.ir import ordering
+from fluidjax.ir.applied import MARKED
+from fluidjax.ir.graph import Graph
+from fluidjax.ir.nodes import Node
+from fluidjax.ir.wrapped import IrNode, IrOpNode, IrVarNode, write_attr
+
+
+class IrGraph:
+    """A core.Graph, with ops and variables as IrOpNode and IrVarNode.
+
+    Args:
+        graph: the graph. Raises AssertionError for anything else.
+        for_test: whether it is one that is tested, not trained.
+    """
+
+    def __init__(self, graph: Graph, for_test: bool = False):
+        if not isinstance(graph, Graph):
+            raise AssertionError(
+                f"graph must be the instance of core.Graph: received {type(graph).__name__}. Write"
+                " IrGraph(core.Graph(program.desc))."
+            )
+        self.graph = graph
+        self._for_test = for_test
+
+    def clone(self) -> IrGraph:
+        """A graph of copies of its nodes."""
+        return IrGraph(self.graph.clone(), self._for_test)
+
+    def is_test(self) -> bool:
+        """Whether it is one that is tested."""
+        return self._for_test
+
+    # Nodes that are there.
+
+    def all_nodes(self) -> set[IrNode]:
+        """All nodes."""
+        return {IrNode(node) for node in self.graph.in_order()}
+
+    def all_var_nodes(self) -> set[IrVarNode]:
+        """All variables, those that hold no value included."""
+        return {IrVarNode(node) for node in self.graph.in_order() if node.is_var()}
+
+    def all_persistable_nodes(self) -> set[IrVarNode]:
+        """The variables that a scope keeps between runs."""
+        return {node for node in self.all_var_nodes() if (desc := node.var()) is not None and desc.persistable()}
+
+    def all_op_nodes(self) -> set[IrOpNode]:
+        """All ops."""
+        return {IrOpNode(node) for node in self.graph.in_order() if node.is_op()}
+
+    def _find_node_by_name(self, nodes: Iterable[Any], node_name: str) -> Any:
+        """The last of some nodes that has a name. Raises AssertionError where none has it."""
+        found = [node for node in nodes if node.name() == node_name]
+        if not found:
+            raise AssertionError(f"Cannot find the target node in the giving set: no {node_name!r} is among them.")
+        return found[-1]
+
+    # Nodes that are made.
+
+    def create_persistable_node(
+        self, name: str, var_type: VarType, shape: Sequence[int], var_dtype: VarType
+    ) -> IrVarNode:
+        """A new variable that the scope keeps between runs.
+
+        Args:
+            name, shape: of the variable.
+            var_type, var_dtype: what it holds, and of which element type.
+        """
+        desc = _declared(name, var_type, shape, var_dtype)
+        desc.set_persistable(True)
+        return self.create_var_node_from_desc(desc)
+
+    def create_var_node(self, name: str, var_type: VarType, shape: Sequence[int], var_dtype: VarType) -> IrVarNode:
+        """A new variable; arguments as in ``create_persistable_node``."""
+        return self.create_var_node_from_desc(_declared(name, var_type, shape, var_dtype))
+
+    def create_control_dep_var(self) -> IrVarNode:
+        """A new control variable."""
+        return IrVarNode(self.graph.create_control_dep_var())
+
+    def create_var_node_from_desc(self, var_desc: VarDescView) -> IrVarNode:
+        """A new variable as a VarDesc says."""
+        return IrVarNode(self.graph.create_var_node(var_desc))
+
+    def create_op_node(
+        self, op_type: str, attrs: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+    ) -> IrOpNode:
+        """A new op, without links.
+
+        Args:
+            op_type: its type.
+            attrs: name -> value; the others stay unset.
+            inputs, outputs: slot -> a variable's node, or a list of them.
+        """
+        desc = OpDescView()
+        desc.set_type(op_type)
+        for name, value in attrs.items():
+            write_attr(desc, name, value)
+        for slot, vars in inputs.items():
+            desc.set_input(slot, [var.name() for var in _list(vars)])
+        for slot, vars in outputs.items():
+            desc.set_output(slot, [var.name() for var in _list(vars)])
+        return self.create_op_node_from_desc(desc)
+
+    def create_op_node_from_desc(self, op_desc: OpDescView) -> IrOpNode:
+        """A new op as an OpDesc says, without links."""
+        return IrOpNode(self.graph.create_op_node(op_desc))
+
+    # Links.
+
+    def update_input_link(self, old_input_node: IrNode, new_input_node: IrNode, op_node: IrOpNode) -> None:
+        """Let an op read another variable in place of an old one."""
+        self._check_here(old_input_node, new_input_node, op_node)
+        old_input_node.remove_output(op_node)
+        op_node.remove_input(old_input_node)
+        self.link_to(new_input_node, op_node)
+        op_node.rename_input(old_input_node.name(), new_input_node.name())
+
+    def update_output_link(self, old_output_node: IrNode, new_output_node: IrNode, op_node: IrOpNode) -> None:
+        """Let an op write another variable in place of an old one."""
+        self._check_here(old_output_node, new_output_node, op_node)
+        old_output_node.remove_input(op_node)
+        op_node.remove_output(old_output_node)
+        self.link_to(op_node, new_output_node)
+        op_node.rename_output(old_output_node.name(), new_output_node.name())
+
+    def link_to(self, node_in: IrNode, node_out: IrNode) -> None:
+        """Say that one node comes before another."""
+        self._check_here(node_in, node_out)
+        node_in.append_output(node_out)
+        node_out.append_input(node_in)
+
+    def _check_here(self, *nodes: IrNode) -> None:
+        strange = [node for node in nodes if self.graph._nodes.get(node.id()) is not node.node]
+        if strange:
+            raise AssertionError(
+                f"The arguments must be in the graph nodes: {strange[0]!r} is not. Take nodes of this graph that were"
+                " not removed."
+            )
+
+    def safe_remove_nodes(self, remove_nodes: IrNode | Iterable[IrNode]) -> None:
+        """Take out a node or several, and the links to them."""
+        self.graph.remove_all(dict.fromkeys(node.node for node in _several(remove_nodes)))
+
+    def resolve_hazard(self) -> None:
+        """Let ops that write a variable wait for those that read or write its older value, after ops were put in."""
+        versions: dict[str, list[Node]] = {}
+        for node in ordering.topology_sort(self.graph):
+            desc = node.op()
+            for name in desc.input_arg_names() if desc is not None else ():
+                if name not in versions:
+                    versions[name] = [self._find_node_by_name(node.inputs, name)]
+            for name in desc.output_arg_names() if desc is not None else ():
+                versions.setdefault(name, []).append(self._find_node_by_name(node.outputs, name))
+        self.graph.resolve_hazard(versions)
+
+    # The whole.
+
+    def has_circle(self) -> bool:
+        """Whether an op waits for itself."""
+        return ordering.has_circle(self.graph)
+
+    def graph_num(self) -> int:
+        """How many parts there are that no link connects."""
+        return ordering.graph_num(self.graph)
+
+    def topology_sort(self) -> list[IrNode]:
+        """The ops in an order in which they may run. Raises EnforceNotMet when there is a circle."""
+        return [IrNode(node) for node in ordering.topology_sort(self.graph)]
+
+    def build_adjacency_list(self) -> dict[IrNode, set[IrNode]]:
+        """Op -> the ops that must run before it."""
+        found = ordering.build_adjacency_list(self.graph)
+        return {IrNode(op): {IrNode(other) for other in before} for op, before in found.items()}
+
+    def draw(self, save_path: str, name: str, marked_nodes: Any = None, remove_ctr_var: bool = True) -> None:
+        """Write the graph to ``save_path/name.dot``, and a PDF beside it where the program ``dot`` is installed.
+
+        Args:
+            save_path: a folder, made where it is missing.
+            name: of the file, without ending.
+            marked_nodes: a node or several to colour.
+            remove_ctr_var: take control variables out of the graph first, for good.
+        """
+        if remove_ctr_var:
+            self.safe_remove_nodes([node for node in self.all_var_nodes() if node.is_ctrl_var()])
+        if self.graph.has(MARKED):
+            self.graph.erase(MARKED)
+        if marked_nodes is not None:
+            self.graph.set(MARKED, {node.node for node in _several(marked_nodes)} & self.graph.nodes())
+        os.makedirs(save_path, exist_ok=True)
+        path = os.path.join(save_path, name) + ".dot"
+        drawing = passes.get_pass(passes.VIZ)
+        drawing.set("graph_viz_path", path)
+        drawing.apply(self.graph)
+        as_pdf(path)
+
+    def to_program(self) -> Program:
+        """The program that its nodes describe: ops in the order of ``topology_sort``, variables as they were made."""
+        return self.graph._as_program()
+
+
+def _declared(name: str, var_type: VarType, shape: Sequence[int], var_dtype: VarType) -> VarDescView:
+    desc = VarDescView(name)
+    desc.set_type(var_type)
+    desc.set_shape(shape)
+    desc.set_dtype(var_dtype)
+    return desc
+
+
+def _list(vars: Any) -> list[Any]:
+    return vars if isinstance(vars, list) else [vars]
+
+
+def _several(nodes: IrNode | Iterable[IrNode]) -> Iterable[IrNode]:
+    return [nodes] if isinstance(nodes, IrNode) else nodes
