@@ -86,7 +86,7 @@ def check_array_fits(var: Variable, shape: tuple[int, ...], dtype: np.dtype, lab
                 "load the file into the program it was saved from, or build the network with the same sizes",
             )
         )
-    if dtype != expected:
+    if dtype != expected and not _stored_short(var, dtype):
         raise MismatchError(
             explain(
                 f"{label}: the data type of {var.name!r} does not match",
@@ -95,6 +95,12 @@ def check_array_fits(var: Variable, shape: tuple[int, ...], dtype: np.dtype, lab
                 "load the file into the program it was saved from, or convert the values before saving",
             )
         )
+
+
+def _stored_short(var: Variable, dtype: np.dtype) -> bool:
+    """Whether the values are those of a weight that is stored in 8 or 16 bits, of which an op has the scale."""
+    scale = f"{var.name}_quant_scale"
+    return dtype in (np.int8, np.int16) and any(op.has_attr(scale) for op in var.block.ops)
 
 
 def put(scope: Scope, values: Mapping[str, Value]) -> None:

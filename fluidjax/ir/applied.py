@@ -29,11 +29,11 @@ def _draw(one: passes.Pass, graph: Graph) -> None:
     if graph.has(MARKED):
         graph.erase(MARKED)
     lines = ["digraph G {", 'rankdir="TB";']
-    for node in graph.in_order():
+    for node in graph._in_order():
         shape = "box" if node.is_op() else "ellipse"
         filled = ',style=filled,fillcolor="#f9d976"' if node in marked else ""
         lines.append(f"n{node.id()} [label=<{escape(node.name())}>,shape={shape}{filled}];")
-    lines += [f"n{node.id()} -> n{after.id()};" for node in graph.in_order() for after in node.outputs]
+    lines += [f"n{node.id()} -> n{after.id()};" for node in graph._in_order() for after in node.outputs]
     with open(_needed(one, "graph_viz_path"), "w", encoding="utf-8") as file:
         file.write("\n".join([*lines, "}"]) + "\n")
 
@@ -52,7 +52,7 @@ def _rewrite(name: str, one: passes.Pass, graph: Graph) -> None:
 
 
 def _ends(graph: Graph) -> list[str]:
-    ends = [node for node in graph.in_order() if node.is_var() and not node.is_ctrl_var() and node.inputs]
+    ends = [node for node in graph._in_order() if node.is_var() and not node.is_ctrl_var() and node.inputs]
     return list(dict.fromkeys(node.name() for node in ends if not node.outputs or _fetched(node)))
 
 

@@ -64,7 +64,7 @@ class Graph:
         """All nodes."""
         return set(self._nodes.values())
 
-    def in_order(self) -> list[Node]:
+    def _in_order(self) -> list[Node]:
         """All nodes, as they were made."""
         return list(self._nodes.values())
 
@@ -102,7 +102,7 @@ class Graph:
             raise EnforceNotMet(f"Graph: {node!r} is no node of it. Expected one of nodes(). Take one of them.")
         return self._nodes.pop(node.id())
 
-    def remove_all(self, nodes: Iterable[Node]) -> None:
+    def _remove_all(self, nodes: Iterable[Node]) -> None:
         """Take nodes out, and the links to them."""
         gone = {self.remove_node(node) for node in nodes}
         for node in self._nodes.values():
@@ -110,7 +110,7 @@ class Graph:
 
     def release_nodes(self) -> list[Node]:
         """Take all nodes out, and return them."""
-        found = self.in_order()
+        found = self._in_order()
         self._nodes.clear()
         return found
 
@@ -142,11 +142,15 @@ class Graph:
         """A graph of copies of the nodes, linked in the same way; attributes are not taken over."""
         other = Graph.__new__(Graph)
         other._program, other._nodes, other._made, other._attrs = self._program, {}, 0, {}
-        made = {node: other._copy(node) for node in self._nodes.values()}
+        other._take(self)
+        return other
+
+    def _take(self, other: Graph) -> None:
+        """Make copies of another graph's nodes, linked in the same order."""
+        made = {node: self._copy(node) for node in other._in_order()}
         for node, copy in made.items():
             copy._inputs = [made[near] for near in node._inputs if near in made]
             copy._outputs = [made[near] for near in node._outputs if near in made]
-        return other
 
     def _copy(self, node: Node) -> Node:
         desc = node._desc
@@ -217,4 +221,4 @@ class Graph:
 
 def graph_safe_remove_nodes(graph: Graph, nodes: Iterable[Node]) -> None:
     """Take nodes out of a graph, and the links to them."""
-    graph.remove_all(nodes)
+    graph._remove_all(nodes)

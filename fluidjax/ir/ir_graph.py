@@ -48,11 +48,11 @@ class IrGraph:
 
     def all_nodes(self) -> set[IrNode]:
         """All nodes."""
-        return {IrNode(node) for node in self.graph.in_order()}
+        return {IrNode(node) for node in self.graph._in_order()}
 
     def all_var_nodes(self) -> set[IrVarNode]:
         """All variables, those that hold no value included."""
-        return {IrVarNode(node) for node in self.graph.in_order() if node.is_var()}
+        return {IrVarNode(node) for node in self.graph._in_order() if node.is_var()}
 
     def all_persistable_nodes(self) -> set[IrVarNode]:
         """The variables that a scope keeps between runs."""
@@ -60,7 +60,7 @@ class IrGraph:
 
     def all_op_nodes(self) -> set[IrOpNode]:
         """All ops."""
-        return {IrOpNode(node) for node in self.graph.in_order() if node.is_op()}
+        return {IrOpNode(node) for node in self.graph._in_order() if node.is_op()}
 
     def _find_node_by_name(self, nodes: Iterable[Any], node_name: str) -> Any:
         """The last of some nodes that has a name. Raises AssertionError where none has it."""
@@ -154,7 +154,7 @@ class IrGraph:
 
     def safe_remove_nodes(self, remove_nodes: IrNode | Iterable[IrNode]) -> None:
         """Take out a node or several, and the links to them."""
-        self.graph.remove_all(dict.fromkeys(node.node for node in _several(remove_nodes)))
+        self.graph._remove_all(dict.fromkeys(node.node for node in _several(remove_nodes)))
 
     def resolve_hazard(self) -> None:
         """Let ops that write a variable wait for those that read or write its older value, after ops were put in."""

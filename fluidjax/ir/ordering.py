@@ -11,14 +11,14 @@ from fluidjax.ir.nodes import Node
 class Graph(Protocol):
     """What has nodes."""
 
-    def in_order(self) -> list[Node]:
+    def _in_order(self) -> list[Node]:
         """All nodes, as they were made."""
 
 
 def _before(graph: Graph) -> dict[Node, list[Node]]:
     """Op -> the ops that write what it reads, by their numbers."""
     found = {}
-    for op in sorted((node for node in graph.in_order() if node.is_op()), key=Node.id):
+    for op in sorted((node for node in graph._in_order() if node.is_op()), key=Node.id):
         writers = {writer for var in op._inputs for writer in var._inputs}
         found[op] = sorted(writers, key=Node.id)
     return found
@@ -72,7 +72,7 @@ def _circular(before: dict[Node, list[Node]]) -> bool:
 
 def graph_num(graph: Graph) -> int:
     """How many parts there are that no link connects."""
-    left = dict.fromkeys(graph.in_order())
+    left = dict.fromkeys(graph._in_order())
     count = 0
     while left:
         count += 1

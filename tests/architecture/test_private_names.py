@@ -43,6 +43,13 @@ OUR_FIELDS = set(
     _temporaries _temporary _vars _version_token _view _view_cache
 """.split()
 )
+# Those of graphs and their nodes: IrGraph's and the passes' of Fluid, and ours.
+FLUIDS_FIELDS |= {"_find_node_by_name", "_supported_quantizable_op_type"}
+OUR_FIELDS |= set(
+    """
+    _as_program _changed _desc _in_order _kind _made _nodes _outputs _remove_all _take _without _write
+""".split()
+)
 # Python's, and protobuf's.
 PYTHONS = set("_replace _attributes _getframe _repr_html_ _repr_pretty_".split())
 PROTOBUFS = set("_serialized_start _serialized_end _options _USE_C_DESCRIPTORS".split())

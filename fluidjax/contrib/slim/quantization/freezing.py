@@ -17,6 +17,7 @@ from fluidjax.contrib.slim.quantization.ops import (
     Putting,
     attribute,
     drop_unused,
+    held,
     in_order,
     persistable_names,
 )
@@ -94,7 +95,7 @@ class QuantizationFreezePass:
                 self._scales[name] = graph._find_node_by_name(op.outputs, op.output("OutScale")[0])
 
     def _round(self, name: str, op: IrOpNode) -> Any:
-        tensor = self._scope.find_var(name).get_tensor()
+        tensor = held(self._scope, name)
         weight = np.array(tensor)
         scale = self._weight_scale(weight, op)
         largest = (1 << (self._weight_bits - 1)) - 1
@@ -110,7 +111,7 @@ class QuantizationFreezePass:
             return list(np.max(np.abs(weight), axis=(1, 2, 3)))
         if self._weight_quantize_type in ("abs_max", "channel_wise_abs_max"):
             return np.max(np.abs(weight))
-        return np.array(self._scope.find_var(op.output("OutScale")[0]).get_tensor())[0]
+        return np.array(held(self._scope, op.output("OutScale")[0]))[0]
 
     def _take_out(self, graph: IrGraph, op: IrOpNode) -> None:
         out = graph._find_node_by_name(op.outputs, op.output("Out")[0])
@@ -130,8 +131,8 @@ class QuantizationFreezePass:
         if self._weight_quantize_type == "channel_wise_abs_max" and op.name() in CONVOLUTIONS:
             channels = self._put.state(out, unique_name.generate("channel_scale"), np.array(weight_scales[-1]))
             bits = [self._weight_bits, self._activation_bits]
-            inputs, attrs = {"X": out, "Scales": [channels, scale]}, {"quant_bits": bits}
-            self._put.op("fake_channel_wise_dequantize_max_abs", inputs, {"Out": result}, attrs)
+            inputs = {"X": out, "Scales": [channels, scale]}
+            self._put.op("fake_channel_wise_dequantize_max_abs", inputs, {"Out": result}, {"quant_bits": bits})
         else:
             attrs = {"max_range": self._range(weight_scales)}
             self._put.op("fake_dequantize_max_abs", {"X": out, "Scale": scale}, {"Out": result}, attrs)

@@ -12,7 +12,6 @@ from fluidjax.data import data
 from fluidjax.framework import Program, program_guard
 from fluidjax.ir.graph import Graph
 from fluidjax.ir.ir_graph import IrGraph
-from fluidjax.ir.nodes import link
 from fluidjax.ir.wrapped import IrOpNode, IrVarNode
 from fluidjax.layers import mean
 
@@ -41,7 +40,7 @@ def insert_function(
     program, names, startup = _written(function, var, graph, optimizer)
     with scope_guard(scope if scope is not None else Scope()):
         executor.run(startup)
-    _copy(graph, Graph(program.desc))
+    graph.graph._take(Graph(program.desc))
     given, result, loss = (_node(graph, name) for name in names)
     for reader in given.outputs:
         graph.update_input_link(given, var, reader)
@@ -72,13 +71,6 @@ def _written(
     return main, (given.name, result.name, loss.name), startup
 
 
-def _copy(graph: IrGraph, other: Graph) -> None:
-    made = {node: graph.graph._copy(node) for node in other.in_order()}
-    for node in made:
-        for after in node.outputs:
-            link(made[node], made[after])
-
-
 def _node(graph: IrGraph, name: str) -> IrVarNode:
     return graph._find_node_by_name(in_order(graph.all_var_nodes()), name)
 
@@ -91,13 +83,16 @@ def _link_gradients(graph: IrGraph, var: IrVarNode, op: IrOpNode, given: IrVarNo
     graph.update_input_link(var, result, op_grad)
     old = [node for node in op_grad.outputs if f"{var.name()}@GRAD" in node.name()]
     mean_grad = result_grad.inputs[0]
+    loss_grad = mean_grad.inputs[0]
     if old:
         graph.update_output_link(old[-1], result_grad, op_grad)
-    else:
+    else:  # nobody wanted that gradient, but what the function learns does
+        slot = next(slot for slot, names in op._desc.inputs().items() if result.name() in names)
+        op_grad._desc.set_output(f"{slot}@GRAD", [result_grad.name()])
         graph.link_to(op_grad, result_grad)
     for writer in writers:
         graph.update_input_link(given, var, writer)
         if old:
             graph.update_output_link(given_grad, old[-1], writer)
-    loss_grad = mean_grad.inputs[0]
-    graph.safe_remove_nodes([mean_grad, loss_grad, loss_grad.inputs[0], given_grad])
+    useless = [mean_grad, loss_grad, loss_grad.inputs[0], *([given_grad] if old else [])]
+    graph.safe_remove_nodes(useless)

@@ -16,6 +16,7 @@ from fluidjax.contrib.slim.quantization.ops import (
     WITH_WEIGHT,
     attribute,
     drop_unused,
+    held,
     in_order,
     persistable_names,
 )
@@ -53,7 +54,7 @@ class ConvertToInt8Pass:
 
     def _stored(self, graph: IrGraph, var: IrVarNode) -> IrVarNode:
         name = f"{var.name()}.int8"
-        value = np.array(self._scope.find_var(var.name()).get_tensor()).astype(np.int8)
+        value = np.array(held(self._scope, var.name())).astype(np.int8)
         self._scope.var(name).get_tensor().set(value, self._place)
         return graph.create_persistable_node(name, var.type(), var.shape(), VarType.INT8)
 

@@ -11,6 +11,7 @@ from fluidjax import unique_name
 from fluidjax.base.enums import OpRole, VarType
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope
+from fluidjax.base.values import LoDTensor
 from fluidjax.framework import Operator
 from fluidjax.ir.ir_graph import IrGraph
 from fluidjax.ir.wrapped import IrNode, IrOpNode, IrVarNode
@@ -95,6 +96,16 @@ def initialize(node: IrVarNode, value: np.ndarray, scope: Scope | None, place: P
             f" {type(value).__name__}, {scope} and {place}. Give the pass its scope and place."
         )
     scope.var(node.name()).get_tensor().set(value, place)
+
+
+def held(scope: Scope | None, name: str) -> LoDTensor:
+    """A variable's tensor in a scope. Raises AssertionError where it has none."""
+    var = scope.find_var(name) if scope is not None else None
+    if var is None:
+        raise AssertionError(
+            f"Cannot find {name} in the scope. Expected the scope that the model was loaded or trained in. Pass it."
+        )
+    return var.get_tensor()
 
 
 def float_type(node: IrVarNode) -> str:

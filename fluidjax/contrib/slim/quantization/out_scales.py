@@ -6,7 +6,7 @@ import numpy as np
 
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope
-from fluidjax.contrib.slim.quantization.ops import SCALED, Putting, check_graph, in_order, written_by
+from fluidjax.contrib.slim.quantization.ops import SCALED, Putting, check_graph, held, in_order, written_by
 from fluidjax.ir.ir_graph import IrGraph
 from fluidjax.ir.wrapped import IrVarNode
 
@@ -54,12 +54,6 @@ class OutScaleForInferencePass:
         check_graph(graph)
         for op in [op for op in in_order(graph.all_op_nodes()) if op.name() in SCALED]:
             (name,) = written_by(op)
-            held = self._scope.find_var(f"{name}@scale") if self._scope is not None else None
-            if held is None:
-                raise AssertionError(
-                    f"the scope has no {name}@scale, the average of what op {op.name()} writes. Expected the scope that"
-                    " was trained in. Apply OutScaleForTrainingPass to the graph that is trained."
-                )
-            op.set_attr("out_threshold", float(np.array(held.get_tensor())[0]))
+            op.set_attr("out_threshold", float(np.array(held(self._scope, f"{name}@scale"))[0]))
         graph.resolve_hazard()
         return graph

@@ -12,7 +12,7 @@ import numpy as np
 from fluidjax import io
 from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.contrib.slim.quantization.freezing import QuantizationFreezePass
-from fluidjax.contrib.slim.quantization.ops import SCALED, read_by, written_by
+from fluidjax.contrib.slim.quantization.ops import SCALED, held, read_by, written_by
 from fluidjax.contrib.slim.quantization.thresholds import kl_threshold
 from fluidjax.contrib.slim.quantization.transform import QuantizationTransformPass, check_supported
 from fluidjax.contrib.slim.quantization.without_weights import AddQuantDequantPass
@@ -127,7 +127,7 @@ class PostTrainingQuantization:
 
     def _measured(self, weights: list[str], activations: list[str]) -> Mapping[str, Any]:
         """Name -> its threshold; where ranges are asked for, (the least, the greatest)."""
-        found = {name: self._of_weight(np.array(self._scope.find_var(name).get_tensor())) for name in weights}
+        found = {name: self._of_weight(np.array(held(self._scope, name))) for name in weights}
         seen: dict[str, Any] = {}
         for count, values in enumerate(self._runs(activations)):
             for name, value in zip(activations, values, strict=True):
@@ -144,7 +144,7 @@ class PostTrainingQuantization:
         loader = io.DataLoader.from_generator(feeds, capacity=3 * self._batch_size, iterable=True)
         if self._samples is not None:
             loader.set_sample_generator(self._samples, self._batch_size, drop_last=True, places=self._place)
-        else:
+        elif self._batches is not None:
             loader.set_batch_generator(self._batches, places=self._place)
         for data in itertools.islice(loader(), self._batch_nums or None):
             yield self._executor.run(self._program, feed=data, fetch_list=names, return_numpy=False)
@@ -182,8 +182,8 @@ class PostTrainingQuantization:
         minor = [name for name in _MINOR if name in self._types]
         AddQuantDequantPass(self._scope, self._place, quantizable_op_type=minor).apply(graph)
         for name, value in self._found.items():
-            for held in (f"{name}.scale", f"{name}.quant_dequant.scale"):
-                if (var := self._scope.find_var(held)) is not None:
+            for scale in (f"{name}.scale", f"{name}.quant_dequant.scale"):
+                if (var := self._scope.find_var(scale)) is not None:
                     var.get_tensor().set(np.array([value], "float32"), self._place)
         QuantizationFreezePass(
             self._scope, self._place, self._weight_bits, self._activation_bits, self._weight_kind

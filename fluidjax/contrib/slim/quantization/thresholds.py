@@ -52,5 +52,5 @@ def rare_threshold(values: np.ndarray, rate: float, bins: int = 5000) -> float:
     sizes = np.abs(values)
     counts, edges = np.histogram(sizes, bins=bins, range=(0, np.max(sizes)))
     shares = np.cumsum(counts / float(counts.sum()))
-    at = int(np.argmax(shares >= 1.0 - rate)) + 1 if (shares >= 1.0 - rate).any() else 0
+    at = int(np.argmax(shares >= 1.0 - rate)) + 1 if shares[-1] >= 1.0 - rate else bins
     return float(at * (edges[1] - edges[0]))

@@ -152,10 +152,11 @@ class QuantizationTransformPass:
     def _round(self, var: IrVarNode, name: str, op: IrOpNode, weight: bool) -> IrVarNode:
         bits = self._weight_bits if var.name() in self._weights else self._activation_bits
         kind = self._weight_quantize_type if weight else self._activation_quantize_type
+        attrs: dict[str, Any]
         if kind == "channel_wise_abs_max" and op.name() in CONVOLUTIONS:
             rounded, scale = self._abs_max(var, name, bits, "fake_channel_wise_quantize_abs_max", var.shape()[:1])
             back, attrs = "fake_channel_wise_dequantize_max_abs", {"quant_bits": [bits]}
-            inputs = {"X": rounded, "Scales": [scale]}
+            inputs: dict[str, Any] = {"X": rounded, "Scales": [scale]}
         else:
             rounded, scale = self._quantized(kind, var, name, bits)
             back, attrs = "fake_dequantize_max_abs", {"max_range": float((1 << (bits - 1)) - 1)}
@@ -180,7 +181,8 @@ class QuantizationTransformPass:
 
     def _range(self, var: IrVarNode, name: str, bits: int) -> tuple[IrVarNode, IrVarNode]:
         rounded, scale = self._put.like(var, f"{name}.quantized"), self._put.state(var, f"{name}.scale", [0.001])
-        inputs, outputs = {"X": var, "InScale": scale}, {"Out": rounded, "OutScale": self._put.next(scale)}
+        inputs: dict[str, Any] = {"X": var, "InScale": scale}
+        outputs = {"Out": rounded, "OutScale": self._put.next(scale)}
         if not self._is_test:
             inputs["Iter"] = self._step
             outputs["OutScales"] = self._put.state(var, unique_name.generate("scales"), np.zeros(self._window_size))

@@ -11,7 +11,7 @@ import numpy as np
 from fluidjax import io
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import Scope, global_scope
-from fluidjax.contrib.slim.quantization.ops import CONVOLUTIONS
+from fluidjax.contrib.slim.quantization.ops import CONVOLUTIONS, held
 from fluidjax.contrib.slim.quantization.thresholds import rare_threshold
 from fluidjax.executor import Executor
 from fluidjax.framework import Operator
@@ -59,8 +59,8 @@ class WeightQuantization:
         _check("weight_bits", [weight_bits], [8, 16])
         _check("weight_quantize_type", [weight_quantize_type], self._supported_weight_quantize_type)
         for folder, back in (("quantized_model", False), ("test_model", True))[: 1 + generate_test_model]:
-            exe, held = Executor(CPUPlace()), (self._model_dir, self._model_filename, self._params_filename)
-            program, feeds, fetches = io.load_inference_model(held[0], exe, *held[1:])
+            exe, files = Executor(CPUPlace()), (self._model_dir, self._model_filename, self._params_filename)
+            program, feeds, fetches = io.load_inference_model(files[0], exe, *files[1:])
             persistable = {var.name for var in program.list_vars() if var.persistable}
             for op in [op for block in program.blocks for op in block.ops if op.type in quantizable_op_type]:
                 for name in [name for name in op.input_arg_names if name in persistable]:
@@ -70,7 +70,7 @@ class WeightQuantization:
 
 
 def _round(scope: Scope, op: Operator, name: str, bits: int, kind: str, rate: float, back: bool) -> None:
-    tensor = scope.find_var(name).get_tensor()
+    tensor = held(scope, name)
     weight = np.array(tensor)
     largest, short = (1 << (bits - 1)) - 1, np.int8 if bits == 8 else np.int16
     if kind == "abs_max":
