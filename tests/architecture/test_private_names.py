@@ -33,8 +33,8 @@ FLUIDS_FIELDS = set(
 """.split()
 )
 # What is ours in Fluid's own classes (Program, Block, Operator, Variable, Scope, LoDTensor, places, VarBase, Tracer,
-# readers, CompiledProgram, AnalysisConfig, StateCell, Graph, Node). Their public names are Fluid's and no others, so that
-# a script sees what it would see there.
+# readers, CompiledProgram, AnalysisConfig, StateCell). Their public names are Fluid's and no others, so that a script
+# sees what it would see there.
 OUR_FIELDS = set(
     """
     _append_op_desc _array _attr_map _bind _bump _captures _cells _copy_info_from _copy_var_info_from _derived
