@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -58,7 +59,7 @@ class Executable:
     def settle(self) -> None:
         """After the first call: let ``call`` be one without any of Python's own instructions in between."""
         self._call_by(getattr(self.compiled, "_call", None) or self.compiled)
-        size = self.allocates() if default_device().platform == "cpu" else None
+        size = self.allocates if default_device().platform == "cpu" else None
         self.scratch = size if size is not None and size >= _LARGE else 0
 
     def reserve(self) -> None:
@@ -76,6 +77,7 @@ class Executable:
                 "  to do: feed smaller batches, give the process more memory, or free what else it holds; then go on"
             ) from None
 
+    @cached_property
     def allocates(self) -> int | None:
         """Bytes that a call allocates, beside the arguments and what it overwrites; None where XLA does not say."""
         stats: Any = self.compiled.memory_analysis()

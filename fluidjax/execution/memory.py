@@ -19,7 +19,7 @@ _MEMINFO, _STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 
 def may_lack_memory(executable: Executable) -> bool:
     """Whether the device may have no room for what a call allocates; True where that is not known."""
-    needed, free = executable.allocates(), _free(default_device())
+    needed, free = executable.allocates, _free(default_device())
     return needed is None or free is None or needed * _PART > free
 
 

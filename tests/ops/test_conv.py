@@ -42,6 +42,33 @@ def test_filter_gradients_agree(drawn):
     x, w, dy, geo = drawn
     direct = kernels.filter_grad_direct(x, dy, w.shape, geo)
     np.testing.assert_allclose(kernels.filter_grad(x, dy, w.shape, geo), direct, atol=1e-12)
+    if geo.groups == 1:
+        np.testing.assert_allclose(kernels.filter_grad_columns(x, dy, w.shape, geo), direct, atol=1e-12)
+
+
+@pytest.mark.parametrize("drawn", SHAPES, indirect=True)
+def test_columns_are_the_convolution(drawn):
+    x, w, dy, geo = drawn
+    assert kernels.reached(x.shape, w.shape, geo) == dy.shape[2:]
+    if geo.groups == 1:
+        np.testing.assert_allclose(kernels.by_columns(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+
+
+def test_large_kernels_are_a_product_on_cpu():
+    """Of 25 taps and more, unless their columns outgrow the cache."""
+    geo = Geometry((1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+
+    def made(size, batch):
+        def all_three(x, w, dy):
+            grads = kernels.input_grad(dy, w, x.shape, geo), kernels.filter_grad(x, dy, w.shape, geo)
+            return kernels.forward(x, w, geo), *grads
+
+        x, w, dy = (batch, 16, 12, 12), (4, 16, size, size), (batch, 4, 13 - size, 13 - size)
+        shapes = [jax.ShapeDtypeStruct(s, np.float32) for s in (x, w, dy)]
+        return jax.jit(all_three).lower(*shapes).as_text().count("stablehlo.convolution")
+
+    assert made(5, 4) == 0
+    assert made(5, 4096) == made(3, 4) == 3
 
 
 @pytest.mark.parametrize("drawn", ["pointwise"], indirect=True)
