@@ -37,7 +37,7 @@ from fluidjax.execution.state import NothingToFetch
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable, default_main_program, program_view
-from fluidjax.readers.generator import next_feed
+from fluidjax.readers.generator import next_feed, next_feeds
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import UninitializedError
 
@@ -217,7 +217,7 @@ class Executor:
         return_numpy: bool,
         return_merged: bool,
     ) -> list[Any]:
-        shares = [next_feed(program, by_name(share)) for share in several.shares(feed)]
+        shares = next_feeds(program, several.shares(feed), idle=not several.trains)
         by_op = mode.current.interpret or flag("FLAGS_check_nan_inf")
         written = several.written(shares, together=by_op)
         names, fed = written.fetches(fetches), written.feed(shares)

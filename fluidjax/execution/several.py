@@ -83,6 +83,11 @@ class SeveralDevices:
             held.update((name, part[name]) for name in persistable & part.keys())
         return [{name: _fed(part, held, name) for name in names} for part, held in zip(parts, stays, strict=True)]
 
+    @property
+    def trains(self) -> bool:
+        """Whether the program has a backward pass; else devices may be idle."""
+        return self._facts().trains
+
     def drop_local_exe_scopes(self) -> None:
         """Release what runs have kept; here they keep nothing."""
         self._dropped = True

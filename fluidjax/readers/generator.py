@@ -18,7 +18,7 @@ from fluidjax.framework import Program, Variable
 from fluidjax.paddle.batch import batch
 from fluidjax.readers.loader import DataLoaderBase, insist
 from fluidjax.readers.prefetch import Prefetcher
-from fluidjax.readers.reader_ops import create_program_reader, readers_of
+from fluidjax.readers.reader_ops import create_program_reader, drops_last, readers_of
 
 Reader = Callable[[], Iterable[Any]]
 Places = Place | Sequence[Place]
@@ -243,3 +243,19 @@ def next_feed(program: Program, feed: dict[str, Any]) -> dict[str, Any]:
         if not all(name in feed for name in names):
             joined.update(zip(names, loader._next_batch(), strict=True))
     return joined
+
+
+def next_feeds(program: Program, feeds: Sequence[dict[str, Any]], *, idle: bool) -> list[dict[str, Any]]:
+    """``next_feed`` of each device.
+
+    At the end of a pass that does not drop its last batches there are fewer, if devices may be ``idle``.
+    """
+    found: list[dict[str, Any]] = []
+    for feed in feeds:
+        try:
+            found.append(next_feed(program, feed))
+        except EOFException:
+            if not found or not idle or drops_last(program):
+                raise
+            break
+    return found

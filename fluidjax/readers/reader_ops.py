@@ -108,3 +108,8 @@ def readers_of(program: Program) -> list[tuple[Any, list[str]]]:
         ]
         cached = program.__dict__["_readers_cache"] = (token, found)
     return cached[1]
+
+
+def drops_last(program: Program) -> bool:
+    """Whether batches are left out that are too few for all devices; Fluid's default."""
+    return all(op.attr("drop_last") for op in program.global_block().ops if op.type == "read")

@@ -326,6 +326,27 @@ def test_a_loader_gives_each_device_a_batch(executor: Any) -> None:
     loader.reset()
 
 
+@pytest.mark.parametrize("trains", [False, True])
+def test_the_last_batches_of_a_loader_may_be_too_few(executor: Any, trains: bool) -> None:
+    x = fluid.data("x", [None, 3], "float32")
+    loader = fluid.io.DataLoader.from_generator([x], capacity=4, iterable=False, drop_last=False)
+    y = layers.fc(x, 1)
+    loss = layers.mean(y)
+    if trains:
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    executor.run(fluid.default_startup_program())
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+        loss.name if trains else None, places=fluid.cpu_places(2)
+    )
+    loader.set_batch_generator(lambda: iter([(np.ones((n, 3), "float32"),) for n in (4, 4, 3)]))
+    loader.start()
+    shapes = []
+    with pytest.raises(fluid.core.EOFException):
+        while True:
+            shapes.append(executor.run(program, fetch_list=[y])[0].shape)
+    assert shapes == ([(8, 1)] if trains else [(8, 1), (3, 1)]), "a step of training needs all devices"
+
+
 def test_parallel_executors_share_the_devices_variables(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CPU_NUM", "2")
     loss, feed, more = conv_bn()
