@@ -175,7 +175,7 @@ class GraphPreviewGenerator:
         )  # fmt: skip
 
     def add_arg(self, name: str, highlight: bool = False) -> Node:
-        """A node for a variable that is no parameter."""
+        """A node for a variable that is not a parameter."""
         color = "orange" if highlight else "#dddddd"
         return self.graph.node(
             crepr(name), "arg", name, shape="box", style="rounded,filled,bold", fontname="Arial", fontcolor="#999999",

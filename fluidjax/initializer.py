@@ -295,7 +295,7 @@ class BilinearInitializer(Initializer):
 
     With f = ceil(k / 2) and c = (2 f - 1 - f mod 2) / (2 f), element i of the flat filter is
     (1 - |x / f - c|) (1 - |y / f - c|), x = i mod k, y = (i / k) mod k. Fluid 1.8 on Python 3 divides with fractions
-    there, so y is no whole number; programs trained so expect it.
+    there, so y is not a whole number; programs trained so expect it.
     """
 
     def __call__(self, var: Variable, block: Block) -> Operator:

@@ -57,7 +57,7 @@ def create_random_int_lodtensor(
 ) -> LoDTensor:
     """A LoDTensor [rows, *base_shape] of int64 drawn evenly from low, ..., high (both included).
 
-    The numbers are drawn from NumPy's global generator. Raises AssertionError when `base_shape` is no list.
+    The numbers are drawn from NumPy's global generator. Raises AssertionError when `base_shape` is not a list.
     """
     if not isinstance(base_shape, list):
         raise AssertionError(f"base_shape should be a list, got {base_shape!r}. Pass for instance [1].")

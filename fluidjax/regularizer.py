@@ -89,7 +89,7 @@ class L1DecayRegularizer(WeightDecayRegularizer):
 def append_regularization_ops(
     parameters_and_grads: Sequence[tuple[Any, Any]], regularization: WeightDecayRegularizer | None = None
 ) -> list[tuple[Any, Any]]:
-    """Add the penalties' gradients; a parameter's own regularizer goes before `regularization`.
+    """Add the penalties' gradients; a parameter's own regularizer overrides `regularization`.
 
     Returns the pairs of parameter and gradient; a sparse gradient is replaced by a dense one.
     """

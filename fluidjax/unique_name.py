@@ -10,7 +10,7 @@ from fluidjax.base.mode import in_dygraph_mode
 
 
 class UniqueNameGenerator:
-    """Counts names by their key; `prefix` goes before each."""
+    """Counts names by their key; `prefix` is prepended to each."""
 
     def __init__(self, prefix: str | None = None) -> None:
         self.ids: defaultdict[str, int] = defaultdict(int)

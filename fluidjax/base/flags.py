@@ -117,7 +117,7 @@ def _known(name: str, where: str) -> str:
 
 
 def set_flags(flags: Mapping[str, Any]) -> None:
-    """Set flags by name. Raises TypeError when `flags` is no dict, ValueError for unknown names."""
+    """Set flags by name. Raises TypeError when `flags` is not a dict, ValueError for unknown names."""
     if not isinstance(flags, Mapping):
         raise TypeError(f"flags in set_flags should be a dict, got {flags!r}. Pass {{'FLAGS_check_nan_inf': 1}}.")
     for name, value in flags.items():

@@ -19,7 +19,7 @@ def current_tracer() -> Any:
 
 
 def in_dygraph_mode() -> bool:
-    """Whether ops run at once instead of being written to a program."""
+    """Whether ops run immediately (eager mode) rather than being written to a program."""
     return _tracer_ is not None
 
 

@@ -8,7 +8,7 @@ __all__ = ["Dataset"]
 
 
 class Dataset:
-    """Base of data sets: subclasses say what sample ``idx`` is, and how many there are."""
+    """Base class of data sets: subclasses define sample ``idx``, and the number of samples."""
 
     def __init__(self) -> None:
         pass

@@ -15,7 +15,7 @@ __all__ = ["Sequential", "ParameterList", "LayerList"]
 
 
 class Sequential(Layer):
-    """Layers called one after the other, each on what the one before gave.
+    """Layers called in order, each with the result of the previous one.
 
     Args:
         layers: layers, which are named "0", "1" ..., or (name, layer) tuples.
@@ -49,7 +49,7 @@ class Sequential(Layer):
 
 
 class ParameterList(Layer):
-    """Parameters in a list, registered as "0", "1" ... Raises AssertionError for what is no parameter."""
+    """Parameters in a list, registered as "0", "1" ... Raises AssertionError for anything that is not a parameter."""
 
     def __init__(self, parameters: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class ParameterList(Layer):
 class LayerList(Layer):
     """Layers in a list, registered as "0", "1" ..., to be called by the layer that holds it.
 
-    Indices count from 0; a slice is a LayerList of its own. Raises AssertionError for what is no layer.
+    Indices count from 0; a slice is a LayerList of its own. Raises AssertionError for anything that is not a layer.
     """
 
     def __init__(self, sublayers: Iterable[Any] | None = None) -> None:

@@ -171,7 +171,7 @@ class Layer(registered.Registered):
         return sublayer
 
     def add_parameter(self, name: str, parameter: Any) -> Any:
-        """Register a parameter (or None) under a name, and return it. Raises TypeError when it is no parameter."""
+        """Register a parameter (or None) under a name, and return it. Raises TypeError when it is not a parameter."""
         if parameter is not None and not isinstance(parameter, Parameter):
             raise TypeError(registered.wrong_kind(self, name, parameter, "parameter"))
         self._parameters[name] = parameter

@@ -112,7 +112,7 @@ class DataParallel(Layer):
 
     Args:
         layers: the layer.
-        strategy: what ``prepare_context`` gave, or a ParallelStrategy.
+        strategy: the result of ``prepare_context``, or a ParallelStrategy.
 
     Examples:
         >>> with fluid.dygraph.guard():

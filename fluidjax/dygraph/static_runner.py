@@ -28,7 +28,7 @@ class StaticModelRunner(Layer):
         model_filename: the file of the program, by default ``__model__``.
         params_filename: the file of the parameters, where they are in one.
 
-    Raises ValueError when there is no such folder.
+    Raises ValueError if there is no such folder.
     """
 
     def __init__(self, model_dir: str, model_filename: str | None = None, params_filename: str | None = None) -> None:

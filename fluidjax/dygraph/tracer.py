@@ -10,7 +10,7 @@ __all__ = ["Tracer"]
 
 
 class Tracer(tracer.Tracer):
-    """Runs ops at once, and records what gradients need of them."""
+    """Runs ops immediately and records what their gradients need."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -60,7 +60,7 @@ class Variable(metaclass=VariableMetaClass):
         error_clip: how its gradient is clipped in the backward pass.
         stop_gradient: whether no gradient flows through it.
         is_data: whether it is fed.
-        need_check_feed: whether a feed is held against shape and dtype.
+        need_check_feed: whether feeds are checked against shape and dtype.
 
     Raises ValueError when the block has a variable of that name with another description.
     """

@@ -60,7 +60,7 @@ def check_grad(
     (8 (f(x+eu) - f(x-eu)) - (f(x+2eu) - f(x-2eu))) / 12e, e small enough to stay on one side of kinks. Variables that
     stop gradients, and inputs that Fluid's gradient op gives no gradient of, are held constant in all three.
 
-    Then what runs in practice is held against that: each op in float32 against float64, each op over padded rows
+    Then what runs in practice is compared with that: each op in float32 against float64, each op over padded rows
     against exact ones, and the gradients of one compiled float32 run of an executor.
 
     Fewer than nine rows (sequences) are repeated, with slightly smaller numbers, where the program takes any number of

@@ -176,7 +176,7 @@ class NativePaddlePredictor(PaddlePredictor):
 def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePredictor:
     """Load a model and make it ready to run.
 
-    Raises TypeError for what is no config, and what ``fluid.io.load_inference_model`` raises.
+    Raises TypeError for anything that is not a config, and what ``fluid.io.load_inference_model`` raises.
     """
     if isinstance(config, NativeConfig):
         return NativePaddlePredictor(config)

@@ -231,7 +231,7 @@ def double_buffer(reader: Variable, place: Any = None, name: str | None = None) 
 def read_file(reader: Variable) -> Variable | list[Variable]:
     """The variables of a reader's next batch: one, or a list.
 
-    Raises TypeError when ``reader`` is no reader.
+    Raises TypeError when ``reader`` is not a reader.
     """
     loader_of(reader)
     block = default_main_program().current_block()

@@ -62,7 +62,7 @@ def _elementary(op_type: str, formula: str, given: str, result: str) -> Callable
         A tensor like ``x``.
 
     Raises:
-        TypeError: ``x`` is no Variable, or of another element type.
+        TypeError: ``x`` is not a Variable, or of another element type.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -136,7 +136,7 @@ def cumsum(
     Args:
         x: float32, float64, int32 or int64.
         axis: the dim to sum along, the last when None.
-        exclusive: leave each element out of its own sum.
+        exclusive: exclude each element from its own sum.
         reverse: start at the end.
     """
     attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}

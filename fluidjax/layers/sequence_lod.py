@@ -89,7 +89,7 @@ def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None 
 
     Args:
         input: [rows, 1] or [rows] of float32 or float64, with LoD.
-        use_cudnn: recorded in the op and otherwise without effect.
+        use_cudnn: recorded in the op; no effect.
 
     Returns:
         As the input.
@@ -147,10 +147,10 @@ def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
     """Sequence i of the result is sequence i of every input, one after the other.
 
     Args:
-        input: Variables [rows, ...] with LoD of as many sequences each.
+        input: Variables [rows, ...] with LoD, all with the same number of sequences.
 
     Returns:
-        [sum of the rows, ...] with LoD. Raises TypeError when ``input`` is no list.
+        [sum of the rows, ...] with LoD. Raises TypeError when ``input`` is not a list.
     """
     refuse_eager("sequence_concat")
     variables(input, "input", "fluid.layers.sequence_concat", FULL_NUMBERS)

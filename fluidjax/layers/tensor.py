@@ -223,7 +223,7 @@ def tensor_array_to_tensor(
 
 
 def sums(input: Variable | list[Variable], out: Variable | None = None) -> Variable:
-    """The sum of the tensors of a list; written to ``out`` when given."""
+    """The sum of the tensors of a list; written to ``out`` if given."""
     if isinstance(input, (list, tuple)):
         for i, x in enumerate(input):
             check_variable_and_dtype(x, f"input[{i}]", FULL_NUMBERS, "sums")

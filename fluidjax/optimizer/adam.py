@@ -20,11 +20,11 @@ class AdamOptimizer(Optimizer):
     Args:
         learning_rate: a float, or a Variable of shape [1].
         beta1, beta2: how much of the moments is kept; floats, or Variables of shape [1].
-        epsilon: keeps the division finite.
+        epsilon: avoids division by zero.
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
         lazy_mode: update only the rows that a sparse gradient touches, moments too.
 
     Examples:
@@ -106,11 +106,11 @@ class AdamaxOptimizer(Optimizer):
     Args:
         learning_rate: a float, or a Variable of shape [1].
         beta1, beta2: how much of m and u is kept.
-        epsilon: keeps the division finite.
+        epsilon: avoids division by zero.
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
     """
 
     _moment_acc_str = "moment"
@@ -187,12 +187,12 @@ class LambOptimizer(AdamOptimizer):
         learning_rate: a float, or a Variable of shape [1].
         lamb_weight_decay: weight decay within the update.
         beta1, beta2: how much of the moments is kept.
-        epsilon: keeps the division finite.
+        epsilon: avoids division by zero.
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
         exclude_from_weight_decay_fn: a function of a parameter; True: no ``lamb_weight_decay`` for it.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
     """
 
     def __init__(

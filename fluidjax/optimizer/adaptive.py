@@ -30,11 +30,11 @@ class AdagradOptimizer(_WithMoment):
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        epsilon: keeps the division finite.
+        epsilon: avoids division by zero.
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
         initial_accumulator_value: what the moments start from.
 
     Examples:
@@ -70,11 +70,11 @@ class DecayedAdagradOptimizer(_WithMoment):
     Args:
         learning_rate: a float, or a Variable of shape [1].
         decay: how much of the moment is kept.
-        epsilon: keeps the division finite.
+        epsilon: avoids division by zero.
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
     """
 
     def __init__(
@@ -104,12 +104,12 @@ class AdadeltaOptimizer(Optimizer):
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        epsilon: keeps the division finite.
+        epsilon: avoids division by zero.
         rho: how much of G and U is kept.
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
     """
 
     _avg_squared_grad_acc_str = "_avg_squared_grad"
@@ -154,13 +154,13 @@ class RMSPropOptimizer(Optimizer):
     Args:
         learning_rate: a float, or a Variable of shape [1].
         rho: how much of the averages is kept.
-        epsilon: keeps the division finite.
+        epsilon: avoids division by zero.
         momentum: how much of the last step is kept.
         centered: whether to divide by the standard deviation.
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
     """
 
     _momentum_acc_str = "momentum"
@@ -219,9 +219,9 @@ class FtrlOptimizer(Optimizer):
         l1, l2: strengths of the regularisation.
         lr_power: p.
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
     """
 
     _squared_acc_str = "squared"

@@ -133,7 +133,7 @@ class ExponentialMovingAverage:
     Args:
         decay: how much of the average is kept.
         thres_steps: a Variable with the number of steps, or None.
-        name: goes before the names of the averages.
+        name: prefix of the names of the averages.
     """
 
     def __init__(self, decay: float = 0.999, thres_steps: Variable | None = None, name: str | None = None) -> None:

@@ -49,9 +49,9 @@ class Optimizer(EagerUpdates):
     Args:
         learning_rate: a float, or a Variable of shape [1] that a schedule computes.
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped, before the weight decay is added.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
 
     Raises:
         TypeError: an argument is of another type (a learning rate of type int too, as in Fluid).

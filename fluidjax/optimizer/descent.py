@@ -18,9 +18,9 @@ class SGDOptimizer(Optimizer):
     Args:
         learning_rate: a float, or a Variable of shape [1].
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
 
     Examples:
         >>> w = fluid.layers.create_parameter([2], "float32", "w", default_initializer=fluid.initializer.Constant(1.0))
@@ -70,9 +70,9 @@ class MomentumOptimizer(_WithVelocity):
         momentum: the factor of the velocity.
         parameter_list: the parameters to update; None: all trainable ones.
         use_nesterov: whether to use Nesterov's form.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
 
     Examples:
         >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 1))
@@ -114,9 +114,9 @@ class LarsMomentumOptimizer(_WithVelocity):
         lars_coeff: how much a layer's own scale is trusted.
         lars_weight_decay: weight decay within the update.
         parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay of the parameters that have none of their own.
+        regularization: weight decay, for parameters without a regularizer of their own.
         grad_clip: how gradients are clipped.
-        name: goes into the names of the accumulators.
+        name: part of the names of the accumulators.
     """
 
     def __init__(

@@ -92,7 +92,7 @@ def strip_trainer(job: Job, held: Collection[str]) -> None:
 
 
 def _only_for_updates(job: Job) -> set[str]:
-    """What optimizing ops read that is no parameter and no gradient."""
+    """What optimizing ops read that is not a parameter and no gradient."""
     read = {name for op in job.optimizing for name in op.input_arg_names}
     return read - {name for op in job.optimizing for name in role_vars(op)}
 

@@ -19,7 +19,7 @@ from tests.docs.test_guide import DOCS, PAGES, TEXTS
 
 ROOT = DOCS.parent
 # Pages whose Python runs in a test of its own, here or beside.
-OTHERS = {"README.md", "docs/testing_ops.md", "CONTRIBUTING.md", "docs/guide/modules.md"}
+OTHERS = {"README.md", "CONTRIBUTING.md", "docs/testing_ops.md", "docs/guide/modules.md", "docs/guide/serving.md"}
 
 
 class Block(NamedTuple):

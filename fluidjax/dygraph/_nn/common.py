@@ -90,7 +90,7 @@ class Embedding(Layer):
     """Rows of a table, by ids: [N] -> [N, D], [N, 1] -> [N, 1, D].
 
     Args:
-        size: [ids there are, D].
+        size: [number of ids, D].
         is_sparse: whether the gradient is SelectedRows.
         is_distributed: kept in the op.
         padding_idx: an id whose row reads zeros and is not trained; negative ones count from the end.

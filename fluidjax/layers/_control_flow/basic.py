@@ -46,8 +46,8 @@ def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Var
 
     Args:
         x, y: Variables of bool, float32, float64, int32 or int64.
-        force_cpu: recorded in the op and otherwise without effect.
-        cond: the bool Variable to write; made when None.
+        force_cpu: recorded in the op; no effect.
+        cond: the bool Variable to write; created if None.
 
     Returns:
         The bool Variable.
@@ -178,7 +178,7 @@ def array_write(x: Variable, i: Variable, array: Any = None) -> Any:
     Args:
         x: the Variable to store.
         i: int64 Variable of shape [1].
-        array: the array to write; made when None.
+        array: the array to write; created if None.
 
     Returns:
         The array.

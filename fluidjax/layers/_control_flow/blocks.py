@@ -93,7 +93,7 @@ class While:
 
     Args:
         cond: bool Variable of one element.
-        is_test: recorded in the op: true says no gradient will be asked for.
+        is_test: recorded in the op: true if no gradient will be needed.
         name: prefix of the variables made.
 
     Raises:

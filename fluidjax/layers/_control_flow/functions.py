@@ -236,14 +236,14 @@ def while_loop(
         cond: function of the loop variables that returns one boolean.
         body: function of the loop variables that returns as many, nested alike.
         loop_vars: Variables, nested lists, tuples or dicts of them; they are overwritten in place.
-        is_test: recorded in the op: true says no gradient will be asked for.
+        is_test: recorded in the op: true if no gradient will be needed.
         name: prefix of the variables made.
 
     Returns:
         loop_vars, holding their last values.
 
     Raises:
-        TypeError: cond or body cannot be called, loop_vars is no list or tuple, cond returns no boolean.
+        TypeError: cond or body cannot be called, loop_vars is not a list or tuple, cond does not return a boolean.
         ValueError: loop_vars is empty, or body returns another structure.
     """
     require_callable(cond, "cond", "while_loop")

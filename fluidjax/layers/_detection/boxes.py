@@ -67,7 +67,7 @@ def prior_box(
         Boxes (x0, y0, x1, y1) relative to the image and their variances, both [H, W, P, 4].
 
     Raises:
-        TypeError: the feature map is not floating point; ValueError: ``steps`` is no pair.
+        TypeError: the feature map is not floating point; ValueError: ``steps`` is not a pair.
     """
     check_variable_and_dtype(input, "input", ["uint8", "int8", *FULL_FLOATS], "prior_box")
     step_w, step_h = _pair(steps, "steps")
@@ -159,7 +159,7 @@ def anchor_generator(
         Anchors and variances, [H, W, P, 4].
 
     Raises:
-        ValueError: ``stride`` is no pair.
+        ValueError: ``stride`` is not a pair.
     """
     check_variable_and_dtype(input, "input", FULL_FLOATS, "anchor_generator")
     attrs = {

@@ -135,7 +135,7 @@ def log(x: Variable, name: str | None = None) -> Variable:
 
 
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """out = ln(1 + x); the result goes to ``out`` when given."""
+    """out = ln(1 + x); the result goes to ``out`` if given."""
     check_variable_and_dtype(x, "x", FULL_FLOATS, "log1p")
     return emit("log1p", {"X": x}, x.dtype, name=name, out=out)
 
@@ -228,7 +228,7 @@ def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, a
 
 
 def log_softmax(input: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """out = log(softmax(input)) over ``axis`` (the last when None), first cast to ``dtype`` when given."""
+    """out = log(softmax(input)) over ``axis`` (the last when None), first cast to ``dtype`` if given."""
     check_variable_and_dtype(input, "input", FLOATS, "log_softmax")
     helper = LayerHelper("log_softmax", name=name)
     if dtype is not None:

@@ -281,7 +281,7 @@ def dynamic_decode(
         max_step_num: the last step number that still runs (so one more step than its value); None for no limit.
         output_time_major: outputs [time, batch, ...] instead of [batch, time, ...].
         impute_finished: keep the states of ended sequences as they were.
-        is_test: no gradient will be asked for, so steps need not be kept.
+        is_test: no gradient will be needed, so steps need not be kept.
         return_length: return the lengths too.
         kwargs: passed to ``decoder.step``.
 

@@ -51,7 +51,7 @@ class _LearningRateEpochDecay(LearningRateDecay):
 class StepDecay(_LearningRateEpochDecay):
     """learning_rate * decay_rate ** (epoch_num // step_size).
 
-    Raises TypeError for a step_size that is no int, ValueError for a decay_rate that is not below 1.
+    Raises TypeError for a step_size that is not an int, ValueError for a decay_rate that is not below 1.
     """
 
     def __init__(self, learning_rate: float, step_size: int, decay_rate: float = 0.1) -> None:

@@ -173,7 +173,7 @@ class LinearLrWarmup(LearningRateDecay):
     ``start_lr`` sets the slope only, as in Fluid 1.8. A schedule as ``learning_rate`` advances with every call, during
     the warm-up too.
 
-    Raises TypeError when ``learning_rate`` is no number and no schedule.
+    Raises TypeError when ``learning_rate`` is neither a number nor a schedule.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ def _arithmetic(op_type: str, formula: str, dtypes: tuple[str, ...], result: str
         name: the layer's name.
 
     Raises:
-        TypeError: an operand is no Variable, or of another element type.
+        TypeError: an operand is not a Variable, or of another element type.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -86,7 +86,7 @@ def _logic(op_type: str, formula: str) -> Callable[..., Variable]:
         return _logical(op_type, {"X": x, "Y": y}, out, name)
 
     function.__name__ = function.__qualname__ = op_type
-    function.__doc__ = f"""out = {formula}, for bool tensors of one shape; written to ``out`` when given."""
+    function.__doc__ = f"""out = {formula}, for bool tensors of one shape; written to ``out`` if given."""
     return function
 
 
@@ -96,7 +96,7 @@ logical_xor = _logic("logical_xor", "exactly one of x and y")
 
 
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """out = not x, for a bool tensor; written to ``out`` when given."""
+    """out = not x, for a bool tensor; written to ``out`` if given."""
     return _logical("logical_not", {"X": x}, out, name)
 
 
@@ -183,7 +183,7 @@ def addcmul(
     out: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """out = input + value * tensor1 * tensor2; written to ``out`` when given."""
+    """out = input + value * tensor1 * tensor2; written to ``out`` if given."""
     for label, var in (("input", input), ("tensor1", tensor1), ("tensor2", tensor2)):
         check_variable_and_dtype(var, label, FULL_NUMBERS, "addcmul")
     result = elementwise_add(input, elementwise_mul(tensor1, tensor2) * value)

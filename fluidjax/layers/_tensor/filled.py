@@ -114,7 +114,7 @@ def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variabl
 
 
 def kron(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """The Kronecker product: out[i1 k1 + i2, ...] = x[i1, ...] * y[i2, ...]; written to ``out`` when given."""
+    """The Kronecker product: out[i1 k1 + i2, ...] = x[i1, ...] * y[i2, ...]; written to ``out`` if given."""
     for label, value in (("x", x), ("y", y)):
         check_variable_and_dtype(value, label, NUMBERS, "kron")
     if out is not None:
@@ -243,7 +243,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
 def eye(
     num_rows: int, num_columns: int | None = None, batch_shape: list[int] | None = None, dtype: Any = "float32"
 ) -> Variable:
-    """The identity [num_rows, num_columns], repeated over the dims of ``batch_shape`` when given."""
+    """The identity [num_rows, num_columns], repeated over the dims of ``batch_shape`` if given."""
     for label, size in (("num_rows", num_rows), ("num_columns", num_columns)):
         if size is not None and (not isinstance(size, int) or size < 0):
             raise TypeError(f"{label} should be a non-negative int, received {size!r}; pass one")

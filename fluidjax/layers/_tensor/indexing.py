@@ -97,7 +97,7 @@ def multiplex(inputs: list[Variable], index: Variable) -> Variable:
     """out[b] = inputs[index[b]][b]: each row from the tensor that ``index`` (int32, [B, 1]) names.
 
     Raises:
-        TypeError: ``inputs`` is no list, or holds anything but variables.
+        TypeError: ``inputs`` is not a list, or holds anything but variables.
         ValueError: it has fewer than two.
     """
     check_type(inputs, "inputs", list, "multiplex")

@@ -167,7 +167,7 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """``x`` as a matrix whose rows are its first ``axis`` dims.
 
     Raises:
-        ValueError: ``axis`` is no int in [0, rank].
+        ValueError: ``axis`` is not an int in [0, rank].
     """
     check_variable_and_dtype(x, "x", ("float32", "float64", "int8", "int32", "int64"), "flatten")
     if not isinstance(axis, int) or not 0 <= axis <= len(x.shape):

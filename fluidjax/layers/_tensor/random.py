@@ -215,7 +215,7 @@ def randperm(
 
 
 def random_crop(x: Variable, shape: list[int], seed: Any = None) -> Variable:
-    """A window of ``shape`` over the last dims of ``x``, at a random place of its own for each sample.
+    """A window of ``shape`` over the last dims of ``x``, at a random position for each sample.
 
     Args:
         x: [N, ...].

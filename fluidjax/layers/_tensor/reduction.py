@@ -131,7 +131,7 @@ def logsumexp(
     out: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """log(sum of exp(x)) over ``dim``, written as the three ops; to ``out`` when given."""
+    """log(sum of exp(x)) over ``dim``, written as the three ops; to ``out`` if given."""
     check_variable_and_dtype(x, "x", FULL_FLOATS, "logsumexp")
     total = _reduce("reduce_sum", exp(x), dim, keepdim, None, FULL_NUMBERS)
     return emit("log", {"X": total}, x.dtype, name=name, out=out)

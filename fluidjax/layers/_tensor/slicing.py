@@ -164,7 +164,7 @@ def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str |
         offsets: likewise, default zeros.
 
     Raises:
-        TypeError, ValueError: another type, or a number that is no size or place.
+        TypeError, ValueError: another type, or not a valid size or offset.
     """
     helper = LayerHelper("crop_tensor", name=name)
     check_variable_and_dtype(x, "x", FULL_NUMBERS, "crop_tensor")

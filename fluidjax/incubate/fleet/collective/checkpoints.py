@@ -65,7 +65,7 @@ def save(executor: Any, path: str, status: TrainStatus, program: Any, fs: Any) -
 
 
 def load(executor: Any, path: str, program: Any, fs: Any) -> TrainStatus | None:
-    """Read the last checkpoint; None where there is none. ValueError where what it says is no number of an epoch."""
+    """Read the last checkpoint; None where there is none. ValueError if it does not hold the number of an epoch."""
     last = max(numbers(path, fs), default=None)
     if last is None:
         return None
