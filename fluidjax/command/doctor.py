@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib import metadata
 
 import jax
@@ -16,12 +17,8 @@ from fluidjax.command import cache
 from fluidjax.command.terms import table
 
 NAME, HELP = "doctor", "show versions, devices and caches"
-EXTRAS = {
-    "export": ("safetensors", "flatbuffers"),
-    "plot": ("matplotlib",),
-    "distributed": ("grpcio",),
-    "notebooks": ("jupyterlab", "nbclient", "optax", "jieba"),
-}
+# Those that add to what users can do.
+EXTRAS = ("export", "serve", "plot", "distributed", "notebooks")
 PACKAGES = ("jax", "jaxlib", "numpy", "protobuf", "ml_dtypes", "paddlepaddle")
 
 
@@ -47,13 +44,17 @@ def facts() -> Iterator[tuple[str, str]]:
     for device in jax.devices():
         yield "device", f"{device.platform}:{device.id} {device.device_kind}"
     yield "compiled programs", f"{jax.config.values.get('jax_compilation_cache_dir') or cache.folder()}"
-    missing = [f"{extra} ({', '.join(absent)})" for extra, names in EXTRAS.items() if (absent := _absent(names))]
+    missing = [f"{extra} ({', '.join(absent)})" for extra in EXTRAS if (absent := _absent(extra))]
     yield "extras", f"not installed: {'; '.join(missing)}" if missing else "all installed"
     for name in sorted(n for n in os.environ if n.startswith(("FLAGS_", "FLUIDJAX_", "JAX_", "XLA_", "PADDLE_"))):
         yield name, os.environ[name]
 
 
-def _absent(names: Iterable[str]) -> list[str]:
+def _absent(extra: str) -> list[str]:
+    """The packages of an extra that are not installed."""
+    known = metadata.requires("fluidjax") if _version("fluidjax") else None
+    wanted = [requirement for requirement in known or () if requirement.endswith(f'extra == "{extra}"')]
+    names = [re.split(r"[^\w.-]", requirement)[0] for requirement in wanted]
     return [name for name in names if _version(name) is None]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import framework_pb2 as pb
-from fluidjax.command import cli
+from fluidjax.command import cli, doctor
 from fluidjax.command.terms import table
 from fluidjax.execution import kept
 from fluidjax.execution.store import Store
@@ -102,6 +102,9 @@ def test_cache_and_doctor(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "cache").exists()
     assert cli.main(["doctor"]) == 0
     said = capsys.readouterr().out
+    assert doctor._absent("export") == [] and doctor._absent("nosuch") == []
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "flatbuffers" else "1")
+    assert ("extras", "not installed: export (flatbuffers)") in list(doctor.facts())
     assert "speaks Fluid 1.8.5" in said and "FLUIDJAX_CACHE_DIR" in said and "device" in said
 
 
