@@ -15,6 +15,7 @@ from fluidjax.files.errors import MismatchError, bad_file
 from fluidjax.files.tensor import DenseValue, RowsValue, Value, encode
 from fluidjax.framework import Variable
 from lowering.engine.interrupts import uninterrupted
+from lowering.program import PADDLE_2
 
 
 class UninitializedVariableError(RuntimeError):
@@ -62,13 +63,18 @@ def _holder(scope: Scope, name: str) -> LoDTensor | SelectedRows | None:
 
 
 def check_fits(var: Variable, value: Value, label: str) -> None:
-    """MismatchError unless dtype and shape are those that the program declares (-1 is any size)."""
+    """MismatchError unless dtype and shape are those that the program declares (-1 is any size).
+
+    Quantised programs of Paddle 2 declare weights as floating-point numbers and carry them as integers.
+    """
     sparse = isinstance(value, RowsValue)
     if sparse != (var.type == VarType.SELECTED_ROWS):
         kinds = ("SelectedRows", "a tensor")
         raise bad_file(f"{label}: variable {var.name!r} is of another kind", kinds[not sparse], kinds[sparse])
     shape = (value.height, *value.array.shape[1:]) if isinstance(value, RowsValue) else value.array.shape
-    check_array_fits(var, shape, value.array.dtype, label)
+    stored = value.array.dtype
+    quantised = stored.kind == "i" and var.block.program.proto.version.version >= PADDLE_2
+    check_array_fits(var, shape, to_numpy_dtype(var.dtype) if quantised else stored, label)
 
 
 def check_array_fits(var: Variable, shape: tuple[int, ...], dtype: np.dtype, label: str) -> None:

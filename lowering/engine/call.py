@@ -42,6 +42,7 @@ def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any], program: Pr
         if op.computes_gradients and (definition.forward is None or slot.name in definition.gradient_slots):
             values = [_as_gradient(n, v, program) for n, v in zip(names, values, strict=True)]
         optional = slot.dispensable or definition.kind == "block" or slot.param in definition.absent
+        optional = optional or (not names and slot.param in definition.spare)
         if not optional:
             _check_initialized(slot, names, values, op)
         if slot.duplicable:

@@ -106,7 +106,7 @@ def _signature(definition: OpDef, op: OpView, var_of: VarOf) -> _Signature | Non
             if var is None or var.type != LOD_TENSOR:
                 return None
             entries.append((tuple(int(d) for d in var.shape), var.dtype, var.lod_level))
-        if not entries and not slot.dispensable and not slot.duplicable:
+        if not entries and not slot.dispensable and not slot.duplicable and slot.param not in definition.spare:
             raise OpError(
                 f"op {op.type}: input {slot.name} is required, and no variable is bound to it; expected inputs"
                 f" {[s.name for s in definition.inputs]}, received {sorted(op.inputs)}; bind it"

@@ -197,6 +197,8 @@ class Runner:
         given = special(definition, op, key, Context(op, self, env))
         keywords.update({name: given[name] for name in definition.special})
         watch, values = self.watch, each(values, plain)
+        if definition.kind == "host" and _traced(values):
+            raise NeedsConcrete(f"what op {op.type} reads")
         try:
             # The gradient of a loop or branch makes values of its forward pass again; those were seen there.
             self.watch = None if op.is_backward else watch
@@ -321,6 +323,11 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
 def _settled(value: Any) -> Any:
     """A result of an op that ran alone: its row count is known now, and rules that cannot see padding may follow."""
     return exact(value) if follows_rows(value) and not isinstance(value.nrows, jax.core.Tracer) else value
+
+
+def _traced(values: SlotValues) -> bool:
+    """Whether only the running program knows one of the values, as in a loop or branch."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(list(flat(values))))
 
 
 def _is_value(value: Any) -> bool:

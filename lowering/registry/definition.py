@@ -148,6 +148,7 @@ class OpDef:
     fold: bool = False
     linear: bool = False
     inplace: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
+    spare: tuple[str, ...] = ()  # parameters of required inputs that Paddle 2 may leave unbound
     absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may hold no value yet
     undeclared: tuple[str, ...] = ()  # output slots, or "Slot:dtype", that shape inference leaves to the layer
     updates: tuple[str, ...] = ()  # input slots whose variables the op changes; new values follow its outputs

@@ -29,11 +29,7 @@ NEUTRAL: dict[tuple[str, str], Any] = {
     ("lamb", "always_adapt"): False,
     ("momentum", "regularization_method"): "",
     ("momentum", "rescale_grad"): 1.0,
-    ("fake_channel_wise_dequantize_max_abs", "quant_axis"): 0,
-    ("fake_channel_wise_dequantize_max_abs", "x_num_col_dims"): 1,
-    ("fake_channel_wise_quantize_abs_max", "quant_axis"): 0,
     ("rank_attention", "MaxSize"): 0,
-    ("distribute_fpn_proposals", "pixel_offset"): True,
 }
 NEUTRAL_ANYWHERE: dict[str, Any] = {"multi_precision": False, "use_global_beta_pow": False}
 

@@ -106,6 +106,7 @@ def op(
     linear: bool = False,
     kind: str = "plain",
     absent: str = "",
+    spare: str = "",
     undeclared: str = "",
     continues: str = "",
     changes: str = "",
@@ -134,6 +135,7 @@ def op(
         fold: evaluate while tracing when all inputs are small and known.
         linear: of integers, outputs are sums and products of inputs and constants, or parts of them: a row count
             among the inputs stays one (see ``counts``).
+        spare: parameters of required inputs that programs of later releases may leave unbound; the rule gets None.
         absent: parameters of required inputs whose variable may hold no value yet; the rule then gets None.
         undeclared: output slots (``Slot:dtype``: their data types) that inference leaves as the layer declared them.
         continues: output slots whose variables the op goes on from: it adds to what they hold, or may leave it there.
@@ -149,7 +151,7 @@ def op(
         definition = _with_newer(_parsed(fn, name, out, odd, vendor), words(newer), renamed or {})
         definition.kind, definition.rows, definition.infer, definition.fold = kind, _rows(rows, name), infer, fold
         definition.lod, definition.linear = _lod_map(definition, lod), linear
-        definition.absent, definition.undeclared = words(absent), words(undeclared)
+        definition.absent, definition.spare, definition.undeclared = words(absent), words(spare), words(undeclared)
         definition.continues = words(continues)
         definition.changes = tuple(s.name for s in definition.inputs if s.param in words(changes))
         definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}

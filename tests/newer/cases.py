@@ -611,3 +611,224 @@ case(
     x=X23,
 )
 case("attention", lambda p, x: p.nn.functional.softmax(p.matmul(x, x, transpose_y=True) * 0.5) @ x, x=X234)
+
+# ---- what whole exports carry ----
+
+
+def _op(type: str, slots: str, outs: str, **attrs: Any) -> Callable[..., Any]:
+    """An op as it stands in exported programs, which no public function writes."""
+
+    def fn(p: Any, *given: Any) -> Any:
+        helper = p.base.layer_helper.LayerHelper(type)
+        made = {}
+        for out in outs.split():
+            slot, _, dtype = out.partition(":")
+            made[slot] = helper.create_variable_for_type_inference(dtype or "float32")
+        inputs = dict(zip(slots.split(), given, strict=True))
+        helper.append_op(type=type, inputs=inputs, outputs={s: [v] for s, v in made.items()}, attrs=attrs)
+        return list(made.values())
+
+    return fn
+
+
+_ANCHORS = np.array([[-4, -4, 5, 5], [0, 0, 9, 9], [2, -2, 13, 9]], "float32")[None, None] + np.array(
+    [[[0, 0, 0, 0], [4, 0, 4, 0]], [[0, 4, 0, 4], [4, 4, 4, 4]]], "float32"
+).reshape(2, 2, 1, 4)
+_PROPOSALS = dict(
+    s=np.random.RandomState(1).permutation(24).reshape(2, 3, 2, 2).astype("float32") / np.float32(24),
+    d=values(2, 12, 2, 2, seed=2, low=-0.5, high=0.5),
+    i=np.array([[16, 20], [12, 12]], "float32"),
+    a=_ANCHORS,
+    v=np.full((2, 2, 3, 4), 0.5, "float32"),
+)
+for _pixel in (False, True):
+    for _name, _least in (("", 1.0), ("_large", 11.0), ("_none", 100.0)):
+        case(
+            f"generate_proposals_v2{_name}{'_pixel' * _pixel}",
+            lambda p, s, d, i, a, v, pixel=_pixel, least=_least: p.vision.ops.generate_proposals(
+                s, d, i, a, v, 10, 4, 0.4, least, 1.0, pixel_offset=pixel, return_rois_num=True
+            ),
+            False,
+            **_PROPOSALS,
+        )
+case(
+    "fpn_with_counts",
+    lambda p, r, n: p.vision.ops.distribute_fpn_proposals(r, 2, 5, 4, 56, pixel_offset=False, rois_num=n),
+    False,
+    r=np.array([[0, 0, 10, 10], [0, 0, 200, 200], [3, 3, 60, 90], [0, 0, 400, 300]], "float32"),
+    n=np.array([3, 1], "int32"),
+)
+
+
+def _collect(p: Any, a: Any, b: Any, s: Any, t: Any, n: Any, m: Any) -> Any:
+    helper = p.base.layer_helper.LayerHelper("collect_fpn_proposals")
+    out = helper.create_variable_for_type_inference("float32")
+    count = helper.create_variable_for_type_inference("int32")
+    inputs = {"MultiLevelRois": [a, b], "MultiLevelScores": [s, t], "MultiLevelRoIsNum": [n, m]}
+    outputs = {"FpnRois": out, "RoisNum": count}
+    helper.append_op(type="collect_fpn_proposals", inputs=inputs, outputs=outputs, attrs={"post_nms_topN": 5})
+    return [out, count]
+
+
+case(
+    "fpn_collected",
+    _collect,
+    False,
+    a=values(4, 4),
+    b=values(3, 4, seed=1),
+    s=values(4, 1, seed=2),
+    t=values(3, 1, seed=3),
+    n=np.array([1, 3], "int32"),
+    m=np.array([2, 1], "int32"),
+)
+case(
+    "batch_norm_plain",
+    lambda p, x: p.nn.BatchNorm2D(3, weight_attr=False, bias_attr=False, use_global_stats=True)(x),
+    False,
+    x=X2344,
+)
+_WIDE, _TIES = values(3, 2, 2, 2, seed=4), np.array([[1.0, -0.5, 0.25, 2.0], [0.75, -2.0, 1.5, 0.0]], "float32")
+for _round in (0, 1):
+    _types = {"bit_length": 3, "round_type": _round}
+    for _kind in ("quantize", "quantize_dequantize"):
+        case(
+            f"fake_{_kind}_abs_max_{_round}",
+            _op(f"fake_{_kind}_abs_max", "X", "Out OutScale", **_types),
+            False,
+            x=_TIES,
+        )
+        for _axis in (0, 1):
+            case(
+                f"fake_channel_wise_{_kind}_{_round}_{_axis}",
+                _op(f"fake_channel_wise_{_kind}_abs_max", "X", "Out OutScale", quant_axis=_axis, **_types),
+                False,
+                x=_WIDE,
+            )
+    for _axis, _scale in ((-1, [1.5]), (0, [1.5, 0.5, 1.0]), (1, [2.0, 0.7])):
+        _given = dict(x=_WIDE, s=np.array(_scale, "float32"), z=np.zeros(len(_scale), "float32"))
+        case(
+            f"quantize_linear_{_round}_{_axis}",
+            _op("quantize_linear", "X Scale ZeroPoint", "Y", quant_axis=_axis, is_test=True, **_types),
+            False,
+            **_given,
+        )
+        case(
+            f"dequantize_linear_{_round}_{_axis}",
+            _op("dequantize_linear", "X Scale ZeroPoint", "Y", quant_axis=_axis, is_test=True, **_types),
+            False,
+            **_given | {"x": numbers(3, 2, 2, 2, high=7, dtype="int8")},
+        )
+_EMISSION, _STEPS_OF_TAGS = values(3, 5, 4, seed=6), values(4, 4, seed=7)
+for _tags in (True, False):
+    case(
+        f"viterbi_decode_{_tags}",
+        lambda p, e, t, n, tags=_tags: p.text.viterbi_decode(e, t, n, tags),
+        False,
+        e=_EMISSION,
+        t=_STEPS_OF_TAGS,
+        n=np.array([5, 1, 3]),
+    )
+case(
+    "viterbi_decode_short",
+    lambda p, e, t, n: p.text.viterbi_decode(e, t, n),
+    False,
+    e=_EMISSION,
+    t=_STEPS_OF_TAGS,
+    n=np.array([3, 2, 1]),
+)
+for _name in "sum mean max min".split():
+    case(
+        f"segment_{_name}",
+        lambda p, x, i, n=_name: getattr(p.geometric, f"segment_{n}")(x, i),
+        x=values(4, 3),
+        i=np.array([0, 0, 2, 2]),
+    )
+    _edges = dict(s=np.array([0, 1, 2, 0]), d=np.array([1, 2, 1, 0]))
+    case(
+        f"send_u_recv_{_name}",
+        lambda p, x, s, d, n=_name: p.geometric.send_u_recv(x, s, d, n),
+        x=values(4, 3),
+        **_edges,
+    )
+    case(
+        f"send_ue_recv_{_name}",
+        lambda p, x, y, s, d, n=_name: p.geometric.send_ue_recv(x, y, s, d, "mul", n, out_size=5),
+        False,
+        x=values(4, 3),
+        y=values(4, 3, seed=1),
+        **_edges,
+    )
+case(
+    "send_uv",
+    lambda p, x, y, s, d: p.geometric.send_uv(x, y, s, d, "sub"),
+    False,
+    x=values(4, 3),
+    y=values(4, 3, seed=1),
+    **_edges,
+)
+_TIED = numbers(3, 6, high=4).astype("float32")
+for _name in "cummax cummin".split():
+    case(_name, lambda p, x, n=_name: getattr(p, n)(x, axis=1), False, x=_TIED)
+    case(f"{_name}_flat", lambda p, x, n=_name: getattr(p, n)(x, dtype="int32"), False, x=_TIED)
+case("unique_consecutive", lambda p, x: p.unique_consecutive(x, True, True), False, x=np.sort(numbers(8)))
+case("unique_consecutive_rows", lambda p, x: p.unique_consecutive(x, axis=0), False, x=numbers(6, 2, high=2))
+for _name in "i0e i1 i1e".split():
+    case(_name, lambda p, x, n=_name: getattr(p, n)(x), x=X23)
+case("polygamma", lambda p, x: p.polygamma(x, 1), False, x=values(2, 3, low=0.5, high=4))
+case("nextafter", lambda p, x, y: p.nextafter(x, y), False, x=X23, y=values(2, 3, seed=1))
+case(
+    "nanmedian", lambda p, x: p.nanmedian(x, axis=1), False, x=np.where(values(3, 5) > 1, np.nan, values(3, 5, seed=1))
+)
+case("renorm", lambda p, x: p.renorm(x, 2.0, 1, 1.5), False, x=X234)
+_SQUARE = values(2, 3, 3, seed=3) + 3 * np.eye(3, dtype="float32")
+_SYMMETRIC = _SQUARE + _SQUARE.swapaxes(1, 2)
+case("slogdet", lambda p, x: p.linalg.slogdet(x), False, x=_SQUARE)
+case("svd_values", lambda p, x: p.linalg.svd(x)[1], False, x=X234)
+case("svd_product", lambda p, x: (lambda u, s, v: p.matmul(u * s.unsqueeze(1), v))(*p.linalg.svd(x)), False, x=X234)
+case("qr_product", lambda p, x: p.matmul(*p.linalg.qr(x)), False, x=_SQUARE)
+case("eigh_values", lambda p, x: p.linalg.eigh(x)[0], False, x=_SYMMETRIC)
+case("eigvalsh", lambda p, x: p.linalg.eigvalsh(x), False, x=_SYMMETRIC)
+case("cholesky_solve", lambda p, x, y: p.linalg.cholesky_solve(x, y), False, x=values(3, 2), y=np.tril(_SQUARE[0]))
+case(
+    "matrix_rank",
+    lambda p, x: p.linalg.matrix_rank(x),
+    False,
+    x=np.ones((2, 3, 3), "float32") + np.eye(3, dtype="float32") * [[[0]], [[1]]],
+)
+case("matrix_rank_tol", lambda p, x: p.linalg.matrix_rank(x, 1.0), False, x=_SQUARE.astype("float32"))
+for _norm in "backward forward ortho".split():
+    _many = dict(axes=(0, 1), norm=_norm)
+    case(f"rfft_{_norm}", lambda p, x, n=_norm: p.as_real(p.fft.rfft(x, norm=n)), False, x=values(3, 8))
+    case(f"rfft2_{_norm}", lambda p, x, o=_many: p.as_real(p.fft.rfft2(x, **o)), False, x=values(3, 8))
+    case(f"ihfft_{_norm}", lambda p, x, n=_norm: p.as_real(p.fft.ihfft(x, norm=n)), False, x=values(3, 8))
+    case(f"irfft_{_norm}", lambda p, x, n=_norm: p.fft.irfft(p.as_complex(x), norm=n), False, x=values(3, 5, 2))
+    case(f"hfft_{_norm}", lambda p, x, n=_norm: p.fft.hfft(p.as_complex(x), norm=n), False, x=values(3, 5, 2))
+    case(f"fft2_{_norm}", lambda p, x, o=_many: p.as_real(p.fft.fft2(p.as_complex(x), **o)), False, x=values(3, 5, 2))
+    case(
+        f"ifft_{_norm}", lambda p, x, n=_norm: p.as_real(p.fft.ifft(p.as_complex(x), norm=n)), False, x=values(3, 5, 2)
+    )
+case("irfft_odd", lambda p, x: p.fft.irfft(p.as_complex(x), n=9), False, x=values(3, 5, 2))
+case("frame", lambda p, x: p.signal.frame(x, 4, 2), x=values(2, 11))
+case("frame_first", lambda p, x: p.signal.frame(x, 4, 3, axis=0), x=values(11, 2))
+case("overlap_add", lambda p, x: p.signal.overlap_add(x, 2), x=values(2, 4, 3))
+case("overlap_add_first", lambda p, x: p.signal.overlap_add(x, 2, axis=0), x=values(3, 4, 2))
+case("stft", lambda p, x: p.as_real(p.signal.stft(x, 8, 4)), False, x=values(2, 20))
+case("fused_softmax_mask", _op("fused_softmax_mask", "X Mask", "Out"), False, x=X2344, m=values(2, 1, 4, 4, seed=1))
+case("array_never_written", lambda p, x: p.tensor.array_length(p.tensor.create_array("float32")), False, x=X23)
+
+
+def _found_in_a_branch(p: Any, x: Any) -> Any:
+    """nonzero in a branch, as score thresholds are exported."""
+    places = lambda: p.gather(x, p.nonzero(x > 0).flatten())  # noqa: E731
+    return p.static.nn.cond(p.sum(x) > 0, places, lambda: x * 2)
+
+
+case("found_in_a_branch", _found_in_a_branch, False, x=np.array([1, -1, 2, 0.5], "float32"))
+_TWICE = np.array([[0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 2], [0, 1, 2, 3]], "float32")[None]
+case(
+    "matrix_nms_equal_boxes",
+    lambda p, b, s: p.vision.ops.matrix_nms(b, s, 0.05, 0.1, 8, 5, background_label=-1, return_index=True),
+    False,
+    b=_TWICE,
+    s=np.array([[[0.9, 0.8, 0.7, 0.6]]], "float32"),
+)

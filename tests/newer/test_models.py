@@ -11,6 +11,7 @@ import fluidjax as fluid
 import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.command import cli
+from fluidjax.files.tensor import DenseValue, encode
 from fluidjax.paddle import inference, static
 
 FOLDER = Path(__file__).with_name("model")
@@ -114,3 +115,32 @@ def test_commands_tell_it_too(tmp_path, capsys) -> None:
     assert cli.main(["check", str(tmp_path)]) == 1
     told = capsys.readouterr().out
     assert "version 99" in told and "strides" in told and "Mystery" in told
+
+
+def quantised(version: int) -> fluid.Program:
+    """Y = dequantize_linear(w, s), of weights declared as floating-point numbers."""
+    message = pb.ProgramDesc(version=pb.Version(version=version))
+    block = message.blocks.add(idx=0, parent_idx=-1)
+    for name, dims in (("s", [2]), ("w", [2, 3]), ("y", [2, 3])):
+        var = block.vars.add(name=name, persistable=name != "y")
+        var.type.type = pb.VarType.LOD_TENSOR
+        var.type.lod_tensor.tensor.data_type = pb.VarType.FP32
+        var.type.lod_tensor.tensor.dims.extend(dims)
+    dequantize = block.ops.add(type="dequantize_linear")
+    for slot, name in (("X", "w"), ("Scale", "s"), ("ZeroPoint", "s")):
+        dequantize.inputs.add(parameter=slot, arguments=[name])
+    dequantize.outputs.add(parameter="Y", arguments=["y"])
+    return fluid.Program.parse_from_string(message.SerializeToString())
+
+
+def test_quantised_weights_are_integers_in_the_file(tmp_path) -> None:
+    weights, scales = np.array([[127, -127, 0], [64, 1, 2]], "int8"), np.array([1, 2], "float32")
+    chunks = [chunk for array in (scales, weights) for chunk in encode(DenseValue(array))]
+    (tmp_path / "held").write_bytes(b"".join(chunks))
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        fluid.io.load_persistables(exe, str(tmp_path), quantised(2006002), "held")
+        (y,) = exe.run(quantised(2006002), fetch_list=["y"])
+        with pytest.raises(ValueError, match="the program requires float32"):
+            fluid.io.load_persistables(exe, str(tmp_path), quantised(1008005), "held")
+    np.testing.assert_allclose(y, weights * scales[:, None] / 127, rtol=1e-6)

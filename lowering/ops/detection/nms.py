@@ -235,8 +235,9 @@ def _decayed(boxes: np.ndarray, scores: np.ndarray, normalized: bool, sigma: flo
         if sigma is not None:
             ratios = np.exp((worst[:i] ** 2 - iou[i, :i] ** 2) * sigma)
         else:
-            ratios = (1 - iou[i, :i]) / (1 - worst[:i])
-        decay[i] = min(1.0, ratios.min())
+            with np.errstate(divide="ignore", invalid="ignore"):  # boxes on top of each other
+                ratios = (1 - iou[i, :i]) / (1 - worst[:i])
+        decay[i] = np.fmin.reduce(ratios, initial=1.0)
     return scores * decay
 
 

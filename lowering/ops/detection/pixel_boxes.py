@@ -14,9 +14,9 @@ from lowering.values import LoDArray, data_of, exact
 _MOST_GROWTH = float(np.log(1000.0 / 16.0))
 
 
-def sides(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Widths and heights of boxes [k, 4]."""
-    return boxes[:, 2] - boxes[:, 0] + 1, boxes[:, 3] - boxes[:, 1] + 1
+def sides(boxes: np.ndarray, pixel: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Widths and heights of boxes [k, 4]; ``pixel`` 0 where x1 is the edge, not the last pixel."""
+    return boxes[:, 2] - boxes[:, 0] + pixel, boxes[:, 3] - boxes[:, 1] + pixel
 
 
 def pairwise(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -41,18 +41,18 @@ def encode(boxes: np.ndarray, targets: np.ndarray, weights: Sequence[float] | No
     return deltas.astype(boxes.dtype)
 
 
-def decode(anchors: np.ndarray, deltas: np.ndarray, *, bounded: bool) -> np.ndarray:
+def decode(anchors: np.ndarray, deltas: np.ndarray, *, bounded: bool, pixel: int = 1) -> np.ndarray:
     """The boxes [k, 4] that ``encode`` gives deltas for; ``bounded`` limits how much a side may grow."""
-    w, h = sides(anchors)
+    w, h = sides(anchors, pixel)
     growth = np.minimum(deltas[:, 2:], _MOST_GROWTH) if bounded else deltas[:, 2:]
     x, y = deltas[:, 0] * w + (anchors[:, 0] + 0.5 * w), deltas[:, 1] * h + (anchors[:, 1] + 0.5 * h)
     v, g = np.exp(growth[:, 0]) * w, np.exp(growth[:, 1]) * h
-    return np.stack([x - v / 2, y - g / 2, x + v / 2 - 1, y + g / 2 - 1], axis=1).astype(anchors.dtype)
+    return np.stack([x - v / 2, y - g / 2, x + v / 2 - pixel, y + g / 2 - pixel], axis=1).astype(anchors.dtype)
 
 
-def clipped(boxes: np.ndarray, height: float, width: float) -> np.ndarray:
+def clipped(boxes: np.ndarray, height: float, width: float, pixel: int = 1) -> np.ndarray:
     """Boxes moved into an image."""
-    limit = np.array([width - 1, height - 1] * 2, boxes.dtype)
+    limit = np.array([width - pixel, height - pixel] * 2, boxes.dtype)
     return np.clip(boxes, 0, np.maximum(limit, 0))
 
 

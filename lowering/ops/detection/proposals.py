@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
+from lowering.dtypes import INT32
 from lowering.ops.detection.nms import suppress
 from lowering.ops.detection.pixel_boxes import clipped, decode, joined, sides
 from lowering.program import VarInfo
@@ -20,6 +23,11 @@ def _infer(op_view, var_of):
     }
 
 
+def _infer_v2(op_view, var_of):
+    counts = op_view.outputs.get("RpnRoisNum") or ()
+    return _infer(op_view, var_of) | {name: VarInfo((-1,), INT32) for name in counts}
+
+
 def _large_enough(boxes: np.ndarray, info: np.ndarray, min_size: float) -> np.ndarray:
     """Which boxes are ``min_size`` wide and high in the image before scaling, and have their centre inside."""
     height, width, scale = info[:3]
@@ -29,22 +37,49 @@ def _large_enough(boxes: np.ndarray, info: np.ndarray, min_size: float) -> np.nd
     return inside & ((w - 1) / scale + 1 >= least) & ((h - 1) / scale + 1 >= least)
 
 
-def _one_image(scores, deltas, info, anchors, variances, *, before, after, threshold, min_size, eta):
+def _large_enough_v2(boxes: np.ndarray, shape: np.ndarray, min_size: float, pixel: int) -> np.ndarray:
+    """Which boxes are ``min_size`` wide and high; those of whole pixels have their centre inside, too."""
+    w, h = sides(boxes, pixel)
+    large = (w >= max(min_size, 1.0)) & (h >= max(min_size, 1.0))
+    if pixel:
+        large &= (boxes[:, 0] + w / 2 <= shape[1]) & (boxes[:, 1] + h / 2 <= shape[0])
+    return large
+
+
+def _one_image(scores, deltas, info, anchors, variances, *, before, after, threshold, large_enough, eta, pixel=1):
     """(boxes [k, 4], scores [k, 1]) of one image, best first."""
     order = np.argsort(-scores, kind="stable")
     order = order[:before] if before > 0 else order
-    boxes = decode(anchors[order], deltas[order] * variances[order], bounded=True)
-    boxes = clipped(boxes, info[0], info[1])
-    large = _large_enough(boxes, info, min_size)
+    boxes = decode(anchors[order], deltas[order] * variances[order], bounded=True, pixel=pixel)
+    boxes = clipped(boxes, info[0], info[1], pixel)
+    large = large_enough(boxes, info)
     boxes, scores = boxes[large], scores[order][large]
     if threshold > 0:
         most = after if after > 0 else -1
-        kept = suppress(boxes, scores, threshold, eta=eta, normalized=False, most=most)
+        kept = suppress(boxes, scores, threshold, eta=eta, normalized=not pixel, most=most)
         boxes, scores = boxes[kept], scores[kept]
     return boxes, scores[:, None]
 
 
-@op(out="RpnRois RpnRoiProbs RpnRoisLod?", diff="", lod=None, kind="host", infer=_infer)
+def _of_images(scores, deltas, infos, anchors, variances, *, spare=False, **options):
+    """(boxes, scores) of all images under a LoD; with ``spare`` an image without any has a box of zeros."""
+    score, delta, info, anchor, variance = (
+        np.asarray(data_of(exact(v))) for v in (scores, deltas, infos, anchors, variances)
+    )
+    rows, more = anchor.reshape(-1, 4), variance.reshape(-1, 4)
+    found = [
+        _one_image(s.transpose(1, 2, 0).reshape(-1), d.transpose(1, 2, 0).reshape(-1, 4), i, rows, more, **options)
+        for s, d, i in zip(score, delta, info, strict=True)
+    ]
+    if spare:
+        found = [
+            pair if len(pair[0]) else (np.zeros((1, 4), rows.dtype), np.zeros((1, 1), rows.dtype)) for pair in found
+        ]
+    return joined([boxes for boxes, _ in found]), joined([probs for _, probs in found])
+
+
+@op(out="RpnRois RpnRoiProbs RpnRoisLod? RpnRoisNum?", diff="", lod=None, kind="host", infer=_infer_v2,
+    newer="rpn_rois_num")  # fmt: skip
 def generate_proposals(
     scores: Value,
     bbox_deltas: Value,
@@ -64,22 +99,34 @@ def generate_proposals(
     [H, W, A, 4]. RpnRois [R, 4] and RpnRoiProbs [R, 1] carry one LoD level; RpnRoisLod (int64 [N]) holds the ends.
     Without suppression (``nms_thresh`` 0) ``post_nms_topN`` has no effect, as in Fluid. Runs on the host.
     """
-    score, delta, info, anchor, variance = (
-        np.asarray(data_of(exact(v))) for v in (scores, bbox_deltas, im_info, anchors, variances)
-    )
-    options = {"before": pre_nms_topN, "after": post_nms_topN, "threshold": nms_thresh}
-    found = [
-        _one_image(
-            s.transpose(1, 2, 0).reshape(-1),
-            d.transpose(1, 2, 0).reshape(-1, 4),
-            i,
-            anchor.reshape(-1, 4),
-            variance.reshape(-1, 4),
-            min_size=min_size,
-            eta=eta,
-            **options,
-        )
-        for s, d, i in zip(score, delta, info, strict=True)
-    ]
-    rois = joined([boxes for boxes, _ in found])
-    return rois, joined([probs for _, probs in found]), np.asarray(rois.lod[0][1:], np.int64)
+    options = {"before": pre_nms_topN, "after": post_nms_topN, "threshold": nms_thresh, "eta": eta}
+    options["large_enough"] = partial(_large_enough, min_size=min_size)
+    rois, probs = _of_images(scores, bbox_deltas, im_info, anchors, variances, **options)
+    return rois, probs, np.asarray(rois.lod[0][1:], np.int64), np.diff(rois.lod[0]).astype(np.int32)
+
+
+@op(out="RpnRois RpnRoiProbs RpnRoisNum?", diff="", lod=None, kind="host", infer=_infer_v2)
+def generate_proposals_v2(
+    scores: Value,
+    bbox_deltas: Value,
+    im_shape: Value,
+    anchors: Value,
+    variances: Value,
+    *,
+    pre_nms_topN: int,
+    post_nms_topN: int,
+    nms_thresh: float,
+    min_size: float,
+    eta: float,
+    pixel_offset: bool = True,
+):
+    """As generate_proposals, of images that are not scaled: ImShape [N, 2]; RpnRoisNum (int32 [N]) counts the boxes.
+
+    Without ``pixel_offset`` x1 of a box is its edge, and a centre may be outside. An image without a large enough box
+    has one of zeros. Runs on the host.
+    """
+    pixel = int(pixel_offset)
+    options = {"before": pre_nms_topN, "after": post_nms_topN, "threshold": nms_thresh, "eta": eta, "pixel": pixel}
+    options["large_enough"] = partial(_large_enough_v2, min_size=min_size, pixel=pixel)
+    rois, probs = _of_images(scores, bbox_deltas, im_shape, anchors, variances, **options, spare=True)
+    return rois, probs, np.diff(rois.lod[0]).astype(np.int32)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.dtypes import INT64
+from lowering.dtypes import INT64, LOD_TENSOR_ARRAY
 from lowering.engine.context import Context
 from lowering.engine.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete, SlotError
@@ -49,6 +49,12 @@ def _array(value: Any, slot: str, ctx: Context) -> TensorArray:
             f" {type(value).__name__}; write it with array_write first"
         )
     return value
+
+
+def _declared(ctx: Context) -> bool:
+    """Whether the variable in slot X is a tensor array by its declaration."""
+    var = ctx.runner.program.find_var(ctx.op.block_idx, ctx.op.inputs["X"][0])
+    return var is not None and var.type == LOD_TENSOR_ARRAY
 
 
 def forward_value(name: str, ctx: Context) -> Any:
@@ -139,8 +145,8 @@ def _(g: GradMaker):
 
 @op(kind="block", infer=_one_int64)
 def lod_array_length(x: Value, *, ctx):
-    """Out = [number of elements of X], int64."""
-    count = arrays.length(_array(x, "X", ctx))
+    """Out = [number of elements of X], int64; none where nothing has been written."""
+    count = arrays.length(None if x is None and _declared(ctx) else _array(x, "X", ctx))
     if isinstance(count, int):
         return np.asarray([count], np.int64)
     ctx.runner.bounds[ctx.op.outputs["Out"][0]] = x.capacity

@@ -98,3 +98,9 @@ def einsum(operands: list, *, equation: str):
 def _(operands: list, d_out, *, equation):
     _, back = jax.vjp(lambda *parts: jnp.einsum(equation, *parts), *operands)
     return list(back(d_out))
+
+
+@op(slots={"x": "x", "y": "y"}, out="out", diff="", lod={"out": "x"})
+def nextafter(x, y):
+    """out = the number next to x in the direction of y."""
+    return jnp.nextafter(x, y)

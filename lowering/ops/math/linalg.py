@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lowering.registry import op
 
@@ -57,3 +58,57 @@ def triangular_solve(x, y, *, upper: bool = True, transpose: bool = False, unitr
 def matrix_power(x, *, n: int):
     """Out = X multiplied with itself n times; of the inverse for a negative n."""
     return jnp.linalg.matrix_power(x, n)
+
+
+@op(slots={"input": "Input"}, diff="", lod=None)
+def slogdeterminant(input):
+    """Out [2, ...] = the sign of the determinant of Input, and the logarithm of its absolute value."""
+    return jnp.stack(jnp.linalg.slogdet(input))
+
+
+@op(diff="", out="U S VH", lod=None)
+def svd(x, *, full_matrices: bool = False):
+    """X = U diag(S) VH, S falling."""
+    return tuple(jnp.linalg.svd(x, full_matrices=full_matrices))
+
+
+@op(diff="", out="Q R", lod=None)
+def qr(x, *, mode: str = "reduced"):
+    """X = Q R, the columns of Q orthonormal, R upper triangular; of mode ``r`` no Q."""
+    return (None, jnp.linalg.qr(x, mode="r")) if mode == "r" else tuple(jnp.linalg.qr(x, mode=mode))
+
+
+_EIGEN = {"diff": "", "out": "Eigenvalues Eigenvectors", "lod": None}
+
+
+@op(**_EIGEN)
+def eigh(x, *, UPLO: str = "L"):
+    """The eigenvalues, rising, and eigenvectors of a symmetric X of which one triangle is read."""
+    return tuple(jnp.linalg.eigh(x, UPLO=UPLO, symmetrize_input=False))
+
+
+@op(**_EIGEN)
+def eigvalsh(x, *, UPLO: str = "L", is_test: bool = False):
+    """The eigenvalues of ``eigh``; eigenvectors only while training, for the gradient."""
+    values, vectors = jnp.linalg.eigh(x, UPLO=UPLO, symmetrize_input=False)
+    return values, None if is_test else vectors
+
+
+@op(grad="vjp", reads="x y")
+def cholesky_solve(x, y, *, upper: bool = False):
+    """Out = the solution of A Out = X, where Y is the lower (upper) Cholesky triangle of A."""
+    batch = jnp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    x, y = jnp.broadcast_to(x, batch + x.shape[-2:]), jnp.broadcast_to(y, batch + y.shape[-2:])
+    return jax.scipy.linalg.cho_solve((y, not upper), x)
+
+
+@op(diff="", lod=None, slots={"tolerance": "TolTensor"})
+def matrix_rank(x, tolerance=None, *, tol: float = 0.0, hermitian: bool = False, use_default_tol: bool = True):
+    """Out (int32) = how many singular values of X are above the tolerance, by default max(m, n) eps times the largest.
+
+    The tolerance is a tensor, or ``tol``.
+    """
+    found = jnp.abs(jnp.linalg.eigvalsh(x)) if hermitian else jnp.linalg.svd(x, compute_uv=False)
+    usual = jnp.finfo(x.dtype).eps * max(x.shape[-2:]) * jnp.max(found, axis=-1)
+    least = tolerance if tolerance is not None else usual if use_default_tol else jnp.full_like(usual, tol)
+    return jnp.sum(found > least[..., None], axis=-1).astype(np.int32)

@@ -62,6 +62,27 @@ def i0(x):
     return jax.scipy.special.i0(x)
 
 
+def _bessel(name: str, fn: Callable[[Any], Any], doc: str) -> None:
+    """Register a Bessel function, whose slots Paddle names in small letters."""
+
+    def rule(x):
+        return fn(x)
+
+    rule.__doc__ = doc
+    op(name, rows=WISE, slots={"x": "x"}, out="out", grad="vjp", reads="x", lod={"out": "x"})(rule)
+
+
+_bessel("i0e", jax.scipy.special.i0e, "out = exp(-|x|) i0(x).")
+_bessel("i1", jax.scipy.special.i1, "out = the modified Bessel function of order 1.")
+_bessel("i1e", jax.scipy.special.i1e, "out = exp(-|x|) i1(x).")
+
+
+@op(rows=WISE, slots={"x": "x"}, out="out", diff="", lod={"out": "x"})
+def polygamma(x, *, n: int):
+    """out = the n-th derivative of digamma."""
+    return jax.scipy.special.polygamma(n, x)
+
+
 @op(rows=WISE)
 def trunc(x):
     """Out = X cut off towards zero; its gradient is zero."""

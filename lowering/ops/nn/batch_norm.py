@@ -63,6 +63,11 @@ def uses_running(is_test, use_global_stats, trainable_statistics):
     return use_global_stats or (is_test and not trainable_statistics)
 
 
+def _affine(mean, scale, bias):
+    """Scale and Bias; a program of Paddle 2 may have none."""
+    return jnp.ones_like(mean) if scale is None else scale, jnp.zeros_like(mean) if bias is None else bias
+
+
 def _normalise(x, scale, bias, mean, inv_std, axis):
     gain = scale * inv_std
     shift = bias - mean * gain
@@ -112,7 +117,7 @@ OUTPUTS = "Y MeanOut VarianceOut SavedMean~ SavedVariance~ ReserveSpace?"
 
 
 @op(out=OUTPUTS, diff="x scale bias", vendor="use_mkldnn fuse_with_relu", lod={"Y": "x"}, rows=MASKED,
-    inplace={"MeanOut": "mean", "VarianceOut": "variance"})  # fmt: skip
+    inplace={"MeanOut": "mean", "VarianceOut": "variance"}, spare="scale bias")  # fmt: skip
 def batch_norm(
     x: LoDArray,
     scale,
@@ -132,6 +137,7 @@ def batch_norm(
     if momentum_tensor is not None:
         momentum = momentum_tensor.reshape(())
     running = uses_running(is_test, use_global_stats, trainable_statistics)
+    scale, bias = _affine(mean, scale, bias)
     y, *rest = batch_norm_forward(
         x, scale, bias, mean, variance, momentum,
         epsilon=epsilon, running=running, axis=channel_axis(x.data, data_layout),

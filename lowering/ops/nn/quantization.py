@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from lowering.dtypes import to_numpy
 from lowering.program import VarInfo
 from lowering.registry import Value, op
 from lowering.values import LoDArray, data_of
@@ -17,11 +18,32 @@ def steps(bits: int) -> int:
     return (1 << (bits - 1)) - 1
 
 
-def quantized(x, scale, bits):
-    """round(bound / s * clip(x, -s, s)) with a scale of zero counting as one."""
+def away(x):
+    """The nearest integers; halves away from zero, as C rounds."""
+    whole = jnp.trunc(x)
+    return whole + jnp.where(jnp.abs(x - whole) >= 0.5, jnp.sign(x), 0)
+
+
+def quantized(x, scale, bits, round_type=1):
+    """round(bound / s * clip(x, -s, s)) with a scale of zero counting as one.
+
+    Of type 0, which Paddle 2 added, halves are rounded to even, and then clipped to the integers of a signed type.
+    """
     bound = steps(bits)
     safe = jnp.where(scale > 0, scale, 1)
-    return jnp.round(jnp.clip(x, -scale, scale) * (bound / safe))
+    if round_type == 0:
+        return jnp.clip(jnp.round(x * (bound / safe)), -bound - 1, bound)
+    return away(jnp.clip(x, -scale, scale) * (bound / safe))
+
+
+def by_channel(scale, x, axis):
+    """The scale of each channel, or of all, as it multiplies X."""
+    return scale.reshape([-1 if d == axis else 1 for d in range(x.ndim)] if axis >= 0 else ())
+
+
+def channel_max(x, axis):
+    """max |x| of each channel."""
+    return abs_max(x, axis=tuple(d for d in range(x.ndim) if d != axis))
 
 
 def abs_max(x, **kwargs):
@@ -29,18 +51,46 @@ def abs_max(x, **kwargs):
     return jnp.max(jnp.abs(x), initial=0, **kwargs)
 
 
-@op("fake_quantize_abs_max", out="Out OutScale", diff="", lod={"Out": "x"})
-def fake_quantize_abs_max(x, *, bit_length: int = 8):
+@op("fake_quantize_abs_max", out="Out OutScale", diff="", lod={"Out": "x"}, newer="round_type")
+def fake_quantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1):
     """OutScale = max|X|; Out = round(X / OutScale * (2^(bit_length-1) - 1))."""
     scale = abs_max(x)
-    return quantized(x, scale, bit_length), scale.reshape(1)
+    return quantized(x, scale, bit_length, round_type), scale.reshape(1)
 
 
-@op("fake_channel_wise_quantize_abs_max", out="Out OutScale", diff="", lod={"Out": "x"})
-def fake_channel_wise_quantize_abs_max(x, *, bit_length: int = 8):
-    """As fake_quantize_abs_max with a scale for each X[c]."""
-    scale = abs_max(x, axis=tuple(range(1, x.ndim)))
-    return quantized(x, scale.reshape((-1,) + (1,) * (x.ndim - 1)), bit_length), scale
+@op("fake_quantize_dequantize_abs_max", out="Out OutScale", lod={"Out": "x"})
+def fake_quantize_dequantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1):
+    """As fake_quantize_abs_max, multiplied back."""
+    scale = abs_max(x)
+    return quantized(x, scale, bit_length, round_type) * (scale / steps(bit_length)), scale.reshape(1)
+
+
+@fake_quantize_dequantize_abs_max.grad
+def _(d_out):
+    return d_out
+
+
+_CHANNELS = {"out": "Out OutScale", "lod": {"Out": "x"}}
+
+
+@op("fake_channel_wise_quantize_abs_max", diff="", newer="round_type quant_axis", **_CHANNELS)
+def fake_channel_wise_quantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1, quant_axis: int = 0):
+    """As fake_quantize_abs_max with a scale for each channel, X[c] in Fluid."""
+    scale = channel_max(x, quant_axis)
+    return quantized(x, by_channel(scale, x, quant_axis), bit_length, round_type), scale
+
+
+@op("fake_channel_wise_quantize_dequantize_abs_max", **_CHANNELS)
+def fake_channel_wise_quantize_dequantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1, quant_axis: int = 0):
+    """As fake_channel_wise_quantize_abs_max, multiplied back."""
+    scale = channel_max(x, quant_axis)
+    wide = by_channel(scale, x, quant_axis)
+    return quantized(x, wide, bit_length, round_type) * (wide / steps(bit_length)), scale
+
+
+@fake_channel_wise_quantize_dequantize_abs_max.grad
+def _(d_out):
+    return d_out
 
 
 def _infer_range(op_view, var_of):
@@ -68,6 +118,7 @@ def windowed_scale(now, scale, window, slot):
     kind="block",
     infer=_infer_range,
     continues="OutScales",
+    newer="round_type",
 )
 def fake_quantize_range_abs_max(
     x: Value,
@@ -77,6 +128,7 @@ def fake_quantize_range_abs_max(
     window_size: int = 10000,
     bit_length: int = 8,
     is_test: bool = False,
+    round_type: int = 1,
     ctx,
 ):
     """Quantise with the largest |X| of the last ``window_size`` steps.
@@ -92,7 +144,7 @@ def fake_quantize_range_abs_max(
         held = jnp.zeros((window_size,), data.dtype) if held is None else jnp.asarray(data_of(held))
         slot = 0 if iter is None else jnp.asarray(data_of(iter)).reshape(()) % window_size
         scale, window = windowed_scale(abs_max(data), scale, held, slot)
-    out = quantized(data, scale, bit_length)
+    out = quantized(data, scale, bit_length, round_type)
     return (x.with_data(out) if isinstance(x, LoDArray) else out), scale.reshape(1), window
 
 
@@ -115,22 +167,24 @@ _MOVING = {"out": "Out OutScale OutState? OutAccum?", "diff": "", "lod": {"Out":
 _MOVING_INPLACE = {"OutScale": "in_scale", "OutState": "in_state", "OutAccum": "in_accum"}
 
 
-@op("fake_quantize_moving_average_abs_max", inplace=_MOVING_INPLACE, **_MOVING)
+@op("fake_quantize_moving_average_abs_max", inplace=_MOVING_INPLACE, newer="round_type", **_MOVING)
 def fake_quantize_moving_average_abs_max(
-    x, in_scale, in_accum=None, in_state=None, *, moving_rate: float = 0.9, bit_length: int = 8, is_test: bool = False
-):
+    x, in_scale, in_accum=None, in_state=None, *, moving_rate: float = 0.9, bit_length: int = 8, is_test: bool = False,
+    round_type: int = 1,
+):  # fmt: skip
     """OutState = r InState + 1; OutAccum = r InAccum + max|X|; OutScale = OutAccum / OutState; Out quantises by it."""
     scale, state, accum = _moving(x, in_scale, in_accum, in_state, moving_rate, is_test)
-    return quantized(x, scale, bit_length), scale.reshape(1), state, accum
+    return quantized(x, scale, bit_length, round_type), scale.reshape(1), state, accum
 
 
-@op("fake_quantize_dequantize_moving_average_abs_max", inplace=_MOVING_INPLACE, **_MOVING)
+@op("fake_quantize_dequantize_moving_average_abs_max", inplace=_MOVING_INPLACE, newer="round_type", **_MOVING)
 def fake_quantize_dequantize_moving_average_abs_max(
-    x, in_scale, in_accum=None, in_state=None, *, moving_rate: float = 0.9, bit_length: int = 8, is_test: bool = False
-):
+    x, in_scale, in_accum=None, in_state=None, *, moving_rate: float = 0.9, bit_length: int = 8, is_test: bool = False,
+    round_type: int = 1,
+):  # fmt: skip
     """As fake_quantize_moving_average_abs_max, multiplied back: Out = quantised * OutScale / (2^(bits-1) - 1)."""
     scale, state, accum = _moving(x, in_scale, in_accum, in_state, moving_rate, is_test)
-    back = quantized(x, scale, bit_length) * (scale / steps(bit_length))
+    back = quantized(x, scale, bit_length, round_type) * (scale / steps(bit_length))
     return back, scale.reshape(1), state, accum
 
 
@@ -149,15 +203,56 @@ def fake_dequantize_max_abs(x, scale, *, max_range: float):
     return x * scale.reshape(()) / max_range
 
 
-@op("fake_channel_wise_dequantize_max_abs", diff="")
-def fake_channel_wise_dequantize_max_abs(x, scales: list, *, quant_bits: list[int] = [8]):  # noqa: B006
+@op("fake_channel_wise_dequantize_max_abs", diff="", newer="quant_axis x_num_col_dims")
+def fake_channel_wise_dequantize_max_abs(
+    x, scales: list, *, quant_bits: list[int] = [8], quant_axis: int = 0, x_num_col_dims: int = 1,  # noqa: B006
+):  # fmt: skip
     """Out = X * Scales[0][c] / (2^(b0-1) - 1); of two scales, X[:, c] Scales[0][c] Scales[1] over both bounds."""
     if len(scales) == 1:
-        shape = (-1,) + (1,) * (x.ndim - 1)
-        return x * scales[0].reshape(shape) / steps(quant_bits[0])
-    shape = (1, -1) + (1,) * (x.ndim - 2)
+        return x * by_channel(scales[0], x, quant_axis) / steps(quant_bits[0])
     bound = steps(quant_bits[0]) * steps(quant_bits[1])
-    return x * scales[0].reshape(shape) * scales[1].reshape(()) / bound
+    return x * by_channel(scales[0], x, x_num_col_dims) * scales[1].reshape(()) / bound
+
+
+def _of_declared_kind(value, ctx, slot):
+    """A value of the data type that its variable declares: int8 weights stay int8."""
+    var = ctx.out_var(slot)
+    return value if var is None or var.dtype is None else value.astype(to_numpy(var.dtype))
+
+
+_LINEAR = {"out": "Y OutState? OutAccum? OutScale?", "diff": "", "lod": {"Y": "x"}}
+
+
+@op(**_LINEAR)
+def quantize_linear(
+    x, scale, zero_point, in_accum=None, in_state=None, *, quant_axis: int = 0, bit_length: int = 8,
+    round_type: int = 0, is_test: bool = True, only_observer: bool = False, moving_rate: float = 0.9, ctx,
+):  # fmt: skip
+    """Y = round(X / Scale (2^(bits-1) - 1)) of a scale for each channel, or for all with ``quant_axis`` -1.
+
+    While training the scale is the largest |X|, of a tensor a running mean of it. ``only_observer`` leaves X.
+    """
+    del zero_point
+    state = accum = None
+    if not is_test and quant_axis >= 0:
+        scale = channel_max(x, quant_axis)
+    elif not is_test:
+        scale, state, accum = moving_scale(x, in_accum, in_state, jnp.asarray(moving_rate, x.dtype))
+        state, accum = state.reshape(1), accum.reshape(1)
+    y = x if only_observer else quantized(x, by_channel(scale, x, quant_axis), bit_length, round_type)
+    return _of_declared_kind(y, ctx, "Y"), state, accum, None if is_test else scale.reshape(-1)
+
+
+@op(**_LINEAR)
+def dequantize_linear(
+    x, scale, zero_point, in_accum=None, in_state=None, *, quant_axis: int = 0, bit_length: int = 8,
+    round_type: int = 0, is_test: bool = True, only_observer: bool = False, moving_rate: float = 0.9,
+):  # fmt: skip
+    """Y = X Scale / (2^(bits-1) - 1), X integers of any data type, Y of Scale's. ``only_observer`` leaves X."""
+    del zero_point, in_accum, in_state, round_type, is_test, moving_rate
+    values = x.astype(scale.dtype)
+    y = values if only_observer else values * by_channel(scale, x, quant_axis) / steps(bit_length)
+    return y, None, None, None
 
 
 @op("dequantize_abs_max", diff="")

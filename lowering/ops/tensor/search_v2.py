@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.dtypes import INT64
+from lowering.dtypes import INT64, to_numpy
 from lowering.ops.shared import concrete_scalar
 from lowering.program import VarInfo
 from lowering.registry import Long, op
@@ -121,3 +123,61 @@ def histogram(x, *, bins: Long = 100, min: int = 0, max: int = 0):
     part = jnp.floor((x.reshape(-1) - low) * bins / (high - low)).astype(np.int32)
     inside = (x.reshape(-1) >= low) & (x.reshape(-1) <= high)
     return jnp.zeros(bins, np.int64).at[jnp.minimum(part, bins - 1)].add(inside.astype(np.int64))
+
+
+def _running(x, axis: int, dtype: int, later: Any):
+    """The running extreme along an axis and its place; of equal values the later one, and NaN stays."""
+
+    def better(a, b):
+        take = later(b[0], a[0]) | jnp.isnan(b[0]) if jnp.issubdtype(x.dtype, jnp.floating) else later(b[0], a[0])
+        return tuple(jnp.where(take, new, old) for old, new in zip(a, b, strict=True))
+
+    places = jax.lax.broadcasted_iota(to_numpy(dtype), x.shape, axis % x.ndim)
+    return jax.lax.associative_scan(better, (x, places), axis=axis)
+
+
+_RUNNING = {"out": "out indices", "slots": {"x": "x"}, "diff": "", "lod": {"out": "x"}}
+
+
+@op(**_RUNNING)
+def cummax(x, *, axis: int = -1, dtype: int = 3):
+    """out, indices = the largest element so far along ``axis`` and its place."""
+    return _running(x, axis, dtype, jnp.greater_equal)
+
+
+@op(**_RUNNING)
+def cummin(x, *, axis: int = -1, dtype: int = 3):
+    """out, indices = the smallest element so far along ``axis`` and its place."""
+    return _running(x, axis, dtype, jnp.less_equal)
+
+
+@op(out="Out Index? Counts?", kind="host", diff="", lod=None)
+def unique_consecutive(
+    x, *, return_inverse: bool = False, return_counts: bool = False, axis: list[int] = (), dtype: int = 5
+):
+    """Out = X (flat, or its parts along ``axis``) without those that equal the one before.
+
+    Index tells where each went, Counts how many each stands for. A host op.
+    """
+    del return_inverse, return_counts
+    rows = np.moveaxis(np.asarray(x), axis[0], 0) if len(axis) else np.asarray(x).reshape(-1)
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (rows[1:] != rows[:-1]).reshape(max(len(rows) - 1, 0), -1).any(axis=1)
+    out = np.moveaxis(rows[new], 0, axis[0]) if len(axis) else rows[new]
+    counts = np.diff(np.append(np.flatnonzero(new), len(rows)))
+    return out, (np.cumsum(new) - 1).astype(to_numpy(dtype)), counts.astype(to_numpy(dtype))
+
+
+@op(out="Out MedianIndex~", diff="", lod=None)
+def nanmedian(x, *, axis: list[int] = (), keepdim: bool = False):
+    """Out = the median along ``axis`` (or of all) of the elements that are numbers."""
+    over = tuple(axis) or None
+    return jnp.nanmedian(x, axis=over, keepdims=keepdim), None
+
+
+@op(diff="")
+def renorm(x, *, p: float, axis: int, max_norm: float):
+    """Out = X whose parts along ``axis`` are scaled down to a p-norm of ``max_norm`` where theirs is larger."""
+    others = tuple(d for d in range(x.ndim) if d != axis % x.ndim)
+    norms = jnp.sum(jnp.abs(x) ** p, axis=others, keepdims=True) ** (1 / p)
+    return jnp.where(norms > max_norm, x * (max_norm / (norms + 1e-7)), x)
