@@ -34,7 +34,8 @@ class Recording:
         try:
             yield
         finally:
-            del tracer._bind, tracer.recording
+            del tracer._bind
+            tracer.recording = None
 
     def program(self, inputs: Mapping[str, VarBase], outputs: Mapping[str, VarBase], prefix: str) -> Recorded:
         """The program of the ops.

@@ -23,6 +23,7 @@ from fluidjax.eager.varbase import VarBase
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.stretch import Stretch
 from fluidjax.framework import Program, Variable, program_guard, program_view
+from fluidjax.layers.nn import elementwise_mul, reduce_sum
 from fluidjax.layers.tensor import assign
 from fluidjax.to_static.checks import Broken
 from lowering.engine.dataflow import flow
@@ -61,8 +62,8 @@ class PartialProgramLayer:
         with eager() as tracer, tracer.no_grad():
             return [np.asarray(v.numpy()) for v in self([VarBase(np.asarray(a)) for a in arrays])]
 
-    def __call__(self, values: Sequence[VarBase]) -> list[VarBase]:
-        """Run it once: one eager variable for each output."""
+    def __call__(self, values: Sequence[VarBase], seed: Any = None) -> list[VarBase]:
+        """Run it once: one eager variable for each output. `seed` is that of a run whose draws are to be repeated."""
         tracer = current_tracer()
         held = list(self.state.values())
         variables = [*values, *held]
@@ -71,7 +72,8 @@ class PartialProgramLayer:
         halves = self._halves_for(wanted if records else (False,) * len(wanted))
         names = [*(v.name for v in self.inputs), *self.state]
         given = {n: v._array() for n, v in zip(names, variables, strict=True)}
-        seed = next_seed(self._forward_program) if self._random else None
+        if self._random and seed is None:
+            seed = next_seed(self._forward_program)
         try:
             found = halves.forward.run(given, seed)
         except OpError as error:
@@ -88,6 +90,8 @@ class PartialProgramLayer:
             ends = [(r.shape, to_numpy_dtype(r.dtype)) for r in results]
 
             def backward(grads: list[Any]) -> list[Any]:
+                if tracer._train_mode:  # their own gradients are wanted
+                    return halves.recorded(self, variables[: len(self.inputs)], _variables(grads, ends), seed)
                 values = {**kept, **{n: v._array() for n, v in read}}
                 return halves.gradients(values, _filled(grads, ends), seed)
 
@@ -126,6 +130,7 @@ class _Halves:
 
     def __init__(self, layer: PartialProgramLayer, names: Sequence[str], targets: Sequence[str]) -> None:
         source = layer._forward_program
+        self._layer: PartialProgramLayer | None = None
         outputs = [v.name for v in layer.outputs]
         self._names = names
         self.backward: Stretch | None = None
@@ -136,6 +141,7 @@ class _Halves:
         self._grads: dict[str, str] = {}
         if targets:
             self._append_gradients(program, outputs, targets)
+        self._program = program
         view = program_view(program)
         settings: Any = {
             "platform": jax.default_backend(),
@@ -161,7 +167,11 @@ class _Halves:
             # An output may depend on another one, or be returned twice: copies of them do not.
             ends = [assign(v) for _, v in roots]
             starts = [block.create_var(shape=v.shape, dtype=v.dtype) for _, v in roots]
-            found = calc_gradient(ends, [block.var(n) for n in targets], [*starts])
+            given: list[Any] | None = [*starts]
+            if program._appending_grad_times:  # gradients of gradients take none of their targets, as in Fluid
+                pairs = zip(ends, starts, strict=True)
+                ends, given = [reduce_sum(elementwise_mul(end, start)) for end, start in pairs], None
+            found = calc_gradient(ends, [block.var(n) for n in targets], given)
         self._starts = [(i, s.name) for (i, _), s in zip(roots, starts, strict=True)]
         self._grads = {n: g.name for n, g in zip(targets, found, strict=True) if g is not None}
 
@@ -179,6 +189,23 @@ class _Halves:
         results = [found.get(self._grads[n]) if n in self._grads else None for n in self._names]
         return [None if r is None else VarBase._of("grad", Value(r)) for r in results]
 
+    def recorded(
+        self, layer: PartialProgramLayer, values: Sequence[VarBase], grads: Sequence[VarBase], seed: Any
+    ) -> list[Any]:
+        """Likewise, of and as variables whose gradients are recorded: forward and gradient ops run as one program."""
+        if self.backward is None:
+            return [None] * len(self._names)
+        if self._layer is None:
+            block = self._program.global_block()
+            inputs = [block.var(n) for n in (*(v.name for v in layer.inputs), *(n for _, n in self._starts))]
+            self._layer = PartialProgramLayer(
+                self._program, inputs, [block.var(g) for g in self._grads.values()], layer.state
+            )
+            self._layer._written = []  # the first run has done that
+        results = self._layer([*values, *(grads[index] for index, _ in self._starts)], seed)
+        found = dict(zip(self._grads, results, strict=True))
+        return [found.get(n) for n in self._names]
+
 
 def _is_dense(var: Variable) -> bool:
     return var.type == VarType.LOD_TENSOR
@@ -187,3 +214,8 @@ def _is_dense(var: Variable) -> bool:
 def _filled(grads: Sequence[VarBase | None], ends: Sequence[tuple[list[int], Any]]) -> list[Any]:
     """The values of gradients, zeros where there is none; `ends` says of what shapes and types."""
     return [np.zeros(*end) if g is None else g._array() for g, end in zip(grads, ends, strict=True)]
+
+
+def _variables(grads: Sequence[VarBase | None], ends: Sequence[tuple[list[int], Any]]) -> list[VarBase]:
+    """The gradients, zeros where there is none."""
+    return [VarBase(np.zeros(*end)) if g is None else g for g, end in zip(grads, ends, strict=True)]
