@@ -11,11 +11,13 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from typing import Any
 
 from fluidjax.command import models
 from fluidjax.command.samples import shape_of
 from fluidjax.command.terms import BadUse, table
+from fluidjax.execution.recompilations import RecompilationWarning
 
 NAME, HELP = "serve", "serve a model over HTTP, with a page to try it"
 # Installed with the extra `serve`.
@@ -106,6 +108,7 @@ def main(options: argparse.Namespace) -> int:
     print(table((var.name, var.in_words()) for var in model.inputs.values()), flush=True)
     if not options.token and options.host not in ("127.0.0.1", "::1", "localhost"):
         print("fluidjax serve: whoever reaches this address may use it; --token asks for a word", file=sys.stderr)
+    warnings.simplefilter("ignore", RecompilationWarning)  # the sizes are those of the requests
     server.run(warm=lambda: _say_ready(server))
     return 0
 

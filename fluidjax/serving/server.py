@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import threading
@@ -17,6 +18,8 @@ from fluidjax.serving.settings import Settings
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Connections beside those of requests: browsers keep some open.
 _CONNECTIONS = 512
+# Seconds that an idle connection stays: longer than proxies keep theirs (60), so that none is closed as it is used.
+_IDLE = 75
 
 
 class Server:
@@ -30,13 +33,13 @@ class Server:
 
     def __init__(self, model: ServedModel, settings: Settings, host: str = "127.0.0.1", port: int = 0):
         self._application = Application(model, settings)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=1024)
+        self._socket = _listening(host, port)
         config = uvicorn.Config(
             self._application.asgi,
             log_level="warning",
             access_log=False,
             limit_concurrency=settings.queue + _CONNECTIONS,
+            timeout_keep_alive=_IDLE,
             timeout_graceful_shutdown=int(settings.timeout) + 1,
             h11_max_incomplete_event_size=64 * 1024,
             http="h11",
@@ -73,6 +76,21 @@ class Server:
     def stop(self) -> None:
         """End as a signal would, from any thread."""
         self._server.should_exit = True
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """asyncio sends small parts at once only on sockets that say they are TCP's, as ``create_server`` does not."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(1024)
+    except OSError as error:
+        made.close()
+        raise OSError(error.errno, f"{error.strerror} (while attempting to listen at {host}, port {port})") from None
+    return made
 
 
 @contextlib.contextmanager

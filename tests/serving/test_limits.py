@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import socket
 import threading
@@ -121,3 +123,20 @@ def test_other_pages_and_methods(client):
     for method, path, status in (("GET", "/nosuch", 404), ("GET", "/predict", 405), ("DELETE", "/model", 405)):
         answer = client.ask(method, path)
         assert answer.status == status and answer.json["received"] == f"{method} {path}"
+
+
+def test_answers_do_not_wait_for_acknowledgements(client, monkeypatch):
+    """Head and body are sent at once: an answer in two packets would wait 40 ms for the first to be acknowledged."""
+    set_to = []
+    taken = socket.socket.accept
+
+    def accept(self):
+        connection, address = taken(self)
+        set_to.append(connection)
+        return connection, address
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)) as connection:
+        connection.request("GET", "/health")
+        connection.getresponse().read()
+        assert [s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for s in set_to] == [1]
