@@ -43,8 +43,16 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
     return Tensor(np.concatenate([part.rows for part in parts]), lod)
 
 
+def widened(batch: Tensors) -> dict[str, Tensor]:
+    """With the last sample repeated until their number is a power of two: each number is compiled."""
+    samples = samples_of(batch) or 1
+    missing = (1 << (samples - 1).bit_length()) - samples
+    last = {name: _cut(tensor, samples - 1, samples) for name, tensor in batch.items()}
+    return joined([batch, *[last] * missing]) if missing else dict(batch)
+
+
 def split(outputs: Tensors, counts: Sequence[int]) -> list[dict[str, Tensor]]:
-    """The outputs of requests with so many samples each. Mixed when an output has more or fewer than all of them."""
+    """The outputs of requests with so many samples each. Mixed when an output does not have as many as all of them."""
     if samples_of(outputs) != sum(counts):
         raise Mixed
     ends = [0, *accumulate(counts)]

@@ -18,6 +18,8 @@ from fluidjax.serving.tensors import Tensor, Variable
 
 # What open sizes are made up as, where nobody says: a batch's own size, the rows of sequences, images of 32 pixels.
 _LENGTH, _OPEN = 8, 32
+# The lengths of sequences that batches are compiled for ahead; what is shorter fits into the room of what is longer.
+_LENGTHS = (32, _LENGTH)
 # What outputs computed together may differ by from those computed alone, relative to the largest: sums round otherwise.
 _TOLERANCE = 1e-4
 
@@ -57,8 +59,10 @@ def _tried(model: ServedModel, max_batch: int, shapes: Shapes) -> str | None:
         return "its outputs are not one for each sample"
     if not all(map(_same, alone, together)):
         return "a sample's outputs depend on the others of its batch"
-    for samples in _sizes(max_batch):
-        model.run(drawn([_LENGTH] * samples))
+    ragged = any(var.lod_level for var in model.inputs.values())
+    for samples in reversed(_sizes(max_batch)):
+        for length in _LENGTHS if ragged else _LENGTHS[:1]:
+            model.run(drawn([length] * samples))
     return None
 
 
@@ -75,8 +79,8 @@ def _never(model: ServedModel, max_batch: int) -> str | None:
 
 
 def _sizes(most: int) -> list[int]:
-    """Powers of two, and the most."""
-    return [*(1 << n for n in range(most.bit_length()) if 1 << n < most), most]
+    """The numbers of samples that batches are widened to."""
+    return [1 << n for n in range((most - 1).bit_length() + 1)]
 
 
 def _drawn(var: Variable, lengths: Sequence[int], shape: tuple[int, ...] | None, rng: np.random.Generator) -> Tensor:

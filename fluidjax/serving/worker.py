@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from fluidjax.serving.batching import joined, kind_of, samples_of, split
+from fluidjax.serving.batching import joined, kind_of, samples_of, split, widened
 from fluidjax.serving.model import ServedModel
 from fluidjax.serving.settings import Settings
 from fluidjax.serving.tensors import Tensor
@@ -120,9 +120,11 @@ class Worker(threading.Thread):
 
     def _outputs(self, jobs: Sequence[Job]) -> list[Outputs]:
         started = time.perf_counter()
-        if len(jobs) == 1:
-            results = [self._model.run(jobs[0].inputs)]
+        if self.alone or jobs[0].kind is None:
+            results = [self._model.run(job.inputs) for job in jobs]
         else:
-            results = split(self._model.run(joined([job.inputs for job in jobs])), [job.samples for job in jobs])
+            counts = [job.samples for job in jobs]
+            batch = widened(joined([job.inputs for job in jobs]))
+            results = split(self._model.run(batch), [*counts, (samples_of(batch) or 0) - sum(counts)])[:-1]
         self._watcher.ran(sum(job.samples for job in jobs), time.perf_counter() - started)
         return results

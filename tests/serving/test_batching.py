@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import fluidjax as fluid
 from fluidjax.base.lod import lengths_to_offsets, lod_fault
-from fluidjax.serving.batching import Mixed, joined, kind_of, samples_of, split
+from fluidjax.serving.batching import Mixed, joined, kind_of, samples_of, split, widened
 from fluidjax.serving.model import ServedModel
 from fluidjax.serving.settings import Settings
 from fluidjax.serving.tensors import Tensor
 from fluidjax.serving.warming import warm_up
 from fluidjax.serving.worker import Worker
-from tests.serving.at_work import saved
+from tests.serving.at_work import saved, words_and_numbers
 
 lengths = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=3), min_size=1, max_size=3)
 
@@ -42,6 +42,36 @@ def test_requests_come_out_of_a_batch_as_they_went_in(outers):
         for name, tensor in request.items():
             np.testing.assert_array_equal(out[name].rows, tensor.rows)
             assert out[name].lod == tensor.lod
+
+
+@given(lengths)
+def test_a_widened_batch_holds_what_it_held(outers):
+    batch = joined([request_of(outer, 100 * n) for n, outer in enumerate(outers)])
+    samples, wide = samples_of(batch), widened(batch)
+    assert samples_of(wide) == 1 << (samples - 1).bit_length()
+    assert all(lod_fault(t.lod, len(t.rows)) is None for t in wide.values())
+    held, *others = split(wide, [samples, *[1] * (samples_of(wide) - samples)])
+    (last,) = split(batch, [samples - 1, 1])[1:]
+    for name, tensor in batch.items():
+        np.testing.assert_array_equal(held[name].rows, tensor.rows)
+        assert held[name].lod == tensor.lod
+        assert all(np.array_equal(other[name].rows, last[name].rows) for other in others)
+
+
+def test_nothing_is_compiled_once_it_is_warm(tmp_path, rng):
+    """Whatever numbers of sequences of up to 32 rows are computed together."""
+    model = ServedModel(saved(tmp_path, words_and_numbers))
+    assert warm_up(model, 4, {}) is None
+
+    def compilations():
+        return sum(prepared.compilations for prepared in model._program.__dict__["_prepared_cache"].values())
+
+    before = compilations()
+    for samples in [1, 2, 3, 4] * 5:
+        lengths = rng.integers(1, 33, samples)
+        words = Tensor(rng.integers(0, 10, (lengths.sum(), 1)), lengths_to_offsets([lengths]))
+        model.run(widened({"x": Tensor(np.ones((samples, 3), "float32"), []), "w": words}))
+    assert compilations() == before <= 8
 
 
 def test_outputs_that_are_not_one_for_each_sample_are_not_cut():
@@ -166,7 +196,8 @@ def test_what_waits_is_computed_together_and_in_order(slow):
     model.go.set()
     for promise, count in zip([first, *others], (1, 1, 2, 3, 1, 5), strict=True):
         assert len(promise.result(60)[next(iter(promise.result()))].rows) == count
-    assert model.runs == [1, 4, 3, 5]  # 1 + 2 + 1 together; 5 is more than a batch, and alone
+    # 1 + 2 + 1 together; 3, and 5, which is more than a batch, widened.
+    assert model.runs == [1, 4, 4, 8]
 
 
 def test_what_is_cancelled_is_not_run_and_what_is_queued_is_done_at_the_end(slow):
@@ -179,5 +210,5 @@ def test_what_is_cancelled_is_not_run_and_what_is_queued_is_done_at_the_end(slow
     assert promises[1].cancel()
     threading.Timer(0.05, model.go.set).start()
     worker.close()
-    assert not worker.is_alive() and model.runs == [1, 3]
+    assert not worker.is_alive() and model.runs == [1, 4]
     assert promises[2].done()
