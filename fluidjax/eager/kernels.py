@@ -291,7 +291,8 @@ class Kernel:
         if not self.direct:
             return self._run_otherwise(flat)
         try:
-            return tuple(map(_settled, self.jitted(*flat)))
+            results = self.jitted(*flat)
+            return results if _RAGGED.isdisjoint(map(type, results)) else tuple(map(_settled, results))
         except NeedsExact:
             return tuple(map(_settled, self.jitted(*map(exact, flat))))
         except NeedsConcrete:
@@ -327,6 +328,9 @@ def _wrapped(words: Any) -> Any:
 @cache
 def _platform() -> str:
     return {"cuda": "gpu", "rocm": "gpu"}.get(jax.default_backend(), jax.default_backend())
+
+
+_RAGGED = frozenset([LoDArray])
 
 
 def _settled(value: Any) -> Any:

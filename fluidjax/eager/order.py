@@ -51,8 +51,9 @@ def one_by_one(records: Sequence[Record], arrays: Sequence[Any], alive: Sequence
 def run_steps(steps: Sequence[tuple[Record, int, list[int]]], arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:
     """Run the steps of an Order, with 64-bit types on."""
     values: dict[int, Any] = {~k: array for k, array in enumerate(arrays)}
+    value_of = values.__getitem__
     for record, begin, ended in steps:
-        results = record[0].run([values[code] for code in record[1:]])
+        results = record[0].run([*map(value_of, record[1:])])
         if len(results) == 1:
             values[begin] = results[0]
         else:

@@ -11,8 +11,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
+from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.blocks import Blocks
@@ -56,6 +58,7 @@ class Recorder:
         self.point = root
         self.outputs: list[Value | None] = []
         self._leaves: list[Value] = []
+        self._returning: list[Value] = []  # leaves that other batches knew, and that are on the host
         self._limit = LIMIT
 
     def follow(self, point: Point, variables: Sequence[Any]) -> list[Any] | None:
@@ -197,6 +200,8 @@ class Recorder:
         """The code of a value that was there before; it becomes a leaf."""
         if value.array is None:
             raise lost()
+        if value.serial >= 0 and value.array.__class__ is np.ndarray and value.spec.dtype is VarType.FP32:
+            self._returning.append(value)
         code = ~len(self._leaves)
         self._leaves.append(value)
         value.serial, value.index = self.serial, code
@@ -242,14 +247,22 @@ class Recorder:
 
     def _run_pending(self) -> None:
         point, leaves, outputs = self.point, self._leaves[: self.point.leaves], self.outputs
+        returning = self._returning
         self._clear()
         alive = _held(outputs)
         if not alive:
             return
+        _place(returning)
         arrays = [v.array for v in leaves]
-        del leaves
+        del leaves, returning
         for code, array in zip(alive, self.blocks.run(point, arrays, alive), strict=True):
             outputs[code].array = array  # type: ignore[union-attr]
+
+
+def _place(values: list[Value]) -> None:
+    """Take values from the host to the device, which each call would do again."""
+    for value in values:
+        value.array = jax.numpy.array(value.array)
 
 
 def _held(outputs: list[Value | None]) -> tuple[int, ...]:

@@ -121,6 +121,16 @@ def test_long_repetitive_sequences_share_chunks(monkeypatch: pytest.MonkeyPatch)
     assert len(block.parts) > block.compilations
 
 
+def test_what_comes_again_is_taken_to_the_device_once() -> None:
+    kept, ids = var([1.0, 2.0]), var([0, 1], "int64")
+    given = kept._value.array
+    for _ in range(3):
+        assert (kept * 2.0 + 1.0).numpy().tolist() == [3, 5]
+        assert (ids + ids).numpy().tolist() == [0, 2]
+    assert isinstance(kept._value.array, jax.Array) and given.tolist() == [1, 2]
+    assert type(ids._value.array) is np.ndarray, "numbers that are checked before they are used stay on the host"
+
+
 def test_short_periods_share_a_call() -> None:
     steps = [((op,), 0, []) for op in "b" + "abcdefgh" * 40 + "a"]
     parts = chunks.cut(steps)
