@@ -38,7 +38,8 @@ from fluidjax.framework.protos import op_proto
 from fluidjax.framework.prune_descs import prune_backward_desc as prune_backward
 from fluidjax.framework.prune_descs import prune_desc as prune
 from fluidjax.framework.var_desc import VarDescView as VarDesc
-from fluidjax.inference.config import AnalysisConfig, NativeConfig, PaddlePassBuilder
+from fluidjax.inference.config import AnalysisConfig, NativeConfig
+from fluidjax.inference.pass_builder import CpuPassStrategy, GpuPassStrategy, PaddlePassBuilder, PassStrategy
 from fluidjax.inference.predictor import (
     AnalysisPredictor,
     NativePaddlePredictor,
@@ -82,6 +83,7 @@ __all__ = [
     "BackwardStrategy",
     "BlockDesc",
     "CPUPlace",
+    "CpuPassStrategy",
     "CUDAPinnedPlace",
     "CUDAPlace",
     "Dataset",
@@ -89,6 +91,7 @@ __all__ = [
     "EnforceNotMet",
     "Executor",
     "ExecutorPrepareContext",
+    "GpuPassStrategy",
     "Graph",
     "Layer",
     "LoDTensor",
@@ -105,6 +108,7 @@ __all__ = [
     "PaddleTensor",
     "Pass",
     "PassBuilder",
+    "PassStrategy",
     "Place",
     "ProgramDesc",
     "Scope",

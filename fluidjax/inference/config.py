@@ -16,7 +16,7 @@ from typing import Any
 from fluidjax.base.errors import explain
 from fluidjax.base.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda
 from fluidjax.inference.model_files import Model
-from fluidjax.inference.pass_builder import PaddlePassBuilder
+from fluidjax.inference.pass_builder import CpuPassStrategy, GpuPassStrategy, PassStrategy
 
 
 class Precision(enum.IntEnum):
@@ -48,7 +48,7 @@ class AnalysisConfig:
             "ir_optim": True,
             "use_feed_fetch_ops": True,
         }
-        self._passes = PaddlePassBuilder([])
+        self._passes: PassStrategy = CpuPassStrategy()
         if len(model) == 1 and isinstance(model[0], AnalysisConfig):
             self._copy(model[0])
         elif model:
@@ -57,7 +57,7 @@ class AnalysisConfig:
     def _copy(self, other: AnalysisConfig) -> None:
         self._model.__dict__.update(other._model.__dict__)
         self._gpu, self._settings = other._gpu, dict(other._settings)
-        self._passes = PaddlePassBuilder(other._passes.all_passes())
+        self._passes = type(other._passes)(other._passes)  # type: ignore[arg-type]  # one of the two strategies
 
     # The model.
 
@@ -120,12 +120,12 @@ class AnalysisConfig:
         if not is_compiled_with_cuda():
             warnings.warn("AnalysisConfig.enable_use_gpu: JAX sees no GPU; the model runs on the CPU", stacklevel=2)
             return
-        self._gpu = device_id
+        self._gpu, self._passes = device_id, GpuPassStrategy()
         self._settings["memory_pool_init_size_mb"] = memory_pool_init_size_mb
 
     def disable_gpu(self) -> None:
         """Run on the CPU."""
-        self._gpu = None
+        self._gpu, self._passes = None, CpuPassStrategy()
 
     def use_gpu(self) -> bool:
         """Whether a GPU is to run the model."""
@@ -168,7 +168,7 @@ class AnalysisConfig:
     # What has nothing to switch here.
 
     def switch_ir_optim(self, x: int = True) -> None:
-        """Kept; XLA optimizes every model."""
+        """Whether the passes of ``pass_builder`` change the program before XLA compiles it."""
         self._settings["ir_optim"] = bool(x)
 
     def ir_optim(self) -> bool:
@@ -267,8 +267,8 @@ class AnalysisConfig:
         """Kept; ``FLAGS_compilation_cache_dir`` names where executables are kept."""
         self._settings["optim_cache_dir"] = path
 
-    def pass_builder(self) -> PaddlePassBuilder:
-        """Names of passes that scripts edit; XLA's passes are its own."""
+    def pass_builder(self) -> PassStrategy:
+        """The passes that a predictor runs, to be edited; see ``fluidjax.inference.passes``."""
         return self._passes
 
     def delete_pass(self, name: str) -> None:
@@ -318,6 +318,7 @@ class NativeConfig:
         config._model.folder = self.model_dir
         config._model.program, config._model.parameters = self.prog_file, self.param_file
         config.switch_specify_input_names(self.specify_input_name)
+        config.switch_ir_optim(False)
         if self.use_gpu:
             config.enable_use_gpu(100, self.device)
         return config

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class PaddlePassBuilder:
-    """A list of names of graph passes, for scripts that edit it; XLA's own passes are not among them.
+    """A list of names of passes, which a predictor runs over its program; XLA's own are not among them.
 
     Args:
         passes: the names to begin with.
@@ -50,3 +50,67 @@ class PaddlePassBuilder:
     def debug_string(self) -> str:
         """The names, one a line."""
         return "".join(f"  - {name}\n" for name in self._passes)
+
+
+class PassStrategy(PaddlePassBuilder):
+    """Names of passes, and where their program runs."""
+
+    def use_gpu(self) -> bool:
+        """Whether on a GPU."""
+        return False
+
+    def enable_cudnn(self) -> None:
+        """Changes nothing: XLA chooses the kernels."""
+
+    def enable_mkldnn(self) -> None:
+        """Changes nothing: XLA brings its own kernels."""
+
+    def enable_mkldnn_quantizer(self) -> None:
+        """Changes nothing: XLA brings its own kernels."""
+
+
+# As Fluid 1.8.5 has them, in its order. What each does here is in ``fluidjax.inference.passes``.
+_ON_CPU = (
+    "simplify_with_basic_ops_pass attention_lstm_fuse_pass seqconv_eltadd_relu_fuse_pass seqpool_cvm_concat_fuse_pass"
+    " fc_lstm_fuse_pass mul_lstm_fuse_pass fc_gru_fuse_pass mul_gru_fuse_pass seq_concat_fc_fuse_pass fc_fuse_pass"
+    " repeated_fc_relu_fuse_pass squared_mat_sub_fuse_pass conv_bn_fuse_pass conv_eltwiseadd_bn_fuse_pass"
+    " conv_transpose_bn_fuse_pass conv_transpose_eltwiseadd_bn_fuse_pass is_test_pass runtime_context_cache_pass"
+).split()
+_ON_GPU = (
+    "is_test_pass simplify_with_basic_ops_pass conv_affine_channel_fuse_pass conv_eltwiseadd_affine_channel_fuse_pass"
+    " conv_bn_fuse_pass conv_eltwiseadd_bn_fuse_pass multihead_matmul_fuse_pass_v2 fc_fuse_pass"
+    " fc_elementwise_layernorm_fuse_pass conv_elementwise_add_act_fuse_pass conv_elementwise_add2_act_fuse_pass"
+    " conv_elementwise_add_fuse_pass transpose_flatten_concat_fuse_pass runtime_context_cache_pass"
+).split()
+_ANALYSIS = (
+    "ir_graph_build_pass ir_graph_clean_pass ir_analysis_pass ir_params_sync_among_devices_pass"
+    " adjust_cudnn_workspace_size_pass inference_op_replace_pass"
+).split()
+
+
+class CpuPassStrategy(PassStrategy):
+    """What a predictor runs on a CPU.
+
+    Args:
+        other: a strategy to copy.
+    """
+
+    def __init__(self, other: PaddlePassBuilder | None = None):
+        super().__init__(_ON_CPU if other is None else other.all_passes())
+        self._analysis = list(_ANALYSIS if other is None else other.analysis_passes())
+
+
+class GpuPassStrategy(PassStrategy):
+    """What a predictor runs on a GPU.
+
+    Args:
+        other: a strategy to copy.
+    """
+
+    def __init__(self, other: PaddlePassBuilder | None = None):
+        super().__init__(_ON_GPU if other is None else other.all_passes())
+        self._analysis = list(_ANALYSIS if other is None else other.analysis_passes())
+
+    def use_gpu(self) -> bool:
+        """Whether on a GPU."""
+        return True

@@ -11,6 +11,7 @@ from fluidjax.base.scope import Scope
 from fluidjax.executor import Executor
 from fluidjax.files import inference
 from fluidjax.framework.descs import ProgramDescView
+from fluidjax.inference import passes
 from fluidjax.inference.config import AnalysisConfig, NativeConfig
 from fluidjax.inference.tensors import PaddleTensor, ZeroCopyTensor
 
@@ -32,6 +33,9 @@ class PaddlePredictor:
         self._scope = Scope()
         self._program, self._feeds, fetches = inference.load(*config._model.arguments(), scope=self._scope)
         self._fetches = [var.name for var in fetches]
+        if self._config.ir_optim():
+            names = self._config.pass_builder().all_passes()
+            self._program, self._scope = passes.optimized(self._program, self._feeds, self._fetches, self._scope, names)
         self._start()
 
     def _start(self) -> None:
@@ -140,7 +144,7 @@ class PaddlePredictor:
     # What is inside.
 
     def program(self) -> ProgramDescView:
-        """The model's program."""
+        """The model's program, as it runs: after the passes."""
         return self._program.desc
 
     def scope(self) -> Scope:
@@ -148,11 +152,11 @@ class PaddlePredictor:
         return self._scope
 
     def get_serialized_program(self) -> bytes:
-        """The model's program as the bytes of a ``__model__`` file."""
+        """The program that runs as the bytes of a ``__model__`` file."""
         return self._program.desc.serialize_to_string()
 
     def SaveOptimModel(self, dir: str) -> None:
-        """Write the model as the files ``model`` and ``params`` of a folder."""
+        """Write the model, as it runs, as the files ``model`` and ``params`` of a folder."""
         inference.write_two_files(dir, self._program, self._scope)
 
 
