@@ -23,8 +23,7 @@ UNBUILT = {
     "incubate.fleet.utils.fleet_barrier_util": "check_all_trainers_ready",
     "incubate.fleet.utils.fleet_util": "FleetUtil",
     "incubate.fleet.utils.hdfs": "HDFSClient get_logger",
-    "incubate.fleet.utils.utils": """load_program save_program program_type_trans check_saved_vars_try_dump
-        parse_program check_pruned_program_vars graphviz""",
+    "incubate.fleet.utils.utils": "check_saved_vars_try_dump",
 }
 
 

@@ -1,11 +1,122 @@
 """Saving, loading and checking programs of a fleet."""
 
-from fluidjax.base.unbuilt import unbuilt
+from __future__ import annotations
 
-load_program = unbuilt(__name__, "load_program")
-save_program = unbuilt(__name__, "save_program")
-program_type_trans = unbuilt(__name__, "program_type_trans")
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+
+from fluidjax import debugger, io
+from fluidjax.base.enums import VarType
+from fluidjax.base.errors import explain
+from fluidjax.base.unbuilt import unbuilt
+from fluidjax.framework import Block, Program, Variable
+from fluidjax.framework_pb2 import ProgramDesc
+
+_logger = logging.getLogger(__name__)
+_HANDED = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST)
+
 check_saved_vars_try_dump = unbuilt(__name__, "check_saved_vars_try_dump")
-parse_program = unbuilt(__name__, "parse_program")
-check_pruned_program_vars = unbuilt(__name__, "check_pruned_program_vars")
-graphviz = unbuilt(__name__, "graphviz")
+
+
+def load_program(model_filename: str, is_text: bool = False) -> Program:
+    """A program from its file: the bytes of a ProgramDesc, or, with ``is_text``, protobuf's text of it.
+
+    Raises ValueError for a text that is none of a ProgramDesc.
+    """
+    data = Path(model_filename).read_bytes()
+    return Program.parse_from_string(_parsed(data.decode(), model_filename) if is_text else data)
+
+
+def _parsed(text: str, file: str) -> bytes:
+    try:
+        return text_format.Parse(text, ProgramDesc()).SerializeToString()
+    except text_format.ParseError as error:
+        raise ValueError(
+            explain(
+                f"load_program: {file} does not hold a program as text",
+                "what save_program(..., is_text=True) writes",
+                str(error),
+                "write it again, or read it with is_text=False",
+            )
+        ) from error
+
+
+def save_program(program: Program, model_filename: str = "__model__", is_text: bool = False) -> None:
+    """Write a program to a file that ``load_program`` reads."""
+    data = program.desc.serialize_to_string()
+    if is_text:
+        data = text_format.MessageToString(ProgramDesc.FromString(data)).encode()
+    Path(model_filename).write_bytes(data)
+
+
+def program_type_trans(prog_dir: str, prog_fn: str, is_text: bool) -> str:
+    """Write a program beside its file in the other form; returns the name: with ``.bin`` of a text, else ``.pbtxt``."""
+    written = prog_fn + (".bin" if is_text else ".pbtxt")
+    save_program(load_program(os.path.join(prog_dir, prog_fn), is_text), os.path.join(prog_dir, written), not is_text)
+    return written
+
+
+def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool:
+    """Whether the persistable variables of a pruned program have the shapes and dtypes that they have in training.
+
+    One that training lacks is logged, and is no fault, as in Fluid.
+    """
+    known = train_prog.global_block().vars
+    held = [var for var in _persistable(pruned_prog) if var.type not in _HANDED]
+    for name in (var.name for var in held if var.name not in known):
+        _logger.error("there is no variable %r in the program that was trained; look at how it was pruned", name)
+    differ = [var for var in held if var.name in known and _facts(var) != _facts(known[var.name])]
+    for var in differ:
+        _logger.error("variable %s: %s after pruning, %s before", var.name, _facts(var), _facts(known[var.name]))
+    return not differ
+
+
+def _facts(var: Variable) -> tuple[Any, Any]:
+    return tuple(var.shape), var.dtype
+
+
+def _persistable(program: Program) -> list[Variable]:
+    return [var for var in program.list_vars() if io.is_persistable(var)]
+
+
+def graphviz(block: Block, output_dir: str = "", filename: str = "debug") -> None:
+    """Draw a block into ``output_dir``: FILENAME.dot, and FILENAME.pdf where there is a ``dot``."""
+    path = os.path.join(output_dir, filename + ".dot")
+    debugger.draw_block_graphviz(block, path=path)
+    debugger.as_pdf(path)
+
+
+def parse_program(program: Program, output_dir: str) -> None:
+    """List a program in ``output_dir``: vars_persistable.log, vars_all.log and ops.log, a dict a line."""
+    _list(output_dir, "vars_persistable.log", "persistable vars", map(_persistable_facts, _persistable(program)))
+    _list(output_dir, "vars_all.log", "all vars", map(_variable_facts, program.list_vars()))
+    _list(output_dir, "ops.log", "ops", map(_op_facts, program.global_block().ops))
+
+
+def _list(folder: str, name: str, title: str, lines: Iterable[dict[str, Any]]) -> None:
+    Path(folder, name).write_text("".join(f"{line}\n" for line in [f"{title}:", *lines]))
+
+
+def _variable_facts(var: Variable) -> dict[str, Any]:
+    if var.type in _HANDED:
+        return {"name": var.name, "type": str(var.type)}
+    return {"name": var.name, "shape": str(var.shape), "lod_level": int(var.lod_level), "dtype": str(var.dtype)}
+
+
+def _persistable_facts(var: Variable) -> dict[str, Any]:
+    if var.type in _HANDED:
+        return _variable_facts(var)
+    return {**_variable_facts(var), "type": str(var.type)}
+
+
+def _op_facts(op: Any) -> dict[str, Any]:
+    return {
+        "type": op.type,
+        "input_arg_names": str(op.input_arg_names),
+        "output_arg_names": str(op.output_arg_names),
+    }
