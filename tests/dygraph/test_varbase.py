@@ -88,6 +88,15 @@ def test_dtypes_stay(dtype: str) -> None:
 
 # Operators.
 
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_scalars_of_numpy_keep_their_fractions(dtype: Any) -> None:
+    x = var([1.0, 2.0])
+    same((x * dtype(2.5)).numpy(), [2.5, 5.0])
+    same((x + dtype(0.5)).numpy(), [1.5, 2.5])
+    assert (x < dtype(1.5)).numpy().tolist() == [True, False]
+
+
 BINARY: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
     "+": (lambda a, b: a + b, [6.0, -4.0]),
     "-": (lambda a, b: a - b, [4.0, -2.0]),
