@@ -19,6 +19,9 @@ from fluidjax.dataset import DatasetBase, FetchHandler, run_from_dataset
 from fluidjax.execution import asked, closing, fork, largest, mode
 from fluidjax.execution.allocator import keep_freed_memory
 from fluidjax.execution.arrays import as_lodtensor, as_numpy
+from fluidjax.execution.carried import dtype_is_compatible_with as dtype_is_compatible_with
+from fluidjax.execution.carried import has_feed_operators as has_feed_operators
+from fluidjax.execution.carried import has_fetch_operators as has_fetch_operators
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.fetched import fetched

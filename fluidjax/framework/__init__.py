@@ -51,6 +51,7 @@ from fluidjax.framework.variable import (
     VariableMetaClass,
 )
 from fluidjax.framework.view import program_view
+from fluidjax.wrapped_decorator import signature_safe_contextmanager, wrap_decorator
 
 Variable.__getitem__ = _getitem  # type: ignore[method-assign]
 
