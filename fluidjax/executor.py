@@ -14,6 +14,7 @@ from fluidjax.base.flags import flag
 from fluidjax.base.places import CPUPlace, Place, jax_device
 from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
+from fluidjax.base.unknown import unknown_name
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, FetchHandler, run_from_dataset
 from fluidjax.execution import asked, closing, fork, largest, mode
@@ -420,3 +421,6 @@ def _results(fetches: tuple[str, ...], values: list[Any], return_numpy: bool) ->
         return [to_numpy(value, name) for name, value in zip(fetches, values, strict=True)]
     holders = [to_holder(value) for value in values]
     return [list(each) if isinstance(each, LoDTensorArray) else each for each in holders]
+
+
+__getattr__ = unknown_name(__name__)

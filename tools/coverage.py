@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import lowering
+from fluidjax.base.older import HIDDEN, OLDER
+from fluidjax.base.unbuilt import Instead
 from tests.golden import known
 from tests.spec import api, op_families, op_protos
 from tests.spec.signatures import Entry, check, group_of
@@ -129,6 +131,24 @@ def reach_part() -> str:
     )
 
 
+def older_part() -> str:
+    """The names of Fluid 0.11 to 1.7 that 1.8 does not have, and what each is here."""
+    rows = []
+    for module, names in OLDER.items():
+        for name, place in names.items():
+            now = place.expected if isinstance(place, Instead) else f"`{place.replace(':', '.')}`"
+            rows.append([f"`{module.replace('fluidjax', 'fluid', 1)}.{name}`", now])
+    rows += [
+        [f"`fluid.{kind}.{name}`", f"`{kind}._{name}`"] for kind, found in HIDDEN.items() for name in sorted(found)
+    ]
+    rows = [[name, now.replace("fluidjax", "fluid", 1)] for name, now in rows]
+    head = (
+        "\n## Older names\n\nOf Fluid 0.11 to 1.7, beside `paddle.v2`, `paddle.v2.fluid`, `debuger`, `GPUPlace` and"
+        " older arguments. What is not there any more imports, and tells so when it is used.\n\n"
+    )
+    return head + table(["older name", "now, or what there is instead"], rows) + "\n"
+
+
 def clean(text: str) -> str:
     """A problem on one short line that a Markdown table can hold."""
     return " ".join(text.split()).replace("|", "\\|")[:160]
@@ -154,7 +174,7 @@ def main() -> None:
     folder = parser.parse_args().golden
     if folder:
         replay(folder)
-    PAGE.write_text(static_part() + golden_part() + reach_part())
+    PAGE.write_text(static_part() + golden_part() + reach_part() + older_part())
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
+from fluidjax.base.older import older
+
 
 class UnknownName(AttributeError):
     """A module has no such name; the text, looked for only when it is shown, names one that is close."""
@@ -24,9 +26,12 @@ class UnknownName(AttributeError):
 
 
 def unknown_name(module: str) -> Callable[[str], Any]:
-    """A ``__getattr__`` for a module, by its ``__name__``, that raises UnknownName."""
+    """A ``__getattr__`` for a module, by its ``__name__``: what older Fluid had there, else it raises UnknownName."""
 
     def __getattr__(name: str) -> Any:
-        raise UnknownName(module, name)
+        found = older(module, name)
+        if found is None:
+            raise UnknownName(module, name)
+        return found
 
     return __getattr__

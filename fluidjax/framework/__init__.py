@@ -16,6 +16,7 @@ from fluidjax.base.mode import current_tracer as _dygraph_tracer
 from fluidjax.base.mode import dygraph_not_support, dygraph_only, in_dygraph_mode
 from fluidjax.base.mode import tracer_guard as _dygraph_guard
 from fluidjax.base.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
+from fluidjax.base.unknown import unknown_name as _unknown_name
 from fluidjax.base.version import require_version
 from fluidjax.framework import program as _program
 from fluidjax.framework.block import Block
@@ -143,4 +144,4 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_GRAPHS[name]), name)
     if name == "core":  # it stands above, and is what Fluid's own modules reach everything by
         return importlib.import_module("fluidjax.core")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _unknown_name(__name__)(name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import VarType
 from fluidjax.base.mode import current_tracer
+from fluidjax.base.older import hidden
 from fluidjax.base.tracebacks import shorten
 from fluidjax.framework import descs
 from fluidjax.framework.infer import infer_outputs, raw_op
@@ -313,6 +314,11 @@ class Block:
         self.ops.insert(index, op)
         self._op_changed()
         return op
+
+    if not TYPE_CHECKING:  # which would take any name for one
+
+        def __getattr__(self, name: str) -> Any:
+            return hidden(self, "Block", name)
 
     # Keeping up with the message.
 

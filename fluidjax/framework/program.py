@@ -6,10 +6,11 @@ import contextlib
 import hashlib
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import OpRole
+from fluidjax.base.older import hidden
 from fluidjax.base.version import full_version, version_number
 from fluidjax.framework import descs, messages, names, scopes
 from fluidjax.framework.block import Block
@@ -164,6 +165,11 @@ class Program:
             yield
         finally:
             self._current_role, self._role_var = before
+
+    if not TYPE_CHECKING:  # which would take any name for one
+
+        def __getattr__(self, name: str) -> Any:
+            return hidden(self, "Program", name)
 
     def _backward_role_guard(self) -> contextlib.AbstractContextManager[None]:
         """Ops made inside belong to the backward pass."""
