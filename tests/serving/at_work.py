@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fluidjax as fluid
-from fluidjax.serving.model import ServedModel
-from fluidjax.serving.server import Server
-from fluidjax.serving.settings import Settings
+
+for package in ("starlette", "uvicorn", "prometheus_client"):
+    pytest.importorskip(package)
+
+from fluidjax.serving.model import ServedModel  # noqa: E402
+from fluidjax.serving.server import Server  # noqa: E402
+from fluidjax.serving.settings import Settings  # noqa: E402
 
 JSON, NPZ = {"Content-Type": "application/json"}, {"Content-Type": "application/x-npz"}
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-
-from fluidjax.serving.model import ServedModel  # noqa: E402
-from fluidjax.serving.settings import Settings  # noqa: E402
-from tests.serving.at_work import saved, serving, words_and_numbers  # noqa: E402
-
 
 @pytest.fixture(scope="package")
 def folder(tmp_path_factory):
     """A saved model with a dense and a ragged input."""
+    from tests.serving.at_work import saved, words_and_numbers
+
     return saved(tmp_path_factory.mktemp("model"), words_and_numbers)
 
 
 @pytest.fixture(scope="package")
 def client(folder):
     """A client of its server."""
+    from tests.serving.at_work import ServedModel, Settings, serving
+
     with serving(ServedModel(folder), Settings(max_batch=8)) as client:
         yield client

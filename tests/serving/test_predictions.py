@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from tests.serving.at_work import NPZ, packed
+from fluidjax.command import models
+from fluidjax.serving.model import ServedModel
+from fluidjax.serving.settings import Settings
+from tests.serving.at_work import NPZ, packed, saved, serving, words_and_numbers
 
 X, WORDS = [[1.0, 2.0, 3.0], [0.5, -1.0, 0.0]], [[1, 2, 3], [4]]
 DENSE, RAGGED = "save_infer_model/scale_0.tmp_0", "save_infer_model/scale_1.tmp_0"
@@ -118,3 +121,10 @@ def test_what_is_told_about_the_model(client):
     assert "# TYPE fluidjax_request_seconds histogram" in text(client)
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html") and b"http" not in page.body.replace(b"http-equiv", b"")
+
+
+def test_a_model_with_the_names_of_paddle_2(tmp_path):
+    saved(tmp_path, words_and_numbers, model_filename="net.pdmodel", params_filename="net.pdiparams")
+    path = models.find(str(tmp_path))
+    with serving(ServedModel(path.folder, path.program, path.parameters), Settings(max_batch=1)) as other:
+        assert list(other.predict({"x": X, "w": WORDS}).json["outputs"]) == [DENSE, RAGGED]
