@@ -45,7 +45,8 @@ def options(*, server: bool) -> list[tuple[str, Any]]:
         *common,
         ("grpc.enable_http_proxy", 0),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
+        # How long one attempt may take: on a busy machine the first answer of a server that is there may take seconds.
+        ("grpc.min_reconnect_backoff_ms", 10_000),
         ("grpc.max_reconnect_backoff_ms", 1000),
     ]
 
