@@ -7,10 +7,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import (
     Block,
+    Parameter,
     Program,
     Variable,
     default_main_program,
@@ -128,7 +130,7 @@ class GradientClipByValue(GradientClipBase):
         super().__init__(need_clip)
         if min is None:
             if not max > 0.0:
-                raise ValueError(
+                raise ArgumentError(
                     f"GradientClipByValue: max is {max}, and without min it must be positive. Give min too."
                 )
             min = -max
@@ -212,7 +214,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
             context[self.group_name] = {"squares": [], "value": self.clip_norm, "limit": limit}
         group = context[self.group_name]
         if group["value"] != self.clip_norm:
-            raise ValueError(
+            raise ArgumentError(
                 f"All parameters' 'clip_norm' of a same group should be the same: group {self.group_name} has "
                 f"{group['value']}, parameter {param.name} has {self.clip_norm}. Give one value, or another group_name."
             )
@@ -273,6 +275,8 @@ def set_gradient_clip(
     params = block.all_parameters() if param_list is None else list(param_list)
     params = [block.var(p) if isinstance(p, str) else p for p in params]
     for param in params:
+        if not isinstance(param, Parameter):
+            raise TypeError(f"'param_list' holds {param!r}: expected parameters or their names. Pass all_parameters().")
         param.gradient_clip_attr = copy.deepcopy(clip)
 
 

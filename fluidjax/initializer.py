@@ -11,6 +11,7 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import ArgumentError
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.unknown import unknown_name
 from fluidjax.framework.block import Block
@@ -111,7 +112,7 @@ class ConstantInitializer(Initializer):
 
     def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
         if value is None:
-            raise ValueError("Constant: the value is None. Expected a number.")
+            raise ArgumentError("Constant: the value is None. Expected a number.")
         self._value = value
         self._force_cpu = force_cpu
 
@@ -145,7 +146,7 @@ class UniformInitializer(Initializer):
         diag_val: float = 1.0,
     ) -> None:
         if low is None or high is None or high < low:
-            raise ValueError(f"Uniform: low {low} and high {high} are no range. Give numbers with low <= high.")
+            raise ArgumentError(f"Uniform: low {low} and high {high} are no range. Give numbers with low <= high.")
         self._low, self._high, self._seed = low, high, seed
         self._diagonal = {"diag_num": diag_num, "diag_step": diag_step, "diag_val": float(diag_val)}
 
@@ -196,7 +197,7 @@ class NormalInitializer(Initializer):
 
     def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
         if loc is None or scale is None:
-            raise ValueError(f"Normal: loc is {loc}, scale is {scale}. Expected numbers.")
+            raise ArgumentError(f"Normal: loc is {loc}, scale is {scale}. Expected numbers.")
         self._mean, self._std_dev, self._seed = loc, scale, seed
 
     def __call__(self, var: Variable, block: Block) -> Operator:
@@ -219,7 +220,7 @@ class TruncatedNormalInitializer(Initializer):
 
     def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
         if loc is None or scale is None:
-            raise ValueError(f"TruncatedNormal: loc is {loc}, scale is {scale}. Expected numbers.")
+            raise ArgumentError(f"TruncatedNormal: loc is {loc}, scale is {scale}. Expected numbers.")
         self._mean, self._std_dev, self._seed = loc, scale, seed
 
     def __call__(self, var: Variable, block: Block) -> Operator:
@@ -234,6 +235,7 @@ class XavierInitializer(Initializer):
     def __init__(
         self, uniform: bool = True, fan_in: float | None = None, fan_out: float | None = None, seed: int = 0
     ) -> None:
+        assert uniform is not None and seed is not None, "Xavier: uniform or seed is None. Leave it out."
         self._uniform, self._fan_in, self._fan_out, self._seed = uniform, fan_in, fan_out, seed
 
     def __call__(self, var: Variable, block: Block) -> Operator:
@@ -254,6 +256,7 @@ class MSRAInitializer(Initializer):
     """He's, for rectifiers: uniform in +-sqrt(6 / fan in), or normal with std sqrt(2 / fan in)."""
 
     def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> None:
+        assert uniform is not None and seed is not None, "MSRA: uniform or seed is None. Leave it out."
         self._uniform, self._fan_in, self._seed = uniform, fan_in, seed
 
     def __call__(self, var: Variable, block: Block) -> Operator:
@@ -276,12 +279,12 @@ def _write_values(
     }
     fields[VarType.INT32] = ("int32_values", int)
     if var.dtype not in fields:
-        raise ValueError(
+        raise ArgumentError(
             f"{type(init).__name__}: unsupported dtype {var.dtype} of {var.name}. Expected float16, float32 or int32: "
             "the op assign_value holds no others. Use another dtype, or set the value in the Scope."
         )
     if values.size > 1024 * 1024 * 1024:
-        raise ValueError(
+        raise ArgumentError(
             f"The size of input is too big: {values.size} values for {var.name}, an op holds up to 2**30. Consider "
             "saving them to a file and loading it with fluid.io.load_vars."
         )
@@ -303,9 +306,11 @@ class BilinearInitializer(Initializer):
         self._check_block(block)
         shape = var.shape
         if len(shape) != 4:
-            raise ValueError(f"Bilinear: the length of shape must be 4, {var.name} has {list(shape)}. Use another one.")
+            raise ArgumentError(
+                f"Bilinear: the length of shape must be 4, {var.name} has {list(shape)}. Use another one."
+            )
         if shape[2] != shape[3]:
-            raise ValueError(f"Bilinear: shape[2] must be equal to shape[3], {var.name} has {list(shape)}.")
+            raise ArgumentError(f"Bilinear: shape[2] must be equal to shape[3], {var.name} has {list(shape)}.")
         size = shape[3]
         f = np.ceil(size / 2.0)
         c = (2 * f - 1 - f % 2) / (2.0 * f)
@@ -320,7 +325,7 @@ class NumpyArrayInitializer(Initializer):
 
     def __init__(self, value: np.ndarray) -> None:
         if not isinstance(value, np.ndarray):
-            raise TypeError(f"NumpyArrayInitializer: {value!r} is no NumPy array. Pass numpy.asarray(value).")
+            raise ArgumentError(f"NumpyArrayInitializer: {value!r} is no NumPy array. Pass numpy.asarray(value).")
         self._value = value
 
     def __call__(self, var: Variable, block: Block) -> Operator:

@@ -7,7 +7,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._nn.common import lookup
-from fluidjax.writing.checks import FLOATS, INTS, check_dtype, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, check_dtype, check_type, check_variable_and_dtype
 
 __all__ = ["one_hot", "embedding"]
 
@@ -23,7 +23,7 @@ def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Va
     Returns:
         float32 [..., depth].
     """
-    check_variable_and_dtype(input, "input", INTS, "one_hot_v2")
+    check_type(input, "input", Variable, "one_hot_v2")
     helper = LayerHelper("one_hot_v2", **locals())
     out = helper.create_variable_for_type_inference(dtype="float32")
     inputs: dict[str, Any] = {"X": input}

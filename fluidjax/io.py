@@ -411,7 +411,9 @@ def get_program_persistable_vars(program: Program) -> list[Variable]:
 def get_parameter_value(para: Parameter, executor: Any) -> np.ndarray:
     """The value of a parameter in the global scope."""
     if not is_parameter(para):
-        raise AssertionError(f"The input variable is not parameter: received {para.name!r}; pass a fluid.Parameter")
+        raise AssertionError(
+            f"The input variable is not parameter: received {getattr(para, 'name', para)!r}; pass a fluid.Parameter"
+        )
     found = global_scope().find_var(para.name)
     if found is None or found._holder is None:
         raise UninitializedVariableError(

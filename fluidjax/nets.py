@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax import layers
+from fluidjax.base.errors import ArgumentError
 from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Variable
 
@@ -146,22 +147,22 @@ def glu(input: Variable, dim: int = -1) -> Variable:
 
 def _check_attention(queries: Any, keys: Any, values: Any, num_heads: int) -> None:
     if not (len(queries.shape) == len(keys.shape) == len(values.shape) == 3):
-        raise ValueError(
+        raise ArgumentError(
             "Inputs queries, keys and values should all be 3-D tensors [N, length, width]; received"
             f" {queries.shape}, {keys.shape} and {values.shape}. Reshape them."
         )
     if queries.shape[-1] != keys.shape[-1]:
-        raise ValueError(
+        raise ArgumentError(
             f"The hidden size of queries and keys should be the same, received {queries.shape[-1]} and"
             f" {keys.shape[-1]}. Project one of them."
         )
     if keys.shape[-2] != values.shape[-2]:
-        raise ValueError(
+        raise ArgumentError(
             f"The max sequence length in value batch and in key batch should be the same, received {values.shape[-2]}"
             f" and {keys.shape[-2]}. Give one value for each key."
         )
     if keys.shape[-1] % num_heads != 0 or values.shape[-1] % num_heads != 0:
-        raise ValueError(
+        raise ArgumentError(
             f"The hidden size of keys ({keys.shape[-1]}) and values ({values.shape[-1]}) must be divisible by the"
             f" number of attention heads ({num_heads}). Change one of them."
         )

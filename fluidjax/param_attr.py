@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.initializer import Constant, Initializer, Xavier
 from fluidjax.regularizer import WeightDecayRegularizer
 
@@ -71,6 +72,8 @@ class ParamAttr:
         _checked("learning_rate", learning_rate, float, int)
         _checked("trainable", trainable, bool)
         _checked("do_model_average", do_model_average, bool)
+        if name == "":
+            raise ArgumentError("ParamAttr's name is an empty text. Give it one, or leave it out for a generated one.")
         self.name = name
         self.initializer = initializer
         self.learning_rate = learning_rate
@@ -83,7 +86,7 @@ class ParamAttr:
         if self.initializer is not None:
             return
         if initializer is None:
-            raise ValueError("ParamAttr.initializer is not set, and the layer has no default. Give ParamAttr one.")
+            raise ArgumentError("ParamAttr.initializer is not set, and the layer has no default. Give ParamAttr one.")
         self.initializer = initializer
 
     def _set_default_param_initializer(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import ArgumentError
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Block, Variable, name_scope
@@ -48,7 +49,7 @@ class L2DecayRegularizer(WeightDecayRegularizer):
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         if regularization_coeff is None:
-            raise ValueError("L2Decay: the coefficient is None. Expected a number.")
+            raise ArgumentError("L2Decay: the coefficient is None. Expected a number.")
         self._regularization_coeff = regularization_coeff
 
     def __call__(self, param: Variable, grad: Variable, block: Block) -> Variable:
@@ -69,7 +70,7 @@ class L1DecayRegularizer(WeightDecayRegularizer):
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         if regularization_coeff is None:
-            raise ValueError("L1Decay: the coefficient is None. Expected a number.")
+            raise ArgumentError("L1Decay: the coefficient is None. Expected a number.")
         self._regularization_coeff = regularization_coeff
 
     def __call__(self, param: Variable, grad: Variable, block: Block) -> Variable:

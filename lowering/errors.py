@@ -23,11 +23,11 @@ class UnknownOpError(LoweringError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
-class AttrError(LoweringError, ValueError):
+class AttrError(LoweringError, TypeError, ValueError):
     """An op's attribute is unknown, missing or of the wrong type."""
 
 
-class SlotError(LoweringError, ValueError):
+class SlotError(LoweringError, ValueError, AssertionError):
     """An op's input or output slot is unknown, or required and not given."""
 
 
@@ -49,6 +49,10 @@ class UninitializedError(LoweringError, RuntimeError):
 
 class OpError(LoweringError, RuntimeError):
     """An op's rule failed on its values; the cause is chained."""
+
+
+class Misfit(ValueError):
+    """What is declared of an op's inputs, or one of its attributes, is not what the op takes."""
 
 
 class SizeError(ValueError):

@@ -121,7 +121,7 @@ INTEGERS = frozenset((VarType.BOOL, VarType.INT8, VarType.UINT8, VarType.INT16, 
 def to_var_type(dtype: object) -> VarType:
     """The element type for a NumPy dtype, its name, or a Fluid dtype.
 
-    Raises ValueError for a dtype that Fluid has no element type for.
+    Raises TypeError for what NumPy has no dtype of, ValueError for a dtype that Fluid has no element type for.
     """
     if isinstance(dtype, VarType):
         return dtype
@@ -129,9 +129,10 @@ def to_var_type(dtype: object) -> VarType:
         return VarType(dtype)
     try:
         return _FROM_NUMPY[np.dtype(dtype)]  # type: ignore[call-overload]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError) as error:
         names = ", ".join(sorted(str(known) for known in _FROM_NUMPY))
-        raise ValueError(
+        kind = ValueError if isinstance(error, KeyError) else TypeError
+        raise kind(
             f"Not supported numpy dtype {dtype!r}: Fluid has no element type for it. Expected one of {names}."
         ) from None
 

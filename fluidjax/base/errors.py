@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from lowering.errors import EnforceNotMet
 
-__all__ = ["EOFException", "EnforceNotMet"]
+__all__ = ["ArgumentError", "EOFException", "EnforceNotMet"]
+
+
+class ArgumentError(EnforceNotMet, ValueError, AssertionError):
+    """A layer's argument has a value that does not fit.
+
+    All three kinds that Fluid 1.8.5 raises for this, layer by layer: scripts catch what their layer raised there.
+    """
 
 
 class EOFException(Exception):

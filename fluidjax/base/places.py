@@ -100,6 +100,8 @@ class CUDAPlace(Place):
 
     def __init__(self, device_id: int = 0) -> None:
         super().__init__()
+        if isinstance(device_id, str):
+            raise TypeError(f"CUDAPlace takes the number of a device: expected an int, received {device_id!r}.")
         count = len(_accelerators())
         if not 0 <= int(device_id) < count:
             raise RuntimeError(

@@ -145,7 +145,9 @@ class Scope:
         return found
 
     def find_var(self, name: str) -> ScopeVariable | None:
-        """The variable of that name here or in the nearest scope around, or None."""
+        """The variable of that name here or in the nearest scope around, or None. TypeError for what is no name."""
+        if not isinstance(name, str):
+            raise TypeError(f"find_var takes a name: expected a str, received {name!r}. Pass variable.name.")
         scope: Scope | None = self
         while scope is not None:
             found = scope._vars.get(name)

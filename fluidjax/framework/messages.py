@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fluidjax import framework_pb2 as pb
@@ -52,11 +52,19 @@ def lod_holder(var: pb.VarDesc) -> Any:
     return None
 
 
+def dims_of(shape: Iterable[Any]) -> tuple[int, ...]:
+    """The dims of a shape as ints. TypeError for what are no numbers."""
+    try:
+        return tuple(int(n) for n in shape)
+    except ValueError:
+        raise TypeError(f"a shape is a list of ints, received {shape!r}. Pass numbers, -1 for unknown dims.") from None
+
+
 def set_tensor(var: pb.VarDesc, shape: Sequence[int] | None = None, dtype: int | None = None) -> None:
     """Write the dims and element type that are given."""
     tensor = need_tensor_desc(var, "tensor_desc")
     if shape is not None:
-        tensor.dims[:] = [int(n) for n in shape]
+        tensor.dims[:] = dims_of(shape)
     if dtype is not None:
         tensor.data_type = int(dtype)  # type: ignore[assignment]  # the stubs have types of their own for enums
 

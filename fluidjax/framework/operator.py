@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, OpRole
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import callstack, descs, messages, names
 from fluidjax.framework.attrs import BOOKKEEPING_TYPES, attr_type, declared_type, read_attr
 from fluidjax.framework.captures import captured
@@ -276,8 +277,8 @@ class _Builder:
     def _where(self) -> str:
         return "at " + callstack.describe_entry(callstack.user_entry(self.stack))
 
-    def _fail(self, text: str) -> ValueError:
-        return ValueError(f"op {self.type} ({self._where()}): {text}")
+    def _fail(self, text: str) -> ArgumentError:
+        return ArgumentError(f"op {self.type} ({self._where()}): {text}")
 
     def _fill_slots(self, messages: Any, kind: str, given: Mapping, slots: Sequence[Any], keep_absent: bool) -> None:
         """Write the slots in the order of their names. An absent optional input stays as an empty slot.

@@ -90,7 +90,7 @@ class Variable(metaclass=VariableMetaClass):
         self.proto = block.proto.vars.add(name=name) if existing is None else existing.proto
         wanted = {
             "type": VarType(type),
-            "shape": None if shape is None else tuple(int(n) for n in shape),
+            "shape": None if shape is None else messages.dims_of(shape),
             "dtype": None if dtype is None else to_var_type(dtype),
             "lod_level": lod_level,
             "persistable": persistable,

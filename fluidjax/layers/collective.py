@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax import unique_name
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 
@@ -62,8 +63,10 @@ def _c_allgather(x: Variable, nranks: int, ring_id: int = 0, use_calc_stream: bo
 
 def _c_reducescatter(x: Variable, nranks: int, ring_id: int = 0, use_calc_stream: bool = False) -> Variable:
     """This device's share along axis 0 of the sum of ``x`` over all. ValueError when ``x`` has no even shares."""
+    if not isinstance(x, Variable):
+        raise TypeError(f"x of _c_reducescatter must be a Variable, received {type(x).__name__}. Pass one.")
     if x.shape[0] > 0 and x.shape[0] % nranks:
-        raise ValueError(
+        raise ArgumentError(
             f"x.shape[0]({x.shape[0]}) cannot be evenly divided by nranks({nranks}): expected a multiple of it; pad x"
         )
     attrs = {"nranks": nranks, "ring_id": ring_id, "use_calc_stream": use_calc_stream}

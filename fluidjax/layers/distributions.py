@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layers import control_flow, nn, ops, tensor
 
@@ -39,7 +40,7 @@ class Distribution:
         if all(given):
             return list(args), False, any(dim == -1 for arg in args for dim in arg.shape[:1])
         if any(given):
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__}: some arguments are Variables and some are not. Make all of them Variables "
                 "(layers.assign), or none."
             )

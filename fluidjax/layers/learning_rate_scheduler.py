@@ -11,10 +11,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable, default_main_program, in_dygraph_mode
 from fluidjax.layers import control_flow, nn, ops, tensor
 from fluidjax.layers._schedules import steps
 from fluidjax.layers._schedules.base import LearningRateDecay
+from fluidjax.writing.checks import check_type
 
 _Rate = float | Variable
 _Schedule = Variable | LearningRateDecay
@@ -155,7 +157,7 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> _Sc
         ['0.100', '0.100', '0.010', '0.010', '0.001']
     """
     if len(values) - len(boundaries) != 1:
-        raise ValueError(
+        raise ArgumentError(
             f"piecewise_decay: {len(boundaries)} boundaries and {len(values)} values; expected one value more than "
             "boundaries. Give the rate before each boundary and the last one"
         )
@@ -183,7 +185,10 @@ def cosine_decay(learning_rate: _Rate, step_each_epoch: int, epochs: int) -> _Sc
         learning_rate: the first rate, a float or a Variable of shape [1].
         step_each_epoch: steps in an epoch.
         epochs: after how many epochs the rate is 0.
+
+    Raises TypeError for a rate that is neither a float nor a Variable.
     """
+    check_type(learning_rate, "learning_rate", (float, Variable), "cosine_decay")
     if in_dygraph_mode():
         return steps.CosineDecay(learning_rate, step_each_epoch, epochs)
     with default_main_program()._lr_schedule_guard():

@@ -192,15 +192,16 @@ def center_loss(
         [N, 1].
     """
     helper = LayerHelper("center_loss", **locals())
-    dtype = helper.input_dtype()
     check_variable_and_dtype(input, "input", FULL_FLOATS, "center_loss")
     check_variable_and_dtype(label, "label", INTS, "center_loss")
+    dtype = helper.input_dtype()
     centers = helper.create_parameter(attr=param_attr, shape=[num_classes, input.shape[1]], dtype=dtype)
     assert centers is not None, "param_attr of center_loss must not be False: the centers are its state. Leave it out."
     centers.stop_gradient = True
     if isinstance(alpha, Variable):
         rate = alpha
     else:
+        assert isinstance(alpha, float), f"alpha of center_loss must be a float or a Variable, received {alpha!r}."
         rate = helper.create_variable(
             name="centerloss_alpha",
             dtype="float32",

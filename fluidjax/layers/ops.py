@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fluidjax.framework import Variable
-from fluidjax.writing.checks import FLOATS, INTS, NUMBERS, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, INTS, check_dtype, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_again
 
 _OUT: tuple[str, ...] = ("Out",)
@@ -95,8 +95,10 @@ softplus = _elementary("softplus", "log(1 + exp(x))", "[0, 1]", "[0.693 1.313]")
 softsign = _elementary("softsign", "x / (1 + |x|)", "[0, 1]", "[0.  0.5]")
 
 
-def _with_attrs(op_type: str, x: Variable, attrs: dict[str, Any], dtypes: tuple[str, ...] = FLOATS) -> Variable:
-    check_variable_and_dtype(x, "x", dtypes, op_type)
+def _with_attrs(op_type: str, x: Variable, attrs: dict[str, Any], dtypes: tuple[str, ...] | None = FLOATS) -> Variable:
+    check_type(x, "x", Variable, op_type)
+    if dtypes:
+        check_dtype(x.dtype, "x", dtypes, op_type)
     return emit(op_type, {"X": x}, x.dtype, {k: v for k, v in attrs.items() if v is not None})
 
 
@@ -140,14 +142,14 @@ def cumsum(
         reverse: start at the end.
     """
     attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
-    return _with_attrs("cumsum", x, attrs, NUMBERS)
+    return _with_attrs("cumsum", x, attrs, None)
 
 
 def gelu(x: Variable, approximate: bool = False) -> Variable:
     """out = 0.5 x (1 + erf(x / sqrt 2)), or with ``approximate`` its tanh approximation."""
-    return _with_attrs("gelu", x, {"approximate": approximate})
+    return _with_attrs("gelu", x, {"approximate": approximate}, None)
 
 
 def erf(x: Variable) -> Variable:
     """out = the Gauss error function of each element; float16, float32 or float64."""
-    return _with_attrs("erf", x, {})
+    return _with_attrs("erf", x, {}, None)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.initializer import Constant, Initializer
 from fluidjax.layer_helper import LayerHelper
@@ -35,6 +36,7 @@ from fluidjax.param_attr import ParamAttr
 from fluidjax.writing.checks import (
     FILLED,
     FULL_NUMBERS,
+    NUMBERS,
     check_dtype,
     check_type,
     check_variable_and_dtype,
@@ -163,7 +165,7 @@ def concat(input: Variable | list[Variable], axis: int | Variable = 0, name: str
     if not isinstance(input, (list, tuple)):
         input = [input]
     for i, x in enumerate(input):
-        check_variable_and_dtype(x, f"input[{i}]", FILLED, "concat")
+        check_variable_and_dtype(x, f"input[{i}]", NUMBERS, "concat")
     check_type(axis, "axis", (int, Variable), "concat")
     if input[0].type != VarType.LOD_TENSOR_ARRAY and not isinstance(axis, Variable):
         found = emit_again("concat", {"X": input}, ("Out",), {"axis": axis}, name=name)
@@ -261,7 +263,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
     """
     check_type(input, "input", (Variable, np.ndarray), "assign")
     if isinstance(input, Variable):
-        check_dtype(input.dtype, "input", (*FILLED, "uint8"), "assign")
+        check_dtype(input.dtype, "input", FILLED, "assign")
         return emit("assign", {"X": [input]}, input.dtype, out=output)
     key = input.dtype.name
     if key not in _ASSIGNED:
@@ -270,7 +272,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
             f" received {key}; convert it with astype"
         )
     if input.size > 1024 * 1024:
-        raise ValueError(
+        raise ArgumentError(
             f"The size of input is too big: {input.size} elements, expected at most {1024 * 1024}."
             " Please consider saving it to file and 'load_op' to load it"
         )
@@ -312,7 +314,7 @@ def argsort(
 
 def reverse(x: Variable, axis: int | list[int]) -> Variable:
     """``x`` in reverse order along one or several dims."""
-    check_variable_and_dtype(x, "x", ("float32", "float64", "int32", "int64", "uint8", "bool"), "reverse")
+    check_variable_and_dtype(x, "x", (*FULL_NUMBERS, "uint8"), "reverse")
     check_type(axis, "axis", (int, tuple, list), "reverse")
     axes = [axis] if isinstance(axis, int) else list(axis)
     return emit("reverse", {"X": x}, x.dtype, {"axis": axes})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
+
 __all__: list[str] = []
 
 
@@ -26,14 +28,14 @@ def convert_to_list(value: Any, n: int, name: str, dtype: type = int) -> list:
     try:
         values = list(value)
     except TypeError:
-        raise ValueError(f"{problem}. Pass a number, list or tuple.") from None
+        raise ArgumentError(f"{problem}. Pass a number, list or tuple.") from None
     if len(values) != n:
-        raise ValueError(f"{problem} ({len(values)} of them). Pass {n} numbers.")
+        raise ArgumentError(f"{problem} ({len(values)} of them). Pass {n} numbers.")
     for item in values:
         try:
             dtype(item)
         except (ValueError, TypeError):
-            raise ValueError(f"{problem}, with {item!r} of type {type(item).__name__} in it.") from None
+            raise ArgumentError(f"{problem}, with {item!r} of type {type(item).__name__} in it.") from None
     return values
 
 
@@ -92,7 +94,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
         raise TypeError(f"flat_sequence must be a list or tuple; received {type(flat_sequence).__name__}.")
     places = len(flatten(structure))
     if places != len(flat_sequence):
-        raise ValueError(
+        raise ArgumentError(
             f"Could not pack {len(flat_sequence)} values into a structure of {places} places: {structure!r}. "
             "Pass one value for each place."
         )
@@ -107,7 +109,7 @@ def map_structure(func: Callable[..., Any], *structure: Any) -> Any:
 
 def _assert_same(nest1: Any, nest2: Any, check_types: bool) -> None:
     if is_sequence(nest1) != is_sequence(nest2):
-        raise ValueError(
+        raise ArgumentError(
             "The two structures don't have the same nested structure: one has a value where the other has "
             f"more structure. First: {nest1!r}. Second: {nest2!r}."
         )
@@ -119,7 +121,7 @@ def _assert_same(nest1: Any, nest2: Any, check_types: bool) -> None:
             f"{type(nest2).__name__}."
         )
     if isinstance(nest1, Mapping) and isinstance(nest2, Mapping) and set(nest1) != set(nest2):
-        raise ValueError(
+        raise ArgumentError(
             f"The two dictionaries don't have the same set of keys: first {sorted(nest1)}, second {sorted(nest2)}."
         )
     for one, two in zip(_children(nest1), _children(nest2), strict=True):
@@ -135,7 +137,7 @@ def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> N
     """
     count1, count2 = len(flatten(nest1)), len(flatten(nest2))
     if count1 != count2 or (is_sequence(nest1) and is_sequence(nest2) and len(nest1) != len(nest2)):
-        raise ValueError(
+        raise ArgumentError(
             "The two structures don't have the same number of elements: "
             f"first ({count1} elements): {nest1!r}, second ({count2} elements): {nest2!r}."
         )

@@ -209,6 +209,7 @@ class LambOptimizer(AdamOptimizer):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, parameter_list, regularization, grad_clip, name)
+        check_given(self, lamb_weight_decay=lamb_weight_decay)
         self.type = "lamb"
         self._weight_decay = lamb_weight_decay
         self._exclude_from_weight_decay_fn = exclude_from_weight_decay_fn

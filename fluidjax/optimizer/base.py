@@ -12,6 +12,7 @@ from fluidjax import unique_name
 from fluidjax.backward import append_backward
 from fluidjax.backward.paths import no_grad_names
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import ArgumentError
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import global_scope
@@ -194,7 +195,7 @@ class Optimizer(EagerUpdates):
             settings = {"persistable": True, "dtype": dtype or param.dtype, "type": kind, "shape": sizes}
             return self._eager_accumulator(name, param, fill_value, settings)
         if param.name in self._accumulators[name]:
-            raise ValueError(
+            raise ArgumentError(
                 f"accumulator {name} of parameter {param.name} exists already; expected one of each kind. Use a new "
                 f"{self.__class__.__name__} for another program"
             )
@@ -218,7 +219,7 @@ class Optimizer(EagerUpdates):
             name = f"{self._name}_{name}"
         var = self._accumulators.get(name, {}).get(param.name)
         if var is None:
-            raise ValueError(
+            raise ArgumentError(
                 f"accumulator {name} of parameter {param.name} does not exist; expected one made by minimize. Call "
                 "minimize (or apply_gradients) first"
             )
@@ -252,7 +253,7 @@ class Optimizer(EagerUpdates):
         if in_dygraph_mode():
             return self._eager_gradients()
         if tuple(loss.shape) != (1,):
-            raise ValueError(
+            raise ArgumentError(
                 f"minimize: the loss {loss.name!r} has shape {tuple(loss.shape)}; expected (1,). Reduce it with "
                 "fluid.layers.mean or reduce_sum"
             )
@@ -373,9 +374,11 @@ class Optimizer(EagerUpdates):
         if in_dygraph_mode():
             self._eager_set(state_dict)
             return
+        if not isinstance(state_dict, Mapping):
+            raise ArgumentError(f"set_dict takes a dict, received {state_dict!r}. Pass what state_dict() gave.")
         missing = [name for name in self._opti_name_list if name not in state_dict]
         if missing:
-            raise ValueError(
+            raise ArgumentError(
                 f"set_dict: the state lacks {', '.join(missing)}; expected {', '.join(self._opti_name_list)}. Give the "
                 "state_dict of an optimizer of the same kind and program"
             )
@@ -412,7 +415,7 @@ def _update_block() -> Block:
     if current.idx == 0:
         return current
     if current.backward_block_idx == -1:
-        raise ValueError(
+        raise ArgumentError(
             f"minimize inside block {current.idx}: it has no gradient block; expected a loss computed in this branch. "
             "Call minimize where the loss is computed, or outside of the branch"
         )

@@ -168,6 +168,7 @@ class DpsgdOptimizer(Optimizer):
         parameter_list: Iterable[Variable | str] | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list)
+        check_given(self, clip=clip, batch_size=batch_size, sigma=sigma)
         self.type = "dpsgd"
         self._clip = clip
         self._batch_size = batch_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax import layers
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import (
     Block,
     Operator,
@@ -34,15 +35,15 @@ class LookaheadOptimizer:
     def __init__(self, inner_optimizer: Optimizer, alpha: float = 0.5, k: int = 5) -> None:
         refuse("LookaheadOptimizer")
         if inner_optimizer is None:
-            raise ValueError(
+            raise ArgumentError(
                 "LookaheadOptimizer: inner_optimizer is None; expected an optimizer. Pass for example SGD(0.1)"
             )
         if not 0.0 <= alpha <= 1.0:
-            raise ValueError(
+            raise ArgumentError(
                 f"LookaheadOptimizer: alpha is {alpha}; expected a number in [0, 1]. Choose for example 0.5"
             )
         if not (isinstance(k, int) and k > 0):
-            raise ValueError(f"LookaheadOptimizer: k is {k!r}; expected a positive int. Choose for example 5")
+            raise ArgumentError(f"LookaheadOptimizer: k is {k!r}; expected a positive int. Choose for example 5")
         self.inner_optimizer = inner_optimizer
         self.alpha = alpha
         self.k = k

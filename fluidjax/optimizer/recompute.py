@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from fluidjax.backward import append_backward
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Operator, Program, Variable, default_startup_program, program_guard
 from fluidjax.optimizer.base import Optimizer, Pair
 from fluidjax.optimizer.eager import refuse
@@ -57,7 +58,7 @@ class RecomputeOptimizer(Optimizer):
             ValueError: no checkpoints were set.
         """
         if not self._checkpoints:
-            raise ValueError(
+            raise ArgumentError(
                 "RecomputeOptimizer has no checkpoints; expected the Variables to keep. Call _set_checkpoints first"
             )
         inner = self._optimizer

@@ -19,7 +19,7 @@ from lowering.engine.single import SingleOp, static_attrs
 from lowering.engine.x64 import in_x64
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact, OpError, SizeError
 from lowering.program import EMPTY, OpView, VarInfo, VarOf, VarView, forward_names
-from lowering.registry import OpDef, Slot, get_op, keeps_shape, level_from
+from lowering.registry import Check, OpDef, Slot, get_op, keeps_shape, level_from
 from lowering.values import LoDArray
 
 # Sizes that stand for an unknown dim; both divide well, and what differs between them is unknown.
@@ -41,14 +41,29 @@ def infer_outputs(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
         OpError: the op rejects the shapes of its inputs, all of them being known, or a known size being too small.
     """
     definition = get_op(op.type)
-    if definition.infer is not None:
-        try:
+    try:
+        if definition.insists is not None:
+            _insist(definition.insists, op, var_of)
+        if definition.infer is not None:
             return dict(definition.infer(op, var_of))
-        except SizeError as error:
-            raise OpError(_message(op, _signature(definition, op, var_of) or (), error)) from error
+    except LoweringError:
+        raise
+    except ValueError as error:
+        raise OpError(_message(op, _signature(definition, op, var_of) or (), error)) from error
     if definition.forward is not None:
         return _like_forward(definition, op, var_of)
     return by_probing(definition, op, var_of) if definition.kind == "plain" else {}
+
+
+def _insist(check: Check, op: OpView, var_of: VarOf) -> None:
+    """Raise Misfit where the declared inputs and attributes are not what the op takes; nothing where one is unknown."""
+    declared: list[Any] = []
+    for slot in check.inputs:
+        found = [var_of(n) for n in op.inputs.get(slot.name) or () if n != EMPTY]
+        if None in found or not (found or slot.dispensable):
+            return
+        declared.append(found if slot.duplicable else next(iter(found), None))
+    check.fn(*declared, **{a.param: op.attrs.get(a.name, a.default) for a in check.attrs})
 
 
 def by_probing(definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, VarInfo]:

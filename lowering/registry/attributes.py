@@ -10,6 +10,7 @@ import numpy as np
 
 from lowering.errors import AttrError
 from lowering.registry.definition import AttrSpec, Block, Blocks, Float64s, Long, Longs, OpDef, Scalars
+from lowering.registry.domains import DOMAINS
 from lowering.registry.table import get_op
 from lowering.registry.vendor import COMMON
 
@@ -84,7 +85,7 @@ def check_attrs(type: str, attrs: Mapping[str, Any], *, where: str = "") -> dict
     """Attributes of an op about to be written: converted to Fluid's types, defaults filled in.
 
     A grad op's attributes are inherited from its forward op, so they are converted where known and kept otherwise.
-    Raises AttrError for an attribute that is unknown, of the wrong type, or required and missing.
+    Raises AttrError for an attribute that is unknown, of the wrong type or value, or required and missing.
     """
     definition = get_op(type)
     place = f"op {type}{where}"
@@ -93,6 +94,7 @@ def check_attrs(type: str, attrs: Mapping[str, Any], *, where: str = "") -> dict
         spec = definition.attrs.get(name)
         if spec is not None:
             checked[name] = as_attribute(spec.type, value, partial(_attr_type_error, place, spec))
+            _check_domain(place, type, name, checked[name])
         elif name in COMMON or definition.forward is not None:
             checked[name] = value
         else:
@@ -101,6 +103,14 @@ def check_attrs(type: str, attrs: Mapping[str, Any], *, where: str = "") -> dict
     if definition.forward is None:
         _fill_defaults(definition, checked, place)
     return checked
+
+
+def _check_domain(place: str, type: str, name: str, value: Any) -> None:
+    domain = DOMAINS.get((type, name))
+    if domain is not None and value not in domain:
+        raise AttrError(
+            f"{place}: attribute {name!r} must be {domain}, received {value!r}; change the layer's argument"
+        )
 
 
 def _fill_defaults(definition: OpDef, checked: dict[str, Any], place: str) -> None:

@@ -121,7 +121,8 @@ class AttrSpec:
 
 @dataclass(frozen=True)
 class Check:
-    """What an op insists on about its numbers: ``fn`` of some of the rule's parameters; see ``engine.checks``."""
+    """What an op insists on about its numbers (see ``engine.checks``) or about what is declared (``engine.infer``):
+    ``fn`` of some of the rule's parameters."""
 
     fn: Callable[..., Any]
     inputs: tuple[Slot, ...]
@@ -156,6 +157,7 @@ class OpDef:
     changes: tuple[str, ...] = ()  # input slots whose variables a block op, in a backward pass, changes in ``ctx.env``
     forward: OpDef | None = None  # for a gradient op, what it is the gradient of
     demands: Check | None = None
+    insists: Check | None = None
     once: str = ""  # for a gradient op, why there is no gradient of it
     recall: OpDef | None = None  # for an op that draws: its saved results from its inputs and what it drew
     loops: bool = False  # for a gradient op: it, or its forward op, loops as long as the values say

@@ -53,11 +53,22 @@ class Rule(OpDef):
 
     def check(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Declare what the op insists on about its numbers: parameters of the rule -> list of ``checks.Demand``."""
+        self.demands = self._of_parameters(fn)
+        return fn
+
+    def fits(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare what the op insists on when a program is written: declared variables and attributes -> ValueError.
+
+        The variables may have unknown dims, -1; what ``lowering.ops.fitting`` offers passes them.
+        """
+        self.insists = self._of_parameters(fn)
+        return fn
+
+    def _of_parameters(self, fn: Callable[..., Any]) -> Check:
         positional, keyword, _ = signature(fn)
         slots = (checked_slot(self, p) for p in positional)
         attrs = (replace(self.attrs[p.name.rstrip("_")], param=p.name) for p in keyword)
-        self.demands = Check(fn, tuple(slots), tuple(attrs))
-        return fn
+        return Check(fn, tuple(slots), tuple(attrs))
 
     def redo(self, *, out: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare results ``out`` of an op that draws random numbers as a function of its inputs and what it drew (its

@@ -26,12 +26,10 @@ __all__ = [
     "Print",
 ]
 
-_COMPARABLE = ("bool", *FULL_NUMBERS)
-
 
 def _compare(op_type: str, x: Variable, y: Variable, cond: Variable | None, attrs: dict | None = None) -> Variable:
-    require_dtype(x, "x", op_type, _COMPARABLE)
-    require_dtype(y, "y", op_type, _COMPARABLE)
+    require_dtype(x, "x", op_type, FULL_NUMBERS)
+    require_dtype(y, "y", op_type, FULL_NUMBERS)
     helper = LayerHelper(op_type)
     if cond is None:
         cond = helper.create_variable_for_type_inference(dtype="bool")
@@ -45,7 +43,7 @@ def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Var
     """``cond = x < y`` element by element, y broadcast to x.
 
     Args:
-        x, y: Variables of bool, float32, float64, int32 or int64.
+        x, y: Variables of float32, float64, int32 or int64.
         force_cpu: recorded in the op; no effect.
         cond: the bool Variable to write; created if None.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fluidjax import unique_name
 from fluidjax.backward.branch import append_branch_gradient
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Block, Operator, Variable
 from fluidjax.framework.around import block_reads_and_writes
 from fluidjax.layer_helper import LayerHelper
@@ -112,7 +113,7 @@ class Switch:
             TypeError: condition is not a boolean Variable.
         """
         if not self.inside_scope:
-            raise ValueError("Switch.case was called outside its block. Write it inside `with Switch() as switch:`.")
+            raise ArgumentError("Switch.case was called outside its block. Write it inside `with Switch() as switch:`.")
         require_condition(condition, "Switch.case")
         not_condition = logical_not(x=condition)
         if self.pre_not_conditions:
@@ -130,7 +131,7 @@ class Switch:
             ValueError: there is no case before it.
         """
         if not self.pre_not_conditions:
-            raise ValueError("Switch.default came before any case: there should be at least one switch.case.")
+            raise ArgumentError("Switch.default came before any case: there should be at least one switch.case.")
         return ConditionalBlockGuard(ConditionalBlock([self.pre_not_conditions[-1]], is_scalar_condition=True))
 
     def __enter__(self) -> Switch:
@@ -147,7 +148,9 @@ class IfElseBlockGuard:
 
     def __init__(self, is_true: bool, ifelse: IfElse):
         if not isinstance(ifelse, IfElse) or ifelse.status != IfElse.OUT_IF_ELSE_BLOCKS:
-            raise ValueError("An IfElse branch was opened inside another one. Close true_block() before false_block().")
+            raise ArgumentError(
+                "An IfElse branch was opened inside another one. Close true_block() before false_block()."
+            )
         self.is_true = is_true
         self.ie = ifelse
         block = ifelse.conditional_true_block if is_true else ifelse.conditional_false_block
@@ -163,7 +166,7 @@ class IfElseBlockGuard:
         empty = not self.ie.output_table[1 if self.is_true else 0]
         self.ie.status = IfElse.OUT_IF_ELSE_BLOCKS
         if exc_type is None and empty:
-            raise ValueError("An IfElse branch has no output. Call ie.output(...) inside the block.")
+            raise ArgumentError("An IfElse branch has no output. Call ie.output(...) inside the block.")
         return done
 
 
@@ -198,7 +201,7 @@ class IfElse:
             ValueError: called outside the branches.
         """
         if self.status == IfElse.OUT_IF_ELSE_BLOCKS:
-            raise ValueError("IfElse.input was called outside a branch. It must be in true_block or false_block.")
+            raise ArgumentError("IfElse.input was called outside a branch. It must be in true_block or false_block.")
         if id(x) not in self.input_table:
             self.input_table[id(x)] = self._split(x)
         out_true, out_false = self.input_table[id(x)]
@@ -240,7 +243,7 @@ class IfElse:
             TypeError: something other than a Variable.
         """
         if self.status == IfElse.OUT_IF_ELSE_BLOCKS:
-            raise ValueError("IfElse.output was called outside a branch. It must be in true_block or false_block.")
+            raise ArgumentError("IfElse.output was called outside a branch. It must be in true_block or false_block.")
         table = self.output_table[1 if self.status == IfElse.IN_IF_ELSE_TRUE_BLOCKS else 0]
         parent = self._parent_block()
         for out in outs:
@@ -257,14 +260,14 @@ class IfElse:
             ValueError: no branch was written, or they have different numbers of outputs.
         """
         if self.status != IfElse.OUT_IF_ELSE_BLOCKS:
-            raise ValueError("IfElse was called inside a branch. Call it after both blocks are closed.")
+            raise ArgumentError("IfElse was called inside a branch. Call it after both blocks are closed.")
         outs_false, outs_true = self.output_table
         if not outs_false and not outs_true:
-            raise ValueError("IfElse has no branch. Must invoke true_block/false_block before __call__.")
+            raise ArgumentError("IfElse has no branch. Must invoke true_block/false_block before __call__.")
         if not outs_false or not outs_true:
             return outs_false or outs_true
         if len(outs_false) != len(outs_true):
-            raise ValueError(
+            raise ArgumentError(
                 f"The branches of IfElse have different numbers of outputs: {len(outs_true)} in true_block, "
                 f"{len(outs_false)} in false_block. Give ie.output the same number in both."
             )

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Block, Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._control_flow.basic import array_read, array_write, increment, less_than
@@ -143,7 +144,7 @@ class DynamicRNN:
             ValueError: a second block.
         """
         if self.status != DynamicRNN.BEFORE_RNN:
-            raise ValueError(
+            raise ArgumentError(
                 "A DynamicRNN has one block: rnn.block() can only be invoke once. Make another DynamicRNN."
             )
         self.step_idx = fill_constant(shape=[1], dtype="int64", value=0, force_cpu=True)
@@ -168,7 +169,7 @@ class DynamicRNN:
             ValueError: called before the block is closed.
         """
         if self.status != DynamicRNN.AFTER_RNN:
-            raise ValueError(
+            raise ArgumentError(
                 "Output of the dynamic RNN can only be visited outside the rnn block. Call it after `with block():`."
             )
         return self.outputs[0] if len(self.outputs) == 1 else self.outputs
@@ -202,7 +203,7 @@ class DynamicRNN:
             init = self._filled_memory(shape, value, dtype)
         elif require_variable(init, "init", "DynamicRNN.memory") is not None and need_reorder:
             if self.lod_rank_table is None:
-                raise ValueError(
+                raise ArgumentError(
                     "If set need_reorder to True, make sure step_input be invoked before "
                     "memory(init=init, need_reordered=True, ...)."
                 )
@@ -228,7 +229,7 @@ class DynamicRNN:
                 f"{type(shape).__name__}. Pass shape=[size], or init."
             )
         if not self.input_array:
-            raise ValueError("step_input should be invoked before memory(shape=..., value=...): it sets the rows.")
+            raise ArgumentError("step_input should be invoked before memory(shape=..., value=...): it sets the rows.")
         parent = self._parent_block()
         init = parent.create_var(name=unique_name.generate("mem_init"), dtype=dtype)
         array, array_dtype = self.input_array[0]
@@ -254,7 +255,7 @@ class DynamicRNN:
         require_variable(new_mem, "new_mem", "DynamicRNN.update_memory")
         array = self.mem_dict.get(ex_mem.name)
         if array is None:
-            raise ValueError(
+            raise ArgumentError(
                 f"DynamicRNN.update_memory: {ex_mem.name} is no memory of this network. Please invoke memory before "
                 "update_memory, and pass what it returned."
             )
@@ -293,7 +294,7 @@ class DynamicRNN:
 
     def _table(self) -> Variable:
         if self.lod_rank_table is None:
-            raise ValueError(
+            raise ArgumentError(
                 "DynamicRNN: no sequences are known yet. step_input should be invoked before memory, and at least once."
             )
         return self.lod_rank_table
@@ -305,4 +306,4 @@ class DynamicRNN:
 
     def _require_in_block(self, method: str) -> None:
         if self.status != DynamicRNN.IN_RNN:
-            raise ValueError(f"{method} can only be invoked inside rnn block. Call it in `with drnn.block():`.")
+            raise ArgumentError(f"{method} can only be invoked inside rnn block. Call it in `with drnn.block():`.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 
 
@@ -30,7 +31,7 @@ def while_loop(cond: Callable[..., Variable], body: Callable[..., Any], loop_var
         results = body(*loop_vars)
         results = results if isinstance(results, (list, tuple)) else [results]
         if len(results) != len(loop_vars):
-            raise ValueError(
+            raise ArgumentError(
                 f"body in while_loop should return the same arity (length and structure) and types as loop_vars: "
                 f"{len(results)} for {len(loop_vars)}. Return one value for each."
             )

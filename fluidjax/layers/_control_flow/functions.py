@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import ArgumentError, explain
 from fluidjax.data_feeder import check_type
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
@@ -95,14 +95,14 @@ def cond(
         return None
     for missing, other, given in (("true_fn", "false_fn", true_out), ("false_fn", "true_fn", false_out)):
         if given is None:
-            raise ValueError(
+            raise ArgumentError(
                 f"cond: {missing} returns None while {other} returns a value. Both must return the same "
                 "structure of Variables, or both None."
             )
     try:
         assert_same_structure(true_out, false_out, check_types=False)
     except ValueError as error:
-        raise ValueError(f"cond: true_fn and false_fn return different structures. {error}") from error
+        raise ArgumentError(f"cond: true_fn and false_fn return different structures. {error}") from error
     mask = cast(pred, dtype="int32")
     return map_structure(lambda false, true: select_input([false, true], mask), false_out, true_out)
 
@@ -138,7 +138,7 @@ def case(
     if not isinstance(pred_fn_pairs, list | tuple):
         raise TypeError(f"case: expected a list or tuple of (pred, fn), received {type(pred_fn_pairs).__name__}.")
     if not pred_fn_pairs and default is None:
-        raise ValueError("case: pred_fn_pairs is empty, and there is no default. Give at least one (pred, fn).")
+        raise ArgumentError("case: pred_fn_pairs is empty, and there is no default. Give at least one (pred, fn).")
     pairs = [_check_pair(pair) for pair in pred_fn_pairs]
     if default is None:
         pred, default = pairs.pop()
@@ -168,7 +168,7 @@ def _indexed(branch_fns: Any) -> list[tuple[int, Callable[[], Any]]]:
         if not isinstance(key, int):
             raise TypeError(f"switch_case: expected int keys in branch_fns, received {type(key).__name__}.")
         if key in seen:
-            raise ValueError(f"switch_case: the key {key} appears more than once in branch_fns. Make it unique.")
+            raise ArgumentError(f"switch_case: the key {key} appears more than once in branch_fns. Make it unique.")
         seen.add(key)
         require_callable(fn, f"branch_fns[{key}]", "switch_case")
     return sorted(items, key=lambda item: item[0])
@@ -201,7 +201,7 @@ def switch_case(
         helper_index = cast(branch_index, "int64")
     items = _indexed(branch_fns)
     if not items and default is None:
-        raise ValueError("switch_case: branch_fns is empty, and there is no default. Give at least one function.")
+        raise ArgumentError("switch_case: branch_fns is empty, and there is no default. Give at least one function.")
     if default is None:
         default = items[-1][1]
         items = items[:-1] or items
@@ -251,7 +251,7 @@ def while_loop(
     if not isinstance(loop_vars, list | tuple):
         raise TypeError(f"while_loop: loop_vars must be a list or tuple, received {type(loop_vars).__name__}.")
     if not loop_vars:
-        raise ValueError("while_loop: loop_vars is empty. Give at least one Variable.")
+        raise ArgumentError("while_loop: loop_vars is empty. Give at least one Variable.")
     if in_dygraph_mode():
         return eager.while_loop(cond, body, loop_vars)
     pre_cond = require_condition(cond(*loop_vars), "while_loop")
@@ -265,7 +265,7 @@ def while_loop(
         try:
             assert_same_structure(results, loop_vars, check_types=False)
         except ValueError:
-            raise ValueError(
+            raise ArgumentError(
                 explain(
                     "while_loop: body should return as many values as loop_vars, nested alike",
                     f"{_names(loop_vars)}",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Block, Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._control_flow.blocks import BlockGuardWithCompletion, known_to
@@ -59,7 +60,7 @@ class StaticRNN:
 
     def _require_in_block(self, method: str) -> None:
         if self.status != StaticRNN.IN_RNN_BLOCK:
-            raise ValueError(f"StaticRNN.{method} was called outside the step. You must invoke it in rnn.step().")
+            raise ArgumentError(f"StaticRNN.{method} was called outside the step. You must invoke it in rnn.step().")
 
     def memory(
         self,
@@ -89,7 +90,7 @@ class StaticRNN:
         self._require_in_block("memory")
         if init is None:
             if shape is None or batch_ref is None:
-                raise ValueError(
+                raise ArgumentError(
                     "StaticRNN.memory: if init is None, memory at least need shape and batch_ref; pass both, or init."
                 )
             init = self._boot(shape, batch_ref, init_value, init_batch_dim_idx, ref_batch_dim_idx)
@@ -128,7 +129,7 @@ class StaticRNN:
         if self.seq_len is None:
             self.seq_len = x.shape[0]
         elif x.shape[0] != -1 and self.seq_len != x.shape[0]:
-            raise ValueError(
+            raise ArgumentError(
                 f"StaticRNN.step_input: {x.name} has another number of steps. Static RNN only take fix seq_len "
                 f"input: expected {self.seq_len}, received {x.shape[0]}. Give every input the same first dim."
             )
@@ -173,9 +174,11 @@ class StaticRNN:
             ValueError: before the step is written, or without outputs.
         """
         if self.status != StaticRNN.AFTER_RNN_BLOCK:
-            raise ValueError("RNN output can only be retrieved after rnn block. Call rnn() after `with rnn.step():`.")
+            raise ArgumentError(
+                "RNN output can only be retrieved after rnn block. Call rnn() after `with rnn.step():`."
+            )
         if not self.outputs:
-            raise ValueError("RNN has no output. Call rnn.step_output or rnn.output inside the step.")
+            raise ArgumentError("RNN has no output. Call rnn.step_output or rnn.output inside the step.")
         return self.outputs[0] if len(self.outputs) == 1 else self.outputs
 
     def _parameters(self, block: Block, parent: Block) -> list[Variable]:
@@ -190,7 +193,7 @@ class StaticRNN:
         initial, before, after = [], [], []
         for link in self.memories.values():
             if link.mem is None:
-                raise ValueError(
+                raise ArgumentError(
                     f"StaticRNN: memory {link.pre_mem.name} is never updated. mem_var must be set: call "
                     "rnn.update_memory(memory, new_value) inside the step."
                 )

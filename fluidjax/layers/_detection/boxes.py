@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
@@ -33,7 +34,7 @@ def _floats(values: Any, what: str) -> list[float]:
 
 def _pair(steps: Any, what: str) -> tuple[float, float]:
     if not isinstance(steps, (list, tuple)) or len(steps) != 2:
-        raise ValueError(f"{what} should be a list or tuple of two (width, height), received {steps!r}. Pass two.")
+        raise ArgumentError(f"{what} should be a list or tuple of two (width, height), received {steps!r}. Pass two.")
     return float(steps[0]), float(steps[1])
 
 
@@ -119,7 +120,7 @@ def density_prior_box(
     check_variable_and_dtype(input, "input", FULL_FLOATS, "density_prior_box")
     densities, sizes, ratios = list(densities or []), list(fixed_sizes or []), list(fixed_ratios or [])
     if len(densities) != len(sizes):
-        raise ValueError(
+        raise ArgumentError(
             f"Densities and fixed_sizes length should be equal, received {len(densities)} and {len(sizes)}."
             " Give one density for each size."
         )

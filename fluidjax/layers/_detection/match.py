@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype
@@ -130,7 +131,9 @@ def locality_aware_nms(
     check_variable_and_dtype(scores, "scores", FULL_FLOATS, "locality_aware_nms")
     for what, var in (("bboxes", bboxes), ("scores", scores)):
         if len(var.shape) != 3:
-            raise ValueError(f"locality_aware_nms: {what} should be of rank 3, received {list(var.shape)}. Reshape it.")
+            raise ArgumentError(
+                f"locality_aware_nms: {what} should be of rank 3, received {list(var.shape)}. Reshape it."
+            )
     attrs = {
         "background_label": background_label,
         "score_threshold": score_threshold,

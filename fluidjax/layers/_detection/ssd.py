@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._detection.boxes import box_coder, iou_similarity, prior_box
@@ -101,7 +102,7 @@ def ssd_loss(
         ValueError: another ``mining_type``.
     """
     if mining_type != "max_negative":
-        raise ValueError(f"Only support mining_type == max_negative now, received {mining_type!r}. Pass that.")
+        raise ArgumentError(f"Only support mining_type == max_negative now, received {mining_type!r}. Pass that.")
     helper = LayerHelper("ssd_loss")
     confidence_shape = emit("shape", {"Input": confidence}, "int32")
     overlap = iou_similarity(x=gt_box, y=prior_box)
@@ -200,6 +201,8 @@ def multi_box_head(
     Raises:
         ValueError: lists whose length is not the number of maps, or fewer than three maps without ``min_sizes``.
     """
+    if not isinstance(inputs, (list, tuple)):
+        raise ArgumentError(f"inputs should be a list or tuple, received {type(inputs).__name__}. Pass feature maps.")
     count = len(inputs)
     if min_sizes is None:
         min_sizes, max_sizes = _ratio_sizes(count, base_size, min_ratio, max_ratio)
@@ -252,7 +255,7 @@ def _ratio_sizes(
     count: int, base_size: int, min_ratio: int | None, max_ratio: int | None
 ) -> tuple[list[float], list[float]]:
     if count <= 2 or min_ratio is None or max_ratio is None:
-        raise ValueError(
+        raise ArgumentError(
             f"multi_box_head: without min_sizes expected min_ratio, max_ratio and at least 3 feature maps, received"
             f" {min_ratio}, {max_ratio} and {count}. Pass min_sizes and max_sizes."
         )
@@ -267,7 +270,7 @@ def _ratio_sizes(
 def _check_lengths(count: int, **lists: Sequence[Any] | None) -> None:
     for what, values in lists.items():
         if values is not None and len(values) != count:
-            raise ValueError(
+            raise ArgumentError(
                 f"multi_box_head: {what} should have one entry for each of the {count} feature maps, received"
                 f" {len(values)}. Make their lengths equal."
             )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.initializer import NumpyArrayInitializer
 from fluidjax.layer_helper import LayerHelper
@@ -39,7 +40,7 @@ def alias_tables(distribution: Any) -> tuple[np.ndarray, np.ndarray]:
 def custom_inputs(helper: LayerHelper, custom_dist: Any, num_total_classes: int) -> dict[str, Any]:
     """Parameters that hold a custom distribution."""
     if len(custom_dist) != num_total_classes:
-        raise ValueError(
+        raise ArgumentError(
             f"custom_dist of nce has {len(custom_dist)} probabilities for {num_total_classes} classes. Give one each."
         )
     alias, keep = alias_tables(custom_dist)
@@ -66,7 +67,9 @@ def custom_inputs(helper: LayerHelper, custom_dist: Any, num_total_classes: int)
 def check_sampler(sampler: str, custom_dist: Any) -> None:
     """Raise ValueError for a sampler that is none, AssertionError for a custom one without its distribution."""
     if sampler not in SAMPLERS:
-        raise ValueError(f"Unsupported sampler type {sampler!r} of nce; expected one of {sorted(SAMPLERS)}. Use one.")
+        raise ArgumentError(
+            f"Unsupported sampler type {sampler!r} of nce; expected one of {sorted(SAMPLERS)}. Use one."
+        )
     if sampler == "custom_dist":
         assert custom_dist is not None, "sampler 'custom_dist' of nce needs custom_dist. Pass a list of probabilities."
 
@@ -135,11 +138,13 @@ def nce(
 
 def _check_tree(num_classes: int | None, path_table: Variable | None, path_code: Variable | None, custom: bool) -> None:
     if not custom and (num_classes is None or num_classes < 2):
-        raise ValueError(f"num_classes must not be less than 2 with default tree, received {num_classes}. Give more.")
+        raise ArgumentError(
+            f"num_classes must not be less than 2 with default tree, received {num_classes}. Give more."
+        )
     if custom and (path_code is None or path_table is None):
-        raise ValueError("hsigmoid with is_custom needs path_table and path_code, and one is None. Pass both.")
+        raise ArgumentError("hsigmoid with is_custom needs path_table and path_code, and one is None. Pass both.")
     if custom and num_classes is None:
-        raise ValueError("hsigmoid with is_custom needs num_classes, the number of inner nodes. Pass it.")
+        raise ArgumentError("hsigmoid with is_custom needs num_classes, the number of inner nodes. Pass it.")
 
 
 def hsigmoid(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import to_var_type
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
@@ -175,7 +176,7 @@ def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> 
     """
     check_variable_and_dtype(x, "x", FULL_FLOATS, "maxout")
     if axis not in (1, -1, 3):
-        raise ValueError(
+        raise ArgumentError(
             f"maxout: Attr(axis) should be 1 for NCHW or -1 or 3 for NHWC, received {axis}; pass one of them"
         )
     return emit("maxout", {"X": x}, x.dtype, {"groups": groups, "axis": 3 if axis == -1 else axis}, name=name)
@@ -194,16 +195,20 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
     """
     check_variable_and_dtype(x, "x", FULL_FLOATS, "prelu")
     if mode not in ("all", "channel", "element"):
-        raise ValueError(f"mode should be one of all, channel, element, received {mode!r}; pass one of them")
+        raise ArgumentError(f"mode should be one of all, channel, element, received {mode!r}; pass one of them")
     helper = LayerHelper("prelu", param_attr=param_attr, name=name)
     shape = [1]
     if mode == "channel":
         if len(x.shape) < 2:
-            raise ValueError(f"prelu in mode 'channel' needs x of at least 2 dims, received {x.shape}; use mode 'all'")
+            raise ArgumentError(
+                f"prelu in mode 'channel' needs x of at least 2 dims, received {x.shape}; use mode 'all'"
+            )
         shape = [1, x.shape[1], 1, 1]
     elif mode == "element":
         if len(x.shape) < 1:
-            raise ValueError(f"prelu in mode 'element' needs x of at least 1 dim, received {x.shape}; use mode 'all'")
+            raise ArgumentError(
+                f"prelu in mode 'element' needs x of at least 1 dim, received {x.shape}; use mode 'all'"
+            )
         shape = [1, *x.shape[1:]]
     alpha = helper.create_parameter(
         attr=helper.param_attr, shape=shape, dtype="float32", is_bias=False, default_initializer=Constant(0.25)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
@@ -17,7 +18,7 @@ __all__ = ["batch_norm", "inplace_abn", "data_norm"]
 def channels(input: Variable, data_layout: str, layer: str) -> int:
     """How many channels the input has."""
     if data_layout not in ("NCHW", "NHWC"):
-        raise ValueError(
+        raise ArgumentError(
             f"data_layout of {layer} must be 'NCHW' or 'NHWC', received {data_layout!r}. Use one of the two."
         )
     return input.shape[1 if data_layout == "NCHW" else -1]
@@ -138,7 +139,7 @@ def inplace_abn(
         ``input`` itself, now holding the result. ValueError for another activation.
     """
     if act not in (None, "identity", "leaky_relu", "elu"):
-        raise ValueError(
+        raise ArgumentError(
             f"inplace_abn only support act as None, 'identity', 'leaky_relu', 'elu' now, received {act!r}. Use one."
         )
     assert bias_attr is not False, "bias_attr should not be False in inplace_abn. Freeze the bias instead."

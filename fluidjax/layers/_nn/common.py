@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.base.mode import records_gradients
 from fluidjax.framework import Variable, default_main_program
 from fluidjax.layer_helper import LayerHelper
@@ -194,7 +195,7 @@ def label_smooth(
         A variable shaped like label. ValueError unless 0 <= epsilon <= 1.
     """
     if epsilon > 1.0 or epsilon < 0.0:
-        raise ValueError(f"The value of epsilon must be between 0 and 1, received {epsilon}. Choose another.")
+        raise ArgumentError(f"The value of epsilon must be between 0 and 1, received {epsilon}. Choose another.")
     check_variable_and_dtype(label, "label", FULL_FLOATS, "label_smooth")
     helper = LayerHelper("label_smooth", **locals())
     label.stop_gradient = True
@@ -240,9 +241,9 @@ def similarity_focus(input: Variable, axis: int, indexes: list[int], name: str |
     check_type(axis, "axis", int, "similarity_focus")
     check_type(indexes, "indexes", list, "similarity_focus")
     if axis not in (1, 2, 3):
-        raise ValueError(f"axis of similarity_focus must be 1, 2 or 3, received {axis}. Choose one of them.")
+        raise ArgumentError(f"axis of similarity_focus must be 1, 2 or 3, received {axis}. Choose one of them.")
     if not indexes:
-        raise ValueError("indexes of similarity_focus can not be empty. Give the slices to look at.")
+        raise ArgumentError("indexes of similarity_focus can not be empty. Give the slices to look at.")
     out = helper.create_variable_for_type_inference(dtype=input.dtype)
     helper.append_op(
         type="similarity_focus",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.initializer import Normal
 from fluidjax.layer_helper import LayerHelper
@@ -17,7 +18,7 @@ __all__ = ["conv2d", "conv3d", "conv2d_transpose", "conv3d_transpose", "deformab
 
 def _check_bool(value: Any, layer: str) -> None:
     if not isinstance(value, bool):
-        raise ValueError(
+        raise ArgumentError(
             f"Attr(use_cudnn) of {layer} should be True or False, received {value!r}. Pass a bool; it has no effect on"
             " XLA."
         )
@@ -27,7 +28,7 @@ def _channels(input: Variable, last: bool, layer: str) -> int:
     check_rank(input, 3 if "3d" in layer else 2, layer)
     channels = input.shape[-1 if last else 1]
     if channels < 0:
-        raise ValueError(
+        raise ArgumentError(
             f"The channel dimension of input {input.name!r} ({tuple(input.shape)}) in {layer} should be defined,"
             f" received {channels}. Declare it with fluid.data."
         )
@@ -38,7 +39,7 @@ def _filter_channels(channels: int, groups: int | None, layer: str) -> int:
     if groups is None:
         return channels
     if channels % groups != 0:
-        raise ValueError(
+        raise ArgumentError(
             f"the channels of {layer}'s input must be divisible by groups, received {channels} channels and groups"
             f" {groups}. Change one of them."
         )
@@ -183,7 +184,7 @@ def _conv_transpose(n: int, helper: LayerHelper, op_type: str, last: bool) -> Va
     output_size = args["output_size"]
     if args["filter_size"] is None:
         if output_size is None:
-            raise ValueError(f"output_size must be set when filter_size of {layer} is None. Give one of them.")
+            raise ArgumentError(f"output_size must be set when filter_size of {layer} is None. Give one of them.")
         sizes = convert_to_list(output_size, n, "output_size")
         filter_size = _implied_filter(sizes, input, last, stride, padding, dilation)
     else:

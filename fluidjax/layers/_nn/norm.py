@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant, Normal
 from fluidjax.layer_helper import LayerHelper
@@ -198,9 +199,11 @@ def lrn(
     helper = LayerHelper("lrn", **locals())
     check_variable_and_dtype(input, "input", ["float32"], "lrn")
     if len(input.shape) != 4:
-        raise ValueError(f"Input's dimension size of lrn must be 4, received {len(input.shape)}. Reshape it.")
+        raise ArgumentError(f"Input's dimension size of lrn must be 4, received {len(input.shape)}. Reshape it.")
     if data_format not in ("NCHW", "NHWC"):
-        raise ValueError(f"data_format of lrn must be 'NCHW' or 'NHWC', received {data_format!r}. Use one of the two.")
+        raise ArgumentError(
+            f"data_format of lrn must be 'NCHW' or 'NHWC', received {data_format!r}. Use one of the two."
+        )
     mid = helper.create_variable_for_type_inference(dtype=input.dtype, stop_gradient=True)
     out = helper.create_variable_for_type_inference(input.dtype)
     helper.append_op(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._nn.windows import FORMATS, channel_last, check_rank, window_padding
@@ -15,7 +16,9 @@ __all__ = ["pool2d", "pool3d", "adaptive_pool2d", "adaptive_pool3d"]
 
 def _check_pool_type(pool_type: str, layer: str) -> None:
     if pool_type not in ("max", "avg"):
-        raise ValueError(f"Unknown Attr(pool_type) {pool_type!r} in {layer}. It can only be 'max' or 'avg'. Use one.")
+        raise ArgumentError(
+            f"Unknown Attr(pool_type) {pool_type!r} in {layer}. It can only be 'max' or 'avg'. Use one."
+        )
 
 
 def _pool(n: int, helper: LayerHelper) -> Variable:
@@ -23,7 +26,7 @@ def _pool(n: int, helper: LayerHelper) -> Variable:
     args, layer = helper.kwargs, f"pool{n}d"
     _check_pool_type(args["pool_type"], layer)
     if not args["global_pooling"] and args["pool_size"] == -1:
-        raise ValueError(
+        raise ArgumentError(
             f"When Attr(global_pooling) of {layer} is False, Attr(pool_size) must be given and positive; received -1."
             " Pass pool_size."
         )
@@ -31,7 +34,7 @@ def _pool(n: int, helper: LayerHelper) -> Variable:
     stride = convert_to_list(args["pool_stride"], n, "pool_stride")
     padding, algorithm = window_padding(args["pool_padding"], n, last, layer)
     if algorithm == "VALID" and args["ceil_mode"]:
-        raise ValueError(
+        raise ArgumentError(
             f"When Attr(pool_padding) of {layer} is 'VALID', Attr(ceil_mode) must be False; received True. Change one."
         )
     input = args["input"]
@@ -122,7 +125,7 @@ def _adaptive(n: int, input: Variable, pool_size: Any, pool_type: str, require_i
     check_type(require_index, "require_index", bool, layer)
     _check_pool_type(pool_type, layer)
     if pool_type == "avg" and require_index:
-        raise ValueError(f"{layer}: require_index is for 'max' alone, received pool_type 'avg'. Leave it out.")
+        raise ArgumentError(f"{layer}: require_index is for 'max' alone, received pool_type 'avg'. Leave it out.")
     size = convert_to_list(pool_size, n, "pool_size")
     maximum = pool_type == "max"
     op_type = f"max_pool{n}d_with_index" if maximum else f"pool{n}d"

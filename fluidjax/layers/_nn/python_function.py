@@ -8,6 +8,7 @@ from typing import Any
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import ArgumentError
 from fluidjax.data_feeder import check_type
 from fluidjax.execution.python_functions import register
 from fluidjax.framework import Variable, in_dygraph_mode
@@ -47,7 +48,7 @@ def py_func(
     skipped = [var.name for var in _several(skip_vars_in_backward_input)]
     unknown = [name for name in skipped if name not in {var.name for var in [*inputs, *outputs]}]
     if unknown:
-        raise ValueError(
+        raise ArgumentError(
             f"Variable {unknown[0]} is not found in forward inputs and outputs; skip only variables of x and out"
         )
     attrs = {
@@ -98,7 +99,7 @@ def py_layer(layer: Any, x: Variables, out: Variables = None, **kwargs: Any) -> 
 def _require_shapes(layer: str, outputs: Sequence[Variable]) -> None:
     for var in outputs:
         if len(var.shape) == 0:
-            raise ValueError(
+            raise ArgumentError(
                 f"Output shapes of {layer} op should be provided by users manually: {var.name!r} has none; create it "
                 "with shape=[...]"
             )

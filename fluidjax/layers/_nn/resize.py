@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import fill_constant
@@ -26,20 +27,20 @@ _SIZES = ("out_d", "out_h", "out_w")
 
 def _check(input: Variable, resample: str, align_mode: int, data_format: str, out_shape: Any, scale: Any) -> None:
     if resample not in _OPS:
-        raise ValueError(
+        raise ArgumentError(
             "The 'resample' of image_resize can only be 'BILINEAR', 'TRILINEAR' or 'NEAREST' currently,"
             f" received {resample!r}. Use one of them."
         )
     rank = len(input.shape)
     expected = (5,) if resample == "TRILINEAR" else (4,)
     if rank not in expected:
-        raise ValueError(f"{resample} resizes tensors of rank {expected}, received {rank}. Reshape the input.")
+        raise ArgumentError(f"{resample} resizes tensors of rank {expected}, received {rank}. Reshape the input.")
     if align_mode not in (0, 1):
-        raise ValueError(f"align_mode can only be 0 or 1, received {align_mode!r}. Use one of the two.")
+        raise ArgumentError(f"align_mode can only be 0 or 1, received {align_mode!r}. Use one of the two.")
     if out_shape is None and scale is None:
-        raise ValueError("One of out_shape and scale must not be None. Give one of them.")
+        raise ArgumentError("One of out_shape and scale must not be None. Give one of them.")
     if data_format not in _LAYOUTS[rank]:
-        raise ValueError(
+        raise ArgumentError(
             f"data_format of a rank {rank} input must be {_LAYOUTS[rank]}, received {data_format!r}. Use one of them."
         )
 
@@ -60,7 +61,7 @@ def _shape_inputs(helper: LayerHelper, out_shape: Any, n: int, inputs: dict[str,
             " width]."
         )
     if len(out_shape) != n:
-        raise ValueError(f"out_shape has {len(out_shape)} numbers and the input {n} spatial axes. Give {n}.")
+        raise ArgumentError(f"out_shape has {len(out_shape)} numbers and the input {n} spatial axes. Give {n}.")
     names = _SIZES[-n:]
     if all(_plain(v) for v in out_shape):
         attrs |= {name: int(v) for name, v in zip(names, out_shape, strict=True)}
@@ -88,7 +89,7 @@ def _scale_input(scale: Any, inputs: dict[str, Any], attrs: dict[str, Any]) -> N
     if isinstance(scale, bool) or not isinstance(scale, (int, float)):
         raise TypeError(f"Attr(scale)'s type should be float, int or Variable, received {scale!r}. Convert it.")
     if scale <= 0:
-        raise ValueError(f"Attr(scale) should be greater than zero, received {scale}. Choose another.")
+        raise ArgumentError(f"Attr(scale) should be greater than zero, received {scale}. Choose another.")
     attrs["scale"] = float(scale)
 
 
@@ -202,7 +203,7 @@ def resize_nearest(
 def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Variable:
     """Resize [N, C, H, W] so that the shorter side becomes out_short_len, keeping the ratio."""
     if len(input.shape) != 4:
-        raise ValueError(f"The rank of input must be 4 (num_batches, channels, in_h, in_w), not {len(input.shape)}.")
+        raise ArgumentError(f"The rank of input must be 4 (num_batches, channels, in_h, in_w), not {len(input.shape)}.")
     sides = list(input.shape[2:])
     short = sides.index(min(sides))
     out = list(sides)

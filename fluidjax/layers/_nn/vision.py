@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.utils import convert_to_list
@@ -42,7 +43,7 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
     helper = LayerHelper("affine_grid")
     check_variable_and_dtype(theta, "theta", FULL_FLOATS, "affine_grid")
     if not isinstance(out_shape, (list, tuple, Variable)):
-        raise ValueError(
+        raise ArgumentError(
             f"The out_shape of affine_grid should be a list, tuple or Variable, received {out_shape!r}. Pass one."
         )
     out = helper.create_variable_for_type_inference(theta.dtype)
@@ -81,7 +82,7 @@ def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variabl
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
     """[N, C, H, W] to [N, C b^2, H / b, W / b], b = blocksize, in the order of Darknet's reorg layer."""
     if not isinstance(blocksize, int):
-        raise ValueError(f"blocksize must be a python Int, received {blocksize!r}. Convert it.")
+        raise ArgumentError(f"blocksize must be a python Int, received {blocksize!r}. Convert it.")
     check_variable_and_dtype(x, "x", NUMBERS, "space_to_depth")
     return _write("space_to_depth", "space_to_depth", {"X": x}, {"blocksize": blocksize}, "Out", name)
 
@@ -107,12 +108,14 @@ def unfold(
     """
     check_variable_and_dtype(x, "x", FULL_FLOATS, "unfold")
     if len(x.shape) != 4:
-        raise ValueError(f"input of unfold should be of rank 4, [N, C, H, W], received {tuple(x.shape)}. Reshape it.")
+        raise ArgumentError(
+            f"input of unfold should be of rank 4, [N, C, H, W], received {tuple(x.shape)}. Reshape it."
+        )
     sides = list(paddings) if isinstance(paddings, (list, tuple)) else [paddings] * 4
     if len(sides) == 2:
         sides = sides * 2
     if len(sides) != 4:
-        raise ValueError(f"paddings of unfold should be 1, 2 or 4 ints, received {paddings!r}. Give so many.")
+        raise ArgumentError(f"paddings of unfold should be 1, 2 or 4 ints, received {paddings!r}. Give so many.")
     attrs = {
         "kernel_sizes": convert_to_list(kernel_sizes, 2, "kernel_sizes"),
         "strides": convert_to_list(strides, 2, "strides"),

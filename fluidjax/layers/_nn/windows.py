@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import ArgumentError, explain
 from fluidjax.framework import Variable
 from fluidjax.layers.utils import convert_to_list
 
@@ -17,7 +17,7 @@ FORMATS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 def channel_last(data_format: str, formats: tuple[str, str], layer: str) -> bool:
     """Whether channels come last; ValueError unless ``data_format`` is one of ``formats`` (first, last)."""
     if data_format not in formats:
-        raise ValueError(
+        raise ArgumentError(
             f"data_format of {layer} should be {formats[0]!r} or {formats[1]!r}, received {data_format!r}. Use one of"
             " the two."
         )
@@ -27,7 +27,7 @@ def channel_last(data_format: str, formats: tuple[str, str], layer: str) -> bool
 def check_rank(input: Variable, n: int, layer: str) -> None:
     """ValueError unless the input has ``n`` spatial dims, a batch and channels."""
     if len(input.shape) != n + 2:
-        raise ValueError(
+        raise ArgumentError(
             explain(
                 f"{layer}: input {input.name!r} is not {n + 2}-D",
                 f"[batch, channels, {'depth, ' if n == 3 else ''}height, width], or channels last",
@@ -44,14 +44,14 @@ def _is_pairs(padding: Any) -> bool:
 def _spatial_pairs(padding: Any, n: int, last: bool, layer: str) -> list[int]:
     """Low, high of each spatial axis from one pair per axis of the tensor; those of batch and channel must be 0."""
     if len(padding) != n + 2:
-        raise ValueError(
+        raise ArgumentError(
             f"padding of {layer} has {len(padding)} pairs; expected {n + 2}, one for each axis. Give [0, 0] for batch"
             " and channel."
         )
     pairs = [list(p) for p in padding]
     outer = [pairs[0], pairs[-1 if last else 1]]
     if any(p != [0, 0] for p in outer):
-        raise ValueError(
+        raise ArgumentError(
             f"padding of {layer}, {padding!r}, pads the batch or channel axis; expected [0, 0] there. Pad spatial axes"
             " alone."
         )
@@ -74,7 +74,7 @@ def window_padding(padding: Any, n: int, last: bool, layer: str) -> tuple[list[i
     if isinstance(padding, str):
         algorithm = padding.upper()
         if algorithm not in ("SAME", "VALID"):
-            raise ValueError(
+            raise ArgumentError(
                 f"Unknown padding {padding!r} in {layer}. It can only be 'SAME' or 'VALID', or numbers. Use one."
             )
         return [0] * n, algorithm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.enums import VarType
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import ArgumentError, explain
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers import nn, tensor
@@ -32,7 +32,7 @@ def _require_bias(bias_attr: Any, layer: str) -> None:
 def _require_gates(input: Variable, size: int, gates: int, layer: str) -> None:
     """Check that the input has ``size`` columns, as many for each gate."""
     if size % gates or input.shape[-1] not in (size, -1):
-        raise ValueError(
+        raise ArgumentError(
             explain(
                 f"{layer}: size does not fit the input",
                 f"size = {gates} * hidden, and an input of that width",
@@ -175,6 +175,8 @@ def dynamic_lstmp(
         "candidate_activation": candidate_activation,
         "proj_activation": proj_activation,
     }
+    for label, bound in (("cell_clip", cell_clip), ("proj_clip", proj_clip)):
+        assert bound is None or bound >= 0, f"{label} of dynamic_lstmp should not be negative, received {bound}."
     attrs |= {key: value for key, value in (("cell_clip", cell_clip), ("proj_clip", proj_clip)) if value}
     outputs = {"Projection": projection, "Cell": cell, "BatchHidden": batch_hidden}
     outputs |= {"BatchGate": gate, "BatchCellPreAct": pre_act}
@@ -214,13 +216,18 @@ def lstm_unit(
     for value, arg in ((x_t, "x_t"), (hidden_t_prev, "hidden_t_prev"), (cell_t_prev, "cell_t_prev")):
         check_variable_and_dtype(value, arg, FULL_FLOATS, "lstm_unit")
         if len(value.shape) != 2:
-            raise ValueError(f"lstm_unit: Rank of {arg} must be 2, received shape {list(value.shape)}.")
+            raise ArgumentError(f"lstm_unit: Rank of {arg} must be 2, received shape {list(value.shape)}.")
     for other, arg in ((hidden_t_prev, "hidden_t_prev"), (cell_t_prev, "cell_t_prev")):
         if x_t.shape[0] != other.shape[0]:
-            raise ValueError(
+            raise ArgumentError(
                 f"lstm_unit: The 1st dimensions of x_t and {arg} must be the same, received {x_t.shape[0]} and "
                 f"{other.shape[0]}."
             )
+    if hidden_t_prev.shape[1] != cell_t_prev.shape[1]:
+        raise ArgumentError(
+            "lstm_unit: The 2nd dimensions of hidden_t_prev and cell_t_prev must be the same, received "
+            f"{hidden_t_prev.shape[1]} and {cell_t_prev.shape[1]}."
+        )
     helper = LayerHelper("lstm_unit", name=name)
     size = cell_t_prev.shape[1]
     joined = tensor.concat(input=[x_t, hidden_t_prev], axis=1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.base.enums import to_numpy_dtype, to_var_type
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import ArgumentError, explain
 from fluidjax.base.mode import current_tracer
 from fluidjax.framework import Variable
 
@@ -101,6 +101,6 @@ def check_kind(owner: str, name: str, value: Any, *kinds: type) -> None:
 def check_falls(decay_rate: float) -> None:
     """Raise ValueError unless the factor makes the rate fall."""
     if decay_rate >= 1.0:
-        raise ValueError(
+        raise ArgumentError(
             explain("decay_rate should be < 1.0", "a factor below 1", repr(decay_rate), "give its inverse")
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import ArgumentError, explain
 from fluidjax.framework import Variable
 from fluidjax.layers._schedules.base import LearningRateDecay, check_falls, check_kind
 
@@ -20,7 +20,7 @@ class _LearningRateEpochDecay(LearningRateDecay):
     def __init__(self, learning_rate: float, dtype: Any = None) -> None:
         check_kind(type(self).__name__, "learning_rate", learning_rate, float, int)
         if learning_rate < 0:
-            raise ValueError(f"Invalid learning rate: {learning_rate}. Expected 0 or more. Give a positive one.")
+            raise ArgumentError(f"Invalid learning rate: {learning_rate}. Expected 0 or more. Give a positive one.")
         self.base_lr = float(learning_rate)
         self.epoch_num = 0
         self.dtype = "float32" if dtype is None else dtype
@@ -75,7 +75,7 @@ class MultiStepDecay(_LearningRateEpochDecay):
     def __init__(self, learning_rate: float, milestones: Sequence[int], decay_rate: float = 0.1) -> None:
         check_kind("MultiStepDecay", "milestones", milestones, tuple, list)
         if any(a >= b for a, b in zip(milestones, milestones[1:], strict=False)):
-            raise ValueError(
+            raise ArgumentError(
                 f"MultiStepDecay: The elements of milestones must be incremented, and they are {milestones}. Sort them."
             )
         check_falls(decay_rate)
@@ -192,7 +192,7 @@ class ReduceLROnPlateau(LearningRateDecay):
 
 def _one_of(name: str, value: str, *choices: str) -> str:
     if value.lower() not in choices:
-        raise ValueError(explain(f"{name} {value} is unknown!", f"one of {choices}", repr(value), "use one of them"))
+        raise ArgumentError(explain(f"{name} {value} is unknown!", f"one of {choices}", repr(value), "use one of them"))
     return value.lower()
 
 

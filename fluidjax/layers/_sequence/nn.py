@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._sequence.checks import pair, variable
@@ -34,7 +35,7 @@ def lod_reset(x: Variable, y: Variable | None = None, target_lod: list[int] | No
     variable(x, "x", "lod_reset", FULL_NUMBERS)
     helper = LayerHelper("lod_reset", x=x)
     if y is None and target_lod is None:
-        raise ValueError(
+        raise ArgumentError(
             "y and target_lod should not be both none: lod_reset needs one of them to take the LoD from. Pass y=..."
         )
     out = helper.create_variable_for_type_inference(dtype=x.dtype)
@@ -56,8 +57,10 @@ def lod_append(x: Variable, level: Any) -> Variable:
     Returns:
         ``x`` under the longer LoD. Raises ValueError when ``level`` is neither.
     """
+    if x is None:
+        raise ArgumentError("Input(x) of lod_append can't be None. Pass a Variable with LoD.")
     if not isinstance(level, (Variable, list, tuple)):
-        raise ValueError(
+        raise ArgumentError(
             f"Input(level) must be list, tuple or Variable, received {type(level).__name__}. Pass offsets, like"
             " [0, 2, 5]."
         )

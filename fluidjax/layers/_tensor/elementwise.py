@@ -7,7 +7,15 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layers.tensor import assign, sums
-from fluidjax.writing.checks import FULL_FLOATS, FULL_NUMBERS, NUMBERS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import (
+    FLOATS,
+    FULL_NUMBERS,
+    INTS,
+    NUMBERS,
+    check_type,
+    check_variable_and_dtype,
+    convert_dtype,
+)
 from fluidjax.writing.emit import emit
 
 __all__ = [
@@ -66,8 +74,8 @@ elementwise_add = _arithmetic("elementwise_add", "x + y", NUMBERS, "[ 9 11]")
 elementwise_sub = _arithmetic("elementwise_sub", "x - y", NUMBERS, "[5 5]")
 elementwise_mul = _arithmetic("elementwise_mul", "x * y", NUMBERS, "[14 24]")
 elementwise_div = _arithmetic("elementwise_div", "x / y; integers truncate", NUMBERS, "[3 2]")
-elementwise_max = _arithmetic("elementwise_max", "max(x, y)", FULL_NUMBERS, "[7 8]")
-elementwise_min = _arithmetic("elementwise_min", "min(x, y)", FULL_NUMBERS, "[2 3]")
+elementwise_max = _arithmetic("elementwise_max", "max(x, y)", NUMBERS, "[7 8]")
+elementwise_min = _arithmetic("elementwise_min", "min(x, y)", NUMBERS, "[2 3]")
 elementwise_pow = _arithmetic("elementwise_pow", "x ** y", NUMBERS, "[ 49 512]")
 elementwise_mod = _arithmetic("elementwise_mod", "the remainder of x / y", NUMBERS, "[1 2]")
 elementwise_floordiv = _arithmetic("elementwise_floordiv", "x / y without its fraction", NUMBERS, "[3 2]")
@@ -143,8 +151,8 @@ def sum(x: Variable | list[Variable]) -> Variable:
 
 
 def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
-    """out = x limited to [min, max]; float32 or float64."""
-    check_variable_and_dtype(x, "x", FULL_FLOATS, "clip")
+    """out = x limited to [min, max]; a floating type."""
+    check_variable_and_dtype(x, "x", FLOATS, "clip")
     return emit("clip", {"X": x}, x.dtype, {"min": float(min), "max": float(max)}, name=name)
 
 
@@ -163,7 +171,7 @@ def clamp(
         AssertionError: both bounds are absent.
     """
     assert min is not None or max is not None, "clamp: either min or max should be defined; pass one of them"
-    check_variable_and_dtype(input, "input", ("float32", "float64", "int32"), "clamp")
+    check_type(input, "input", Variable, "clamp")
     inputs: dict[str, Any] = {"X": input}
     attrs = {"min": float("-inf"), "max": float("inf")}
     for key, bound in (("min", min), ("max", max)):
@@ -171,6 +179,7 @@ def clamp(
             bound.stop_gradient = True
             inputs[key.capitalize()] = bound
         elif bound is not None:
+            check_type(bound, key, float, "clamp")
             attrs[key] = float(bound)
     return emit("clip", inputs, input.dtype, attrs, name=name, layer="clamp", out=output)
 
@@ -186,6 +195,7 @@ def addcmul(
     """out = input + value * tensor1 * tensor2; written to ``out`` if given."""
     for label, var in (("input", input), ("tensor1", tensor1), ("tensor2", tensor2)):
         check_variable_and_dtype(var, label, FULL_NUMBERS, "addcmul")
+    check_type(value, "value", int if convert_dtype(input.dtype) in INTS else float, "addcmul")
     result = elementwise_add(input, elementwise_mul(tensor1, tensor2) * value)
     if out is not None:
         assign(result, output=out)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fluidjax.base.enums import to_var_type
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.framework import device_guard as on_device
 from fluidjax.layer_helper import LayerHelper
@@ -42,7 +44,7 @@ __all__ = [
 
 def _check_device(device: str | None) -> None:
     if device not in (None, "cpu", "gpu"):
-        raise ValueError(f"The value of 'device' must be cpu or gpu, received {device!r}; leave it out")
+        raise ArgumentError(f"The value of 'device' must be cpu or gpu, received {device!r}; leave it out")
 
 
 def full(
@@ -93,7 +95,7 @@ def _triangle(input: Variable, diagonal: int, lower: bool, name: str | None) -> 
     kind = "tril" if lower else "triu"
     check_variable_and_dtype(input, "x", FULL_NUMBERS, kind)
     if len(input.shape) < 2:
-        raise ValueError(f"input shape in {kind} must be at least 2-D, received {input.shape}; reshape it")
+        raise ArgumentError(f"input shape in {kind} must be at least 2-D, received {input.shape}; reshape it")
     if not isinstance(diagonal, int):
         raise TypeError(f"diagonal in {kind} must be a python int, received {diagonal!r}; pass one")
     helper = LayerHelper(kind, name=name)
@@ -131,6 +133,7 @@ def trace(
     name: str | None = None,
 ) -> Variable:
     """The sum along the ``offset``-th diagonals of the planes (dim1, dim2); [1] for a matrix."""
+    check_variable_and_dtype(input, "Input", NUMBERS, "trace")
     rank = len(input.shape)
     if rank < 2 or not (-rank <= dim1 < rank and -rank <= dim2 < rank) or dim1 % rank == dim2 % rank:
         raise AssertionError(
@@ -172,7 +175,9 @@ def fill_constant_batch_size_like(
 
 
 def ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
-    """A tensor of ones; ``shape`` as for fill_constant."""
+    """A tensor of ones; ``shape`` as for fill_constant, AssertionError where it has no elements."""
+    if isinstance(shape, (list, tuple)) and not any(isinstance(n, Variable) for n in shape):
+        assert math.prod(shape) > 0, f"The shape is invalid: ones needs elements, received {list(shape)}. Give others."
     return fill_constant(shape=shape, dtype=dtype, force_cpu=force_cpu, value=1.0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.slicing import slice
@@ -63,8 +64,10 @@ def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str 
     Raises:
         ValueError: ``ref`` and ``updates`` differ in element type.
     """
+    for label, value in (("ref", ref), ("index", index), ("updates", updates)):
+        check_type(value, label, Variable, "scatter_nd_add")
     if ref.dtype != updates.dtype:
-        raise ValueError(
+        raise ArgumentError(
             f"ref and updates must have same data type, received {ref.dtype} and {updates.dtype}; cast one"
         )
     helper = LayerHelper("scatter_nd_add", name=name)
@@ -76,6 +79,7 @@ def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str 
 
 def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str | None = None) -> Variable:
     """Zeros of ``shape`` with ``updates`` added at ``index``."""
+    check_type(updates, "updates", Variable, "scatter_nd")
     return scatter_nd_add(zeros(shape, updates.dtype), index, updates, name)
 
 
@@ -102,7 +106,7 @@ def multiplex(inputs: list[Variable], index: Variable) -> Variable:
     """
     check_type(inputs, "inputs", list, "multiplex")
     if len(inputs) < 2:
-        raise ValueError("inputs should be a list object and contains at least 2 elements; pass such a list")
+        raise ArgumentError("inputs should be a list object and contains at least 2 elements; pass such a list")
     for number, one in enumerate(inputs):
         check_variable_and_dtype(one, f"input[{number}]", FULL_NUMBERS, "multiplex")
     check_variable_and_dtype(index, "index", INTS, "multiplex")
@@ -193,7 +197,7 @@ def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Var
             f"Op unique_with_counts, index dtype must be int32 or int64, received {dtype!r}; pass one of them"
         )
     if x is None or len(x.shape) != 1:
-        raise ValueError("Op unique_with_counts, x must not be null and size of dim must be 1; reshape it")
+        raise ArgumentError("Op unique_with_counts, x must not be null and size of dim must be 1; reshape it")
     outputs = [("Out", x.dtype, False), ("Index", dtype, False), ("Count", dtype, False)]
     attrs = {"dtype": int(to_var_type(dtype))}
     out, index, count = emit_many("unique_with_counts", {"X": [x]}, outputs, attrs)
@@ -213,6 +217,6 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
     """
     check_variable_and_dtype(input, "input", ("int64",), "shard_index")
     if not 0 <= shard_id < nshards:
-        raise ValueError(f"The shard_id({shard_id}) should be in [0, {nshards}); pass such a shard")
+        raise ArgumentError(f"The shard_id({shard_id}) should be in [0, {nshards}); pass such a shard")
     attrs = {"index_num": index_num, "nshards": nshards, "shard_id": shard_id, "ignore_value": ignore_value}
     return emit("shard_index", {"X": [input]}, input.dtype, attrs)

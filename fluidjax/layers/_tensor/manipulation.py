@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable
 from fluidjax.layers.tensor import assign
 from fluidjax.writing.checks import (
+    FILLED,
     FULL_NUMBERS,
     NUMBERS,
     check_dtype,
@@ -49,7 +51,7 @@ def _reshape_dims(shape: list[Any], x: Variable) -> list[int]:
         if isinstance(dim, Variable):
             dims.append(-1)
             continue
-        dims.append(int(dim))
+        dims.extend(as_attr([dim]))
         if dim == -1:
             assert inferred is None, f"Only one dimension value of 'shape' in reshape can be -1, received {shape}"
             inferred = i
@@ -145,7 +147,7 @@ def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
         (1, -1, 5, 1)
     """
     check_type(axes, "axes", (int, list, tuple, Variable), "unsqueeze")
-    check_variable_and_dtype(input, "input", (*NUMBERS, "int8"), "unsqueeze")
+    check_type(input, "input", Variable, "unsqueeze")
     helper = LayerHelper("unsqueeze2", name=name)
     inputs: dict[str, Any] = {"X": input}
     attrs: dict[str, Any] = {}
@@ -171,7 +173,7 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """
     check_variable_and_dtype(x, "x", ("float32", "float64", "int8", "int32", "int64"), "flatten")
     if not isinstance(axis, int) or not 0 <= axis <= len(x.shape):
-        raise ValueError(f"The axis should be a int, and in range [0, rank(x)], received {axis} for {x.shape}")
+        raise ArgumentError(f"The axis should be a int, and in range [0, rank(x)], received {axis} for {x.shape}")
     return _with_x_shape("flatten2", {"X": x}, {"axis": axis}, x.dtype, name, "flatten")
 
 
@@ -189,14 +191,14 @@ def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable
     check_variable_and_dtype(x, "x", NUMBERS, "transpose")
     check_type(perm, "perm", list, "transpose")
     if len(perm) != len(x.shape):
-        raise ValueError(
+        raise ArgumentError(
             f"Input(perm) is the permutation of dimensions of Input(x), its length should be equal to dimensions of"
             f" Input(x), but received dimension of Input(x) is {len(x.shape)}, the length of Input(perm) is"
             f" {len(perm)}."
         )
     for i, dim in enumerate(perm):
         if dim >= len(x.shape):
-            raise ValueError(
+            raise ArgumentError(
                 f"Each element in Input(perm) should be less than Input(x)'s dimension, but {i}-th element in"
                 f" Input(perm) is {dim} which exceeds Input(x)'s dimension {len(x.shape)}."
             )
@@ -211,7 +213,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
         expand_times: a list of ints and Variables [1], or an int32 Variable.
 
     Raises:
-        ValueError: a bool ``x`` that requires a gradient.
+        ValueError: a bool ``x`` whose ``stop_gradient`` is set, which Fluid refuses.
         AssertionError: a number that is not positive.
 
     Examples:
@@ -223,8 +225,8 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
     """
     check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "expand")
     check_type(expand_times, "expand_times", (list, tuple, Variable), "expand")
-    if convert_dtype(x.dtype) == "bool" and x.stop_gradient is not True:
-        raise ValueError("expand op bool date type must set the stop_gradient to be True")
+    if convert_dtype(x.dtype) == "bool" and x.stop_gradient:
+        raise ArgumentError("expand op bool date type must set the stop_gradient to be False")
     helper = LayerHelper("expand", name=name)
     inputs: dict[str, Any] = {"X": [x]}
     attrs: dict[str, Any] = {}
@@ -274,7 +276,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
     helper = LayerHelper("unstack")
     if num is None:
         if axis is None or x.shape[axis] <= 0:
-            raise ValueError(f"unknown unstack number: dim {axis} of {x.shape}; pass num")
+            raise ArgumentError(f"unknown unstack number: dim {axis} of {x.shape}; pass num")
         num = x.shape[axis]
     outs = [helper.create_variable_for_type_inference(x.dtype) for _ in range(num)]
     helper.append_op(type="unstack", inputs={"X": [x]}, outputs={"Y": outs}, attrs={"axis": axis, "num": num})
@@ -300,7 +302,7 @@ def split(
         >>> [part.shape for part in fluid.layers.split(x, num_or_sections=[2, 3, -1], dim=1)]
         [(-1, 2), (-1, 3), (-1, 4)]
     """
-    check_variable_and_dtype(input, "input", ("bool", *NUMBERS), "split")
+    check_type(input, "input", Variable, "split")
     check_type(num_or_sections, "num_or_sections", (list, int, tuple), "split")
     check_type(dim, "dim", (int, Variable), "split")
     inputs: dict[str, Any] = {"X": input}
@@ -338,7 +340,7 @@ def flip(input: Variable, dims: list[int], name: str | None = None) -> Variable:
     """``input`` in reverse order along ``dims``."""
     helper = LayerHelper("flip", name=name)
     check_type(input, "X", Variable, "flip")
-    check_dtype(input.dtype, "X", (*FULL_NUMBERS, "bool"), "flip")
+    check_dtype(input.dtype, "X", FILLED, "flip")
     check_type(dims, "dims", (list, tuple), "flip")
     assert len(dims) > 0, "dims in the flip op must not be an empty list; name a dim"
     out = helper.create_variable_for_type_inference(input.dtype)
@@ -359,7 +361,7 @@ def roll(input: Variable, shifts: int | list[int], dims: int | list[int] | None 
     if dims is not None:
         for dim in dims:
             if not -len(origin) <= dim < len(origin):
-                raise ValueError(f"dim is out of range: {dim} of {len(origin)} dims; choose one in range")
+                raise ArgumentError(f"dim is out of range: {dim} of {len(origin)} dims; choose one in range")
     else:
         input = reshape(input, shape=[-1, 1])
         dims = [0]
@@ -373,7 +375,7 @@ def meshgrid(input: list[Variable], name: str | None = None) -> list[Variable]:
     """The grids of several vectors: out[i] has the shape of all, and varies along dim i as input[i]."""
     check_type(input, "input", (list, tuple), "meshgrid")
     for i, x in enumerate(input):
-        check_variable_and_dtype(x, f"input[{i}]", FULL_NUMBERS, "meshgrid")
+        check_variable_and_dtype(x, f"input[{i}]", NUMBERS, "meshgrid")
     helper = LayerHelper("meshgrid", name=name)
     outs = [helper.create_variable_for_type_inference(dtype=x.dtype) for x in input]
     helper.append_op(type="meshgrid", inputs={"X": list(input)}, outputs={"Out": outs})
@@ -402,8 +404,7 @@ def shape(input: Variable) -> Variable:
         ...     print(fluid.layers.shape(fluid.layers.ones([3, 4], "float32")).numpy())
         [3 4]
     """
-    known = ("bool", *NUMBERS)
-    check_variable_and_dtype(input, "input", known, "shape")
+    check_variable_and_dtype(input, "input", FULL_NUMBERS, "shape")
     return emit("shape", {"Input": input}, "int32")
 
 
@@ -415,5 +416,5 @@ def rank(input: Variable) -> Variable:
 
 def size(input: Variable) -> Variable:
     """The number of elements of ``input``: int64 [1]."""
-    check_variable_and_dtype(input, "input", ("bool", *NUMBERS), "size")
+    check_type(input, "input", Variable, "size")
     return emit("size", {"Input": input}, "int64")

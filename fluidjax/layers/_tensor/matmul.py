@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.writing.checks import FLOATS, FULL_FLOATS, FULL_NUMBERS, NUMBERS, check_type, check_variable_and_dtype
@@ -42,14 +43,14 @@ def _check_matmul(x: Variable, y: Variable, transpose_x: bool, transpose_y: bool
     if transpose_y:
         ys[-2], ys[-1] = ys[-1], ys[-2]
     if xs[-1] != ys[-2] and xs[-1] != -1 and ys[-2] != -1:
-        raise ValueError(
+        raise ArgumentError(
             f"After performing an optional transpose, Input X's width should be equal to Y's width for matmul; "
             f"received x {x.shape}, y {y.shape}. Transpose or reshape one of them."
         )
     if len(ys) > 2 and len(xs) > 2:
         for i, dim in enumerate(ys[:-2]):
             if i < len(xs) and xs[i] >= 0 and dim >= 0 and xs[i] != dim:
-                raise ValueError(
+                raise ArgumentError(
                     f"When the matrix is larger than 2 dimensions, the higher dimensional values of the two matrices "
                     f"need to be equal; received x {x.shape}, y {y.shape}. Reshape one of them."
                 )
@@ -94,12 +95,16 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     Raises:
         ValueError: another number of dims, or sizes that do not fit.
     """
+    for label, value in (("x", x), ("y", y)):
+        check_type(value, label, Variable, "bmm")
     if len(x.shape) != 3 or len(y.shape) != 3:
-        raise ValueError(
+        raise ArgumentError(
             f"x and y should be 3-dimensional, received dims {len(x.shape)} and {len(y.shape)}; reshape them"
         )
     if x.shape[2] != y.shape[1]:
-        raise ValueError(f"x's width must be equal with y's height, received x {x.shape}, y {y.shape}; transpose one")
+        raise ArgumentError(
+            f"x's width must be equal with y's height, received x {x.shape}, y {y.shape}; transpose one"
+        )
     return emit("bmm", {"X": x, "Y": y}, x.dtype, name=name)
 
 
@@ -114,11 +119,13 @@ def addmm(
     for label, value in (("input", input), ("x", x), ("y", y)):
         check_variable_and_dtype(value, label, FULL_FLOATS, "addmm")
     if not len(input.shape) == len(x.shape) == len(y.shape) == 2:
-        raise ValueError(
+        raise ArgumentError(
             f"The dimension of input, x, y should be 2 but receive {input.shape}, {x.shape}, {y.shape}; reshape them"
         )
     if x.shape[1] != y.shape[0]:
-        raise ValueError(f"The input Variable x's width must be equal with y's height; received {x.shape}, {y.shape}")
+        raise ArgumentError(
+            f"The input Variable x's width must be equal with y's height; received {x.shape}, {y.shape}"
+        )
     attrs = {"Alpha": alpha, "Beta": beta}
     return emit("addmm", {"Input": input, "X": x, "Y": y}, x.dtype, attrs, name=name)
 
@@ -152,7 +159,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
     """
     check_variable_and_dtype(input, "input", NUMBERS, "transpose")
     if len(input.shape) > 2:
-        raise ValueError(
+        raise ArgumentError(
             f"Input(input) only support N-D (N<=2) tensor, but received a {len(input.shape)}-D one."
             " Use fluid.layers.transpose with a perm."
         )

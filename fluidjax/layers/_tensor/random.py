@@ -8,6 +8,7 @@ import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.base.enums import to_var_type
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.framework import device_guard as on_device
 from fluidjax.layer_helper import LayerHelper
@@ -96,6 +97,7 @@ def uniform_random_batch_size_like(
     seed: int = 0,
 ) -> Variable:
     """``uniform_random`` whose dim ``output_dim_idx`` is ``input``'s dim ``input_dim_idx``."""
+    check_variable_and_dtype(input, "Input", FULL_FLOATS, "uniform_random_batch_size_like")
     attrs = {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx, "min": min, "max": max, "seed": seed}
     return _batch_like("uniform_random_batch_size_like", input, shape, dtype, attrs)
 
@@ -117,7 +119,7 @@ def gaussian_random_batch_size_like(
 
 def _check_device(device: str | None) -> None:
     if device not in (None, "cpu", "gpu"):
-        raise ValueError(f"The input device should in [None, 'cpu', 'gpu'], received {device!r}; leave it out")
+        raise ArgumentError(f"The input device should in [None, 'cpu', 'gpu'], received {device!r}; leave it out")
 
 
 def randint(
@@ -142,7 +144,7 @@ def randint(
     check_type(shape, "shape", (list, tuple, Variable), "randint")
     check_dtype(dtype, "dtype", INTS, "randint")
     if low >= high:
-        raise ValueError(f"randint's low must less then high, but received low = {low}, high = {high}; swap them")
+        raise ArgumentError(f"randint's low must less then high, but received low = {low}, high = {high}; swap them")
     _check_device(device)
     helper = LayerHelper("randint", name=name)
     inputs: dict[str, Any] = {}
@@ -199,7 +201,7 @@ def randperm(
         ValueError: ``n`` is not positive.
     """
     if n < 1:
-        raise ValueError(f"The input n should be greater than 0 in randperm op, received {n}; pass a positive n")
+        raise ArgumentError(f"The input n should be greater than 0 in randperm op, received {n}; pass a positive n")
     if out is not None:
         check_variable_and_dtype(out, "out", [str(np.dtype(dtype))], "randperm")
     check_dtype(dtype, "dtype", ("int64", "int32"), "randperm")
@@ -225,6 +227,7 @@ def random_crop(x: Variable, shape: list[int], seed: Any = None) -> Variable:
     Raises:
         ValueError: another kind of ``seed``.
     """
+    check_type(x, "x", Variable, "random_crop")
     helper = LayerHelper("random_crop")
     out = helper.create_variable_for_type_inference(x.dtype)
     seed = int(np.random.randint(-65536, 65536)) if seed is None else seed
@@ -233,7 +236,7 @@ def random_crop(x: Variable, shape: list[int], seed: Any = None) -> Variable:
         attrs["startup_seed"] = seed
         seed = helper.create_variable(name=unique_name.generate("random_crop_seed"), dtype="int64", persistable=True)
     elif not isinstance(seed, Variable):
-        raise ValueError(f"'seed' must be a Variable or an int, received {type(seed).__name__}; pass one of them")
+        raise ArgumentError(f"'seed' must be a Variable or an int, received {type(seed).__name__}; pass one of them")
     inputs = {"X": x, "Seed": seed}
     helper.append_op(type="random_crop", inputs=inputs, outputs={"Out": out, "SeedOut": seed}, attrs=attrs)
     return out

@@ -6,7 +6,7 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layers.ops import exp
-from fluidjax.writing.checks import FLOATS, FULL_FLOATS, FULL_NUMBERS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, FULL_NUMBERS, check_dtype, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -26,10 +26,12 @@ __all__ = [
 
 
 def _reduce(
-    op_type: str, input: Variable, dim: int | list[int] | None, keep_dim: bool, name: str | None, dtypes: Any
+    op_type: str, input: Variable, dim: int | list[int] | None, keep_dim: bool, name: str | None, dtypes: Any = None
 ) -> Variable:
     """The dims of a reduction as Fluid writes them: [0] with reduce_all for all of them."""
-    check_variable_and_dtype(input, "input", dtypes, op_type)
+    check_type(input, "input", Variable, op_type)
+    if dtypes is not None:
+        check_dtype(input.dtype, "input", dtypes, op_type)
     if dim is not None and not isinstance(dim, (list, tuple)):
         dim = [dim]
     attrs = {
@@ -80,21 +82,21 @@ def reduce_max(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
     """The maximum over ``dim`` (all dims when None); arguments as for reduce_sum."""
-    return _reduce("reduce_max", input, dim, keep_dim, name, FULL_NUMBERS)
+    return _reduce("reduce_max", input, dim, keep_dim, name)
 
 
 def reduce_min(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
     """The minimum over ``dim`` (all dims when None); arguments as for reduce_sum."""
-    return _reduce("reduce_min", input, dim, keep_dim, name, FULL_NUMBERS)
+    return _reduce("reduce_min", input, dim, keep_dim, name)
 
 
 def reduce_prod(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
     """The product over ``dim`` (all dims when None); arguments as for reduce_sum."""
-    return _reduce("reduce_prod", input, dim, keep_dim, name, FULL_NUMBERS)
+    return _reduce("reduce_prod", input, dim, keep_dim, name)
 
 
 def reduce_all(

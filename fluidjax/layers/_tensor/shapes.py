@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.writing.checks import FILLED, check_dtype, check_type, check_variable_and_dtype, convert_dtype
@@ -95,7 +96,13 @@ def as_tensors(helper: LayerHelper, values: Sequence[Any], dtype: str = "int32")
 
 def as_attr(values: Sequence[Any], unknown: int = -1) -> list[int]:
     """The numbers of a list, ``unknown`` in place of each Variable."""
-    return [unknown if isinstance(v, Variable) else int(v) for v in values]
+    return [unknown if isinstance(v, Variable) else _whole(v) for v in values]
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, str):
+        raise TypeError(f"sizes must be ints or Variables, received {value!r}. Pass a number.")
+    return int(value)
 
 
 def _as_int32(value: Variable, name: str, op_type: str) -> Variable:
@@ -115,7 +122,7 @@ def shape_argument(
         raise AssertionError(f"The size of argument(shape) of {op_type} can't be zero; pass at least one dim")
     attrs["shape"] = as_attr(shape)
     if any(not isinstance(v, Variable) and v < 0 for v in shape):
-        raise ValueError(
+        raise ArgumentError(
             f"Each value of attribute 'shape' of {op_type} is expected to be no less than 0, received {list(shape)}."
             " Take unknown sizes from a tensor with fill_constant_batch_size_like or fluid.layers.shape."
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable
-from fluidjax.writing.checks import FULL_NUMBERS, NUMBERS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_NUMBERS, NUMBERS, check_dtype, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit
 
 __all__ = ["crop", "crop_tensor", "pad", "pad2d", "pad_constant_like", "slice", "strided_slice"]
@@ -49,7 +50,7 @@ def slice(input: Variable, axes: list[int], starts: Any, ends: Any) -> Variable:
     """
     for label, value in (("starts", starts), ("ends", ends)):
         if not isinstance(value, (list, tuple, Variable)):
-            raise ValueError(
+            raise ArgumentError(
                 f"Input {label} must be an Variable, python list or tuple, received {type(value).__name__}."
             )
     helper = LayerHelper("slice")
@@ -75,12 +76,22 @@ def strided_slice(input: Variable, axes: list[int], starts: Any, ends: Any, stri
     attrs: dict[str, Any] = {"axes": list(axes)}
     flags = [1] * len(axes)
     for label, value in (("starts", starts), ("ends", ends), ("strides", strides)):
+        _check_int32(label, value)
         found = _bound(helper, inputs, attrs, flags, label, value)
         flags = flags if isinstance(value, Variable) else found
     attrs["infer_flags"] = flags
     out = helper.create_variable_for_type_inference(dtype=input.dtype)
     helper.append_op(type="strided_slice", inputs=inputs, attrs=attrs, outputs={"Out": out})
     return out
+
+
+def _check_int32(label: str, bounds: Any) -> None:
+    if isinstance(bounds, Variable):
+        check_dtype(bounds.dtype, label, "int32", "strided_slice")
+        return
+    for i, bound in enumerate(bounds):
+        if isinstance(bound, Variable):
+            check_dtype(bound.dtype, f"{label}[{i}]", "int32", "strided_slice")
 
 
 def pad(x: Variable, paddings: list[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
@@ -138,7 +149,7 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
     check_variable_and_dtype(x, "x", ("float32",), "crop")
     helper = LayerHelper("crop", name=name)
     if not isinstance(shape, (list, tuple, Variable)):
-        raise ValueError(f"The shape should be a list, tuple or Variable, received {type(shape).__name__}.")
+        raise ArgumentError(f"The shape should be a list, tuple or Variable, received {type(shape).__name__}.")
     offsets = [0] * len(x.shape) if offsets is None else offsets
     inputs: dict[str, Any] = {"X": x}
     attrs: dict[str, Any] = {}
@@ -188,7 +199,7 @@ def _crop_offsets(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, 
         return
     for value in offsets:
         if not isinstance(value, Variable) and (not isinstance(value, int) or value < 0):
-            raise ValueError(f"Attr(offsets) of Op(crop_tensor) should hold non-negative ints, received {offsets}.")
+            raise ArgumentError(f"Attr(offsets) of Op(crop_tensor) should hold non-negative ints, received {offsets}.")
     attrs["offsets"] = as_attr(offsets)
     if contains_variable(offsets):
         inputs["OffsetsTensor"] = as_tensors(helper, offsets)
@@ -201,7 +212,7 @@ def _crop_shape(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, An
         return
     for value in shape:
         if not isinstance(value, Variable) and (not isinstance(value, int) or value == 0 or value < -1):
-            raise ValueError(f"Attr(shape) of Op(crop_tensor) should hold positive ints or -1, received {shape}.")
+            raise ArgumentError(f"Attr(shape) of Op(crop_tensor) should hold positive ints or -1, received {shape}.")
     if contains_variable(shape):
         inputs["ShapeTensor"] = as_tensors(helper, shape)
         attrs["shape"] = as_attr(shape, unknown=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from lowering.ops import fitting
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged import rows as seq
 from lowering.registry import MASKED, Wise, op
@@ -36,6 +37,13 @@ def overlap(x, y, normalized=True):
 def iou_similarity(x, y, *, box_normalized: bool = True):
     """Out[i, j] = |X_i and Y_j| / |X_i or Y_j|, [N, M]."""
     return overlap(x, y, box_normalized)
+
+
+@iou_similarity.fits
+def _(x, y):
+    for name, boxes in (("X", x), ("Y", y)):
+        fitting.rank(name, boxes, 2)
+        fitting.dim(name, boxes, 1, 4)
 
 
 def _centers(boxes, extra):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.ops import fitting
 from lowering.registry import op
 from lowering.values import Meta
 
@@ -93,6 +94,14 @@ def prior_box(
     centers = _centers(width, step_w, offset), _centers(height, step_h, offset)
     boxes = _boxes(*centers, np.asarray(halves), image_w, image_h)
     return _with_variances(jnp.clip(boxes, 0, 1) if clip else boxes, variances, input.dtype)
+
+
+@prior_box.fits
+def _(*, min_sizes, max_sizes):
+    if max_sizes:
+        fitting.as_many("max_sizes", max_sizes, len(min_sizes))
+    for low, high in zip(min_sizes, max_sizes, strict=False):
+        fitting.within("an item of max_sizes", high, low)
 
 
 def _density_offsets(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from lowering.ops import fitting
 from lowering.ragged import rows as seq
 from lowering.registry import MASKED, op
 from lowering.values import LoDArray, Meta, fill_padding, row_mask
@@ -104,6 +105,19 @@ def roi_pool(
     return per_region(rois, out), per_region(rois, jnp.where(empty, -1, where).astype(jnp.int64))
 
 
+@roi_pool.fits
+def _(x, rois, *, pooled_height, pooled_width):
+    _check_rois(x, rois, pooled_height, pooled_width)
+
+
+def _check_rois(x, rois, pooled_height, pooled_width):
+    fitting.rank("X", x, 4)
+    fitting.rank("ROIs", rois, 2)
+    fitting.dim("ROIs", rois, 1, 4)
+    fitting.within("pooled_height", pooled_height, 1)
+    fitting.within("pooled_width", pooled_width, 1)
+
+
 @roi_pool.grad(slots=_SLOTS)
 def _(x: Meta, rois: LoDArray, argmax, d_out, rois_lod=None, rois_num=None):
     n, c, h, w = x.shape
@@ -171,6 +185,11 @@ def roi_align(
     bins, image = (pooled_height, pooled_width), image_of(rois, rois_lod, rois_num)
     rows, columns, image = _align(x, rois, image, spatial_scale, bins, sampling_ratio, aligned)
     return per_region(rois, jnp.einsum("rih,rjw,rchw->rcij", rows, columns, x[image]))
+
+
+@roi_align.fits
+def _(x, rois, *, pooled_height, pooled_width):
+    _check_rois(x, rois, pooled_height, pooled_width)
 
 
 @roi_align.grad(slots=_SLOTS)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowering.engine.checks import Demand
+from lowering.ops import fitting
 from lowering.ops.math.extrema import at_least, exp_at_least
 from lowering.ops.shared import no_elements, off_rows
 from lowering.program import VarInfo
@@ -135,6 +136,15 @@ def softmax_with_cross_entropy(
     inside = (label >= 0) & (label < logits.shape[axis])
     z_label = at_least(jnp.take_along_axis(z, jnp.where(inside, label, 0), axis=axis), CLIP)
     return e / total, jnp.where(label == ignore_index, 0, jnp.log(total) - z_label)
+
+
+@softmax_with_cross_entropy.fits
+def _(logits, label, *, soft_label, axis):
+    fitting.axis_of("axis", axis, len(logits.shape))
+    expected = list(logits.shape)
+    if not soft_label:
+        expected[axis] = 1
+    fitting.same("the dims of Label and those expected for Logits", label.shape, expected)
 
 
 def _loss_of(probabilities, label, soft_label, ignore_index, axis):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import Demand
+from lowering.ops import fitting
 from lowering.ops.math.extrema import at_least
 from lowering.ops.shared import transpose_of
 from lowering.program import VarInfo
@@ -145,6 +146,11 @@ def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma: floa
     value = jnp.where(size < 1 / s2, 0.5 * s2 * diff * diff, size - 0.5 / s2)
     value = value if outside_weight is None else value * outside_weight
     return diff, _rows_sum(value)
+
+
+@smooth_l1_loss.fits
+def _(x, y):
+    fitting.same("the dims of X and Y", x.shape, y.shape)
 
 
 @smooth_l1_loss.grad

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import Demand
+from lowering.ops import fitting
 from lowering.ops.loss.pointwise import softplus
 from lowering.ops.math.extrema import at_least
 from lowering.registry import WISE, op
@@ -48,6 +49,12 @@ def bpr_loss(x, label):
     chosen = jnp.take_along_axis(x, label.reshape(-1, 1), axis=1)
     terms = jnp.where(_others(x, label), softplus(x - chosen), 0)
     return terms.sum(axis=1, keepdims=True) / (x.shape[1] - 1)
+
+
+@bpr_loss.fits
+def _(x, label):
+    fitting.rank("Label", label, len(x.shape))
+    fitting.dim("Label", label, -1, 1)
 
 
 @bpr_loss.check

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 
+from lowering.errors import Misfit
 from lowering.ops.optimizer.sparse import merge_rows
 from lowering.registry import Value, op
 from lowering.values import SelectedRows, data_of
@@ -24,6 +25,12 @@ def clip_by_norm(x: Value, *, max_norm: float):
         merged = merge_rows(replace(x, height=x.height or _ANY_HEIGHT))
         return replace(merged, values=_scaled(merged.values, max_norm), height=x.height)
     return _scaled(data_of(x), max_norm)
+
+
+@clip_by_norm.fits
+def _(*, max_norm):
+    if max_norm <= 0:
+        raise Misfit(f"max_norm must be above 0, received {max_norm}")
 
 
 def _scaled(x, max_norm: float):

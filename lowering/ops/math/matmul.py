@@ -7,6 +7,7 @@ from math import prod
 import jax.numpy as jnp
 
 from lowering.loops.contractions import contraction, over_rows
+from lowering.ops import fitting
 from lowering.ops.shared import transpose_of
 from lowering.registry import WISE, Wise, op
 from lowering.values import Meta
@@ -24,6 +25,12 @@ def mul(x, y, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1):
     """Out = X Y, X flattened to a matrix after ``x_num_col_dims`` dims and Y after ``y_num_col_dims``."""
     out = _flat2(x, x_num_col_dims) @ _flat2(y, y_num_col_dims)
     return out.reshape(x.shape[:x_num_col_dims] + y.shape[y_num_col_dims:])
+
+
+@mul.fits
+def _(x, y, *, x_num_col_dims, y_num_col_dims):
+    fitting.within("the number of dims of X", len(x.shape), x_num_col_dims + 1)
+    fitting.within("the number of dims of Y", len(y.shape), y_num_col_dims + 1)
 
 
 def _mul_grads(x, y, dout, nx, ny, platform: str):

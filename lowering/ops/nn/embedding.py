@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import Demand
+from lowering.ops import fitting
 from lowering.registry import MASKED, Long, Value, Wise, op
 from lowering.values import LoDArray, Meta, SelectedRows, data_of
 
@@ -58,10 +59,20 @@ def lookup_table(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = 
     return _lookup(w, ids.reshape(ids.shape[:-1]), padding_idx)
 
 
+@lookup_table.fits
+def _(w):
+    fitting.rank("W", w, 2)
+
+
 @op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR)
 def lookup_table_v2(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
     """Out[..., D] = W[Ids[...]]; rows of padding_idx are zeros."""
     return _lookup(w, ids, padding_idx)
+
+
+@lookup_table_v2.fits
+def _(w):
+    fitting.rank("W", w, 2)
 
 
 for _lookup_op in (lookup_table, lookup_table_v2):

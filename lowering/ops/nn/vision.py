@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.ops import fitting
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv import channel_back, channel_first
 from lowering.ops.shared import transpose_of
@@ -84,6 +85,13 @@ def _shift(x, seg_num, shift_ratio, step):
 def temporal_shift(x, *, seg_num: int, shift_ratio: float = 0.25, data_format: str = "NCHW"):
     """X [N seg_num, C, H, W]: the first C * ratio channels come from the frame before, the next from the one after."""
     return channel_back(_shift(channel_first(x, data_format), seg_num, shift_ratio, 1), data_format)
+
+
+@temporal_shift.fits
+def _(x, *, seg_num, shift_ratio):
+    fitting.rank("X", x, 4)
+    fitting.within("seg_num", seg_num, 1)
+    fitting.within("shift_ratio", shift_ratio, 0, 0.5)
 
 
 @temporal_shift.grad

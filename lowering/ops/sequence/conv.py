@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.ops import fitting
 from lowering.ops.nn import windows
 from lowering.ops.sequence import shapes
 from lowering.ragged.rows import bounds, expand_dims, grad_spec, offsets, per_row, row_gradient, row_numbers, shifted
@@ -96,6 +97,11 @@ def sequence_conv(
     padding = padding_data if paddingTrainable else None
     columns = context_columns(x.data, offsets(x), contextStart, contextLength, padding)
     return per_row(x, jnp.dot(columns, filter))
+
+
+@sequence_conv.fits
+def _(*, contextStride):
+    fitting.one_of("contextStride", contextStride, (1,))
 
 
 @sequence_conv.grad(wrt="x padding_data filter")
@@ -201,6 +207,11 @@ def im2sequence(
     parts = [p[:h, :w].reshape(h * w, -1) for p, (h, w) in zip(patches, sizes, strict=True)]
     off = np.concatenate([[0], np.cumsum([h * w for h, w in sizes])]).astype(np.int32)
     return LoDArray(jnp.concatenate(parts), (off,))
+
+
+@im2sequence.fits
+def _(x):
+    fitting.rank("X", x, 4)
 
 
 @im2sequence.grad

@@ -14,6 +14,7 @@ from jax import lax
 
 from lowering.engine.checks import Demand
 from lowering.errors import NeedsExact
+from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar
 from lowering.program import PADDLE_2
 from lowering.registry import MASKED, WISE, op
@@ -54,6 +55,17 @@ def gather(x: LoDArray, index: LoDArray, axis=None, *, overwrite: bool = True, a
         return jnp.take(x.data, index.data.reshape(-1), axis=along)
     out = jnp.asarray(x.data)[index.data.reshape(-1)]
     return LoDArray(out, (), index.nrows) if index.padded else out
+
+
+@gather.fits
+def _(index):
+    _places("Index", index)
+
+
+def _places(name, var):
+    fitting.rank(name, var, 1, 2)
+    if len(var.shape) == 2:
+        fitting.dim(name, var, 1, 1)
 
 
 @gather.check
@@ -145,6 +157,12 @@ def scatter(x: LoDArray, ids: LoDArray, updates: LoDArray, *, overwrite: bool = 
         return _overwritten(data, flat, updates.data)
     hit = jnp.zeros((x.shape[0],), np.bool_).at[flat].set(True, mode="drop")
     return jnp.where(_column(hit, data.ndim), 0, data).at[flat].add(updates.data, mode="drop")
+
+
+@scatter.fits
+def _(x, ids, updates):
+    _places("Ids", ids)
+    fitting.same("the dims of X and Updates but the first", x.shape[1:], updates.shape[1:])
 
 
 @scatter.check

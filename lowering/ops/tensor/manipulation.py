@@ -9,6 +9,7 @@ import numpy as np
 
 from lowering.dtypes import LOD_TENSOR
 from lowering.errors import NeedsExact, OpError
+from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar, ints, names_in, off_rows, outputs_like, shape_from
 from lowering.program import EMPTY, OpSpec, VarInfo
 from lowering.registry import MASKED, WISE, Longs, Value, op
@@ -66,6 +67,11 @@ def concat(x: list[Value], axis_tensor=None, *, axis: int = 0):
     if along == 0 and any(isinstance(v, LoDArray) for v in x):
         return _concat_ragged([v if isinstance(v, LoDArray) else LoDArray(v) for v in x])
     return jnp.concatenate([data_of(v) for v in x], axis=along)
+
+
+@concat.fits
+def _(x, *, axis):
+    fitting.axis_of("axis", axis, len(x[0].shape))
 
 
 def _concat_ragged(parts: list[LoDArray]) -> LoDArray:
@@ -162,6 +168,19 @@ def split(
         sections = [ints(t, "split: the sections")[0] for t in sections_tensor_list]
     sizes = _sections(x.shape[along], list(sections), num, ctx.arity("Out"))
     return jnp.split(x, np.cumsum(sizes)[:-1].tolist(), axis=along)
+
+
+@split.fits
+def _(x, axis_tensor, sections_tensor_list, *, sections, axis):
+    if axis_tensor is None and not sections_tensor_list and sections and x.shape[axis] >= 0:
+        _check_sections(list(sections), x.shape[axis])
+
+
+def _check_sections(sections, length):
+    unknown = sum(s < 0 for s in sections)
+    fitting.within("the number of sections of unknown size", unknown, 0, 1)
+    known = sum(s for s in sections if s >= 0)
+    fitting.within("the sum of the sections", known, 0 if unknown else length, length)
 
 
 @split.grad_maker
@@ -287,6 +306,12 @@ def _(g):
 def flip(x, *, dims: list[int]):
     """Out = X in reverse order along each of ``dims``."""
     return jnp.flip(x, [a % x.ndim for a in dims])
+
+
+@flip.fits
+def _(x, *, dims):
+    for axis in dims:
+        fitting.axis_of("dims", axis, len(x.shape))
 
 
 @flip.grad_maker

@@ -10,6 +10,7 @@ import numpy as np
 
 from lowering.engine.counts import RowSize, with_rows
 from lowering.errors import NeedsExact
+from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows
 from lowering.program import VarInfo, declared_product
 from lowering.registry import MASKED, WISE, Sizes, op
@@ -196,6 +197,16 @@ def unsqueeze(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, a
     return _unsqueeze(x, axes, axes_tensor, axes_tensor_list)
 
 
+@unsqueeze.fits
+def _(x, axes_tensor, axes_tensor_list, *, axes):
+    _check_new_axes(x, axes_tensor or axes_tensor_list, axes)
+
+
+def _check_new_axes(x, tensors, axes):
+    for made, axis in enumerate(() if tensors else axes):
+        fitting.axis_of("axes", axis, len(x.shape) + made + 1)
+
+
 @unsqueeze.grad
 def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x, x.shape)
@@ -205,6 +216,11 @@ def _(x: Meta, d_out: LoDArray):
 def unsqueeze2(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, axes: list[int] = ()):
     """``unsqueeze`` with XShape."""
     return _unsqueeze(x, axes, axes_tensor, axes_tensor_list), x.with_data(zero_rows(x))
+
+
+@unsqueeze2.fits
+def _(x, axes_tensor, axes_tensor_list, *, axes):
+    _check_new_axes(x, axes_tensor or axes_tensor_list, axes)
 
 
 @unsqueeze2.grad(lod=X_SHAPE_LOD)
@@ -324,6 +340,12 @@ def expand(
 ):
     """Out = X repeated expand_times[i] times along dim i."""
     return _expand(x, expand_times_, expand_times, expand_times_tensor)
+
+
+@expand.fits
+def _(x, expand_times, expand_times_tensor, *, expand_times_):
+    if expand_times is None and not expand_times_tensor:
+        fitting.as_many("expand_times", expand_times_, len(x.shape))
 
 
 def _folded(d_out, shape, times):

@@ -10,6 +10,7 @@ import numpy as np
 
 from lowering.engine.counts import RowSize, sizes_of, with_rows
 from lowering.errors import NeedsConcrete, NeedsExact, OpError
+from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
 from lowering.program import VarInfo
 from lowering.registry import MASKED, Sizes, Value, Wise, op
@@ -143,6 +144,16 @@ def slice_(
     data = input.data if isinstance(input, LoDArray) else input
     rows = _counted_rows(axes, first, last, decrease_axis, data.shape[0]) if data.ndim else []
     return with_rows(_cut(data, axes, first, last, list(decrease_axis)), rows)
+
+
+@slice_.fits
+def _(input, starts_tensor, ends_tensor, starts_tensor_list, ends_tensor_list, *, axes, starts, ends):
+    for axis in axes:
+        fitting.axis_of("axes", axis, len(input.shape))
+    if starts_tensor is None and not starts_tensor_list:
+        fitting.as_many("starts", starts, len(axes))
+    if ends_tensor is None and not ends_tensor_list:
+        fitting.as_many("ends", ends, len(axes))
 
 
 def _array_part(array: TensorArray, start: Any, end: Any, single: bool) -> Any:
@@ -341,6 +352,12 @@ def crop_tensor(
     if isinstance(dims[0], RowSize) and not _has_room(x.shape[0], starts[0], dims[0]):
         raise NeedsExact("crop_tensor takes as many rows as another value has, and may not find them")
     return with_rows(_window(x, starts, dims), dims)
+
+
+@crop_tensor.fits
+def _(x, shape, shape_tensor, *, shape_):
+    if shape is None and not shape_tensor:
+        fitting.as_many("shape", shape_, len(x.shape))
 
 
 def _has_room(length: int, start: Any, size: int) -> bool:

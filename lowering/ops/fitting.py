@@ -1,0 +1,51 @@
+"""What ops insist on about declared inputs and attributes, said once for all: dims of -1 are unknown and pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lowering.errors import Misfit
+
+
+def one_of(name: str, value: Any, known: Sequence[Any]) -> None:
+    """Attribute ``name`` is among the ``known`` values."""
+    if value not in known:
+        raise Misfit(f"{name} must be one of {', '.join(map(repr, known))}, received {value!r}")
+
+
+def within(name: str, value: float, low: float, high: float = float("inf")) -> None:
+    """low <= value <= high."""
+    if not low <= value <= high:
+        bound = f"at least {low}" if high == float("inf") else f"from {low} to {high}"
+        raise Misfit(f"{name} must be {bound}, received {value}")
+
+
+def axis_of(name: str, axis: int, rank: int) -> None:
+    """-rank <= axis < rank."""
+    within(name, axis, -rank, rank - 1)
+
+
+def rank(name: str, var: Any, *ranks: int) -> None:
+    """The variable has one of these numbers of dims."""
+    if len(var.shape) not in ranks:
+        raise Misfit(f"{name} must have {' or '.join(map(str, ranks))} dims, received {list(var.shape)}")
+
+
+def dim(name: str, var: Any, axis: int, *sizes: int) -> None:
+    """Dim ``axis`` of the variable is one of ``sizes``, or unknown."""
+    if var.shape[axis] not in (-1, *sizes):
+        raise Misfit(f"dim {axis} of {name} must be {' or '.join(map(str, sizes))}, received {list(var.shape)}")
+
+
+def same(name: str, one: Sequence[int], other: Sequence[int]) -> None:
+    """Two shapes agree wherever both are known."""
+    differ = any(a != b for a, b in zip(one, other, strict=False) if a >= 0 and b >= 0)
+    if len(one) != len(other) or differ:
+        raise Misfit(f"{name} must agree, received {list(one)} and {list(other)}")
+
+
+def as_many(name: str, values: Sequence[Any], count: int) -> None:
+    """A list has ``count`` items."""
+    if len(values) != count:
+        raise Misfit(f"{name} must have {count} items, received {list(values)}")
