@@ -25,6 +25,7 @@ from fluidjax.execution.carried import has_feed_operators as has_feed_operators
 from fluidjax.execution.carried import has_fetch_operators as has_fetch_operators
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.execution.exchange import to_holder, to_numpy
+from fluidjax.execution.fetch_list import fetch_names, fetch_targets
 from fluidjax.execution.fetched import fetched
 from fluidjax.execution.fits import check_feed_shape_type as check_feed_shape_type
 from fluidjax.execution.fits import dimension_is_compatible_with as dimension_is_compatible_with
@@ -40,7 +41,7 @@ from fluidjax.execution.shares import by_name, one_feed
 from fluidjax.execution.state import NothingToFetch
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
-from fluidjax.framework import Program, Variable, default_main_program, program_view
+from fluidjax.framework import Program, default_main_program, program_view
 from fluidjax.readers.generator import next_feed, next_feeds
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import UninitializedError
@@ -122,7 +123,7 @@ class Executor:
 
         Raises:
             RuntimeError: the executor is closed, or a fetch with LoD is wanted as NumPy.
-            ValueError, TypeError: a feed's shape, dtype or kind does not suit its variable.
+            ValueError, TypeError: a feed's shape, dtype or kind does not suit its variable; a fetch is none; no scope.
             lowering.LoweringError: an unknown op, an uninitialized variable, values that an op rejects.
             RuntimeError, too: XLA found no memory for a step; when it had taken the state over, that is lost.
         """
@@ -131,7 +132,7 @@ class Executor:
         except Exception as error:
             ran: Any = getattr(program, "_program", program) or default_main_program()
             if isinstance(error, NothingToFetch):
-                error.told_of(ran, _targets(fetch_list))
+                error.told_of(ran, fetch_targets(fetch_list))
             elif largest.ran_out(error):
                 largest.tell(error, ran, feed)
             shorten(error)
@@ -151,13 +152,17 @@ class Executor:
         if self._closed:
             raise RuntimeError("Executor.run: the executor is closed; make a new one with fluid.Executor(place)")
         scope = global_scope() if scope is None else scope
+        if not isinstance(scope, Scope):
+            raise TypeError(
+                f"Executor.run: expected a fluid.Scope, received {type(scope).__name__}; leave it out or pass one"
+            )
         if "_device" not in self.__dict__:
             self._begin(program)
         last = None if use_prune else asked.again(program, self._device, feed, fetch_list)
         if last is not None:
             return self._run_prepared(program, last.prepared, feed, last.fetches, scope, return_numpy)
         program, several = _unwrap(program, self.place, scope)
-        fetches = _fetch_names(fetch_list)
+        fetches = fetch_names(fetch_list)
         if several is not None:
             return self._run_on_several(program, several, feed, fetches, return_numpy, return_merged)
         feeds = one_feed(feed)
@@ -243,7 +248,7 @@ class Executor:
             fetch_list: variables, names or operators.
             optimize_ops: accepted as in Fluid: operators to keep as well.
         """
-        targets = [*_targets(fetch_list), *(optimize_ops or ())]
+        targets = [*fetch_targets(fetch_list), *(optimize_ops or ())]
         return program._prune_with_input(list(by_name(feed)), targets)
 
     def train_from_dataset(
@@ -338,38 +343,6 @@ def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralD
             f"Executor.run: expected a fluid.Program or fluid.CompiledProgram, received {type(program).__name__}"
         )
     return program, None
-
-
-def _fetch_names(fetch_list: Any) -> tuple[str, ...]:
-    if fetch_list is None:
-        return ()
-    if isinstance(fetch_list, (str, Variable)):
-        fetch_list = [fetch_list]
-    names = []
-    for item in fetch_list:
-        if isinstance(item, Variable):
-            names.append(item.name)
-        elif isinstance(item, str):
-            names.append(item)
-        elif isinstance(item, (list, tuple)):
-            names += [n for n in _fetch_names(item)] if _all_fetchable(item) else []
-        else:
-            raise TypeError(
-                f"Executor.run: a fetch is a Variable or a name, received {type(item).__name__}; fetch a variable of"
-                " the program"
-            )
-    return tuple(names)
-
-
-def _targets(fetch_list: Any) -> list[Any]:
-    if fetch_list is None:
-        return []
-    return list(fetch_list) if isinstance(fetch_list, (list, tuple)) else [fetch_list]
-
-
-def _all_fetchable(items: Sequence[Any]) -> bool:
-    """False for what ``optimizer.minimize`` returns, which Fluid lets users put among the fetches."""
-    return all(isinstance(item, (str, Variable)) for item in items)
 
 
 def _prepared(

@@ -85,15 +85,19 @@ _PRIVATE = {
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
+class FlagValueError(ValueError, RuntimeError):
+    """A flag's value is of another type than the flag; Fluid 1.8.5 says RuntimeError."""
+
+
 def _converted(name: str, value: Any, kind: type) -> Any:
     if kind is bool and isinstance(value, str):
         if value.lower() not in _TRUE + _FALSE:
-            raise ValueError(f"flag {name} is a switch, and {value!r} is neither on nor off. Set it to 0 or 1.")
+            raise FlagValueError(f"flag {name} is a switch, and {value!r} is neither on nor off. Set it to 0 or 1.")
         return value.lower() in _TRUE
     try:
         return kind(value)
     except (TypeError, ValueError):
-        raise ValueError(f"flag {name} expects a {kind.__name__}, received {value!r}. Convert the value.") from None
+        raise FlagValueError(f"flag {name} expects a {kind.__name__}, received {value!r}. Convert the value.") from None
 
 
 def _from_environment() -> dict[str, Any]:
@@ -117,7 +121,7 @@ def _known(name: str, where: str) -> str:
 
 
 def set_flags(flags: Mapping[str, Any]) -> None:
-    """Set flags by name. Raises TypeError when `flags` is not a dict, ValueError for unknown names."""
+    """Set flags by name. Raises TypeError when `flags` is not a dict, ValueError for unknown names or values."""
     if not isinstance(flags, Mapping):
         raise TypeError(f"flags in set_flags should be a dict, got {flags!r}. Pass {{'FLAGS_check_nan_inf': 1}}.")
     for name, value in flags.items():

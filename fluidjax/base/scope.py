@@ -52,8 +52,8 @@ class ScopeVariable:
         return type(self._holder) is int
 
     def get_int(self) -> int:
-        """The plain int."""
-        return self._get(int)
+        """The plain int. Raises EnforceNotMet when the variable holds none."""
+        return self._held_of(int)
 
     def set_int(self, value: int) -> None:
         """Hold a plain int."""
@@ -65,8 +65,8 @@ class ScopeVariable:
         return type(self._holder) is float
 
     def get_float(self) -> float:
-        """The plain float."""
-        return self._get(float)
+        """The plain float. Raises EnforceNotMet when the variable holds none."""
+        return self._held_of(float)
 
     def set_float(self, value: float) -> None:
         """Hold a plain float."""
@@ -102,6 +102,14 @@ class ScopeVariable:
                 f"is {type(self._holder).__name__}. Ask for what it holds."
             )
         return self._holder
+
+    def _held_of(self, kind: type[T]) -> T:
+        if self._holder is None:
+            raise EnforceNotMet(
+                f"Scope variable {self._name!r}: Variable is not initialized, it holds no {kind.__name__} yet. "
+                f"Call set_{kind.__name__} first."
+            )
+        return self._get(kind)
 
     def __repr__(self) -> str:
         held = "nothing" if self._holder is None else type(self._holder).__name__

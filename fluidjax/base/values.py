@@ -226,12 +226,13 @@ class Tensor:
         return data if dtype is None else data.astype(dtype, copy=False)
 
     def __getitem__(self, item: Any) -> Tensor:
-        """A tensor with the elements of a basic slice; an integer keeps its axis, as in Fluid."""
+        """A tensor with the elements of a basic slice; an integer keeps its axis, as in Fluid. Raises IndexError."""
         self._check_initialized("[]")
         items = item if isinstance(item, tuple) else (item,)
-        keep = tuple(slice(i, i + 1 or None) if isinstance(i, int) else i for i in items)
+        data = self._on_host()
+        data[items]  # NumPy's IndexError, that ends a loop over the rows: a slice beyond the end is an empty one
         part = type(self)()
-        part._set_value(self._on_host()[keep])
+        part._set_value(data[tuple(slice(i, i + 1 or None) if isinstance(i, (int, np.integer)) else i for i in items)])
         return part
 
     def __str__(self) -> str:

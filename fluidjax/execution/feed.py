@@ -229,6 +229,13 @@ def _in_room(values: list[Any], room: Sizes) -> list[Any]:
     return [v.value(wide) if type(v) is Dense else v for v in found]
 
 
+class UnreadableFeedError(TypeError, ValueError, RuntimeError):
+    """What is fed is no array and cannot be made one.
+
+    All three kinds: Fluid 1.8.5 says ValueError for a text and RuntimeError for uneven lists.
+    """
+
+
 def _from_python(var: VarView, fed: Any) -> np.ndarray:
     """Numbers and nested lists take the variable's dtype, as they carry none of their own."""
     try:
@@ -236,14 +243,14 @@ def _from_python(var: VarView, fed: Any) -> np.ndarray:
     except ValueError:
         array = np.asarray(None)
     if array.dtype == object:
-        raise TypeError(
+        raise UnreadableFeedError(
             f"feed {var.name!r}: expected an array, a LoDTensor or nested lists of equal lengths, received"
             f" {type(fed).__name__} that NumPy cannot make an array of; for ragged data use fluid.create_lod_tensor"
         )
     try:
         array = array.astype(to_numpy(var.dtype))
     except (ValueError, TypeError, OverflowError) as error:
-        raise TypeError(
+        raise UnreadableFeedError(
             f"feed {var.name!r}: expected numbers that fit {to_numpy(var.dtype)}, received {type(fed).__name__}"
             f" {fed!r:.60}; feed an array of that data type"
         ) from error

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import EnforceNotMet, explain
 
 
-class FileFormatError(ValueError):
+class FileFormatError(EnforceNotMet, ValueError):
     """A file does not hold what its format says; nothing of it was used."""
 
 
-class MismatchError(ValueError, AssertionError):
+class MissingFileError(EnforceNotMet, FileNotFoundError):
+    """A file of a saved model is not there; for one of ``load_params`` and its like, Fluid 1.8.5 says EnforceNotMet."""
+
+
+class MismatchError(ValueError, AssertionError, RuntimeError):
     """A sound file that does not fit the program: a name is missing, or a shape or dtype differs.
 
-    It is an AssertionError too, because that is what Fluid raises.
+    It is an AssertionError and a RuntimeError too, because these are what Fluid raises, function by function.
     """
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fluidjax.base.containers import SelectedRows
 from fluidjax.base.enums import VarType, to_numpy_dtype
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.scope import Scope, ScopeVariable
 from fluidjax.base.values import LoDTensor
 from fluidjax.files.errors import MismatchError, bad_file
@@ -18,7 +18,7 @@ from lowering.engine.interrupts import uninterrupted
 from lowering.program import PADDLE_2
 
 
-class UninitializedVariableError(RuntimeError):
+class UninitializedVariableError(EnforceNotMet, RuntimeError):
     """A variable that is to be saved holds no value."""
 
 

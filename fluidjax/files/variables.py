@@ -12,7 +12,7 @@ from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.files import atomic
 from fluidjax.files.cursor import Cursor
-from fluidjax.files.errors import bad_file
+from fluidjax.files.errors import MissingFileError, bad_file
 from fluidjax.files.scope_values import check_fits, check_savable, chunks_of, put
 from fluidjax.files.tensor import Value, decode, decode_all, decode_rows
 from fluidjax.framework import Parameter, Program, Variable, default_main_program
@@ -156,7 +156,7 @@ def open_file(dirname: str, name: str) -> BinaryIO:
     except FileNotFoundError as error:
         there = sorted(n for n in os.listdir(dirname)) if os.path.isdir(dirname) else None
         received = "no such folder" if there is None else f"a folder with {', '.join(there[:12]) or 'nothing in it'}"
-        raise FileNotFoundError(
+        raise MissingFileError(
             explain(
                 f"cannot open {os.path.join(dirname, name)!r}",
                 f"a file {name!r} in {dirname!r}",

@@ -297,6 +297,20 @@ def test_missing_file(kind, program, folders, scope):
     fails(kind, program, folders, scope, FileNotFoundError)
 
 
+def test_errors_are_of_the_kinds_that_scripts_catch(program, folders, scope):
+    enforce = fluid.core.EnforceNotMet
+    other = build()
+    other.global_block().var("w").desc.set_shape([2, 3])
+    fails("many", other, folders, scope, RuntimeError)
+    (folders / "many" / "w").write_bytes(b"abc")
+    fails("many", program, folders, scope, enforce)
+    (folders / "many" / "w").unlink()
+    fails("many", program, folders, scope, enforce)
+    scope.erase(["w"])
+    with pytest.raises(enforce, match="cannot be saved"):
+        fluid.io.save_persistables(EXE, str(folders / "new"), program)
+
+
 def test_missing_variable(program, folders, scope):
     block = program.global_block()
     block.create_parameter(name="extra", shape=[1], dtype="float32")

@@ -195,6 +195,29 @@ def test_arrays_of_tensors() -> None:
     assert len(array._move_to_list()) == 1 and len(array) == 0
 
 
+def test_iteration_ends_behind_the_last_row() -> None:
+    rows = list(tensor(np.arange(6, dtype=np.float32).reshape(2, 3)))
+    assert [np.array(row).tolist() for row in rows] == [[[0, 1, 2]], [[3, 4, 5]]]
+
+
+def test_indices_outside_are_errors_and_slices_outside_are_empty() -> None:
+    made = tensor(np.zeros((2, 3), np.float32))
+    for outside in (2, -3, (0, 3), (slice(0, 1), 5), (0, 0, 0)):
+        with pytest.raises(IndexError):
+            made[outside]
+    assert made[2:5].shape() == [0, 3]
+    assert made[np.int64(1)].shape() == made[1].shape() == made[-1].shape() == [1, 3]
+
+
+def test_a_number_is_read_only_where_one_was_stored() -> None:
+    var = Scope().var("x")
+    for read in (var.get_int, var.get_float):
+        with pytest.raises(EnforceNotMet, match="'x': Variable is not initialized"):
+            read()
+    var.set_int(3)
+    assert var.get_int() == 3
+
+
 def test_scopes_nest() -> None:
     outer = Scope()
     var = outer.var("a")

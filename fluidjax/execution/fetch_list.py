@@ -1,0 +1,54 @@
+"""What users write in ``fetch_list``, as names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.framework import Operator, Variable
+
+
+class FetchListError(TypeError, AssertionError):
+    """``fetch_list`` is no list; an AssertionError too, because that is what Fluid 1.8.5 raises."""
+
+
+def fetch_names(fetch_list: Any) -> tuple[str, ...]:
+    """The names of the variables to fetch, those of nested lists in their places.
+
+    Raises FetchListError for what is no list, and TypeError for an item that is neither variable, name nor operator.
+    """
+    if fetch_list is None:
+        return ()
+    if isinstance(fetch_list, (str, Variable)):
+        fetch_list = [fetch_list]
+    if not isinstance(fetch_list, (list, tuple)):
+        raise FetchListError(
+            f"Executor.run: fetch_list is a list or tuple of Variables and names, received"
+            f" {type(fetch_list).__name__}; write fetch_list=[variable]"
+        )
+    groups = (item if isinstance(item, (list, tuple)) else [item] for item in fetch_list)
+    return tuple(name for group in groups if not _is_of_minimize(group) for name in map(_fetch_name, group) if name)
+
+
+def _fetch_name(item: Any) -> str:
+    """What to fetch of ``item``; nothing of an operator, which Fluid lets users put among the fetches."""
+    if isinstance(item, (str, Operator)):
+        return item if isinstance(item, str) else ""
+    if isinstance(item, Variable):
+        return item.name
+    raise TypeError(
+        f"Executor.run: a fetch is a Variable or a name, received {type(item).__name__}; fetch a variable of"
+        " the program"
+    )
+
+
+def _is_of_minimize(group: Any) -> bool:
+    """Whether it is what ``optimizer.minimize`` returns: the operators, and pairs of parameters and gradients."""
+    ops = group[0] if isinstance(group, tuple) and group else None
+    return isinstance(ops, list) and all(isinstance(op, Operator) for op in ops)
+
+
+def fetch_targets(fetch_list: Any) -> list[Any]:
+    """The fetches as they were given, as a list."""
+    if fetch_list is None:
+        return []
+    return list(fetch_list) if isinstance(fetch_list, (list, tuple)) else [fetch_list]
