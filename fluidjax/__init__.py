@@ -2,7 +2,7 @@
 
 ``import fluidjax as fluid`` gives what ``import paddle.fluid as fluid`` gave.
 """
-# ruff: noqa: E402, F401, F403, I001  (the back end is checked before anything needs it; imports follow the layers)
+# ruff: noqa: E402, F401, F403, F405, I001  (the back end is checked before anything needs it; imports follow the layers)
 
 import gc as _gc
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -137,6 +137,19 @@ if _TYPE_CHECKING:
     from fluidjax.transpiler.memory_optimization_transpiler import memory_optimize, release_memory
 else:
     __getattr__, __dir__ = _later(__name__, _LATER)
+
+__all__ = [
+    "Program", "default_startup_program", "default_main_program", "program_guard", "name_scope", "cuda_places",
+    "cpu_places", "cuda_pinned_places", "in_dygraph_mode", "is_compiled_with_cuda", "Variable", "ComplexVariable",
+    "load_op_library", "require_version", "device_guard", "set_flags", "get_flags", "Executor", "global_scope",
+    "scope_guard", "DistributeTranspiler", "memory_optimize", "release_memory", "DistributeTranspilerConfig",
+    "ParallelExecutor", "create_lod_tensor", "create_random_int_lodtensor", "DataFeedDesc", "CompiledProgram",
+    "ExecutionStrategy", "BuildStrategy", "gradients", "io", "initializer", "embedding", "one_hot", "layers", "contrib",
+    "data", "dygraph", "enable_dygraph", "disable_dygraph", "enable_imperative", "disable_imperative", "transpiler",
+    "nets", "optimizer", "learning_rate_decay", "backward", "regularizer", "LoDTensor", "LoDTensorArray", "CPUPlace",
+    "CUDAPlace", "CUDAPinnedPlace", "Tensor", "ParamAttr", "WeightNormParamAttr", "DataFeeder", "clip", "profiler",
+    "unique_name", "Scope", "install_check", "save", "load",
+]  # fmt: skip
 
 __version__ = _package_version()
 

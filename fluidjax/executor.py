@@ -16,10 +16,12 @@ from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
 from fluidjax.base.unknown import unknown_name
 from fluidjax.compiler import CompiledProgram
-from fluidjax.dataset import DatasetBase, FetchHandler, run_from_dataset
+from fluidjax.dataset import DatasetBase, run_from_dataset
+from fluidjax.dataset import FetchHandler as FetchHandler
 from fluidjax.execution import asked, closing, fork, largest, mode
 from fluidjax.execution.allocator import keep_freed_memory
-from fluidjax.execution.arrays import as_lodtensor, as_numpy
+from fluidjax.execution.arrays import as_lodtensor
+from fluidjax.execution.arrays import as_numpy as as_numpy
 from fluidjax.execution.carried import dtype_is_compatible_with as dtype_is_compatible_with
 from fluidjax.execution.carried import has_feed_operators as has_feed_operators
 from fluidjax.execution.carried import has_fetch_operators as has_fetch_operators
@@ -46,7 +48,7 @@ from fluidjax.readers.generator import next_feed, next_feeds
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import UninitializedError
 
-__all__ = ["Executor", "FetchHandler", "as_numpy", "global_scope", "scope_guard"]
+__all__ = ["Executor", "global_scope", "scope_guard"]
 
 _as_lodtensor = as_lodtensor  # the name that tests and older scripts know
 

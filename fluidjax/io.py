@@ -18,14 +18,15 @@ from fluidjax.base.enums import VarType
 from fluidjax.base.scope import global_scope
 from fluidjax.base.tracebacks import shortened
 from fluidjax.base.unknown import unknown_name
-from fluidjax.data_feeder import DataFeeder
+from fluidjax.data_feeder import DataFeeder as DataFeeder
 from fluidjax.dataloader import BatchSampler, Dataset  # noqa: F401  (scripts look for them here)
 from fluidjax.execution.python_functions import bind_py_func, bind_py_layer
 from fluidjax.files import host_ops, inference, remote, state, variables
 from fluidjax.files.errors import FileFormatError, MismatchError, UnsafeNameError, UntrustedProgramError
 from fluidjax.files.scope_values import UninitializedVariableError
 from fluidjax.files.trust import allow_host_ops
-from fluidjax.files.variables import is_belong_to_optimizer, is_parameter, is_persistable
+from fluidjax.files.variables import is_belong_to_optimizer as is_belong_to_optimizer
+from fluidjax.files.variables import is_parameter, is_persistable
 from fluidjax.framework import Parameter, Program, Variable, default_main_program
 from fluidjax.paddle.batch import batch
 from fluidjax.paddle.reader import (
@@ -71,7 +72,6 @@ __all__ = [
     "firstn",
     "xmap_readers",
     "multiprocess_reader",
-    "DataFeeder",
     "FileFormatError",
     "MismatchError",
     "UninitializedVariableError",
@@ -80,13 +80,6 @@ __all__ = [
     "allow_host_ops",
     "bind_py_func",
     "bind_py_layer",
-    "is_belong_to_optimizer",
-    "is_parameter",
-    "is_persistable",
-    "get_parameter_value",
-    "get_parameter_value_by_name",
-    "prepend_feed_ops",
-    "append_fetch_ops",
 ]
 
 host_ops.install()

@@ -21,7 +21,7 @@ from fluidjax.readers.generator import Batch, GeneratorLoader, Places, Reader, p
 from fluidjax.readers.loader import DataLoaderBase, insist
 from fluidjax.readers.prefetch import Prefetcher
 
-__all__ = ["PyReader", "DataLoader"]
+__all__ = ["PyReader", "DataLoader", "default_collate_fn"]
 
 KEEP_DATA_LOADER_ORDER = True
 QUEUE_GET_TIMEOUT = 60

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from fluidjax.base.mode import in_dygraph_mode
 
+__all__ = ["generate", "switch", "guard"]
+
 
 class UniqueNameGenerator:
     """Counts names by their key; `prefix` is prepended to each."""

@@ -8,11 +8,13 @@ from fluidjax.backward import internals as _internals
 from fluidjax.backward import names as _names
 from fluidjax.backward import paths as _paths
 from fluidjax.backward.build import append_backward
-from fluidjax.backward.checkpoints import ProgramStats, serialize_op_decs
-from fluidjax.backward.gradients import calc_gradient, gradients
+from fluidjax.backward.checkpoints import ProgramStats as ProgramStats
+from fluidjax.backward.checkpoints import serialize_op_decs as serialize_op_decs
+from fluidjax.backward.gradients import calc_gradient as calc_gradient
+from fluidjax.backward.gradients import gradients
 from fluidjax.base.unknown import unknown_name
 
-__all__ = ["ProgramStats", "append_backward", "calc_gradient", "gradients", "serialize_op_decs"]
+__all__ = ["append_backward", "gradients"]
 
 # What tests and tools call by Fluid's private names.
 _append_grad_suffix_ = _names.grad_name

@@ -50,3 +50,13 @@ from fluidjax.contrib.utils import load_persistables_for_increment as load_persi
 from fluidjax.contrib.utils import load_persistables_for_inference as load_persistables_for_inference
 from fluidjax.contrib.utils import multi_download as multi_download
 from fluidjax.contrib.utils import multi_upload as multi_upload
+
+__all__ = [
+    "InitState", "StateCell", "TrainingDecoder", "BeamSearchDecoder", "memory_usage", "op_freq_statistic",
+    "QuantizeTranspiler", "distributed_batch_reader", "load_persistables_for_increment",
+    "load_persistables_for_inference", "convert_dist_to_sparse_program", "HDFSClient", "multi_download", "multi_upload",
+    "extend_with_decoupled_weight_decay", "mixed_precision", "fused_elemwise_activation", "sequence_topk_avg_pooling",
+    "var_conv_2d", "match_matrix_tensor", "tree_conv", "fused_embedding_seq_pool", "multiclass_nms2",
+    "search_pyramid_hash", "shuffle_batch", "partial_concat", "partial_sum", "tdm_child", "rank_attention",
+    "tdm_sampler", "BasicGRUUnit", "basic_gru", "BasicLSTMUnit", "basic_lstm", "ctr_metric_bundle",
+]  # fmt: skip

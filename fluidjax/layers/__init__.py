@@ -5,6 +5,7 @@ from fluidjax.base.unknown import unknown_name as _unknown_name
 from fluidjax.layers import (
     collective,
     control_flow,
+    detection,
     device,
     distributions,
     io,
@@ -13,8 +14,10 @@ from fluidjax.layers import (
     metric_op,
     nn,
     ops,
+    sequence_lod,
     tensor,
 )
+from fluidjax.layers._nn.python_function import py_layer
 from fluidjax.layers.control_flow import *
 from fluidjax.layers.detection import *
 from fluidjax.layers.distributions import *
@@ -25,7 +28,23 @@ from fluidjax.layers.metric_op import *
 from fluidjax.layers.nn import *
 from fluidjax.layers.ops import *
 from fluidjax.layers.rnn import *
+from fluidjax.layers.rnn import __all__ as _rnn_names  # the module is hidden by the layer of its name
 from fluidjax.layers.sequence_lod import *
 from fluidjax.layers.tensor import *
+
+__all__: list[str] = []
+__all__ += nn.__all__
+__all__ += io.__all__
+__all__ += tensor.__all__
+__all__ += control_flow.__all__
+__all__ += ops.__all__
+__all__ += device.__all__
+__all__ += detection.__all__
+__all__ += metric_op.__all__
+__all__ += learning_rate_scheduler.__all__
+__all__ += distributions.__all__
+__all__ += sequence_lod.__all__
+__all__ += loss.__all__
+__all__ += _rnn_names
 
 __getattr__ = _unknown_name(__name__)

@@ -7,4 +7,8 @@ from fluidjax.transpiler.distribute_transpiler import DistributeTranspiler, Dist
 from fluidjax.transpiler.memory_optimization_transpiler import memory_optimize, release_memory
 from fluidjax.transpiler.ps_dispatcher import HashName, RoundRobin
 
+__all__ = [
+    "DistributeTranspiler", "memory_optimize", "release_memory", "HashName", "RoundRobin", "DistributeTranspilerConfig",
+]  # fmt: skip
+
 __getattr__ = _unknown_name(__name__)

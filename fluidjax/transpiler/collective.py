@@ -13,6 +13,8 @@ from fluidjax.framework.names import OP_ROLE, OP_ROLE_VAR
 from fluidjax.transpiler.details import wait_server_ready
 from fluidjax.transpiler.roles import role_of, role_vars
 
+__all__ = ["GradAllReduce", "LocalSGD"]
+
 
 class Collective:
     """Base of the collective transpilers: brings the workers together, and hands the parameters of the first to all.

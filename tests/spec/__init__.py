@@ -28,3 +28,8 @@ def op_families() -> dict[str, dict[str, Any]]:
 def api() -> dict[str, dict[str, Any]]:
     """Kind, arguments and members of every public name."""
     return load("api_signatures")["api"]
+
+
+def exported() -> dict[str, list[str]]:
+    """``__all__`` of each module that has one."""
+    return load("exported")

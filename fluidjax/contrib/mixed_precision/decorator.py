@@ -14,7 +14,7 @@ from fluidjax.contrib.mixed_precision.fp16_utils import (
 from fluidjax.framework import Operator, Program, Variable, default_main_program, default_startup_program
 from fluidjax.optimizer.base import Optimizer, Pair
 
-__all__ = ["decorate"]
+__all__ = ["decorate", "AutoMixedPrecisionLists"]
 
 
 class OptimizerWithMixedPrecision:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from fluidjax.base.enums import VarType, to_var_type
 
+__all__ = ["AutoMixedPrecisionLists"]
+
 # Matrix products: fast and safe in 16 bits.
 white_list = frozenset("conv2d matmul mul".split())
 # Numerically dangerous ones, and those whose outcome goes on to such.

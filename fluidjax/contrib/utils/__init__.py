@@ -14,3 +14,8 @@ from fluidjax.contrib.utils.lookup_table_utils import (
 from fluidjax.contrib.utils.lookup_table_utils import (
     load_persistables_for_inference as load_persistables_for_inference,
 )
+
+__all__ = [
+    "load_persistables_for_increment", "load_persistables_for_inference", "convert_dist_to_sparse_program",
+    "HDFSClient", "multi_download", "multi_upload",
+]  # fmt: skip

@@ -11,7 +11,7 @@ from fluidjax.layers import tensor
 from fluidjax.to_static.values import KINDS
 
 __all__ = [
-    "create_static_variable_gast_node", "data_layer_not_check", "to_static_variable", "to_static_variable_gast_node",
+    "create_static_variable_gast_node", "data_layer_not_check", "to_static_variable_gast_node",
 ]  # fmt: skip
 
 

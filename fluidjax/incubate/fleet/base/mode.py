@@ -1,5 +1,7 @@
 """The kinds of fleet."""
 
+__all__ = ["Mode"]
+
 
 class Mode:
     """Which kind of fleet a script uses."""

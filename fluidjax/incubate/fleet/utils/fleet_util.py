@@ -2,4 +2,6 @@
 
 from fluidjax.base.unbuilt import unbuilt
 
+__all__ = ["FleetUtil"]
+
 FleetUtil = unbuilt(__name__, "FleetUtil")

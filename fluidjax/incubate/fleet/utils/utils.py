@@ -17,6 +17,11 @@ from fluidjax.base.unbuilt import unbuilt
 from fluidjax.framework import Block, Program, Variable
 from fluidjax.framework_pb2 import ProgramDesc
 
+__all__ = [
+    "load_program", "save_program", "program_type_trans", "check_saved_vars_try_dump", "parse_program",
+    "check_pruned_program_vars", "graphviz",
+]  # fmt: skip
+
 _logger = logging.getLogger(__name__)
 _HANDED = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST)
 
