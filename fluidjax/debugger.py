@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,9 @@ from html import escape
 from typing import Any
 
 from fluidjax import framework_pb2 as pb
+from fluidjax import io
 from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
+from fluidjax.base.scope import global_scope, scope_guard
 from fluidjax.drawing import Curves as Curves
 from fluidjax.drawing import Drawing
 from fluidjax.drawing import draw as drawn
@@ -193,3 +196,54 @@ def as_pdf(path: str) -> str:
     drawn = path.removesuffix(".dot") + ".pdf"
     subprocess.run([dot, "-Tpdf", path, "-o", drawn], check=True)
     return drawn
+
+
+def prepare_fast_nan_inf_debug(_program: Program | None) -> None:
+    """Make a program ready to be searched for NaN and infinities: it stays as it is, and it does in Paddle 1.8.5.
+
+    With ``FLAGS_check_nan_inf`` each op's results are looked at, so that no op has to be added.
+    """
+
+
+def run_fast_nan_inf_debug(
+    executor: Any,
+    program: Program | None = None,
+    feed: Any = None,
+    fetch_list: Any = None,
+    feed_var_name: str = "feed",
+    fetch_var_name: str = "fetch",
+    scope: Any = None,
+    return_numpy: bool = True,
+    use_program_cache: bool = False,
+    dump_core: bool = True,
+) -> Any:
+    """``executor.run``; a run that fails is told about, and the persistable variables are saved as they are then.
+
+    Set ``FLAGS_check_nan_inf`` for a run that fails at the first NaN or infinity.
+
+    Args:
+        executor: an Executor. AssertionError for None.
+        program, feed, fetch_list, feed_var_name, fetch_var_name: as for ``run``.
+        scope, return_numpy, use_program_cache: as for ``run``.
+        dump_core: accepted as in Fluid, which always saves.
+
+    Returns:
+        what was fetched; None after an error, with ``./core<number>.pdckpt`` for ``fluid.io.load_persistables``.
+    """
+    if executor is None:
+        raise AssertionError("run_fast_nan_inf_debug: expected an executor, received None. Pass fluid.Executor(place)")
+    try:
+        return executor.run(
+            program, feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy, use_program_cache
+        )
+    except Exception as error:
+        print("catch an exception:", error, sep="\n")
+    _save_core(executor, program, scope)
+    return None
+
+
+def _save_core(executor: Any, program: Program | None, scope: Any) -> None:
+    name = f"core{random.randrange(10000)}.pdckpt"
+    with scope_guard(scope or global_scope()):
+        io.save_persistables(executor, "./", main_program=program, filename=name)
+    print(f"dumping a core into ./{name}")

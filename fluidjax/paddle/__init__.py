@@ -9,7 +9,7 @@ from typing import Any
 import fluidjax as fluid
 from fluidjax.paddle import batch as _batch
 from fluidjax.paddle import check_import_scipy as _check
-from fluidjax.paddle import compat, reader, version
+from fluidjax.paddle import compat, reader, sysconfig, version
 
 batch = _batch.batch
 check_import_scipy = _check.check_import_scipy
@@ -20,7 +20,7 @@ __git_commit__ = version.commit
 # fmt: off
 __all__ = [
     "Tensor", "autograd", "batch", "check_import_scipy", "compat", "complex", "dataset", "distributed", "fluid", "ones",
-    "randn", "reader", "square", "tanh", "utils", "version",
+    "randn", "reader", "square", "sysconfig", "tanh", "utils", "version",
 ]
 # fmt: on
 

@@ -1,5 +1,7 @@
 """paddle.compat, paddle.utils and what else a script finds beside paddle.fluid."""
 
+import os
+
 import pytest
 
 import fluidjax
@@ -13,6 +15,12 @@ def test_package():
     assert paddle.utils.Ploter
     with pytest.raises(AttributeError, match="nonsense"):
         paddle.nonsense  # noqa: B018
+
+
+def test_where_builds_look():
+    home = os.path.dirname(paddle.__file__)
+    assert paddle.sysconfig.get_include() == os.path.join(home, "include")
+    assert paddle.sysconfig.get_lib() == os.path.join(home, "libs")
 
 
 def test_text_and_bytes():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fluidjax as fluid
@@ -79,11 +80,70 @@ def test_a_stack_of_scopes() -> None:
 def test_an_installation_is_checked(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     before = fluid.default_main_program().fingerprint()
     fluid.install_check.run_check()
-    assert "fluidjax works on CPUPlace: the loss fell from" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    # From 3 down by the rate times the squared gradient in each of nine steps: 9 * 0.01 * 3 * (4**2 + 6**2 + 2**2).
+    assert "fluidjax works on CPUPlace: the loss fell from 3.0000 to -12.1200" in said
+    # What Paddle says where all is well; installers look for it.
+    lines = [
+        "Running Verify Fluid Program ... ",
+        "Your Paddle Fluid works well on SINGLE GPU or CPU.",
+        "Your Paddle Fluid works well on MUTIPLE GPU or CPU.",
+        "Your Paddle Fluid is installed successfully! Let's start deep Learning with Paddle Fluid now",
+    ]
+    assert [line for line in said.splitlines() if line in lines] == lines
     assert fluid.default_main_program().fingerprint() == before
-    monkeypatch.setattr(fluid.install_check, "_train", lambda place: (1.0, float("nan")))
+
+
+def test_an_installation_that_fails(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = fluid.install_check
+    monkeypatch.setattr(check, "_train", lambda places: (1.0, float("nan") if len(places) > 1 else 0.5))
+    check.run_check()
+    assert "ONLY for SINGLE GPU or CPU" in capsys.readouterr().out.splitlines()[-1]
+    monkeypatch.setattr(check, "_train", lambda places: (1.0, float("nan")))
     with pytest.raises(RuntimeError, match="the loss went from 1.0 to nan"):
-        fluid.install_check.run_check()
+        check.run_check()
+
+
+def test_the_layer_of_the_check() -> None:
+    """In both modes: the sum of three combinations with weights 0.1, and its gradient."""
+    rows = np.float32([[1, 2], [3, 4]])
+    with fluid.dygraph.guard():
+        layer = fluid.install_check.SimpleLayer(2)
+        out = layer(fluid.dygraph.to_variable(rows))
+        out.backward()
+        np.testing.assert_allclose(out.numpy(), [3.0], rtol=1e-6)
+        np.testing.assert_array_equal(layer._linear1.weight.gradient(), np.float32([[4] * 3, [6] * 3]))
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        out = fluid.install_check.SimpleLayer(2)(fluid.layers.data("inp", [2, 2], append_batch_size=False))
+        exe = fluid.Executor()
+        exe.run(fluid.default_startup_program())
+        np.testing.assert_allclose(exe.run(feed={"inp": rows}, fetch_list=[out])[0], [3.0], rtol=1e-6)
+
+
+def test_a_run_that_meets_nan_leaves_its_parameters(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None, 2])
+        y = fluid.layers.fc(x, 1, param_attr=fluid.initializer.Constant(0.5))
+        before = main.fingerprint()
+        debugger.prepare_fast_nan_inf_debug(main)
+        assert main.fingerprint() == before
+        exe = fluid.Executor()
+        exe.run(startup)
+        run = debugger.run_fast_nan_inf_debug
+        assert run(exe, main, {"x": np.ones((1, 2), "float32")}, [y])[0] == [[1.0]] and not list(tmp_path.iterdir())
+        monkeypatch.setitem(fluid.core.globals(), "FLAGS_check_nan_inf", True)
+        assert run(exe, main, {"x": np.full((1, 2), np.nan, "float32")}, [y]) is None
+        (core,) = tmp_path.iterdir()
+        said = capsys.readouterr().out
+        assert "catch an exception:" in said and "mul" in said and f"dumping a core into ./{core.name}" in said
+        fluid.io.load_persistables(exe, str(tmp_path), main, core.name)
+        np.testing.assert_array_equal(np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()), [[0.5]] * 2)
+    with pytest.raises(AssertionError, match="expected an executor"):
+        run(None)
 
 
 def test_memory_passes_say_that_they_do_nothing(programs, caplog: pytest.LogCaptureFixture) -> None:
