@@ -27,7 +27,7 @@ class DemandKernel(Kernel):
         self.__dict__.update(kernel.__dict__)
         self.type = f"{kernel.type}_demands"
         self.known, self.demands, self.backward = {}, None, True  # nobody checks a check
-        self.checked = self.special = False
+        self.checked = False
         self.takes_key, self.own_key, self.on_host, self.width = False, None, False, 1
         self.__dict__.pop("jitted", None)
         assert self.definition.demands is not None

@@ -108,7 +108,6 @@ class Kernel:
         width: the number of outputs, and of inputs that the op updates.
         checked: whether its inputs' numbers are checked.
         simple: whether its outputs are all that it writes, and its inputs all have values.
-        special: whether more than recording has to be done for it.
         direct: whether its compiled function is what runs.
         plain: whether it is a function of arrays; else it runs at once, on what its variables hold.
         sources: whether it has no inputs: its outputs are constants, or drawn.
@@ -158,7 +157,6 @@ class Kernel:
         self.demands: Any = None  # the kernel that checks the inputs (see ``demands``)
         self.backward = backward
         self.checked = self.definition.demands is not None and not backward
-        self.special = self.checked or self.takes_key
         self.simple = not self.definition.updates and not self.definition.absent
         self.width = len(wanted) + len(self.definition.updates)
 

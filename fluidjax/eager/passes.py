@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fluidjax.eager.pending import Recorder
-from fluidjax.eager.points import Point
+from fluidjax.eager.stretches import Mark, Source, Stretch, source_of, value_at
 from fluidjax.eager.tape import UNWANTED, OpNode, key_of
-from fluidjax.eager.values import Spec, Value, zeros
-
-Source = int | Value  # a value that is read, by its number; or zeros
+from fluidjax.eager.values import Spec, Value
 
 
 class Visit(NamedTuple):
@@ -56,32 +54,27 @@ class Known(NamedTuple):
     """A pass from output `k` of a node.
 
     Attributes:
-        codes: of the values that are read: the root's and those of each visit; None for one that no op took.
-        leaves: what becomes a leaf, in order, and what it is.
-        ops, end: how many ops the pass has, and the point that they lead to.
+        stretch: what it records; the values that this reads are the root's and those of each visit.
     """
 
     k: int
     visits: list[Visit]
-    codes: list[int | None]
-    leaves: list[tuple[Source, Spec]]
-    ops: int
-    end: Point
+    stretch: Stretch
     gradients: list[Gradient]
 
     def run(self, recorder: Recorder, root: Any, retain: bool) -> bool:
         """Do it again from another root; False where something differs, and nothing was done."""
-        if root._place[1] != self.k or not recorder.takes(self.ops):
+        if root._place[1] != self.k or not recorder.takes(self.stretch.ops):
             return False
         reads = [root._value]
         nodes = self._walk(root._place[0], reads)
-        if nodes is None or not self._register(recorder, reads):
+        if nodes is None or not self.stretch.register(recorder, reads):
             return False
         variables = [root if at < 0 else nodes[at].inputs[i] for at, i, *_ in self.gradients]
         if not retain:
             for node in nodes:
                 node.free()
-        recorder.extend(self.end)
+        recorder.extend(self.stretch.end)
         self._give(recorder, reads, variables)
         return True
 
@@ -115,18 +108,6 @@ class Known(NamedTuple):
                 reads.append(inputs[k]._value if kind == "i" else node.output(k))
         return nodes if len(set(map(id, leaves))) == len(leaves) else None
 
-    def _register(self, recorder: Recorder, reads: list[Any]) -> bool:
-        """Whether the values are those that were read then; what is not pending becomes a leaf."""
-        if None in reads:
-            return False
-        serial = recorder.serial
-        for source, spec in self.leaves:
-            value = _found(source, reads)
-            if value.serial == serial or value.array is None or value.spec is not spec:
-                return False
-            recorder.leaf(value)
-        return [v.index if v.serial == serial else None for v in reads] == self.codes
-
     def _give(self, recorder: Recorder, reads: list[Any], variables: list[Any]) -> None:
         """Give the variables that somebody holds their gradients."""
         made: dict[int, Value] = {}
@@ -135,15 +116,11 @@ class Known(NamedTuple):
             if sys.getrefcount(var) <= 2:  # held here alone
                 continue
             if source is not None:
-                var._grad = _found(source, reads)
+                var._grad = value_at(source, reads)
                 continue
             if code not in made:
                 made[code] = recorder.output(code, spec)
             var._grad = made[code]
-
-
-def _found(source: Source, reads: Sequence[Any]) -> Any:
-    return reads[source] if source.__class__ is int else source
 
 
 def _is_leaf(leaves: list[Any], k: int, var: Any) -> bool:
@@ -163,30 +140,20 @@ class Watched:
     """
 
     def __init__(self, recorder: Recorder, root: Any) -> None:
-        self.recorder, self.root, self.place = recorder, root, root._place
-        self.serial = recorder.serial
-        self.before = recorder.point
-        self.first = len(recorder.outputs)  # the number of the pass's first output
-        self.value = root._value
+        self.root, self.place, self.value = root, root._place, root._value
+        self.mark = Mark(recorder)
 
     def known(self, nodes: Sequence[Any], found: dict[Any, tuple[Any, Any]]) -> Known | None:
         """The pass, that ran over `nodes` and found gradients; None where it cannot be done again."""
-        recorder = self.recorder
-        ops = recorder.point.way(self.before.depth)
-        if recorder.serial != self.serial or any(point.kernel.special for point in ops):
-            return None
         if any(node.__class__ is not OpNode or node.forward is not None for node in nodes):
             return None
         visits = _visits(nodes)
         reads = [self.value]
         for node, visit in zip(nodes, visits, strict=True):
             reads += [node.inputs[k]._value if kind == "i" else node.output(k) for kind, k in visit.reads]
-        leaves = [(self._source(value, reads), value.spec) for value in recorder.leaves_since(self.before)]
-        gradients = self._gradients(nodes, found, reads)
-        if gradients is None or any(source is None for source, _ in leaves) or None in reads:
-            return None
-        codes = [v.index if v.serial == self.serial else None for v in reads]
-        return Known(self.place[1], visits, codes, leaves, len(ops), recorder.point, gradients)  # type: ignore
+        stretch = self.mark.stretch(reads)
+        gradients = None if stretch is None else self._gradients(nodes, found, reads)
+        return None if gradients is None else Known(self.place[1], visits, stretch, gradients)  # type: ignore[arg-type]
 
     def _gradients(self, nodes: Sequence[Any], found: Any, reads: list[Any]) -> list[Gradient] | None:
         where = {key_of(self.root, self.place): (-1, 0)}
@@ -196,19 +163,12 @@ class Watched:
                     where.setdefault(key_of(var, place), (n, i))
         gradients = []
         for key, (_, grad) in found.items():
-            made = grad.serial == self.serial and grad.index >= self.first
-            source = None if made else self._source(grad, reads)
+            made = self.mark.made(grad)
+            source = None if made else source_of(grad, reads)
             if key not in where or (source is None and not made):
                 return None
             gradients.append(Gradient(*where[key], grad.index, grad.spec, source))
         return gradients
-
-    @staticmethod
-    def _source(value: Any, reads: list[Any]) -> Source | None:
-        for k, read in enumerate(reads):
-            if read is value:
-                return k
-        return value if zeros(value.spec) is value else None
 
 
 def _visits(nodes: Sequence[Any]) -> list[Visit]:

@@ -18,7 +18,7 @@ from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.blocks import Blocks
-from fluidjax.eager.demands import broken, demand_of, user_line
+from fluidjax.eager.demands import DemandKernel, broken, demand_of, user_line
 from fluidjax.eager.kernels import Kernel, forget
 from fluidjax.eager.moving import moves
 from fluidjax.eager.packs import Piece, taken
@@ -66,8 +66,7 @@ class Recorder:
 
         None where the op is another one after all, or where more has to be done than to record it.
         """
-        kernel = point.kernel
-        if kernel.special or point.depth > self._limit or not FLAGS["FLAGS_eager_blocks"]:
+        if point.special or point.depth > self._limit or not FLAGS["FLAGS_eager_blocks"]:
             return None
         serial, codes = self.serial, point.codes
         parents: list[Any] = []
@@ -98,7 +97,7 @@ class Recorder:
         if (
             point is None
             or point.kernel is not kernel
-            or kernel.special
+            or point.special
             or self.point.depth >= self._limit
             or not FLAGS["FLAGS_eager_blocks"]
         ):
@@ -123,8 +122,9 @@ class Recorder:
         if kernel.sources and kernel.movable and moves(kernel, self.point):
             forget(kernel)
             return self._run_now(kernel, ins, seed)
-        if kernel.checked and FLAGS["FLAGS_check_values"]:
-            self._check(kernel, specs, ins)
+        check = demand_of(kernel, specs) if kernel.checked else None
+        if check is not None and FLAGS["FLAGS_check_values"]:
+            self._check(check, ins)
         if found and found[0].__class__ is int:
             return [ins[k] for k in found]  # what passes through needs no op
         if not FLAGS["FLAGS_eager_blocks"]:
@@ -135,7 +135,8 @@ class Recorder:
         codes = [v.index if v.serial == serial else self.leaf(v) for v in ins]
         if kernel.takes_key:
             codes.insert(0, self.leaf(self._key(seed)))
-        return self.record(self.point.after(kernel, codes, [v.spec for v in self._leaves[before:]], found))
+        fresh = [v.spec for v in self._leaves[before:]]
+        return self.record(self.point.after(kernel, codes, fresh, found, check is not None or kernel.takes_key))
 
     def record(self, point: Point) -> list[Value | None]:
         """The outputs of the op that leads to a point."""
@@ -177,10 +178,7 @@ class Recorder:
         self.outputs[code] = value
         return value
 
-    def _check(self, kernel: Kernel, specs: tuple[Spec, ...], ins: Sequence[Value]) -> None:
-        check = demand_of(kernel, specs)
-        if check is None:
-            return
+    def _check(self, check: DemandKernel, ins: Sequence[Value]) -> None:
         if check.reads_host(ins):
             check.refuse(ins)
         else:

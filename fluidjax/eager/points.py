@@ -8,6 +8,7 @@ its kernel, and a whole sequence is known by its last point.
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 _MOST = 100_000  # points; then the tree is begun afresh
 
@@ -23,20 +24,29 @@ class Point:
         outs: the specs of its outputs, None for those nobody takes.
         fresh: the specs of the leaves that it is the first to read.
         leaves: how many leaves there are up to here.
+        special: whether more than recording has to be done for the last record.
         expected: the point that came after this one last time.
         numbers: of ops that came after it, the numbers that they had (see ``numbers``).
         passes: the backward passes that began here (see ``passes``); None before the first.
+        updates: the updates that began here, of each replay (see ``replay``); None before the first.
     """
 
     __slots__ = (
         "_after", "before", "codes", "depth", "expected", "first", "fresh", "kernel", "leaves", "numbers", "outs",
-        "passes", "record", "tree",
+        "passes", "record", "special", "tree", "updates",
     )  # fmt: skip
 
     def __init__(
-        self, before: Point | None, kernel: Any, codes: list[int], fresh: list[Any], outs: tuple[Any, ...], tree: Tree
+        self,
+        before: Point | None,
+        kernel: Any,
+        codes: list[int],
+        fresh: list[Any],
+        outs: tuple[Any, ...],
+        special: bool,
+        tree: Tree,
     ) -> None:
-        self.tree, self.before = tree, before
+        self.tree, self.before, self.special = tree, before, special
         self.kernel, self.codes, self.record = kernel, codes, (kernel, *codes)
         self.fresh, self.outs = fresh, outs
         self.depth = self.first = self.leaves = 0
@@ -45,15 +55,16 @@ class Point:
             self.leaves = before.leaves + len(fresh)
         self.expected: Point | None = None
         self.passes: list[Any] | None = None
+        self.updates: WeakKeyDictionary[Any, list[Any]] | None = None
         self.numbers: dict[Any, set[Any]] = {}
         self._after: dict[Any, Point] = {}
 
-    def after(self, kernel: Any, codes: list[int], fresh: list[Any], outs: tuple[Any, ...]) -> Point:
+    def after(self, kernel: Any, codes: list[int], fresh: list[Any], outs: tuple[Any, ...], special: bool) -> Point:
         """The point after this one, where these come next."""
         key = kernel, tuple(codes), tuple(fresh)
         found = self._after.get(key)
         if found is None:
-            found = self._after[key] = Point(self, kernel, codes, fresh, outs, self.tree)
+            found = self._after[key] = Point(self, kernel, codes, fresh, outs, special, self.tree)
             self.tree.points += 1
         self.expected = found
         return found
@@ -80,7 +91,7 @@ class Tree:
 
     def _begin(self) -> None:
         self.points = 0
-        self._root = Point(None, None, [], [], (), self)
+        self._root = Point(None, None, [], [], (), False, self)
 
     def root(self) -> Point:
         """Where a batch begins."""

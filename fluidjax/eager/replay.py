@@ -1,13 +1,42 @@
-"""Doing the same ops again: what an optimizer traces in one step, run in the next without its Python."""
+"""Doing the same ops again: what an optimizer traces in one step, run in the next without its Python.
+
+Where the ops are recorded after the same ones as before, they are a stretch that is known (see ``stretches``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.pending import recorder
+from fluidjax.eager.stretches import Mark, Stretch
+from fluidjax.eager.values import Spec, Value
 
 Call = tuple[Kernel, Sequence[Any], Sequence[Any]]  # a kernel, its input and output variables
+
+
+class Update(NamedTuple):
+    """A replay after one point.
+
+    Attributes:
+        stretch: what it records.
+        results: of each variable that it writes, the number of the output, and what it is.
+    """
+
+    stretch: Stretch
+    results: list[tuple[int, Spec]]
+
+    def run(self, reads: Sequence[Any], variables: Sequence[Any]) -> bool:
+        """Do it again; False where something differs, and nothing was done."""
+        stretch = self.stretch
+        if not recorder.takes(stretch.ops) or not stretch.register(recorder, reads):
+            return False
+        recorder.extend(stretch.end)
+        for var, (code, spec) in zip(variables, self.results, strict=True):
+            var._value, var._place = recorder.output(code, spec), None
+        return True
 
 
 class Replay:
@@ -21,17 +50,39 @@ class Replay:
     def __init__(self, calls: Sequence[Call], given: Sequence[Any]) -> None:
         numbers = {id(var): k for k, var in enumerate(given)}
         self._steps: list[tuple[Kernel, list[Any], list[Any]]] = []
+        read: dict[int, Any] = {}
+        written: dict[int, Any] = {}
         for kernel, ins, outs in calls:
             reads = [numbers.get(id(var), var) for var in ins]
+            read.update({id(x): x for x in reads if x.__class__ is not int and id(x) not in written})
             for var in outs:
                 if not var.persistable:
                     numbers.setdefault(id(var), len(numbers))
-            self._steps.append((kernel, reads, [numbers.get(id(var), var) for var in outs]))
+            writes = [numbers.get(id(var), var) for var in outs]
+            written.update({id(x): x for x in writes if x.__class__ is not int})
+            self._steps.append((kernel, reads, writes))
         self._temporaries = len(numbers) - len(given)
+        self._read, self._written = list(read.values()), list(written.values())
 
     def run(self, tracer: Any, given: Sequence[Any]) -> None:
         """Run the ops with other given variables."""
-        values: list[Any] = [*[var._value for var in given], *[None] * self._temporaries]
+        values = [var._value for var in given]
+        reads = values + [var._value for var in self._read]
+        point = recorder.point
+        if point.updates is None:
+            point.updates = WeakKeyDictionary()  # where a step comes twice it will come again
+            return self._run(tracer, values)
+        updates = point.updates.setdefault(self, [])
+        if any(update.run(reads, self._written) for update in updates):
+            return None
+        mark = Mark(recorder)
+        self._run(tracer, values)
+        if len(updates) < _UPDATES:
+            updates += self._known(mark, reads)
+        return None
+
+    def _run(self, tracer: Any, given: list[Any]) -> None:
+        values: list[Any] = [*given, *[None] * self._temporaries]
         for kernel, reads, writes in self._steps:
             ins = [values[x] if x.__class__ is int else x._value for x in reads]
             for x, result in zip(writes, tracer.run(kernel, ins), strict=False):
@@ -39,3 +90,14 @@ class Replay:
                     values[x] = result
                 else:
                     x._value, x._place = result, None
+
+    def _known(self, mark: Mark, reads: list[Any]) -> list[Update]:
+        """What was done since; nothing where it cannot be done again."""
+        stretch = mark.stretch(reads)
+        results: list[Value] = [var._value for var in self._written]
+        if stretch is None or not all(map(mark.made, results)) or len(set(map(id, results))) < len(results):
+            return []
+        return [Update(stretch, [(value.index, value.spec) for value in results])]
+
+
+_UPDATES = 8  # that are known of a replay for one point

@@ -91,15 +91,13 @@ class EagerUpdates:
 
     def _eager_form(self, pairs: list[Pair]) -> Any:
         """What decides which ops an update takes; None where it is more than can be told, in code that is not ours."""
-        decays = [self.regularization, *[p.regularizer for p, _ in pairs]]
-        parts = [self, self._grad_clip, *decays]
-        if any(not type(part).__module__.startswith("fluidjax.") for part in parts if part is not None):
+        given = [self, self._grad_clip, self.regularization, *[p.regularizer for p, _ in pairs]]
+        parts = [part for part in given if part is not None]
+        if any(not type(part).__module__.startswith("fluidjax.") for part in parts):
             return None
         if self._grad_clip is not None and self._grad_clip._need_clip_func is not None:
             return None
-        numbers = [
-            tuple([v for v in vars(p).values() if isinstance(v, (int, float, str))]) for p in parts if p is not None
-        ]
+        numbers = [tuple([v for v in vars(p).values() if isinstance(v, (int, float, str))]) for p in parts]
         settings = [
             (id(p), g._spec, p.trainable, p.optimize_attr["learning_rate"], id(p.regularizer)) for p, g in pairs
         ]
