@@ -1,35 +1,99 @@
-"""``fluidjax bench MODEL``: how long a saved model takes here: to load, to compile, and for each run."""
+"""``fluidjax bench MODEL|SCRIPT``: how long a model or training step takes here: to load, to compile, and for each run.
+
+A script runs up to its first training step; that step is run again and again with the script's own batch, on copies of
+the parameters, and the script goes no further. A saved model is run on made-up inputs.
+
+first run     compiling included; what the cache on disk holds is not compiled again
+a run         the median: by the clock, and of the processor's time in all threads of this process
+compilations  how often the program was traced and compiled, in the first run and in later ones
+peak memory   of the place; on the CPU, of this process since it began
+"""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fluidjax.base.places import CPUPlace, CUDAPlace, get_cuda_device_count
-from fluidjax.command import models, samples
-from fluidjax.command.terms import table
+from fluidjax import memory
+from fluidjax.base.containers import LoDTensorArray, SelectedRows
+from fluidjax.base.places import CPUPlace, CUDAPlace, Place, get_cuda_device_count
+from fluidjax.base.scope import Scope, held
+from fluidjax.base.values import LoDTensor
+from fluidjax.command import models, samples, steps
+from fluidjax.command.terms import BadUse, size, table
+from fluidjax.execution.prepared import compilations
+from fluidjax.execution.state import private_copy
 from fluidjax.execution.waiting import waiting
 from fluidjax.executor import Executor
 from fluidjax.export.files import Model
+from fluidjax.framework import Program
 
-NAME, HELP = "bench", "say how long a model takes to load, to compile and to run"
+NAME, HELP = "bench", "say how long a model or a training step takes to compile and to run"
 _FEWEST = 5  # runs, however long they take
+_Row = tuple[str, str]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("model", metavar="MODEL", help="a model's folder, or its program's file")
+    steps.add(parser)
     parser.add_argument("--params", metavar="FILE", help="the name of the file that holds all parameters")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure (default %(default)s)")
     samples.add(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run it on made-up inputs and print the times."""
+    """Print the times."""
+    rows = _of_script(options) if steps.is_script(options.model) else _of_model(options)
+    print(table(rows, indent=""))
+    return 0
+
+
+def _of_script(options: argparse.Namespace) -> list[_Row]:
+    def of_program(step: steps.Step) -> list[_Row]:
+        return list(_of_step(step, options.seconds))
+
+    rows = steps.first_step(options.model, options.arguments, of_program, lambda loss: [])
+    if not rows:
+        raise BadUse(
+            f"the first training step of {options.model!r} is eager",
+            "a step that an executor runs as a program",
+            "backward() of an eager loss, whose step is spread over the script",
+            "time the loop in the script, or make the network a program with @declarative",
+        )
+    return rows
+
+
+def _of_step(step: steps.Step, seconds: float) -> Iterator[_Row]:
+    feed, scope = step.feed, private_copy(step.scope, _tensors(step.scope))
+    given = {**step.given, "fetch_list": step.fetches or (step.loss,), "scope": scope}
+    if not isinstance(given.get("feed"), (list, tuple)):
+        given["feed"] = feed
+    found = _measured(lambda: step.executor.run(**given), step.program, seconds)
+    fed = ", ".join(f"{name} {_shape(value)}" for name, value in feed.items())
+    yield "on", f"{step.executor.place}, a training step of {len(step.program.global_block().ops)} ops"
+    yield "fed", fed or "nothing"
+    yield from found.rows("step", step.executor.place)
+
+
+def _tensors(scope: Scope) -> list[str]:
+    """The names of the tensors in a scope and in those around it."""
+    names, at = set[str](), scope
+    while at is not None:
+        names.update(at.local_var_names())
+        at = at.parent()  # type: ignore[assignment]
+    return [name for name in sorted(names) if isinstance(held(scope, name), (LoDTensor, SelectedRows, LoDTensorArray))]
+
+
+def _shape(value: Any) -> str:
+    return "x".join(map(str, np.shape(np.asarray(value)))) or "a number"
+
+
+def _of_model(options: argparse.Namespace) -> list[_Row]:
     path = models.find(options.model, options.params)
     loading, model = _timed(lambda: Model(path.folder, path.program, path.parameters))
     feed = samples.feed(model.program, model.feeds, options.batch, dict(options.shape))
@@ -39,35 +103,84 @@ def main(options: argparse.Namespace) -> int:
     def run() -> Any:
         return executor.run(model.program, feed, model.fetches, scope=model.scope, return_numpy=False)
 
-    first, _ = _timed(run)
-    with waiting("Measuring"):
-        times = 1e3 * np.array(_repeated(run, options.seconds))
-    middle = float(np.median(times))
-    print(
-        table(
-            [
-                ("on", f"{place}, {options.batch} samples a run"),
-                ("loading", f"{loading * 1e3:.1f} ms"),
-                ("first run", f"{first * 1e3:.1f} ms, compiling included"),
-                ("a run", f"{middle:.3f} ms (median of {len(times)}; nine of ten under {np.quantile(times, 0.9):.3f})"),
-                ("samples", f"{options.batch / middle * 1e3:,.0f} a second"),
-            ],
-            indent="",
+    found = _measured(run, model.program, options.seconds)
+    return [
+        ("on", f"{place}, {options.batch} samples a run"),
+        ("loading", f"{loading.clock * 1e3:.1f} ms"),
+        *found.rows("run", place),
+        ("samples", f"{options.batch / found.middle * 1e3:,.0f} a second"),
+    ]
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Of one run, in seconds: by the clock, and of the processor."""
+
+    clock: float
+    processor: float
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A first run, and those after it, which compiled so often."""
+
+    first: _Times
+    first_compiled: int
+    later: list[_Times]
+    later_compiled: int
+
+    @property
+    def middle(self) -> float:
+        """Milliseconds of a later run."""
+        return float(np.median([run.clock for run in self.later])) * 1e3
+
+    def rows(self, what: str, place: Place) -> Iterator[_Row]:
+        """What is printed, a run being called ``what``."""
+        highest = float(np.quantile([run.clock for run in self.later], 0.9)) * 1e3
+        processor = float(np.median([run.processor for run in self.later])) * 1e3
+        yield f"first {what}", f"{self.first.clock * 1e3:.1f} ms, compiling included"
+        yield (
+            f"a {what}",
+            f"{self.middle:.3f} ms (median of {len(self.later)}; nine of ten under {highest:.3f}), "
+            f"{processor:.3f} ms of processor time",
         )
-    )
-    return 0
+        yield "compilations", f"{self.first_compiled} in the first {what}, {self.later_compiled} in later ones"
+        yield "peak memory", size(memory.of(place).peak)
 
 
-def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    started = time.perf_counter()
+def _measured(run: Callable[[], Any], program: Program, seconds: float) -> _Measured:
+    """Run the program once, and then again and again, waiting for results each time."""
+
+    def whole() -> None:
+        _await(run())
+
+    before = compilations(program)
+    first, _ = _timed(whole)
+    between = compilations(program)
+    with waiting("Measuring"):
+        later = _repeated(whole, seconds)
+    return _Measured(first, between - before, later, compilations(program) - between)
+
+
+def _await(values: Any) -> None:
+    """Return when values, and those in lists, are there."""
+    for value in values:
+        if isinstance(value, (list, LoDTensorArray)):
+            _await(value)
+        else:
+            np.asarray(value)
+
+
+def _timed(work: Callable[[], Any]) -> tuple[_Times, Any]:
+    started, used = time.perf_counter(), time.process_time()
     result = work()
-    return time.perf_counter() - started, result
+    return _Times(time.perf_counter() - started, time.process_time() - used), result
 
 
-def _repeated(work: Callable[[], Any], seconds: float) -> list[float]:
-    """The times of runs one after the other, whose results are waited for."""
+def _repeated(work: Callable[[], Any], seconds: float) -> list[_Times]:
+    """The times of runs one after the other."""
     ends = time.perf_counter() + seconds
-    taken: list[float] = []
+    taken: list[_Times] = []
     while len(taken) < _FEWEST or time.perf_counter() < ends:
-        taken.append(_timed(lambda: [np.asarray(value) for value in work()])[0])
+        taken.append(_timed(work)[0])
     return taken

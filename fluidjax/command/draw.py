@@ -1,28 +1,48 @@
-"""``fluidjax draw MODEL``: the model's graph as an SVG, which any browser shows."""
+"""``fluidjax draw MODEL|SCRIPT``: a graph as an SVG, which any browser shows.
+
+A script runs up to its first training step, whose program is drawn, or the ops that an eager loss came from; a script
+that never trains runs to its end, and the first program of which it fetched something is drawn.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 
-from fluidjax.command import models
-from fluidjax.drawing import draw
+from fluidjax.command import models, steps
+from fluidjax.drawing import Drawing, draw
 from fluidjax.execution.waiting import waiting
+from fluidjax.framework import Program
+from fluidjax.gradcheck.eager import recorded
 
-NAME, HELP = "draw", "draw a model's graph as an SVG"
+NAME, HELP = "draw", "draw a model's or script's graph as an SVG"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("model", metavar="MODEL", help="a model's folder, or a program's file")
+    steps.add(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="the SVG; default MODEL's name with .svg, here")
 
 
 def main(options: argparse.Namespace) -> int:
     """Write it and say where it is."""
-    path = models.find(options.model)
-    name = os.path.basename(os.path.abspath(options.model)).removesuffix(".pdmodel")
-    with waiting("Drawing"):
-        drawing = draw(models.read_program(path))
-    print(drawing.save(options.output or f"{name}.svg"))
+    name = os.path.basename(os.path.abspath(options.model)).removesuffix(".pdmodel").removesuffix(".py")
+    where = os.path.abspath(options.output or f"{name}.svg")  # before a script goes elsewhere
+    if steps.is_script(options.model):
+        drawing = steps.first_step(
+            options.model,
+            options.arguments,
+            lambda step: _draw(step.program),
+            lambda loss: _draw(recorded(loss).program),
+            trains=False,
+        )
+    else:
+        drawing = _draw(models.read_program(models.find(options.model)))
+    drawing.save(where)
+    print(options.output or f"{name}.svg")
     return 0
+
+
+def _draw(program: Program) -> Drawing:
+    with waiting("Drawing"):
+        return draw(program)

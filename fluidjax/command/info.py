@@ -1,40 +1,60 @@
-"""``fluidjax info MODEL``: what a saved model takes, gives and holds, and what of it does not run here."""
+"""``fluidjax info MODEL|SCRIPT``: what a model takes, gives and holds, and what of it does not run here.
+
+A script is read, not run: which names of paddle it uses. With --run it runs up to its first training step, whose
+program is shown as a model is; the script goes no further.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import lowering
 from fluidjax.base.enums import VarType, to_numpy_dtype
-from fluidjax.command import models, scripts
+from fluidjax.command import models, scripts, steps
 from fluidjax.command.check import problems_of
 from fluidjax.command.terms import size, table
+from fluidjax.eager.varbase import VarBase
 from fluidjax.framework import Program, Variable
+from fluidjax.gradcheck.eager import recorded
 
 NAME, HELP = "info", "show what a model or script consists of"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("model", metavar="MODEL|SCRIPT", help="a model's folder, a program's file, or a Python script")
+    steps.add(parser)
+    parser.add_argument("--run", action="store_true", help="run a script, and show the program of its training step")
 
 
 def main(options: argparse.Namespace) -> int:
     """Print it; 0 also when something does not run (that is what ``check`` is for)."""
-    if options.model.endswith(".py"):
-        print("\n".join(scripts.describe(options.model)))
+    if steps.is_script(options.model):
+        lines = _of_run(options) if options.run else list(scripts.describe(options.model))
+        print("\n".join(lines))
     else:
         print("\n".join(describe(models.read_program(models.find(options.model)))))
     return 0
 
 
-def describe(program: Program) -> Iterator[str]:
-    """The lines about a program."""
+def _of_run(options: argparse.Namespace) -> list[str]:
+    def of_program(step: steps.Step) -> list[str]:
+        return list(describe(step.program, step.fetches))
+
+    def of_loss(loss: VarBase) -> list[str]:
+        written = recorded(loss)
+        return list(describe(written.program, (written.loss,)))
+
+    return steps.first_step(options.model, options.arguments, of_program, of_loss, trains=False)
+
+
+def describe(program: Program, fetched: Sequence[str] = ()) -> Iterator[str]:
+    """The lines about a program; ``fetched`` are its outputs where it has no ops that say so."""
     block = program.global_block()
     feeds, fetches = _ends(program)
+    fetches = fetches or list(fetched)
     yield from _section("inputs", [_row(block.var(name)) for name in feeds if block.has_var(name)])
     yield from _section("outputs", [_row(block.var(name)) for name in fetches if block.has_var(name)])
     yield from _section("parameters", _parameters(program))

@@ -15,9 +15,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
-import numpy as np
-
 from fluidjax.base.scope import Scope
 from fluidjax.execution.beside import Beside
 from fluidjax.execution.compilations import Compilations, Job
@@ -27,9 +24,9 @@ from fluidjax.execution.retry import Attempts
 from fluidjax.execution.segmented import SegmentedRuns
 from fluidjax.execution.settled import SettledRuns
 from fluidjax.execution.spreading import Spreading
-from fluidjax.execution.state import NothingToFetch, gather_values
+from fluidjax.execution.state import NothingToFetch, private_copy
 from fluidjax.execution.whole import WholeRuns
-from fluidjax.execution.writer import write_back
+from fluidjax.framework import Program
 from lowering.engine.validate import validate
 from lowering.program import ProgramView
 
@@ -146,11 +143,7 @@ class Prepared:
         plan = self._attempts.plan
         if self._alike or any(segment.host for segment in plan.segments):
             return None
-        with scope._lock:
-            state = gather_values(scope, [n for n in plan.reads if n not in feed], exact=True)
-            private = Scope()
-            write_back(private, jax.tree_util.tree_map(np.array, state))
-        return self.run(private, feed, seed)
+        return self.run(private_copy(scope, [n for n in plan.reads if n not in feed]), feed, seed)
 
     def interpret(
         self, scope: Scope, feed: Mapping[str, Any], seed: Any, after_op: Callable[..., None] | None = None
@@ -159,6 +152,13 @@ class Prepared:
         with scope._lock, self._lock:
             self._check_fetches(scope)
             return self._interpreted.run(scope, feed, seed, after_op)
+
+
+def compilations(program: Program) -> int:
+    """How many times runs of a program were traced and compiled, for whatever was fed and fetched."""
+    cached = program.__dict__.get("_prepared_cache", {}).values()
+    pruned = program.__dict__.get("_pruned_cache", {}).values()
+    return sum(prepared.compilations for prepared in cached) + sum(map(compilations, pruned))
 
 
 def _undeclared_writes(program: ProgramView) -> tuple[str, ...]:

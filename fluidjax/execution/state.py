@@ -14,7 +14,7 @@ from jaxlib.xla_client import ArrayImpl
 from fluidjax.base.scope import Scope, held
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.exchange import to_lowering
-from fluidjax.execution.writer import move
+from fluidjax.execution.writer import move, write_back
 from lowering.errors import LoweringError
 
 NONE: Mapping[str, Any] = {}
@@ -74,6 +74,14 @@ def gather_values(scope: Scope, names: Iterable[str], *, exact: bool) -> dict[st
         if value is not None:
             found[name] = value
     return found
+
+
+def private_copy(scope: Scope, names: Iterable[str]) -> Scope:
+    """A scope of its own with copies of what ``scope`` holds under ``names``; missing ones are left out."""
+    private = Scope()
+    with scope._lock:
+        write_back(private, jax.tree_util.tree_map(np.array, gather_values(scope, names, exact=True)))
+    return private
 
 
 def on_host(values: Sequence[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fluidjax.base.errors import explain
+from fluidjax.base.mode import tracer_guard
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import Scope
 from fluidjax.eager.tape import UNWANTED, Node, OpNode
@@ -40,7 +41,8 @@ def recorded(loss: VarBase) -> Recorded:
                 "compute it with gradients being recorded (train(), outside no_grad())",
             )
         )
-    return _Writer().written(loss)
+    with tracer_guard(None):  # it writes ops, where eager mode would run them
+        return _Writer().written(loss)
 
 
 class _Writer:

@@ -1,4 +1,4 @@
-"""`fluidjax verify` and `fluidjax bench`: what they say of a model, of a script, and of what they cannot use."""
+"""Commands that run a model, or a script up to its first training step: `verify`, `bench`, `draw`, `info --run`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
-    """A function that writes a script and verifies it, in this process: returns the exit status."""
+    """A function that writes a script and gives it to a command, in this process: returns the exit status."""
     monkeypatch.setattr(run.legacy, "install", lambda: None)
     monkeypatch.setattr(run.aliases, "serve", lambda: None)
     monkeypatch.setattr(run.cache, "enable", lambda: None)
@@ -41,7 +41,7 @@ def script(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
 
-    def verify(text):
+    def command(text, *words):
         path = tmp_path / "train.py"
         path.write_text("import fluidjax as fluid, numpy as np\n" + text)
         with (
@@ -49,9 +49,9 @@ def script(tmp_path, monkeypatch):
             fluid.unique_name.guard(),
             fluid.scope_guard(fluid.Scope()),
         ):
-            return cli.main(["verify", str(path)])
+            return cli.main([*(words or ["verify"]), str(path)])
 
-    return verify
+    return command
 
 
 TRAIN = """
@@ -93,7 +93,112 @@ def test_a_wrong_rule_gives_status_1(script, capsys, monkeypatch):
 def test_a_script_without_training(script, capsys):
     assert script("print('nothing')\n") == 2
     said = capsys.readouterr().err
-    assert "no gradients of" in said and "one that ended without a training step" in said
+    assert "no training step of" in said and "one that ended without a training step" in said
+
+
+def test_an_exit_is_an_end_without_training(script, capsys):
+    assert script("import sys; sys.exit(0)\n") == 2
+    assert "one that ended without a training step" in capsys.readouterr().err
+    assert script("import sys; sys.exit('no')\n") == 2
+    assert "one that ended with an error" in capsys.readouterr().err
+
+
+CARELESS = """
+held = np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor())
+for step in range(3):
+    try:
+        exe.run(feed={"x": np.full((2, 3), 0.5, "float32")}, fetch_list=[loss])
+        print("went on")
+    except:
+        now = np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor())
+        print("the same" if now.tobytes() == held.tobytes() else "changed")
+"""
+
+
+def test_a_script_that_catches_all_is_held_up_all_the_same(script, capsys):
+    assert script(TRAIN.rsplit("exe.run", 1)[0] + CARELESS, "bench", "--seconds", "0") == 0
+    said = capsys.readouterr().out
+    assert said.count("the same") == 3 and "went on" not in said and "changed" not in said
+    assert said.count("a step ") == 1
+
+
+def test_what_goes_wrong_in_a_step_is_not_the_scripts_to_handle(script, capsys):
+    text = (
+        TRAIN.rsplit("exe.run", 1)[0] + "\ntry:\n    exe.run(fetch_list=[loss])\nexcept Exception:\n    print('caught')"
+    )
+    assert script(text, "bench", "--seconds", "0") == 2
+    said = capsys.readouterr()
+    assert "fluidjax bench: " in said.err and "'x'" in said.err and "caught" not in said.out
+
+
+def test_bench_of_a_script(script, capsys):
+    assert script(TRAIN, "bench", "--seconds", "0") == 0
+    rows = [line.split("  ", 1) for line in capsys.readouterr().out.splitlines()]
+    said = {label: text.strip() for label, text in rows}
+    assert list(said) == ["on", "fed", "first step", "a step", "compilations", "peak memory"]
+    assert "a training step of" in said["on"] and said["fed"] == "x 2x3"
+    assert "median of 5" in said["a step"] and said["a step"].endswith("ms of processor time")
+    assert said["compilations"] == "1 in the first step, 0 in later ones" and said["peak memory"].endswith("B")
+
+
+def test_bench_reads_the_batch_of_a_loader_once(script, capsys):
+    start, end = TRAIN.rsplit("exe.run", 1)[0].split("loss =")
+    loader = (
+        "loader = fluid.io.DataLoader.from_generator([x], 4, iterable=False)\n"
+        "loader.set_batch_generator(lambda: iter([[np.ones((2, 3), 'float32')]]))\n"
+    )
+    assert script(start + loader + "loss =" + end + "loader.start()\nexe.run()\n", "bench", "--seconds", "0") == 0
+    assert "x 2x3" in capsys.readouterr().out
+
+
+def test_bench_of_several_devices(script, capsys):
+    text = TRAIN.rsplit("exe.run", 1)[0] + (
+        "both = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(\n"
+        "    loss.name, places=[fluid.CPUPlace()] * 2)\n"
+        "exe.run(both, feed={'x': np.full((4, 3), 0.5, 'float32')}, fetch_list=loss)\n"
+    )
+    assert script(text, "bench", "--seconds", "0") == 0
+    assert "1 in the first step, 0 in later ones" in capsys.readouterr().out
+
+
+EAGER = (
+    "with fluid.dygraph.guard():\n    net = fluid.dygraph.Linear(3, 2)\n"
+    "    fluid.layers.mean(net(fluid.dygraph.to_variable(np.ones((2, 3), 'float32')))).backward()\n"
+    "    print('went on')\n"
+)
+
+
+def test_bench_of_an_eager_script(script, capsys):
+    assert script(EAGER, "bench") == 2
+    said = capsys.readouterr()
+    assert "is eager" in said.err and "@declarative" in said.err and "went on" not in said.out
+
+
+@pytest.mark.parametrize(("text", "words"), [(TRAIN, ["tanh", "fc_0.w_0"]), (EAGER, ["linear_0.w_0", "mean"])])
+def test_draw_and_info_of_a_script(script, tmp_path, capsys, text, words):
+    assert script(text, "draw", "-o", str(tmp_path / "train.svg")) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'train.svg'}\n"
+    drawn = (tmp_path / "train.svg").read_text()
+    assert drawn.startswith("<svg") and all(word in drawn for word in words)
+    assert script(text, "info", "--run") == 0
+    said = capsys.readouterr().out
+    assert all(word in said for word in words) and "runs here: yes" in said and "went on" not in said
+
+
+def test_draw_of_a_script_that_only_predicts(script, tmp_path, capsys):
+    text = TRAIN.replace("fluid.optimizer.SGD(0.1).minimize(loss)", "").replace("[loss]", "loss")
+    assert script(text, "draw", "-o", str(tmp_path / "predict.svg")) == 0
+    assert "went on" in capsys.readouterr().out and "tanh" in (tmp_path / "predict.svg").read_text()
+    assert script(text, "bench", "--seconds", "0") == 2
+    assert "one that ended without a training step" in capsys.readouterr().err
+
+
+def test_a_scripts_own_options_come_after_dashes(script, tmp_path, capsys):
+    path = tmp_path / "train.py"
+    assert script("import sys; print(sys.argv[1:])\n", "verify") == 2
+    capsys.readouterr()
+    assert cli.main(["verify", str(path), "--", "--epochs", "3"]) == 2
+    assert capsys.readouterr().out == "['--epochs', '3']\n"
 
 
 def test_a_model(tmp_path, capsys):
@@ -111,8 +216,10 @@ def test_a_model(tmp_path, capsys):
 def test_bench(model, capsys):
     assert cli.main(["bench", model, "--seconds", "0", "--batch", "3", "--shape", "picture=3,2,2"]) == 0
     said = capsys.readouterr().out
-    assert [line.split("  ")[0] for line in said.splitlines()] == ["on", "loading", "first run", "a run", "samples"]
-    assert "median of 5" in said and "3 samples a run" in said
+    assert [line.split("  ")[0] for line in said.splitlines()] == [
+        "on", "loading", "first run", "a run", "compilations", "peak memory", "samples",
+    ]  # fmt: skip
+    assert "median of 5" in said and "1 in the first run, 0 in later ones" in said and "3 samples a run" in said
 
 
 def test_an_open_input_is_asked_for(model, capsys):

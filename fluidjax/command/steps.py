@@ -1,0 +1,190 @@
+"""The first training step of a script: commands run the script up to it, look at it, and let the script go no further.
+
+A run of a program that has a backward pass is one, and ``backward()`` of an eager loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from fluidjax.base.enums import OpRole
+from fluidjax.base.scope import Scope, global_scope
+from fluidjax.command import run
+from fluidjax.command.terms import BadUse
+from fluidjax.compiler import CompiledProgram
+from fluidjax.eager.varbase import VarBase
+from fluidjax.execution.fetch_list import fetch_names
+from fluidjax.execution.shares import one_feed
+from fluidjax.executor import Executor
+from fluidjax.framework import Program, default_main_program
+from fluidjax.framework.names import OP_ROLE
+from fluidjax.readers.generator import next_feed
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A run of a program that a script asks for.
+
+    Attributes:
+        executor: what it asks.
+        given: the arguments of ``Executor.run``, by name.
+        program: what is run, without what compiles it for several devices.
+        scope: where its state is.
+    """
+
+    executor: Executor
+    given: dict[str, Any]
+    program: Program
+    scope: Scope
+
+    @cached_property
+    def loss(self) -> str | None:
+        """The loss of a program that has a backward pass; None for others."""
+        roles = [(op, int(op.attr(OP_ROLE)) if op.has_attr(OP_ROLE) else 0) for op in self.program.global_block().ops]
+        if not any(role & OpRole.Backward for _, role in roles):
+            return None
+        losses = [op for op, role in roles if role & OpRole.Loss and not role & OpRole.Backward]
+        return losses[-1].output_arg_names[0] if losses else None
+
+    @property
+    def fetches(self) -> tuple[str, ...]:
+        """The names of what the script fetches."""
+        return fetch_names(self.given.get("fetch_list"))
+
+    @cached_property
+    def feed(self) -> dict[str, Any]:
+        """What one device is fed: by the script, and by the readers of the program, which go on by a batch."""
+        feed = self.given.get("feed")
+        share = feed[0] if isinstance(feed, (list, tuple)) and feed else feed
+        return next_feed(self.program, one_feed(share))
+
+
+class _Done(BaseException):
+    """Ends a script whose step has been reached."""
+
+
+class _Watch(Generic[T]):
+    """Runs of programs, and backward passes, up to the first training step; from then on, each ends the script."""
+
+    def __init__(self, of_program: Callable[[Step], T], of_loss: Callable[[VarBase], T]):
+        self.found: list[T] = []
+        self.error: Exception | None = None  # of what was to be found; the script must not handle it
+        self.other: Step | None = None  # the first run that fetches something, of a program that does not train
+        self._of_program, self._of_loss = of_program, of_loss
+
+    def run(self, *arguments: Any, **named: Any) -> list[Any]:
+        """Stands for ``Executor.run``."""
+        executor_run, _ = _USUAL
+        step = _asked(inspect.signature(executor_run).bind(*arguments, **named).arguments)
+        if step is not None and (self.reached or step.loss is not None):
+            self._end(self._of_program, step)
+        if step is not None and self.other is None and step.fetches:
+            self.other = step
+        return executor_run(*arguments, **named)
+
+    def backward(self, loss: VarBase) -> None:
+        """Stands for ``VarBase.backward``."""
+        self._end(self._of_loss, loss)
+
+    @property
+    def reached(self) -> bool:
+        """Whether there was a training step."""
+        return bool(self.found or self.error)
+
+    def _end(self, work: Callable[[Any], T], at: Any) -> None:
+        if not self.reached:
+            try:
+                with _instead(*_USUAL):  # the work runs programs of its own
+                    self.found.append(work(at))
+            except Exception as error:  # noqa: BLE001 - raised again after the script's end
+                self.error = error
+        raise _Done
+
+
+_USUAL = Executor.run, VarBase.backward
+
+
+@contextlib.contextmanager
+def _instead(executor_run: Any, backward: Any) -> Iterator[None]:
+    """Run programs, and go backward, by these functions inside."""
+    before = Executor.run, VarBase.backward
+    Executor.run, VarBase.backward = executor_run, backward  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Executor.run, VarBase.backward = before  # type: ignore[method-assign]
+
+
+def _asked(given: dict[str, Any]) -> Step | None:
+    """The run of these arguments; None for what is no program."""
+    executor, program = given.pop("self"), given.get("program")
+    inner = program._program if isinstance(program, CompiledProgram) else program or default_main_program()
+    return Step(executor, given, inner, given.get("scope") or global_scope()) if isinstance(inner, Program) else None
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments that name a model or a script."""
+    parser.add_argument("model", metavar="MODEL|SCRIPT", help="a model's folder, a program's file, or a Python script")
+    parser.add_argument(
+        "arguments", nargs="*", metavar="ARGUMENTS", help="what the script sees in sys.argv; after -- if options"
+    )
+
+
+def is_script(path: str) -> bool:
+    """Whether what a command is given is a script."""
+    return path.endswith(".py")
+
+
+def first_step(
+    path: str,
+    arguments: list[str],
+    of_program: Callable[[Step], T],
+    of_loss: Callable[[VarBase], T],
+    *,
+    trains: bool = True,
+) -> T:
+    """Run a script up to its first training step; what one of the functions returns for that.
+
+    Args:
+        path, arguments: of the script.
+        of_program: for a program; called inside of the script, with its scopes and guards.
+        of_loss: for an eager loss, likewise.
+        trains: whether it must train; otherwise the first run that fetches something will do, after the script's end.
+
+    Raises:
+        BadUse: there is no such step.
+    """
+    watch = _Watch(of_program, of_loss)
+    with _instead(lambda *given, **named: watch.run(*given, **named), lambda loss, *_, **__: watch.backward(loss)):
+        failed = _fails(path, arguments)
+    if watch.error is not None:
+        raise watch.error
+    if watch.found:
+        return watch.found[0]
+    if not trains and watch.other is not None:
+        return of_program(watch.other)
+    trained = "a script that runs a program with a backward pass, or calls backward()"
+    raise BadUse(
+        f"no training step of {path!r} was reached",
+        trained if trains else f"{trained}, or fetches something of a program",
+        "one that ended with an error" if failed else "one that ended without a training step",
+        "mend it" if failed else "name the script that trains, with the arguments that make it train",
+    )
+
+
+def _fails(path: str, arguments: list[str]) -> bool:
+    """Run a script; whether it ends with an error."""
+    try:
+        return run.run(path, arguments) != 0
+    except _Done:
+        return False
+    except SystemExit as end:
+        return end.code not in (None, 0)
