@@ -1,50 +1,12 @@
 """HDFSClient, multi_upload and multi_download against a ``hadoop`` command that works on a local folder."""
 
 import os
-import stat
-import sys
 import zipfile
 
 import pytest
 
 from fluidjax.contrib import HDFSClient, multi_download, multi_upload
-
-# What of ``hadoop fs`` the client uses, with HDFS paths under a folder; every call is noted in a log.
-FAKE = """#!{python} -S
-import os, shutil, sys
-root, log = {root!r}, {log!r}
-here = lambda path: root + path
-words = [w for w in sys.argv[1:] if not w.startswith("-D")]
-with open(log, "a") as out:
-    out.write(repr(sys.argv[1:]) + "\\n")
-command, options, paths = words[1], [w for w in words[2:] if w.startswith("-")], [w for w in words[2:] if w[0] != "-"]
-if os.path.exists(root + "/broken") and command in ("-put", "-get"):
-    sys.exit("put: connection refused")
-if command == "-test":
-    sys.exit(not (os.path.isdir if "-d" in options else os.path.exists)(here(paths[0])))
-if command == "-mkdir":
-    os.makedirs(here(paths[0]), exist_ok=True)
-elif command == "-put":
-    shutil.copy(paths[0], here(paths[1]))
-elif command == "-get":
-    shutil.copytree(here(paths[0]), paths[1] + "/" + os.path.basename(paths[0])) if os.path.isdir(here(paths[0])) \\
-        else shutil.copy(here(paths[0]), paths[1])
-elif command == "-rm":
-    shutil.rmtree(here(paths[0])) if "-r" in options else os.remove(here(paths[0]))
-elif command == "-mv":
-    os.rename(here(paths[0]), here(paths[1]))
-elif command == "-ls":
-    def show(path):
-        for name in sorted(os.listdir(here(path))):
-            inner = path.rstrip("/") + "/" + name
-            is_dir = os.path.isdir(here(inner))
-            minute = int(os.path.getmtime(here(inner))) % 60
-            print("d" * is_dir + "rw-r--r--   3 me us  7 2020-01-02 03:%02d %s" % (minute, inner))
-            if is_dir and "-R" in options:
-                show(inner)
-    print("Found items")
-    show(paths[0])
-"""
+from tests import fake_hadoop
 
 
 @pytest.fixture
@@ -57,11 +19,8 @@ def remote(tmp_path):
 
 @pytest.fixture
 def client(tmp_path, remote):
-    hadoop = tmp_path / "hadoop" / "bin" / "hadoop"
-    hadoop.parent.mkdir(parents=True)
-    hadoop.write_text(FAKE.format(python=sys.executable, root=str(remote), log=str(tmp_path / "log")))
-    hadoop.chmod(hadoop.stat().st_mode | stat.S_IXUSR)
-    return HDFSClient(str(tmp_path / "hadoop"), {"fs.default.name": "hdfs://x:1", "hadoop.job.ugi": "me,secret"})
+    home = fake_hadoop.install(tmp_path / "hadoop", remote, tmp_path / "log")
+    return HDFSClient(home, {"fs.default.name": "hdfs://x:1", "hadoop.job.ugi": "me,secret"})
 
 
 def test_arguments_reach_the_command_unchanged(client, tmp_path):

@@ -20,10 +20,6 @@ UNBUILT = {
     "incubate.fleet.parameter_server.pslib": "PSLib DownpourOptimizer fleet_embedding",
     "incubate.fleet.parameter_server.pslib.node": "Server Worker DownpourServer DownpourWorker",
     "incubate.fleet.parameter_server.pslib.optimizer_factory": "DistributedOptimizerImplBase DistributedAdam",
-    "incubate.fleet.utils.fleet_barrier_util": "check_all_trainers_ready",
-    "incubate.fleet.utils.fleet_util": "FleetUtil",
-    "incubate.fleet.utils.hdfs": "HDFSClient get_logger",
-    "incubate.fleet.utils.utils": "check_saved_vars_try_dump",
 }
 
 

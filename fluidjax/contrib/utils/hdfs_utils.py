@@ -6,72 +6,27 @@ import logging
 import os
 import posixpath
 import shutil
-import subprocess
 import zipfile
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+
+from fluidjax.files.hadoop import HadoopFiles, in_parallel, remote_path
 
 __all__ = ["HDFSClient", "multi_download", "multi_upload"]
 
 _logger = logging.getLogger(__name__)
 
 
-class Entry(NamedTuple):
-    """One line of a listing."""
+class HDFSClient(HadoopFiles):
+    """Copies single files and folders to and from a file system; see ``HadoopFiles`` for arguments and errors."""
 
-    path: str
-    is_dir: bool
-    time: str
+    def lsr(self, hdfs_path: str, only_file: bool = True, sort: bool = True) -> list[str]:
+        """Paths of what a folder and those inside it hold.
 
-
-class HDFSClient:
-    """Runs ``hadoop fs`` on one file system.
-
-    Commands are started with an argument list, so paths need no quoting. Those that fail are tried again; a method
-    then returns False (or an empty list) and logs what the command said.
-
-    Args:
-        hadoop_home: the folder whose ``bin/hadoop`` is run.
-        configs: properties, such as ``fs.default.name`` and ``hadoop.job.ugi``.
-
-    Raises:
-        FileNotFoundError: by every method, when there is no ``hadoop`` that can be run.
-        ValueError: by every method, for a path that is empty or that the command would take for an option.
-    """
-
-    def __init__(self, hadoop_home: str, configs: Mapping[str, str]):
-        self._hadoop = os.path.join(hadoop_home, "bin", "hadoop")
-        self.pre_commands = [self._hadoop, "fs", *(f"-D{key}={value}" for key, value in configs.items())]
-
-    def _run(self, *arguments: str, retry_times: int = 1) -> subprocess.CompletedProcess[str]:
-        """The result of the last try; properties stay out of the log, for they may hold a password."""
-        for attempt in range(retry_times + 1):
-            try:
-                done = subprocess.run([*self.pre_commands, *arguments], capture_output=True, text=True, check=False)
-            except (FileNotFoundError, PermissionError) as error:
-                raise FileNotFoundError(
-                    f"the hadoop command cannot be run: expected an executable at {self._hadoop!r}, received"
-                    f" {type(error).__name__}. Pass HDFSClient the folder of an installed Hadoop client."
-                ) from error
-            if done.returncode == 0:
-                break
-            _logger.debug("hadoop fs %s, try %d: %s", " ".join(arguments), attempt + 1, done.stderr.strip())
-        return done
-
-    def _did(self, *arguments: str, retry_times: int = 1) -> bool:
-        done = self._run(*arguments, retry_times=retry_times)
-        if done.returncode:
-            _logger.error("hadoop fs %s failed (%d): %s", " ".join(arguments), done.returncode, done.stderr.strip())
-        return done.returncode == 0
-
-    def is_exist(self, hdfs_path: str | None = None) -> bool:
-        """Whether there is a file or folder."""
-        return self._run("-test", "-e", _remote(hdfs_path)).returncode == 0
-
-    def is_dir(self, hdfs_path: str | None = None) -> bool:
-        """Whether there is a folder."""
-        return self.is_exist(hdfs_path) and self._run("-test", "-d", _remote(hdfs_path)).returncode == 0
+        Args:
+            only_file: leave folders out.
+            sort: oldest first, by the minute of the last change.
+        """
+        found = [e for e in self._listing("-ls", "-R", hdfs_path) if not (only_file and e.is_dir)]
+        return [entry.path for entry in (sorted(found, key=lambda e: e.time) if sort else found)]
 
     def upload(self, hdfs_path: str, local_path: str, overwrite: bool = False, retry_times: int = 5) -> bool:
         """Copy a local file into the folder ``hdfs_path``, which is made when absent.
@@ -87,7 +42,7 @@ class HDFSClient:
         if os.path.isdir(local_path):
             _logger.error("upload takes a file, and %s is a folder; use multi_upload", local_path)
             return False
-        target = posixpath.join(_remote(hdfs_path), os.path.basename(local_path))
+        target = posixpath.join(remote_path(hdfs_path), os.path.basename(local_path))
         if not self.is_exist(hdfs_path):
             self.makedirs(hdfs_path)
         elif self.is_exist(target):
@@ -133,81 +88,11 @@ class HDFSClient:
                 packed.extractall(local_path)
         return True
 
-    def delete(self, hdfs_path: str) -> bool:
-        """Remove a file, or a folder with all in it; True also where there is none."""
-        if not self.is_exist(hdfs_path):
-            return True
-        return self._did("-rm", *(["-r"] if self.is_dir(hdfs_path) else []), hdfs_path, retry_times=0)
-
-    def rename(self, hdfs_src_path: str, hdfs_dst_path: str, overwrite: bool = False) -> bool:
-        """Move a file or folder; False where the target exists, unless ``overwrite`` removes it first."""
-        if not self.is_exist(hdfs_src_path):
-            _logger.error("there is no %s", hdfs_src_path)
-            return False
-        if self.is_exist(hdfs_dst_path):
-            if not overwrite:
-                _logger.error("%s is there already, and overwrite is False", hdfs_dst_path)
-                return False
-            self.delete(hdfs_dst_path)
-        return self._did("-mv", hdfs_src_path, _remote(hdfs_dst_path))
-
-    @staticmethod
-    def make_local_dirs(local_path: str) -> None:
-        """Make a local folder and those around it, where absent."""
-        os.makedirs(local_path, exist_ok=True)
-
-    def makedirs(self, hdfs_path: str) -> bool:
-        """Make a folder and those around it; True where it is there already."""
-        return self._did("-mkdir", "-p", _remote(hdfs_path))
-
-    def ls(self, hdfs_path: str) -> list[str]:
-        """Paths of what a folder holds."""
-        return [entry.path for entry in self._listing("-ls", hdfs_path)]
-
-    def lsr(self, hdfs_path: str, only_file: bool = True, sort: bool = True) -> list[str]:
-        """Paths of what a folder and those inside it hold.
-
-        Args:
-            only_file: leave folders out.
-            sort: oldest first, by the minute of the last change.
-        """
-        found = [e for e in self._listing("-ls", "-R", hdfs_path) if not (only_file and e.is_dir)]
-        return [entry.path for entry in (sorted(found, key=lambda e: e.time) if sort else found)]
-
-    def _listing(self, *arguments: str) -> list[Entry]:
-        """The entries that ``hadoop fs -ls`` prints: rights, copies, owner, group, size, date, time and path."""
-        if not self.is_exist(arguments[-1]):
-            return []
-        done = self._run(*arguments)
-        if done.returncode:
-            _logger.error("hadoop fs %s failed (%d): %s", " ".join(arguments), done.returncode, done.stderr.strip())
-            return []
-        fields = (line.split(maxsplit=7) for line in done.stdout.splitlines())
-        return [Entry(f[7], f[0].startswith("d"), f"{f[5]} {f[6]}") for f in fields if len(f) == 8]
-
-
-def _remote(path: str | None) -> str:
-    if not path or path.startswith("-"):
-        raise ValueError(f"expected a path on HDFS, such as '/user/me/data', received {path!r}. Pass one.")
-    return path
-
 
 def _client(client: HDFSClient, what: str) -> HDFSClient:
     if not isinstance(client, HDFSClient):
         raise TypeError(f"{what} takes an HDFSClient first, received {type(client)}. Make one with HDFSClient(...).")
     return client
-
-
-def _in_parallel(copy: Callable[[str], bool], files: list[str], workers: int, what: str) -> None:
-    """Copy files by several commands at once; RuntimeError that names those that did not go through."""
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        done = list(pool.map(copy, files))
-    failed = [file for file, ok in zip(files, done, strict=True) if not ok]
-    if failed:
-        raise RuntimeError(
-            f"{what}: expected to copy {len(files)} files, and {len(failed)} did not go through: {failed[:5]}. See the"
-            " log for each one's reason, and call again; files that are there already need overwrite."
-        )
 
 
 def _inside(file: str, folder: str) -> str:
@@ -247,7 +132,7 @@ def multi_download(
     share = _client(client, "multi_download").lsr(hdfs_path, sort=True)[trainer_id::trainers]
     places = {file: os.path.join(local_path, _inside(file, hdfs_path)) for file in share}
     client.make_local_dirs(local_path)
-    _in_parallel(
+    in_parallel(
         lambda file: client.download(file, os.path.dirname(places[file])), share, multi_processes, "multi_download"
     )
     return [places[file] for file in share]
@@ -279,7 +164,7 @@ def multi_upload(
 
     def copy(file: str) -> bool:
         inside = os.path.relpath(os.path.dirname(file), local_path)
-        target = posixpath.normpath(posixpath.join(_remote(hdfs_path), *inside.split(os.sep)))
+        target = posixpath.normpath(posixpath.join(remote_path(hdfs_path), *inside.split(os.sep)))
         return client.upload(target, file, overwrite, retry_times=5)
 
-    _in_parallel(copy, files, multi_processes, "multi_upload")
+    in_parallel(copy, files, multi_processes, "multi_upload")

@@ -13,9 +13,9 @@ from google.protobuf import text_format
 from fluidjax import debugger, io
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import explain
-from fluidjax.base.unbuilt import unbuilt
 from fluidjax.framework import Block, Program, Variable
 from fluidjax.framework_pb2 import ProgramDesc
+from fluidjax.incubate.fleet.utils.saved_vars import try_saved
 
 __all__ = [
     "load_program", "save_program", "program_type_trans", "check_saved_vars_try_dump", "parse_program",
@@ -24,8 +24,6 @@ __all__ = [
 
 _logger = logging.getLogger(__name__)
 _HANDED = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST)
-
-check_saved_vars_try_dump = unbuilt(__name__, "check_saved_vars_try_dump")
 
 
 def load_program(model_filename: str, is_text: bool = False) -> Program:
@@ -87,6 +85,42 @@ def _facts(var: Variable) -> tuple[Any, Any]:
 
 def _persistable(program: Program) -> list[Variable]:
     return [var for var in program.list_vars() if io.is_persistable(var)]
+
+
+def check_saved_vars_try_dump(
+    dump_dir: str,
+    dump_prog_fn: str,
+    is_text_dump_program: bool,
+    feed_config: Any,
+    fetch_config: Any,
+    batch_size: int = 1,
+    save_filename: str | None = None,
+) -> list[Any]:
+    """Load a saved model, hold its parameters against its program, and run it once.
+
+    Args:
+        dump_dir: the folder of the model.
+        dump_prog_fn: the file of its program.
+        is_text_dump_program: whether that is text; its other form is then written beside it.
+        feed_config: with the attributes ``feeded_vars_names``, ``feeded_vars_dims`` (of one example),
+            ``feeded_vars_types`` and ``feeded_vars_filelist``: a file of numbers for each variable, lines of whole
+            batches; without files random numbers are fed.
+        fetch_config: with the attribute ``fetch_vars_names``; None for what the program was saved to fetch.
+        batch_size: examples of a batch.
+        save_filename: the file of the parameters; None when each has its own.
+
+    Returns:
+        The fetched values: arrays, or tensors with their LoD where one of them has sequences.
+
+    Raises:
+        MismatchError: the file of a parameter has another shape than the program says.
+        RuntimeError: a feed has.
+    """
+    program = load_program(os.path.join(dump_dir, dump_prog_fn), is_text_dump_program)
+    if any(op.type == "lookup_table" for op in program.global_block().ops):
+        _logger.warning("there is a lookup_table in the program; look at how it was pruned")
+    name = program_type_trans(dump_dir, dump_prog_fn, True) if is_text_dump_program else dump_prog_fn
+    return try_saved(dump_dir, name, feed_config, fetch_config, batch_size, save_filename)
 
 
 def graphviz(block: Block, output_dir: str = "", filename: str = "debug") -> None:
