@@ -60,6 +60,7 @@ from fluidjax.readers.tensor_queue import TensorQueue, init_lod_tensor_blocking_
 _ORDERING = ("build_adjacency_list", "graph_num", "has_circle", "topology_sort")
 
 if TYPE_CHECKING:
+    from fluidjax.execution.trainer import TrainerBase
     from fluidjax.ir.graph import Graph, graph_safe_remove_nodes
     from fluidjax.ir.nodes import Node
     from fluidjax.ir.ordering import build_adjacency_list, graph_num, has_circle, topology_sort
@@ -69,6 +70,7 @@ else:
         __name__,
         {
             "Dataset": "fluidjax.readers.multi_slot_dataset",
+            "TrainerBase": "fluidjax.execution.trainer",
             "Graph": "fluidjax.ir.graph",
             "graph_safe_remove_nodes": "fluidjax.ir.graph",
             "Node": "fluidjax.ir.nodes",
@@ -114,6 +116,7 @@ __all__ = [
     "Scope",
     "SelectedRows",
     "Tensor",
+    "TrainerBase",
     "VarBase",
     "VarDesc",
     "Variable",

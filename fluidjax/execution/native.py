@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import VarType
@@ -14,6 +14,10 @@ from fluidjax.execution.writer import make, write_column
 from fluidjax.executor import Executor
 from fluidjax.framework import Program
 from fluidjax.framework.descs import ProgramDescView
+
+if TYPE_CHECKING:
+    from fluidjax.execution.trainer import TrainerBase
+    from fluidjax.readers.multi_slot_dataset import Dataset
 
 _HOLDERS = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST)
 
@@ -105,6 +109,32 @@ class NativeExecutor:
         )
         for (_, holder, col), result in zip(fetches, results, strict=True):
             write_column(scope, holder, col, result)
+
+    def init_for_dataset(
+        self, main_program: ProgramDescView, trainer_desc_str: bytes | str, scope: Scope, dataset: Dataset
+    ) -> TrainerBase:
+        """A trainer that runs a program once for each batch of a data set.
+
+        Args:
+            main_program: the program.
+            trainer_desc_str: a serialized TrainerDesc; what it says to fetch is printed.
+            scope: has the parameters.
+            dataset: with its files and description set, and loaded where it is of the kind in memory.
+        """
+        from fluidjax.execution.trainer import TrainerBase
+
+        return TrainerBase(self.prepare(main_program, 0), trainer_desc_str, scope, dataset)
+
+    def run_from_dataset(self, trainer: TrainerBase) -> None:
+        """One pass over the trainer's data set."""
+        program, scope = trainer.context.kept, trainer.get_worker_scope(0)
+        for batch, feed in enumerate(trainer.feeds(), 1):
+            self._executor.run(program, feed=feed, scope=scope)
+            trainer.show(batch)
+
+    def release_trainer(self, trainer: TrainerBase) -> None:
+        """Drop the scopes that the trainer made."""
+        trainer.finalize()
 
 
 def _program(content: bytes, *, kept: bool = False) -> Program:

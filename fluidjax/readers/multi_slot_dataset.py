@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,13 @@ from google.protobuf import text_format
 
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet
+from fluidjax.framework import Variable
 from fluidjax.proto import data_feed_pb2 as pb
-from fluidjax.readers.multi_slot import Sample, read_file
-from fluidjax.readers.prefetch import Prefetcher
+from fluidjax.readers.multi_slot import Sample, read_file, to_feed
+from fluidjax.readers.prefetch import Prefetcher, prefetched
+
+READ_AHEAD = 8  # batches
+_IN_MEMORY = "MultiSlotInMemoryDataFeed"
 
 _TYPES = {"uint64": VarType.INT64, "float": VarType.FP32}
 
@@ -97,6 +102,17 @@ class Dataset:
         """What a line has, and the command that files go through: a DataFeedDesc message as text."""
         self._desc = text_format.Parse(desc, pb.DataFeedDesc())
 
+    # What Fluid makes ready before a pass: reading begins here with the pass itself.
+
+    def create_channel(self) -> None:
+        """Nothing: samples in memory are a list."""
+
+    def create_readers(self) -> None:
+        """Nothing: files are opened when their turn comes."""
+
+    def destroy_readers(self) -> None:
+        """Nothing: a file is closed at its end."""
+
     # Samples.
 
     def load_into_memory(self) -> None:
@@ -131,6 +147,21 @@ class Dataset:
     def get_shuffle_data_size(self) -> int:
         """The number of samples after a shuffle, which is the same."""
         return len(self._samples)
+
+    def feeds(self, variables: Mapping[str, Variable]) -> Iterator[dict[str, Any]]:
+        """The feeds of one pass, of what is in memory or, where the description's feed is no such, of the files.
+
+        Args:
+            variables: by name; slots of other names are left out.
+        """
+        return prefetched(lambda: self._make_feeds(variables), READ_AHEAD)
+
+    def _make_feeds(self, variables: Mapping[str, Variable]) -> Iterator[dict[str, Any]]:
+        used = [slot.name for slot in self._desc.multi_slot_desc.slots if slot.is_used]
+        fed = [(at, variables[name]) for at, name in enumerate(used) if name in variables]
+        samples = iter(self._samples) if self._desc.name == _IN_MEMORY else self._read()
+        while group := list(itertools.islice(samples, self._desc.batch_size)):
+            yield to_feed([[sample[at] for at, _ in fed] for sample in group], [var for _, var in fed])
 
     def _read(self) -> Iterator[Sample]:
         slots: list[Any] = [Slot(s.name, _TYPES[s.type], s.is_used) for s in self._desc.multi_slot_desc.slots]
