@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.errors import explain
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, default_main_program
+from fluidjax.readers.dump import Run, dumping
 from fluidjax.readers.multi_slot import Sample, desc_text, read_file, to_feed
 from fluidjax.readers.prefetch import Prefetcher, prefetched
 
@@ -295,24 +296,30 @@ def run_from_dataset(
     names = list(fetch_info or [getattr(f, "name", f) for f in fetches])
     if len(names) != len(fetches):
         raise AssertionError(f"fetch_info has {len(names)} texts for {len(fetches)} fetches; give one for each")
+
+    def step_of(feed: Any, fetches: Sequence[Any]) -> list[Any]:
+        return executor.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
+
+    trained = default_main_program() if program is None else program
+    run = dumping(step_of, trained.global_block(), trained._fleet_opt)
     if isinstance(fetch_handler, FetchHandler):
-        _watch(executor, program, dataset, scope, fetch_handler)
+        _watch(run, dataset, fetch_handler)
         return
     for step, feed in enumerate(dataset._feeds(), 1):
-        values = executor.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
+        values = run(feed, fetches)
         if fetch_handler is not None and step % print_period == 0:
             fetch_handler.handler(dict(zip(names, values, strict=True)))
         elif fetches and step % print_period == 0:
             print(f"step {step}:", ", ".join(f"{n} = {_short(v)}" for n, v in zip(names, values, strict=True)))
 
 
-def _watch(executor: Any, program: Any, dataset: DatasetBase, scope: Any, watcher: FetchHandler) -> None:
+def _watch(run: Run, dataset: DatasetBase, watcher: FetchHandler) -> None:
     """Run through a data set; the watcher gets its variables' arrays when its seconds have passed."""
     last = time.monotonic()
     for feed in dataset._feeds():
         due = time.monotonic() - last >= watcher.period_secs
         fetches = list(watcher.var_dict.values()) if due else []
-        values = executor.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
+        values = run(feed, fetches)
         if due:
             watcher.handler(dict(zip(watcher.var_dict, map(np.array, values), strict=True)))
             last = time.monotonic()
