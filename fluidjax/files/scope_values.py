@@ -81,9 +81,7 @@ def check_array_fits(var: Variable, shape: tuple[int, ...], dtype: np.dtype, lab
     """MismatchError unless dtype and shape are those that the program declares (-1 is any size)."""
     declared = tuple(var.shape)
     expected = to_numpy_dtype(var.dtype)
-    if declared and (
-        len(declared) != len(shape) or any(d not in (-1, s) for d, s in zip(declared, shape, strict=True))
-    ):
+    if declared and not _fits(declared, shape):
         raise MismatchError(
             explain(
                 f"{label}: the shape of {var.name!r} does not match",
@@ -101,6 +99,13 @@ def check_array_fits(var: Variable, shape: tuple[int, ...], dtype: np.dtype, lab
                 "load the file into the program it was saved from, or convert the values before saving",
             )
         )
+
+
+def _fits(declared: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether the sizes agree; a number without dims, which no program can declare, is as good as one element."""
+    if not shape:
+        return all(d in (-1, 1) for d in declared)
+    return len(declared) == len(shape) and all(d in (-1, s) for d, s in zip(declared, shape, strict=True))
 
 
 def _stored_short(var: Variable, dtype: np.dtype) -> bool:

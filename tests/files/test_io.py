@@ -291,6 +291,19 @@ def test_wrong_shape(kind, program, folders, scope):
     assert "(3, 2)" in text
 
 
+@pytest.mark.parametrize("filename", [None, "all"])
+def test_a_number_without_dims_fits_one_element(program, scope, tmp_path, filename):
+    """``tensor.set(np.array(7), place)`` is kept without dims, and no program can declare that."""
+    scope.var("count").get_tensor().set(np.array(7), fluid.CPUPlace())
+    fluid.io.save_persistables(EXE, str(tmp_path), program, filename=filename)
+    with fluid.scope_guard(fluid.Scope()):
+        fluid.io.load_persistables(EXE, str(tmp_path), program, filename=filename)
+        assert values_of(fluid.global_scope())["count"] == np.array(7)
+    program.global_block().var("count").desc.set_shape([2])
+    with pytest.raises(MismatchError, match="shape of 'count'"):
+        fluid.io.load_persistables(EXE, str(tmp_path), program, filename=filename)
+
+
 @pytest.mark.parametrize("kind", ["many", "inference"])
 def test_missing_file(kind, program, folders, scope):
     (folders / FILES[kind]).unlink()

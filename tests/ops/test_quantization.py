@@ -28,6 +28,13 @@ def test_abs_max(rng, bits):
     assert np.abs(out).max() == 2 ** (bits - 1) - 1
 
 
+def test_halves_go_to_even():
+    """Recorded from Paddle 1.8.5: what a mean over a window of quantised values is quantised to once more."""
+    steps = np.array([-330, 306, -298, 82, 98, -74, 402, 508], np.float32)  # four of them to a quantum
+    out, _ = lowering.get_op("fake_quantize_abs_max")(jnp.asarray(steps / 4 * np.float32(0.33)))
+    np.testing.assert_array_equal(out, [-82, 76, -74, 20, 24, -18, 100, 127])
+
+
 def test_all_zeros_stay_finite():
     out, scale = run("fake_quantize_abs_max", np.zeros((2, 2)))
     np.testing.assert_array_equal(out, np.zeros((2, 2)))

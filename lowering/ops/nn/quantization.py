@@ -18,22 +18,17 @@ def steps(bits: int) -> int:
     return (1 << (bits - 1)) - 1
 
 
-def away(x):
-    """The nearest integers; halves away from zero, as C rounds."""
-    whole = jnp.trunc(x)
-    return whole + jnp.where(jnp.abs(x - whole) >= 0.5, jnp.sign(x), 0)
-
-
 def quantized(x, scale, bits, round_type=1):
-    """round(bound / s * clip(x, -s, s)) with a scale of zero counting as one.
+    """round(bound * (1 / s) * clip(x, -s, s)) with a scale of zero counting as one; halves are rounded to even.
 
-    Of type 0, which Paddle 2 added, halves are rounded to even, and then clipped to the integers of a signed type.
+    Means of quantised values are often such halves, and so the order of the factors decides what they become. Type 0,
+    which Paddle 2 added, clips after rounding, to the integers of a signed type.
     """
     bound = steps(bits)
     safe = jnp.where(scale > 0, scale, 1)
     if round_type == 0:
         return jnp.clip(jnp.round(x * (bound / safe)), -bound - 1, bound)
-    return away(jnp.clip(x, -scale, scale) * (bound / safe))
+    return jnp.round(jnp.clip(x, -scale, scale) * (bound * (1 / safe)))
 
 
 def by_channel(scale, x, axis):
