@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import lowering
@@ -15,6 +16,7 @@ from fluidjax.framework.captures import captured
 from fluidjax.framework.op_desc import OpDescView
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import EagerVariable, Variable
+from lowering.engine.validate import unknown_attrs
 
 if TYPE_CHECKING:
     from fluidjax.framework.block import Block
@@ -280,18 +282,21 @@ class _Builder:
     def _fail(self, text: str) -> ArgumentError:
         return ArgumentError(f"op {self.type} ({self._where()}): {text}")
 
+    def _leave_out(self, kind: str, unknown: Sequence[str], known: Iterable[str]) -> None:
+        """Tell of what a script gives and the op does not have. Fluid leaves it out in silence; it may be misspelt."""
+        if unknown:
+            expected = ", ".join(sorted(known)) or "none"
+            warnings.warn(
+                f"op {self.type}: {kind} {', '.join(unknown)} is not one of the op's: {expected}."
+                " It is left out, as in Paddle; rename it if it is misspelt",
+                stacklevel=callstack.depth_of_user(),
+            )
+
     def _fill_slots(self, messages: Any, kind: str, given: Mapping, slots: Sequence[Any], keep_absent: bool) -> None:
         """Write the slots in the order of their names. An absent optional input stays as an empty slot.
 
         Only an op that is given no inputs at all, like ``fill_constant``, has no slots for them.
         """
-        known = {slot.name for slot in slots}
-        unknown = [name for name in given if name not in known and given[name] is not None]
-        if unknown:
-            raise self._fail(
-                f"{kind.lower()} slot {', '.join(unknown)} is not one of the op's: {', '.join(sorted(known)) or 'none'}"
-                ". Rename the slot or leave it out."
-            )
         for slot in sorted(slots, key=lambda slot: slot.name):
             argument = given.get(slot.name)
             if argument is None:
@@ -301,6 +306,8 @@ class _Builder:
                     messages.add(parameter=slot.name)
                 continue
             messages.add(parameter=slot.name, arguments=self._names(argument, kind, slot))
+        known = {slot.name for slot in slots}
+        self._leave_out(f"{kind.lower()} slot", [k for k in given if k not in known and given[k] is not None], known)
 
     def _names(self, argument: Any, kind: str, slot: Any) -> list[str]:
         items = list(argument) if isinstance(argument, (list, tuple)) else [argument]
@@ -325,6 +332,9 @@ class _Builder:
     def _fill_attrs(self, attrs: Mapping, spec: Any) -> None:
         program = self.op.block.program
         own = {k: _plain(v) for k, v in attrs.items() if v is not None and k not in BOOKKEEPING_TYPES}
+        unknown = unknown_attrs(self.type, own, newer=False)
+        self._leave_out("attribute", unknown, spec.attrs)
+        own = {k: v for k, v in own.items() if k not in unknown}
         try:
             own = lowering.check_attrs(self.type, own)
         except lowering.AttrError as error:

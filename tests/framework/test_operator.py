@@ -56,12 +56,10 @@ def test_outputs_are_inferred(block) -> None:
         ({"type": "mull"}, ValueError, '(?s)Operator "mull" has not been registered.*similar.*mul'),
         ({"inputs": {"X": "x"}}, ValueError, "Input Y not found. Give it"),
         ({"inputs": {"X": ["x", "x"], "Y": "w"}}, ValueError, "Input X expects only one input, but 2 are given"),
-        ({"inputs": {"X": "x", "Y": "w", "Z": "w"}}, ValueError, "input slot Z is not one of the op's: X, Y"),
         ({"inputs": {"X": "x", "Y": 3}}, TypeError, "input Y holds 3 of type int. Expected a Variable"),
         ({"inputs": {"X": "x", "Y": "absent"}}, ValueError, "variable absent is not found in block 0"),
         ({"outputs": {}}, ValueError, "Output Out not found"),
         ({"outputs": {"Out": "absent"}}, ValueError, "variable absent is not found in block 0"),
-        ({"attrs": {"nope": 1}}, lowering.AttrError, "no attribute 'nope'; expected one of"),
         ({"attrs": {"x_num_col_dims": "a"}}, lowering.AttrError, "'x_num_col_dims' expects INT, received 'a'"),
     ],
 )
@@ -72,6 +70,21 @@ def test_a_bad_op_is_told_and_leaves_no_trace(block, changes, error, told) -> No
         told = [str(caught.value), *getattr(caught.value, "__notes__", ())]
         assert any("test_operator.py:" in text for text in told), "the user's own line"
     assert not block.ops and not block.proto.ops
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"inputs": {"X": "x", "Y": "w", "Z": "w"}}, "input slot Z is not one of the op's: X, Y"),
+        ({"outputs": {"Out": "y", "Rest": "w"}}, "output slot Rest is not one of the op's: Out"),
+        ({"attrs": {"x_num_col_dims": 1, "nope": 1}}, "attribute nope is not one of the op's: .*x_num_col_dims"),
+    ],
+)
+def test_what_an_op_does_not_have_is_left_out_and_told(block, changes, told) -> None:
+    with pytest.warns(UserWarning, match=told) as caught:
+        op = mul(block, **changes)
+    assert caught[0].filename == __file__, "the user's own line"
+    assert (op.input_names, op.output_names, op.has_attr("nope")) == (["X", "Y"], ["Out"], False)
 
 
 def test_shapes_that_do_not_fit_are_told(block) -> None:
