@@ -84,6 +84,14 @@ def test_nan_in_a_clipped_gradient_shows_everywhere() -> None:
     assert np.isnan(out).all()
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-30])
+def test_a_gradient_without_norm_is_not_clipped(size: float) -> None:
+    """A listed deviation: where the squares add up to zero, Paddle divides by it and its gradient is NaN."""
+    x = np.full([3, 2], size, np.float32)
+    (out,) = run("clip_by_norm", {"X": x}, {"max_norm": 0.1}, {"Out": 1})
+    np.testing.assert_array_equal(out, x)
+
+
 @pytest.mark.parametrize("op", ["reduce_max", "reduce_min"])
 def test_an_extremum_with_nan_is_nan(op: str) -> None:
     """A listed deviation: in Paddle it depends on where the NaN stands."""
