@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -22,6 +23,7 @@ from fluidjax.files import host_ops
 from lowering.engine.host import provide
 from lowering.errors import OpError
 from lowering.program import OpView, ProgramView
+from lowering.registry import get_op
 
 _outbox: list[tuple[str, str, Any]] = []
 _fetched: dict[tuple[str, str], Any] = {}
@@ -134,8 +136,15 @@ def listen_and_serv(program: ProgramView, op: OpView, outside: Outside, env: Mut
             env[name] = to_lowering(held(outside.scope, name))
 
 
+def fl_listen_and_serv(program: ProgramView, op: OpView, outside: Outside, env: MutableMapping[str, Any]) -> None:
+    """Serve trainers that send parameters: the rounds of ``listen_and_serv``, of which the op says all that differs."""
+    rest = {spec.name: spec.default for spec in get_op("listen_and_serv").attrs.values()}
+    listen_and_serv(program, replace(op, attrs=rest | dict(op.attrs)), outside, env)
+
+
 for service in (send, push, count, recv, send_barrier, fetch_barrier, lookup, prefetch, checkpoint_notify, recv_save):
     provide(service.__name__, service)
 provide("listen_and_serv", listen_and_serv)
+provide("fl_listen_and_serv", fl_listen_and_serv)
 when_closed(client.complete)
 atexit.register(client.finish)

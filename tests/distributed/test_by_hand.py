@@ -62,6 +62,53 @@ def test_a_server_runs_its_block_on_what_clients_send(persistable: bool) -> None
     assert not thread.is_alive()
 
 
+def _averaging_server(endpoint: str) -> fluid.Program:
+    """Server of one federated trainer: ``w`` becomes half of what it sends."""
+    main = fluid.Program()
+    w, sent = _declared(main, "w"), _declared(main, "w.opti.trainer_0", persistable=False)
+    block = main._create_block()
+    block.append_op(type="scale", inputs={"X": sent}, outputs={"Out": w}, attrs={"scale": 0.5})
+    main._rollback()
+    attrs = {"endpoint": endpoint, "Fanin": 1, "optimize_blocks": [block], "sync_mode": True}
+    main.global_block().append_op(type="fl_listen_and_serv", inputs={"X": [sent]}, outputs={}, attrs=attrs)
+    return main
+
+
+def _federated_trainer(endpoint: str) -> tuple[fluid.Program, fluid.Program]:
+    """(receives ``w``, sends it)."""
+    pulls, pushes = fluid.Program(), fluid.Program()
+    at = {"epmap": [endpoint]}
+    block, w = pulls.global_block(), _declared(pulls, "w")
+    block.append_op(type="recv", inputs={"X": []}, outputs={"Out": [w]}, attrs={**at, "recv_varnames": ["w"]})
+    block.append_op(type="fetch_barrier", inputs={}, outputs={"Out": []}, attrs={"endpoints": [endpoint]})
+    block, w = pushes.global_block(), _declared(pushes, "w")
+    sent = _declared(pushes, "w.opti.trainer_0")
+    block.append_op(type="assign", inputs={"X": w}, outputs={"Out": sent})
+    block.append_op(type="send", inputs={"X": [sent]}, outputs={"Out": []}, attrs=at)
+    block.append_op(type="send_barrier", inputs={"X": []}, outputs={"Out": []}, attrs={"endpoints": [endpoint]})
+    return pulls, pushes
+
+
+def test_a_federated_server_begins_where_trainers_fetch() -> None:
+    (endpoint,) = free_ports(1)
+    main, (pulls, pushes) = _averaging_server(endpoint), _federated_trainer(endpoint)
+    scope, own = fluid.Scope(), fluid.Scope()
+    scope.var("w").get_tensor().set(np.full((2, 2), 8.0, "float32"), fluid.CPUPlace())
+    exe = fluid.Executor(fluid.CPUPlace())
+    thread = threading.Thread(target=exe.run, args=(main,), kwargs={"scope": scope}, daemon=True)
+    thread.start()
+    try:
+        run = fluid.Executor(fluid.CPUPlace()).run
+        for expected in (8.0, 4.0, 2.0):
+            np.testing.assert_array_equal(run(pulls, scope=own, fetch_list=["w"])[0], np.full((2, 2), expected))
+            run(pushes, scope=own)
+    finally:
+        client.complete()
+        client.leave()
+        thread.join(20)
+    assert not thread.is_alive()
+
+
 def test_what_is_written() -> None:
     program = fluid.Program()
     with fluid.program_guard(program):

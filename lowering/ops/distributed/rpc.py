@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from lowering.engine.host import service
-from lowering.errors import OpError
 from lowering.registry import Blocks, Longs, Value, op
 
 _HOME = ["127.0.0.1:6164"]
-
-
-def needs_cluster(ctx: Any) -> NoReturn:
-    """Refuses to run the op that asks."""
-    raise OpError(
-        f"op {ctx.op.type} (#{ctx.op.index} of block {ctx.op.block_idx}) talks to other processes, which is not built"
-        " yet\n  expected: a program that runs in one process\n  received: one that a transpiler made for a cluster\n"
-        "  what to do: run the program that was given to transpile()"
-    )
 
 
 def _others(ctx: Any) -> list[Any]:
@@ -180,7 +170,7 @@ def listen_and_serv(
     service("listen_and_serv")(ctx.runner.program, ctx.op, ctx.runner.outside, ctx.env)
 
 
-@op(out="", kind="host", lod=None)
+@op(out="", kind="host", lod=None, absent="x")
 def fl_listen_and_serv(
     x: list[Value],
     *,
@@ -190,5 +180,8 @@ def fl_listen_and_serv(
     optimize_blocks: Blocks = [],  # noqa: B006
     ctx: Any,
 ):
-    """Serves ``Fanin`` trainers that send parameters instead of gradients."""
-    needs_cluster(ctx)
+    """Serves ``Fanin`` trainers that send parameters instead of gradients, and averages them by its blocks.
+
+    A round begins where the trainers fetch. It returns when all trainers have completed.
+    """
+    service("fl_listen_and_serv")(ctx.runner.program, ctx.op, ctx.runner.outside, ctx.env)
