@@ -385,14 +385,17 @@ class Optimizer(EagerUpdates):
         for name in self._opti_name_list:
             global_scope().var(name).get_tensor().set(np.asarray(state_dict[name]), CPUPlace())
 
-    def current_step_lr(self) -> float:
-        """The learning rate that the next (or, scheduled, the last) step uses."""
+    def current_step_lr(self) -> float | np.float32:
+        """The learning rate that the next (or, scheduled, the last) step uses.
+
+        A number given to the optimizer is given back as it is; one that was read from a variable is a float32.
+        """
         if in_dygraph_mode():
             return self._eager_step_lr()
         rate = self._global_learning_rate()
         found = global_scope().find_var(rate.name) if rate is not None else None
         if found is not None and found.get_tensor()._is_initialized():
-            return float(np.asarray(found.get_tensor()).reshape(-1)[0])
+            return np.asarray(found.get_tensor()).reshape(-1)[0]
         if isinstance(self._learning_rate, float):
             return self._learning_rate
         raise RuntimeError(

@@ -169,13 +169,13 @@ class EagerUpdates:
                     )
                 var.set_value(_array(state[var.name]))
 
-    def _eager_step_lr(self) -> float:
+    def _eager_step_lr(self) -> float | np.float32:
         rate = self._learning_rate_map.get(default_main_program())
         if rate is None:
             if isinstance(self._learning_rate, float):
                 return self._learning_rate
             rate = self._learning_rate.first_rate()
-        return float(rate.numpy().reshape(-1)[0]) if isinstance(rate, VarBase) else rate
+        return rate.numpy().reshape(-1)[0] if isinstance(rate, VarBase) else rate
 
 
 def _array(value: Any) -> np.ndarray:

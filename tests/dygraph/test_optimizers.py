@@ -243,6 +243,14 @@ def test_the_rate_of_the_last_step() -> None:
     assert rates == [0.5, 0.5, 0.5, 0.25, 0.25]
 
 
+def test_a_rate_prints_as_it_was_given() -> None:
+    net = linear()
+    opt = optimizer.SGD(0.1, parameter_list=net.parameters())
+    opt.minimize(backward(net))
+    assert str(opt.current_step_lr()) == "0.1"  # a float32, not the float 0.10000000149011612
+    assert isinstance(optimizer.SGD(dg.NoamDecay(10, 10), parameter_list=net.parameters()).current_step_lr(), np.float32)
+
+
 def test_what_changes_between_steps_is_seen() -> None:
     net = linear()
     opt = optimizer.Momentum(0.1, 0.0, parameter_list=net.parameters())
