@@ -261,6 +261,8 @@ class Variable(metaclass=VariableMetaClass):
             )
         )
 
+    __array_priority__ = 1.0  # NumPy's scalars and arrays leave operators to the variable
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         self._no_number("np.array()")
 

@@ -96,12 +96,21 @@ def _operand(var: Variable, other: Any, reverse: bool, symbol: str) -> Variable:
     return other if other.dtype == var.dtype else astype(other, var.dtype)
 
 
+def _plain(number: Any) -> Any:
+    """What NumPy hands to Fluid's variables when its scalar stands on the left of an operator: a Python number."""
+    scalar = isinstance(number, np.generic) or (isinstance(number, np.ndarray) and number.ndim == 0)
+    return number.item() if scalar else number
+
+
 def _binary(
     method: str, op_type: str, reverse: bool = False, scale_of: Callable[[float], tuple[float, float]] | None = None
 ) -> Callable[[Variable, Any], Variable]:
     """The method of Variable that writes `op_type`; with a number a scale op, where `scale_of` gives scale and bias."""
+    reflected = method.startswith("__r")
 
     def operate(self: Variable, other_var: Any) -> Variable:
+        if reflected:
+            other_var = _plain(other_var)
         check_number(self, other_var, method)
         whole_division = op_type == "elementwise_div" and self.dtype in INTEGERS
         if scale_of is not None and isinstance(other_var, (int, float)) and not whole_division:

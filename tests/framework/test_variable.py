@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,22 @@ def test_operands_that_are_no_numbers(block, other) -> None:
     x = block.create_var(name="x", shape=[2], dtype="float32")
     with pytest.raises((TypeError, ValueError), match="neither a Variable nor a number"):
         x + other
+
+
+@pytest.mark.parametrize(
+    "number", [np.float64(2), np.float32(2), np.int64(2), np.array(2.0)], ids=lambda n: str(n.dtype)
+)
+def test_scalars_of_numpy_on_the_left_are_numbers(block, number) -> None:
+    x = fluid.data("x", [2, 3], "float32")
+    for write, attrs in [(operator.mul, (2, 0)), (operator.add, (1, 2)), (operator.sub, (-1, 2))]:
+        op = write(number, x).block.ops[-1]
+        assert op.type == "scale" and (op.attr("scale"), op.attr("bias")) == attrs
+    assert [(number / x).shape, (number**x).shape, (number < x).shape] == [(2, 3)] * 3
+    assert block.ops[-1].type == "greater_than"
+    with pytest.raises(TypeError, match="neither a Variable nor a number"):
+        np.ones((2, 3), "float32") * x
+    with pytest.raises(TypeError, match="holds no value until the program runs"):
+        np.exp(x)
 
 
 def test_fractions_do_not_meet_integers(block) -> None:
