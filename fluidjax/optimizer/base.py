@@ -304,7 +304,12 @@ class Optimizer(EagerUpdates):
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: list[Pair]
     ) -> list[Operator]:
-        """``apply_gradients`` in the program of ``loss``."""
+        """``apply_gradients`` in the program of ``loss``; under ``dygraph.guard()`` the update at once.
+
+        ``minimize`` calls it in both modes: a subclass that overrides it adds to every step.
+        """
+        if in_dygraph_mode():
+            return self._eager_apply(params_grads)
         with program_guard(loss.block.program, startup_program or default_startup_program()):
             return self.apply_gradients(params_grads)
 
@@ -323,7 +328,7 @@ class Optimizer(EagerUpdates):
             (the update ops, [(parameter, gradient)]).
         """
         if in_dygraph_mode():
-            return self._eager_minimize(loss)
+            return self._eager_minimize(loss, startup_program)
         if not isinstance(loss, Variable):
             raise AssertionError(
                 f"The loss should be an Variable: minimize received {loss!r} of type {type(loss).__name__}. Pass the"

@@ -63,12 +63,12 @@ class EagerUpdates:
         pairs = [(p, p._grad_ivar()) for p in self._parameter_list or () if p.trainable]
         return [(p, g) for p, g in pairs if g is not None]
 
-    def _eager_minimize(self, loss: Any) -> tuple[list[Any], list[Pair]]:
+    def _eager_minimize(self, loss: Any, startup_program: Program | None) -> tuple[list[Any], list[Pair]]:
         if not isinstance(loss, Variable):
             raise AssertionError(f"The loss should be an Variable, received {loss!r:.60}. Pass what a layer returned.")
         with current_tracer().no_grad():
             pairs = self._eager_gradients()
-            self._eager_apply(pairs)
+            self.apply_optimize(loss, startup_program, pairs)  # type: ignore[attr-defined] # subclasses add to it
         current_tracer().end_of_step()
         return [], pairs
 

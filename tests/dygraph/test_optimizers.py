@@ -248,7 +248,29 @@ def test_a_rate_prints_as_it_was_given() -> None:
     opt = optimizer.SGD(0.1, parameter_list=net.parameters())
     opt.minimize(backward(net))
     assert str(opt.current_step_lr()) == "0.1"  # a float32, not the float 0.10000000149011612
-    assert isinstance(optimizer.SGD(dg.NoamDecay(10, 10), parameter_list=net.parameters()).current_step_lr(), np.float32)
+    scheduled = optimizer.SGD(dg.NoamDecay(10, 10), parameter_list=net.parameters())
+    assert isinstance(scheduled.current_step_lr(), np.float32)
+
+
+class Decayed(optimizer.SGD):
+    """Halves the parameters after each step."""
+
+    def apply_optimize(self, loss: Any, startup_program: Any, params_grads: Any) -> Any:
+        ops = super().apply_optimize(loss, startup_program, params_grads)
+        for param, _ in params_grads:
+            fluid.layers.assign(param * 0.5, param)
+        return ops
+
+
+def test_minimize_takes_the_step_that_a_subclass_gives() -> None:
+    net, plain = linear(), linear()
+    start = [p.numpy() for p in net.parameters()]
+    for param, value in zip(plain.parameters(), start, strict=True):
+        param.set_value(value)
+    for opt, layer in [(Decayed, net), (optimizer.SGD, plain)]:
+        opt(0.1, parameter_list=layer.parameters()).minimize(backward(layer))
+    for halved, whole in zip(net.parameters(), plain.parameters(), strict=True):
+        np.testing.assert_allclose(halved.numpy(), whole.numpy() / 2, rtol=1e-6)
 
 
 def test_what_changes_between_steps_is_seen() -> None:
