@@ -67,8 +67,8 @@ _fitting: set[tuple[VarType, tuple[str, ...]]] = set()  # data types, and what t
 
 
 def check_type(input: Any, input_name: str, expected_type: Any, op_name: str, extra_message: str = "") -> None:
-    """TypeError unless ``input`` is of an expected type."""
-    if not isinstance(input, expected_type):
+    """TypeError unless ``input`` is of an expected type; eager mode checks, as Fluid, no attributes."""
+    if not isinstance(input, expected_type) and (expected_type is Variable or not in_dygraph_mode()):
         raise TypeError(
             f"The type of '{input_name}' in {op_name} must be {expected_type}, but received {type(input)}. "
             f"{extra_message or _remedy(input)}"

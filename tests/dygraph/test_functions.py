@@ -311,3 +311,12 @@ def test_pipelines_belong_to_static_programs() -> None:
 
 def test_the_base_of_layers_computes_nothing() -> None:
     assert fluid.core.Layer().forward([x23()]) == []
+
+
+@pytest.mark.parametrize("perm", [(1, 0), np.array([1, 0])], ids=["tuple", "array"])
+def test_the_kind_of_an_attribute_is_not_checked(perm: Any) -> None:
+    """As in Fluid, where only a program that is written asks for a list."""
+    turned = layers.transpose(x23(), perm)
+    np.testing.assert_array_equal(turned.numpy(), x23().numpy().T)
+    with pytest.raises(TypeError, match="'x' in has_nan"):
+        layers.has_nan((1, 2))
