@@ -234,3 +234,17 @@ def test_coalesce(rng):
 def test_coalesce_of_two_dtypes_is_refused():
     with pytest.raises(lowering.OpError, match=r"Input\[1\] has dtype int32, expected float32"):
         run("coalesce_tensor", [jnp.zeros(2, jnp.float32), jnp.zeros(2, jnp.int32)], dtype=5)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "kept"),
+    [
+        ([[0.2, 0.2, 0.2, 0.2], [0.2, 0.2, 0.2, 0.2], [0.1, 0.1, 0.5, 0.5]], [0.9, 0.7]),
+        ([[np.nan, 0.1, 0.5, 0.5], [0.1, 0.1, 0.5, 0.5], [0.2, 0.2, 0.7, np.nan]], [0.9]),
+        ([[-np.inf, -np.inf, np.inf, np.inf], [-np.inf, 0.1, np.inf, 0.2], [0.1, 0.1, 0.5, 0.5]], [0.9, 0.7]),
+    ],
+)
+def test_boxes_whose_overlap_is_not_a_number_are_suppressed(boxes, kept) -> None:
+    """As Paddle 1.8.5 keeps: a box that cannot be compared with a better one is dropped."""
+    found = nms.suppress(np.asarray(boxes, np.float32), np.asarray([0.9, 0.8, 0.7]), 0.3)
+    assert [[0.9, 0.8, 0.7][i] for i in found] == kept

@@ -21,6 +21,7 @@ Kept = list[tuple[int, int]]  # (class, box) of one image
 def overlaps(box: np.ndarray, others: np.ndarray, normalized: bool) -> np.ndarray:
     """Intersection over union of one box with others [k, 4]; a box turned inside out has no area.
 
+    It is NaN where both have none and touch, and of boxes that are not finite: Fluid suppresses such boxes.
     Boxes of 8 numbers and more are convex polygons (x0, y0, x1, y1, ...).
     """
     if box.shape[-1] != 4:
@@ -33,10 +34,10 @@ def overlaps(box: np.ndarray, others: np.ndarray, normalized: bool) -> np.ndarra
 
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     apart = (others[:, 0] > box[2]) | (others[:, 2] < box[0]) | (others[:, 1] > box[3]) | (others[:, 3] < box[1])
-    sides = high - low + extra
-    common = sides[:, 0] * sides[:, 1]
-    total = area(box) + area(others) - common
-    return np.where(apart, 0, common / np.where(total == 0, 1, total))
+    with np.errstate(all="ignore"):
+        sides = high - low + extra
+        common = sides[:, 0] * sides[:, 1]
+        return np.where(apart, 0, common / (area(box) + area(others) - common))
 
 
 def _signed_area(points: np.ndarray) -> float:
@@ -95,8 +96,8 @@ def suppress(
         kept.append(int(rest[0]))
         if eta < 1 and threshold > 0.5:
             threshold *= eta
-        worst = np.fmax(worst[1:], overlaps(boxes[rest[0]], boxes[rest[1:]], normalized))
-        free = ~(worst > threshold)
+        worst = np.maximum(worst[1:], overlaps(boxes[rest[0]], boxes[rest[1:]], normalized))
+        free = worst <= threshold  # not of NaN
         rest, worst = rest[1:][free], worst[free]
     return kept
 
@@ -228,7 +229,7 @@ def _decayed(boxes: np.ndarray, scores: np.ndarray, normalized: bool, sigma: flo
     count = len(boxes)
     iou = np.zeros((count, count))
     for i in range(1, count):
-        iou[i, :i] = overlaps(boxes[i], boxes[:i], normalized)
+        iou[i, :i] = np.nan_to_num(overlaps(boxes[i], boxes[:i], normalized), nan=0.0)
     worst = iou.max(axis=1, initial=0)
     decay = np.ones(count)
     for i in range(1, count):
