@@ -126,7 +126,7 @@ def branch_with_exact_rows() -> Sequence[Any]:
         layers.assign(total + layers.reduce_sum(rows), total)
         layers.increment(i)
         layers.less_than(i, end, cond=more)
-    return [layers.mean(layers.fc(total, 1)), total]
+    return [layers.mean(layers.fc(layers.reshape(total, [1, 1]), 1)), total]
 
 
 def test_rows_counted_by_data_in_a_loop(rng) -> None:

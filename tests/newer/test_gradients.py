@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import lowering
 from fluidjax import testing
 from fluidjax.testing import Case
 
@@ -21,9 +22,15 @@ def positive(size: int):
     return draw
 
 
+def triangle(size: int):
+    return lambda rng: np.linalg.cholesky(positive(size)(rng))
+
+
 INDEX = np.array([[0, 2, 1], [1, 0, 2]])
+EDGES = {"Src_index": np.array([0, 2, 1, 1]), "Dst_index": np.array([1, 0, 2, 0])}
 CASES = [
     Case("cholesky", {"X": positive(3)}, {"upper": False}),
+    Case("cholesky_solve", {"X": normal(3, 2), "Y": triangle(3)}),
     Case("determinant", {"Input": positive(3)}),
     Case("diag_v2", {"X": normal(3)}, {"offset": 1, "padding_value": 2.0}),
     Case(
@@ -32,6 +39,10 @@ CASES = [
         {"equation": "ij,jk->ki"},
         counts={"InnerCache": 2, "XShape": 2},
     ),
+    Case("fused_softmax_mask", {"X": normal(1, 2, 3, 4), "Mask": normal(1, 1, 3, 4)}),
+    Case("fused_softmax_mask_upper_triangle", {"X": normal(1, 2, 3, 3)}),
+    Case("graph_send_ue_recv", {"X": normal(3, 2), "Y": normal(4, 2), **EDGES}),
+    Case("graph_send_uv", {**{k.lower(): v for k, v in EDGES.items()}, "x": normal(3, 2), "y": normal(3, 2)}),
     Case("fill_any", {"X": normal(2, 3)}, {"value_float": 2.0}),
     Case("fill_diagonal", {"X": normal(4, 3)}, {"value": 2.0}),
     Case("index_put", {"x": normal(3, 4), "indices": [np.array([0, 2])], "value": normal(2, 4)}),
@@ -61,9 +72,19 @@ CASES = [
     Case("trunc", {"X": normal(2, 3)}),
 ]
 
-PROVEN = {case.op for case in CASES}
+STRAIGHT_THROUGH = ("fake_quantize_dequantize_abs_max", "fake_channel_wise_quantize_dequantize_abs_max")
+PROVEN = {case.op for case in CASES} | set(STRAIGHT_THROUGH)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_gradient(case, rng):
     testing.check_gradient(case, rng)
+
+
+@pytest.mark.parametrize("type", STRAIGHT_THROUGH)
+def test_quantisation_hands_its_gradient_through(type: str, rng: np.random.Generator) -> None:
+    """As Paddle declares it: the steps themselves have no derivative but zero."""
+    x, d_out = (rng.standard_normal((3, 4)).astype(np.float32) for _ in range(2))
+    out, scale = lowering.get_op(type)(x)
+    assert np.abs(np.asarray(out) - x).max() <= 0.5001 * np.max(scale) / 127
+    np.testing.assert_array_equal(lowering.get_op(type + "_grad")(d_out), d_out)

@@ -164,11 +164,11 @@ def test_pyramid_levels_there_and_back():
     sizes = np.array([10, 500, 120, 230], np.float32)
     rois = ragged(np.stack([0 * sizes, 0 * sizes, sizes, sizes], axis=1), [0, 3, 4])
     attrs = {"min_level": 2, "max_level": 5, "refer_level": 4, "refer_scale": 224}
-    parts, restore = run("distribute_fpn_proposals", rois, **attrs)
+    parts, restore, *_ = run("distribute_fpn_proposals", rois, **attrs)
     assert [len(p.data) for p in parts] == [1, 1, 1, 1]
     np.testing.assert_array_equal(np.concatenate([p.data for p in parts])[restore.data[:, 0]], rois.data)
     scores = [ragged(p.data[:, 2:3], p.lod[0]) for p in parts]
-    best = run("collect_fpn_proposals", parts, scores, post_nms_topN=2)
+    best, _ = run("collect_fpn_proposals", parts, scores, post_nms_topN=2)
     np.testing.assert_array_equal(best.data[:, 2], [500, 230])
     np.testing.assert_array_equal(best.lod[0], [0, 1, 2])
 

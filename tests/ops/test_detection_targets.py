@@ -103,7 +103,7 @@ def propose(rng, **attrs):
 
 
 def test_proposals_are_what_they_promise(rng):
-    info, (rois, probs, ends) = propose(rng)
+    info, (rois, probs, ends, *_) = propose(rng)
     offsets = rois.lod[0]
     np.testing.assert_array_equal(ends, offsets[1:])
     for i, (start, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
@@ -117,7 +117,7 @@ def test_proposals_are_what_they_promise(rng):
 
 
 def test_no_proposal_is_large_enough(rng):
-    _, (rois, probs, ends) = propose(rng, min_size=500.0)
+    _, (rois, probs, ends, *_) = propose(rng, min_size=500.0)
     assert rois.data.shape == (0, 4) and probs.data.shape == (0, 1)
     np.testing.assert_array_equal(ends, [0, 0])
 

@@ -14,16 +14,21 @@ def _causal(scores):
     return jnp.where(jnp.tril(jnp.ones((q, k), bool), k - q), scores, -jnp.inf)
 
 
+def _wide(x):
+    """x, in float32 where it was narrower."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
 @op(grad="vjp", reads="x mask", diff="x")
 def fused_softmax_mask(x, mask):
     """Out = softmax(X + Mask) over the last dim."""
-    return jax.nn.softmax((x + mask).astype(jnp.float32), axis=-1).astype(x.dtype)
+    return jax.nn.softmax(_wide(x + mask), axis=-1).astype(x.dtype)
 
 
 @op(grad="vjp", reads="x")
 def fused_softmax_mask_upper_triangle(x):
     """Out = softmax of X over the last dim, of each row up to the diagonal."""
-    return jax.nn.softmax(_causal(x.astype(jnp.float32)), axis=-1).astype(x.dtype)
+    return jax.nn.softmax(_causal(_wide(x)), axis=-1).astype(x.dtype)
 
 
 _FLASH = {
