@@ -48,7 +48,7 @@ def forward(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
     """y[N, O, ...] = x[N, C, ...] (*) w[O, C / groups, ...]; pointwise and large kernels on CPU are one GEMM."""
     if _pointwise(w.shape, geo):
         on_cpu = pointwise
-    elif _large(w.shape, x.shape[0], reached(x.shape, w.shape, geo), geo):
+    elif _dense(geo) and _large(w.shape, x.shape[0], reached(x.shape, w.shape, geo), geo):
         on_cpu = by_columns
     else:
         return _general(x, w, geo)
@@ -69,6 +69,11 @@ def _large(w_shape: tuple, n: int, out: tuple, geo: Geometry) -> bool:
     taps = size_of(w_shape[2:])
     columns = taps * w_shape[1] * n * size_of(out)
     return geo.groups == 1 and taps >= 25 and isinstance(columns, int) and columns <= 1 << 22
+
+
+def _dense(geo: Geometry) -> bool:
+    """Whether all taps read each value: where they stride over most, columns were not measured to gain."""
+    return all(stride == 1 for stride in geo.strides)
 
 
 def columns_of(x: jax.Array, w_shape: tuple, geo: Geometry) -> jax.Array:
@@ -196,7 +201,7 @@ def filter_grad(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> j
     """
     if _pointwise(w_shape, geo):
         on_cpu = filter_grad_pointwise
-    elif _large(w_shape, x.shape[0], dy.shape[2:], geo):
+    elif _dense(geo) and _large(w_shape, x.shape[0], dy.shape[2:], geo):
         on_cpu = filter_grad_columns
     else:
         return filter_grad_direct(x, dy, w_shape, geo)
