@@ -44,6 +44,7 @@ class Uncompiled:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks are counted as if they were compiled."""
+    recorder.blocks.wait()  # or its thread would make the blocks of an earlier test of this class
     monkeypatch.setattr(blocks, "Whole", Uncompiled)
     monkeypatch.setattr(chunks.Chunk, "compile", lambda chunk, leaves: chunk.run)
     monkeypatch.setattr(recorder, "blocks", blocks.Blocks())
