@@ -38,6 +38,9 @@ STEPS = {
     "resnet20": 30,
     "word2vec_dense": 300,
     "word2vec_sparse": 300,
+    "transformer": 90,
+    "deepfm_sgd": 300,
+    "deepfm_adam": 300,
 }
 BUILD = "build_1000_ops"
 TORCH = (
@@ -47,6 +50,9 @@ TORCH = (
     "resnet20",
     "word2vec_dense",
     "word2vec_sparse",
+    "transformer",
+    "deepfm_sgd",
+    "deepfm_adam",
     "lstm_127",
     "lstm_256",
     "gru_256",

@@ -9,6 +9,8 @@ RNN_BATCH = 32
 # Of the While RNNs: steps and hidden size. The last two differ in the room for steps alone.
 RNNS = {"while_rnn": (100, 256), "while_rnn_64": (100, 64), "while_rnn_short": (50, 64), "while_rnn_long": (800, 64)}
 WORDS = 5000  # vocabulary of the text models
+FIELDS, FEATURES = 39, 100000  # of a click: a feature of each field
+PAIRS, LENGTH, WIDTH, HEADS, LAYERS = 16, 32, 128, 4, 2  # of the Transformer
 
 
 def _random(seed):
@@ -57,6 +59,29 @@ def word2vec():
         }
         for _ in range(BATCHES)
     ]
+
+
+def clicks():
+    """256 clicks or not, each of 39 features with their values."""
+    r = _random(8)
+    return [
+        {
+            "features": r.randint(0, FEATURES, (256, FIELDS)).astype("int64"),
+            "values": r.rand(256, FIELDS, 1).astype("float32"),
+            "label": r.randint(0, 2, (256, 1)).astype("float32"),
+        }
+        for _ in range(BATCHES)
+    ]
+
+
+def pairs():
+    """Sentences of 32 words, their translations, and the translations' next words."""
+    r = _random(9)
+    found = []
+    for _ in range(BATCHES):
+        source, target = [r.randint(0, WORDS, (PAIRS, n)).astype("int64") for n in (LENGTH, LENGTH + 1)]
+        found.append({"source": source, "target": target[:, :-1].copy(), "words": target[:, 1:, None].copy()})
+    return found
 
 
 def sentences(batches, batch=32, low=5, high=100, seed=3):

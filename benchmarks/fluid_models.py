@@ -75,7 +75,81 @@ def word2vec_sparse(fluid):
     return _word2vec(fluid, True)
 
 
-MODELS = {f.__name__: f for f in (fit_a_line, mlp, lenet, resnet20, word2vec_dense, word2vec_sparse)}
+def _deepfm(fluid, sparse, optimizer):
+    layers = fluid.layers
+    features = fluid.data("features", [None, data.FIELDS], "int64")
+    values = fluid.data("values", [None, data.FIELDS, 1], "float32")
+    label = fluid.data("label", [None, 1], "float32")
+    first, second = [fluid.embedding(features, [data.FEATURES, n], is_sparse=sparse) * values for n in (1, 10)]
+    squared_sum = layers.square(layers.reduce_sum(second, 1))
+    paired = 0.5 * layers.reduce_sum(squared_sum - layers.reduce_sum(layers.square(second), 1), 1, keep_dim=True)
+    hidden = layers.reshape(second, [-1, data.FIELDS * 10])
+    for _ in range(3):
+        hidden = layers.fc(hidden, 128, act="relu")
+    logit = layers.reduce_sum(first, 1) + paired + layers.fc(hidden, 1)
+    loss = layers.mean(layers.sigmoid_cross_entropy_with_logits(logit, label))
+    optimizer.minimize(loss)
+    return loss, data.clicks()
+
+
+def deepfm_sgd(fluid):
+    """DeepFM of 39 features of 100,000, SelectedRows embedding gradients."""
+    return _deepfm(fluid, True, fluid.optimizer.SGD(0.01))
+
+
+def deepfm_adam(fluid):
+    """DeepFM of 39 features of 100,000, dense embedding gradients."""
+    return _deepfm(fluid, False, fluid.optimizer.Adam(0.001))
+
+
+def _attended(fluid, queries, keys, mask=None):
+    layers, width = fluid.layers, data.WIDTH
+
+    def heads(rows):
+        split = layers.reshape(layers.fc(rows, width, num_flatten_dims=2), [0, 0, data.HEADS, width // data.HEADS])
+        return layers.transpose(split, [0, 2, 1, 3])
+
+    scores = layers.matmul(heads(queries), heads(keys), transpose_y=True, alpha=(width // data.HEADS) ** -0.5)
+    if mask is not None:
+        scores = layers.elementwise_add(scores, mask)
+    read = layers.transpose(layers.matmul(layers.softmax(scores), heads(keys)), [0, 2, 1, 3])
+    joined = layers.fc(layers.reshape(read, [0, 0, width]), width, num_flatten_dims=2)
+    return layers.layer_norm(queries + joined, begin_norm_axis=2)
+
+
+def _fed_forward(fluid, rows):
+    hidden = fluid.layers.fc(rows, 4 * data.WIDTH, num_flatten_dims=2, act="relu")
+    hidden = fluid.layers.fc(hidden, data.WIDTH, num_flatten_dims=2)
+    return fluid.layers.layer_norm(rows + hidden, begin_norm_axis=2)
+
+
+def transformer(fluid):
+    """An encoder and a decoder of two layers, width 128 and 4 heads, with Adam."""
+    layers = fluid.layers
+    source, target = [fluid.data(name, [None, data.LENGTH], "int64") for name in ("source", "target")]
+    words = fluid.data("words", [None, data.LENGTH, 1], "int64")
+    memory, state = [
+        layers.elementwise_add(
+            fluid.embedding(ids, [data.WORDS, data.WIDTH]),
+            layers.create_parameter([data.LENGTH, data.WIDTH], "float32"),
+            axis=1,
+        )
+        for ids in (source, target)
+    ]
+    later = layers.assign(data.np.triu(data.np.full([data.LENGTH, data.LENGTH], -1e9, "float32"), 1))
+    for _ in range(data.LAYERS):
+        memory = _fed_forward(fluid, _attended(fluid, memory, memory))
+    for _ in range(data.LAYERS):
+        state = _attended(fluid, state, state, later)
+        state = _fed_forward(fluid, _attended(fluid, state, memory))
+    logits = layers.fc(state, data.WORDS, num_flatten_dims=2)
+    loss = layers.mean(layers.softmax_with_cross_entropy(logits, words))
+    fluid.optimizer.Adam(0.001).minimize(loss)
+    return loss, data.pairs()
+
+
+_MODELS = (fit_a_line, mlp, lenet, resnet20, word2vec_dense, word2vec_sparse, transformer, deepfm_sgd, deepfm_adam)
+MODELS = {f.__name__: f for f in _MODELS}
 
 
 def big_program(fluid):

@@ -19,7 +19,7 @@ def system(name):
 
 
 def prepare(fluid, build, as_numpy):
-    """Build a model, run its startup program, and return its step function."""
+    """Build a model, run its startup program, and return its step function; cached programs are Paddle's fastest."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
         loss, feeds = build(fluid)
@@ -27,7 +27,8 @@ def prepare(fluid, build, as_numpy):
     exe.run(startup)
 
     def step(i):
-        (value,) = exe.run(main, feed=feeds[i % len(feeds)], fetch_list=[loss], return_numpy=as_numpy)
+        feed = feeds[i % len(feeds)]
+        (value,) = exe.run(main, feed=feed, fetch_list=[loss], return_numpy=as_numpy, use_program_cache=True)
         return value if as_numpy else numpy.array(value)
 
     return step

@@ -240,4 +240,50 @@ def word2vec_sparse() -> Callable:
     return stepper(one, _word2vec_params(), {}, data.word2vec())
 
 
-MODELS = {f.__name__: f for f in (fit_a_line, mlp, lenet, resnet20, word2vec_dense, word2vec_sparse)}
+def _deepfm_params() -> Params:
+    rng = np.random.default_rng(0)
+    bound = np.sqrt(6.0 / data.FEATURES)
+    params: Params = {}
+    for name, width in (("one", 1), ("two", 10)):
+        params[name] = rng.uniform(-bound, bound, (data.FEATURES, width)).astype(np.float32)
+    params |= dense(rng, "a", data.FIELDS * 10, 128) | dense(rng, "b", 128, 128) | dense(rng, "c", 128, 128)
+    return params | dense(rng, "out", 128, 1)
+
+
+def _deepfm_loss(p: Params, rows: tuple[jax.Array, jax.Array], b: Params) -> jax.Array:
+    first, second = (r * b["values"] for r in rows)
+    paired = 0.5 * (second.sum(1) ** 2 - (second**2).sum(1)).sum(1, keepdims=True)
+    hidden = second.reshape(second.shape[0], -1)
+    for name in "abc":
+        hidden = jax.nn.relu(apply(p, name, hidden))
+    logit = first.sum(1) + paired + apply(p, "out", hidden)
+    return jnp.mean(jnp.maximum(logit, 0) - logit * b["label"] + jnp.log1p(jnp.exp(-jnp.abs(logit))))
+
+
+def deepfm_sgd() -> Callable:
+    """DeepFM with SGD; only the rows that were looked up are updated."""
+
+    def one(p: Params, s: Params, b: Params) -> tuple[Params, Params, jax.Array]:
+        tables = {k: p[k] for k in ("one", "two")}
+        rest = {k: v for k, v in p.items() if k not in tables}
+        rows = (p["one"][b["features"]], p["two"][b["features"]])
+        value, (grads, moved) = jax.value_and_grad(_deepfm_loss, (0, 1))(rest, rows, b)
+        new = jax.tree.map(lambda a, g: a - 0.01 * g, rest, grads)
+        for name, rows in zip(tables, moved, strict=True):
+            new[name] = p[name].at[b["features"]].add(-0.01 * rows)
+        return new, s, value
+
+    return stepper(one, _deepfm_params(), {}, data.clicks())
+
+
+def deepfm_adam() -> Callable:
+    """DeepFM with Adam."""
+
+    def loss(p: Params, b: Params) -> jax.Array:
+        return _deepfm_loss(p, (p["one"][b["features"]], p["two"][b["features"]]), b)
+
+    return trainer(_deepfm_params(), loss, adam(0.001), data.clicks())
+
+
+_MODELS = (fit_a_line, mlp, lenet, resnet20, word2vec_dense, word2vec_sparse, deepfm_sgd, deepfm_adam)
+MODELS = {f.__name__: f for f in _MODELS}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import jax_models, jax_sequences
+from benchmarks import jax_attention, jax_models, jax_sequences
 from benchmarks.measure import measure, report
 
 
 def main() -> None:
     """Measure and report."""
     model, steps = sys.argv[1], int(sys.argv[2])
-    models = jax_models.MODELS | jax_sequences.MODELS
-    report(measure(models[model], steps, windows=9 if model in jax_models.MODELS else 1))
+    alike = jax_models.MODELS | jax_attention.MODELS
+    models = alike | jax_sequences.MODELS
+    report(measure(models[model], steps, windows=9 if model in alike else 1))
 
 
 if __name__ == "__main__":

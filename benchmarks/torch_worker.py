@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from benchmarks import torch_models
+from benchmarks import torch_large, torch_models
 from benchmarks.measure import measure, report
 
 
@@ -16,8 +16,9 @@ def main() -> None:
     model, steps = sys.argv[1], int(sys.argv[2])
     compile = torch.compile if "compile" in sys.argv[3:] else (lambda net: net)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    build = (torch_models.DENSE | torch_models.RAGGED)[model]
-    report(measure(lambda: build(compile), steps, windows=9 if model in torch_models.DENSE else 1))
+    alike = torch_models.DENSE | torch_large.MODELS
+    build = (alike | torch_models.RAGGED)[model]
+    report(measure(lambda: build(compile), steps, windows=9 if model in alike else 1))
 
 
 if __name__ == "__main__":
