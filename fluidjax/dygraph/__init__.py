@@ -1,5 +1,5 @@
 # ruff: noqa: F401, F403  (the names of the modules are gathered here)
-"""Eager mode: ops run at once, on variables that have values."""
+"""Eager mode: ops run immediately, on variables that have values."""
 
 from __future__ import annotations
 

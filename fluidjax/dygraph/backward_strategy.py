@@ -1,4 +1,4 @@
-"""How gradients are summed, where Fluid has it."""
+"""The order in which gradients are summed, under Fluid's name."""
 
 from __future__ import annotations
 

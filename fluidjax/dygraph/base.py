@@ -1,4 +1,4 @@
-"""Entering and leaving eager mode, values in, gradients out."""
+"""Eager mode on and off, values in, gradients out."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def enabled() -> bool:
 def guard(place: Any = None) -> Iterator[None]:
     """Run layers and operators immediately (eager mode) within a ``with`` block.
 
-    Generated names start from 0, and the default programs are new.
+    Generated names restart from 0, and the default programs are new.
 
     Args:
-        place: where to run; by default the first accelerator, else the CPU.
+        place: the device to run on; by default the first accelerator, or else the CPU.
 
     Examples:
         >>> with fluid.dygraph.guard(fluid.CPUPlace()):
@@ -58,7 +58,7 @@ def guard(place: Any = None) -> Iterator[None]:
 
 
 def enable_dygraph(place: Any = None) -> None:
-    """Turn eager mode on until ``disable_dygraph``; nothing where it is on already."""
+    """Turn eager mode on until ``disable_dygraph``; no effect if it is already on."""
     global _entered
     if _entered is None:
         _entered = contextlib.ExitStack()
@@ -66,7 +66,7 @@ def enable_dygraph(place: Any = None) -> None:
 
 
 def disable_dygraph() -> None:
-    """Turn off the eager mode that ``enable_dygraph`` turned on; nothing where it is off."""
+    """Turn off eager mode as enabled by ``enable_dygraph``; no effect if it is off."""
     global _entered
     if _entered is not None:
         stack, _entered = _entered, None
@@ -79,7 +79,7 @@ disable_imperative = disable_dygraph
 
 @contextlib.contextmanager
 def _switch_tracer_mode_guard_(is_train: bool = True) -> Iterator[None]:
-    """Within, the tracer records what gradients need, or does not."""
+    """Context manager: the tracer does or does not record what gradients need."""
     tracer = current_tracer()
     if tracer is None:
         with contextlib.nullcontext() if is_train else _stopped_gradients():
@@ -94,7 +94,7 @@ def _switch_tracer_mode_guard_(is_train: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stopped_gradients() -> Iterator[None]:
-    """Within, no gradient flows to what a function of eager mode computes that is written as a program."""
+    """Context manager: results of eager functions implemented as programs carry no gradient."""
     block = default_main_program().current_block()
     start = len(block.ops)
     yield
@@ -105,7 +105,7 @@ def _stopped_gradients() -> Iterator[None]:
 
 
 def no_grad(func: Callable[..., Any] | None = None) -> Any:
-    """A context, or a decorator, in which nothing is recorded: results have ``stop_gradient`` True.
+    """Context manager or decorator that disables recording: results have ``stop_gradient`` True.
 
     ``with no_grad():``, ``@no_grad`` and ``@no_grad()`` all work.
     """
@@ -122,7 +122,7 @@ def no_grad(func: Callable[..., Any] | None = None) -> Any:
 
 @signature_safe_contextmanager
 def program_desc_tracing_guard(enable: bool) -> Iterator[None]:
-    """Within, what runs is (or is not) part of the program that ``TracedLayer.trace`` writes at the time."""
+    """Context manager: ops that run are (or are not) recorded in the program being written by ``TracedLayer.trace``."""
     recording = getattr(current_tracer(), "recording", None)
     if recording is None:
         yield
@@ -136,7 +136,7 @@ def program_desc_tracing_guard(enable: bool) -> Iterator[None]:
 
 @signature_safe_contextmanager
 def param_guard(parameters: dict[str, Any]) -> Iterator[None]:
-    """Within, in static mode, the eager parameters of a dict are parameters of the current program, by their names."""
+    """Context manager: in static mode, make a dict's eager parameters parameters of the current program, by name."""
     eager = {} if in_dygraph_mode() else {key: p for key, p in parameters.items() if isinstance(p, ParamBase)}
     parameters.update({key: _static_parameter(p) for key, p in eager.items()})
     try:
@@ -201,15 +201,15 @@ dygraph_only = wrap_decorator(_dygraph_only_)
 
 @dygraph_only
 def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> Any:
-    """An eager variable with the value of an array; a variable is returned unchanged.
+    """An eager variable with the value of an array; variables are returned unchanged.
 
     Args:
-        value: a NumPy array, of complex numbers for a ComplexVariable, or a variable.
-        name: the variable's name; generated when None.
-        zero_copy: whether array and variable share memory, so that what is written into one of them shows in the
-            other; by default they do on a CPU. What an op computes into the variable leaves the array as it is.
+        value: a NumPy array (if complex, the result is a ComplexVariable), or a variable.
+        name: name of the variable; generated if None.
+        zero_copy: whether array and variable share memory, so that writes to either are visible in the other; the
+            default on a CPU. An op that writes to the variable leaves the array unchanged.
 
-    Raises AssertionError outside a guard, TypeError for anything else.
+    Raises AssertionError outside a guard, TypeError for any other value.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -258,20 +258,20 @@ def grad(
     no_grad_vars: Any = None,
     backward_strategy: Any = None,
 ) -> list[VarBase | None]:
-    """The gradients of the sum of `outputs` by `inputs`; ``.gradient()`` of no variable changes.
+    """Gradients of the sum of `outputs` with respect to `inputs`; leaves ``.gradient()`` of all variables unchanged.
 
     Args:
-        outputs: a variable or a list of them.
-        inputs: likewise; intermediate results too.
-        grad_outputs: the gradient of each output, None for ones.
-        retain_graph: whether backward may run over the graph again; by default whether `create_graph`.
-        create_graph: whether gradients of the gradients can be computed.
+        outputs: a variable or a list of variables.
+        inputs: likewise; may include intermediate results.
+        grad_outputs: the gradient of each output; None for ones.
+        retain_graph: whether the graph can be differentiated again; defaults to `create_graph`.
+        create_graph: whether the gradients can themselves be differentiated.
         only_inputs: must be True.
-        allow_unused: whether an input that no output depends on gives None.
-        no_grad_vars: variables that count as constants.
-        backward_strategy: changes the order of sums only.
+        allow_unused: return None for an input on which no output depends.
+        no_grad_vars: variables treated as constants.
+        backward_strategy: affects the order of summation only.
 
-    Raises EnforceNotMet where an input is not reached and `allow_unused` is False, or an output has no gradient.
+    Raises EnforceNotMet if an input is not reached and `allow_unused` is False, or if an output has no gradient.
     """
     roots, wanted = _as_list(outputs, "outputs"), _as_list(inputs, "inputs")
     if not only_inputs:

@@ -1,4 +1,4 @@
-"""Saving and loading what layers and optimizers hold: ``prefix.pdparams`` and ``prefix.pdopt``."""
+"""Saving and loading the state of layers and optimizers: ``prefix.pdparams`` and ``prefix.pdopt``."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ PARAMETERS, OPTIMIZER = ".pdparams", ".pdopt"
 
 @dygraph_only
 def save_dygraph(state_dict: dict[str, Any], model_path: str) -> None:
-    """Write a state dict of a layer to ``model_path.pdparams``, or one of an optimizer to ``model_path.pdopt``.
+    """Save the state dict of a layer to ``model_path.pdparams``, or that of an optimizer to ``model_path.pdopt``.
 
-    The file is byte for byte the pickle that Paddle 1.8.5 writes. It is written atomically.
+    The file is byte-for-byte the pickle written by Paddle 1.8.5. It is written atomically.
 
     Args:
-        state_dict: what ``state_dict()`` of a layer or an optimizer returned; a layer's begins with a parameter.
-        model_path: folder and first part of the file's name; the folder is made.
+        state_dict: the result of ``state_dict()`` of a layer or an optimizer; a layer's starts with a parameter.
+        model_path: directory and file name prefix; the directory is created.
 
-    Raises AssertionError for an empty dict, or a path that ends in a folder.
+    Raises AssertionError for an empty dict, or a path that ends in a directory.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -57,16 +57,16 @@ def save_dygraph(state_dict: dict[str, Any], model_path: str) -> None:
 
 @dygraph_only
 def load_dygraph(model_path: str, keep_name_table: bool = False) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Read what ``save_dygraph`` wrote.
+    """Load what ``save_dygraph`` saved.
 
     Args:
         model_path: the path given to ``save_dygraph``, or one of the files.
-        keep_name_table: whether the first dict keeps the table of the parameters' own names.
+        keep_name_table: whether to keep the table of the parameters' own names in the first dict.
 
     Returns:
         (arrays by structured name, the optimizer's state or None)
 
-    Raises RuntimeError when there is no .pdparams file, FileFormatError when a file holds something else.
+    Raises RuntimeError if there is no .pdparams file, FileFormatError if a file has unexpected content.
 
     Examples:
         >>> with fluid.dygraph.guard():

@@ -1,4 +1,4 @@
-"""Containers: layers and parameters in a row."""
+"""Containers of layers and parameters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Sequential", "ParameterList", "LayerList"]
 
 
 class Sequential(Layer):
-    """Layers called in order, each with the result of the previous one.
+    """Layers called in order, each on the result of the previous one.
 
     Args:
-        layers: layers, which are named "0", "1" ..., or (name, layer) tuples.
+        layers: layers, registered as "0", "1" ..., or (name, layer) tuples.
     """
 
     def __init__(self, *layers: Any) -> None:
@@ -42,14 +42,14 @@ class Sequential(Layer):
         return len(self._sub_layers)
 
     def forward(self, input: Any) -> Any:
-        """The input after all layers."""
+        """The result of applying all layers to the input."""
         for layer in self._sub_layers.values():
             input = layer(input)
         return input
 
 
 class ParameterList(Layer):
-    """Parameters in a list, registered as "0", "1" ... Raises AssertionError for anything that is not a parameter."""
+    """A list of parameters, registered as "0", "1" ... Raises AssertionError for anything that is not a parameter."""
 
     def __init__(self, parameters: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -74,15 +74,15 @@ class ParameterList(Layer):
         return iter(self._parameters.values())
 
     def append(self, parameter: Any) -> ParameterList:
-        """Add a parameter at the end; returns the list."""
+        """Append a parameter; returns the list."""
         self[len(self)] = parameter
         return self
 
 
 class LayerList(Layer):
-    """Layers in a list, registered as "0", "1" ..., to be called by the layer that holds it.
+    """A list of layers, registered as "0", "1" ..., for the containing layer to call.
 
-    Indices count from 0; a slice is a LayerList of its own. Raises AssertionError for anything that is not a layer.
+    Indices start at 0; a slice is a new LayerList. Raises AssertionError for anything that is not a layer.
     """
 
     def __init__(self, sublayers: Iterable[Any] | None = None) -> None:
@@ -115,12 +115,12 @@ class LayerList(Layer):
         self._sub_layers = OrderedDict((str(i), layer) for i, layer in enumerate(layers))
 
     def append(self, sublayer: Any) -> LayerList:
-        """Add a layer at the end; returns the list."""
+        """Append a layer; returns the list."""
         self.add_sublayer(str(len(self)), sublayer)
         return self
 
     def insert(self, index: int, sublayer: Any) -> None:
-        """Put a layer before the one at ``index``, which must be there."""
+        """Insert a layer before the one at ``index``, which must exist."""
         if not (isinstance(index, int) and 0 <= index < len(self)):
             raise AssertionError(
                 f"{self.full_name()}.insert: index should be an integer in range [0, len(self)), and it is {index!r}, "
@@ -132,7 +132,7 @@ class LayerList(Layer):
         self._renumber(layers)
 
     def extend(self, sublayers: Iterable[Any]) -> LayerList:
-        """Add layers at the end; returns the list."""
+        """Append several layers; returns the list."""
         for layer in sublayers:
             self.append(layer)
         return self

@@ -1,4 +1,4 @@
-"""From eager to static: ``declarative``, ``dygraph_to_static_func``, ``TracedLayer``."""
+"""Eager to static: ``declarative``, ``dygraph_to_static_func``, ``TracedLayer``."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["TracedLayer", "declarative", "dygraph_to_static_func"]
 
 
 def create_program_from_desc(program_desc: Any) -> Program:
-    """A program of its own that says what a ProgramDesc says."""
+    """A new program built from a ProgramDesc."""
     return Program.parse_from_string(program_desc.serialize_to_string())
 
 
 def extract_vars(inputs: Any) -> list[VarBase]:
-    """The variables of eager mode among the inputs, in lists and tuples too, in their order."""
+    """The eager variables among the inputs, including those in lists and tuples, in order."""
     if isinstance(inputs, VarBase):
         return [inputs]
     return [var for each in inputs for var in extract_vars(each)] if isinstance(inputs, (list, tuple)) else []
 
 
 def declarative(dygraph_func: Callable[..., Any]) -> Callable[..., Any]:
-    """A function or method of eager mode that runs as a static program.
+    """Run an eager function or method as a static program.
 
-    Its ``if``, ``for``, ``while`` ... on variables become branches and loops of the program; each signature - shapes
-    and types of variables and arrays, other arguments by value - has a program of its own. Gradients flow through it.
-    Called while a static program is written, it writes into that.
+    Its ``if``, ``for``, ``while`` ... on variables become branches and loops of the program. There is one program per
+    signature (shapes and dtypes of variables and arrays, values of other arguments). Gradients flow through it. Called
+    while a static program is being written, it writes into that program.
     """
 
     @functools.wraps(dygraph_func)
@@ -45,7 +45,7 @@ def declarative(dygraph_func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def dygraph_to_static_func(dygraph_func: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of eager mode that in static mode writes into the current programs; in eager mode it just runs."""
+    """Make an eager function write into the current programs when in static mode; in eager mode, it runs as usual."""
 
     @functools.wraps(dygraph_func)
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""LayerObjectHelper: what a Layer object needs to make parameters and write ops."""
+"""LayerObjectHelper: what a Layer needs in order to create parameters and write ops."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fluidjax.param_attr import ParamAttr
 
 
 class LayerObjectHelper(LayerHelper):
-    """The helper of a Layer: unlike LayerHelper it is made once and is given a layer's arguments with each call.
+    """The helper of a Layer: unlike LayerHelper, it is created once and given the layer's arguments at each call.
 
     Args:
-        name: the layer's full name; its parameters' names begin with it.
+        name: the layer's full name, used as the prefix of its parameters' names.
     """
 
     def __init__(self, name: str) -> None:
@@ -27,25 +27,25 @@ class LayerObjectHelper(LayerHelper):
         use_cudnn: bool | None = None,
         use_mkl_dnn: bool | None = None,
     ) -> Variable:
-        """Apply an activation by its op's name; the input itself when there is none."""
+        """Apply an activation by op name; returns the input itself if there is none."""
         if act is None:
             return input_var
         self.kwargs.update(act=act, use_cudnn=use_cudnn, use_mkldnn=use_mkl_dnn)
         return super().append_activation(input_var)
 
     def create_parameter(self, attr: Any, *args: Any, **kwargs: Any) -> Any:
-        """Like LayerHelper's, with ``attr`` in any of the forms that ParamAttr is given in."""
+        """As in LayerHelper, but accepting ``attr`` in every form that ParamAttr supports."""
         return super().create_parameter(ParamAttr._to_attr(attr), *args, **kwargs)
 
     def run(
         self, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any], out: str = "Out", slots: tuple[str, ...] = ()
     ) -> Any:
-        """Append an op that has fresh outputs; returns the one of slot ``out``.
+        """Append an op with new outputs; returns the one in slot ``out``.
 
         Args:
-            inputs: a variable per slot; None for one that is not given.
+            inputs: a variable per slot; None for an absent one.
             attrs: the op's attributes.
-            slots: all output slots, in the order in which their variables are named; by default ``out`` alone.
+            slots: all output slots, in the order in which their variables are named; ``out`` alone by default.
         """
         tracer = current_tracer()
         if tracer is not None:

@@ -1,4 +1,4 @@
-"""Layer: a network, or a part of one, as an object that holds its parameters and sublayers."""
+"""Layer: all or part of a network as an object that owns its parameters and sublayers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _convert_camel_to_snake(name: str) -> str:
 
 
 class HookRemoveHelper:
-    """What registering a hook returns: ``remove()`` takes it away again."""
+    """The result of registering a hook; ``remove()`` unregisters it."""
 
     next_hook_id = 0
 
@@ -35,16 +35,16 @@ class HookRemoveHelper:
         HookRemoveHelper.next_hook_id += 1
 
     def remove(self) -> None:
-        """Take the hook away, if it is still there."""
+        """Remove the hook, if it is still registered."""
         self._hooks_ref.pop(self._hook_id, None)
 
 
 class Layer(registered.Registered):
-    """A part of a network: override ``forward``, and assign parameters and sublayers as attributes.
+    """All or part of a network: override ``forward``, and assign parameters and sublayers as attributes.
 
     Args:
-        name_scope: prefix of its full name; by default the class's name in snake case.
-        dtype: the element type of its parameters.
+        name_scope: prefix of its full name; by default the class name in snake case.
+        dtype: of the parameters.
 
     Examples:
         >>> class Twice(fluid.dygraph.Layer):
@@ -73,12 +73,12 @@ class Layer(registered.Registered):
     # Modes
 
     def train(self) -> None:
-        """Train from here on: this layer and all below it, and whatever is recorded. Needs eager mode."""
+        """Switch this layer and its sublayers to training mode and resume recording gradients. Requires eager mode."""
         self._tracer().train_mode()
         self._set_training(True)
 
     def eval(self) -> None:
-        """Evaluate from here on: this layer and all below it; no layer records gradients. Needs eager mode."""
+        """Switch this layer and its sublayers to evaluation mode; no layer records gradients. Requires eager mode."""
         self._tracer().eval_mode()
         self._set_training(False)
 
@@ -103,7 +103,7 @@ class Layer(registered.Registered):
     # Names, parameters and variables
 
     def full_name(self) -> str:
-        """The layer's name, which its parameters' names begin with: ``linear_0``."""
+        """The layer's name, prefix of its parameters' names: ``linear_0``."""
         return self._full_name
 
     def create_parameter(
@@ -114,14 +114,14 @@ class Layer(registered.Registered):
         is_bias: bool = False,
         default_initializer: Any = None,
     ) -> Any:
-        """Make a parameter, named after the layer and initialised; assign it to an attribute to register it.
+        """Create a parameter, named after the layer and initialised; assign it to an attribute to register it.
 
         Args:
             shape: the dimensions.
-            attr: a ParamAttr, a name ...; False for no parameter, and then the result is None.
-            dtype: the element type.
-            is_bias: whether it starts as zeros (else: Xavier) when neither ``attr`` nor ``default_initializer`` says.
-            default_initializer: how it starts when ``attr`` does not say.
+            attr: a ParamAttr, a name ...; False for no parameter, in which case the result is None.
+            dtype: dtype.
+            is_bias: initialise with zeros (else: Xavier) if neither ``attr`` nor ``default_initializer`` is given.
+            default_initializer: initialiser used if ``attr`` has none.
         """
         return self._helper.create_parameter(copy.deepcopy(attr), shape, dtype, is_bias, default_initializer)
 
@@ -132,46 +132,46 @@ class Layer(registered.Registered):
         dtype: Any = None,
         type: VarType = VarType.LOD_TENSOR,
     ) -> Variable:
-        """Make an empty variable named after the layer."""
+        """Create an empty variable named after the layer."""
         full = f"{self._full_name}.{name}" if name else unique_name.generate(f"{self._full_name}._generated_var")
         dtype = self._dtype if dtype is None else dtype
         block = default_main_program().current_block()
         return block.create_var(name=full, persistable=persistable, dtype=dtype, type=type)
 
     def parameters(self, include_sublayers: bool = True) -> list[Any]:
-        """All parameters, each once."""
+        """All parameters, without duplicates."""
         return [p for _, p in self.named_parameters(include_sublayers=include_sublayers)]
 
     def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
-        """Pairs of structured name and parameter; a parameter held twice comes once, under its first name."""
+        """Pairs of structured name and parameter; a shared parameter appears once, under its first name."""
         return registered.parameters(self, prefix, include_sublayers)
 
     def sublayers(self, include_sublayers: bool = True) -> list[Any]:
-        """All layers below this one, each once."""
+        """All sublayers at any depth, without duplicates."""
         return [layer for _, layer in self.named_sublayers(include_sublayers=include_sublayers)]
 
     def named_sublayers(
         self, prefix: str = "", include_sublayers: bool = True, include_self: bool = False, layers_set: Any = None
     ) -> Iterator[tuple[str, Any]]:
-        """Pairs of structured name and layer; a layer held twice comes once; ``layers_set``: those to leave out."""
+        """Pairs of structured name and layer; a shared layer appears once; those in ``layers_set`` are skipped."""
         return registered.layers(
             self, prefix, include_sublayers, include_self, set() if layers_set is None else layers_set
         )
 
     def clear_gradients(self) -> None:
-        """Set the gradients of all trainable parameters to zeros, those that exist."""
+        """Set the existing gradients of all trainable parameters to zero."""
         for parameter in self.parameters():
             if parameter.trainable:
                 parameter.clear_gradient()
 
     def add_sublayer(self, name: str, sublayer: Any) -> Any:
-        """Register a layer under a name, and return it. Raises AssertionError when it is no Layer."""
+        """Register a layer under a name, and return it. Raises AssertionError if it is not a Layer."""
         registered.check_layer(self, name, sublayer)
         self._sub_layers[name] = sublayer
         return sublayer
 
     def add_parameter(self, name: str, parameter: Any) -> Any:
-        """Register a parameter (or None) under a name, and return it. Raises TypeError when it is not a parameter."""
+        """Register a parameter (or None) under a name, and return it. Raises TypeError if it is not a parameter."""
         if parameter is not None and not isinstance(parameter, Parameter):
             raise TypeError(registered.wrong_kind(self, name, parameter, "parameter"))
         self._parameters[name] = parameter
@@ -180,11 +180,11 @@ class Layer(registered.Registered):
     # Calls
 
     def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> HookRemoveHelper:
-        """Call ``hook(layer, inputs)`` before each forward; what it returns, if not None, replaces the inputs."""
+        """Call ``hook(layer, inputs)`` before each forward; a result other than None replaces the inputs."""
         return _register(self._forward_pre_hooks, hook)
 
     def register_forward_post_hook(self, hook: Callable[[Any, Any, Any], Any]) -> HookRemoveHelper:
-        """Call ``hook(layer, inputs, outputs)`` after each forward; what it returns, if not None, replaces outputs."""
+        """Call ``hook(layer, inputs, outputs)`` after each forward; a result other than None replaces the outputs."""
         return _register(self._forward_post_hooks, hook)
 
     def _build_once(self, *args: Any, **kwargs: Any) -> None:
@@ -206,14 +206,14 @@ class Layer(registered.Registered):
         return outputs
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """What the layer computes; every layer overrides it."""
+        """Compute the layer's outputs; to be overridden by every layer."""
         raise NotImplementedError(
             f"{type(self).__name__} ({self._full_name}) has no forward(): define what it computes, or call the layers "
             "that it holds."
         )
 
     def backward(self, *inputs: Any) -> NoReturn:
-        """Gradients follow from the ops: always raises ValueError."""
+        """Always raises ValueError: gradients are derived from the ops."""
         raise ValueError("Layer shouldn't implement backward: call loss.backward().")
 
     # Attributes
@@ -246,7 +246,7 @@ class Layer(registered.Registered):
     def state_dict(
         self, destination: Any = None, include_sublayers: bool = True, structured_name_prefix: str = ""
     ) -> dict[str, Any]:
-        """All parameters (themselves, not copies) by structured name: own ones first, then those of sublayers."""
+        """All parameters (not copies) by structured name, the layer's own before those of its sublayers."""
         found = collections.OrderedDict() if destination is None else destination
         for name, parameter in self._parameters.items():
             if parameter is not None:
@@ -259,15 +259,15 @@ class Layer(registered.Registered):
     def set_dict(
         self, stat_dict: dict[str, Any], include_sublayers: bool = True, use_structured_name: bool = True
     ) -> None:
-        """Set the parameters to what ``state_dict`` or ``load_dygraph`` gave.
+        """Set the parameters to a result of ``state_dict`` or ``load_dygraph``.
 
         Args:
             stat_dict: arrays or variables by name.
-            include_sublayers: kept for Fluid's sake: parameters of sublayers are set in any case.
-            use_structured_name: whether the names are structured ones (``fc.weight``) or the parameters' own.
+            include_sublayers: accepted for compatibility with Fluid: sublayers are always included.
+            use_structured_name: whether names are structured (``fc.weight``) rather than the parameters' own.
 
-        Raises RuntimeError for a parameter that is missing, AssertionError for a wrong shape or dtype. What is too much
-        is warned of.
+        Raises RuntimeError for a missing parameter, AssertionError for a wrong shape or dtype. Unused entries cause a
+        warning.
         """
         unused = set(stat_dict)
         for structured, parameter in self.state_dict().items():

@@ -1,4 +1,4 @@
-"""Learning-rate schedules, to be given to an optimizer as its learning rate."""
+"""Learning-rate schedules, passed to an optimizer as its learning rate."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Operators on eager variables; which op each of them is, and how numbers take part, is as in static mode.
+"""Operators on eager variables; the choice of op and the treatment of numbers are those of static mode.
 
-What differs: two variables must be of one element type, and nothing is known later than now.
+The differences: two variables must have the same dtype, and all shapes are known.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _constant(value: float, dtype: VarType, shape: list[int]) -> VarBase:
 
 
 def _operand(var: VarBase, other: Any, reverse: bool, symbol: str) -> VarBase:
-    """The other side as a variable of the same element type."""
+    """The other operand as a variable of the same dtype."""
     if isinstance(other, VarBase):
         if other.dtype is not var.dtype:
             raise TypeError(
@@ -104,12 +104,12 @@ def _binary(
 
 
 def _negated(self: VarBase) -> VarBase:
-    """A ``scale`` op by -1."""
+    """A ``scale`` op with factor -1."""
     return _scaled(self, -1.0, 0.0)
 
 
 def astype(self: VarBase, dtype: Any) -> VarBase:
-    """The variable cast to another element type, a NumPy dtype or its name."""
+    """The variable cast to another dtype, given as a NumPy dtype or its name."""
     if isinstance(dtype, VarType):
         raise TypeError(f"astype: expected a NumPy dtype or its name, received {dtype}. Write 'float32'.")
     kind = to_var_type(dtype)
@@ -117,7 +117,7 @@ def astype(self: VarBase, dtype: Any) -> VarBase:
 
 
 def _getitem(self: VarBase, item: Any) -> VarBase:
-    """The elements that indices and slices choose; an index drops its axis."""
+    """The elements selected by indices and slices; an index removes its axis."""
     items = list(item) if isinstance(item, tuple) else [item]
     if len(items) > len(self._spec.shape):
         raise _index_error(self, item, f"at most {len(self._spec.shape)} indices")
@@ -163,7 +163,7 @@ def _bounds(var: VarBase, item: Any, axis: int, index: Any) -> tuple[int, int, i
 
 
 def _wrapped(bound: int | None, size: int) -> int | None:
-    """A negative bound counts from the end, and one further than the first element once more: Fluid wraps it twice."""
+    """A negative bound counts from the end; if still before the first element, Fluid wraps it a second time."""
     if bound is None or bound >= -size:
         return bound
     return max(bound + 2 * size, 0)
@@ -181,7 +181,7 @@ def _index_error(var: VarBase, item: Any, expected: str) -> EnforceNotMet:
 
 
 def monkey_patch_math_varbase() -> None:
-    """Give VarBase its operators."""
+    """Add the operators to VarBase."""
     for method, (op_type, reverse, scale_of) in METHODS.items():
         setattr(VarBase, method, _binary(method, op_type, reverse, scale_of))
     for method, function in (("__neg__", _negated), ("astype", astype), ("__getitem__", _getitem)):

@@ -1,4 +1,4 @@
-"""Data parallel training: the processes there are, and a layer that averages gradients over them."""
+"""Data-parallel training: the processes involved, and a layer that averages gradients over them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["prepare_context", "ParallelEnv", "DataParallel"]
 
 
 class ParallelStrategy:
-    """The processes that train together.
+    """The processes of a data-parallel job.
 
     Attributes:
-        nranks: how many they are.
-        local_rank: this one's number.
+        nranks: number of processes.
+        local_rank: rank of this process.
         trainer_endpoints: their addresses.
-        current_endpoint: this one's.
+        current_endpoint: address of this process.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class ParallelStrategy:
 
 
 class ParallelEnv:
-    """The launcher's description, in environment variables, of the processes that train together.
+    """The processes of a data-parallel job, as described by the launcher in environment variables.
 
     Examples:
         >>> env = fluid.dygraph.ParallelEnv()
@@ -50,27 +50,27 @@ class ParallelEnv:
 
     @property
     def nranks(self) -> int:
-        """How many processes there are."""
+        """The number of processes."""
         return self._nranks
 
     @property
     def local_rank(self) -> int:
-        """This process's number."""
+        """The rank of this process."""
         return self._local_rank
 
     @property
     def dev_id(self) -> int:
-        """The number of this process's device."""
+        """The index of this process's device."""
         return self._dev_id
 
     @property
     def current_endpoint(self) -> str:
-        """This process's address."""
+        """The address of this process."""
         return self._current_endpoint
 
     @property
     def trainer_endpoints(self) -> list[str]:
-        """The addresses of all."""
+        """The addresses of all processes."""
         return self._trainer_endpoints
 
 
@@ -78,12 +78,12 @@ Env = ParallelEnv
 
 
 def prepare_context(strategy: ParallelStrategy | None = None) -> ParallelStrategy | None:
-    """Connect the processes that train together; returns None if there is only one.
+    """Connect the processes of a data-parallel job; returns None if there is only one.
 
     Args:
-        strategy: the processes; default what the launcher says in the environment.
+        strategy: the processes; by default those described by the launcher in the environment.
 
-    Raises RuntimeError where this process has computed before, ValueError where an endpoint is missing.
+    Raises RuntimeError if this process has already computed something, ValueError if an endpoint is missing.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -108,7 +108,7 @@ def prepare_context(strategy: ParallelStrategy | None = None) -> ParallelStrateg
 
 
 class DataParallel(Layer):
-    """A layer whose gradients are averaged over the processes that train together.
+    """A layer whose gradients are averaged over the processes of a data-parallel job.
 
     Args:
         layers: the layer.
@@ -131,7 +131,7 @@ class DataParallel(Layer):
         self._strategy = strategy
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """What the layer gives."""
+        """Call the wrapped layer."""
         return self._layers(*inputs, **kwargs)
 
     def _ranks(self) -> int:
@@ -143,16 +143,16 @@ class DataParallel(Layer):
         return self._strategy.nranks
 
     def scale_loss(self, loss: Variable) -> Variable:
-        """The loss divided by the number of processes."""
+        """Divide the loss by the number of processes."""
         ranks = self._ranks()
         return loss / ranks if ranks > 1 else loss
 
     def apply_collective_grads(self) -> None:
-        """Let each parameter's gradient be the sum of all processes'; those of one process are their own sum.
+        """Sum each parameter's gradient over all processes; a no-op for a single process.
 
         Raises:
             TypeError: a gradient is sparse.
-            RuntimeError: the processes have not come together.
+            RuntimeError: the processes are not connected.
         """
         if self._ranks() < 2:
             return
@@ -170,13 +170,13 @@ class DataParallel(Layer):
     def state_dict(
         self, destination: Any = None, include_sublayers: bool = True, structured_name_prefix: str = ""
     ) -> dict[str, Any]:
-        """The layer's own, under its own names."""
+        """The state of the wrapped layer, under its own names."""
         return self._layers.state_dict(destination, include_sublayers, structured_name_prefix)
 
     def set_dict(
         self, stat_dict: dict[str, Any], include_sublayers: bool = True, use_structured_name: bool = True
     ) -> None:
-        """Set the layer's parameters."""
+        """Set the parameters of the wrapped layer."""
         self._layers.set_dict(stat_dict, include_sublayers, use_structured_name)
 
     def load_dict(

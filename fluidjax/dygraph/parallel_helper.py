@@ -1,8 +1,8 @@
-"""What DataParallel asks about the processes it is one of."""
+"""Data-parallel mode, as queried by DataParallel."""
 
 from __future__ import annotations
 
 
 def _is_data_parallel_mode() -> bool:
-    """Whether several processes train together: here one does."""
+    """Whether several processes train together; always False here."""
     return False

@@ -1,4 +1,4 @@
-"""A profiler of eager mode under the names that Fluid gives it: ``jax.profiler`` traces what runs between them."""
+"""A profiler for eager mode under Fluid's names, based on ``jax.profiler``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FOLDER = "FLAGS_profile_path"
 
 
 def start_gperf_profiler() -> None:
-    """Begin a trace; it goes to the folder that the environment variable FLAGS_profile_path names."""
+    """Start a trace, written to the directory given by the environment variable FLAGS_profile_path."""
     jax.profiler.start_trace(os.environ.get(FOLDER) or os.path.join(tempfile.gettempdir(), "fluidjax_profile"))
 
 
 def stop_gperf_profiler() -> None:
-    """End the trace and write it; TensorBoard and Perfetto show it."""
+    """Stop the trace and write it, for TensorBoard or Perfetto."""
     jax.profiler.stop_trace()

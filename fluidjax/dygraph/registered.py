@@ -1,4 +1,4 @@
-"""What a Layer has registered: its parameters and sublayers by name, walked depth first, and set by assignment."""
+"""The parameters and sublayers registered with a Layer, by name: depth-first traversal and assignment."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _HELD = {"_parameters": "parameter", "_sub_layers": "sublayer"}
 
 
 class Registered:
-    """What Layer derives from: it has parameters and sublayers."""
+    """Base class of Layer: has parameters and sublayers."""
 
     _parameters: dict[str, Any]
     _sub_layers: dict[str, Any]
 
 
 def layers(top: Any, prefix: str, below: bool, include_top: bool, seen: set[Any]) -> Iterator[tuple[str, Any]]:
-    """Pairs of structured name and layer, each layer once; those in ``seen`` are left out."""
+    """Pairs of structured name and layer, without duplicates; those in ``seen`` are skipped."""
     if top in seen:
         return
     if include_top:
@@ -31,7 +31,7 @@ def layers(top: Any, prefix: str, below: bool, include_top: bool, seen: set[Any]
 
 
 def parameters(top: Any, prefix: str, below: bool) -> Iterator[tuple[str, Any]]:
-    """Pairs of structured name and parameter, each parameter once; a layer's own come before those of its sublayers."""
+    """Pairs of structured name and parameter, without duplicates; a layer's own precede those of its sublayers."""
     seen: set[int] = set()
     for path, layer in layers(top, prefix, below, True, set()):
         for name, parameter in layer._parameters.items():
@@ -45,11 +45,11 @@ def _joined(prefix: str, name: str) -> str:
 
 
 def assign(layer: Any, name: str, value: Any) -> bool:
-    """Register what is assigned to an attribute; False when it is nothing to register.
+    """Register a value assigned to an attribute; returns False if it is not something to register.
 
-    A parameter or a layer goes to its own dict and out of the other ones. None takes one away and keeps its place.
+    A parameter or layer is moved to its own dict from any other. None clears an entry but keeps its place.
 
-    Raises ValueError before ``Layer.__init__`` ran, TypeError for a value of another kind than the registered one.
+    Raises ValueError before ``Layer.__init__`` has run, TypeError for a value of a different kind than registered.
     """
     kind = _kind(value)
     if kind is not None:
@@ -91,7 +91,7 @@ def _dicts(layer: Any, name: str) -> dict[str, dict[str, Any]]:
 
 
 def wrong_kind(layer: Any, name: str, value: Any, what: str) -> str:
-    """The message for a value that is neither None nor what the name is registered for."""
+    """The message for a value that is neither None nor of the kind registered under the name."""
     expected = "Parameter" if what == "parameter" else "Layer"
     return explain(
         f"assignment to {what} {name!r} of {layer.full_name()} should be of type {expected} or None, but got "
@@ -103,7 +103,7 @@ def wrong_kind(layer: Any, name: str, value: Any, what: str) -> str:
 
 
 def check_layer(owner: Any, name: Any, value: Any) -> None:
-    """Raise AssertionError when a value is no Layer."""
+    """Raise AssertionError if a value is not a Layer."""
     if not isinstance(value, Registered):
         raise AssertionError(
             explain(
@@ -116,7 +116,7 @@ def check_layer(owner: Any, name: Any, value: Any) -> None:
 
 
 def check_there(layer: Any, name: str, state: dict[str, Any], structured: bool) -> None:
-    """Raise RuntimeError when a state dict lacks a parameter."""
+    """Raise RuntimeError if a state dict lacks a parameter."""
     if name not in state:
         raise RuntimeError(
             explain(

@@ -1,4 +1,4 @@
-"""StaticModelRunner: a saved inference model as a layer of an eager net."""
+"""StaticModelRunner: a saved inference model as a layer of an eager network."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fluidjax.io import load_inference_model
 
 
 class StaticModelRunner(Layer):
-    """A model that ``save_inference_model`` wrote, to be run or trained further.
+    """A model saved by ``save_inference_model``, to be run or trained further.
 
-    Its parameters are named ``<name>@LOADED``. Those that no gradient reaches have ``stop_gradient`` True.
+    Its parameters are named ``<name>@LOADED``. Those that receive no gradient have ``stop_gradient`` True.
 
     Args:
-        model_dir: the folder.
-        model_filename: the file of the program, by default ``__model__``.
-        params_filename: the file of the parameters, where they are in one.
+        model_dir: the directory.
+        model_filename: file name of the program, ``__model__`` by default.
+        params_filename: file name of the parameters, if they are in a single file.
 
-    Raises ValueError if there is no such folder.
+    Raises ValueError if the directory does not exist.
     """
 
     def __init__(self, model_dir: str, model_filename: str | None = None, params_filename: str | None = None) -> None:
@@ -50,7 +50,7 @@ class StaticModelRunner(Layer):
             param.stop_gradient = name not in reached
 
     def _take_over(self, program: Program, scope: Scope) -> dict[str, Any]:
-        """Make parameters of the values that the program's persistable variables have in a scope."""
+        """Create parameters from the values of the program's persistable variables in a scope."""
         block = program.global_block()
         state: dict[str, Any] = {}
         for name in [v.name for v in block.vars.values() if v.persistable and v.name not in ("feed", "fetch")]:
@@ -77,7 +77,7 @@ class StaticModelRunner(Layer):
         return PartialProgramLayer(program, inputs, outputs, state)
 
     def forward(self, *args: Any) -> Any:
-        """The outputs of the model, one variable or a list, for arrays or variables in the order they were saved.
+        """The outputs of the model, one variable or a list, for inputs (arrays or variables) in the order saved.
 
         Raises TypeError for anything else.
         """
@@ -94,7 +94,7 @@ class StaticModelRunner(Layer):
 
 
 def _rename(block: Any, name: str, new_name: str) -> None:
-    """Rename a variable in the ops of a block, and where it is declared."""
+    """Rename a variable in the ops of a block and in its declaration."""
     if block.has_var(name):
         block._rename_var(name, new_name)
         return

@@ -1,4 +1,4 @@
-"""TracedLayer: the ops that one call of a layer runs, as a static program."""
+"""TracedLayer: the ops run by one call of a layer, as a static program."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class TracedLayer:
     @staticmethod
     @dygraph_only
     def trace(layer: Layer, inputs: Any) -> tuple[Any, TracedLayer]:
-        """(what ``layer(*inputs)`` returns, the program of the ops that it ran).
+        """(the result of ``layer(*inputs)``, the program of the ops it ran).
 
-        Which way Python went is not part of the program, nor whether layers were in training mode: call ``eval()``
-        before to trace for inference.
+        The program does not record Python control flow, and layers keep the mode they were traced in: call ``eval()``
+        before tracing for inference.
 
         Args:
             inputs: a variable, or a list or tuple of them.
@@ -59,11 +59,11 @@ class TracedLayer:
         return result, TracedLayer(recorded.program, recorded.state.values(), list(fed), list(fetched))
 
     def set_strategy(self, build_strategy: Any = None, exec_strategy: Any = None) -> None:
-        """How CompiledProgram is to run it; XLA decides itself. Raises AssertionError after the first call."""
+        """Options for CompiledProgram; XLA makes these choices itself. Raises AssertionError after the first call."""
         assert not self._called, "Cannot set strategy after run. Call set_strategy before the first call."
 
     def __call__(self, inputs: Sequence[Any]) -> list[np.ndarray]:
-        """The outputs' values for inputs: variables inside a guard, arrays outside."""
+        """The values of the outputs for the inputs: variables inside a guard, arrays outside."""
         assert isinstance(inputs, (list, tuple)), "Inputs should be a list or tuple of variables. Pass [x]."
         assert len(inputs) == len(self._feed_names), (
             f"{len(inputs)} inputs are given; expected {len(self._feed_names)}. Give one for each traced input."
@@ -77,8 +77,8 @@ class TracedLayer:
         """Save the program for inference, with its parameters.
 
         Args:
-            dirname: the folder.
-            feed, fetch: indices of the inputs and outputs to keep; by default all.
+            dirname: the directory.
+            feed, fetch: indices of the inputs and outputs to keep; all by default.
         """
         feeds = self._feed_names if feed is None else [self._feed_names[i] for i in feed]
         names = self._fetch_names if fetch is None else [self._fetch_names[i] for i in fetch]

@@ -1,4 +1,4 @@
-"""The tracer under the name and with the arguments that Fluid has for it."""
+"""The tracer, with Fluid's name and arguments."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Tracer(tracer.Tracer):
 
         Args:
             type: the op's type.
-            inputs: per slot a variable, or a list of them.
-            outputs: likewise; their values are replaced.
+            inputs: a variable, or a list of variables, per slot.
+            outputs: likewise; their values are overwritten.
             attrs: the op's attributes.
-            stop_gradient: whether the op leaves no trace.
+            stop_gradient: whether to leave the op unrecorded.
         """
         super().trace_op(type, inputs, outputs, attrs, stop_gradient)

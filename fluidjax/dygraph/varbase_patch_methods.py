@@ -1,4 +1,4 @@
-"""Fluid adds VarBase's methods when it is imported; here the class has them, and there is nothing to add."""
+"""A no-op counterpart of Fluid's patching of VarBase, whose methods are defined by the class here."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["monkey_patch_varbase"]
 
 
 def monkey_patch_varbase() -> None:
-    """Nothing: VarBase has its methods."""
+    """Do nothing: VarBase defines its methods itself."""

@@ -1,4 +1,4 @@
-"""Servers and clients written by hand: what a program sends, receives, and serves with a block of its own."""
+"""Hand-written servers and clients: what a program sends and receives, and the block a server runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fluidjax.layers._control_flow.blocks import BlockGuard
 
 
 class BlockGuardServ(BlockGuard):
-    """The block that a server runs; the op that serves is written at its end."""
+    """The block run by a server; the serving op is appended on exit."""
 
     def __init__(self, server: ListenAndServ) -> None:
         if not isinstance(server, ListenAndServ):
@@ -29,12 +29,12 @@ class BlockGuardServ(BlockGuard):
 
 
 class ListenAndServ:
-    """A server that runs a block when all clients have sent: ``with server.do(): ...`` writes the block.
+    """A server that runs a block once all clients have sent: ``with server.do(): ...`` writes the block.
 
     Args:
-        endpoint: "host:port" where it listens.
-        inputs: what clients send, variables or names.
-        fan_in: how many clients report to it.
+        endpoint: "host:port" to listen on.
+        inputs: what the clients send, as variables or names.
+        fan_in: number of clients that report to the server.
         optimizer_mode: whether the block updates parameters, for ``get_params_and_grads``.
     """
 
@@ -46,13 +46,13 @@ class ListenAndServ:
         self.optimizer_mode = optimizer_mode
 
     def do(self) -> BlockGuardServ:
-        """The guard of the block."""
+        """Context manager for the block."""
         return BlockGuardServ(self)
 
     def get_params_and_grads(self) -> tuple[list[Any], list[Any]]:
-        """Inside the block: the parameters that its ops update and their gradients, by name.
+        """Inside the block: the parameters updated by its ops, and their gradients, by name.
 
-        Without ``optimizer_mode`` both are the variables around the block that its ops read.
+        Without ``optimizer_mode``, both are the outer variables read by the ops of the block.
         """
         ops, parent = self.helper.main_program.current_block().ops, self.parent_block()
         if not self.optimizer_mode:
@@ -62,7 +62,7 @@ class ListenAndServ:
         return [op.input("Param")[0] for op in updates], [op.input("Grad")[0] for op in updates]
 
     def parent_block(self) -> Block:
-        """Inside the block: the block around it."""
+        """Inside the block: the enclosing block."""
         program = self.helper.main_program
         parent = program.current_block().parent_idx
         if parent < 0:
@@ -70,7 +70,7 @@ class ListenAndServ:
         return program.block(parent)
 
     def complete_op(self) -> None:
-        """Write the op that serves around the current block."""
+        """Append the op that serves the current block."""
         self.parent_block().append_op(
             type="listen_and_serv",
             inputs={"X": self.inputs},
@@ -91,8 +91,8 @@ def Send(endpoints: str, send_vars: list[Variable], dummy_output: Any = None, sy
     Args:
         endpoints: "host:port" of each variable's server, separated by commas.
         send_vars: list of variables.
-        dummy_output: variables, or one, that say to later ops that it was sent.
-        sync: tell the servers that this was all of it.
+        dummy_output: one or more variables on which later ops depend, to order them after the send.
+        sync: tell the servers that the transfer is complete.
     """
     servers, dummies = _endpoints(endpoints), _listed(send_vars, dummy_output, "Send", "send_vars")
     helper = LayerHelper("Send")
@@ -104,13 +104,13 @@ def Send(endpoints: str, send_vars: list[Variable], dummy_output: Any = None, sy
 
 
 def Recv(endpoints: str, get_vars: list[Variable], dummy_input: Any = None, sync: bool = True) -> list[Variable]:
-    """Receive variables from servers, under their names there; returns `get_vars`.
+    """Receive variables from servers, under the same names; returns `get_vars`.
 
     Args:
         endpoints: "host:port" of each variable's server, separated by commas.
         get_vars: list of variables.
-        dummy_input: variables, or one, that say that something was sent before.
-        sync: tell the servers that this was all of it.
+        dummy_input: one or more variables that order the transfer after an earlier send.
+        sync: tell the servers that the transfer is complete.
     """
     servers, dummies = _endpoints(endpoints), _listed(get_vars, dummy_input, "Recv", "get_vars")
     helper = LayerHelper("Recv")

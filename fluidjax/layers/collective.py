@@ -1,4 +1,4 @@
-"""What devices exchange, as layers. Over one device each hands its input on."""
+"""Collective communication between devices, as layers. On a single device, each returns its input."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def _append(op_type: str, x: Variable, out: Variable | None, attrs: dict[str, An
 
 
 def _allreduce(x: Variable, out: Variable | None = None, reduce_type: str = "sum", sync_mode: bool = False) -> Variable:
-    """The sum, product, maximum or minimum of ``x`` over all devices. TypeError for another ``reduce_type``."""
+    """The sum, product, maximum or minimum of ``x`` over all devices. Raises TypeError for other reductions."""
     attrs = {"reduce_type": _index_of(reduce_type), "sync_mode": sync_mode}
     return _append("allreduce", x, out, attrs)
 
 
 def _broadcast(x: Variable, root: int, sync_mode: bool = False) -> Variable:
-    """``x`` becomes that of device ``root``, in place."""
+    """Replace ``x``, in place, with the value on device ``root``."""
     return _append("broadcast", x, x, {"sync_mode": sync_mode, "root": root})
 
 
 def _c_allreduce(
     x: Variable, out: Variable | None = None, reduce_type: str = "sum", ring_id: int = 0, use_calc_stream: bool = False
 ) -> Variable:
-    """The sum, product, maximum or minimum of ``x`` over all devices. TypeError for another ``reduce_type``."""
+    """The sum, product, maximum or minimum of ``x`` over all devices. Raises TypeError for other reductions."""
     op_type = f"c_allreduce_{_REDUCTIONS[_index_of(reduce_type)]}"
     return _append(op_type, x, out, {"ring_id": ring_id, "use_calc_stream": use_calc_stream})
 
 
 def _c_broadcast(x: Variable, root: int = 0, ring_id: int = 0, use_calc_stream: bool = False) -> Variable:
-    """``x`` becomes that of device ``root``, in place."""
+    """Replace ``x``, in place, with the value on device ``root``."""
     return _append("c_broadcast", x, x, {"root": root, "ring_id": ring_id, "use_calc_stream": use_calc_stream})
 
 
@@ -62,7 +62,10 @@ def _c_allgather(x: Variable, nranks: int, ring_id: int = 0, use_calc_stream: bo
 
 
 def _c_reducescatter(x: Variable, nranks: int, ring_id: int = 0, use_calc_stream: bool = False) -> Variable:
-    """This device's share along axis 0 of the sum of ``x`` over all. ValueError when ``x`` has no even shares."""
+    """This device's share, along axis 0, of the sum of ``x`` over all devices.
+
+    Raises ValueError if ``x`` cannot be divided evenly.
+    """
     if not isinstance(x, Variable):
         raise TypeError(f"x of _c_reducescatter must be a Variable, received {type(x).__name__}. Pass one.")
     if x.shape[0] > 0 and x.shape[0] % nranks:
@@ -74,10 +77,10 @@ def _c_reducescatter(x: Variable, nranks: int, ring_id: int = 0, use_calc_stream
 
 
 def _c_sync_calc_stream(x: Variable) -> Variable:
-    """Waits for computation; XLA orders it itself."""
+    """Wait for computation; a no-op, since XLA orders operations itself."""
     return _append("c_sync_calc_stream", x, x, {})
 
 
 def _c_sync_comm_stream(x: Variable, ring_id: int) -> Variable:
-    """Waits for communication; XLA orders it itself."""
+    """Wait for communication; a no-op, since XLA orders operations itself."""
     return _append("c_sync_comm_stream", x, x, {"ring_id": ring_id})

@@ -14,12 +14,12 @@ __all__: list[str] = []
 
 
 def get_places(device_count: int | None = None, device_type: str | None = None) -> Variable:
-    """The first devices of a kind. Deprecated, as in Fluid: nothing reads the result since ``ParallelDo`` is gone.
+    """The first devices of a kind. Deprecated, as in Fluid: no op reads the result since ``ParallelDo`` was removed.
 
     Args:
-        device_count: how many; None or 0: all.
-        device_type: "CPU", "CUDA", or "AUTO" (None), which means accelerators where there are any.
-            Others raise EnforceNotMet.
+        device_count: number of devices; None or 0 for all.
+        device_type: "CPU", "CUDA", or "AUTO" (None), which prefers accelerators if there are any.
+            Other values raise EnforceNotMet.
 
     Returns:
         A Variable of type PLACE_LIST.

@@ -16,14 +16,14 @@ __all__ = ["Categorical", "MultivariateNormalDiag", "Normal", "Uniform"]
 
 
 class Distribution:
-    """What the distributions have in common; each method is defined where it makes sense."""
+    """The interface of the distributions; each implements the methods that apply."""
 
     def sample(self) -> Variable:
-        """Values drawn from the distribution."""
+        """Samples from the distribution."""
         raise NotImplementedError(f"{type(self).__name__} has no sample().")
 
     def entropy(self) -> Variable:
-        """Its entropy."""
+        """The entropy of the distribution."""
         raise NotImplementedError(f"{type(self).__name__} has no entropy().")
 
     def kl_divergence(self, other: Any) -> Variable:
@@ -31,7 +31,7 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} has no kl_divergence(other).")
 
     def log_prob(self, value: Variable) -> Variable:
-        """The logarithm of the density at ``value``."""
+        """The log density at ``value``."""
         raise NotImplementedError(f"{type(self).__name__} has no log_prob(value).")
 
     def _parameters(self, *args: Any) -> tuple[list[Variable], bool, bool]:
@@ -47,7 +47,7 @@ class Distribution:
         return self._variables(args), all(isinstance(arg, float) for arg in args), False
 
     def _variables(self, args: tuple[Any, ...]) -> list[Variable]:
-        """Numbers and arrays as Variables of one shape."""
+        """Convert numbers and arrays to Variables of a common shape."""
         values = [self._array(arg) for arg in args]
         made = []
         for value in np.broadcast_arrays(*values):
@@ -74,19 +74,19 @@ def _zeros_of(like: Variable, shape: list[int], dtype: Any) -> Variable:
 
 
 class Uniform(Distribution):
-    """density 1 / (high - low) on [low, high).
+    """The uniform distribution, with density 1 / (high - low) on [low, high).
 
     Args:
-        low, high: floats, lists, arrays or Variables, all of one kind.
+        low, high: floats, lists, arrays or Variables, all of the same kind.
     """
 
     def __init__(self, low: Any, high: Any):
         (self.low, self.high), self.all_arg_is_float, self.batch_size_unknown = self._parameters(low, high)
 
     def sample(self, shape: list[int], seed: int = 0) -> Variable:  # type: ignore[override]  # as Fluid has it
-        """Values [*shape, *batch], low + u (high - low) with u in [0, 1).
+        """Samples [*shape, *batch]: low + u (high - low), with u in [0, 1).
 
-        The reference draws u from [-1, 1) when the batch size is known, and so values below ``low``; here it does not.
+        Fluid draws u from [-1, 1) if the batch size is known, giving values below ``low``; fluidjax does not.
         """
         batch_shape = list((self.low + self.high).shape)
         output_shape = [*shape, *batch_shape]
@@ -111,17 +111,17 @@ class Uniform(Distribution):
 
 
 class Normal(Distribution):
-    """density exp(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi)).
+    """The normal distribution, with density exp(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi)).
 
     Args:
-        loc, scale: floats, lists, arrays or Variables, all of one kind.
+        loc, scale: floats, lists, arrays or Variables, all of the same kind.
     """
 
     def __init__(self, loc: Any, scale: Any):
         (self.loc, self.scale), self.all_arg_is_float, self.batch_size_unknown = self._parameters(loc, scale)
 
     def sample(self, shape: list[int], seed: int = 0) -> Variable:  # type: ignore[override]  # as Fluid has it
-        """Values [*shape, *batch]."""
+        """Samples [*shape, *batch]."""
         batch_shape = list((self.loc + self.scale).shape)
         output_shape = [*shape, *batch_shape]
         if self.batch_size_unknown:
@@ -155,7 +155,7 @@ class Normal(Distribution):
 
 
 class Categorical(Distribution):
-    """Probabilities softmax(logits) over the last axis.
+    """Categorical distributions with probabilities softmax(logits) over the last axis.
 
     Args:
         logits: list, array or Variable.
@@ -169,7 +169,7 @@ class Categorical(Distribution):
         return logits - nn.reduce_max(logits, dim=-1, keep_dim=True)
 
     def kl_divergence(self, other: Any) -> Variable:
-        """sum of p (log p - log q) over the last axis, which is kept as 1."""
+        """sum of p (log p - log q) over the last axis, which is kept with size 1."""
         logits, other_logits = self._shifted(self.logits), self._shifted(other.logits)
         weights, other_weights = ops.exp(logits), ops.exp(other_logits)
         z = nn.reduce_sum(weights, dim=-1, keep_dim=True)
@@ -179,7 +179,7 @@ class Categorical(Distribution):
         return nn.reduce_sum(prob * difference, dim=-1, keep_dim=True)
 
     def entropy(self) -> Variable:
-        """-sum of p log p over the last axis, which is kept as 1."""
+        """-sum of p log p over the last axis, which is kept with size 1."""
         logits = self._shifted(self.logits)
         weights = ops.exp(logits)
         z = nn.reduce_sum(weights, dim=-1, keep_dim=True)
@@ -188,10 +188,10 @@ class Categorical(Distribution):
 
 
 class MultivariateNormalDiag(Distribution):
-    """Normal distribution of a vector with a diagonal covariance.
+    """The multivariate normal distribution with a diagonal covariance matrix.
 
     Args:
-        loc: mean [k]; scale: the covariance, a diagonal matrix [k, k]. Lists, arrays or Variables.
+        loc: the mean [k]; scale: the covariance, a diagonal matrix [k, k]. Lists, arrays or Variables.
     """
 
     def __init__(self, loc: Any, scale: Any):
@@ -209,7 +209,7 @@ class MultivariateNormalDiag(Distribution):
         return nn.reduce_prod(value + ones - eye)
 
     def _inv(self, value: Variable) -> Variable:
-        """The inverse on the diagonal; what is zero beside it stays zero."""
+        """The inverse of a diagonal matrix; off-diagonal zeros stay zero."""
         ones, eye = self._ones_and_eye(value)
         return nn.elementwise_pow(value, (ones - 2 * eye))
 

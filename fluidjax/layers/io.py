@@ -1,4 +1,4 @@
-"""Layers where values come in: fed variables, readers inside a program, files."""
+"""Input layers: fed variables, in-program readers, files."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def data(
     type: VarType = VarType.LOD_TENSOR,
     stop_gradient: bool = True,
 ) -> Variable:
-    """A variable to be fed.
+    """Declare a variable to be fed.
 
     Args:
-        name: its name, under which it is fed.
-        shape: its dims; None or -1 is unknown.
-        append_batch_size: prepend an unknown batch dim, unless one of the dims is unknown already.
-        dtype: its data type.
-        lod_level: the number of LoD levels of its feeds; 0 for plain arrays.
-        type: what it holds.
-        stop_gradient: whether no gradient flows into it.
+        name: its name, used as the key in feeds.
+        shape: its dimensions; None or -1 if unknown.
+        append_batch_size: prepend an unknown batch dimension, unless some dimension is already unknown.
+        dtype: its dtype.
+        lod_level: number of LoD levels of its feeds; 0 for plain arrays.
+        type: kind of variable.
+        stop_gradient: whether to block gradients.
 
     Feeds are not checked against the shape; use ``fluid.data`` for that.
 
@@ -64,7 +64,7 @@ def data(
 
 
 class _QueueLoader:
-    """The batches of a ``py_reader``: what ``decorate_...`` was given, between ``start`` and ``reset``."""
+    """The batches of a ``py_reader``: the source set by ``decorate_...``, between ``start`` and ``reset``."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -72,7 +72,7 @@ class _QueueLoader:
         self._loader: GeneratorLoader | None = None
 
     def attach(self, fields: Sequence[Variable]) -> GeneratorLoader:
-        """A loader of values for these fields; it adds nothing to the program, which has its ops already."""
+        """A loader for these fields; it adds nothing to the program, whose ops already exist."""
         self._loader = loader_without_ops(fields, self._capacity)
         return self._loader
 
@@ -97,17 +97,17 @@ def py_reader(
     name: str | None = None,
     use_double_buffer: bool = True,
 ) -> Variable:
-    """A reader whose batches come from Python; ``read_file`` takes them out.
+    """A reader whose batches come from Python; unpack them with ``read_file``.
 
     Args:
-        capacity: how many batches are read ahead.
+        capacity: number of batches to prefetch.
         shapes, dtypes, lod_levels: of the variables in a batch; LoD levels default to 0.
-        name: the beginning of its variables' names.
-        use_double_buffer: add the op that reads ahead.
+        name: prefix for the names of its variables.
+        use_double_buffer: add the prefetching op.
 
     Returns a READER variable with methods: ``decorate_paddle_reader`` (batches of samples, also called
     ``decorate_sample_list_generator``), ``decorate_sample_generator``, ``decorate_batch_generator`` (also called
-    ``decorate_tensor_provider``), ``start`` and ``reset``. Runs read from it between ``start()`` and EOFException.
+    ``decorate_tensor_provider``), ``start`` and ``reset``. Runs consume it from ``start()`` until EOFException.
     """
     levels = [0] * len(shapes) if lod_levels is None else list(lod_levels)
     kinds = [to_var_type(dtype) for dtype in dtypes]
@@ -118,7 +118,7 @@ def py_reader(
 def create_py_reader_by_data(
     capacity: int, feed_list: Sequence[Variable], name: str | None = None, use_double_buffer: bool = True
 ) -> Variable:
-    """A reader of values for variables made by ``fluid.data``; ``read_file`` gives these variables back.
+    """A reader for variables created by ``fluid.data``; ``read_file`` returns these variables.
 
     Arguments and result as for ``py_reader``.
     """
@@ -165,7 +165,7 @@ def _py_reader(
 
 
 def monkey_patch_reader_methods(reader: Variable) -> Variable:
-    """Give a READER variable the methods ``start`` and ``reset`` of its source."""
+    """Add the ``start`` and ``reset`` methods of its source to a READER variable."""
     source = loader_of(reader)
     if isinstance(source, _QueueLoader):
         reader.queue = source.queue  # type: ignore[attr-defined]
@@ -175,7 +175,7 @@ def monkey_patch_reader_methods(reader: Variable) -> Variable:
 
 
 def _give_methods(reader: Variable, source: _QueueLoader) -> None:
-    """Let the reader be started, reset and told what to read."""
+    """Allow the reader to be started, reset and given a source."""
 
     def decorator(method: str) -> Callable[..., None]:
         def decorate(*args: Any, **kwargs: Any) -> None:
@@ -195,7 +195,7 @@ def _give_methods(reader: Variable, source: _QueueLoader) -> None:
 
 
 def _fields(reader: Variable) -> list[Variable]:
-    """Stand-ins, in a program of their own, for the variables that ``read_file`` may name only later."""
+    """Placeholders, in a program of their own, for the variables that ``read_file`` names later."""
     block = Program().global_block()
     return [
         block.create_var(
@@ -209,12 +209,12 @@ def _fields(reader: Variable) -> list[Variable]:
 
 
 def double_buffer(reader: Variable, place: Any = None, name: str | None = None) -> Variable:
-    """A reader that reads ahead of another.
+    """A reader that prefetches from another.
 
     Args:
         reader: a READER variable.
-        place: where batches are to be; by default where the program runs.
-        name: its name; generated for None.
+        place: where to put the batches; by default, where the program runs.
+        name: its name; generated if None.
     """
     block = default_main_program().current_block()
     out = like(block, name or unique_name.generate("double_buffer"), reader)
@@ -229,9 +229,9 @@ def double_buffer(reader: Variable, place: Any = None, name: str | None = None) 
 
 
 def read_file(reader: Variable) -> Variable | list[Variable]:
-    """The variables of a reader's next batch: one, or a list.
+    """The variables of a reader's next batch: one, or a list of several.
 
-    Raises TypeError when ``reader`` is not a reader.
+    Raises TypeError if ``reader`` is not a reader.
     """
     loader_of(reader)
     block = default_main_program().current_block()
@@ -250,12 +250,12 @@ def read_file(reader: Variable) -> Variable | list[Variable]:
 
 
 def load(out: Variable, file_path: str, load_as_fp16: bool | None = None) -> None:
-    """Append an op that reads a variable from a file that ``save_vars`` wrote, when the program runs.
+    """Append an op that loads a variable, when the program runs, from a file written by ``save_vars``.
 
     Args:
-        out: what it is read into.
-        file_path: the file.
-        load_as_fp16: convert it to float16.
+        out: the variable to load into.
+        file_path: path of the file.
+        load_as_fp16: convert to float16.
     """
     attrs: dict[str, Any] = {"file_path": file_path}
     if load_as_fp16 is not None:

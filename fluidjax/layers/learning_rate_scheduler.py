@@ -1,8 +1,8 @@
-"""Learning-rate schedules: each writes ops that compute the rate from a counter of steps.
+"""Learning-rate schedules: each writes ops that compute the rate from a step counter.
 
-The counter ``@LR_DECAY_COUNTER@`` is incremented at the start of every run of the program; it begins at 0 (noam: 1).
-All return a Variable of shape [1], to be given to an optimizer as its learning rate; in eager mode the schedule itself,
-an object that the optimizer calls.
+The counter ``@LR_DECAY_COUNTER@`` is incremented at the start of every run of the program, from 0 (noam_decay: 1).
+All return a Variable of shape [1] to pass to an optimizer as its learning rate; in eager mode, they return the schedule
+itself, an object called by the optimizer.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = [
 
 
 def _decay_step_counter(begin: int = 0) -> Variable:
-    """The number of the step that runs, counted from ``begin``, as float32 [1]."""
+    """The number of the current step, counted from ``begin``, as float32 [1]."""
     step = nn.autoincreased_step_counter(counter_name="@LR_DECAY_COUNTER@", begin=begin, step=1)
     return tensor.cast(step, "float32")
 
 
 def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) -> _Schedule:
-    """learning_rate * d_model^-0.5 * min(step^-0.5, warmup_steps^-1.5 * step), step counted from 1.
+    """learning_rate * d_model^-0.5 * min(step^-0.5, warmup_steps^-1.5 * step), with step starting at 1.
 
     Args:
         d_model: the width of the model.
-        warmup_steps: how long the rate rises.
-        learning_rate: a factor; a float or a Variable of shape [1].
+        warmup_steps: number of steps during which the rate rises.
+        learning_rate: scale factor; a float or a Variable of shape [1].
     """
     if in_dygraph_mode():
         return steps.NoamDecay(d_model, warmup_steps, learning_rate=learning_rate)
@@ -51,13 +51,13 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) 
 
 
 def exponential_decay(learning_rate: _Rate, decay_steps: int, decay_rate: float, staircase: bool = False) -> _Schedule:
-    """learning_rate * decay_rate^(step / decay_steps); with ``staircase`` the exponent is rounded down.
+    """learning_rate * decay_rate^(step / decay_steps); with ``staircase``, the exponent is rounded down.
 
     Args:
-        learning_rate: the first rate, a float or a Variable of shape [1].
-        decay_steps: after how many steps the rate has fallen by ``decay_rate``.
-        decay_rate: the factor.
-        staircase: whether the rate falls in jumps.
+        learning_rate: the initial rate, a float or a Variable of shape [1].
+        decay_steps: number of steps after which the rate has been multiplied by ``decay_rate``.
+        decay_rate: the decay factor.
+        staircase: whether the rate falls in discrete steps.
     """
     if in_dygraph_mode():
         return steps.ExponentialDecay(learning_rate, decay_steps, decay_rate, staircase)
@@ -66,13 +66,13 @@ def exponential_decay(learning_rate: _Rate, decay_steps: int, decay_rate: float,
 
 
 def natural_exp_decay(learning_rate: _Rate, decay_steps: int, decay_rate: float, staircase: bool = False) -> _Schedule:
-    """learning_rate * exp(-decay_rate * step / decay_steps); with ``staircase`` the quotient is rounded down.
+    """learning_rate * exp(-decay_rate * step / decay_steps); with ``staircase``, the quotient is rounded down.
 
     Args:
-        learning_rate: the first rate, a float or a Variable of shape [1].
-        decay_steps: the length of a period.
-        decay_rate: how fast the rate falls.
-        staircase: whether the rate falls in jumps.
+        learning_rate: the initial rate, a float or a Variable of shape [1].
+        decay_steps: length of the decay period.
+        decay_rate: the decay constant.
+        staircase: whether the rate falls in discrete steps.
     """
     if in_dygraph_mode():
         return steps.NaturalExpDecay(learning_rate, decay_steps, decay_rate, staircase)
@@ -81,13 +81,13 @@ def natural_exp_decay(learning_rate: _Rate, decay_steps: int, decay_rate: float,
 
 
 def inverse_time_decay(learning_rate: _Rate, decay_steps: int, decay_rate: float, staircase: bool = False) -> _Schedule:
-    """learning_rate / (1 + decay_rate * step / decay_steps); with ``staircase`` the quotient is rounded down.
+    """learning_rate / (1 + decay_rate * step / decay_steps); with ``staircase``, the quotient is rounded down.
 
     Args:
-        learning_rate: the first rate, a float or a Variable of shape [1].
-        decay_steps: the length of a period.
-        decay_rate: how fast the rate falls.
-        staircase: whether the rate falls in jumps.
+        learning_rate: the initial rate, a float or a Variable of shape [1].
+        decay_steps: length of the decay period.
+        decay_rate: the decay constant.
+        staircase: whether the rate falls in discrete steps.
     """
     if in_dygraph_mode():
         return steps.InverseTimeDecay(learning_rate, decay_steps, decay_rate, staircase)
@@ -109,15 +109,15 @@ def polynomial_decay(
 ) -> _Schedule:
     """(learning_rate - end_learning_rate) * (1 - step / decay_steps)^power + end_learning_rate.
 
-    The rate stays at its end after ``decay_steps``; with ``cycle`` it starts again, in periods of ``decay_steps`` times
+    The rate is constant after ``decay_steps``; with ``cycle``, the decay restarts over periods of ``decay_steps`` times
     1, 2, 3 ...
 
     Args:
-        learning_rate: the first rate, a float or a Variable of shape [1].
-        decay_steps: how long the rate falls.
-        end_learning_rate: the last rate.
-        power: the shape of the fall.
-        cycle: whether it starts again.
+        learning_rate: the initial rate, a float or a Variable of shape [1].
+        decay_steps: number of steps over which the rate falls.
+        end_learning_rate: the final rate.
+        power: exponent of the polynomial.
+        cycle: whether to restart.
     """
     if in_dygraph_mode():
         return steps.PolynomialDecay(learning_rate, decay_steps, end_learning_rate, power, cycle)
@@ -140,14 +140,14 @@ def polynomial_decay(
 
 
 def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> _Schedule:
-    """values[i] from step boundaries[i-1] up to boundaries[i], values[-1] after the last boundary.
+    """values[i] from step boundaries[i-1] up to boundaries[i], and values[-1] after the last boundary.
 
     Args:
-        boundaries: numbers of steps, rising.
+        boundaries: increasing step numbers.
         values: the rates, one more than boundaries.
 
     Raises:
-        ValueError: the lengths do not fit.
+        ValueError: the lengths do not match.
 
     Examples:
         >>> rate = fluid.layers.piecewise_decay([2, 4], [0.1, 0.01, 0.001])
@@ -182,9 +182,9 @@ def cosine_decay(learning_rate: _Rate, step_each_epoch: int, epochs: int) -> _Sc
     """learning_rate * 0.5 * (cos(epoch * pi / epochs) + 1), epoch = floor(step / step_each_epoch).
 
     Args:
-        learning_rate: the first rate, a float or a Variable of shape [1].
-        step_each_epoch: steps in an epoch.
-        epochs: after how many epochs the rate is 0.
+        learning_rate: the initial rate, a float or a Variable of shape [1].
+        step_each_epoch: number of steps per epoch.
+        epochs: number of epochs after which the rate reaches 0.
 
     Raises TypeError for a rate that is neither a float nor a Variable.
     """
@@ -200,10 +200,10 @@ def linear_lr_warmup(learning_rate: _Rate, warmup_steps: int, start_lr: float, e
     """start_lr + (end_lr - start_lr) * step / warmup_steps before step ``warmup_steps``, then ``learning_rate``.
 
     Args:
-        learning_rate: the rate after the warm-up, a float or another schedule's Variable.
-        warmup_steps: how long the rate rises.
-        start_lr: the rate in step 0.
-        end_lr: what it rises to.
+        learning_rate: the rate after warm-up, a float or the Variable of another schedule.
+        warmup_steps: number of steps during which the rate rises.
+        start_lr: the rate at step 0.
+        end_lr: the rate at the end of the warm-up.
     """
     if in_dygraph_mode():
         return steps.LinearLrWarmup(learning_rate, warmup_steps, start_lr, end_lr)

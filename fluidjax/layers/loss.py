@@ -42,12 +42,12 @@ _IGNORE_NONE = -100
 def cross_entropy(
     input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = _IGNORE_NONE
 ) -> Variable:
-    """-log(input[label]), or -sum(label * log(input)) with soft_label.
+    """Cross entropy: -log(input[label]), or -sum(label * log(input)) with soft_label.
 
     Args:
         input: probabilities [..., classes], float32 or float64.
-        label: classes int64 [..., 1], or probabilities like input.
-        ignore_index: label whose rows cost 0.
+        label: classes int64 [..., 1], or probabilities shaped like input.
+        ignore_index: label of rows with zero loss.
 
     Returns:
         [..., 1].
@@ -75,7 +75,7 @@ def cross_entropy(
 
 
 def cross_entropy2(input: Variable, label: Variable, ignore_index: int = _IGNORE_NONE) -> Variable:
-    """``cross_entropy`` with hard labels, as the op that keeps input[label] for its gradient."""
+    """``cross_entropy`` with hard labels, using the op that keeps input[label] for its gradient."""
     check_variable_and_dtype(input, "input", FLOATS, "cross_entropy2")
     helper = LayerHelper("cross_entropy2", **locals())
     out = helper.create_variable_for_type_inference(dtype=input.dtype)
@@ -115,12 +115,12 @@ def softmax_with_cross_entropy(
 
     Args:
         logits: [..., classes, ...], float32 or float64.
-        label: classes int64 with 1 at axis, or probabilities like logits.
-        ignore_index: label whose rows cost 0.
-        numeric_stable_mode: accepted; the stable form is always used.
+        label: classes int64, with size 1 along axis, or probabilities shaped like logits.
+        ignore_index: label of rows with zero loss.
+        numeric_stable_mode: accepted for compatibility; the stable form is always used.
 
     Returns:
-        The loss, with 1 at axis; with return_softmax also the softmax.
+        The loss, with size 1 along axis; with return_softmax, also the softmax.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -152,7 +152,7 @@ def sigmoid_cross_entropy_with_logits(
 ) -> Variable:
     """max(x, 0) - x label + log(1 + exp(-|x|)), elementwise, float32 or float64.
 
-    ignore_index: label that costs 0; normalize: divide by the number of other labels.
+    ignore_index: label of elements with zero loss; normalize: divide by the number of other labels.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -181,12 +181,12 @@ def center_loss(
     param_attr: Any,
     update_center: bool = True,
 ) -> Variable:
-    """0.5 |input - center[label]|^2, the centers moving towards their samples by the rate alpha.
+    """0.5 |input - center[label]|^2, with centers that move towards their samples at rate alpha.
 
     Args:
         input: features [N, D], float32 or float64; label: classes int64 or int32 [N, 1].
-        num_classes: number of centers; param_attr: of the centers [num_classes, D], which have no gradient.
-        alpha: a number or a Variable [1]; update_center: whether the centers move.
+        num_classes: number of centers; param_attr: of the centers [num_classes, D], which receive no gradient.
+        alpha: a number or a Variable [1]; update_center: whether to move the centers.
 
     Returns:
         [N, 1].
@@ -223,7 +223,7 @@ def center_loss(
 
 
 def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
-    """Bayesian personalised ranking: the mean over other classes j of log(1 + exp(input[j] - input[label])).
+    """Bayesian personalised ranking: the mean over all other classes j of log(1 + exp(input[j] - input[label])).
 
     Args:
         input: scores [N, classes], float32 or float64; label: int64 [N, 1].
@@ -255,7 +255,7 @@ def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None
 def margin_rank_loss(
     label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
 ) -> Variable:
-    """max(0, margin - label (left - right)), label being 1 or -1; all float32 [N, 1]."""
+    """max(0, margin - label (left - right)), with label 1 or -1; all float32 [N, 1]."""
     helper = LayerHelper("margin_rank_loss", **locals())
     _ranking_inputs("margin_rank_loss", label=label, left=left, right=right)
     out = helper.create_variable_for_type_inference(left.dtype)
@@ -272,11 +272,11 @@ def margin_rank_loss(
 def teacher_student_sigmoid_loss(
     input: Variable, label: Variable, soft_max_up_bound: float = 15.0, soft_max_lower_bound: float = -15.0
 ) -> Variable:
-    """The logistic loss of a click plus that of a teacher's score, both coded in label (see the op).
+    """The logistic loss of a click plus that of a teacher's score, both encoded in label (see the op).
 
     Args:
         input: logits [N, 1], float32 or float64; label: [N, 1].
-        soft_max_up_bound, soft_max_lower_bound: where input leaves them its gradient is 0.
+        soft_max_up_bound, soft_max_lower_bound: outside these bounds, the gradient of input is 0.
 
     Returns:
         [N, 1].
@@ -311,7 +311,7 @@ def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
 
 
 def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
-    """target (log(target) - x), 0 where target <= 0, for log-probabilities x.
+    """Kullback-Leibler divergence: target (log(target) - x) for log-probabilities x, 0 where target <= 0.
 
     reduction: "none" keeps the shape; "batchmean", "mean" and "sum" give [1].
     """
@@ -327,11 +327,11 @@ def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str
 
 
 def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002) -> Variable:
-    """N-pair loss: the cross entropy of anchor positive' against equality of labels, plus an L2 term.
+    """N-pair loss: cross entropy of anchor positive' with targets from equal labels, plus an L2 term.
 
     Args:
         anchor, positive: embeddings [N, D], float32 or float64.
-        labels: classes [N]; rows of equal class share the target.
+        labels: classes [N]; rows with the same class share the target.
         l2_reg: weight of mean(sum(anchor^2)) + mean(sum(positive^2)), times 0.25.
 
     Returns:

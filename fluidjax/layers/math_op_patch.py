@@ -1,6 +1,6 @@
 """Operators on variables: ``x + y``, ``2 * x``, ``x < y``, ``x.astype('int64')`` write ops.
 
-With a plain number, ``+ - * /`` become one ``scale`` op; what ``scale`` cannot do takes a constant variable.
+With a plain number, ``+ - * /`` become one ``scale`` op; other operators create a constant variable.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _constant(var: Variable, value: float, dtype: VarType, shape: list[int]) -> 
 
 
 def _like(var: Variable, value: float, dtype: VarType) -> Variable:
-    """A constant of the shape of `var`; its first unknown dimension is taken at run time."""
+    """A constant shaped like `var`; its first unknown dimension is determined at run time."""
     unknown = next((axis for axis, size in enumerate(var.shape) if size < 0), None)
     if unknown is None:
         return _constant(var, value, dtype, list(var.shape))
@@ -64,7 +64,7 @@ def _like(var: Variable, value: float, dtype: VarType) -> Variable:
 
 
 def astype(self: Variable, dtype: Any) -> Variable:
-    """The variable cast to another element type."""
+    """The variable cast to another dtype."""
     kind = to_var_type(dtype)
     out = _temporary(self, kind)
     attrs = {"in_dtype": int(self.dtype), "out_dtype": int(kind)}
@@ -73,7 +73,7 @@ def astype(self: Variable, dtype: Any) -> Variable:
 
 
 def check_number(var: Any, other: Any, symbol: str) -> None:
-    """AssertionError for a number with a fraction beside a variable of integers."""
+    """Raise AssertionError for a fractional number combined with an integer variable."""
     if isinstance(other, float) and var.dtype in INTEGERS and other != int(other):
         raise AssertionError(
             f"float value {other} cannot convert to integer, which {symbol} with variable {var.name} of {var.dtype} "
@@ -82,7 +82,7 @@ def check_number(var: Any, other: Any, symbol: str) -> None:
 
 
 def _operand(var: Variable, other: Any, reverse: bool, symbol: str) -> Variable:
-    """The other side as a variable of the same element type."""
+    """The other operand as a variable of the same dtype."""
     if not isinstance(other, Variable):
         try:
             value = float(other.item() if isinstance(other, np.ndarray) else other)
@@ -97,7 +97,7 @@ def _operand(var: Variable, other: Any, reverse: bool, symbol: str) -> Variable:
 
 
 def _plain(number: Any) -> Any:
-    """What NumPy hands to Fluid's variables when its scalar stands on the left of an operator: a Python number."""
+    """NumPy scalars to the left of an operator, converted to Python numbers as NumPy does for Fluid's variables."""
     scalar = isinstance(number, np.generic) or (isinstance(number, np.ndarray) and number.ndim == 0)
     return number.item() if scalar else number
 
@@ -105,7 +105,7 @@ def _plain(number: Any) -> Any:
 def _binary(
     method: str, op_type: str, reverse: bool = False, scale_of: Callable[[float], tuple[float, float]] | None = None
 ) -> Callable[[Variable, Any], Variable]:
-    """The method of Variable that writes `op_type`; with a number a scale op, where `scale_of` gives scale and bias."""
+    """The Variable method that writes `op_type`; for a number, a scale op whose scale and bias come from `scale_of`."""
     reflected = method.startswith("__r")
 
     def operate(self: Variable, other_var: Any) -> Variable:
@@ -130,7 +130,7 @@ def _binary(
 
 
 def _negated(var: Variable) -> Variable:
-    """Write a ``scale`` op by -1."""
+    """Write a ``scale`` op with factor -1."""
     return _scaled(var, -1.0, 0.0)
 
 
@@ -160,7 +160,7 @@ METHODS: dict[str, tuple[str, bool, Callable[[float], tuple[float, float]] | Non
 
 
 def monkey_patch_variable() -> None:
-    """Give Variable its operators."""
+    """Add the operators to Variable."""
     for method, (op_type, reverse, scale_of) in METHODS.items():
         setattr(Variable, method, _binary(method, op_type, reverse, scale_of))
     for method, function in (("__neg__", _negated), ("astype", astype)):

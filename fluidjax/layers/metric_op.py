@@ -1,4 +1,4 @@
-"""Metrics as ops: accuracy, auc; and mean_iou."""
+"""Metrics as ops: accuracy, auc and mean_iou."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def accuracy(
     Args:
         input: predictions [N, classes], float32 or float64.
         label: int64 or int32 [N, 1].
-        correct, total: int32 [1] variables for the counts.
+        correct, total: int32 [1] variables to receive the counts.
 
     Returns:
-        [1], of input's dtype (float32).
+        [1], with the dtype of input (float32).
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -67,16 +67,16 @@ def auc(
     topk: int = 1,
     slide_steps: int = 1,
 ) -> Any:
-    """Area under the ROC curve, of the last batches and of all.
+    """Area under the ROC curve, over the last batches and over all.
 
     Args:
         input: predictions [N, 2]; the last column is the positive class.
         label: 0 or 1, int64 or int32 [N, 1].
         num_thresholds: number of bins of the histograms.
-        slide_steps: batches that the first result spans.
+        slide_steps: number of batches covered by the sliding result.
 
     Returns:
-        (auc of all batches, auc of the last ones, [their and the totals' four statistics]); the aucs are float64 [1].
+        (auc of all batches, auc of the last ones, [four statistics of each]); the aucs are float64 [1].
     """
     helper = LayerHelper("auc", **locals())
     check_variable_and_dtype(input, "input", FULL_FLOATS, "auc")
@@ -98,7 +98,7 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> Any:
     """Mean intersection over union of class predictions.
 
     Args:
-        input, label: classes, int32 or int64, of one shape.
+        input, label: classes, int32 or int64, of the same shape.
         num_classes: number of classes.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Functions of one argument: activations and elementary mathematics."""
+"""Functions of one argument: activations and elementary functions."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def _elementary(op_type: str, formula: str, given: str, result: str) -> Callable
         return emit(op_type, {"X": x}, x.dtype, name=name)
 
     function.__name__ = function.__qualname__ = op_type
-    function.__doc__ = f"""out = {formula}, for each element.
+    function.__doc__ = f"""Elementwise out = {formula}.
 
     Args:
         x: a tensor of any shape, float16, float32 or float64.
         name: the layer's name.
 
     Returns:
-        A tensor like ``x``.
+            A Variable like ``x``.
 
     Raises:
-        TypeError: ``x`` is not a Variable, or of another element type.
+            TypeError: ``x`` is not a Variable, or has an unsupported dtype.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -105,48 +105,48 @@ def _with_attrs(op_type: str, x: Variable, attrs: dict[str, Any], dtypes: tuple[
 def _scale(
     x: Variable, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True, name: str | None = None
 ) -> Variable:
-    """out = scale * x + bias, or scale * (x + bias); ``layers.scale`` by the name of its bare op."""
+    """out = scale * x + bias, or scale * (x + bias); ``layers.scale`` under the name of the bare op."""
     attrs = {"scale": scale, "bias": bias, "bias_after_scale": bias_after_scale}
     return emit("scale", {"X": x}, x.dtype, attrs, name=name)
 
 
 def softshrink(x: Variable, alpha: float | None = None) -> Variable:
-    """out = x - alpha where x > alpha, x + alpha where x < -alpha, else 0.
+    """out = x - alpha if x > alpha, x + alpha if x < -alpha, else 0.
 
     Args:
         x: float32 or float64, any shape.
-        alpha: the threshold, 0.5 when None.
+        alpha: the threshold; 0.5 if None.
     """
     return _with_attrs("softshrink", x, {"lambda": alpha})
 
 
 def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
-    """out = x where \\|x\\| > threshold (0.5 when None), else 0."""
+    """out = x if \\|x\\| > threshold (0.5 if None), else 0."""
     return _with_attrs("hard_shrink", x, {"threshold": threshold})
 
 
 def thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
-    """out = x where x > threshold (1.0 when None), else 0."""
+    """out = x if x > threshold (1.0 if None), else 0."""
     return _with_attrs("thresholded_relu", x, {"threshold": threshold})
 
 
 def cumsum(
     x: Variable, axis: int | None = None, exclusive: bool | None = None, reverse: bool | None = None
 ) -> Variable:
-    """Running sums of ``x``.
+    """Cumulative sums of ``x``.
 
     Args:
         x: float32, float64, int32 or int64.
-        axis: the dim to sum along, the last when None.
+        axis: the dimension to sum along; the last if None.
         exclusive: exclude each element from its own sum.
-        reverse: start at the end.
+        reverse: sum from the end.
     """
     attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
     return _with_attrs("cumsum", x, attrs, None)
 
 
 def gelu(x: Variable, approximate: bool = False) -> Variable:
-    """out = 0.5 x (1 + erf(x / sqrt 2)), or with ``approximate`` its tanh approximation."""
+    """out = 0.5 x (1 + erf(x / sqrt 2)), or its tanh approximation if ``approximate``."""
     return _with_attrs("gelu", x, {"approximate": approximate}, None)
 
 

@@ -1,4 +1,4 @@
-"""Layers over ragged sequences (LoD)."""
+"""Layers on variable-length sequences (LoD)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 def _one_output(
     helper: LayerHelper, dtype: Any, inputs: dict[str, Any], attrs: dict[str, Any], slot: str = "Out"
 ) -> Variable:
-    """Append the helper's op with one output of ``dtype`` and return that."""
+    """Append the helper's op with a single output of ``dtype`` and return it."""
     out = helper.create_variable_for_type_inference(dtype)
     helper.append_op(type=helper.layer_type, inputs=inputs, outputs={slot: [out]}, attrs=attrs)
     return out
@@ -50,20 +50,20 @@ def sequence_conv(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """act(concat(input[r + padding_start], ... filter_size rows) W + b), zeros outside the sequence of row r.
+    """act(concat(input[r + padding_start], ... filter_size rows) W + b), zero outside the sequence of row r.
 
     Args:
         input: [rows, width] of float32 or float64, with LoD.
         num_filters: width of the result.
-        filter_size: rows in a context.
-        filter_stride: 1, the only stride there is.
-        padding: kept for old scripts; rows outside are always zero.
-        padding_start: first row of the context, relative to r; default -(filter_size // 2).
+        filter_size: number of rows in a context window.
+        filter_stride: must be 1.
+        padding: kept for compatibility; rows outside the sequence are always zero.
+        padding_start: first row of the window, relative to r; default -(filter_size // 2).
         bias_attr, param_attr: the parameters' attributes; ``bias_attr=False`` for no bias.
         act: activation op.
 
     Returns:
-        [rows, num_filters], with the LoD of the input. Raises TypeError for an input of another kind.
+        [rows, num_filters], with the LoD of the input. Raises TypeError for an unsupported input.
     """
     ragged(input, "input", "sequence_conv", FULL_FLOATS)
     helper = LayerHelper("sequence_conv", input=input, param_attr=param_attr, bias_attr=bias_attr, act=act, name=name)
@@ -89,10 +89,10 @@ def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None 
 
     Args:
         input: [rows, 1] or [rows] of float32 or float64, with LoD.
-        use_cudnn: recorded in the op; no effect.
+        use_cudnn: recorded in the op; has no effect.
 
     Returns:
-        As the input.
+        Same shape as the input.
     """
     ragged(input, "input", "sequence_softmax", FULL_FLOATS)
     helper = LayerHelper("sequence_softmax", input=input, use_cudnn=use_cudnn, name=name)
@@ -100,12 +100,12 @@ def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None 
 
 
 def sequence_pool(input: Variable, pool_type: str, is_test: bool = False, pad_value: float = 0.0) -> Variable:
-    """Reduce each sequence of the finest LoD level to one row; the result has one LoD level less.
+    """Reduce each sequence of the finest LoD level to one row, which removes that level.
 
     Args:
         input: [rows, ...] of float32, with LoD.
         pool_type: sum, average, sqrt (sum / sqrt(length)), max, first or last.
-        is_test: do not keep the rows of the maxima.
+        is_test: do not store the positions of the maxima.
         pad_value: the result for an empty sequence.
 
     Returns:
@@ -144,13 +144,13 @@ def sequence_last_step(input: Variable) -> Variable:
 
 
 def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
-    """Sequence i of the result is sequence i of every input, one after the other.
+    """Concatenate inputs sequence by sequence: sequence i of the result joins the i-th sequences of all inputs.
 
     Args:
         input: Variables [rows, ...] with LoD, all with the same number of sequences.
 
     Returns:
-        [sum of the rows, ...] with LoD. Raises TypeError when ``input`` is not a list.
+        [total number of rows, ...] with LoD. Raises TypeError if ``input`` is not a list.
     """
     refuse_eager("sequence_concat")
     variables(input, "input", "fluid.layers.sequence_concat", FULL_NUMBERS)
@@ -166,7 +166,7 @@ def sequence_slice(input: Variable, offset: Variable, length: Variable, name: st
         offset, length: int32 or int64 [sequences, 1].
 
     Returns:
-        The rows that are left, with LoD.
+        The selected rows, with LoD.
     """
     ragged(input, "input", "sequence_slice", FULL_NUMBERS)
     ragged(offset, "offset", "sequence_slice", INTS)
@@ -179,15 +179,15 @@ def sequence_slice(input: Variable, offset: Variable, length: Variable, name: st
 
 
 def sequence_expand(x: Variable, y: Variable, ref_level: int = -1, name: str | None = None) -> Variable:
-    """Sequence i of ``x`` (row i, where x has no LoD) as often as sequence i of ``y``'s ``ref_level`` has entries.
+    """Repeat sequence i of ``x`` (row i, without LoD) as often as sequence i of ``y``'s ``ref_level`` has entries.
 
     Args:
         x: [rows, ...] with at most one LoD level.
-        y: gives the LoD; its numbers are not read.
+        y: supplies the LoD; its values are not used.
         ref_level: the level of y, -1 for the finest.
 
     Returns:
-        The repeated rows; repeated sequences are sequences of their own.
+        The repeated rows; each repetition of a sequence is a sequence of its own.
     """
     ragged(x, "x", "sequence_expand", FULL_NUMBERS)
     helper = LayerHelper("sequence_expand", input=x, name=name)
@@ -195,7 +195,7 @@ def sequence_expand(x: Variable, y: Variable, ref_level: int = -1, name: str | N
 
 
 def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Row i of ``x`` as often as sequence i of ``y`` has rows; the result has the LoD of ``y``."""
+    """Repeat row i of ``x`` as often as sequence i of ``y`` has rows; the result has the LoD of ``y``."""
     ragged(x, "x", "sequence_expand_as", FULL_NUMBERS)
     ragged(y, "y", "sequence_expand_as")
     helper = LayerHelper("sequence_expand_as", input=x, name=name)
@@ -205,12 +205,12 @@ def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Var
 def sequence_pad(
     x: Variable, pad_value: Variable, maxlen: int | None = None, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """Sequences as a padded batch, and their lengths.
+    """Pad sequences to a batch, and return their lengths.
 
     Args:
         x: [rows, ...] with LoD.
-        pad_value: what stands past the end of a sequence: [1], or a whole row.
-        maxlen: the width of the batch; default the longest sequence, which is another shape with each batch.
+        pad_value: fill value beyond the end of a sequence: [1], or a whole row.
+        maxlen: the padded length; by default that of the longest sequence, so the shape changes with the batch.
 
     Returns:
         ([sequences, width, ...], int64 [sequences]).
@@ -232,14 +232,14 @@ def sequence_pad(
 
 
 def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Variable:
-    """The first length[i] rows of x[i] as sequence i: the inverse of ``sequence_pad``.
+    """Take the first length[i] rows of x[i] as sequence i: the inverse of ``sequence_pad``.
 
     Args:
         x: [sequences, width, ...].
         length: int64 [sequences].
 
     Returns:
-        [sum of the lengths, ...] with LoD.
+        [total length, ...] with LoD.
     """
     ragged(x, "x", "sequence_unpad", FULL_NUMBERS)
     ragged(length, "length", "sequence_unpad", ("int64",))
@@ -249,10 +249,10 @@ def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Va
 
 
 def sequence_reshape(input: Variable, new_dim: int) -> Variable:
-    """The same numbers in rows of width ``new_dim``: a sequence of n rows of width w gets n w / new_dim rows.
+    """Reshape to rows of width ``new_dim``: a sequence of n rows of width w becomes n w / new_dim rows.
 
     Args:
-        input: [rows, width] with LoD; each sequence holds a multiple of ``new_dim`` numbers.
+        input: [rows, width] with LoD; the number of elements of each sequence must be a multiple of ``new_dim``.
     """
     ragged(input, "input", "sequence_reshape", FULL_NUMBERS)
     helper = LayerHelper("sequence_reshape", input=input)
@@ -260,7 +260,7 @@ def sequence_reshape(input: Variable, new_dim: int) -> Variable:
 
 
 def sequence_scatter(input: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
-    """``input`` with update u added at [i, id] for each pair (id, u) of sequence i.
+    """Add update u to ``input`` at [i, id], for each pair (id, u) of sequence i.
 
     Args:
         input: [sequences, width].
@@ -276,13 +276,13 @@ def sequence_scatter(input: Variable, index: Variable, updates: Variable, name: 
 
 
 def sequence_enumerate(input: Variable, win_size: int, pad_value: int = 0, name: str | None = None) -> Variable:
-    """Row r of the result is the ids r, r + 1, ... ``win_size`` of them, ``pad_value`` past the sequence's end.
+    """Row r of the result holds the ``win_size`` ids from row r on, with ``pad_value`` beyond the end of the sequence.
 
     Args:
         input: int32 or int64 [rows, 1] with LoD.
 
     Returns:
-        [rows, win_size] with the input's LoD; no gradient.
+        [rows, win_size] with the LoD of the input; no gradient.
     """
     ragged(input, "input", "sequence_enumerate", INTS)
     helper = LayerHelper("sequence_enumerate", input=input, name=name)
@@ -301,7 +301,7 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
 
     Args:
         x: lengths, of any shape.
-        maxlen: number of columns: an int, an int32 Variable [1], or None for the largest of ``x``.
+        maxlen: number of columns: an int, an int32 Variable [1], or None for the maximum of ``x``.
         dtype: of the mask.
 
     Returns:
@@ -323,7 +323,7 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
 
 
 def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
-    """Each sequence with its rows in reverse order, under the same LoD."""
+    """Reverse the rows of each sequence, preserving the LoD."""
     ragged(x, "x", "sequence_reverse", (*FULL_NUMBERS, "int8", "uint8"))
     helper = LayerHelper("sequence_reverse", input=x, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": x}, {}, slot="Y")

@@ -1,4 +1,4 @@
-"""The names of ``fluid.layers.tensor``; variables, copies, joins, sums, orders and checks of tensors."""
+"""The names of ``fluid.layers.tensor``; creation, copying, joining, summing, sorting and checking of tensors."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ __all__ = [
 
 
 def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
-    """A variable without a value, for a layer to write to."""
+    """Create a variable without a value, for a layer to write to."""
     check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8", "int16"), "create_tensor")
     helper = LayerHelper("create_tensor", name=name)
     return helper.create_variable(name=helper.name, dtype=dtype, persistable=persistable)
@@ -95,13 +95,13 @@ def create_parameter(
     is_bias: bool = False,
     default_initializer: Initializer | None = None,
 ) -> Variable:
-    """A trainable parameter, which the startup program initialises.
+    """Create a trainable parameter, initialised by the startup program.
 
     Args:
-        shape: its dims.
-        dtype: its element type.
-        name: its name; with an ``attr`` that has no name, what its name begins with (``name.w_0``).
-        attr: a ParamAttr with its other settings.
+        shape: its dimensions.
+        dtype: its dtype.
+        name: its name; if ``attr`` is given without a name, a prefix (``name.w_0``).
+        attr: a ParamAttr with other settings.
         is_bias: initialise with zeros by default.
         default_initializer: used unless ``attr`` has one.
 
@@ -133,7 +133,7 @@ def create_global_var(
     force_cpu: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """A variable of the global block that the startup program fills with ``value``.
+    """Create a variable in the global block, which the startup program fills with ``value``.
 
     Examples:
         >>> step = fluid.layers.create_global_var([1], 3.0, "float32", persistable=True, name="step")
@@ -187,7 +187,7 @@ def concat(input: Variable | list[Variable], axis: int | Variable = 0, name: str
 
 
 def _joined_array(helper: LayerHelper, arrays: Any, out: Variable, axis: Any) -> Variable:
-    """One tensor of the elements of a tensor array."""
+    """Join the elements of a tensor array into one tensor."""
     assert len(arrays) == 1, f"concat takes one tensor array, received {len(arrays)}; pass them one by one"
     index = helper.create_variable_for_type_inference(dtype="int32")
     outputs = {"Out": [out], "OutIndex": [index]}
@@ -199,7 +199,7 @@ def _joined_array(helper: LayerHelper, arrays: Any, out: Variable, axis: Any) ->
 def tensor_array_to_tensor(
     input: Any, axis: int = 1, name: str | None = None, use_stack: bool = False
 ) -> tuple[Variable, Variable]:
-    """(the elements of a tensor array joined along ``axis``, or stacked; int32 sizes of each along it).
+    """The elements of a tensor array, concatenated or stacked along ``axis``, and their int32 sizes along it.
 
     In eager mode ``input`` is a list of variables.
     """
@@ -225,7 +225,7 @@ def tensor_array_to_tensor(
 
 
 def sums(input: Variable | list[Variable], out: Variable | None = None) -> Variable:
-    """The sum of the tensors of a list; written to ``out`` if given."""
+    """The sum of a list of tensors; written to ``out`` if given."""
     if isinstance(input, (list, tuple)):
         for i, x in enumerate(input):
             check_variable_and_dtype(x, f"input[{i}]", FULL_NUMBERS, "sums")
@@ -253,8 +253,8 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
         input: a Variable; or an array of bool, float32, int32 or int64 with at most 1024 * 1024 elements.
 
     Raises:
-        TypeError: another kind of input, or element type.
-        ValueError: an array too large for an attribute.
+        TypeError: unsupported type or dtype.
+        ValueError: the array is too large for an attribute.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -303,7 +303,7 @@ def _arg(op_type: str, x: Variable, axis: int) -> Variable:
 def argsort(
     input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """(``input`` sorted along ``axis``, int64 indices of where each value came from)."""
+    """``input`` sorted along ``axis``, and the int64 indices that sort it."""
     known = ("float32", "float64", "int16", "int32", "int64", "uint8")
     check_variable_and_dtype(input, "input", known, "argsort")
     outputs = [("Out", input.dtype, True), ("Indices", VarType.INT64, True)]
@@ -313,7 +313,7 @@ def argsort(
 
 
 def reverse(x: Variable, axis: int | list[int]) -> Variable:
-    """``x`` in reverse order along one or several dims."""
+    """``x`` with the order of its elements reversed along one or more dimensions."""
     check_variable_and_dtype(x, "x", (*FULL_NUMBERS, "uint8"), "reverse")
     check_type(axis, "axis", (int, tuple, list), "reverse")
     axes = [axis] if isinstance(axis, int) else list(axis)
@@ -321,13 +321,13 @@ def reverse(x: Variable, axis: int | list[int]) -> Variable:
 
 
 def has_inf(x: Variable) -> Variable:
-    """Whether some element is infinite: bool [1]."""
+    """Whether any element is infinite: bool [1]."""
     check_type(x, "x", Variable, "has_inf")
     return emit("isinf", {"X": x}, x.dtype)
 
 
 def has_nan(x: Variable) -> Variable:
-    """Whether some element is not a number: bool [1]."""
+    """Whether any element is NaN: bool [1]."""
     check_type(x, "x", Variable, "has_nan")
     return emit("isnan", {"X": x}, x.dtype)
 

@@ -11,16 +11,16 @@ __all__: list[str] = []
 
 
 def convert_to_list(value: Any, n: int, name: str, dtype: type = int) -> list:
-    """``[value] * n`` for one number, ``list(value)`` for n of them.
+    """``[value] * n`` for a single number, ``list(value)`` for n of them.
 
     Args:
-        value: a ``dtype``, or a list or tuple of n of them.
-        n: the length wanted.
-        name: the argument's name, for the error.
-        dtype: the element type.
+        value: a ``dtype``, or a list or tuple of n values of that type.
+        n: required length.
+        name: name of the argument, for error messages.
+        dtype: type of the elements.
 
     Raises:
-        ValueError: another type, or another length.
+        ValueError: wrong type or length.
     """
     if isinstance(value, dtype):
         return [value] * n
@@ -49,7 +49,7 @@ def _is_namedtuple(value: Any) -> bool:
 
 
 def _children(nest: Any) -> Iterator[Any]:
-    """The direct children, a dict's in the order of its sorted keys."""
+    """The direct children; those of a dict in the order of its sorted keys."""
     if isinstance(nest, Mapping):
         for key in sorted(nest):
             yield nest[key]
@@ -68,7 +68,7 @@ def _rebuild(like: Any, children: list[Any]) -> Any:
 
 
 def flatten(nest: Any) -> list[Any]:
-    """The leaves of a nested structure in order; a single leaf gives a list of one."""
+    """The leaves of a nested structure in order; a single leaf gives a list of length one."""
     if not is_sequence(nest):
         return [nest]
     leaves: list[Any] = []
@@ -84,11 +84,11 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
-    """The leaves of ``flat_sequence`` in the shape of ``structure``.
+    """``flat_sequence`` packed into the structure of ``structure``.
 
     Raises:
         TypeError: ``flat_sequence`` is not a sequence.
-        ValueError: there are more or fewer leaves than places.
+        ValueError: the number of leaves does not match.
     """
     if not is_sequence(flat_sequence):
         raise TypeError(f"flat_sequence must be a list or tuple; received {type(flat_sequence).__name__}.")
@@ -102,7 +102,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
 
 
 def map_structure(func: Callable[..., Any], *structure: Any) -> Any:
-    """``func`` of corresponding leaves, in the shape of the first structure."""
+    """Apply ``func`` to corresponding leaves, with the structure of the first argument."""
     columns = [flatten(one) for one in structure]
     return pack_sequence_as(structure[0], [func(*leaves) for leaves in zip(*columns, strict=True)])
 
@@ -129,11 +129,11 @@ def _assert_same(nest1: Any, nest2: Any, check_types: bool) -> None:
 
 
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> None:
-    """Raise unless both have the same structure, and with ``check_types`` the same container types.
+    """Raise unless both have the same structure and, with ``check_types``, the same container types.
 
     Raises:
-        ValueError: other numbers of leaves, other nesting, other dict keys.
-        TypeError: other container types.
+        ValueError: the number of leaves, the nesting or the dict keys differ.
+        TypeError: the container types differ.
     """
     count1, count2 = len(flatten(nest1)), len(flatten(nest2))
     if count1 != count2 or (is_sequence(nest1) and is_sequence(nest2) and len(nest1) != len(nest2)):
@@ -145,7 +145,7 @@ def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> N
 
 
 def hold_mutable_vars(structure: Any) -> bool:
-    """Whether a list or dict is among the members: something a function it is passed to could change."""
+    """Whether a list or dict is among the members, which a function could modify."""
     return any(is_sequence(member) for member in structure)
 
 

@@ -1,1 +1,1 @@
-"""The layer classes: what ``dygraph.nn`` hands on."""
+"""The layer classes that ``dygraph.nn`` re-exports."""

@@ -1,4 +1,4 @@
-"""Layers of every network: Linear, Embedding, Dropout, and what two inputs or a learned slope make."""
+"""The most common layers, Linear, Embedding and Dropout, with BilinearTensorProduct and PRelu."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fluidjax.initializer import Constant
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise AssertionError, as Fluid's layers do for a wrong argument."""
+    """Raise AssertionError, as Fluid's layers do for an invalid argument."""
     if not condition:
         raise AssertionError(message)
 
@@ -24,7 +24,7 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def check_variable(layer: Layer, name: str, value: Any) -> None:
-    """Raise TypeError when a layer is called with an array instead of a variable."""
+    """Raise TypeError if a layer is called with an array instead of a variable."""
     if not isinstance(value, Variable):
         raise TypeError(
             explain(
@@ -37,15 +37,15 @@ def check_variable(layer: Layer, name: str, value: Any) -> None:
 
 
 class Linear(Layer):
-    """act(input W + b) on the last axis, of an input of any rank.
+    """Linear map act(input W + b) over the last axis of an input of any rank.
 
     Args:
-        input_dim: the size of the input's last axis.
-        output_dim: the size of the output's last axis.
-        param_attr: settings of ``weight`` [input_dim, output_dim].
-        bias_attr: settings of ``bias`` [output_dim], False for none.
-        act: an activation.
-        dtype: the parameters' element type.
+        input_dim: size of the input's last axis.
+        output_dim: size of the output's last axis.
+        param_attr: attributes of ``weight`` [input_dim, output_dim].
+        bias_attr: attributes of ``bias`` [output_dim]; False for none.
+        act: activation of the result.
+        dtype: of the parameters.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -71,7 +71,7 @@ class Linear(Layer):
         self._attrs = {"transpose_X": False, "transpose_Y": False, "alpha": 1.0}
 
     def forward(self, input: Variable) -> Variable:
-        """Like the input, with output_dim in the last axis. Raises TypeError for an array."""
+        """The input with its last axis mapped to output_dim. Raises TypeError for an array."""
         check_variable(self, "input", input)
         out = self._helper.run("matmul", {"X": input, "Y": self.weight}, self._attrs)
         out = plus_bias(self, out, len(input.shape) - 1)
@@ -79,7 +79,7 @@ class Linear(Layer):
 
 
 def plus_bias(layer: Layer, out: Variable, axis: int) -> Variable:
-    """A result plus the layer's ``bias`` along an axis; the result itself where there is no bias."""
+    """Add the layer's ``bias`` along an axis, if it has one."""
     bias = layer.bias
     if bias is None:
         return out
@@ -87,15 +87,15 @@ def plus_bias(layer: Layer, out: Variable, axis: int) -> Variable:
 
 
 class Embedding(Layer):
-    """Rows of a table, by ids: [N] -> [N, D], [N, 1] -> [N, 1, D].
+    """Look up rows of a table by id: [N] -> [N, D], [N, 1] -> [N, 1, D].
 
     Args:
         size: [number of ids, D].
-        is_sparse: whether the gradient is SelectedRows.
-        is_distributed: kept in the op.
-        padding_idx: an id whose row reads zeros and is not trained; negative ones count from the end.
-        param_attr: settings of ``weight``, the table.
-        dtype: the table's element type.
+        is_sparse: whether the gradient is a SelectedRows.
+        is_distributed: recorded in the op.
+        padding_idx: an id that maps to zeros and is not trained; a negative value counts from the end.
+        param_attr: attributes of ``weight``, the table.
+        dtype: of the table.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -128,19 +128,19 @@ class Embedding(Layer):
         self.weight = self.create_parameter(size, param_attr, dtype)
 
     def forward(self, input: Variable) -> Variable:
-        """The rows of ids, int64 of any shape: that shape and D."""
+        """The rows of int64 ids of any shape: that shape followed by D."""
         return self._helper.run("lookup_table_v2", {"W": self.weight, "Ids": input}, self._attrs)
 
 
 class Dropout(Layer):
-    """The input with elements zeroed at random while ``training``.
+    """Set elements of the input to zero at random while ``training``.
 
     Args:
-        p: the probability of an element to be zeroed.
-        seed: fixes the draw; by default the main program's random_seed, where it is set.
-        dropout_implementation: "downgrade_in_infer" multiplies by 1 - p in evaluation, "upscale_in_train" divides by
-            it in training.
-        is_test: static mode only: whether nothing is zeroed.
+        p: the probability that an element is zeroed.
+        seed: makes the mask reproducible; by default the main program's random_seed, if set.
+        dropout_implementation: "downgrade_in_infer" scales by 1 - p in evaluation; "upscale_in_train" divides by it
+            during training.
+        is_test: in static mode only: disable dropout.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Dropout(Layer):
         self._is_test = is_test
 
     def forward(self, input: Variable) -> Variable:
-        """Like the input."""
+        """A Variable shaped like the input."""
         seed = self._seed or default_main_program().random_seed or None
         attrs = {
             "dropout_prob": self._dropout_prob,
@@ -183,13 +183,13 @@ class BilinearTensorProduct(Layer):
     """act(x W_i y + b_i) for each i in range(output_dim).
 
     Args:
-        input1_dim, input2_dim: the sizes of x and y.
-        output_dim: the size of the output.
-        name: kept for Fluid's sake.
-        act: an activation.
-        param_attr: settings of ``weight`` [output_dim, input1_dim, input2_dim].
-        bias_attr: settings of ``bias`` [1, output_dim], False for none.
-        dtype: the parameters' element type.
+        input1_dim, input2_dim: sizes of x and y.
+        output_dim: size of the output.
+        name: accepted for compatibility with Fluid.
+        act: activation of the result.
+        param_attr: attributes of ``weight`` [output_dim, input1_dim, input2_dim].
+        bias_attr: attributes of ``bias`` [1, output_dim]; False for none.
+        dtype: of the parameters.
     """
 
     def __init__(
@@ -216,14 +216,14 @@ class BilinearTensorProduct(Layer):
 
 
 class PRelu(Layer):
-    """max(0, x) + alpha * min(0, x), alpha learned, 1 at first.
+    """max(0, x) + alpha * min(0, x), with a learned alpha, initially 1.
 
     Args:
-        mode: "all" for one alpha, "channel" for one per channel, "element" for one per element.
+        mode: "all" for a single alpha, "channel" for one per channel, "element" for one per element.
         channel: the number of channels, in mode "channel".
-        input_shape: the input's shape with the batch axis, in mode "element".
-        param_attr: settings of ``weight``, the alphas.
-        dtype: their element type.
+        input_shape: in mode "element", the input's shape including the batch axis.
+        param_attr: attributes of ``weight``, the alphas.
+        dtype: of the parameters.
     """
 
     def __init__(
@@ -254,5 +254,5 @@ class PRelu(Layer):
         raise ValueError(f"PRelu: mode should be one of all, channel, element, and it is {mode!r}.")
 
     def forward(self, input: Variable) -> Variable:
-        """Like the input."""
+        """A Variable shaped like the input."""
         return self._helper.run("prelu", {"X": input, "Alpha": self.weight}, {"mode": self._mode})

@@ -12,7 +12,7 @@ from fluidjax.layers.utils import convert_to_list
 
 
 class _Conv(Layer):
-    """A convolution of ``_axes`` spatial axes, or its transpose."""
+    """A convolution over ``_axes`` spatial axes, or its transpose."""
 
     _axes = 2
     _op_type = ""
@@ -48,20 +48,20 @@ class _Conv(Layer):
 
 
 class _Convolution(_Conv):
-    """A convolution; its filter is [num_filters, num_channels / groups, *filter_size].
+    """A convolution with filters [num_filters, num_channels / groups, *filter_size].
 
     Args:
         num_channels: channels of the input.
         num_filters: channels of the output.
-        filter_size, stride, padding, dilation: an int, or one for each spatial axis.
-        groups: into how many groups channels and filters are split; None for one.
-        param_attr: settings of ``weight``; at first Normal(0, sqrt(2 / (filter elements * num_channels))).
-        bias_attr: settings of ``bias`` [num_filters], False for none.
-        use_cudnn: kept in the op.
-        act: an activation.
-        dtype: the parameters' element type.
+        filter_size, stride, padding, dilation: an int, or one per spatial axis.
+        groups: number of channel groups; 1 if None.
+        param_attr: attributes of ``weight``, initially Normal(0, sqrt(2 / (filter elements * num_channels))).
+        bias_attr: attributes of ``bias`` [num_filters]; False for none.
+        use_cudnn: recorded in the op.
+        act: activation of the result.
+        dtype: of the parameters.
 
-    Raises AssertionError for ``param_attr=False``, ValueError for sizes that do not fit.
+    Raises AssertionError for ``param_attr=False``, ValueError for incompatible sizes.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class _Convolution(_Conv):
         self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True)
 
     def _choose_op(self) -> None:
-        """Choose the op from what is known of the sizes."""
+        """Select the op that suits the sizes known."""
 
 
 class Conv2D(_Convolution):
@@ -134,21 +134,21 @@ def _transposed_filter_size(layer: Layer, filter_size: Any) -> Any:
 
 
 class Conv2DTranspose(_Conv):
-    """The transpose (gradient) of a convolution; its filter is [num_channels, num_filters / groups, *filter_size].
+    """The transpose (gradient) of a convolution, with filters [num_channels, num_filters / groups, *filter_size].
 
     Args:
         num_channels: channels of the input.
         num_filters: channels of the output.
-        filter_size, padding, stride, dilation: an int, or one for each spatial axis.
-        output_size: the output's sizes, where stride leaves a choice.
-        groups: into how many groups channels and filters are split; None for one.
-        param_attr: settings of ``weight``.
-        bias_attr: settings of ``bias`` [num_filters], False for none.
-        use_cudnn: kept in the op.
-        act: an activation.
-        dtype: the parameters' element type.
+        filter_size, padding, stride, dilation: an int, or one per spatial axis.
+        output_size: the output size, where the stride leaves it ambiguous.
+        groups: number of channel groups; 1 if None.
+        param_attr: attributes of ``weight``.
+        bias_attr: attributes of ``bias`` [num_filters]; False for none.
+        use_cudnn: recorded in the op.
+        act: activation of the result.
+        dtype: of the parameters.
 
-    Raises AssertionError for ``param_attr=False``, ValueError for sizes that do not fit.
+    Raises AssertionError for ``param_attr=False``, ValueError for incompatible sizes.
     """
 
     _op_type = "conv2d_transpose"
@@ -192,23 +192,23 @@ class Conv2DTranspose(_Conv):
 
 
 class Conv3DTranspose(_Conv):
-    """The transpose (gradient) of a three-dimensional convolution; its filter is [num_channels, num_filters / groups,
+    """The transpose (gradient) of a 3-D convolution, with filters [num_channels, num_filters / groups,
     *filter_size].
 
-    As in Fluid 1.8 the bias is made unless ``bias_attr`` is False, and added only where ``bias_attr`` is given.
+    As in Fluid 1.8, the bias is created unless ``bias_attr`` is False, but only added if ``bias_attr`` is given.
 
     Args:
         num_channels: channels of the input.
         num_filters: channels of the output.
-        filter_size, padding, stride, dilation: an int, or one for each spatial axis.
-        groups: into how many groups channels and filters are split; None for one.
-        param_attr: settings of ``weight``.
-        bias_attr: settings of ``bias`` [num_filters], False for none.
-        use_cudnn: kept in the op.
-        act: an activation.
-        dtype: the parameters' element type.
+        filter_size, padding, stride, dilation: an int, or one per spatial axis.
+        groups: number of channel groups; 1 if None.
+        param_attr: attributes of ``weight``.
+        bias_attr: attributes of ``bias`` [num_filters]; False for none.
+        use_cudnn: recorded in the op.
+        act: activation of the result.
+        dtype: of the parameters.
 
-    Raises AssertionError for ``param_attr=False``, ValueError for sizes that do not fit.
+    Raises AssertionError for ``param_attr=False``, ValueError for incompatible sizes.
     """
 
     _axes = 3
@@ -249,17 +249,17 @@ class Conv3DTranspose(_Conv):
 
 
 class Pool2D(Layer):
-    """The maximum or average of windows of an image [N, C, H, W].
+    """Max or average pooling of an image [N, C, H, W].
 
     Args:
-        pool_size, pool_stride, pool_padding: an int, or one for height and one for width.
+        pool_size, pool_stride, pool_padding: an int, or (height, width).
         pool_type: "max" or "avg".
-        global_pooling: whether the window is the whole image.
-        use_cudnn: kept in the op.
-        ceil_mode: whether a last window that hangs over counts.
-        exclusive: whether padding is left out of an average.
+        global_pooling: pool over the whole image.
+        use_cudnn: recorded in the op.
+        ceil_mode: round the output size up, so that a partial last window counts.
+        exclusive: exclude padding from averages.
 
-    Raises ValueError for arguments out of range.
+    Raises ValueError for invalid arguments.
     """
 
     def __init__(

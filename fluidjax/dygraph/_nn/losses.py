@@ -33,23 +33,23 @@ class _Loss(Layer):
 
 
 class MSELoss(_Loss):
-    """(input - label) ** 2: its mean, its sum, or as it is ("none")."""
+    """(input - label) ** 2, reduced by mean, sum or not at all ("none")."""
 
     def forward(self, input: Variable, label: Variable) -> Variable:
-        """[1], or like the input."""
+        """[1], or shaped like the input."""
         return _reduced(ops.square(nn.elementwise_sub(input, label)), self.reduction)
 
 
 class L1Loss(_Loss):
-    """|input - label|: its mean, its sum, or as it is ("none")."""
+    """|input - label|, reduced by mean, sum or not at all ("none")."""
 
     def forward(self, input: Variable, label: Variable) -> Variable:
-        """[1], or like the input."""
+        """[1], or shaped like the input."""
         return _reduced(ops.abs(nn.elementwise_sub(input, label)), self.reduction)
 
 
 class BCELoss(Layer):
-    """-label * log(input) - (1 - label) * log(1 - input), times ``weight``: mean, sum, or as it is ("none")."""
+    """-label * log(input) - (1 - label) * log(1 - input), times ``weight``; reduced by mean, sum or not ("none")."""
 
     def __init__(self, weight: Variable | None = None, reduction: str = "mean") -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class BCELoss(Layer):
         self.reduction = reduction
 
     def forward(self, input: Variable, label: Variable) -> Variable:
-        """[1], or like the input."""
+        """[1], or shaped like the input."""
         loss = self._helper.run("bce_loss", {"X": input, "Label": label}, {})
         if self.weight is not None:
             loss = nn.elementwise_mul(loss, self.weight)
@@ -66,12 +66,12 @@ class BCELoss(Layer):
 
 
 class NLLLoss(Layer):
-    """-weight[label] * input[label]: the mean weighted by ``weight``, the sum, or as it is ("none").
+    """-weight[label] * input[label]: its mean weighted by ``weight``, its sum, or unreduced ("none").
 
     Args:
-        weight: a factor for each class, [C].
+        weight: weight of each class, [C].
         reduction: "mean", "sum" or "none".
-        ignore_index: a label that counts nothing.
+        ignore_index: label of rows with zero loss.
     """
 
     def __init__(self, weight: Variable | None = None, reduction: str = "mean", ignore_index: int = -100) -> None:
@@ -81,7 +81,7 @@ class NLLLoss(Layer):
         self._ignore_index = ignore_index
 
     def forward(self, input: Variable, label: Variable) -> Variable:
-        """[1], or like the label, of input [N, C, ...] (log probabilities) and label int64 [N, ...]."""
+        """[1] or shaped like the label, for log probabilities input [N, C, ...] and label int64 [N, ...]."""
         _check_reduction("nll_loss", self._reduction)
         shape = list(label.shape)
         folded = len(input.shape) not in (2, 4)

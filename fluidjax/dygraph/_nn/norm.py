@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Normalisation layers."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def _stopped(parameter: Any) -> Any:
 
 
 class BatchNorm(Layer):
-    """act((x - mean) / sqrt(variance + epsilon) * weight + bias), per channel.
+    """Batch normalisation: act((x - mean) / sqrt(variance + epsilon) * weight + bias), per channel.
 
-    While ``training`` mean and variance are the batch's, and the moving ones follow: momentum * old + (1 - momentum) *
-    batch. Otherwise the moving ones are used.
+    While ``training``, batch statistics are used and the moving ones updated: momentum * old + (1 - momentum) * batch.
+    Otherwise the moving statistics are used.
 
     Args:
-        num_channels: the number of channels.
-        act: an activation.
-        is_test: static mode only: whether the moving statistics are used.
+        num_channels: number of channels.
+        act: activation of the result.
+        is_test: in static mode only: use the moving statistics.
         momentum: of the moving statistics.
         epsilon: added to the variance.
-        param_attr, bias_attr: settings of ``weight`` and ``bias`` [num_channels].
-        dtype: their element type; float32 for float16.
+        param_attr, bias_attr: attributes of ``weight`` and ``bias`` [num_channels].
+        dtype: of the parameters; float32 for float16.
         data_layout: "NCHW" or "NHWC".
-        in_place: static mode only: whether the result replaces the input.
+        in_place: in static mode only: overwrite the input with the result.
         moving_mean_name, moving_variance_name: names of ``_mean`` and ``_variance``.
-        do_model_average_for_mean_and_var: whether ModelAverage averages them.
-        use_global_stats: whether the moving statistics are used in training too; needs ``param_attr``.
-        trainable_statistics: whether gradients flow through the batch's statistics in evaluation.
+        do_model_average_for_mean_and_var: whether ModelAverage includes them.
+        use_global_stats: use the moving statistics in training too; requires ``param_attr``.
+        trainable_statistics: whether gradients flow through batch statistics in evaluation.
 
     Raises AssertionError for ``bias_attr=False``, AttributeError for use_global_stats without a ParamAttr.
     """
@@ -98,7 +98,7 @@ class BatchNorm(Layer):
         }
 
     def forward(self, input: Variable) -> Variable:
-        """Like the input, [N, C, ...] (or [N, ..., C])."""
+        """A Variable shaped like the input, [N, C, ...] (or [N, ..., C])."""
         helper, eager = self._helper, follows_training()
         fresh = helper.create_variable_for_type_inference
         mean, variance = fresh(self._dtype, True), fresh(self._dtype, True)
@@ -119,13 +119,13 @@ class BatchNorm(Layer):
 
 
 class InstanceNorm(Layer):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with the statistics of each image and channel.
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with statistics over each channel of each image.
 
     Args:
-        num_channels: the number of channels.
+        num_channels: number of channels.
         epsilon: added to the variance.
-        param_attr, bias_attr: settings of ``scale`` and ``bias`` [num_channels].
-        dtype: their element type.
+        param_attr, bias_attr: attributes of ``scale`` and ``bias`` [num_channels].
+        dtype: of the parameters.
 
     Raises AssertionError for ``bias_attr=False``.
     """
@@ -146,7 +146,7 @@ class InstanceNorm(Layer):
         self.bias = self.create_parameter([num_channels], bias_attr, dtype, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
-        """Like the input, [N, C, ...]."""
+        """A Variable shaped like the input, [N, C, ...]."""
         inputs = {"X": input, "Scale": self.scale, "Bias": self.bias}
         return self._helper.run(
             "instance_norm", inputs, {"epsilon": self._epsilon}, "Y", ("SavedMean", "SavedVariance", "Y")
@@ -154,15 +154,15 @@ class InstanceNorm(Layer):
 
 
 class LayerNorm(Layer):
-    """act((x - mean) / sqrt(variance + epsilon) * weight + bias), with the statistics of the last axes.
+    """act((x - mean) / sqrt(variance + epsilon) * weight + bias), with statistics over the trailing axes.
 
     Args:
-        normalized_shape: the sizes of the last axes; an int for one.
-        scale, shift: whether there are ``weight`` and ``bias``, both of one axis with all the elements.
+        normalized_shape: sizes of the trailing axes; an int for a single one.
+        scale, shift: whether to have ``weight`` and ``bias``, both 1-D with one entry per normalised element.
         epsilon: added to the variance.
-        param_attr, bias_attr: their settings.
-        act: an activation.
-        dtype: their element type.
+        param_attr, bias_attr: attributes of the two.
+        act: activation of the result.
+        dtype: of the parameters.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class LayerNorm(Layer):
             logging.warning("bias_attr are only available with shift is True")
 
     def forward(self, input: Variable) -> Variable:
-        """Like the input. Raises ValueError unless its last axes are ``normalized_shape``."""
+        """A Variable shaped like the input. Raises ValueError unless its trailing axes are ``normalized_shape``."""
         normalized, shape = self._normalized_shape, list(input.shape)
         begin = len(shape) - len(normalized)
         if begin < 0 or shape[begin:] != normalized:
@@ -212,20 +212,20 @@ class LayerNorm(Layer):
 
 
 class GroupNorm(Layer):
-    """act((x - mean) / sqrt(variance + epsilon) * weight + bias), with the statistics of each group of channels.
+    """act((x - mean) / sqrt(variance + epsilon) * weight + bias), with statistics over groups of channels.
 
-    As in Fluid 1.8, ``weight`` and ``bias`` [channels] are there only where their settings are given.
+    As in Fluid 1.8, ``weight`` and ``bias`` [channels] exist only if their attributes are given.
 
     Args:
-        channels: the number of channels.
-        groups: how many groups they make.
+        channels: number of channels.
+        groups: number of groups.
         epsilon: added to the variance.
-        param_attr, bias_attr: settings of ``weight`` and ``bias``.
-        act: an activation.
+        param_attr, bias_attr: attributes of ``weight`` and ``bias``.
+        act: activation of the result.
         data_layout: "NCHW".
-        dtype: the parameters' element type.
+        dtype: of the parameters.
 
-    Raises ValueError for another layout.
+    Raises ValueError for any other layout.
     """
 
     def __init__(
@@ -252,21 +252,21 @@ class GroupNorm(Layer):
             self.bias = self.create_parameter([channels], bias_attr, dtype, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
-        """Like the input, [N, channels, ...]."""
+        """A Variable shaped like the input, [N, channels, ...]."""
         inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
         out = self._helper.run("group_norm", inputs, self._attrs, "Y", ("Mean", "Variance", "Y"))
         return self._helper.append_activation(out, self._act)
 
 
 class SpectralNorm(Layer):
-    """A weight divided by its largest singular value, found by power iteration from ``weight_u`` and ``weight_v``.
+    """A weight divided by its largest singular value, estimated by power iteration on ``weight_u`` and ``weight_v``.
 
     Args:
-        weight_shape: the weight's shape.
-        dim: the axis that makes the rows of the matrix, 0 for Linear, 1 for convolutions.
-        power_iters: rounds of the iteration.
-        eps: keeps the norms from being 0.
-        dtype: the element type.
+        weight_shape: shape of the weight.
+        dim: the axis that indexes the rows of the matrix: 0 for Linear, 1 for convolutions.
+        power_iters: number of iterations.
+        eps: avoids division by zero.
+        dtype: dtype.
     """
 
     def __init__(
@@ -282,7 +282,7 @@ class SpectralNorm(Layer):
         self.weight_v = _stopped(self.create_parameter([columns], None, dtype, default_initializer=start))
 
     def forward(self, weight: Variable) -> Variable:
-        """Like the weight."""
+        """A Variable shaped like the weight."""
         return self._helper.run(
             "spectral_norm", {"Weight": weight, "U": self.weight_u, "V": self.weight_v}, self._attrs
         )

@@ -1,4 +1,4 @@
-"""Layers of sequences, trees and large vocabularies: GRUUnit, NCE, TreeConv, and two that static mode alone has."""
+"""Layers for sequences, trees and large vocabularies: GRUUnit, NCE, TreeConv, and two for static mode only."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class GRUUnit(Layer):
 
     Args:
         size: three times the hidden size.
-        param_attr: settings of ``weight`` [hidden, size].
-        bias_attr: settings of ``bias`` [1, size], False for none.
+        param_attr: attributes of ``weight`` [hidden, size].
+        bias_attr: attributes of ``bias`` [1, size]; False for none.
         activation: of the candidate: "identity", "sigmoid", "tanh" or "relu".
         gate_activation: of the gates.
-        origin_mode: kept for Fluid's sake, which does not hand it on.
-        dtype: the parameters' element type.
+        origin_mode: accepted for compatibility with Fluid, which ignores it.
+        dtype: of the parameters.
 
     Raises KeyError for an unknown activation.
     """
@@ -46,7 +46,7 @@ class GRUUnit(Layer):
         self.bias = self.create_parameter([1, 3 * hidden], bias_attr, dtype, is_bias=True)
 
     def forward(self, input: Variable, hidden: Variable) -> tuple[Variable, Variable, Variable]:
-        """(hidden [N, H], reset_hidden_pre [N, H], gate [N, 3 H]) of input [N, 3 H] and hidden [N, H]."""
+        """(hidden [N, H], reset_hidden_pre [N, H], gate [N, 3 H]) from input [N, 3 H] and hidden [N, H]."""
         helper = self._helper
         inputs = {"Input": [input], "HiddenPrev": [hidden], "Weight": [self.weight]}
         if self.bias is not None:
@@ -62,19 +62,19 @@ class GRUUnit(Layer):
 
 
 class NCE(Layer):
-    """Noise contrastive estimation: a logistic loss of the labels against classes drawn at random.
+    """Noise-contrastive estimation: a logistic loss of the labels against randomly drawn classes.
 
     Args:
-        num_total_classes: the number of classes.
-        dim: the size of a row of input.
-        sample_weight: kept for Fluid's sake; give it to the call.
-        param_attr: settings of ``weight`` [num_total_classes, dim].
-        bias_attr: settings of ``bias`` [num_total_classes, 1], which is there only where they are given.
-        num_neg_samples: classes drawn for each row, default 10.
-        sampler: "uniform", "log_uniform", or "custom_dist" with ``custom_dist``, a probability for each class.
-        seed: fixes the draw.
+        num_total_classes: number of classes.
+        dim: number of input features.
+        sample_weight: accepted for compatibility with Fluid; pass it to the call instead.
+        param_attr: attributes of ``weight`` [num_total_classes, dim].
+        bias_attr: attributes of ``bias`` [num_total_classes, 1], which exists only if they are given.
+        num_neg_samples: number of classes drawn per row, 10 by default.
+        sampler: "uniform", "log_uniform", or "custom_dist" with ``custom_dist``, the probability of each class.
+        seed: makes the samples reproducible.
         is_sparse: whether gradients are SelectedRows.
-        dtype: the parameters' element type.
+        dtype: of the parameters.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class NCE(Layer):
             self.bias = self.create_parameter([num_total_classes, 1], bias_attr, dtype, is_bias=True)
 
     def forward(self, input: Variable, label: Variable, sample_weight: Variable | None = None) -> Variable:
-        """[N, 1] of input [N, dim] and label, int64 [N, labels]."""
+        """[N, 1] from input [N, dim] and label, int64 [N, labels]."""
         inputs = {"Input": input, "Label": label, "Weight": self.weight, "Bias": self.bias}
         inputs |= {"SampleWeight": sample_weight, **self._tables}
         cost = self._helper.run("nce", inputs, self._attrs, "Cost", ("Cost", "SampleLogits", "SampleLabels"))
@@ -119,18 +119,18 @@ class NCE(Layer):
 
 
 class TreeConv(Layer):
-    """A convolution over the nodes of trees, whose windows are a node and what is below it.
+    """Tree-based convolution: each window is a node with its descendants.
 
     Args:
-        feature_size: the size of a node's vector.
-        output_size: the size of the output's third axis.
-        num_filters: the size of the output's last axis.
-        max_depth: how deep a window reaches.
-        act: an activation.
-        param_attr: settings of ``weight`` [feature_size, 3, output_size, num_filters].
-        bias_attr: settings of ``bias`` [num_filters], which is there only where they are given.
-        name: kept for Fluid's sake.
-        dtype: the parameters' element type.
+        feature_size: number of features per node.
+        output_size: size of the output's third axis.
+        num_filters: size of the output's last axis.
+        max_depth: depth of a window.
+        act: activation of the result.
+        param_attr: attributes of ``weight`` [feature_size, 3, output_size, num_filters].
+        bias_attr: attributes of ``bias`` [num_filters], which exists only if they are given.
+        name: accepted for compatibility with Fluid.
+        dtype: of the parameters.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class TreeConv(Layer):
         self.weight = self.create_parameter([feature_size, 3, output_size, num_filters], param_attr, dtype)
 
     def forward(self, nodes_vector: Variable, edge_set: Variable) -> Variable:
-        """[N, nodes, output_size, num_filters] of vectors [N, nodes, feature_size] and edges int32 [N, edges, 2]."""
+        """[N, nodes, output_size, num_filters] from vectors [N, nodes, feature_size] and edges int32 [N, edges, 2]."""
         inputs = {"NodesVector": nodes_vector, "EdgeSet": edge_set, "Filter": self.weight}
         out = self._helper.run("tree_conv", inputs, self._attrs)
         if self._bias_attr:
@@ -171,15 +171,15 @@ def _static_only(name: str) -> None:
 
 
 class SequenceConv(Layer):
-    """``layers.sequence_conv`` as a Layer, in static mode.
+    """``layers.sequence_conv`` as a Layer, for static mode.
 
     Args:
-        name_scope: what its name begins with.
+        name_scope: prefix of its name.
         num_filters: width of the result.
-        filter_size: rows in a context; filter_stride: 1.
-        padding: kept for Fluid's sake.
-        bias_attr, param_attr: settings of ``bias`` and ``weight``.
-        act: an activation.
+        filter_size: number of rows in a context window; filter_stride: must be 1.
+        padding: accepted for compatibility with Fluid.
+        bias_attr, param_attr: attributes of ``bias`` and ``weight``.
+        act: activation of the result.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class SequenceConv(Layer):
         self.bias = self.create_parameter([self._num_filters], self._bias_attr, self._dtype, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
-        """[rows, num_filters] of [rows, width] with LoD."""
+        """[rows, num_filters] from [rows, width] with LoD."""
         attrs = {
             "contextStride": self._filter_stride,
             "contextStart": -(self._filter_size // 2),
@@ -222,13 +222,13 @@ class SequenceConv(Layer):
 
 
 class RowConv(Layer):
-    """``layers.row_conv`` as a Layer, in static mode.
+    """``layers.row_conv`` as a Layer, for static mode.
 
     Args:
-        name_scope: what its name begins with.
-        future_context_size: rows after the current one that take part.
-        param_attr: settings of ``weight``.
-        act: an activation.
+        name_scope: prefix of its name.
+        future_context_size: number of following rows in the window.
+        param_attr: attributes of ``weight``.
+        act: activation of the result.
     """
 
     def __init__(
@@ -246,6 +246,6 @@ class RowConv(Layer):
         self.weight = self.create_parameter(shape, self._param_attr, self._dtype)
 
     def forward(self, input: Variable) -> Variable:
-        """Like the input, rows with LoD."""
+        """A Variable shaped like the input, rows with LoD."""
         out = self._helper.run("row_conv", {"X": input, "Filter": self.weight}, {})
         return self._helper.append_activation(out, self._act)

@@ -1,5 +1,5 @@
 # ruff: noqa: F401  (the names of the modules are gathered here)
-"""From functions of eager mode to static programs, under Fluid's names; ``fluidjax.to_static`` does the conversion."""
+"""Conversion of eager functions to static programs, under Fluid's names; implemented by ``fluidjax.to_static``."""
 
 from __future__ import annotations
 

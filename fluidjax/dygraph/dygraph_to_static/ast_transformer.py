@@ -1,4 +1,4 @@
-"""The conversion of one function, under Fluid's name for it."""
+"""The conversion of a single function, under Fluid's name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["DygraphToStaticAst", "convert_to_static"]
 
 
 class DygraphToStaticAst(ast.NodeTransformer):
-    """Converts the functions of a syntax tree."""
+    """Converts the functions in a syntax tree."""
 
     def get_static_ast(self, root: Any) -> AstNodeWrapper:
-        """The wrapper of a tree of ``ast`` or ``gast``, whose functions are converted in place."""
+        """The wrapper of an ``ast`` or ``gast`` tree, whose functions are converted in place."""
         self._function = ""
         wrapper = StaticAnalysisVisitor(root).get_node_wrapper_root()
         assert wrapper is not None
@@ -29,24 +29,24 @@ class DygraphToStaticAst(ast.NodeTransformer):
         self.visit(node_wrapper.node)
 
     def visit(self, node: Any) -> Any:
-        """Convert the functions of a tree."""
+        """Convert the functions in a tree."""
         return self.visit_FunctionDef(node) if kind(node) == "FunctionDef" else self.generic_visit(node)
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        """The function converted, without its decorators."""
+        """Convert a function and remove its decorators."""
         self._function = self._function or node.name
         node.decorator_list = []
         return back(ast.fix_missing_locations(rewrite(ast.fix_missing_locations(to_ast(node)), None)), node)
 
     def get_module_name(self) -> str:
-        """The name of the function that was converted."""
+        """The name of the converted function."""
         return self._function
 
     def get_feed_name_to_idx(self) -> dict[str, int]:
-        """name of a feed -> place of its argument: what is fed is found by the values of a call, none by the source."""
+        """Maps feed names to argument indices; always empty, since feeds are identified by value at each call."""
         return {}
 
 
 def convert_to_static(dyfunc: Any) -> Any:
-    """The function that writes into the current programs what `dyfunc` computes; the same one each time."""
+    """Convert `dyfunc` to a function that writes its computation into the current programs; cached."""
     return convert_function_with_cache(dyfunc)

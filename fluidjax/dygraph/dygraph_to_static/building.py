@@ -1,4 +1,4 @@
-"""Writing a function of eager mode as a static program."""
+"""Writes eager functions as static programs."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _OPERATORS = (*METHODS, "__neg__", "__getitem__", "astype")
 
 
 def is_value(value: Any) -> bool:
-    """Whether an argument is fed: an eager variable or an array."""
+    """Whether an argument is fed, that is, an eager variable or an array."""
     return isinstance(value, (VarBase, np.ndarray))
 
 
 def fed(arguments: Any) -> list[Any]:
-    """The eager variables and arrays in nested lists, tuples and dicts, in order."""
+    """The eager variables and arrays of nested lists, tuples and dicts, in order."""
     if is_container(arguments):
         return [value for item in items_of(arguments) for value in fed(item)]
     return [arguments] if is_value(arguments) else []
 
 
 def map_values(function: Callable[[Any], Any], arguments: Any) -> Any:
-    """The arguments with each eager variable or array replaced."""
+    """Apply a function to each eager variable or array of the arguments."""
     if is_container(arguments):
         return remade(arguments, [map_values(function, item) for item in items_of(arguments)])
     return function(arguments) if is_value(arguments) else arguments
@@ -51,7 +51,7 @@ def map_values(function: Callable[[Any], Any], arguments: Any) -> Any:
 
 @contextlib.contextmanager
 def building() -> Iterator[tuple[Program, Program]]:
-    """Within, layers write (main program, startup program), which are new; eager variables are captured."""
+    """Context manager: layers write to new (main, startup) programs, and eager variables are captured."""
     main, startup = Program(), Program()
     main.random_seed = default_main_program().random_seed
     startup.random_seed = default_startup_program().random_seed
@@ -62,7 +62,7 @@ def building() -> Iterator[tuple[Program, Program]]:
 
 @contextlib.contextmanager
 def _operators(program: Program) -> Iterator[None]:
-    """Within, operators on eager variables write ops of `program`."""
+    """Context manager: operators on eager variables write ops to `program`."""
 
     def operator(method: str) -> Callable[..., Any]:
         return lambda self, *args: getattr(Variable, method)(captured(program, self), *args)
@@ -78,7 +78,7 @@ def _operators(program: Program) -> Iterator[None]:
 
 
 def to_static_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> Any:
-    """``to_variable`` in converted code: the program's variable of an array; a variable is returned as it is."""
+    """``to_variable`` in converted code: a program variable for an array; variables are returned unchanged."""
     if in_dygraph_mode() or not isinstance(value, np.ndarray):
         return value if isinstance(value, Variable) else to_variable(value, name, zero_copy)
     program = default_main_program()
@@ -86,7 +86,7 @@ def to_static_variable(value: Any, name: str | None = None, zero_copy: bool | No
 
 
 def declare_input(program: Program, value: Any) -> Variable:
-    """The variable of a program that a value is fed to."""
+    """Declare the variable of a program that a value is fed to."""
     block = program.global_block()
     if isinstance(value, np.ndarray):
         name, stopped = unique_name.generate("feed"), True
@@ -99,7 +99,7 @@ def declare_input(program: Program, value: Any) -> Variable:
 
 
 def new_parameters(program: Program) -> list[str]:
-    """The parameters that were made while the program was written, rather than captured."""
+    """The parameters created while the program was written, as opposed to captured."""
     assert program._captures is not None
     known = program._captures.values
     every = (v for block in program.blocks for v in block.vars.values())

@@ -1,4 +1,4 @@
-"""What converted code calls in place of a function."""
+"""The replacement for function calls in converted code."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["convert_call"]
 
 
 def convert_call(func: Any) -> Any:
-    """What converted code calls in place of `func`: the conversion of the user's functions, methods and layers."""
+    """The replacement for `func` in converted code: user functions, methods and layers are converted."""
     return staged.call(func)

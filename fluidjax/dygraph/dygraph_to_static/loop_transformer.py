@@ -1,4 +1,4 @@
-"""Loops of a syntax tree: which names they carry, and what converted code has in their place."""
+"""Loops in a syntax tree: the names they carry, and their converted form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WRITES = ("Store", "AugStore", "Del")
 
 @dataclass
 class _Loop:
-    """The nodes of names: seen before the body, within the loop, written there, in its condition."""
+    """The nodes of names seen before the loop, within it, assigned in it, and in its condition."""
 
     before: set[Any] = field(default_factory=set)
     within: set[Any] = field(default_factory=set)
@@ -28,10 +28,10 @@ class _Loop:
 
 
 class NameVisitor(ast.NodeVisitor):
-    """Finds the names that the loops of a function carry from round to round.
+    """Finds the names carried by the loops of a function from one iteration to the next.
 
     Args:
-        root_node: a tree of ``ast`` or ``gast``.
+        root_node: an ``ast`` or ``gast`` tree.
     """
 
     def __init__(self, root_node: Any) -> None:
@@ -45,14 +45,14 @@ class NameVisitor(ast.NodeVisitor):
         self.visit(root_node)
 
     def is_control_flow_loop(self, node: Any) -> bool:
-        """Whether a loop may become one of the program: any may, for it is decided by the values that a run finds."""
+        """Whether a loop may become a program loop: always true, since this depends on the values found at run time."""
         return kind(node) in ("While", "For")
 
     def get_loop_var_names(self, node: Any) -> tuple[set[str], set[str]]:
-        """(the names that a loop carries, those of them that it is the first to assign).
+        """(the names carried by a loop, those of them first assigned by it).
 
-        A name that was there before is carried, but for a number or text that is only read in the body; another one is
-        if it is read afterwards. Raises AssertionError for anything but a while or for.
+        A name bound before the loop is carried unless it is a number or string only read in the body; any other name is
+        carried if it is read afterwards. Raises AssertionError for anything but a while or for.
         """
         assert self.is_control_flow_loop(node), f"expected a while or for, received {kind(node)}: pass the loop's node"
         loop = self._loops[node]
@@ -65,22 +65,22 @@ class NameVisitor(ast.NodeVisitor):
         return carried | created, created
 
     def visit(self, node: Any) -> Any:
-        """Note the names in a tree."""
+        """Record the names in a tree."""
         return getattr(self, f"visit_{kind(node)}", self.generic_visit)(node)
 
     def visit_Name(self, node: Any) -> None:
-        """A name, unless it is what is called."""
+        """Record a name, unless it is the function of a call."""
         if not self._is_called(node) and node.id not in self._hidden:
             self._note(node, kind(node.ctx) in _WRITES)
             self.generic_visit(node)
 
     def visit_Attribute(self, node: Any) -> None:
-        """``a.b`` counts as one name; those of the receiver do not count."""
+        """Treat ``a.b`` as one name; names of the receiver are ignored."""
         if not self._is_called(node) and not _name(node).startswith("self."):
             self._note(node, False)
 
     def visit_FunctionDef(self, node: Any) -> None:
-        """What a function within the function names is not seen outside."""
+        """Ignore names inside nested functions, which are not visible outside."""
         self._hidden.add(node.name)
         seen = set(self._seen)
         self._depth += 1
@@ -90,11 +90,11 @@ class NameVisitor(ast.NodeVisitor):
             self._seen = seen
 
     def visit_For(self, node: Any) -> None:
-        """A for; its target and what it runs over are its condition."""
+        """Visit a for loop; its target and iterable form its condition."""
         self._visit_loop(node, node.target, node.iter)
 
     def visit_While(self, node: Any) -> None:
-        """A while."""
+        """Visit a while loop."""
         self._visit_loop(node, node.test)
 
     def _visit_loop(self, node: Any, *condition: Any) -> None:
@@ -131,21 +131,21 @@ def _names(nodes: Any) -> set[str]:
 
 
 class LoopTransformer(ast.NodeTransformer):
-    """Puts into the functions of a tree what converted code has in place of their loops.
+    """Replaces the loops of a tree's functions by their converted form.
 
     Args:
-        wrapper_root: the wrapper of the tree's root.
+        wrapper_root: the wrapper of the root.
     """
 
     def __init__(self, wrapper_root: AstNodeWrapper) -> None:
         self.wrapper_root, self.root = wrapper_root, wrapper_root.node
 
     def transform(self) -> None:
-        """Change the tree."""
+        """Transform the tree."""
         self.visit(self.root)
 
     def visit(self, node: Any) -> Any:
-        """Change the functions of a tree."""
+        """Transform the functions of a tree."""
         for name, value in ast.iter_fields(node):
             if isinstance(value, list):
                 setattr(node, name, [self._changed(v) for v in value])
@@ -162,6 +162,6 @@ class _Loops(Statements):
     """Rewrites loops alone."""
 
     def visit_If(self, node: ast.If) -> Any:
-        """Stays a statement; what it holds is rewritten."""
+        """Keep an if statement; rewrite its contents."""
         node.body, node.orelse = self._block(node.body), self._block(node.orelse)
         return node

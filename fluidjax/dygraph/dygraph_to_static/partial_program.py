@@ -1,7 +1,7 @@
-"""A static program as one op of an eager net.
+"""A static program as a single op of an eager network.
 
-The forward ops and, in the same program after them, their gradient ops run as two stretches; what the second reads of
-the first passes between them as it is.
+The forward ops and, in the same program after them, their gradient ops run as two segments; intermediate values are
+passed from the first to the second as they are.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["PartialProgramLayer"]
 
 
 class PartialProgramLayer:
-    """Runs a program in eager mode; gradients flow to what it is fed and to what it reads.
+    """Runs a program in eager mode; gradients flow to its inputs and to the state it reads.
 
     Args:
         main_program: the program, without gradients.
-        inputs: its variables that are fed, in order.
-        outputs: its variables that a call returns.
-        state: name in the program -> the eager variable that it reads and may write.
+        inputs: the variables to feed, in order.
+        outputs: the variables returned by a call.
+        state: maps names in the program to the eager variables that it reads and may write.
 
     Attributes:
         program: the program with its gradient ops.
@@ -58,12 +58,12 @@ class PartialProgramLayer:
         self._halves: dict[tuple[bool, ...], _Halves] = {}
 
     def fetch(self, arrays: Sequence[Any]) -> list[np.ndarray]:
-        """The values of the outputs, without a trace."""
+        """The values of the outputs, without recording gradients."""
         with eager() as tracer, tracer.no_grad():
             return [np.asarray(v.numpy()) for v in self([VarBase(np.asarray(a)) for a in arrays])]
 
     def __call__(self, values: Sequence[VarBase], seed: Any = None) -> list[VarBase]:
-        """Run it once: one eager variable for each output. `seed` is that of a run whose draws are to be repeated."""
+        """Run the program: one eager variable for each output. `seed`: that of an earlier run whose draws to repeat."""
         tracer = current_tracer()
         held = list(self.state.values())
         variables = [*values, *held]
@@ -107,7 +107,7 @@ class PartialProgramLayer:
         return found
 
     def differentiable(self) -> set[str]:
-        """The names of the inputs and of the state that gradients reach."""
+        """The names of inputs and state that gradients reach."""
         names = [*(v.name for v in self.inputs), *self.state]
         return set(_Halves(self, names, [n for n in names if is_floating(self._variable(n).dtype)]).targets)
 
@@ -121,12 +121,12 @@ class PartialProgramLayer:
 
     @property
     def compilations(self) -> int:
-        """How often ops of the program were compiled."""
+        """The number of compilations of the program's ops."""
         return sum(h.forward.traces + (h.backward.traces if h.backward else 0) for h in self._halves.values())
 
 
 class _Halves:
-    """The two stretches for one choice of what gradients are wanted of."""
+    """The two segments, for a given set of gradients required."""
 
     def __init__(self, layer: PartialProgramLayer, names: Sequence[str], targets: Sequence[str]) -> None:
         source = layer._forward_program
@@ -177,11 +177,11 @@ class _Halves:
 
     @property
     def targets(self) -> list[str]:
-        """What has a gradient."""
+        """The variables that have a gradient."""
         return list(self._grads)
 
     def gradients(self, kept: dict[str, Any], grads: Sequence[Any], seed: Any) -> list[Any]:
-        """The gradients of all inputs, None where there is none, of those of the outputs."""
+        """The gradients of all inputs (None where there is none), given those of the outputs."""
         if self.backward is None:
             return [None] * len(self._names)
         given = {**kept, **{name: grads[index] for index, name in self._starts}}
@@ -192,7 +192,7 @@ class _Halves:
     def recorded(
         self, layer: PartialProgramLayer, values: Sequence[VarBase], grads: Sequence[VarBase], seed: Any
     ) -> list[Any]:
-        """Likewise, of and as variables whose gradients are recorded: forward and gradient ops run as one program."""
+        """The same for variables, with the gradients recorded in turn: forward and gradient ops run as one program."""
         if self.backward is None:
             return [None] * len(self._names)
         if self._layer is None:
@@ -212,10 +212,10 @@ def _is_dense(var: Variable) -> bool:
 
 
 def _filled(grads: Sequence[VarBase | None], ends: Sequence[tuple[list[int], Any]]) -> list[Any]:
-    """The values of gradients, zeros where there is none; `ends` says of what shapes and types."""
+    """The values of gradients, with zeros for missing ones; `ends` supplies shapes and dtypes."""
     return [np.zeros(*end) if g is None else g._array() for g, end in zip(grads, ends, strict=True)]
 
 
 def _variables(grads: Sequence[VarBase | None], ends: Sequence[tuple[list[int], Any]]) -> list[VarBase]:
-    """The gradients, zeros where there is none."""
+    """The gradients, with zeros for missing ones."""
     return [VarBase(np.zeros(*end)) if g is None else g for g, end in zip(grads, ends, strict=True)]

@@ -1,4 +1,4 @@
-"""ProgramTranslator: functions of eager mode as static programs, one for each function and signature."""
+"""ProgramTranslator: eager functions as static programs, one per function and signature."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ __all__ = ["ProgramTranslator", "convert_function_with_cache"]
 
 
 def convert_function_with_cache(dygraph_func: Any) -> Any:
-    """The function that writes into the current programs what `dygraph_func` computes; the same one each time.
+    """Convert `dygraph_func` to a function that writes its computation into the current programs; cached.
 
-    Raises TypeError when its source cannot be read.
+    Raises TypeError if its source is not available.
     """
     function = undecorated(dygraph_func)
     if isinstance(function, types.MethodType):
@@ -47,11 +47,11 @@ def convert_function_with_cache(dygraph_func: Any) -> Any:
 
 
 class FunctionSpec:
-    """A call: the function, and what it is called with.
+    """A function together with the arguments of a call.
 
     Args:
         func: a function or method.
-        args, kwargs: its arguments; a layer that comes first is its receiver.
+        args, kwargs: its arguments; a leading layer is its receiver.
     """
 
     def __init__(self, func: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
@@ -63,17 +63,17 @@ class FunctionSpec:
 
     @property
     def instance(self) -> Any:
-        """The layer whose method it is, None for a function."""
+        """The layer whose method it is; None for a plain function."""
         return self.args[0] if self.args and hasattr(self.args[0], "named_parameters") else None
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """All arguments but the layer."""
+        """All arguments other than the layer."""
         args = self.args if self.instance is None else self.args[1:]
         return (list(args), self.kwargs)
 
     def signature(self) -> Hashable:
-        """What calls that share a program have in common: shapes and types of values, other arguments, modes."""
+        """The key shared by calls that use the same program: shapes and dtypes of values, other arguments, modes."""
         layer, tracer = self.instance, current_tracer()
         modes = tracer is None or tracer._train_mode
         training = () if layer is None else tuple(s.training for s in (layer, *layer.sublayers()))
@@ -96,14 +96,14 @@ def _signature(value: Any) -> Hashable:
 
 
 class ConcreteProgram(NamedTuple):
-    """A function written as a program.
+    """A function converted to a program.
 
     Attributes:
-        inputs: the variables that the arguments' values are fed to.
-        outputs: the variables that it returns.
-        parameters: the eager parameters that it reads.
-        result: what the function returned, variables and all.
-        main_program, startup_program: what was written.
+        inputs: the variables to feed the argument values to.
+        outputs: the variables returned.
+        parameters: the eager parameters it reads.
+        result: the function's return value, with program variables.
+        main_program, startup_program: the programs written.
     """
 
     inputs: list[Variable]
@@ -115,9 +115,9 @@ class ConcreteProgram(NamedTuple):
 
     @staticmethod
     def from_func_spec(spec: FunctionSpec) -> ConcreteProgram:
-        """Write the program of a call.
+        """Write the program for a call.
 
-        Raises ValueError when the function makes parameters: each call would train others.
+        Raises ValueError if the function creates parameters, since every call would train new ones.
         """
         function = convert_function_with_cache(spec.dyfunc)
         with building() as (main, startup):
@@ -150,7 +150,7 @@ _Entry = tuple[ConcreteProgram, PartialProgramLayer]
 
 
 class ProgramCache:
-    """The programs that calls were written as."""
+    """Programs by call signature."""
 
     def __init__(self) -> None:
         self._of_layers: weakref.WeakKeyDictionary[Any, dict[Hashable, _Entry]] = weakref.WeakKeyDictionary()
@@ -158,7 +158,7 @@ class ProgramCache:
         self._last: tuple[FunctionSpec, _Entry] | None = None
 
     def __getitem__(self, spec: FunctionSpec) -> _Entry:
-        """The program of a call, written if there is none yet. Raises ValueError for another key."""
+        """The program for a call, written on first use. Raises ValueError for any other key."""
         if not isinstance(spec, FunctionSpec):
             raise ValueError(f"type(item) should be FunctionSpec, but received {type(spec)}. Make one of the call.")
         entries = self._entries(spec)
@@ -175,7 +175,7 @@ class ProgramCache:
         return self._of_layers.setdefault(spec.instance, {})
 
     def last(self) -> tuple[FunctionSpec, _Entry]:
-        """The call that was made last, and its program. Raises AssertionError when there is none."""
+        """The most recent call and its program. Raises AssertionError if there is none."""
         assert self._last is not None, "No valid cached program in ProgramCache. Call a @declarative function first."
         return self._last
 
@@ -191,10 +191,10 @@ def _build(spec: FunctionSpec) -> _Entry:
 
 
 class ProgramTranslator:
-    """Writes functions of eager mode as static programs. There is one object of this class.
+    """Converts eager functions to static programs. The class is a singleton.
 
     Attributes:
-        enable_declarative: whether ``@declarative`` functions run as programs; else they run op by op.
+        enable_declarative: whether ``@declarative`` functions run as programs rather than op by op.
     """
 
     _instance: ProgramTranslator | None = None
@@ -213,17 +213,17 @@ class ProgramTranslator:
 
     @classmethod
     def get_instance(cls) -> ProgramTranslator:
-        """The one object."""
+        """The single instance."""
         return cls()
 
     @classmethod
     def reset(cls) -> None:
-        """Forget all programs, and be enabled."""
+        """Discard all programs and re-enable conversion."""
         if cls._instance is not None:
             cls._instance._start()
 
     def enable(self, enable_declarative: bool) -> None:
-        """Let ``@declarative`` functions run as programs, or op by op. Raises TypeError for anything but a bool."""
+        """Choose whether ``@declarative`` functions run as programs or op by op. Raises TypeError unless given a bool."""
         if not isinstance(enable_declarative, bool):
             raise TypeError(
                 f"The type of 'enable_declarative' in ProgramTranslator.enable must be bool, but received "
@@ -232,9 +232,9 @@ class ProgramTranslator:
         self.enable_declarative = enable_declarative
 
     def get_output(self, dygraph_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What the function computes, run as a program: eager variables.
+        """The result of the function, run as a program, as eager variables.
 
-        One variable comes back as one, a tuple or list as a list, a dict as a dict; numbers and None as they are.
+        The structure of the return value is preserved; numbers and None are returned unchanged.
         """
         _check_callable(dygraph_func, "get_output")
         if not self.enable_declarative:
@@ -251,7 +251,7 @@ class ProgramTranslator:
         return _outside(concrete.result, results)
 
     def _inline(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """In static mode: write into the current programs."""
+        """In static mode: write the function into the current programs."""
         values = fed([list(args), kwargs])
         if any(is_value(v) for v in values):
             raise AssertionError(
@@ -265,7 +265,7 @@ class ProgramTranslator:
         return convert_function_with_cache(function)(*args, **kwargs)
 
     def get_func(self, dygraph_func: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that writes into the current programs what `dygraph_func` computes."""
+        """A function that writes the computation of `dygraph_func` into the current programs."""
         _check_callable(dygraph_func, "get_func")
         return convert_function_with_cache(dygraph_func) if self.enable_declarative else dygraph_func
 
@@ -278,7 +278,7 @@ class ProgramTranslator:
         return concrete.main_program, concrete.startup_program, concrete.inputs, concrete.outputs
 
     def get_code(self, dygraph_func: Callable[..., Any]) -> str:
-        """The source of the converted function. Raises TypeError when that of `dygraph_func` cannot be read."""
+        """The source of the converted function. Raises TypeError if the source of `dygraph_func` is not available."""
         _check_callable(dygraph_func, "get_code")
         function = undecorated(dygraph_func)
         return ast.unparse(ast.fix_missing_locations(tree_of(getattr(function, "__func__", function)))) + "\n"
@@ -286,11 +286,11 @@ class ProgramTranslator:
     def save_inference_model(
         self, dirname: str, feed: Sequence[int] | None = None, fetch: Sequence[int] | None = None
     ) -> None:
-        """Save the program of the last call for inference, with its parameters.
+        """Save the program of the most recent call for inference, with its parameters.
 
         Args:
-            dirname: the folder.
-            feed, fetch: indices of the inputs and outputs to keep; by default all.
+            dirname: the directory.
+            feed, fetch: indices of the inputs and outputs to keep; all by default.
         """
         _, (concrete, partial) = self._program_cache.last()
         inputs = _chosen(concrete.inputs, feed, "feed")
@@ -298,7 +298,7 @@ class ProgramTranslator:
         save_program(dirname, concrete.main_program, [v.name for v in inputs], outputs, partial.state)
 
     def get_program_cache(self) -> ProgramCache:
-        """The programs that calls were written as."""
+        """The cache of programs by call."""
         return self._program_cache
 
 
@@ -320,7 +320,7 @@ def _chosen(variables: list[Variable], indices: Sequence[int] | None, what: str)
 def save_program(
     dirname: str, program: Program, feeds: Sequence[str], fetches: Sequence[Variable], state: dict[str, Any]
 ) -> None:
-    """Save a program for inference, with the values that eager variables have for its persistable ones."""
+    """Save a program for inference, taking the values of its persistable variables from eager variables."""
     scope = Scope()
     for name, value in state.items():
         scope.var(name).get_tensor().set(value.numpy(), CPUPlace())
@@ -331,7 +331,7 @@ def save_program(
 
 
 def _outside(result: Any, values: Any) -> Any:
-    """What a function returned, with eager variables in place of those of the program."""
+    """A return value with program variables replaced by eager ones."""
     if is_container(result):
         items = [_outside(item, values) for item in items_of(result)]
         return list(items) if isinstance(result, tuple) else remade(result, items)
@@ -345,7 +345,7 @@ def _fetched(leaf: Any) -> list[Any]:
 
 
 def _list_of(array: VarBase, length: VarBase) -> list[VarBase]:
-    """The items of a list that the program filled. Raises TypeError where gradients would have to flow to them."""
+    """The items of a list filled by the program. Raises TypeError if gradients would have to flow to them."""
     if not array.stop_gradient:
         raise TypeError(
             explain(

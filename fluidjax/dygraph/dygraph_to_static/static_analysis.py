@@ -1,6 +1,6 @@
-"""What kinds of values the names of a function may hold, as far as its source says.
+"""Static analysis of the kinds of values that names of a function may hold.
 
-The converter does not ask: converted code looks at the values that it finds. It is here for those who analyse sources.
+The converter does not use it, since converted code inspects actual values; it exists for tools that analyse sources.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["AstNodeWrapper", "NodeVarType", "StaticAnalysisVisitor"]
 
 
 class NodeVarType:
-    """What a node's value may be."""
+    """The kinds of values a node may have."""
 
     ERROR = -1
     UNKNOWN = 0
@@ -42,7 +42,7 @@ class NodeVarType:
 
     @staticmethod
     def binary_op_output_type(in_type1: int, in_type2: int) -> int:
-        """What an operator makes of two types: the wider one of numbers, and of a number and an array or tensor."""
+        """The result type of an operator on two types: the wider of two numbers, or the array or tensor."""
         if in_type1 == in_type2:
             return in_type1
         if NodeVarType.UNKNOWN in (in_type1, in_type2):
@@ -54,13 +54,13 @@ class NodeVarType:
 
 
 class AstNodeWrapper:
-    """A node in its tree.
+    """A node with its position in the tree.
 
     Attributes:
         node: the node.
-        parent: the wrapper around it, None for the root's.
-        children: those within, in order.
-        node_var_type: the set of what its value may be.
+        parent: wrapper of the parent node, None for the root.
+        children: wrappers of the child nodes, in order.
+        node_var_type: the set of kinds its value may have.
     """
 
     def __init__(self, node: Any) -> None:
@@ -85,16 +85,16 @@ class AstVarScope:
             parent_scope.sub_scopes.append(self)
 
     def add_var_type(self, var_name: str, node_var_type: Iterable[int]) -> None:
-        """A name may hold these too."""
+        """Add to the kinds a name may hold."""
         known = self.get_var_type(var_name) - {NodeVarType.UNKNOWN}
         self.types[var_name] = known | set(node_var_type)
 
     def set_var_type(self, var_name: str, node_var_type: Iterable[int]) -> None:
-        """A name holds one of these."""
+        """Set the kinds a name may hold."""
         self.types[var_name] = set(node_var_type)
 
     def get_var_type(self, var_name: str) -> set[int]:
-        """What a name of this scope or one around it may hold."""
+        """The kinds a name may hold, in this scope or an enclosing one."""
         scope: AstVarScope | None = self
         while scope is not None and var_name not in scope.types:
             scope = scope.parent_scope
@@ -102,37 +102,37 @@ class AstVarScope:
 
 
 class AstVarEnv:
-    """Scopes, of which one is the current one."""
+    """A tree of scopes with a current one."""
 
     def __init__(self) -> None:
         self.cur_scope = AstVarScope()
 
     def enter_scope(self, scope_name: str, scope_type: int) -> AstVarScope:
-        """Go into a new scope."""
+        """Enter a new scope."""
         self.cur_scope = AstVarScope(scope_name, scope_type, self.cur_scope)
         return self.cur_scope
 
     def exit_scope(self) -> AstVarScope:
-        """Go back to the scope around."""
+        """Return to the enclosing scope."""
         self.cur_scope = self.get_parent_scope()
         return self.cur_scope
 
     def get_parent_scope(self) -> AstVarScope:
-        """The scope around the current one."""
+        """The scope enclosing the current one."""
         parent = self.cur_scope.parent_scope
         assert parent is not None, "the outermost scope has none around it: call enter_scope first"
         return parent
 
     def get_scope_var_type(self) -> dict[str, set[int]]:
-        """name -> what it may hold, of the current scope."""
+        """The kinds held by each name of the current scope."""
         return dict(self.cur_scope.types)
 
 
 class StaticAnalysisVisitor:
-    """Wraps the nodes of a tree, and finds what their values may be.
+    """Wraps the nodes of a tree and infers the kinds of their values.
 
     Args:
-        ast_root: a tree of ``ast`` or ``gast``; None: ``run`` is called later.
+        ast_root: an ``ast`` or ``gast`` tree; if None, call ``run`` later.
     """
 
     def __init__(self, ast_root: Any = None) -> None:
@@ -148,19 +148,19 @@ class StaticAnalysisVisitor:
         self.dfs_visit(ast_root)
 
     def get_node_wrapper_root(self) -> AstNodeWrapper | None:
-        """The wrapper of the tree's root."""
+        """The wrapper of the root."""
         return self._root
 
     def get_node_to_wrapper_map(self) -> dict[Any, AstNodeWrapper]:
-        """node -> its wrapper."""
+        """Maps nodes to their wrappers."""
         return self._wrappers
 
     def get_var_env(self) -> AstVarEnv:
-        """The scopes, the outermost one being the current one."""
+        """The scopes, with the outermost as the current one."""
         return self._env
 
     def dfs_visit(self, node: Any) -> set[int]:
-        """Wrap a node and all within; what its value may be."""
+        """Wrap a node and its descendants; returns the kinds its value may have."""
         wrapper = self._wrappers.setdefault(node, AstNodeWrapper(node))  # trees share their nodes Load, Store, ...
         self._root = self._root or wrapper
         if self._around:
@@ -214,7 +214,7 @@ class StaticAnalysisVisitor:
         return {NodeVarType.UNKNOWN} if wrapper.parent is None else self._parameter(node, node.arg, wrapper.parent.node)
 
     def _parameter(self, node: Any, name: str, arguments: Any) -> set[int]:
-        """What its default says."""
+        """The kinds implied by a parameter's default."""
         with_default = arguments.args[len(arguments.args) - len(arguments.defaults) :]
         default = dict(zip(with_default, arguments.defaults, strict=True)).get(node)
         if default is None or kind(default) != "Constant":
@@ -267,7 +267,7 @@ _ROOTS = {
 
 
 def _module_of(called: str) -> str:
-    """The module that what a dotted name refers to was defined in; "" where that is not known."""
+    """The module that defines what a dotted name refers to, or "" if unknown."""
     for root in sorted(_ROOTS, key=len, reverse=True):
         if called == root or called.startswith(root + "."):
             found: Any = importlib.import_module("fluidjax")

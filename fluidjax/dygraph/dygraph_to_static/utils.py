@@ -1,4 +1,4 @@
-"""Syntax trees as source, and as functions."""
+"""Conversion of syntax trees to source code and functions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["ast_to_func", "ast_to_source_code", "get_attribute_full_name"]
 
 
 def ast_to_source_code(ast_node: Any) -> str:
-    """The source of a tree of ``ast`` or ``gast``. Raises TypeError for anything else."""
+    """The source code of an ``ast`` or ``gast`` tree. Raises TypeError for anything else."""
     return source_of(ast_node) + "\n"
 
 
 def get_attribute_full_name(node: Any) -> str:
-    """``"a.b.c"`` of an attribute's node. Raises AssertionError for another node."""
+    """``"a.b.c"`` for an attribute node. Raises AssertionError for any other node."""
     assert isinstance(node, ast.AST) and type(node).__name__ == "Attribute", (
         f"expected the node of an attribute, received {type(node).__name__}: pass that of a.b"
     )
@@ -30,14 +30,14 @@ def get_attribute_full_name(node: Any) -> str:
 
 
 def ast_to_func(ast_root: Any, dyfunc: Any, delete_on_exit: bool = True) -> tuple[Any, str]:
-    """A function of a changed tree, and the file that its source is in.
+    """Compile a modified tree; returns the function and the file containing its source.
 
     Args:
-        ast_root: a tree of ``ast`` or ``gast`` that defines a function with the name of `dyfunc`.
-        dyfunc: the function that the tree was read from; the new one finds its globals and what it closed over.
-        delete_on_exit: whether the file goes when Python ends.
+        ast_root: an ``ast`` or ``gast`` tree that defines a function with the name of `dyfunc`.
+        dyfunc: the function from which the tree was read; the new one shares its globals and closure.
+        delete_on_exit: whether to delete the file when Python exits.
 
-    Raises TypeError when `ast_root` is no tree, ValueError when it defines no function of that name.
+    Raises TypeError if `ast_root` is not a tree, ValueError if it does not define a function of that name.
     """
     source = ast_to_source_code(ast_root)
     with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Variables of a program for names and numbers of Python, and the statements that make them."""
+"""Program variables for Python names and numbers, and the statements that create them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = [
 def data_layer_not_check(
     name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0
 ) -> Variable:
-    """A variable that is fed, like ``fluid.data``, with any shape and dtype: what is fed is not checked.
+    """Declare a fed variable, like ``fluid.data``, of any shape and dtype; feeds are not checked.
 
     Args:
-        name: its name, which is also that of the feed.
-        shape: the dimensions, None or -1 for unknown ones.
-        dtype: the element type.
-        lod_level: the number of LoD levels.
+        name: its name, also used as the key in feeds.
+        shape: the dimensions; None or -1 if unknown.
+        dtype: dtype.
+        lod_level: number of LoD levels.
     """
     return default_main_program().global_block().create_var(
         name=name,
@@ -38,23 +38,23 @@ def data_layer_not_check(
 
 
 def to_static_variable(x: Any) -> Any:
-    """A number or bool as a variable of shape [1]; anything else as it is."""
+    """Convert a number or bool to a variable of shape [1]; anything else is returned unchanged."""
     dtype = KINDS.get(type(x))
     return x if dtype is None else tensor.fill_constant(shape=[1], dtype=dtype, value=x)
 
 
 def create_static_variable_gast_node(name: str) -> ast.stmt:
-    """The statement that binds a name to a fed variable of that name, of shape [-1] and float32."""
+    """The statement that binds a name to a fed variable of the same name, of shape [-1] and float32."""
     return _statement(f"{name} = {__name__}.data_layer_not_check(name={name!r}, shape=[-1], dtype='float32')")
 
 
 def to_static_variable_gast_node(name: str) -> ast.stmt:
-    """The statement that makes a name's number a variable."""
+    """The statement that replaces a name's number by a variable."""
     return _statement(f"{name} = {__name__}.to_static_variable({name})")
 
 
 def create_fill_constant_node(name: str, value: Any) -> ast.stmt | None:
-    """The statement that binds a name to a variable of a number or bool; None for any other value."""
+    """The statement that binds a name to a variable holding a number or bool; None for any other value."""
     dtype = KINDS.get(type(value))
     if dtype is None:
         return None

@@ -1,1 +1,1 @@
-"""Control flow: what ``layers.control_flow`` hands on."""
+"""Control flow: the layers that ``layers.control_flow`` re-exports."""

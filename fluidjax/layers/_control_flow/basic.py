@@ -1,4 +1,4 @@
-"""Comparisons, counters, printing and tensor arrays: the small layers that loops and branches are made of."""
+"""Comparisons, counters, printing and tensor arrays: the small layers that loops and branches are built from."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def _compare(op_type: str, x: Variable, y: Variable, cond: Variable | None, attr
 
 
 def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None) -> Variable:
-    """``cond = x < y`` element by element, y broadcast to x.
+    """Elementwise ``cond = x < y``, with y broadcast to x.
 
     Args:
         x, y: Variables of float32, float64, int32 or int64.
-        force_cpu: recorded in the op; no effect.
-        cond: the bool Variable to write; created if None.
+        force_cpu: recorded in the op; has no effect.
+        cond: the bool Variable to write to; created if None.
 
     Returns:
         The bool Variable.
 
     Raises:
-        TypeError: x or y is not a Variable, or of another dtype.
+        TypeError: x or y is not a Variable, or has an unsupported dtype.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -63,32 +63,32 @@ def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Var
 
 
 def less_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """``cond = x <= y`` element by element; arguments and errors as in `less_than`."""
+    """Elementwise ``cond = x <= y``; arguments and errors as for `less_than`."""
     return _compare("less_equal", x, y, cond)
 
 
 def greater_than(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """``cond = x > y`` element by element; arguments and errors as in `less_than`."""
+    """Elementwise ``cond = x > y``; arguments and errors as for `less_than`."""
     return _compare("greater_than", x, y, cond)
 
 
 def greater_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """``cond = x >= y`` element by element; arguments and errors as in `less_than`."""
+    """Elementwise ``cond = x >= y``; arguments and errors as for `less_than`."""
     return _compare("greater_equal", x, y, cond)
 
 
 def equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """``cond = x == y`` element by element; arguments and errors as in `less_than`."""
+    """Elementwise ``cond = x == y``; arguments and errors as for `less_than`."""
     return _compare("equal", x, y, cond)
 
 
 def not_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """``cond = x != y`` element by element; arguments and errors as in `less_than`."""
+    """Elementwise ``cond = x != y``; arguments and errors as for `less_than`."""
     return _compare("not_equal", x, y, cond)
 
 
 def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
-    """``cond = [number of elements of x == 0]``, bool of shape [1].
+    """Whether x has no elements, as a bool Variable of shape [1].
 
     Raises:
         TypeError: x or cond is not a Variable.
@@ -104,15 +104,15 @@ def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
 
 
 def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
-    """``out = x + value`` for a Variable of one element; written to x itself when ``in_place``.
+    """``out = x + value`` for a single-element Variable; updates x itself when ``in_place``.
 
     Args:
         x: Variable of shape [1]: float32, float64, int32 or int64.
-        value: what is added.
-        in_place: write x, which is what loop counters want.
+        value: the increment.
+        in_place: write the result to x, as loop counters require.
 
     Returns:
-        x, or a new Variable of its dtype.
+        x, or a new Variable of the same dtype.
     """
     require_dtype(x, "x", "increment", FULL_NUMBERS)
     helper = LayerHelper("increment")
@@ -132,18 +132,18 @@ def Print(
     print_tensor_lod: bool = True,
     print_phase: str = "both",
 ) -> Variable:
-    """``out = input``, printing it whenever the op runs.
+    """Pass ``input`` through unchanged, printing it each time the op runs.
 
     Args:
         input: the Variable to print.
-        first_n: print only the first n times; -1 for always.
-        message: text put before the value.
-        summarize: how many elements to print; -1 for all.
-        print_tensor_name, print_tensor_type, print_tensor_shape, print_tensor_lod: what to print with it.
+        first_n: print the first n times only; -1 for every time.
+        message: text printed before the value.
+        summarize: number of elements to print; -1 for all.
+        print_tensor_name, print_tensor_type, print_tensor_shape, print_tensor_lod: what else to print.
         print_phase: "forward", "backward" (the gradient only) or "both".
 
     Returns:
-        A Variable with the value of ``input``. Later layers must use it, or the backward pass prints nothing.
+        A Variable with the value of ``input``. Later layers must consume it, or the backward pass prints nothing.
     """
     require_dtype(input, "input", "Print", (*FULL_NUMBERS, "bool"))
     helper = LayerHelper("print_" + input.name)
@@ -163,7 +163,7 @@ def Print(
 
 
 def create_array(dtype: str) -> Any:
-    """Make an empty LOD_TENSOR_ARRAY variable whose elements are of ``dtype``; in eager mode an empty list."""
+    """Create an empty LOD_TENSOR_ARRAY variable with elements of ``dtype``; in eager mode, an empty list."""
     if in_dygraph_mode():
         return []
     helper = LayerHelper("array")
@@ -171,12 +171,12 @@ def create_array(dtype: str) -> Any:
 
 
 def array_write(x: Variable, i: Variable, array: Any = None) -> Any:
-    """``array[i] = x``; the array grows as far as i.
+    """``array[i] = x``, growing the array to hold index i.
 
     Args:
         x: the Variable to store.
         i: int64 Variable of shape [1].
-        array: the array to write; created if None.
+        array: the array to write to; created if None.
 
     Returns:
         The array.
@@ -213,7 +213,7 @@ def array_read(array: Any, i: Variable) -> Variable:
 
 
 def array_length(array: Any) -> Any:
-    """The number of elements of ``array``, int64 of shape [1].
+    """The number of elements in ``array``, int64 of shape [1].
 
     Raises:
         TypeError: ``array`` is not an array.

@@ -1,4 +1,4 @@
-"""Sub-blocks as Fluid writes them into a Program, and While, which has one."""
+"""Sub-blocks as Fluid writes them into a Program, and the While loop built on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["While"]
 
 
 class BlockGuard:
-    """Enter a new sub-block of ``main_program``; leave it for its parent."""
+    """Enter a new sub-block of ``main_program``; on exit, return to its parent."""
 
     def __init__(self, main_program: Program):
         if not isinstance(main_program, Program):
@@ -33,7 +33,7 @@ class BlockGuard:
 
 
 class BlockGuardWithCompletion(BlockGuard):
-    """A BlockGuard that, while still inside, has the op of the sub-block written to the parent."""
+    """A BlockGuard that appends the op owning the sub-block to the parent block before leaving."""
 
     def __init__(self, rnn: Any):
         super().__init__(rnn.helper.main_program)
@@ -53,13 +53,13 @@ class BlockGuardWithCompletion(BlockGuard):
 
 
 def known_to(block: Block, names: Sequence[str]) -> list[Variable]:
-    """The variables among ``names`` that ``block`` or a block around it has."""
+    """The variables among ``names`` that are visible from ``block``: its own or an enclosing block's."""
     found = (block._find_var_recursive(name) for name in names)
     return [var for var in found if var is not None]
 
 
 class WhileGuard(BlockGuard):
-    """The block of a While loop."""
+    """Context manager for the block of a While loop."""
 
     def __init__(self, while_op: While):
         super().__init__(while_op.helper.main_program)
@@ -79,9 +79,9 @@ class WhileGuard(BlockGuard):
 
 
 class While:
-    """Run a block as long as a boolean Variable is true.
+    """Repeat a block for as long as a boolean Variable is true.
 
-    The block must write the condition anew, or the loop never ends::
+    The block must update the condition, or the loop never terminates::
 
         i = layers.fill_constant(shape=[1], dtype="int64", value=0)
         n = layers.fill_constant(shape=[1], dtype="int64", value=10)
@@ -92,12 +92,12 @@ class While:
             layers.less_than(x=i, y=n, cond=cond)
 
     Args:
-        cond: bool Variable of one element.
+        cond: bool Variable with one element.
         is_test: recorded in the op: true if no gradient will be needed.
-        name: prefix of the variables made.
+        name: prefix for the names of the variables created.
 
     Raises:
-        TypeError: cond is not one boolean.
+        TypeError: cond is not a boolean scalar.
     """
 
     BEFORE_WHILE_BLOCK = 0
@@ -111,7 +111,7 @@ class While:
         self.is_test = is_test
 
     def block(self) -> WhileGuard:
-        """The context manager inside which layers go into the loop's block."""
+        """Context manager; layers written inside it belong to the loop body."""
         return WhileGuard(self)
 
     def _complete(self) -> None:

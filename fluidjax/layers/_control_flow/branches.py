@@ -1,4 +1,4 @@
-"""Branches: Switch over conditions, IfElse over rows, and the block that runs on a condition."""
+"""Branches: Switch over conditions, IfElse over rows, and the conditional block both build on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fluidjax.layers.tensor import assign
 
 
 class ConditionalBlockGuard(BlockGuard):
-    """The block of a ConditionalBlock."""
+    """Context manager for the block of a ConditionalBlock."""
 
     def __init__(self, block: ConditionalBlock):
         if not isinstance(block, ConditionalBlock):
@@ -40,8 +40,8 @@ class ConditionalBlock:
 
     Args:
         inputs: the condition Variables.
-        is_scalar_condition: the condition is one boolean; otherwise the block runs when every input has rows.
-        name: prefix of the variables made.
+        is_scalar_condition: the condition is a boolean scalar; otherwise the block runs if no input is empty.
+        name: prefix for the names of the variables created.
     """
 
     def __init__(self, inputs: Sequence[Variable], is_scalar_condition: bool = False, name: str | None = None):
@@ -52,11 +52,11 @@ class ConditionalBlock:
         self.helper = LayerHelper("conditional_block", name=name)
 
     def block(self) -> ConditionalBlockGuard:
-        """The context manager inside which layers go into the conditional block."""
+        """Context manager; layers written inside it belong to the conditional block."""
         return ConditionalBlockGuard(self)
 
     def complete(self) -> None:
-        """Write the conditional_block op, and its gradient when a backward pass was built inside."""
+        """Write the conditional_block op, and its gradient if a backward pass was built inside the block."""
         inside = self.helper.main_program.current_block()
         parent = self.helper.main_program.block(inside.parent_idx)
         reads, writes = block_reads_and_writes(inside)
@@ -71,16 +71,16 @@ class ConditionalBlock:
             self.append_conditional_block_grad(parent, inside, op)
 
     def need_append_conditional_block_grad(self, inside_block: Block) -> bool:
-        """Whether a gradient block of its own belongs to ``inside_block``."""
+        """Whether ``inside_block`` has a gradient block of its own."""
         grad_idx = inside_block.backward_block_idx
         return grad_idx not in (-1, inside_block.idx)
 
     def append_conditional_block_grad(
         self, parent_block: Block, inside_block: Block, conditional_block_op: Operator
     ) -> None:
-        """Write conditional_block_grad over the gradient block of ``inside_block``.
+        """Write conditional_block_grad for the gradient block of ``inside_block``.
 
-        That block was written by a backward pass inside the branch, so it may hold the updates of an optimizer too.
+        A backward pass inside the branch created that block, so it may also contain optimizer updates.
         """
         grad_block = inside_block.program.block(inside_block.backward_block_idx)
         reads, _ = block_reads_and_writes(grad_block)
@@ -89,7 +89,7 @@ class ConditionalBlock:
 
 
 class Switch:
-    """The first case whose condition holds runs; ``default`` when none does.
+    """Run the first case whose condition holds, or ``default`` if none does.
 
     ::
 
@@ -106,7 +106,7 @@ class Switch:
         self.pre_not_conditions: list[Variable] = []
 
     def case(self, condition: Variable) -> ConditionalBlockGuard:
-        """The block to run when ``condition``, and none before it, holds.
+        """The block that runs when ``condition`` holds and no earlier case did.
 
         Raises:
             ValueError: called outside ``with switch``.
@@ -125,10 +125,10 @@ class Switch:
         return ConditionalBlockGuard(ConditionalBlock([condition], is_scalar_condition=True))
 
     def default(self) -> ConditionalBlockGuard:
-        """The block to run when no case did.
+        """The block that runs when no case did.
 
         Raises:
-            ValueError: there is no case before it.
+            ValueError: no case precedes it.
         """
         if not self.pre_not_conditions:
             raise ArgumentError("Switch.default came before any case: there should be at least one switch.case.")
@@ -171,11 +171,11 @@ class IfElseBlockGuard:
 
 
 class IfElse:
-    """Run one block on the rows where a condition holds, another on the rest, and join the results.
+    """Run one block on the rows where a condition holds and another on the rest, then merge the results.
 
     Args:
         cond: bool Variable [rows, 1].
-        name: prefix of the variables made.
+        name: prefix for the names of the variables created.
 
     Raises:
         TypeError: cond is not a Variable.
@@ -195,10 +195,10 @@ class IfElse:
         self.output_table: tuple[list[Variable], list[Variable]] = ([], [])
 
     def input(self, x: Variable) -> Variable:
-        """The rows of x that belong to the branch being written.
+        """The rows of x that belong to the current branch.
 
         Raises:
-            ValueError: called outside the branches.
+            ValueError: called outside a branch.
         """
         if self.status == IfElse.OUT_IF_ELSE_BLOCKS:
             raise ArgumentError("IfElse.input was called outside a branch. It must be in true_block or false_block.")
@@ -236,11 +236,11 @@ class IfElse:
         return IfElseBlockGuard(False, self)
 
     def output(self, *outs: Variable) -> None:
-        """Name the results of the branch being written.
+        """Declare the outputs of the current branch.
 
         Raises:
-            ValueError: called outside the branches.
-            TypeError: something other than a Variable.
+            ValueError: called outside a branch.
+            TypeError: an output is not a Variable.
         """
         if self.status == IfElse.OUT_IF_ELSE_BLOCKS:
             raise ArgumentError("IfElse.output was called outside a branch. It must be in true_block or false_block.")
@@ -254,10 +254,10 @@ class IfElse:
             assign(input=out, output=outside)
 
     def __call__(self) -> list[Variable]:
-        """The outputs of both branches, row by row in the order of the condition.
+        """The merged outputs of both branches, with rows in their original order.
 
         Raises:
-            ValueError: no branch was written, or they have different numbers of outputs.
+            ValueError: no branch was written, or the branches differ in their number of outputs.
         """
         if self.status != IfElse.OUT_IF_ELSE_BLOCKS:
             raise ArgumentError("IfElse was called inside a branch. Call it after both blocks are closed.")

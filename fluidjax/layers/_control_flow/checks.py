@@ -1,4 +1,4 @@
-"""The argument checks the control-flow layers share: each says what was given, what is taken, what to do."""
+"""Argument checks shared by the control-flow layers; errors say what was received, what is accepted and what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def require_variable(value: Any, arg: str, layer: str) -> Variable:
-    """Return ``value`` when it is a Variable; raise TypeError otherwise."""
+    """Return ``value`` if it is a Variable; raise TypeError otherwise."""
     if not isinstance(value, Variable):
         raise TypeError(
             f"{layer}: argument '{arg}' is not a Variable. Expected a fluid Variable, received "
@@ -31,7 +31,7 @@ def require_variable(value: Any, arg: str, layer: str) -> Variable:
 
 
 def require_dtype(value: Any, arg: str, layer: str, allowed: Sequence[str]) -> Variable:
-    """Return ``value`` when it is a Variable of one of the ``allowed`` dtypes; raise TypeError otherwise."""
+    """Return ``value`` if it is a Variable with one of the ``allowed`` dtypes; raise TypeError otherwise."""
     require_variable(value, arg, layer)
     got = dtype_name(value.dtype)
     if got not in allowed:
@@ -43,7 +43,7 @@ def require_dtype(value: Any, arg: str, layer: str, allowed: Sequence[str]) -> V
 
 
 def require_array(value: Any, arg: str, layer: str) -> Variable:
-    """Return ``value`` when it is a LOD_TENSOR_ARRAY variable; raise TypeError otherwise."""
+    """Return ``value`` if it is a LOD_TENSOR_ARRAY variable; raise TypeError otherwise."""
     if not isinstance(value, Variable) or value.type != VarType.LOD_TENSOR_ARRAY:
         got = f"the tensor {value.name}" if isinstance(value, Variable) else type(value).__name__
         raise TypeError(
@@ -54,7 +54,7 @@ def require_array(value: Any, arg: str, layer: str) -> Variable:
 
 
 def require_condition(value: Any, layer: str) -> Variable:
-    """Return ``value`` when it is one boolean; raise TypeError otherwise."""
+    """Return ``value`` if it is a boolean scalar; raise TypeError otherwise."""
     require_variable(value, "cond", layer)
     if value.dtype != VarType.BOOL:
         raise TypeError(
@@ -73,7 +73,7 @@ def require_condition(value: Any, layer: str) -> Variable:
 
 
 def require_callable(value: Any, arg: str, layer: str) -> Any:
-    """Return ``value`` when it can be called; raise TypeError otherwise."""
+    """Return ``value`` if it is callable; raise TypeError otherwise."""
     if not callable(value):
         raise TypeError(
             f"{layer}: argument '{arg}' cannot be called. Expected a function, received "

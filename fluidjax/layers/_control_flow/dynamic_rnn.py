@@ -1,4 +1,4 @@
-"""DynamicRNN: a block run for each time step of ragged sequences, over rank tables and tensor arrays."""
+"""DynamicRNN: a block run at each time step of variable-length sequences, using rank tables and tensor arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["DynamicRNN"]
 
 
 class DynamicRNN:
-    """A recurrent network over sequences of different lengths, longest first, ended ones dropping out.
+    """A recurrent network over variable-length sequences, sorted by decreasing length; finished sequences drop out.
 
     ::
 
@@ -34,7 +34,7 @@ class DynamicRNN:
         out = drnn()
 
     Args:
-        name: prefix of the variables made.
+        name: prefix for the names of the variables created.
     """
 
     BEFORE_RNN = 0
@@ -58,11 +58,11 @@ class DynamicRNN:
         self.mem_link: list[tuple[Variable, Variable]] = []
 
     def step_input(self, x: Variable, level: int = 0) -> Variable:
-        """The rows of x that belong to the step: one of each sequence still running.
+        """The rows of x at the current step: one for each sequence still active.
 
         Args:
-            x: LoD Variable; the first one given ranks the sequences.
-            level: the LoD level whose sequences are stepped through.
+            x: LoD Variable; the first step input determines the ranking of the sequences.
+            level: the LoD level to step through.
 
         Raises:
             ValueError: called outside the block.
@@ -85,7 +85,7 @@ class DynamicRNN:
         return array_read(array=array, i=self._step())
 
     def _rank(self, parent: Block, x: Variable, level: int) -> None:
-        """Rank the sequences of x and compare the step with the longest of them."""
+        """Rank the sequences of x by length and test the step counter against the longest."""
         self.lod_rank_table = parent.create_var(
             name=unique_name.generate("lod_rank_table"), type=VarType.LOD_RANK_TABLE
         )
@@ -112,7 +112,7 @@ class DynamicRNN:
         )
 
     def static_input(self, x: Variable) -> Variable:
-        """All of x in each step, sequences reordered as the step inputs and dropping out with them.
+        """All of x at every step, its sequences reordered and dropped along with those of the step inputs.
 
         Raises:
             ValueError: called outside the block.
@@ -138,10 +138,10 @@ class DynamicRNN:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """The context manager inside which the layers of one step are written.
+        """Context manager; layers written inside it make up one time step.
 
         Raises:
-            ValueError: a second block.
+            ValueError: entered a second time.
         """
         if self.status != DynamicRNN.BEFORE_RNN:
             raise ArgumentError(
@@ -163,10 +163,10 @@ class DynamicRNN:
             self.outputs.append(array_to_lod_tensor(x=array, table=self._table()))
 
     def __call__(self, *args, **kwargs) -> Variable | list[Variable]:
-        """The outputs with the LoD of the first step input; one alone is returned bare.
+        """The outputs, with the LoD of the first step input; a single output is returned on its own.
 
         Raises:
-            ValueError: called before the block is closed.
+            ValueError: called before the block is complete.
         """
         if self.status != DynamicRNN.AFTER_RNN:
             raise ArgumentError(
@@ -182,19 +182,19 @@ class DynamicRNN:
         need_reorder: bool = False,
         dtype: str = "float32",
     ) -> Variable:
-        """A value carried from step to step, one row for each sequence still running.
+        """A state carried from step to step, with one row for each sequence still active.
 
         Args:
-            init: its rows before the first step; or, when None,
+            init: the initial state; if None, it is filled instead, using
             shape: the shape of a row, and
-            value, dtype: what fills it.
-            need_reorder: the rows of init are in the order of the batch and must follow the ranked one.
+            value, dtype: the fill value and its dtype.
+            need_reorder: the rows of init are in batch order and must be sorted by rank.
 
         Returns:
-            The value of the step before.
+            The state at the previous step.
 
         Raises:
-            ValueError: outside the block, or before any step_input where its rows are needed.
+            ValueError: outside the block, or before any step_input when the number of rows depends on one.
             TypeError: init is not a Variable, or shape is missing.
         """
         self._require_in_block("memory")
@@ -222,7 +222,7 @@ class DynamicRNN:
         return before
 
     def _filled_memory(self, shape: Sequence[int] | None, value: float, dtype: str) -> Variable:
-        """Rows of a constant, one for each sequence of the first step input."""
+        """A constant state with one row for each sequence of the first step input."""
         if not isinstance(shape, list | tuple):
             raise TypeError(
                 f"DynamicRNN.memory: without init it needs the shape of a row. Expected a list or tuple, received "
@@ -244,10 +244,10 @@ class DynamicRNN:
         return init
 
     def update_memory(self, ex_mem: Variable, new_mem: Variable) -> None:
-        """new_mem is the value of the memory ``ex_mem`` in this step.
+        """Set the value of the memory ``ex_mem`` for the next step to ``new_mem``.
 
         Raises:
-            ValueError: outside the block, or ex_mem came from no memory().
+            ValueError: outside the block, or ex_mem was not returned by memory().
             TypeError: an argument is not a Variable.
         """
         self._require_in_block("update_memory")
@@ -262,7 +262,7 @@ class DynamicRNN:
         self.mem_link.append((new_mem, array))
 
     def output(self, *outputs: Variable) -> None:
-        """Name the results of the step.
+        """Declare the outputs of a step.
 
         Raises:
             ValueError: called outside the block.

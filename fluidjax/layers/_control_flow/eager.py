@@ -1,4 +1,4 @@
-"""Branches, loops and tensor arrays in eager mode: Python's own, on values that are there."""
+"""Branches, loops and tensor arrays in eager mode: plain Python over values already computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _truth(pred: Any, layer: str) -> bool:
 
 
 def cond(pred: Variable, true_fn: Callable[[], Any] | None, false_fn: Callable[[], Any] | None) -> Any:
-    """What the function of the branch that `pred` takes returns."""
+    """Call the function of the branch selected by `pred` and return its result."""
     taken = true_fn if _truth(pred, "cond") else false_fn
     if taken is not None and not callable(taken):
         raise TypeError(f"The function in cond must be callable, but received {taken!r:.60}. Wrap it in a lambda.")
@@ -26,7 +26,7 @@ def cond(pred: Variable, true_fn: Callable[[], Any] | None, false_fn: Callable[[
 
 
 def while_loop(cond: Callable[..., Variable], body: Callable[..., Any], loop_vars: list | tuple) -> Any:
-    """The loop variables after as many rounds as `cond` holds."""
+    """Iterate `body` while `cond` holds and return the final loop variables."""
     while _truth(cond(*loop_vars), "while_loop"):
         results = body(*loop_vars)
         results = results if isinstance(results, (list, tuple)) else [results]
@@ -58,7 +58,7 @@ def _list(array: Any, layer: str) -> list[Variable]:
 
 
 def array_write(x: Variable, i: Variable, array: list[Variable] | None) -> list[Variable]:
-    """The list with `x` at `i`: in the place of another, or at the end."""
+    """Store `x` at index `i` of the list, replacing an element or appending."""
     at, array = _index(i, "array_write"), [] if array is None else _list(array, "array_write")
     if at > len(array):
         raise AssertionError(
@@ -70,7 +70,7 @@ def array_write(x: Variable, i: Variable, array: list[Variable] | None) -> list[
 
 
 def array_read(array: list[Variable], i: Variable) -> Variable:
-    """The element at `i`."""
+    """The element at index `i`."""
     return _list(array, "array_read")[_index(i, "array_read")]
 
 

@@ -1,4 +1,4 @@
-"""Branches and loops as functions: cond, case, switch_case, while_loop."""
+"""Branches and loops in functional form: cond, case, switch_case, while_loop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["case", "cond", "switch_case", "while_loop"]
 
 
 def copy_var_to_parent_block(var: Variable | None, layer_helper: LayerHelper) -> Variable | None:
-    """Assign ``var`` of the current block to a new variable of the parent block; None stays None."""
+    """Copy ``var`` of the current block to a new variable in the parent block; None is passed through."""
     if var is None:
         return None
     program = layer_helper.main_program
@@ -47,7 +47,7 @@ def copy_var_to_parent_block(var: Variable | None, layer_helper: LayerHelper) ->
 
 
 def _names(structure: Any) -> Any:
-    """A structure of variables with their names instead."""
+    """The structure with each variable replaced by its name."""
     return map_structure(lambda var: getattr(var, "name", var), structure)
 
 
@@ -65,19 +65,19 @@ def cond(
     false_fn: Callable[[], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """``true_fn()`` when ``pred`` holds, ``false_fn()`` otherwise.
+    """``true_fn()`` if ``pred`` holds, ``false_fn()`` otherwise.
 
     Args:
-        pred: bool Variable of one element.
-        true_fn, false_fn: functions without arguments that return a Variable, a nested list, tuple or dict of
-            them, or None. Both must return the same structure. None does nothing.
+        pred: bool Variable with one element.
+        true_fn, false_fn: functions of no arguments that return a Variable, a nested list, tuple or dict of
+            Variables, or None. Both must return the same structure. None stands for a function that does nothing.
         name: has no effect on the values.
 
     Returns:
-        The structure the functions return, or None.
+        The structure returned by the functions, or None.
 
     Raises:
-        TypeError: pred is not a Variable, or a function cannot be called.
+        TypeError: pred is not a Variable, or a function is not callable.
         ValueError: the functions return different structures.
     """
     if in_dygraph_mode():
@@ -121,19 +121,19 @@ def case(
     default: Callable[[], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """The function of the first pair whose condition holds; ``default``, or the last function, when none does.
+    """Call the function of the first pair whose condition holds; if none does, ``default`` or the last function.
 
     Args:
-        pred_fn_pairs: list or tuple of (bool Variable of one element, function).
-        default: function to run when no condition holds.
+        pred_fn_pairs: list or tuple of (bool Variable with one element, function).
+        default: the function to call if no condition holds.
         name: has no effect on the values.
 
     Returns:
-        What the functions return; all must return the same structure.
+        The result of the function called; all functions must return the same structure.
 
     Raises:
-        TypeError: pairs that are not (Variable, function), or a default that cannot be called.
-        ValueError: no pairs and no default.
+        TypeError: a pair is not (Variable, function), or default is not callable.
+        ValueError: there are neither pairs nor a default.
     """
     if not isinstance(pred_fn_pairs, list | tuple):
         raise TypeError(f"case: expected a list or tuple of (pred, fn), received {type(pred_fn_pairs).__name__}.")
@@ -180,20 +180,20 @@ def switch_case(
     default: Callable[[], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """The function whose key equals ``branch_index``; ``default``, or that of the largest key, when none does.
+    """Call the function whose key equals ``branch_index``; if none does, ``default`` or that of the largest key.
 
     Args:
         branch_index: Variable of shape [1]: uint8, int32 or int64.
         branch_fns: {int: function}, a list of (int, function), or a list of functions keyed 0, 1, ...
-        default: function to run when no key is equal.
+        default: the function to call if no key matches.
         name: has no effect on the values.
 
     Returns:
-        What the functions return; all must return the same structure.
+        The result of the function called; all functions must return the same structure.
 
     Raises:
-        TypeError: a branch_index of another dtype, keys that are not int, functions that cannot be called.
-        ValueError: a key twice, or no functions and no default.
+        TypeError: branch_index has an unsupported dtype, a key is not an int, or a function is not callable.
+        ValueError: a key is repeated, or there are neither functions nor a default.
     """
     require_dtype(branch_index, "branch_index", "switch_case", ("uint8", "int32", "int64"))
     helper_index = branch_index
@@ -214,7 +214,7 @@ def switch_case(
 
 
 def _assign_loop_var(value: Variable, loop_var: Variable) -> None:
-    """Carry a body's result over, except an array of an outer block: writing it was carrying it over."""
+    """Assign a result of the body to its loop variable, except an outer array, which was already written in place."""
     if value.type == VarType.LOD_TENSOR_ARRAY:
         program = value.block.program
         parent = program.block(program.current_block().parent_idx)
@@ -233,18 +233,18 @@ def while_loop(
     """Repeat ``loop_vars = body(*loop_vars)`` as long as ``cond(*loop_vars)`` holds.
 
     Args:
-        cond: function of the loop variables that returns one boolean.
-        body: function of the loop variables that returns as many, nested alike.
-        loop_vars: Variables, nested lists, tuples or dicts of them; they are overwritten in place.
+        cond: function of the loop variables that returns a boolean scalar.
+        body: function of the loop variables that returns new values with the same structure.
+        loop_vars: Variables, or nested lists, tuples or dicts of Variables; overwritten in place.
         is_test: recorded in the op: true if no gradient will be needed.
-        name: prefix of the variables made.
+        name: prefix for the names of the variables created.
 
     Returns:
-        loop_vars, holding their last values.
+        loop_vars, holding the final values.
 
     Raises:
-        TypeError: cond or body cannot be called, loop_vars is not a list or tuple, cond does not return a boolean.
-        ValueError: loop_vars is empty, or body returns another structure.
+        TypeError: cond or body is not callable, loop_vars is not a list or tuple, or cond does not return a boolean.
+        ValueError: loop_vars is empty, or body returns a different structure.
     """
     require_callable(cond, "cond", "while_loop")
     require_callable(body, "body", "while_loop")

@@ -1,4 +1,4 @@
-"""Rank tables, conversions between LoD tensors and arrays, and the splits and merges of IfElse and cond."""
+"""Rank tables, conversions between LoD tensors and arrays, and the split and merge ops behind IfElse and cond."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _require_table(table: Variable, layer: str) -> None:
 
 
 def lod_rank_table(x: Variable, level: int = 0) -> Variable:
-    """The table of the sequences of LoD ``level`` of x, longest first, ties in their order.
+    """The sequences of x at LoD ``level``, sorted by decreasing length; ties keep their original order.
 
     Returns:
         A LOD_RANK_TABLE Variable.
@@ -44,7 +44,7 @@ def max_sequence_len(rank_table: Variable) -> Variable:
 
 
 def lod_tensor_to_array(x: Variable, table: Variable) -> Variable:
-    """Array whose element t holds step t of every sequence that has one, in the order of the rank table."""
+    """Array whose element t holds step t of every sequence long enough to have one, in rank-table order."""
     require_variable(x, "x", "lod_tensor_to_array")
     helper = LayerHelper("lod_tensor_to_array")
     array = helper.create_variable(
@@ -55,7 +55,7 @@ def lod_tensor_to_array(x: Variable, table: Variable) -> Variable:
 
 
 def array_to_lod_tensor(x: Variable, table: Variable) -> Variable:
-    """The inverse of `lod_tensor_to_array`: sequences in their first order, with their LoD."""
+    """The inverse of `lod_tensor_to_array`: sequences in their original order, with their LoD."""
     require_variable(x, "x", "array_to_lod_tensor")
     helper = LayerHelper("array_to_lod_tensor")
     out = helper.create_variable_for_type_inference(dtype=x.dtype)
@@ -64,7 +64,7 @@ def array_to_lod_tensor(x: Variable, table: Variable) -> Variable:
 
 
 def shrink_memory(x: Variable, i: Variable, table: Variable) -> Variable:
-    """The first rows (or sequences) of x that are still alive at step i: those longer than i in the table."""
+    """The leading rows (or sequences) of x still active at step i: those with length greater than i in the table."""
     helper = LayerHelper("shrink_memory")
     require_variable(x, "x", "shrink_memory")
     require_variable(i, "i", "shrink_memory")
@@ -79,7 +79,7 @@ def shrink_memory(x: Variable, i: Variable, table: Variable) -> Variable:
 
 
 def reorder_lod_tensor_by_rank(x: Variable, rank_table: Variable) -> Variable:
-    """The rows (or sequences) of x in the order of a rank table.
+    """Reorder the rows (or sequences) of x by a rank table.
 
     Args:
         x: Variable with as many rows, or sequences of its first LoD level, as the table has entries.
@@ -109,10 +109,10 @@ def split_lod_tensor(input: Variable, mask: Variable, level: int = 0) -> tuple[V
     Args:
         input: the Variable to split.
         mask: bool Variable [number of rows or sequences, 1].
-        level: the LoD level the mask counts.
+        level: the LoD level the mask refers to.
 
     Returns:
-        (true part, false part), either may have no rows.
+        (true part, false part); either may be empty.
     """
     require_variable(input, "input", "split_lod_tensor")
     require_variable(mask, "mask", "split_lod_tensor")
@@ -144,7 +144,7 @@ def merge_lod_tensor(in_true: Variable, in_false: Variable, x: Variable, mask: V
 
 
 def select_output(input: Variable, outputs: Sequence[Variable], mask: Variable) -> Sequence[Variable]:
-    """``outputs[mask] = input``; the others are left without a value. mask is int32 of shape [1]."""
+    """``outputs[mask] = input``; the other outputs are left unset. mask is int32 of shape [1]."""
     helper = LayerHelper("select_output")
     helper.append_op(type="select_output", inputs={"X": [input], "Mask": [mask]}, outputs={"Out": list(outputs)})
     return outputs

@@ -1,4 +1,4 @@
-"""StaticRNN: a block run for each row of the first axis of its inputs."""
+"""StaticRNN: a block run for each slice of its inputs along the first axis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["StaticRNN"]
 
 
 class StaticRNNMemoryLink:
-    """A memory: its initial value, its value of the step before, and its value of this step."""
+    """The variables of one memory: its initial value, its value at the previous step and its value at this step."""
 
     def __init__(self, init: Variable, pre_mem: Variable, mem: Variable | None = None):
         self.init = init
@@ -25,7 +25,7 @@ class StaticRNNMemoryLink:
 
 
 class StaticRNN:
-    """A recurrent network over inputs [steps, batch, ...] of one fixed number of steps.
+    """A recurrent network over inputs [steps, batch, ...] with a fixed number of steps.
 
     ::
 
@@ -39,7 +39,7 @@ class StaticRNN:
         out = rnn()
 
     Args:
-        name: prefix of the variables made.
+        name: prefix for the names of the variables created.
     """
 
     BEFORE_RNN_BLOCK = 0
@@ -55,7 +55,7 @@ class StaticRNN:
         self.seq_len: int | None = None
 
     def step(self) -> BlockGuardWithCompletion:
-        """The context manager inside which the layers of one step are written."""
+        """Context manager; layers written inside it make up one step."""
         return BlockGuardWithCompletion(self)
 
     def _require_in_block(self, method: str) -> None:
@@ -71,21 +71,21 @@ class StaticRNN:
         init_batch_dim_idx: int = 0,
         ref_batch_dim_idx: int = 1,
     ) -> Variable:
-        """A value carried from step to step.
+        """A state carried from step to step.
 
         Args:
-            init: its value before the first step; or, when None,
-            shape: its shape, with -1 for the batch,
-            batch_ref: a Variable whose batch size it takes,
-            init_value: what fills it,
-            init_batch_dim_idx, ref_batch_dim_idx: where the batch is in ``shape`` and in ``batch_ref`` (a step
-                input's own batch is dim 1 of the whole input).
+            init: the initial state; if None, it is filled instead, using
+            shape: its shape, with -1 for the batch size,
+            batch_ref: the Variable from which the batch size is taken,
+            init_value: the fill value,
+            init_batch_dim_idx, ref_batch_dim_idx: the batch dimension in ``shape`` and in ``batch_ref`` (for a step
+                input, dimension 1 of the whole input).
 
         Returns:
-            The value of the step before.
+            The state at the previous step.
 
         Raises:
-            ValueError: outside the step, or with neither init nor shape and batch_ref.
+            ValueError: outside the step, or neither init nor both shape and batch_ref are given.
         """
         self._require_in_block("memory")
         if init is None:
@@ -119,10 +119,10 @@ class StaticRNN:
         return boot
 
     def step_input(self, x: Variable) -> Variable:
-        """The row of x [steps, ...] that belongs to the step.
+        """The slice of x [steps, ...] at the current step.
 
         Raises:
-            ValueError: outside the step, or another number of steps than the inputs before.
+            ValueError: outside the step, or the number of steps differs from that of earlier inputs.
         """
         self._require_in_block("step_input")
         require_variable(x, "x", "StaticRNN.step_input")
@@ -138,7 +138,7 @@ class StaticRNN:
         return row
 
     def step_output(self, o: Variable) -> None:
-        """Stack o over the steps as an output of the network."""
+        """Add o to the outputs of the network, stacked over the steps."""
         self._require_in_block("step_output")
         require_variable(o, "o", "StaticRNN.step_output")
         row = self.helper.create_variable_for_type_inference(dtype=o.dtype)
@@ -149,12 +149,12 @@ class StaticRNN:
         self.outputs.append(whole)
 
     def output(self, *outputs: Variable) -> None:
-        """`step_output` for each argument."""
+        """Call `step_output` on each argument."""
         for each in outputs:
             self.step_output(each)
 
     def update_memory(self, mem: Variable, var: Variable) -> None:
-        """var is the value of the memory ``mem`` in this step.
+        """Set the value of the memory ``mem`` for the next step to ``var``.
 
         Raises:
             TypeError: mem or var is not a Variable.
@@ -168,10 +168,10 @@ class StaticRNN:
         return program.block(program.current_block().parent_idx)
 
     def __call__(self, *args, **kwargs) -> Variable | list[Variable]:
-        """The outputs, [steps, batch, ...]; one alone is returned bare.
+        """The outputs, [steps, batch, ...]; a single output is returned on its own.
 
         Raises:
-            ValueError: before the step is written, or without outputs.
+            ValueError: called before the step is written, or there are no outputs.
         """
         if self.status != StaticRNN.AFTER_RNN_BLOCK:
             raise ArgumentError(
@@ -182,14 +182,14 @@ class StaticRNN:
         return self.outputs[0] if len(self.outputs) == 1 else self.outputs
 
     def _parameters(self, block: Block, parent: Block) -> list[Variable]:
-        """What the step reads from outside, besides inputs and memories."""
+        """Outer variables read by the step, other than inputs and memories."""
         own = {name for op in block.ops for name in op.output_arg_names}
         own |= set(self.memories) | {var.name for var in self.inputs}
         reads = dict.fromkeys(name for op in block.ops for name in op.input_arg_names if name not in own)
         return known_to(parent, list(reads))
 
     def _links(self, block: Block) -> tuple[list[Variable], list[str], list[str]]:
-        """(initial values, names of the step before, names of this step) of the memories."""
+        """(initial values, names at the previous step, names at this step) of the memories."""
         initial, before, after = [], [], []
         for link in self.memories.values():
             if link.mem is None:

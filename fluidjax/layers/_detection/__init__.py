@@ -1,1 +1,1 @@
-"""Detection: what ``layers.detection`` hands on."""
+"""Detection: the layers that ``layers.detection`` re-exports."""

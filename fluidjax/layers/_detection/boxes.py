@@ -1,4 +1,4 @@
-"""Layers over boxes: priors, anchors, coding, overlap, clipping."""
+"""Box layers: priors, anchors, coding, overlap, clipping."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def _floats(values: Any, what: str) -> list[float]:
-    """A number or a list of numbers as a list of floats."""
+    """A number or a list of numbers, as a list of floats."""
     if not isinstance(values, (list, tuple)):
         values = [values]
     try:
@@ -52,17 +52,17 @@ def prior_box(
     name: str | None = None,
     min_max_aspect_ratios_order: bool = False,
 ) -> tuple[Variable, Variable]:
-    """SSD's prior boxes around the cells of a feature map.
+    """SSD's prior boxes, centred on the cells of a feature map.
 
     Args:
         input: feature map [N, C, H, W]; image: [N, C, height, width].
-        min_sizes, max_sizes: sizes of the square boxes in pixels; a max size gives one of side sqrt(min max).
-        aspect_ratios: of further boxes of a min size's area; ``flip`` adds their inverses.
-        variance: four numbers that ``box_coder`` divides by.
+        min_sizes, max_sizes: sides of the square boxes in pixels; a max size adds a box of side sqrt(min max).
+        aspect_ratios: ratios of additional boxes with the area of a min size; ``flip`` adds their reciprocals.
+        variance: the four variances that ``box_coder`` divides by.
         clip: clip the boxes to the image.
-        steps: (width, height) between cells in pixels; 0 is the image's size over the map's.
-        offset: of the centers within a cell.
-        min_max_aspect_ratios_order: order min, max, ratios instead of min, ratios, max.
+        steps: (width, height) spacing of the cells in pixels; 0 means image size / map size.
+        offset: position of the centre within a cell.
+        min_max_aspect_ratios_order: order the boxes min, max, ratios instead of min, ratios, max.
 
     Returns:
         Boxes (x0, y0, x1, y1) relative to the image and their variances, both [H, W, P, 4].
@@ -103,19 +103,19 @@ def density_prior_box(
     flatten_to_2d: bool = False,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Prior boxes of fixed sizes, ``densities[i]``^2 of the i-th in each cell.
+    """Prior boxes of fixed sizes, with ``densities[i]``^2 boxes of the i-th size in each cell.
 
     Args:
         input, image, variance, clip, steps, offset: as for ``prior_box``.
-        densities: one for each of ``fixed_sizes``.
-        fixed_ratios: aspect ratios of every size.
-        flatten_to_2d: give [H W P, 4].
+        densities: one per entry of ``fixed_sizes``.
+        fixed_ratios: aspect ratios used for every size.
+        flatten_to_2d: return [H W P, 4].
 
     Returns:
         Boxes relative to the image and their variances, [H, W, P, 4].
 
     Raises:
-        ValueError: ``densities`` and ``fixed_sizes`` are of different lengths.
+        ValueError: ``densities`` and ``fixed_sizes`` differ in length.
     """
     check_variable_and_dtype(input, "input", FULL_FLOATS, "density_prior_box")
     densities, sizes, ratios = list(densities or []), list(fixed_sizes or []), list(fixed_ratios or [])
@@ -150,11 +150,11 @@ def anchor_generator(
     offset: float = 0.5,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Faster R-CNN's anchors in pixels of the image, around the cells of a feature map [N, C, H, W].
+    """Faster R-CNN's anchors in image pixels, centred on the cells of a feature map [N, C, H, W].
 
     Args:
-        anchor_sizes, aspect_ratios: a number or a list each.
-        stride: (width, height) between cells in pixels.
+        anchor_sizes, aspect_ratios: a number or a list.
+        stride: (width, height) spacing of the cells in pixels.
 
     Returns:
         Anchors and variances, [H, W, P, 4].
@@ -177,9 +177,9 @@ def anchor_generator(
 
 
 def iou_similarity(x: Variable, y: Variable, box_normalized: bool = True, name: str | None = None) -> Variable:
-    """Intersection over union of boxes x [N, 4] and y [M, 4]: [N, M], with the LoD of x.
+    """Pairwise intersection over union of boxes x [N, 4] and y [M, 4]: [N, M], with the LoD of x.
 
-    Pixel boxes (``box_normalized`` False) count their border: width x1 - x0 + 1.
+    Boxes in pixels (``box_normalized`` False) include both edges: width = x1 - x0 + 1.
     """
     return emit("iou_similarity", {"X": x, "Y": y}, x.dtype, {"box_normalized": box_normalized}, name=name)
 
@@ -193,20 +193,20 @@ def box_coder(
     name: str | None = None,
     axis: int = 0,
 ) -> Variable:
-    """Boxes as offsets against priors, or back.
+    """Encode boxes as offsets from priors, or decode them.
 
     Args:
         prior_box: [M, 4].
         prior_box_var: variances: a Variable [M, 4], a list of four, or None.
-        target_box: encoding: boxes [N, 4]; decoding: offsets [N, M, 4].
+        target_box: boxes [N, 4] to encode, or offsets [N, M, 4] to decode.
         code_type: ``encode_center_size`` or ``decode_center_size``.
-        axis: decoding: the axis of ``target_box`` that the priors go along, 0 ([N, M]: M priors) or 1.
+        axis: when decoding, the axis of ``target_box`` along which the priors vary: 0 ([N, M] with M priors) or 1.
 
     Returns:
         [N, M, 4].
 
     Raises:
-        TypeError: ``prior_box_var`` is of another kind.
+        TypeError: ``prior_box_var`` has an unsupported type.
     """
     check_variable_and_dtype(prior_box, "prior_box", FULL_FLOATS, "box_coder")
     check_variable_and_dtype(target_box, "target_box", FULL_FLOATS, "box_coder")
@@ -232,14 +232,14 @@ def box_decoder_and_assign(
     box_clip: float,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Decode the offsets of every class and take the box of the best one.
+    """Decode the offsets of every class and select the box of the highest-scoring one.
 
     Args:
         prior_box: [N, 4]; prior_box_var: [4]; target_box: [N, 4 C]; box_score: [N, C].
-        box_clip: upper bound of the log sizes.
+        box_clip: upper bound on the log sizes.
 
     Returns:
-        Decoded boxes [N, 4 C], and [N, 4] of the best class but the first.
+        Decoded boxes [N, 4 C], and the boxes [N, 4] of the best class other than the first (background).
     """
     inputs = {"PriorBox": prior_box, "PriorBoxVar": prior_box_var, "TargetBox": target_box, "BoxScore": box_score}
     outputs = [("DecodeBox", prior_box.dtype, False), ("OutputAssignBox", prior_box.dtype, False)]
@@ -248,13 +248,13 @@ def box_decoder_and_assign(
 
 
 def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Variable:
-    """Boxes clipped to their images; im_info [N, 3] holds height, width and scale of each image."""
+    """Clip boxes to their images; im_info [N, 3] holds the height, width and scale of each image."""
     check_variable_and_dtype(input, "input", FULL_FLOATS, "box_clip")
     check_variable_and_dtype(im_info, "im_info", FULL_FLOATS, "box_clip")
     return emit("box_clip", {"Input": input, "ImInfo": im_info}, input.dtype, name=name, slot="Output")
 
 
 def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
-    """Corners from offsets [N, 2 k, H, W]: 4 x - input in even channels, 4 y - input in odd ones."""
+    """Corner coordinates from offsets [N, 2 k, H, W]: 4 x - input in even channels, 4 y - input in odd ones."""
     check_variable_and_dtype(input, "input", FULL_FLOATS, "polygon_box_transform")
     return emit("polygon_box_transform", {"Input": input}, input.dtype, name=name, slot="Output")

@@ -1,4 +1,4 @@
-"""detection_map: mean average precision of detections."""
+"""detection_map: mean average precision (mAP) of detections."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def detection_map(
     out_states: Sequence[Any] | None = None,
     ap_version: str = "integral",
 ) -> Variable:
-    """Mean over classes of the average precision.
+    """Mean average precision over classes.
 
     Args:
         detect_res: [M, 6] class, score, x1, y1, x2, y2, with LoD; label: [N, 6] class, difficult, box, or [N, 5]
-            without the second, with LoD.
-        class_num: number of classes; background_label: the class left out.
-        overlap_threshold: least overlap of a hit; evaluate_difficult: whether difficult truths count.
-        has_state: int32 [1], 1 when input_states hold earlier batches.
-        input_states, out_states: (positives, hits, misses) to go on from, and to write.
+            without ``difficult``, with LoD.
+        class_num: number of classes; background_label: the class to ignore.
+        overlap_threshold: minimum overlap of a true positive; evaluate_difficult: whether difficult objects count.
+        has_state: int32 [1], 1 if input_states hold the results of earlier batches.
+        input_states, out_states: (positive counts, true positives, false positives) to accumulate from and into.
         ap_version: "integral" or "11point".
 
     Returns:

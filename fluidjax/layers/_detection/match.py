@@ -1,4 +1,4 @@
-"""Layers that match boxes and suppress those that overlap."""
+"""Layers that match boxes and suppress overlapping ones."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = [
 def bipartite_match(
     dist_matrix: Variable, match_type: str | None = None, dist_threshold: float | None = None, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """Match rows to columns, the largest similarity first.
+    """Match rows to columns greedily, in order of decreasing similarity.
 
     Args:
-        dist_matrix: [rows, M], the rows of each image a sequence.
-        match_type: ``bipartite`` (default) or ``per_prediction``, which also matches free columns to their best row
-            from ``dist_threshold`` (default 0.5) on.
+        dist_matrix: [rows, M]; the rows of each image form a sequence.
+        match_type: ``bipartite`` (default) or ``per_prediction``, which then matches each free column to its most
+            similar row if the similarity is at least ``dist_threshold`` (default 0.5).
 
     Returns:
         The row matched to each column, -1 for none (int32 [N, M]), and the similarity ([N, M]).
@@ -52,15 +52,15 @@ def target_assign(
     mismatch_value: int | None = None,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Targets of matched columns: out[i, j] = row matched_indices[i, j] of the i-th sequence of input.
+    """Targets of the matched columns: out[i, j] = row matched_indices[i, j] of the i-th sequence of input.
 
     Args:
         input: rows [rows, P, K] with one LoD level.
         matched_indices: int32 [N, M], -1 for none.
-        negative_indices: columns (int32, one LoD level) that count with ``mismatch_value`` (default 0).
+        negative_indices: columns (int32, one LoD level) assigned ``mismatch_value`` (default 0).
 
     Returns:
-        Targets [N, M, K] and weights [N, M, 1], 1 where matched or negative.
+        Targets [N, M, K] and weights [N, M, 1], which are 1 for matched and negative columns.
     """
     inputs = {"X": input, "MatchIndices": matched_indices}
     if negative_indices is not None:
@@ -83,17 +83,17 @@ def multiclass_nms(
     background_label: int = 0,
     name: str | None = None,
 ) -> Variable:
-    """Keep, class by class, the boxes that overlap no better one.
+    """Non-maximum suppression: for each class, drop boxes that overlap a box with a higher score.
 
     Args:
         bboxes: [N, M, 4] with scores [N, C, M]; or [rows, C, 4] with scores [rows, C], one LoD level.
-        score_threshold: boxes below take no part; nms_top_k: at most so many per class (-1: all).
-        keep_top_k: at most so many per image (-1: all).
-        nms_threshold: overlap above which a box is dropped; multiplied by ``nms_eta`` at each box kept while above 0.5.
-        background_label: the class to leave out (-1: none).
+        score_threshold: boxes below it are ignored; nms_top_k: maximum number of candidates per class (-1: all).
+        keep_top_k: maximum number of boxes kept per image (-1: all).
+        nms_threshold: overlap above which a box is dropped; multiplied by ``nms_eta`` per kept box while above 0.5.
+        background_label: the class to ignore (-1: none).
 
     Returns:
-        Rows (label, score, x0, y0, x1, y1), one LoD level; [[-1]] when there is nothing.
+        Rows (label, score, x0, y0, x1, y1), one LoD level; [[-1]] if nothing is detected.
     """
     check_variable_and_dtype(bboxes, "BBoxes", FULL_FLOATS, "multiclass_nms")
     check_variable_and_dtype(scores, "Scores", FULL_FLOATS, "multiclass_nms")
@@ -122,7 +122,7 @@ def locality_aware_nms(
     background_label: int = -1,
     name: str | None = None,
 ) -> Variable:
-    """``multiclass_nms`` after overlapping neighbours are merged by their scores; boxes of 4, 8, 16 ... numbers.
+    """``multiclass_nms`` after merging overlapping neighbours, weighted by score; boxes have 4, 8, 16, ... coordinates.
 
     Raises:
         ValueError: the boxes or scores are not of rank 3.
@@ -163,12 +163,12 @@ def matrix_nms(
     return_index: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Suppression by decayed scores instead of dropped boxes.
+    """Matrix NMS: decay the scores of overlapping boxes instead of dropping the boxes.
 
     Args:
-        post_threshold: boxes whose decayed score is not above it are dropped; others as for ``multiclass_nms``.
+        post_threshold: drop boxes whose decayed score does not exceed it; others as for ``multiclass_nms``.
         use_gaussian, gaussian_sigma: decay by exp(-sigma iou^2) instead of 1 - iou.
-        return_index: also return the boxes' rows in ``bboxes`` flattened, int32 [No, 1].
+        return_index: also return the row of each box in the flattened ``bboxes``, int32 [No, 1].
 
     Returns:
         Rows (label, score, x0, y0, x1, y1), one LoD level.
@@ -193,10 +193,10 @@ def matrix_nms(
 def distribute_fpn_proposals(
     fpn_rois: Variable, min_level: int, max_level: int, refer_level: int, refer_scale: int, name: str | None = None
 ) -> tuple[list[Variable], Variable]:
-    """Send regions [R, 4] to levels of a pyramid by their size: floor(log2(sqrt(area) / refer_scale) + refer_level).
+    """Assign regions [R, 4] to pyramid levels by size: floor(log2(sqrt(area) / refer_scale) + refer_level).
 
     Returns:
-        The regions of each level, and int32 [R, 1]: where each region is in their concatenation.
+        The regions of each level, and int32 [R, 1]: the position of each region in their concatenation.
     """
     check_variable_and_dtype(fpn_rois, "fpn_rois", FULL_FLOATS, "distribute_fpn_proposals")
     helper = LayerHelper("distribute_fpn_proposals", name=name)
@@ -224,7 +224,7 @@ def collect_fpn_proposals(
     post_nms_top_n: int,
     name: str | None = None,
 ) -> Variable:
-    """The ``post_nms_top_n`` regions of best score over the levels of a pyramid, image by image."""
+    """The ``post_nms_top_n`` highest-scoring regions over all pyramid levels, per image."""
     count = max_level - min_level + 1
     inputs = {"MultiLevelRois": multi_rois[:count], "MultiLevelScores": multi_scores[:count]}
     attrs = {"post_nms_topN": post_nms_top_n}

@@ -23,13 +23,13 @@ def roi_pool(
     spatial_scale: float = 1.0,
     rois_lod: Variable | None = None,
 ) -> Variable:
-    """The maximum of each of pooled_height x pooled_width bins of each region.
+    """Max pooling over pooled_height x pooled_width bins of each region.
 
     Args:
         input: [N, C, H, W].
-        rois: [R, 4] pixel boxes (x0, y0, x1, y1), the regions of an image a sequence.
-        spatial_scale: from pixels of the image to cells of the input.
-        rois_lod: int64 offsets [N + 1] instead of a LoD.
+        rois: [R, 4] boxes in pixels (x0, y0, x1, y1); the regions of each image form a sequence.
+        spatial_scale: factor from image pixels to cells of the input.
+        rois_lod: int64 offsets [N + 1], used instead of a LoD.
 
     Returns:
         [R, C, pooled_height, pooled_width].
@@ -52,9 +52,9 @@ def roi_align(
     name: str | None = None,
     rois_lod: Variable | None = None,
 ) -> Variable:
-    """The mean of bilinear samples in each bin of each region; arguments as for ``roi_pool``.
+    """Average bilinear samples in each bin of each region; arguments as for ``roi_pool``.
 
-    ``sampling_ratio`` samples along each axis, or as many as the bin has cells when it is not positive.
+    ``sampling_ratio`` samples are taken along each axis; if it is not positive, as many as the bin spans cells.
     """
     check_variable_and_dtype(input, "input", FULL_FLOATS, "roi_align")
     check_variable_and_dtype(rois, "rois", FULL_FLOATS, "roi_align")
@@ -83,7 +83,7 @@ def psroi_pool(
         [R, output_channels, pooled_height, pooled_width].
 
     Raises:
-        TypeError: the numbers are of another type.
+        TypeError: a numeric argument has the wrong type.
     """
     check_type(output_channels, "output_channels", int, "psroi_pool")
     check_type(spatial_scale, "spatial_scale", float, "psroi_pool")
@@ -102,12 +102,12 @@ def prroi_pool(
     batch_roi_nums: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Precise pooling: the integral mean of the interpolated input over each bin, differentiable by the regions too.
+    """Precise RoI pooling: the integral mean of the interpolated input over each bin; differentiable in the regions.
 
-    ``batch_roi_nums`` [N] counts the regions of each image instead of a LoD.
+    ``batch_roi_nums`` [N], the number of regions of each image, replaces a LoD.
 
     Raises:
-        TypeError: the numbers are of another type.
+        TypeError: a numeric argument has the wrong type.
     """
     check_variable_and_dtype(input, "input", ["float32"], "prroi_pool")
     check_variable_and_dtype(rois, "rois", ["float32"], "prroi_pool")
@@ -129,13 +129,13 @@ def roi_perspective_transform(
     spatial_scale: float = 1.0,
     name: str | None = None,
 ) -> tuple[Variable, Variable, Variable]:
-    """Quadrangles of a feature map drawn out to rectangles.
+    """Warp quadrilateral regions of a feature map to rectangles.
 
     Args:
         input: [N, C, H, W]; rois: [R, 8] corners (x0, y0 ... x3, y3) clockwise from the top left, one LoD level.
 
     Returns:
-        [R, C, transformed_height, transformed_width]; int32 mask [R, 1, ...] of what is inside; matrices [R, 9].
+        [R, C, transformed_height, transformed_width]; int32 mask [R, 1, ...] of points inside; matrices [R, 9].
     """
     check_variable_and_dtype(input, "input", ["float32"], "roi_perspective_transform")
     check_variable_and_dtype(rois, "rois", ["float32"], "roi_perspective_transform")

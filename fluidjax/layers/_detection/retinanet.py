@@ -1,4 +1,4 @@
-"""RetinaNet: training targets, outputs, and its loss."""
+"""RetinaNet: training targets, outputs and loss."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def retinanet_target_assign(
     positive_overlap: float = 0.5,
     negative_overlap: float = 0.4,
 ) -> tuple[Variable, Variable, Variable, Variable, Variable, Variable]:
-    """Targets for every anchor of RetinaNet that is clearly positive or negative; arguments as ``rpn_target_assign``.
+    """Targets for every RetinaNet anchor that is clearly positive or negative; arguments as for ``rpn_target_assign``.
 
     Returns:
         Predicted logits [S, num_classes], predicted boxes [F, 4], labels int32 [S, 1] (0 is background), target
@@ -63,7 +63,7 @@ def retinanet_detection_output(
     nms_threshold: float = 0.3,
     nms_eta: float = 1.0,
 ) -> Variable:
-    """Detections of RetinaNet from the levels of its pyramid.
+    """RetinaNet's detections, from the levels of its feature pyramid.
 
     Args:
         bboxes: offsets [N, M_i, 4] per level; scores: [N, M_i, C]; anchors: [M_i, 4]; im_info: [N, 3].
@@ -88,7 +88,7 @@ def retinanet_detection_output(
 def sigmoid_focal_loss(
     x: Variable, label: Variable, fg_num: Variable, gamma: float = 2.0, alpha: float = 0.25
 ) -> Variable:
-    """-alpha (1 - p)^gamma log p where class c is the label, else -(1 - alpha) p^gamma log(1 - p); over fg_num.
+    """Focal loss: -alpha (1 - p)^gamma log p for the labelled class, else -(1 - alpha) p^gamma log(1 - p); over fg_num.
 
     Args:
         x: logits [N, C]; label: int32 [N, 1] from 0 (background) to C; fg_num: int32 [1].

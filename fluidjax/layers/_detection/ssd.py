@@ -1,4 +1,4 @@
-"""Layers of SSD: heads over feature maps, the loss, the output."""
+"""Layers of SSD: prediction heads on feature maps, loss and output."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def detection_output(
     nms_eta: float = 1.0,
     return_index: bool = False,
 ) -> Any:
-    """Detections of SSD: offsets decoded, scores through softmax, boxes suppressed class by class.
+    """SSD's detections: offsets decoded, softmax applied to the scores, then NMS for each class.
 
     Args:
         loc: [N, M, 4]; scores: [N, M, C]; prior_box, prior_box_var: [M, 4].
         nms_threshold, nms_top_k, keep_top_k, score_threshold, nms_eta, background_label: as for ``multiclass_nms``.
-        return_index: also return the rows of the boxes, int32 [No, 1].
+        return_index: also return the row of each box, int32 [No, 1].
 
     Returns:
-        Rows (label, score, x0, y0, x1, y1), one LoD level; [[-1]] when there is nothing.
+        Rows (label, score, x0, y0, x1, y1), one LoD level; [[-1]] if nothing is detected.
     """
     decoded = box_coder(prior_box, prior_box_var, loc, code_type="decode_center_size")
     probabilities = emit("softmax", {"X": scores}, scores.dtype)
@@ -89,17 +89,17 @@ def ssd_loss(
     sample_size: int | None = None,
 ) -> Variable:
     """SSD's loss [N, 1]: conf_loss_weight * cross entropy + loc_loss_weight * smooth L1, over matched priors and the
-    negatives that cost most, divided by the number of matched priors with ``normalize``.
+    hardest negatives; with ``normalize``, divided by the number of matched priors.
 
     Args:
         location: [N, M, 4]; confidence: [N, M, C]; prior_box, prior_box_var: [M, 4].
         gt_box: [G, 4]; gt_label: int32 [G, 1]; both with one LoD level.
-        overlap_threshold: as ``bipartite_match``'s; neg_pos_ratio, neg_overlap: negatives for each positive, and the
-            overlap below which a prior may be one.
-        mining_type: only ``max_negative``; ``sample_size`` belongs to the other, hard_example.
+        overlap_threshold: as for ``bipartite_match``; neg_pos_ratio: number of negatives per positive; neg_overlap: the
+            overlap below which a prior may be a negative.
+        mining_type: only ``max_negative``; ``sample_size`` applies to hard_example mining, which is not supported.
 
     Raises:
-        ValueError: another ``mining_type``.
+        ValueError: any other ``mining_type``.
     """
     if mining_type != "max_negative":
         raise ArgumentError(f"Only support mining_type == max_negative now, received {mining_type!r}. Pass that.")
@@ -185,21 +185,21 @@ def multi_box_head(
     name: str | None = None,
     min_max_aspect_ratios_order: bool = False,
 ) -> tuple[Variable, Variable, Variable, Variable]:
-    """SSD's heads: prior boxes, and convolutions that predict their offsets and class scores, over feature maps.
+    """SSD's heads: prior boxes for each feature map, and convolutions that predict their offsets and class scores.
 
     Args:
         inputs: feature maps [N, C_i, H_i, W_i]; image: [N, C, height, width].
-        base_size, min_ratio, max_ratio: give the sizes when ``min_sizes`` are not given: a tenth and a fifth of
-            ``base_size`` for the first map, then ratios in percent in equal steps.
-        aspect_ratios, min_sizes, max_sizes: one number or list for each map.
-        steps, step_w, step_h: cells' distance for each map.
+        base_size, min_ratio, max_ratio: determine the sizes if ``min_sizes`` is not given: a tenth and a fifth of
+            ``base_size`` for the first map, then equally spaced ratios in percent.
+        aspect_ratios, min_sizes, max_sizes: a number or a list for each map.
+        steps, step_w, step_h: spacing of the cells for each map.
         kernel_size, pad, stride: of the convolutions; others as for ``prior_box``.
 
     Returns:
         Offsets [N, M, 4], scores [N, M, num_classes], boxes [M, 4], variances [M, 4].
 
     Raises:
-        ValueError: lists whose length is not the number of maps, or fewer than three maps without ``min_sizes``.
+        ValueError: a list has the wrong length, or there are fewer than three maps and no ``min_sizes``.
     """
     if not isinstance(inputs, (list, tuple)):
         raise ArgumentError(f"inputs should be a list or tuple, received {type(inputs).__name__}. Pass feature maps.")
@@ -226,7 +226,7 @@ def multi_box_head(
 
 
 def _predicted(map_: Variable, width: int, kernel_size: int, stride: int, pad: int) -> Variable:
-    """[N, cells * width]: what a convolution predicts for the cells of a feature map."""
+    """[N, cells * width]: the predictions of a convolution for the cells of a feature map."""
     out = conv2d(map_, width, kernel_size, stride=stride, padding=pad)
     return flatten(transpose(out, perm=[0, 2, 3, 1]), axis=1)
 

@@ -1,4 +1,4 @@
-"""Layers of two-stage detectors: proposals and training targets."""
+"""Layers of two-stage detectors: region proposals and training targets."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def rpn_target_assign(
     rpn_negative_overlap: float = 0.3,
     use_random: bool = True,
 ) -> tuple[Variable, Variable, Variable, Variable, Variable]:
-    """Sample anchors to train a region proposal network on.
+    """Sample anchors for training a region proposal network.
 
     Args:
         bbox_pred: [N, M, 4]; cls_logits: [N, M, 1]; anchor_box, anchor_var: [M, 4].
         gt_boxes: [G, 4] and is_crowd: int32 [G, 1], one LoD level; im_info: [N, 3] (height, width, scale).
-        rpn_batch_size_per_im, rpn_fg_fraction: how many anchors per image, and what part of them positive at most.
-        rpn_straddle_thresh: how far an anchor may reach out of the image (negative: any).
-        rpn_positive_overlap, rpn_negative_overlap: overlap from which an anchor is positive, below which negative.
-        use_random: sample at random, not the first ones.
+        rpn_batch_size_per_im, rpn_fg_fraction: number of anchors per image, and the maximum fraction of positives.
+        rpn_straddle_thresh: how far an anchor may extend beyond the image (negative: any distance).
+        rpn_positive_overlap, rpn_negative_overlap: an anchor is positive from the former, negative below the latter.
+        use_random: sample at random rather than taking the first candidates.
 
     Returns:
         Predicted logits [S, 1], predicted boxes [F, 4], labels int32 [S, 1], target offsets [F, 4], weights [F, 4].
@@ -91,13 +91,13 @@ def generate_proposals(
     name: str | None = None,
     return_rois_num: bool = False,
 ) -> Any:
-    """Proposals of a region proposal network: decoded, clipped, filtered by size, suppressed.
+    """Proposals of a region proposal network: decoded, clipped, filtered by size, and reduced by NMS.
 
     Args:
         scores: [N, A, H, W]; bbox_deltas: [N, 4 A, H, W]; im_info: [N, 3]; anchors, variances: [H, W, A, 4].
-        pre_nms_top_n, post_nms_top_n: numbers of boxes before and after suppression by ``nms_thresh`` and ``eta``.
-        min_size: smallest side in pixels of the original image.
-        return_rois_num: also return the offsets of the images' proposals.
+        pre_nms_top_n, post_nms_top_n: number of boxes before and after suppression by ``nms_thresh`` and ``eta``.
+        min_size: minimum side in pixels of the original image.
+        return_rois_num: also return the offsets of each image's proposals.
 
     Returns:
         Boxes [R, 4] and their scores [R, 1], one LoD level.
@@ -142,14 +142,14 @@ def generate_proposal_labels(
     is_cls_agnostic: bool = False,
     is_cascade_rcnn: bool = False,
 ) -> tuple[Variable, ...]:
-    """Sample proposals, with labels and box targets, to train the second stage on.
+    """Sample proposals for training the second stage, with class labels and box targets.
 
     Args:
         rpn_rois: [R, 4]; gt_classes, is_crowd: int32 [G, 1]; gt_boxes: [G, 4]; all with one LoD level.
         im_info: [N, 3].
-        batch_size_per_im, fg_fraction: how many per image, and what part of them foreground.
-        fg_thresh, bg_thresh_hi, bg_thresh_lo: overlap from which a proposal is foreground; range of background.
-        bbox_reg_weights: divide the target offsets; class_nums: number of classes.
+        batch_size_per_im, fg_fraction: number of proposals per image, and the maximum fraction of foreground.
+        fg_thresh, bg_thresh_hi, bg_thresh_lo: minimum overlap of foreground, and overlap range of background.
+        bbox_reg_weights: divisors of the target offsets; class_nums: number of classes.
 
     Returns:
         Regions [S, 4], labels int32 [S, 1], targets, inside and outside weights, each [S, 4 class_nums].
@@ -196,11 +196,11 @@ def generate_mask_labels(
     """Mask targets for the foreground regions of ``generate_proposal_labels``.
 
     Args:
-        gt_segms: polygon points [S, 2] with three LoD levels (objects, polygons, points); others as there.
-        resolution: side of the square masks.
+        gt_segms: polygon points [S, 2] with three LoD levels (objects, polygons, points); the other arguments as there.
+        resolution: side length of the square masks.
 
     Returns:
-        Regions [F, 4], int32 [F, 1] that tells which regions have a mask, masks int32 [F, num_classes resolution^2].
+        Regions [F, 4], int32 [F, 1] indicating which regions have a mask, masks int32 [F, num_classes resolution^2].
     """
     inputs = {
         "ImInfo": im_info,

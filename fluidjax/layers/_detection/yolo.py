@@ -1,4 +1,4 @@
-"""YOLOv3: its boxes and its loss."""
+"""YOLOv3: box decoding and loss."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def yolo_box(
     name: str | None = None,
     scale_x_y: float = 1.0,
 ) -> tuple[Variable, Variable]:
-    """Boxes and scores of YOLOv3's output.
+    """Decode YOLOv3's output into boxes and scores.
 
     Args:
         x: [N, A (5 + class_num), H, W]; img_size: int32 [N, 2], height and width.
         anchors: A pairs of width and height.
-        conf_thresh: objectness below which boxes and scores are zero.
+        conf_thresh: boxes and scores with objectness below it are set to zero.
 
     Returns:
         Boxes [N, A H W, 4] in pixels, scores [N, A H W, class_num].
 
     Raises:
-        TypeError: an argument is of another type.
+        TypeError: an argument has the wrong type.
     """
     check_variable_and_dtype(x, "x", FULL_FLOATS, "yolo_box")
     check_type(anchors, "anchors", (list, tuple), "yolo_box")
@@ -65,17 +65,17 @@ def yolov3_loss(
     name: str | None = None,
     scale_x_y: float = 1.0,
 ) -> Variable:
-    """Loss [N] of one scale of YOLOv3.
+    """YOLOv3's loss [N] at one scale.
 
     Args:
         x: [N, len(anchor_mask) (5 + class_num), H, W].
-        gt_box: [N, B, 4] (center x, center y, width, height) relative to the image; zero sizes are padding.
+        gt_box: [N, B, 4] (centre x, centre y, width, height) relative to the image; boxes of size zero are padding.
         gt_label: int32 [N, B]; gt_score: [N, B], 1 by default.
-        anchors: all pairs of width and height; anchor_mask: numbers of those of this scale.
-        ignore_thresh: overlap with a true box above which an unmatched prediction is not punished.
+        anchors: all pairs of width and height; anchor_mask: indices of those used at this scale.
+        ignore_thresh: an unmatched prediction that overlaps a ground-truth box by more is not penalised.
 
     Raises:
-        TypeError: an argument is of another type.
+        TypeError: an argument has the wrong type.
     """
     check_variable_and_dtype(x, "x", FULL_FLOATS, "yolov3_loss")
     check_variable_and_dtype(gt_box, "gt_box", FULL_FLOATS, "yolov3_loss")

@@ -1,1 +1,1 @@
-"""Losses: what ``layers.loss`` and ``layers.nn`` hand on."""
+"""Losses: the layers that ``layers.loss`` and ``layers.nn`` re-export."""

@@ -1,4 +1,4 @@
-"""Losses over a sample, or a tree, of the classes: nce, hsigmoid, sampled_softmax_with_cross_entropy."""
+"""Losses over a sample or a tree of the classes: nce, hsigmoid, sampled_softmax_with_cross_entropy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAMPLERS = {"uniform": 0, "log_uniform": 1, "custom_dist": 2}
 
 
 def alias_tables(distribution: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(alias int32, probability of keeping the column float32) of Walker's alias method for a distribution."""
+    """Walker's alias tables for a distribution: (alias int32, probability of keeping the column float32)."""
     n = len(distribution)
     alias, keep = np.zeros(n, np.int32), np.zeros(n, np.float32)
     scaled = [p * n for p in distribution]
@@ -38,7 +38,7 @@ def alias_tables(distribution: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def custom_inputs(helper: LayerHelper, custom_dist: Any, num_total_classes: int) -> dict[str, Any]:
-    """Parameters that hold a custom distribution."""
+    """Create the parameters that hold a custom distribution."""
     if len(custom_dist) != num_total_classes:
         raise ArgumentError(
             f"custom_dist of nce has {len(custom_dist)} probabilities for {num_total_classes} classes. Give one each."
@@ -65,7 +65,7 @@ def custom_inputs(helper: LayerHelper, custom_dist: Any, num_total_classes: int)
 
 
 def check_sampler(sampler: str, custom_dist: Any) -> None:
-    """Raise ValueError for a sampler that is none, AssertionError for a custom one without its distribution."""
+    """Raise ValueError for an unknown sampler, AssertionError for a custom one without its distribution."""
     if sampler not in SAMPLERS:
         raise ArgumentError(
             f"Unsupported sampler type {sampler!r} of nce; expected one of {sorted(SAMPLERS)}. Use one."
@@ -88,14 +88,14 @@ def nce(
     seed: int = 0,
     is_sparse: bool = False,
 ) -> Variable:
-    """Noise contrastive estimation: a logistic loss of the labels against classes drawn at random.
+    """Noise-contrastive estimation: a logistic loss of the labels against randomly drawn classes.
 
     Args:
         input: features [N, D], float32 or float64; label: classes int64 [N, labels].
-        num_total_classes: number of classes; num_neg_samples: classes drawn for each row, default 10.
+        num_total_classes: number of classes; num_neg_samples: number of classes drawn per row, 10 by default.
         sample_weight: [N, 1]; param_attr, bias_attr: of W [classes, D] and b [classes, 1].
-        sampler: "uniform", "log_uniform", or "custom_dist" with custom_dist, a probability for each class.
-        is_sparse: gradients of W and b are SelectedRows.
+        sampler: "uniform", "log_uniform", or "custom_dist" with custom_dist, the probability of each class.
+        is_sparse: the gradients of W and b are SelectedRows.
 
     Returns:
         [N, 1].
@@ -159,17 +159,17 @@ def hsigmoid(
     is_custom: bool = False,
     is_sparse: bool = False,
 ) -> Variable:
-    """Hierarchical sigmoid: -log of the probability of the label's path through a binary tree of classes.
+    """Hierarchical sigmoid: the negative log probability of the label's path through a binary tree of classes.
 
     Args:
         input: features [N, D], float32 or float64; label: int64 [N, 1].
-        num_classes: number of classes, or of inner nodes with is_custom.
+        num_classes: number of classes, or of inner nodes if is_custom.
         param_attr, bias_attr: of W [inner nodes, D] and b [inner nodes, 1].
-        path_table, path_code: int64 [N, depth], nodes and bits from root to leaf, ended by -1, with is_custom.
-        is_sparse: W's gradient is a SelectedRows; with a custom tree only, as in Fluid.
+        path_table, path_code: int64 [N, depth], nodes and bits from root to leaf, padded with -1, with is_custom.
+        is_sparse: the gradient of W is a SelectedRows; with a custom tree only, as in Fluid.
 
     Returns:
-        [N, 1]. ValueError for fewer than 2 classes, or a custom tree without its paths.
+        [N, 1]. Raises ValueError for fewer than 2 classes or a custom tree without its paths.
     """
     helper = LayerHelper("hierarchical_sigmoid", **locals())
     check_variable_and_dtype(input, "input", FULL_FLOATS, "hsigmoid")
@@ -216,12 +216,12 @@ def sampled_softmax_with_cross_entropy(
     customized_probabilities: Variable | None = None,
     seed: int = 0,
 ) -> Variable:
-    """Softmax cross entropy over the labels and num_samples log-uniform classes, logits corrected by -log(probability).
+    """Softmax cross entropy over the labels and num_samples log-uniform samples, logits corrected by -log(probability).
 
     Args:
         logits: [N, classes], float32 or float64; label: int64 [N, num_true].
-        remove_accidental_hits: leave out drawn classes that are labels of the row.
-        use_customized_samples: take customized_samples int64 [N, num_true + num_samples], labels first, with their
+        remove_accidental_hits: exclude samples that are labels of the row.
+        use_customized_samples: use customized_samples int64 [N, num_true + num_samples], labels first, and their
             customized_probabilities.
 
     Returns:
@@ -256,7 +256,7 @@ def sampled_softmax_with_cross_entropy(
 
 
 def _soft_cross_entropy(helper: LayerHelper, made: dict[str, Any], target: Variable, depth: int) -> Variable:
-    """Softmax cross entropy of the sampled logits against one-hot labels."""
+    """Softmax cross entropy of the sampled logits with one-hot labels."""
     dtype = made["SampledLogits"].dtype
     loss = helper.create_variable_for_type_inference(dtype=dtype)
     softmax = helper.create_variable_for_type_inference(dtype=dtype)

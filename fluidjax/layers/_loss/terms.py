@@ -1,4 +1,4 @@
-"""The losses that Fluid keeps in ``layers.nn``: log_loss, smooth_l1, dice_loss."""
+"""The losses that Fluid defines in ``layers.nn``: log_loss, smooth_l1, dice_loss."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def smooth_l1(
     outside_weight: Variable | None = None,
     sigma: float | None = None,
 ) -> Variable:
-    """Row sums of outside_weight s(inside_weight (x - y)); s(d) = 0.5 (sigma d)^2 where |d| < 1 / sigma^2, else |d| -
-    0.5 / sigma^2.
+    """Smooth L1 loss: row sums of outside_weight s(inside_weight (x - y)), where s(d) = 0.5 (sigma d)^2 if |d| < 1 /
+    sigma^2, else |d| - 0.5 / sigma^2.
 
     Args:
-        x, y, inside_weight, outside_weight: float32 [N, ...]; sigma: default 1.
+        x, y, inside_weight, outside_weight: float32 [N, ...]; sigma: 1 by default.
 
     Returns:
         [N, 1].
@@ -56,7 +56,7 @@ def smooth_l1(
 
 
 def dice_loss(input: Variable, label: Variable, epsilon: float = 0.00001, name: str | None = None) -> Variable:
-    """mean(1 - 2 |input * label| / (|input| + |label| + epsilon)), for probabilities [N, ..., classes] and int labels
+    """mean(1 - 2 |input * label| / (|input| + |label| + epsilon)) of probabilities [N, ..., classes] and int labels
     [N, ..., 1]; [1].
     """
     label = indexing.one_hot(label, depth=input.shape[-1])

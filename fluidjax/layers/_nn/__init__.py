@@ -1,1 +1,1 @@
-"""Networks: what ``layers.nn`` hands on."""
+"""Neural-network layers: what ``layers.nn`` re-exports."""

@@ -71,7 +71,7 @@ def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
 
 
 def selu(x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None) -> Variable:
-    """out = scale * (x where x > 0, else alpha * (exp(x) - 1)).
+    """out = scale * (x if x > 0, else alpha * (exp(x) - 1)).
 
     ``scale`` and ``alpha`` default to the constants of the self-normalizing networks paper (1.0507, 1.6733).
     """
@@ -136,7 +136,7 @@ def log(x: Variable, name: str | None = None) -> Variable:
 
 
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """out = ln(1 + x); the result goes to ``out`` if given."""
+    """out = ln(1 + x), written to ``out`` if given."""
     check_variable_and_dtype(x, "x", FULL_FLOATS, "log1p")
     return emit("log1p", {"X": x}, x.dtype, name=name, out=out)
 
@@ -146,7 +146,7 @@ def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) ->
 
     Args:
         x: float32, float64, int32 or int64.
-        factor: a number, or a Variable [1] of x's element type.
+        factor: a number, or a Variable [1] with the dtype of x.
     """
     check_variable_and_dtype(x, "x", ("int32", "int64", "float32", "float64"), "pow")
     if isinstance(factor, Variable):
@@ -157,7 +157,7 @@ def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) ->
 
 
 def sign(x: Variable) -> Variable:
-    """out = -1, 0 or 1 as x is negative, zero or positive; float16, float32 or float64, a variable or a NumPy array."""
+    """out = -1, 0 or 1, the sign of each element; x is a Variable or NumPy array, float16, float32 or float64."""
     x = assign(x) if isinstance(x, np.ndarray) else x
     check_variable_and_dtype(x, "x", FLOATS, "sign")
     return emit("sign", {"X": [x]}, x.dtype)
@@ -168,8 +168,8 @@ def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> 
 
     Args:
         x: NCHW (axis 1) or NHWC (axis 3 or -1), float32 or float64.
-        groups: how many channels become one.
-        axis: the channel dim.
+        groups: number of channels reduced to one.
+        axis: the channel dimension.
 
     Raises:
         ValueError: ``axis`` is not 1, -1 or 3.
@@ -183,15 +183,15 @@ def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> 
 
 
 def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:
-    """out = x where x > 0, else alpha * x, with a learned alpha that starts at 0.25.
+    """out = x if x > 0, else alpha * x, with a learned alpha initialised to 0.25.
 
     Args:
         x: [N, C, ...], float32.
-        mode: 'all' (one alpha), 'channel' (one for each channel) or 'element' (one for each element of a sample).
-        param_attr: of alpha.
+        mode: 'all' (a single alpha), 'channel' (one per channel) or 'element' (one per element of a sample).
+        param_attr: attributes of alpha.
 
     Raises:
-        ValueError: another ``mode``, or ``x`` has too few dims for it.
+        ValueError: unknown ``mode``, or ``x`` has too few dimensions for it.
     """
     check_variable_and_dtype(x, "x", FULL_FLOATS, "prelu")
     if mode not in ("all", "channel", "element"):
@@ -219,7 +219,7 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
 
 
 def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
-    """out = exp(input) / sum of exp(input) over ``axis``; float16, float32 or float64.
+    """out = exp(input) / sum of exp(input) along ``axis``; float16, float32 or float64.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -233,7 +233,7 @@ def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, a
 
 
 def log_softmax(input: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """out = log(softmax(input)) over ``axis`` (the last when None), first cast to ``dtype`` if given."""
+    """out = log(softmax(input)) along ``axis`` (the last if None), cast to ``dtype`` first if given."""
     check_variable_and_dtype(input, "input", FLOATS, "log_softmax")
     helper = LayerHelper("log_softmax", name=name)
     if dtype is not None:

@@ -1,4 +1,4 @@
-"""Normalisation by statistics of the batch, whose running means the program keeps."""
+"""Normalisation by batch statistics, with running averages stored in the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["batch_norm", "inplace_abn", "data_norm"]
 
 
 def channels(input: Variable, data_layout: str, layer: str) -> int:
-    """How many channels the input has."""
+    """The number of channels of the input."""
     if data_layout not in ("NCHW", "NHWC"):
         raise ArgumentError(
             f"data_layout of {layer} must be 'NCHW' or 'NHWC', received {data_layout!r}. Use one of the two."
@@ -25,7 +25,7 @@ def channels(input: Variable, data_layout: str, layer: str) -> int:
 
 
 def _running(helper: LayerHelper, name: str | None, start: float, shape: list[int], dtype: Any, averaged: bool):
-    """A statistic that the op updates: a parameter without a gradient."""
+    """A running statistic, updated by the op: a parameter without a gradient."""
     attr = ParamAttr(name=name, initializer=Constant(start), trainable=False, do_model_average=averaged)
     var = helper.create_parameter(attr=attr, shape=shape, dtype=dtype)
     assert var is not None  # only attr=False makes none
@@ -87,19 +87,19 @@ def batch_norm(
     do_model_average_for_mean_and_var: bool = True,
     use_global_stats: bool = False,
 ) -> Variable:
-    """out = act(scale (input - mean) / sqrt(variance + epsilon) + bias), statistics over all axes but the channels.
+    """Batch normalisation: out = act(scale (input - mean) / sqrt(variance + epsilon) + bias), statistics per channel.
 
-    Training uses the batch's statistics and moves the running ones: moving = moving * momentum + batch * (1 -
-    momentum). Testing (is_test, or a program cloned for test) and use_global_stats use the running ones.
+    Training uses batch statistics and updates the running ones: moving = moving * momentum + batch * (1 - momentum).
+    Testing (is_test, or a program cloned for test) and use_global_stats use the running statistics.
 
     Args:
-        input: rank 2 to 5, channels at axis 1 or (data_layout "NHWC") last.
+        input: rank 2 to 5, with channels on axis 1 or (data_layout "NHWC") the last axis.
         momentum: a float, or a Variable [1] float32.
-        param_attr, bias_attr: of scale [C], from 1, and bias [C], from 0.
-        moving_mean_name, moving_variance_name: names of the running statistics, to share or find them.
+        param_attr, bias_attr: of scale [C], initially 1, and bias [C], initially 0.
+        moving_mean_name, moving_variance_name: names of the running statistics, so that they can be shared or found.
 
     Returns:
-        A variable shaped like input. ValueError for another layout, AssertionError for bias_attr=False.
+        A Variable shaped like input. Raises ValueError for an unknown layout, AssertionError for bias_attr=False.
 
     Examples:
         >>> image = fluid.data("image", [None, 3, 32, 32])
@@ -129,14 +129,14 @@ def inplace_abn(
     use_global_stats: bool = False,
     act_alpha: float = 1.0,
 ) -> Variable:
-    """``batch_norm`` and an invertible activation in one op, written over its input.
+    """``batch_norm`` fused with an invertible activation, computed in place.
 
     Args:
         act: None, "identity", "leaky_relu" (slope act_alpha) or "elu" (scale act_alpha).
         others: as for ``batch_norm``.
 
     Returns:
-        ``input`` itself, now holding the result. ValueError for another activation.
+        ``input`` itself, overwritten with the result. Raises ValueError for any other activation.
     """
     if act not in (None, "identity", "leaky_relu", "elu"):
         raise ArgumentError(
@@ -181,18 +181,19 @@ def data_norm(
     summary_decay_rate: float = 0.9999999,
     enable_scale_and_shift: bool = False,
 ) -> Variable:
-    """out = act((input - batch_sum / batch_size) sqrt(batch_size / batch_square_sum)), per column, over the past.
+    """Normalise columns by statistics accumulated over all earlier data:
+    out = act((input - batch_sum / batch_size) sqrt(batch_size / batch_square_sum)).
 
-    The sums are parameters [C] whose 'gradients' are what a batch adds to them.
+    The sums are parameters [C] whose 'gradients' are the contributions of a batch.
 
     Args:
         input: [N, C], float32 or float64.
-        param_attr: a dict with the starts "batch_size" (1e4), "batch_sum" (0), "batch_square" (1e4), and "scale_w",
+        param_attr: a dict of initial values "batch_size" (1e4), "batch_sum" (0), "batch_square" (1e4), and "scale_w",
             "bias" with enable_scale_and_shift.
-        slot_dim: width of a slot whose first column is a show count; slots with count 0 give zeros.
+        slot_dim: width of a slot whose first column is a show count; slots with a count of 0 yield zeros.
 
     Returns:
-        A variable shaped like input.
+        A Variable shaped like input.
     """
     helper = LayerHelper("data_norm", **locals())
     check_variable_and_dtype(input, "input", FULL_FLOATS, "data_norm")

@@ -1,4 +1,4 @@
-"""The layers every model uses: fc, embedding, dropout; and small ones on labels."""
+"""The most common layers, fc, embedding and dropout, and a few small ones."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def fc(
     """Fully connected layer: out = act(sum over inputs of X_i W_i + b).
 
     Args:
-        input: a Variable, or several; the first num_flatten_dims axes are rows, the others columns.
-        size: columns of the result.
-        num_flatten_dims: number of leading axes kept; -1 for all but the last.
+        input: a Variable or several; the first num_flatten_dims axes index rows, the remaining ones columns.
+        size: number of output columns.
+        num_flatten_dims: number of leading axes preserved; -1 for all but the last.
         param_attr, bias_attr: of W_i [columns, size] (a list for several inputs) and b [size] (False: none).
-        act: type of an activation op.
+        act: type of the activation op.
 
     Returns:
-        [the leading axes, size], with the LoD of the first input.
+        [leading axes, size], with the LoD of the first input.
 
     Examples:
         >>> x = fluid.data("x", [None, 8])
@@ -78,13 +78,13 @@ def embedding(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """Rows of a table W [size[0], size[1]]: out[..., :] = W[input[..., 0]].
+    """Look up rows of a table W [size[0], size[1]]: out[..., :] = W[input[..., 0]].
 
     Args:
         input: ids int64 [..., 1].
-        size: [number of ids, width].
-        is_sparse: the table's gradient is a SelectedRows of the rows looked up.
-        padding_idx: this id gives zeros; a negative one counts from the end.
+        size: [number of ids, embedding width].
+        is_sparse: the gradient of the table is a SelectedRows of the rows looked up.
+        padding_idx: the id that maps to zeros; a negative value counts from the end.
 
     Returns:
         [..., width], with the LoD of input.
@@ -110,7 +110,7 @@ def lookup(
     padding_idx: int | None,
     dtype: Any,
 ) -> Variable:
-    """The table and the op of both embedding layers."""
+    """Create the table and the lookup op, for both embedding layers."""
     table = helper.create_parameter(attr=helper.param_attr, shape=size, dtype=dtype, is_bias=False)
     out = helper.create_variable_for_type_inference(dtype)
     if padding_idx is None:
@@ -139,17 +139,17 @@ def dropout(
     name: str | None = None,
     dropout_implementation: str = "downgrade_in_infer",
 ) -> Variable:
-    """out = x with each element zeroed with probability dropout_prob.
+    """out = x with each element set to zero with probability dropout_prob.
 
     Args:
         x: float32 or float64.
-        is_test: drop nothing (also set by ``clone(for_test=True)``, and in eager mode after ``eval()``).
-        seed: fixes the draw.
-        dropout_implementation: "downgrade_in_infer" multiplies by 1 - dropout_prob in testing, "upscale_in_train"
-            divides by it in training.
+        is_test: disable dropout (also set by ``clone(for_test=True)``, and in eager mode by ``eval()``).
+        seed: makes the mask reproducible.
+        dropout_implementation: "downgrade_in_infer" scales by 1 - dropout_prob at test time; "upscale_in_train"
+            divides by it during training.
 
     Returns:
-        A variable shaped like x.
+        A Variable shaped like x.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -186,13 +186,13 @@ def label_smooth(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """out = (1 - epsilon) label + epsilon prior_dist, by default the uniform distribution over the last axis.
+    """out = (1 - epsilon) label + epsilon prior_dist, where prior_dist defaults to uniform over the last axis.
 
     Args:
         label: one-hot or soft labels [N, classes], float32 or float64; prior_dist: [1, classes].
 
     Returns:
-        A variable shaped like label. ValueError unless 0 <= epsilon <= 1.
+        A Variable shaped like label. Raises ValueError unless 0 <= epsilon <= 1.
     """
     if epsilon > 1.0 or epsilon < 0.0:
         raise ArgumentError(f"The value of epsilon must be between 0 and 1, received {epsilon}. Choose another.")
@@ -216,11 +216,11 @@ def fsp_matrix(x: Variable, y: Variable) -> Variable:
 
 
 def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True) -> Variable:
-    """Take show and click counts, the first two columns of an embedding, as logarithms, or off.
+    """Convert show and click counts, the first two columns of an embedding, to logarithms, or remove them.
 
     Args:
-        input: [N, D] or rows of sequences.
-        cvm: [N, 2], show and click; its values are the columns' gradients.
+        input: [N, D], or the rows of sequences.
+        cvm: [N, 2], show and click; its values serve as the gradients of the two columns.
         use_cvm: True: log(show + 1), log(click + 1) - log(show + 1), the rest; False: the rest alone, [N, D - 2].
     """
     helper = LayerHelper("cvm", **locals())
@@ -231,10 +231,10 @@ def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True)
 
 
 def similarity_focus(input: Variable, axis: int, indexes: list[int], name: str | None = None) -> Variable:
-    """A 0/1 mask of input [N, A, B, C]: for each slice of ``indexes`` along ``axis`` (1, 2 or 3), its largest elements
-    with no row and no column twice; joined over the slices and repeated along the axis.
+    """A 0/1 mask of input [N, A, B, C]: for each slice of ``indexes`` along ``axis`` (1, 2 or 3), mark the largest
+    elements such that no row or column repeats; masks are combined over the slices and broadcast along the axis.
 
-    Raises TypeError or ValueError for another axis or no indexes.
+    Raises TypeError or ValueError for an invalid axis or empty indexes.
     """
     helper = LayerHelper("similarity_focus", **locals())
     check_variable_and_dtype(input, "input", FULL_FLOATS, "similarity_focus")

@@ -52,17 +52,17 @@ def _bias_and_act(helper: LayerHelper, out: Variable, last: bool) -> Variable:
 
 
 def is_depthwise(channels: int, groups: int | None, num_filters: int, use_cudnn: bool) -> bool:
-    """Whether each input channel has filters of its own, so that Fluid writes op depthwise_conv2d."""
+    """Whether each input channel has its own filters, in which case Fluid writes depthwise_conv2d."""
     return channels == groups and num_filters % channels == 0 and not use_cudnn
 
 
 def filter_initializer(filter_size: list[int], channels: int) -> Normal:
-    """Fluid's default for filters: normal, with the variance 2 / (number of values that one output sums)."""
+    """Fluid's default for filters: normal, with variance 2 / fan-in."""
     return Normal(0.0, (2.0 / (math.prod(filter_size) * channels)) ** 0.5, 0)
 
 
 def _conv(n: int, helper: LayerHelper, op_type: str, last: bool) -> Variable:
-    """Write a convolution over ``n`` spatial axes from the arguments that ``helper`` holds."""
+    """Write a convolution over ``n`` spatial axes from the arguments held by ``helper``."""
     args = helper.kwargs
     input, groups, layer = args["input"], args["groups"], f"conv{n}d"
     channels = _channels(input, last, layer)
@@ -109,20 +109,20 @@ def conv2d(
 ) -> Variable:
     """2-D convolution: out = act(input (*) W + b), W [num_filters, C / groups, kh, kw], b [num_filters].
 
-    The sizes are H_out = (H + pad_top + pad_bottom - (dilation (kh - 1) + 1)) / stride + 1, rounded down, and likewise
+    Output sizes: H_out = floor((H + pad_top + pad_bottom - (dilation (kh - 1) + 1)) / stride) + 1, and likewise
     W_out.
 
     Args:
         input: [N, C, H, W] (or [N, H, W, C] with data_format "NHWC"), float32 or float64.
-        num_filters: channels of the result.
+        num_filters: number of output channels.
         filter_size, stride, dilation: an int, or [height, width].
         padding: an int, [height, width], [top, bottom, left, right], one pair per axis, "SAME" or "VALID".
-        groups: channel groups; with as many groups as channels and use_cudnn False the op is depthwise_conv2d.
-        param_attr, bias_attr: of W and b; the default W is drawn from Normal(0, sqrt(2 / (kh kw C))), b starts at 0,
-            bias_attr=False leaves it out.
+        groups: number of channel groups; with one group per channel and use_cudnn False, the op is depthwise_conv2d.
+        param_attr, bias_attr: of W, initially Normal(0, sqrt(2 / (kh kw C))), and b, initially 0; bias_attr=False
+            omits b.
 
     Returns:
-        [N, num_filters, H_out, W_out]. Raises ValueError for wrong counts, groups or formats.
+        [N, num_filters, H_out, W_out]. Raises ValueError for invalid sizes, groups or formats.
 
     Examples:
         >>> image = fluid.data("image", [None, 3, 32, 32])
@@ -155,7 +155,7 @@ def conv3d(
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """3-D convolution of [N, C, D, H, W]; arguments and result as for ``conv2d`` with one more axis."""
+    """3-D convolution of [N, C, D, H, W]; arguments and result as for ``conv2d``, with one more spatial axis."""
     check_variable_and_dtype(input, "input", FLOATS, "conv3d")
     _check_bool(use_cudnn, "conv3d")
     last = channel_last(data_format, FORMATS[3], "conv3d")
@@ -164,7 +164,7 @@ def conv3d(
 
 
 def _implied_filter(output_size: list[int], input: Variable, last: bool, stride, padding, dilation) -> list[int]:
-    """The filter size that makes ``output_size`` of the input."""
+    """The filter size that produces ``output_size`` from the input."""
     spatial = input.shape[1:-1] if last else input.shape[2:]
     n = len(spatial)
     both = padding if len(padding) == 2 * n else [p for p in padding for _ in (0, 1)]
@@ -225,19 +225,19 @@ def conv2d_transpose(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """2-D transposed convolution: the adjoint of ``conv2d`` in its input, plus bias and activation.
+    """2-D transposed convolution: the adjoint of ``conv2d``, plus bias and activation.
 
-    H_out = (H - 1) stride - pads + dilation (kh - 1) + 1, or output_size, which may be up to stride - 1 larger.
+    H_out = (H - 1) stride - pads + dilation (kh - 1) + 1; output_size may exceed this by up to stride - 1.
 
     Args:
         input: [N, C, H, W] (or NHWC), float32 or float64.
-        num_filters: channels of the result.
-        output_size: an int or [H_out, W_out]; filter_size may be left out then.
+        num_filters: number of output channels.
+        output_size: an int or [H_out, W_out]; filter_size may then be omitted.
         filter_size, stride, dilation: an int, or [height, width]; padding: as for ``conv2d``.
-        groups: channel groups; W is [C, num_filters / groups, kh, kw].
+        groups: number of channel groups; W is [C, num_filters / groups, kh, kw].
 
     Returns:
-        [N, num_filters, H_out, W_out]. Raises ValueError when neither output_size nor filter_size is given.
+        [N, num_filters, H_out, W_out]. Raises ValueError if neither output_size nor filter_size is given.
     """
     check_variable_and_dtype(input, "input", FLOATS, "conv2d_transpose")
     _check_bool(use_cudnn, "conv2d_transpose")
@@ -265,7 +265,7 @@ def conv3d_transpose(
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """3-D transposed convolution of [N, C, D, H, W]; as ``conv2d_transpose`` with one more axis."""
+    """3-D transposed convolution of [N, C, D, H, W]; as ``conv2d_transpose``, with one more spatial axis."""
     check_variable_and_dtype(input, "input", FLOATS, "conv3d_transpose")
     _check_bool(use_cudnn, "conv3d_transpose")
     last = channel_last(data_format, FORMATS[3], "conv3d_transpose")
@@ -290,16 +290,16 @@ def deformable_conv(
     modulated: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Deformable convolution: out(p) = sum over taps k of W_k input(p + p_k + offset_k(p)) mask_k(p), bilinear reads.
+    """Deformable convolution: out(p) = sum over taps k of W_k input(p + p_k + offset_k(p)) mask_k(p), read bilinearly.
 
     Args:
         input: [N, C, H, W], float32 or float64.
-        offset: [N, 2 deformable_groups kh kw, H_out, W_out], (y, x) of each tap.
+        offset: [N, 2 deformable_groups kh kw, H_out, W_out], the (y, x) displacement of each tap.
         mask: [N, deformable_groups kh kw, H_out, W_out]; None with modulated=False (version 1).
         num_filters, filter_size, stride, padding, dilation, groups: as for ``conv2d``; padding is an int or a pair.
 
     Returns:
-        [N, num_filters, H_out, W_out]. Raises ValueError when groups do not divide the channels.
+        [N, num_filters, H_out, W_out]. Raises ValueError if groups does not divide the number of channels.
     """
     check_variable_and_dtype(input, "input", FULL_FLOATS, "deformable_conv")
     check_variable_and_dtype(offset, "offset", FULL_FLOATS, "deformable_conv")

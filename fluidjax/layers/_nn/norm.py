@@ -1,4 +1,4 @@
-"""Normalisation of each sample by itself, and of weights."""
+"""Per-sample normalisation, and normalisation of weights."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
 def instance_norm(
     input: Variable, epsilon: float = 1e-05, param_attr: Any = None, bias_attr: Any = None, name: str | None = None
 ) -> Variable:
-    """out = scale (input - mean) / sqrt(variance + epsilon) + bias, statistics over each plane of each instance.
+    """out = scale (input - mean) / sqrt(variance + epsilon) + bias, with statistics over each channel of each sample.
 
     Args:
         input: [N, C, ...], float32 or float64.
-        param_attr, bias_attr: of scale [C], from 1, and bias [C], from 0.
+        param_attr, bias_attr: of scale [C], initially 1, and bias [C], initially 0.
 
     Returns:
-        A variable shaped like input.
+        A Variable shaped like input.
     """
     check_variable_and_dtype(input, "input", FULL_FLOATS, "instance_norm")
     assert bias_attr is not False, "bias_attr should not be False in instance_norm. Freeze the bias instead."
@@ -67,14 +67,14 @@ def layer_norm(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """out = act(g (input - mean) / sqrt(variance + epsilon) + b), statistics over the axes from begin_norm_axis on.
+    """out = act(g (input - mean) / sqrt(variance + epsilon) + b), with statistics over axes begin_norm_axis onward.
 
     Args:
         input: rank 2 or more, float32 or float64.
-        scale, shift: whether there are g, from 1, and b, from 0, each [product of the normalised dims].
+        scale, shift: whether to learn g, initially 1, and b, initially 0, each [product of the normalised dimensions].
 
     Returns:
-        A variable shaped like input.
+        A Variable shaped like input.
     """
     check_variable_and_dtype(input, "input", FULL_FLOATS, "layer_norm")
     helper = LayerHelper("layer_norm", **locals())
@@ -110,15 +110,15 @@ def group_norm(
     data_layout: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """out = act(scale (input - mean) / sqrt(variance + epsilon) + bias), statistics over groups of channels.
+    """out = act(scale (input - mean) / sqrt(variance + epsilon) + bias), with statistics over groups of channels.
 
     Args:
         input: [N, C, ...] or (data_layout "NHWC") [N, ..., C].
-        groups: number of groups, a divisor of C.
-        param_attr, bias_attr: of scale [C] and bias [C]; as in Fluid 1.8, each exists only where its attr is given.
+        groups: number of groups; must divide C.
+        param_attr, bias_attr: of scale [C] and bias [C]; as in Fluid 1.8, each exists only if its attribute is given.
 
     Returns:
-        A variable shaped like input. ValueError for another layout.
+        A Variable shaped like input. Raises ValueError for an unknown layout.
     """
     helper = LayerHelper("group_norm", **locals())
     check_variable_and_dtype(input, "input", FULL_FLOATS, "group_norm")
@@ -145,14 +145,14 @@ def group_norm(
 def spectral_norm(
     weight: Variable, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, name: str | None = None
 ) -> Variable:
-    """out = weight / sigma, sigma being the weight's largest singular value by power iteration.
+    """out = weight / sigma, where sigma is the largest singular value of weight, estimated by power iteration.
 
     Args:
-        weight: rank 2 to 5; the matrix has ``dim`` (0, or 1 for conv transposes) as its rows.
-        power_iters: steps from the parameters u [rows] and v [columns], drawn from Normal(0, 1) and not trained.
+        weight: rank 2 to 5, reshaped to a matrix whose rows are axis ``dim`` (0, or 1 for transposed convolutions).
+        power_iters: number of iterations from u [rows] and v [columns], fixed parameters drawn from Normal(0, 1).
 
     Returns:
-        A variable shaped like weight.
+        A Variable shaped like weight.
     """
     helper = LayerHelper("spectral_norm", **locals())
     check_variable_and_dtype(weight, "weight", FULL_FLOATS, "spectral_norm")
@@ -187,14 +187,14 @@ def lrn(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """out = input / (k + alpha * sum of input^2 over n neighbouring channels) ^ beta.
+    """Local response normalisation: out = input / (k + alpha * sum of input^2 over n neighbouring channels) ^ beta.
 
     Args:
         input: [N, C, H, W] (or NHWC), float32.
-        n: odd.
+        n: window size; must be odd.
 
     Returns:
-        A variable shaped like input. ValueError unless the rank is 4 and the format one of the two.
+        A Variable shaped like input. Raises ValueError unless the rank is 4 and the format is one of the two.
     """
     helper = LayerHelper("lrn", **locals())
     check_variable_and_dtype(input, "input", ["float32"], "lrn")
@@ -223,7 +223,7 @@ def affine_channel(
     name: str | None = None,
     act: str | None = None,
 ) -> Variable:
-    """out = act(scale[c] x + bias[c]), scale and bias being Variables [C]: batch_norm with fixed statistics."""
+    """out = act(scale[c] x + bias[c]) with Variables scale and bias [C]: batch_norm with fixed statistics."""
     helper = LayerHelper("affine_channel", **locals())
     check_variable_and_dtype(x, "x", FULL_FLOATS, "affine_channel")
     check_type(scale, "scale", (Variable, type(None)), "affine_channel")

@@ -22,7 +22,7 @@ def _check_pool_type(pool_type: str, layer: str) -> None:
 
 
 def _pool(n: int, helper: LayerHelper) -> Variable:
-    """Write a pooling over ``n`` spatial axes from the arguments that ``helper`` holds."""
+    """Write a pooling over ``n`` spatial axes from the arguments held by ``helper``."""
     args, layer = helper.kwargs, f"pool{n}d"
     _check_pool_type(args["pool_type"], layer)
     if not args["global_pooling"] and args["pool_size"] == -1:
@@ -74,19 +74,19 @@ def pool2d(
     exclusive: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Maxima or means over windows of [N, C, H, W].
+    """Max or average pooling of [N, C, H, W].
 
     H_out = (H + pads - pool_size) / pool_stride + 1, rounded down, or up with ceil_mode.
 
     Args:
-        input: float32 or float64, in the order of data_format ("NCHW" or "NHWC").
-        pool_size, pool_stride: an int, or [height, width]; pool_padding: as ``conv2d``'s padding.
+        input: float32 or float64, laid out as data_format says ("NCHW" or "NHWC").
+        pool_size, pool_stride: an int, or [height, width]; pool_padding: as for the padding of ``conv2d``.
         pool_type: "max" or "avg".
-        global_pooling: one window over everything; size and padding are ignored.
-        exclusive: averages leave padding out of their count.
+        global_pooling: pool over the whole image; pool_size and pool_padding are ignored.
+        exclusive: exclude padding from averages.
 
     Returns:
-        [N, C, H_out, W_out]. Raises ValueError for another type or format, or no pool_size.
+        [N, C, H_out, W_out]. Raises ValueError for an unknown type or format, or a missing pool_size.
 
     Examples:
         >>> image = fluid.data("image", [None, 3, 32, 32])
@@ -112,7 +112,7 @@ def pool3d(
     exclusive: bool = True,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """Maxima or means over windows of [N, C, D, H, W]; as ``pool2d`` with one more axis."""
+    """Max or average pooling of [N, C, D, H, W]; as ``pool2d``, with one more spatial axis."""
     helper = LayerHelper("pool3d", **locals())
     return _pool(3, helper)
 
@@ -146,12 +146,12 @@ def _adaptive(n: int, input: Variable, pool_size: Any, pool_type: str, require_i
 def adaptive_pool2d(
     input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
 ) -> Any:
-    """Pooling of [N, C, H, W] to ``pool_size`` [H_out, W_out].
+    """Pooling of [N, C, H, W] to the size ``pool_size`` [H_out, W_out].
 
     Window i covers rows floor(i H / H_out) up to ceil((i + 1) H / H_out).
 
     Returns:
-        [N, C, H_out, W_out]; with require_index (max only) also the flat positions of the maxima, int32.
+        [N, C, H_out, W_out]; with require_index (max only), also the flat positions of the maxima, int32.
     """
     return _adaptive(2, input, pool_size, pool_type, require_index, name)
 
@@ -159,5 +159,5 @@ def adaptive_pool2d(
 def adaptive_pool3d(
     input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
 ) -> Any:
-    """Pooling of [N, C, D, H, W] to ``pool_size``; as ``adaptive_pool2d`` with one more axis."""
+    """Pooling of [N, C, D, H, W] to ``pool_size``; as ``adaptive_pool2d``, with one more spatial axis."""
     return _adaptive(3, input, pool_size, pool_type, require_index, name)

@@ -29,15 +29,15 @@ def py_func(
     """out = func(x...), called in Python each time the program runs.
 
     Args:
-        func: takes one LoDTensor for each of ``x`` and returns one array or LoDTensor for each of ``out``.
+        func: receives a LoDTensor for each of ``x`` and returns an array or LoDTensor for each of ``out``.
         x: input variables: none, one or several.
-        out: output variables, made by the caller with shape and data type.
-        backward_func: takes x, out and the gradients of out (zeros where nothing uses an output), and returns the
-            gradients of x; without it no gradient flows.
-        skip_vars_in_backward_input: those of x and out that ``backward_func`` does not want.
+        out: output variables, created by the caller with shape and dtype.
+        backward_func: receives x, out and the gradients of out (zeros for unused outputs), and returns the
+            gradients of x; without it, no gradient is propagated.
+        skip_vars_in_backward_input: variables of x and out not passed to ``backward_func``.
 
-    Returns ``out``. Raises TypeError when func is no function, ValueError for an output without shape, or a variable to
-    be skipped that is neither input nor output. The op runs on the host: programs are cut there, and it cannot be
+    Returns ``out``. Raises TypeError if func is not callable, ValueError for an output without a shape or a skipped
+    variable that is neither input nor output. The op runs on the host, so the program is split there; it cannot be used
     inside a loop or branch.
     """
     variables = (list, tuple, Variable, type(None))
@@ -65,15 +65,16 @@ def py_layer(layer: Any, x: Variables, out: Variables = None, **kwargs: Any) -> 
     """out = forward(x...) of a PyLayer, called in Python each time the program runs; its backward is the gradient.
 
     Args:
-        layer: a subclass of ``fluid.dygraph.PyLayer``, of either form. Its functions are given eager variables, or
-            arrays in the older form.
+        layer: a subclass of ``fluid.dygraph.PyLayer``, in either style. Its methods receive eager variables, or
+            arrays in the older style.
         x: input variables: one or several.
-        out: output variables, made by the caller with shape and data type; in eager mode they are not needed.
+        out: output variables, created by the caller with shape and dtype; not needed in eager mode.
         kwargs: other arguments of ``forward``.
 
-    Returns ``out``; in eager mode what ``layer.apply`` does. Raises TypeError when layer is no class, ValueError for an
-    output without shape. The op runs on the host: programs are cut there, and it cannot be in a loop or branch. It is
-    saved with the name of the class: a loaded program has to be given the class by ``fluid.io.bind_py_layer``.
+    Returns ``out``; in eager mode, the result of ``layer.apply``. Raises TypeError if layer is not a class,
+    ValueError for an output without a shape. The op runs on the host, so the program is split there; it cannot be used
+    in a loop or branch. It is saved under the class name: bind the class to a loaded program with
+    ``fluid.io.bind_py_layer``.
     """
     if not isinstance(layer, type) or not hasattr(layer, "apply"):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Resizing images."""
+"""Image resizing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _plain(value: Any) -> bool:
 
 
 def _shape_inputs(helper: LayerHelper, out_shape: Any, n: int, inputs: dict[str, Any], attrs: dict[str, Any]) -> None:
-    """Bind out_shape: a Variable, or a list of n ints and Variables."""
+    """Bind out_shape, a Variable or a list of n ints and Variables, to the op's inputs and attributes."""
     if isinstance(out_shape, Variable):
         out_shape.stop_gradient = True
         inputs["OutSize"] = out_shape
@@ -115,17 +115,17 @@ def image_resize(
 ) -> Variable:
     """Resize images by interpolation.
 
-    Row i of the result lies at i (in - 1) / (out - 1) with align_corners; else at i in / out (align_mode 1) or at
-    (i + 0.5) in / out - 0.5 (align_mode 0).
+    Row i of the result samples the input at i (in - 1) / (out - 1) with align_corners, else at i in / out (align_mode
+    1) or (i + 0.5) in / out - 0.5 (align_mode 0).
 
     Args:
-        input: [N, C, H, W] or [N, C, D, H, W] (or channels last, by data_format), float32, float64 or uint8.
-        out_shape: the spatial sizes: ints, Variables [1], or one Variable int32; or else scale, a number or Variable.
+        input: [N, C, H, W] or [N, C, D, H, W] (or channels last, see data_format), float32, float64 or uint8.
+        out_shape: the spatial sizes: ints, Variables [1], or one int32 Variable; or else scale, a number or Variable.
         resample: "BILINEAR" or "NEAREST" (rank 4), or "TRILINEAR" (rank 5).
-        actual_shape: a Variable that overrides out_shape when running; deprecated.
+        actual_shape: a Variable that overrides out_shape at run time; deprecated.
 
     Returns:
-        The resized images. TypeError or ValueError for arguments that do not fit.
+        The resized images. Raises TypeError or ValueError for invalid arguments.
     """
     resample = resample.upper()
     _check(input, resample, align_mode, data_format, out_shape, scale)
@@ -165,7 +165,7 @@ def resize_bilinear(
     align_mode: int = 1,
     data_format: str = "NCHW",
 ) -> Variable:
-    """``image_resize`` of rank 4 by the 2 x 2 neighbours."""
+    """``image_resize`` of rank-4 input by bilinear interpolation (2 x 2 neighbours)."""
     return image_resize(input, out_shape, scale, name, "BILINEAR", actual_shape, align_corners, align_mode, data_format)
 
 
@@ -179,7 +179,7 @@ def resize_trilinear(
     align_mode: int = 1,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """``image_resize`` of rank 5 by the 2 x 2 x 2 neighbours."""
+    """``image_resize`` of rank-5 input by trilinear interpolation (2 x 2 x 2 neighbours)."""
     return image_resize(
         input, out_shape, scale, name, "TRILINEAR", actual_shape, align_corners, align_mode, data_format
     )
@@ -194,14 +194,14 @@ def resize_nearest(
     align_corners: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
-    """``image_resize`` by the nearest pixel."""
+    """``image_resize`` by nearest neighbour."""
     return image_resize(
         input, out_shape, scale, name, "NEAREST", actual_shape, align_corners, align_mode=1, data_format=data_format
     )
 
 
 def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Variable:
-    """Resize [N, C, H, W] so that the shorter side becomes out_short_len, keeping the ratio."""
+    """Resize [N, C, H, W] so that the shorter side becomes out_short_len, preserving the aspect ratio."""
     if len(input.shape) != 4:
         raise ArgumentError(f"The rank of input must be 4 (num_batches, channels, in_h, in_w), not {len(input.shape)}.")
     sides = list(input.shape[2:])

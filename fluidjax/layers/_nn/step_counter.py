@@ -1,4 +1,4 @@
-"""A counter of the runs of a program."""
+"""A counter of program runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["autoincreased_step_counter"]
 
 
 def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Variable:
-    """A persistable int64 Variable of shape [1] that grows by ``step`` at the start of every run of the main program.
+    """A persistable int64 Variable of shape [1], incremented by ``step`` at the start of every run of the main program.
 
     Args:
-        counter_name: the Variable's name, by default ``@STEP_COUNTER@``; a second call returns the same counter.
-        begin: its value in the first run.
-        step: how much it grows.
+        counter_name: name of the Variable, ``@STEP_COUNTER@`` by default; a second call returns the same counter.
+        begin: value during the first run.
+        step: the increment.
     """
     helper = LayerHelper("global_step_counter")
     name = "@STEP_COUNTER@" if counter_name is None else counter_name

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def _write(layer: str, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any], slot: str, name: str | None):
-    """One op with one result of the dtype of its first input."""
+    """Write an op with a single result, of the dtype of its first input."""
     helper = LayerHelper(layer, name=name)
     out = helper.create_variable_for_type_inference(next(iter(inputs.values())).dtype)
     helper.append_op(type=op_type, inputs=inputs, outputs={slot: out}, attrs=attrs)
@@ -31,7 +31,7 @@ def _write(layer: str, op_type: str, inputs: dict[str, Any], attrs: dict[str, An
 
 
 def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Variable:
-    """The positions that an affine map reads: out[n, h, w] = theta[n] (x, y, 1), x and y from -1 to 1.
+    """Sampling positions of an affine map: out[n, h, w] = theta[n] (x, y, 1), with x and y from -1 to 1.
 
     Args:
         theta: [N, 2, 3], float32 or float64.
@@ -58,14 +58,14 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
 
 
 def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variable:
-    """x [N, C, H, W] read at grid [N, H, W, 2] (x, y in [-1, 1], corners aligned), bilinear, zeros outside."""
+    """Sample x [N, C, H, W] at grid [N, H, W, 2] (x, y in [-1, 1], corners aligned), bilinearly, zero outside."""
     check_variable_and_dtype(x, "x", FULL_FLOATS, "grid_sampler")
     check_variable_and_dtype(grid, "grid", FULL_FLOATS, "grid_sampler")
     return _write("grid_sampler", "grid_sampler", {"X": x, "Grid": grid}, {}, "Output", name)
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
-    """[N, C r^2, H, W] to [N, C, H r, W r], r = upscale_factor. TypeError unless it is an int."""
+    """Rearrange [N, C r^2, H, W] to [N, C, H r, W r], r = upscale_factor. Raises TypeError unless it is an int."""
     check_variable_and_dtype(x, "x", FULL_FLOATS, "pixel_shuffle")
     if not isinstance(upscale_factor, int):
         raise TypeError(f"upscale factor must be int type, received {upscale_factor!r}. Convert it.")
@@ -73,14 +73,16 @@ def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
 
 
 def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
-    """Channels [group, C / group] read as [C / group, group] (ShuffleNet). TypeError unless group is an int."""
+    """Transpose the channels from [group, C / group] to [C / group, group] (ShuffleNet). Raises TypeError unless group
+    is an int.
+    """
     if not isinstance(group, int):
         raise TypeError(f"group must be int type, received {group!r}. Convert it.")
     return _write("shuffle_channel", "shuffle_channel", {"X": x}, {"group": group}, "Out", name)
 
 
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
-    """[N, C, H, W] to [N, C b^2, H / b, W / b], b = blocksize, in the order of Darknet's reorg layer."""
+    """Rearrange [N, C, H, W] to [N, C b^2, H / b, W / b], b = blocksize, in the order of Darknet's reorg layer."""
     if not isinstance(blocksize, int):
         raise ArgumentError(f"blocksize must be a python Int, received {blocksize!r}. Convert it.")
     check_variable_and_dtype(x, "x", NUMBERS, "space_to_depth")
@@ -88,7 +90,9 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Vari
 
 
 def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None) -> Variable:
-    """x [N seg_num, C, H, W]: the first C shift_ratio channels from the frame before, the next from the one after."""
+    """Shift channels of x [N seg_num, C, H, W] in time: the first C shift_ratio come from the previous frame, the
+    next C shift_ratio from the following one.
+    """
     check_variable_and_dtype(x, "x", FULL_FLOATS, "temporal_shift")
     check_type(seg_num, "seg_num", int, "temporal_shift")
     check_type(shift_ratio, "shift_ratio", float, "temporal_shift")
@@ -100,7 +104,7 @@ def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: s
 def unfold(
     x: Variable, kernel_sizes: Any, strides: Any = 1, paddings: Any = 0, dilations: Any = 1, name: str | None = None
 ) -> Variable:
-    """Kernel windows of x [N, C, H, W] as columns [N, C kh kw, windows] (im2col).
+    """Sliding windows of x [N, C, H, W] as columns [N, C kh kw, windows] (im2col).
 
     Args:
         kernel_sizes, strides, dilations: an int, or [height, width].
@@ -140,17 +144,17 @@ def deformable_roi_pooling(
     position_sensitive: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Means over bins of regions of interest, each bin moved by a learned offset.
+    """Average pooling over bins of regions of interest, each bin displaced by a learned offset.
 
     Args:
         input: [N, C, H, W].
-        rois: [R, 4] x1, y1, x2, y2, with LoD: regions per image.
+        rois: [R, 4] x1, y1, x2, y2, with LoD: the regions of each image.
         trans: [R, 2, part_h, part_w] offsets as fractions of the region.
-        no_trans: leave the offsets out.
-        spatial_scale: pixels of input per pixel of the image.
+        no_trans: ignore the offsets.
+        spatial_scale: factor from image pixels to input pixels.
         group_size: [height, width] of the channel groups, with position_sensitive.
-        part_size: [height, width] of trans; default the pooled size.
-        sample_per_part: samples per bin and axis; trans_std: factor on the offsets.
+        part_size: [height, width] of trans; the pooled size by default.
+        sample_per_part: samples per bin along each axis; trans_std: factor applied to the offsets.
 
     Returns:
         [R, C (or C / groups), pooled_height, pooled_width].

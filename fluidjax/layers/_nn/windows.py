@@ -1,4 +1,4 @@
-"""Window arguments of convolution and pooling layers: sizes, strides, and the three ways to give padding."""
+"""Window arguments of convolution and pooling layers: sizes, strides, and the ways to specify padding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMATS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 def channel_last(data_format: str, formats: tuple[str, str], layer: str) -> bool:
-    """Whether channels come last; ValueError unless ``data_format`` is one of ``formats`` (first, last)."""
+    """Whether channels come last; raises ValueError unless ``data_format`` is one of ``formats`` (first, last)."""
     if data_format not in formats:
         raise ArgumentError(
             f"data_format of {layer} should be {formats[0]!r} or {formats[1]!r}, received {data_format!r}. Use one of"
@@ -25,7 +25,7 @@ def channel_last(data_format: str, formats: tuple[str, str], layer: str) -> bool
 
 
 def check_rank(input: Variable, n: int, layer: str) -> None:
-    """ValueError unless the input has ``n`` spatial dims, a batch and channels."""
+    """Raise ValueError unless the input has ``n`` spatial dimensions besides batch and channels."""
     if len(input.shape) != n + 2:
         raise ArgumentError(
             explain(
@@ -42,7 +42,7 @@ def _is_pairs(padding: Any) -> bool:
 
 
 def _spatial_pairs(padding: Any, n: int, last: bool, layer: str) -> list[int]:
-    """Low, high of each spatial axis from one pair per axis of the tensor; those of batch and channel must be 0."""
+    """(low, high) for each spatial axis, from one pair per tensor axis; those of batch and channels must be 0."""
     if len(padding) != n + 2:
         raise ArgumentError(
             f"padding of {layer} has {len(padding)} pairs; expected {n + 2}, one for each axis. Give [0, 0] for batch"
@@ -60,16 +60,16 @@ def _spatial_pairs(padding: Any, n: int, last: bool, layer: str) -> list[int]:
 
 
 def window_padding(padding: Any, n: int, last: bool, layer: str) -> tuple[list[int], str]:
-    """(the ``paddings`` attribute, the ``padding_algorithm``) of a padding argument.
+    """The ``paddings`` and ``padding_algorithm`` attributes for a padding argument.
 
     Args:
         padding: "SAME" or "VALID"; an int; n ints; 2n ints (low and high of each axis); or one pair per tensor axis.
         n: number of spatial axes.
         last: whether channels come last.
-        layer: for the errors.
+        layer: name of the layer, for error messages.
 
     Raises:
-        ValueError: another string, wrong counts, or padding on batch or channel.
+        ValueError: unknown string, wrong number of values, or padding of the batch or channel axis.
     """
     if isinstance(padding, str):
         algorithm = padding.upper()

@@ -1,1 +1,1 @@
-"""Recurrences: what ``layers.rnn`` hands on."""
+"""Recurrent layers: what ``layers.rnn`` re-exports."""

@@ -1,4 +1,4 @@
-"""Beam search: one step of it, and reading its result."""
+"""Beam search: a single step, and decoding of the result."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def beam_search(
     name: str | None = None,
     return_parent_idx: bool = False,
 ) -> tuple[Variable, ...]:
-    """For each source the ``beam_size`` best continuations of its beams.
+    """Select, for each source, the ``beam_size`` best continuations of its beams.
 
     Args:
-        pre_ids, pre_scores: LoD Variables [beams, 1], int64 and float32, what was chosen in the step before.
+        pre_ids, pre_scores: LoD Variables [beams, 1], int64 and float32: the selection of the previous step.
         ids: int64 Variable [beams, K] of candidates; None for 0 .. K-1.
         scores: float32 LoD Variable [beams, K] of the candidates.
-        beam_size: how many to keep for each source.
+        beam_size: number of beams kept for each source.
         end_id: the token that ends a sentence.
         level: the LoD level of sources.
-        is_accumulated: scores are sums along the sentence; otherwise they are probabilities of the step.
-        name: prefix of the variables made.
-        return_parent_idx: return which beam each one came from, too.
+        is_accumulated: scores are accumulated along the sentence; otherwise they are probabilities of this step.
+        name: prefix for the names of the variables created.
+        return_parent_idx: also return the beam from which each candidate was selected.
 
     Returns:
-        (chosen ids, their scores), with ``return_parent_idx`` also the beams, int32.
+        (selected ids, their scores) and, with ``return_parent_idx``, the parent beams, int32.
     """
     check_variable_and_dtype(pre_ids, "pre_ids", ("int64",), "beam_search")
     check_variable_and_dtype(pre_scores, "pre_scores", FULL_FLOATS, "beam_search")
@@ -62,15 +62,15 @@ def beam_search(
 def beam_search_decode(
     ids: Variable, scores: Variable, beam_size: int, end_id: int, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """The sentences that `beam_search` has chosen, traced back through the arrays of its steps, best first.
+    """Reconstruct the sentences selected by `beam_search` by backtracking through the arrays of its steps, best first.
 
     Args:
-        ids, scores: arrays of what was chosen in each step.
+        ids, scores: arrays of the selections at each step.
         beam_size, end_id: as given to `beam_search`.
-        name: prefix of the variables made.
+        name: prefix for the names of the variables created.
 
     Returns:
-        (token numbers, score of each token), with two LoD levels: sources to sentences, sentences to tokens.
+        (token ids, score of each token), with two LoD levels: sources to sentences, sentences to tokens.
     """
     check_variable_and_dtype(ids, "ids", ("int64",), "beam_search_decode")
     check_variable_and_dtype(scores, "scores", FULL_FLOATS, "beam_search_decode")

@@ -1,4 +1,4 @@
-"""Recurrent cells, and the loop that runs one over padded sequences."""
+"""Recurrent cells, and the loop that runs a cell over padded sequences."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["GRUCell", "LSTMCell", "RNNCell", "rnn"]
 class RNNCell:
     """One step of a recurrent network: (inputs, states) to (outputs, new states).
 
-    A subclass defines ``call`` and, to have initial states made, ``state_shape`` (and ``state_dtype``).
+    A subclass defines ``call`` and, to support initial states, ``state_shape`` (and ``state_dtype``).
     """
 
     def call(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """(outputs, new states) of one step; new states are nested as the states.
+        """(outputs, new states) of one step; the new states have the structure of the old.
 
         Raises:
-            NotImplementedError: the subclass does not define it.
+            NotImplementedError: not defined by the subclass.
         """
         raise NotImplementedError(f"{type(self).__name__} must define call(inputs, states) to be a cell.")
 
@@ -46,14 +46,14 @@ class RNNCell:
         init_value: float = 0,
         batch_dim_idx: int = 0,
     ) -> Any:
-        """States filled with a constant, for the batch of ``batch_ref``.
+        """Constant states for the batch size of ``batch_ref``.
 
         Args:
-            batch_ref: Variable, or nested Variables, whose first one gives the batch size.
-            shape: nested lists of dims without the batch; default ``state_shape``.
-            dtype: nested dtypes, or one for all; default ``state_dtype`` or float32.
-            init_value: what fills them.
-            batch_dim_idx: which dim of ``batch_ref`` the batch is.
+            batch_ref: Variable, or nested Variables, the first of which determines the batch size.
+            shape: nested lists of dimensions without the batch; ``state_shape`` by default.
+            dtype: nested dtypes, or one for all; ``state_dtype`` or float32 by default.
+            init_value: the fill value.
+            batch_dim_idx: the batch dimension of ``batch_ref``.
         """
         ref = flatten(batch_ref)[0]
         shapes = self.state_shape if shape is None else shape
@@ -79,10 +79,10 @@ class RNNCell:
 
     @property
     def state_shape(self) -> Any:
-        """Nested lists of dims, without the batch, of the states.
+        """Dimensions of the states without the batch, as nested lists.
 
         Raises:
-            NotImplementedError: the subclass does not define it.
+            NotImplementedError: not defined by the subclass.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must define state_shape to be used in get_initial_states; or pass shape."
@@ -90,10 +90,10 @@ class RNNCell:
 
     @property
     def state_dtype(self) -> Any:
-        """Nested dtypes of the states.
+        """Dtypes of the states, nested likewise.
 
         Raises:
-            NotImplementedError: the subclass does not define it; float32 is taken then.
+            NotImplementedError: not defined by the subclass; float32 is then used.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define state_dtype.")
 
@@ -122,11 +122,11 @@ class GRUCell(RNNCell):
     """Gated recurrent unit: r, u = sigmoid(W [x, h] + b); h' = u h + (1 - u) tanh(W_c [x, r h] + b_c).
 
     Args:
-        hidden_size: width of the state.
-        param_attr, bias_attr: ParamAttr of weights and biases.
-        gate_activation, activation: layer functions; default sigmoid and tanh.
+        hidden_size: size of the state.
+        param_attr, bias_attr: ParamAttr of the weights and biases.
+        gate_activation, activation: layer functions; sigmoid and tanh by default.
         dtype: of the parameters.
-        name: prefix of the parameters' names.
+        name: prefix for the names of the parameters.
     """
 
     def __init__(
@@ -157,12 +157,12 @@ class LSTMCell(RNNCell):
     """LSTM: i, j, f, o = W [x, h] + b; c' = c sigmoid(f + forget_bias) + sigmoid(i) tanh(j); h' = tanh(c') sigmoid(o).
 
     Args:
-        hidden_size: width of the state.
+        hidden_size: size of the state.
         param_attr, bias_attr: ParamAttr of weight and bias.
-        gate_activation, activation: layer functions; default sigmoid and tanh.
+        gate_activation, activation: layer functions; sigmoid and tanh by default.
         forget_bias: added to the forget gate.
         dtype: of the parameters.
-        name: prefix of the parameters' names.
+        name: prefix for the names of the parameters.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ def _keep_ended(state: Variable, new_state: Variable, step_mask: Variable) -> Va
 
 
 def swap_batch_and_time(x: Variable) -> Variable:
-    """[a, b, ...] to [b, a, ...]."""
+    """Transpose [a, b, ...] to [b, a, ...]."""
     return nn.transpose(x, [1, 0, *range(2, len(x.shape))])
 
 
@@ -222,15 +222,15 @@ def rnn(
 
     Args:
         cell: the cell.
-        inputs: Variables [batch, time, ...], or [time, batch, ...] when ``time_major``; nested as the cell takes them.
-        initial_states: nested as the cell's states; default zeros.
-        sequence_length: int Variable [batch]; past its end a sequence keeps its state.
+        inputs: Variables [batch, time, ...], or [time, batch, ...] if ``time_major``; nested as the cell expects.
+        initial_states: nested like the cell's states; zeros by default.
+        sequence_length: int Variable [batch]; beyond its end a sequence keeps its state.
         time_major: layout of inputs and outputs.
         is_reverse: run from the last step to the first.
         kwargs: passed on to ``cell.call``.
 
     Returns:
-        (outputs of all steps in the layout of inputs, states after the last step).
+        (outputs of all steps, laid out like inputs; states after the last step).
     """
     if initial_states is None:
         initial_states = cell.get_initial_states(batch_ref=inputs, batch_dim_idx=1 if time_major else 0)
@@ -253,7 +253,7 @@ def rnn(
 
 
 def _time_mask(inputs: Any, states: Any, sequence_length: Variable | None) -> Variable | None:
-    """[time, batch]: 1 inside the sequences; None when all steps count."""
+    """[time, batch]: 1 inside the sequences; None if every step is valid."""
     if sequence_length is None:
         return None
     steps = nn.shape(flatten(inputs)[0])[0]
@@ -264,7 +264,7 @@ def _time_mask(inputs: Any, states: Any, sequence_length: Variable | None) -> Va
 def _run_static(
     cell: RNNCell, inputs: Any, initial_states: Any, mask: Variable | None, kwargs: dict[str, Any]
 ) -> tuple[Any, Any, list[Variable]]:
-    """(outputs and new states of a step, all of them over the steps, flat)."""
+    """(outputs and new states of one step, the same over all steps), both flattened."""
     network = StaticRNN()
     with network.step():
         inputs = map_structure(network.step_input, inputs)

@@ -1,4 +1,4 @@
-"""Decoders, and the loop that runs one step by step until every sequence has ended."""
+"""Decoders, and the loop that advances one step by step until every sequence has finished."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["BeamSearchDecoder", "Decoder", "dynamic_decode"]
 
 
 class Decoder:
-    """What `dynamic_decode` runs: initialize once, step until all has ended, finalize."""
+    """The protocol of `dynamic_decode`: initialize once, step until all sequences have finished, finalize."""
 
     def initialize(self, inits: Any) -> tuple[Any, Any, Variable]:
-        """(first inputs, first states, which have ended: bool)."""
+        """(first inputs, first states, finished flags: bool)."""
         raise NotImplementedError(f"{type(self).__name__} must define initialize(inits).")
 
     def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any, Any, Variable]:
-        """(outputs, next states, next inputs, which have ended) of one step."""
+        """(outputs, next states, next inputs, finished flags) of one step."""
         raise NotImplementedError(f"{type(self).__name__} must define step(time, inputs, states).")
 
     def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> tuple[Any, Any]:
-        """(outputs, states) made of those of all steps, [time, ...]; without it they are returned as they are."""
+        """Final (outputs, states), from those of all steps, [time, ...]; unchanged if not overridden."""
         raise NotImplementedError(f"{type(self).__name__} does not define finalize.")
 
 
@@ -39,11 +39,11 @@ class BeamSearchDecoder(Decoder):
     """Beam search over a cell.
 
     Args:
-        cell: RNNCell whose outputs, after ``output_fn``, are logits of the vocabulary.
-        start_token, end_token: token numbers.
+        cell: RNNCell whose outputs, after ``output_fn``, are logits over the vocabulary.
+        start_token, end_token: token ids.
         beam_size: number of beams.
-        embedding_fn: from token numbers to the cell's inputs.
-        output_fn: from the cell's outputs to logits.
+        embedding_fn: maps token ids to inputs of the cell.
+        output_fn: maps outputs of the cell to logits.
     """
 
     OutputWrapper = namedtuple("OutputWrapper", ("scores", "predicted_ids", "parent_ids"))
@@ -67,7 +67,7 @@ class BeamSearchDecoder(Decoder):
 
     @staticmethod
     def tile_beam_merge_with_batch(x: Variable, beam_size: int) -> Variable:
-        """[batch, ...] to [batch * beam_size, ...], each row repeated ``beam_size`` times."""
+        """Expand [batch, ...] to [batch * beam_size, ...], repeating each row ``beam_size`` times."""
         x = nn.unsqueeze(x, [1])
         times = [1] * len(x.shape)
         times[1] = beam_size
@@ -89,7 +89,7 @@ class BeamSearchDecoder(Decoder):
         return nn.expand(x, times)
 
     def _mask_probs(self, probs: Variable, finished: Variable) -> Variable:
-        """An ended beam can only go on with the end token."""
+        """Force finished beams to continue with the end token only."""
         finished = tensor.cast(finished, dtype=probs.dtype)
         spread = nn.expand(nn.unsqueeze(finished, [2]), [1, 1, self.vocab_size])
         ended = nn.elementwise_mul(spread, self.noend_mask_tensor, axis=-1)
@@ -149,7 +149,7 @@ class BeamSearchDecoder(Decoder):
         return output, self.StateWrapper(next_cell_states, next_log_probs, finished, lengths)
 
     def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any, Any, Variable]:
-        """One step of the cell on all beams, and the choice of the best."""
+        """Run the cell on all beams and select the best continuations."""
         inputs = map_structure(self._merge_batch_beams, inputs)
         cell_states = map_structure(self._merge_batch_beams, states.cell_states)
         cell_outputs, next_cell_states = self.cell(inputs, cell_states, **kwargs)
@@ -164,12 +164,12 @@ class BeamSearchDecoder(Decoder):
         return output, state, next_inputs, state.finished
 
     def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> tuple[Variable, Any]:
-        """(token numbers [time, batch, beam] traced back along the beams, states)."""
+        """(token ids [time, batch, beam], backtracked along the beams; states)."""
         return nn.gather_tree(outputs.predicted_ids, outputs.parent_ids), final_states
 
 
 def _keep_ended(state: Variable, new_state: Variable, ended: Variable) -> Variable:
-    """state where the sequence has ended, new_state elsewhere."""
+    """state where the sequence has finished, new_state elsewhere."""
     dtype = state.dtype
     is_bool = convert_dtype(dtype) == "bool"
     if is_bool:
@@ -183,7 +183,7 @@ def _keep_ended(state: Variable, new_state: Variable, ended: Variable) -> Variab
 
 
 def _array_outside(dtype: Any) -> Variable:
-    """A tensor array of the block around the loop being written."""
+    """A tensor array in the block enclosing the loop being written."""
     program = default_main_program()
     inner = program.current_block_idx
     program.current_block_idx = program.current_block().parent_idx
@@ -193,7 +193,7 @@ def _array_outside(dtype: Any) -> Variable:
 
 
 class _Decoding:
-    """The variables of one dynamic_decode."""
+    """The variables of one dynamic_decode call."""
 
     def __init__(self, decoder: Decoder, inits: Any, max_step_num: int | None, is_test: bool):
         self.decoder = decoder
@@ -252,7 +252,7 @@ class _Decoding:
         nn.logical_and(running, less_equal(self.step_idx, self.max_step_num), self.cond)
 
     def results(self) -> tuple[Any, Any]:
-        """(outputs of all steps, [time, ...]; last states)."""
+        """(outputs of all steps, [time, ...]; final states)."""
 
         def stacked(array: Variable) -> Variable:
             return tensor.tensor_array_to_tensor(array, axis=0, use_stack=True)[0]
@@ -273,20 +273,20 @@ def dynamic_decode(
     return_length: bool = False,
     **kwargs: Any,
 ) -> tuple:
-    """Run a decoder until every sequence has ended, or the steps up to ``max_step_num`` are done.
+    """Run a decoder until every sequence has finished or ``max_step_num`` is reached.
 
     Args:
-        decoder: what to run.
+        decoder: the decoder to run.
         inits: passed to ``decoder.initialize``.
-        max_step_num: the last step number that still runs (so one more step than its value); None for no limit.
+        max_step_num: index of the last step to run (one less than the number of steps); None for no limit.
         output_time_major: outputs [time, batch, ...] instead of [batch, time, ...].
-        impute_finished: keep the states of ended sequences as they were.
-        is_test: no gradient will be needed, so steps need not be kept.
-        return_length: return the lengths too.
+        impute_finished: freeze the states of finished sequences.
+        is_test: no gradient will be needed, so intermediate steps need not be kept.
+        return_length: also return the sequence lengths.
         kwargs: passed to ``decoder.step``.
 
     Returns:
-        (outputs, last states), with ``return_length`` also the lengths of the sequences.
+        (outputs, final states) and, with ``return_length``, the lengths of the sequences.
     """
     run = _Decoding(decoder, inits, max_step_num, is_test)
     with run.loop.block():

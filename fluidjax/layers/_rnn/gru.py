@@ -1,4 +1,4 @@
-"""Gated recurrent units that run as one op."""
+"""Gated recurrent units computed by a single op."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def dynamic_gru(
     h_0: Variable | None = None,
     origin_mode: bool = False,
 ) -> Variable:
-    """GRU over ragged sequences whose input is already multiplied by the input weights.
+    """GRU over variable-length sequences whose input has already been multiplied by the input weights.
 
     u, r = act_gate(input + h W), c = act(input_c + (r h) W_c); h' = u h + (1 - u) c in origin_mode, else
     h' = (1 - u) h + u c.
 
     Args:
         input: LoD Variable [rows, 3 * size].
-        size: width of the hidden state.
+        size: size of the hidden state.
         param_attr: of the weight [size, 3 * size].
         bias_attr: of the bias [1, 3 * size].
-        is_reverse: run from each sequence's end.
+        is_reverse: run each sequence from its end.
         gate_activation, candidate_activation: sigmoid, tanh, relu or identity.
-        h_0: Variable [sequences, size]; default zeros.
+        h_0: Variable [sequences, size]; zeros by default.
         origin_mode: see above.
 
     Returns:
@@ -78,16 +78,16 @@ def gru_unit(
     gate_activation: str = "sigmoid",
     origin_mode: bool = False,
 ) -> tuple[Variable, Variable, Variable]:
-    """One step of a GRU; formulas as in `dynamic_gru`.
+    """One step of a GRU; formulas as for `dynamic_gru`.
 
     Args:
         input: Variable [batch, 3 * hidden].
-        hidden: Variable [batch, hidden], the state before.
+        hidden: Variable [batch, hidden], the previous state.
         size: 3 * hidden.
         param_attr: of the weight [hidden, 3 * hidden].
         bias_attr: of the bias [1, 3 * hidden]; False for none.
-        activation, gate_activation: without effect, as in Fluid: tanh and sigmoid are used.
-        origin_mode: as in `dynamic_gru`.
+        activation, gate_activation: have no effect, as in Fluid, which always uses tanh and sigmoid.
+        origin_mode: as for `dynamic_gru`.
 
     Returns:
         (new hidden [batch, hidden], r * hidden [batch, hidden], gates [batch, 3 * hidden]).

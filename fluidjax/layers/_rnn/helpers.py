@@ -1,4 +1,4 @@
-"""Where a BasicDecoder's inputs come from: given sequences, its own best tokens, or samples of them."""
+"""Input sources of a BasicDecoder: given sequences, its own best tokens, or sampled tokens."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ __all__ = [
 
 
 class DecodeHelper:
-    """Chooses tokens from a cell's outputs and makes the next inputs from them."""
+    """Chooses tokens from a cell's outputs and produces the next inputs from them."""
 
     def initialize(self) -> tuple[Any, Variable]:
-        """(first inputs, which have ended)."""
+        """(first inputs, finished flags)."""
         raise NotImplementedError(f"{type(self).__name__} must define initialize().")
 
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
-        """Token numbers chosen from the outputs."""
+        """Token ids chosen from the outputs."""
         raise NotImplementedError(f"{type(self).__name__} must define sample(time, outputs, states).")
 
     def next_inputs(
         self, time: Variable, outputs: Variable, states: Any, sample_ids: Variable
     ) -> tuple[Variable, Any, Any]:
-        """(which have ended, next inputs, next states)."""
+        """(finished flags, next inputs, next states)."""
         raise NotImplementedError(f"{type(self).__name__} must define next_inputs(...).")
 
 
 class TrainingHelper(DecodeHelper):
-    """Inputs are given sequences, as in training.
+    """Feeds given sequences as inputs (teacher forcing), as in training.
 
     Args:
-        inputs: Variables [batch, time, ...], or [time, batch, ...] when ``time_major``; may be nested.
+        inputs: Variables [batch, time, ...], or [time, batch, ...] if ``time_major``; may be nested.
         sequence_length: int Variable [batch].
         time_major: layout of inputs.
     """
@@ -69,13 +69,13 @@ class TrainingHelper(DecodeHelper):
         return init_inputs, init_finished
 
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
-        """The best token of each."""
+        """The most probable token of each sequence."""
         return tensor.argmax(outputs, axis=-1)
 
     def next_inputs(
         self, time: Variable, outputs: Variable, states: Any, sample_ids: Variable
     ) -> tuple[Variable, Any, Any]:
-        """The next step of the inputs."""
+        """The next step of the given inputs."""
         if convert_dtype(time.dtype) != "int32":
             time = tensor.cast(time, "int32")
         length = self.sequence_length
@@ -92,10 +92,10 @@ class TrainingHelper(DecodeHelper):
 
 
 class GreedyEmbeddingHelper(DecodeHelper):
-    """Inputs are the best tokens of the step before, embedded.
+    """Feeds back the embedded best token of the previous step (greedy decoding).
 
     Args:
-        embedding_fn: from token numbers to inputs.
+        embedding_fn: maps token ids to inputs.
         start_tokens: int64 Variable [batch].
         end_token: the token that ends a sequence.
     """
@@ -106,31 +106,31 @@ class GreedyEmbeddingHelper(DecodeHelper):
         self.end_token = tensor.fill_constant(shape=[1], dtype="int64", value=end_token)
 
     def initialize(self) -> tuple[Any, Variable]:
-        """(the start tokens embedded, nothing has ended)."""
+        """(the embedded start tokens, all unfinished)."""
         init_finished = tensor.fill_constant_batch_size_like(
             input=self.start_tokens, shape=[-1], dtype="bool", value=False, force_cpu=True
         )
         return self.embedding_fn(self.start_tokens), init_finished
 
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
-        """The best token of each."""
+        """The most probable token of each sequence."""
         return tensor.argmax(outputs, axis=-1)
 
     def next_inputs(
         self, time: Variable, outputs: Variable, states: Any, sample_ids: Variable
     ) -> tuple[Variable, Any, Any]:
-        """The chosen tokens embedded; those that chose the end token have ended."""
+        """The embedded tokens; sequences that chose the end token are finished."""
         finished = equal(sample_ids, self.end_token)
         return finished, self.embedding_fn(sample_ids), states
 
 
 class SampleEmbeddingHelper(GreedyEmbeddingHelper):
-    """Inputs are tokens drawn from softmax(outputs / softmax_temperature), embedded.
+    """Feeds back embedded tokens sampled from softmax(outputs / softmax_temperature).
 
     Args:
-        embedding_fn, start_tokens, end_token: as in GreedyEmbeddingHelper.
+        embedding_fn, start_tokens, end_token: as for GreedyEmbeddingHelper.
         softmax_temperature: None for 1.
-        seed: of the draws; None for another one each run.
+        seed: of the sampling; None for a different one each run.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         self.seed = seed
 
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
-        """A token drawn for each."""
+        """A token sampled for each sequence."""
         logits = outputs if self.softmax_temperature is None else outputs / self.softmax_temperature
         probs = nn.softmax(logits)
         seed = 0 if self.seed is None else self.seed
@@ -156,12 +156,12 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
 
 
 class BasicDecoder(Decoder):
-    """A decoder made of a cell and a helper.
+    """A decoder composed of a cell and a helper.
 
     Args:
         cell: RNNCell.
         helper: DecodeHelper.
-        output_fn: applied to the cell's outputs before the helper sees them.
+        output_fn: applied to the cell's outputs before they reach the helper.
     """
 
     OutputWrapper = namedtuple("OutputWrapper", ("cell_outputs", "sample_ids"))
@@ -172,12 +172,12 @@ class BasicDecoder(Decoder):
         self.output_fn = output_fn
 
     def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
-        """(the helper's first inputs, the cell's states, which have ended)."""
+        """(the helper's first inputs, the cell's states, finished flags)."""
         initial_inputs, initial_finished = self.helper.initialize()
         return initial_inputs, initial_cell_states, initial_finished
 
     def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any, Any, Variable]:
-        """One step of the cell; the helper chooses tokens and makes the next inputs."""
+        """Run one step of the cell; the helper chooses tokens and produces the next inputs."""
         cell_outputs, cell_states = self.cell(inputs, states, **kwargs)
         if self.output_fn is not None:
             cell_outputs = self.output_fn(cell_outputs)

@@ -1,4 +1,4 @@
-"""LSTMs that run as one op: with and without projection, of one step, of several layers."""
+"""LSTMs computed by a single op: with or without projection, for one step, and stacked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _require_bias(bias_attr: Any, layer: str) -> None:
 
 
 def _require_gates(input: Variable, size: int, gates: int, layer: str) -> None:
-    """Check that the input has ``size`` columns, as many for each gate."""
+    """Check that the input has ``size`` columns, divided evenly among the gates."""
     if size % gates or input.shape[-1] not in (size, -1):
         raise ArgumentError(
             explain(
@@ -43,7 +43,7 @@ def _require_gates(input: Variable, size: int, gates: int, layer: str) -> None:
 
 
 def initial(inputs: dict, h_0: Variable | None, c_0: Variable | None, size: int, layer: str) -> None:
-    """Add initial states to the op's inputs, checking that their width is that of the hidden state."""
+    """Add the initial states to the op's inputs, checking that their width matches the hidden state."""
     for slot, state in (("H0", h_0), ("C0", c_0)):
         if state is None:
             continue
@@ -56,7 +56,7 @@ def initial(inputs: dict, h_0: Variable | None, c_0: Variable | None, size: int,
 
 
 def _lstm_bias(helper: LayerHelper, size: int, use_peepholes: bool, dtype: str) -> Variable | None:
-    """[1, 4 * size], and three more vectors of peephole weights after it."""
+    """A bias [1, 4 * size], followed by three vectors of peephole weights if used."""
     width = 7 * size if use_peepholes else 4 * size
     return helper.create_parameter(attr=helper.bias_attr, shape=[1, width], dtype=dtype, is_bias=True)
 
@@ -76,21 +76,21 @@ def dynamic_lstm(
     dtype: str = "float32",
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """LSTM over ragged sequences whose input is already multiplied by the input weights.
+    """LSTM over variable-length sequences whose input has already been multiplied by the input weights.
 
     With gates c, i, f, o of ``input + h W``:
-    c' = f * c + i * act(candidate), h' = o * act_cell(c'), and with peepholes i, f see c and o sees c'.
+    c' = f * c + i * act(candidate), h' = o * act_cell(c'); with peepholes, i and f also see c, and o sees c'.
 
     Args:
         input: LoD Variable [rows, 4 * hidden].
         size: 4 * hidden.
-        h_0, c_0: Variables [sequences, hidden]; default zeros.
+        h_0, c_0: Variables [sequences, hidden]; zeros by default.
         param_attr: of the weight [hidden, 4 * hidden].
         bias_attr: of the bias [1, 4 * hidden], or [1, 7 * hidden] with peepholes.
-        use_peepholes, is_reverse: see above; reverse runs from each sequence's end.
+        use_peepholes, is_reverse: see above; is_reverse runs each sequence from its end.
         gate_activation, cell_activation, candidate_activation: sigmoid, tanh, relu or identity.
         dtype: float32 or float64.
-        name: prefix of the variables made.
+        name: prefix for the names of the variables created.
 
     Returns:
         (hidden, cell), [rows, hidden], with the LoD of the input.
@@ -140,15 +140,15 @@ def dynamic_lstmp(
     cell_clip: float | None = None,
     proj_clip: float | None = None,
 ) -> tuple[Variable, Variable]:
-    """LSTM with a projection: as `dynamic_lstm`, with r = act_proj(h W_p) [rows, proj_size] going around.
+    """LSTM with a projection: `dynamic_lstm` whose recurrent state is r = act_proj(h W_p) [rows, proj_size].
 
     Args:
         input, size, param_attr, bias_attr, use_peepholes, is_reverse, dtype, name and the activations: as there; the
             weights are [proj_size, 4 * hidden] and [hidden, proj_size].
-        proj_size: width of the projection.
+        proj_size: size of the projection.
         proj_activation: applied to the projection.
         h_0, c_0: Variables [sequences, proj_size] and [sequences, hidden].
-        cell_clip, proj_clip: clip cell and projection to [-clip, clip].
+        cell_clip, proj_clip: clip the cell and the projection to [-clip, clip].
 
     Returns:
         (projection [rows, proj_size], cell [rows, hidden]).
@@ -202,16 +202,16 @@ def lstm_unit(
 
     Args:
         x_t: Variable [batch, width].
-        hidden_t_prev, cell_t_prev: Variables [batch, hidden].
+        hidden_t_prev, cell_t_prev: Variables [batch, hidden], the previous state.
         forget_bias: added to the forget gate.
         param_attr, bias_attr: of the fc.
-        name: prefix of the variables made.
+        name: prefix for the names of the variables created.
 
     Returns:
         (hidden, cell), [batch, hidden].
 
     Raises:
-        ValueError: ranks other than 2, or batch sizes or widths that differ.
+        ValueError: an argument is not of rank 2, or batch sizes or widths differ.
     """
     for value, arg in ((x_t, "x_t"), (hidden_t_prev, "hidden_t_prev"), (cell_t_prev, "cell_t_prev")):
         check_variable_and_dtype(value, arg, FULL_FLOATS, "lstm_unit")
@@ -249,7 +249,7 @@ def lstm_unit(
 
 
 def _weights_of(input_size: int, hidden: int, num_layers: int, is_bidirec: bool) -> int:
-    """The number of weights of a stacked LSTM."""
+    """The total number of weights of a stacked LSTM."""
     total, directions = 0, 2 if is_bidirec else 1
     for layer in range(num_layers):
         width = input_size if layer == 0 else hidden * directions
@@ -271,17 +271,17 @@ def lstm(
     default_initializer: Any = None,
     seed: int = -1,
 ) -> tuple[Variable, Variable, Variable]:
-    """A stacked LSTM over padded sequences, all weights in one parameter, as cuDNN keeps them.
+    """A stacked LSTM over padded sequences, with all weights packed into one parameter as cuDNN does.
 
     Args:
         input: Variable [time, batch, width].
         init_h, init_c: Variables [layers * directions, batch, hidden].
-        max_len: the longest time.
+        max_len: the maximum sequence length.
         hidden_size, num_layers: of the LSTM.
-        dropout_prob: of the inputs of the layers after the first.
+        dropout_prob: applied to the inputs of every layer but the first.
         is_bidirec: run in both directions.
-        is_test: no dropout.
-        name: prefix of the variables made.
+        is_test: disable dropout.
+        name: prefix for the names of the variables created.
         default_initializer: of the weights.
         seed: of the dropout.
 

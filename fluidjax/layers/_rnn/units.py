@@ -1,4 +1,4 @@
-"""One step of a GRU or LSTM made of basic layers, with parameters made at the first call."""
+"""Single steps of a GRU or LSTM built from basic layers, with parameters created at the first call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BasicGRUUnit", "BasicLSTMUnit"]
 
 
 def named(attr: Any, suffix: str) -> Any:
-    """A copy of a ParamAttr with ``suffix`` appended to its name, when it has one."""
+    """A copy of a ParamAttr with ``suffix`` appended to its name, if it has one."""
     if attr is None or not getattr(attr, "name", None):
         return attr
     attr = copy.deepcopy(attr)
@@ -24,7 +24,7 @@ def named(attr: Any, suffix: str) -> Any:
 
 
 class _Unit:
-    """Names parameters ``<name_scope>/<class>_<n>.w_0`` and so on, and keeps those it has made."""
+    """Names parameters ``<name_scope>/<class>_<n>.w_0`` and so on, and keeps track of them."""
 
     # What a subclass defines: the parameters for inputs of some width, and one step.
     _build_once: Callable[..., None]
@@ -36,11 +36,11 @@ class _Unit:
         self._parameters: dict[str, Variable] = {}
 
     def full_name(self) -> str:
-        """The prefix of the parameters' names."""
+        """The prefix of the parameter names."""
         return self._full_name
 
     def parameters(self, include_sublayers: bool = True) -> list[Variable]:
-        """The parameters made so far; a unit has no sublayers."""
+        """The parameters created so far; a unit has no sublayers."""
         return list(self._parameters.values())
 
     def _parameter(self, key: str, attr: Any, shape: list[int], is_bias: bool = False) -> None:
@@ -60,10 +60,10 @@ class BasicGRUUnit(_Unit):
     """r, u = act_gate(W [x, h] + b); c = act(W_c [x, r h] + b_c); h' = u h + (1 - u) c.
 
     Args:
-        name_scope: prefix of the parameters' names.
-        hidden_size: width of h.
-        param_attr, bias_attr: ParamAttr; a name gets ``_gate`` and ``_candidate`` appended.
-        gate_activation, activation: layer functions; default sigmoid and tanh.
+        name_scope: prefix of the parameter names.
+        hidden_size: size of h.
+        param_attr, bias_attr: ParamAttr; ``_gate`` and ``_candidate`` are appended to its name.
+        gate_activation, activation: layer functions; sigmoid and tanh by default.
         dtype: of the parameters.
     """
 
@@ -92,7 +92,7 @@ class BasicGRUUnit(_Unit):
         self._parameter("candidate_b", named(self._bias_attr, "_candidate"), [size], is_bias=True)
 
     def forward(self, input: Variable, pre_hidden: Variable) -> Variable:
-        """The new hidden state [batch, hidden] from input [batch, width] and the state before."""
+        """The new hidden state [batch, hidden] from input [batch, width] and the previous state."""
         weights = self._parameters
         gates = nn.matmul(x=tensor.concat([input, pre_hidden], 1), y=weights["gate_w"])
         gates = self._gate_activation(nn.elementwise_add(gates, weights["gate_b"]))
@@ -107,10 +107,10 @@ class BasicLSTMUnit(_Unit):
     """i, j, f, o = W [x, h] + b; c' = c sigmoid(f + forget_bias) + sigmoid(i) tanh(j); h' = tanh(c') sigmoid(o).
 
     Args:
-        name_scope: prefix of the parameters' names.
-        hidden_size: width of h and c.
+        name_scope: prefix of the parameter names.
+        hidden_size: size of h and c.
         param_attr, bias_attr: ParamAttr.
-        gate_activation, activation: without effect, as in Fluid: sigmoid and tanh are used.
+        gate_activation, activation: have no effect, as in Fluid, which always uses sigmoid and tanh.
         forget_bias: added to the forget gate.
         dtype: of the parameters.
     """
@@ -139,7 +139,7 @@ class BasicLSTMUnit(_Unit):
         self._parameter("b", self._bias_attr, [4 * size], is_bias=True)
 
     def forward(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> tuple[Variable, Variable]:
-        """(new hidden, new cell), [batch, hidden], from input [batch, width] and the states before."""
+        """(new hidden, new cell), [batch, hidden], from input [batch, width] and the previous states."""
         gates = nn.matmul(x=tensor.concat([input, pre_hidden], 1), y=self._parameters["w"])
         gates = nn.elementwise_add(gates, self._parameters["b"])
         i, j, f, o = nn.split(gates, num_or_sections=4, dim=-1)

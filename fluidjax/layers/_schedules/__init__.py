@@ -1,1 +1,1 @@
-"""Learning-rate schedules as objects: what the functions of ``layers.learning_rate_scheduler`` give in eager mode."""
+"""Learning-rate schedules as objects: what the functions of ``layers.learning_rate_scheduler`` return in eager mode."""

@@ -1,4 +1,4 @@
-"""What all schedules are: a step counter, the rate that follows from it, and a state to save."""
+"""The base of all schedules: a step counter, the rate computed from it, and saved state."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fluidjax.framework import Variable
 
 
 class LearningRateDecay:
-    """A learning rate that changes with each step: called once per ``minimize``, it gives the rate and advances.
+    """A learning rate that depends on the step: each call, one per ``minimize``, returns the rate and advances.
 
-    A schedule of one's own overrides ``step``.
+    Custom schedules override ``step``.
 
     Args:
-        begin: the first value of ``step_num``.
-        step: how far ``step_num`` advances.
-        dtype: the rate's element type.
+        begin: the initial value of ``step_num``.
+        step: the increment of ``step_num``.
+        dtype: dtype of the rate.
     """
 
     counts_steps = True  # whether optimizers save ``step_num``
@@ -32,7 +32,7 @@ class LearningRateDecay:
         self.dtype = dtype
 
     def __call__(self) -> Any:
-        """The rate of this step as a variable of shape [1]; the schedule is one step on afterwards."""
+        """The rate at this step as a Variable of shape [1]; advances the schedule by one step."""
         rate = self.step()
         if isinstance(rate, float):
             rate = self.create_lr_var(rate)
@@ -40,11 +40,11 @@ class LearningRateDecay:
         return rate
 
     def first_rate(self) -> Any:
-        """The rate before any step was taken, a number or a variable; the schedule stays where it is."""
+        """The initial rate, a number or a Variable; does not advance the schedule."""
         return self.step()
 
     def create_lr_var(self, lr: float) -> Variable:
-        """The rate as a variable of shape [1]: a value, not an op, so that steps are alike whatever it is."""
+        """The rate as a Variable of shape [1]: a value rather than an op, so that every step runs the same ops."""
         array = np.array([float(lr)], to_numpy_dtype(to_var_type(self.dtype)))
         return current_tracer().to_variable(array, unique_name.generate("learning_rate"))
 
@@ -52,20 +52,20 @@ class LearningRateDecay:
         return rate if isinstance(rate, Variable) else self.create_lr_var(rate)
 
     def step(self) -> Any:
-        """The rate at ``step_num``: a float, or a variable of shape [1]."""
+        """The rate at ``step_num``: a float, or a Variable of shape [1]."""
         raise NotImplementedError(f"{type(self).__name__} has no step(): define it, and return the rate of step_num.")
 
     def _state_keys(self) -> None:
-        """Set ``keys``, the names of the attributes that ``state_dict`` holds."""
+        """Set ``keys``, the names of the attributes saved by ``state_dict``."""
         self.keys = ["step_num"]
 
     def state_dict(self) -> dict[str, Any]:
-        """The schedule's state as plain numbers."""
+        """The state of the schedule as plain numbers."""
         self._state_keys()
         return {key: _number(self.__dict__[key], key) for key in self.keys if key in self.__dict__}
 
     def set_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take a state that ``state_dict`` gave. Raises RuntimeError for a missing key."""
+        """Restore a state returned by ``state_dict``. Raises RuntimeError for a missing key."""
         self._state_keys()
         for key in self.keys:
             if key not in state_dict:
@@ -85,7 +85,7 @@ def _number(value: Any, key: str) -> Any:
 
 
 def check_kind(owner: str, name: str, value: Any, *kinds: type) -> None:
-    """Raise TypeError unless an argument is of one of the kinds."""
+    """Raise TypeError unless an argument is of one of the given types."""
     if not isinstance(value, kinds):
         expected = ", ".join(kind.__name__ for kind in kinds)
         raise TypeError(
@@ -99,7 +99,7 @@ def check_kind(owner: str, name: str, value: Any, *kinds: type) -> None:
 
 
 def check_falls(decay_rate: float) -> None:
-    """Raise ValueError unless the factor makes the rate fall."""
+    """Raise ValueError unless the decay factor is below 1."""
     if decay_rate >= 1.0:
         raise ArgumentError(
             explain("decay_rate should be < 1.0", "a factor below 1", repr(decay_rate), "give its inverse")

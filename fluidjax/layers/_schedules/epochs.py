@@ -1,4 +1,4 @@
-"""Schedules that advance with ``epoch()``, and one that waits for a loss to stop falling."""
+"""Schedules that advance by ``epoch()``, and one that waits for a loss to plateau."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fluidjax.layers._schedules.base import LearningRateDecay, check_falls, chec
 
 
 class _LearningRateEpochDecay(LearningRateDecay):
-    """A rate that follows from ``base_lr`` and the number of epochs, by ``get_lr``."""
+    """A rate computed by ``get_lr`` from ``base_lr`` and the number of epochs."""
 
     counts_steps = False
 
@@ -30,28 +30,28 @@ class _LearningRateEpochDecay(LearningRateDecay):
         self.keys = ["epoch_num", "learning_rate"]
 
     def __call__(self) -> Variable:
-        """The rate of this epoch as a variable of shape [1]."""
+        """The rate in this epoch as a Variable of shape [1]."""
         self.learning_rate = self._variable(self.learning_rate)
         return self.learning_rate
 
     def first_rate(self) -> Variable:
-        """The rate of this epoch."""
+        """The rate in this epoch."""
         return self()
 
     def epoch(self, epoch: int | None = None) -> None:
-        """Go on to the next epoch, or to a given one."""
+        """Advance to the next epoch, or to the given one."""
         self.epoch_num = self.epoch_num + 1 if epoch is None else epoch
         self.learning_rate = self.get_lr()
 
     def get_lr(self) -> Any:
-        """The rate of ``epoch_num``, a float or a variable of shape [1]."""
+        """The rate at ``epoch_num``, a float or a Variable of shape [1]."""
         raise NotImplementedError(f"{type(self).__name__} has no get_lr(): define it, and return the epoch's rate.")
 
 
 class StepDecay(_LearningRateEpochDecay):
     """learning_rate * decay_rate ** (epoch_num // step_size).
 
-    Raises TypeError for a step_size that is not an int, ValueError for a decay_rate that is not below 1.
+    Raises TypeError unless step_size is an int, ValueError unless decay_rate is below 1.
     """
 
     def __init__(self, learning_rate: float, step_size: int, decay_rate: float = 0.1) -> None:
@@ -62,14 +62,14 @@ class StepDecay(_LearningRateEpochDecay):
         super().__init__(learning_rate)
 
     def get_lr(self) -> Variable:
-        """The rate of ``epoch_num``, a variable of shape [1]."""
+        """The rate at ``epoch_num``, a Variable of shape [1]."""
         return self.create_lr_var(self.base_lr * self.decay_rate ** (self.epoch_num // self.step_size))
 
 
 class MultiStepDecay(_LearningRateEpochDecay):
-    """learning_rate * decay_rate ** (the number of milestones that ``epoch_num`` has reached).
+    """learning_rate * decay_rate ** (number of milestones reached by ``epoch_num``).
 
-    Raises TypeError for milestones that are no list, ValueError when they do not rise or decay_rate is not below 1.
+    Raises TypeError unless milestones is a list, ValueError if they do not increase or decay_rate is not below 1.
     """
 
     def __init__(self, learning_rate: float, milestones: Sequence[int], decay_rate: float = 0.1) -> None:
@@ -84,12 +84,12 @@ class MultiStepDecay(_LearningRateEpochDecay):
         super().__init__(learning_rate)
 
     def get_lr(self) -> Variable:
-        """The rate of ``epoch_num``, a variable of shape [1]."""
+        """The rate at ``epoch_num``, a Variable of shape [1]."""
         return self.create_lr_var(self.base_lr * self.decay_rate ** sum(self.epoch_num >= m for m in self.milestones))
 
 
 class LambdaDecay(_LearningRateEpochDecay):
-    """learning_rate * lr_lambda(epoch_num). Raises TypeError when lr_lambda cannot be called."""
+    """learning_rate * lr_lambda(epoch_num). Raises TypeError if lr_lambda is not callable."""
 
     def __init__(self, learning_rate: float, lr_lambda: Callable[[int], float]) -> None:
         if not callable(lr_lambda):
@@ -101,18 +101,18 @@ class LambdaDecay(_LearningRateEpochDecay):
         super().__init__(learning_rate)
 
     def get_lr(self) -> float:
-        """The rate of ``epoch_num``."""
+        """The rate at ``epoch_num``."""
         return self.base_lr * self.lr_lambda(self.epoch_num)
 
 
 class ReduceLROnPlateau(LearningRateDecay):
-    """The rate times ``decay_rate`` whenever the loss was no better for more than ``patience`` calls of ``step``.
+    """Multiply the rate by ``decay_rate`` once the loss has not improved for more than ``patience`` calls of ``step``.
 
-    A loss is better when it is below the best one (``mode`` "max": above) by ``threshold``, taken as a part of the best
-    loss ("rel") or as it is ("abs"). After a reduction ``cooldown`` calls are not counted. The rate does not fall below
+    An improvement is a loss below the best so far (``mode`` "max": above) by ``threshold``, relative to the best loss
+    ("rel") or absolute ("abs"). After a reduction, ``cooldown`` calls are not counted. The rate does not fall below
     ``min_lr``, nor change by less than ``eps``.
 
-    Raises TypeError or ValueError for arguments out of range.
+    Raises TypeError or ValueError for invalid arguments.
     """
 
     def __init__(
@@ -151,14 +151,14 @@ class ReduceLROnPlateau(LearningRateDecay):
         self.keys = ["cooldown_counter", "best_loss", "num_bad_epochs", "epoch_num", "learning_rate"]
 
     def __call__(self) -> Variable:
-        """The rate as a variable of shape [1]."""
+        """The rate as a Variable of shape [1]."""
         self.learning_rate = self._variable(self.learning_rate)
         return self.learning_rate
 
     def step(self, loss: Variable) -> None:  # type: ignore[override]
-        """Look at a loss, a variable of shape [1], and lower the rate if it is time to.
+        """Record a loss, a Variable of shape [1], and lower the rate if due.
 
-        Raises AssertionError for another shape.
+        Raises AssertionError for any other shape.
         """
         if list(loss.shape) != [1]:
             raise AssertionError(

@@ -1,7 +1,7 @@
-"""Schedules that advance with each step: the rate is a closed form of ``step_num``.
+"""Schedules that advance with every step: the rate is a closed-form function of ``step_num``.
 
-``learning_rate`` is a float or a variable of shape [1] in all of them; ``begin`` is the first step's number, ``step``
-how far a step counts.
+In all of them, ``learning_rate`` is a float or a Variable of shape [1], ``begin`` the number of the first step and
+``step`` the increment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PiecewiseDecay(LearningRateDecay):
         self.vars = list(values)
 
     def step(self) -> float:
-        """The value of the piece that ``step_num`` lies in."""
+        """The value on the interval containing ``step_num``."""
         for boundary, value in zip(self.boundaries, self.vars, strict=False):
             if self.step_num < boundary:
                 return value
@@ -34,7 +34,7 @@ class PiecewiseDecay(LearningRateDecay):
 
 
 class _PeriodicDecay(LearningRateDecay):
-    """A rate that depends on ``step_num / decay_steps``, rounded down with ``staircase``."""
+    """A rate that depends on ``step_num / decay_steps``, rounded down if ``staircase``."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class _PeriodicDecay(LearningRateDecay):
         raise NotImplementedError
 
     def step(self) -> Variable:
-        """The rate at ``step_num``, a variable of shape [1]."""
+        """The rate at ``step_num``, a Variable of shape [1]."""
         periods = self.step_num / self.decay_steps
         return self._variable(self.learning_rate * self._factor(math.floor(periods) if self.staircase else periods))
 
@@ -85,8 +85,8 @@ class InverseTimeDecay(_PeriodicDecay):
 class PolynomialDecay(LearningRateDecay):
     """(learning_rate - end_learning_rate) * (1 - step_num / decay_steps) ** power + end_learning_rate.
 
-    ``step_num`` counts to ``decay_steps`` only; with ``cycle`` the fall starts again instead, over twice, three times
-    ... ``decay_steps``.
+    ``step_num`` is capped at ``decay_steps``; with ``cycle``, the decay restarts instead, over periods of twice, three
+    times ... ``decay_steps``.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class PolynomialDecay(LearningRateDecay):
         self.cycle = cycle
 
     def step(self) -> Variable:
-        """The rate at ``step_num``, a variable of shape [1]."""
+        """The rate at ``step_num``, a Variable of shape [1]."""
         length, at = self.decay_steps, self.step_num
         if self.cycle:
             length *= max(1, math.ceil(at / length))
@@ -139,7 +139,7 @@ class CosineDecay(LearningRateDecay):
         self.epochs = epochs
 
     def step(self) -> Variable:
-        """The rate at ``step_num``, a variable of shape [1]."""
+        """The rate at ``step_num``, a Variable of shape [1]."""
         epoch = math.floor(self.step_num / self.step_each_epoch)
         return self._variable(self.learning_rate * (0.5 * (math.cos(epoch * math.pi / self.epochs) + 1)))
 
@@ -162,7 +162,7 @@ class NoamDecay(LearningRateDecay):
         self.warmup_steps = warmup_steps
 
     def step(self) -> Variable:
-        """The rate at ``step_num``, a variable of shape [1]. Raises ZeroDivisionError at step 0."""
+        """The rate at ``step_num``, a Variable of shape [1]. Raises ZeroDivisionError at step 0."""
         least = min(self.step_num**-0.5, self.warmup_steps**-1.5 * self.step_num)
         return self._variable(self.learning_rate * (self.d_model**-0.5 * least))
 
@@ -170,10 +170,10 @@ class NoamDecay(LearningRateDecay):
 class LinearLrWarmup(LearningRateDecay):
     """(end_lr - start_lr) / warmup_steps * step_num before ``warmup_steps``, then ``learning_rate``.
 
-    ``start_lr`` sets the slope only, as in Fluid 1.8. A schedule as ``learning_rate`` advances with every call, during
-    the warm-up too.
+    ``start_lr`` affects the slope only, as in Fluid 1.8. A schedule passed as ``learning_rate`` advances with every
+    call, including during the warm-up.
 
-    Raises TypeError when ``learning_rate`` is neither a number nor a schedule.
+    Raises TypeError if ``learning_rate`` is neither a number nor a schedule.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class LinearLrWarmup(LearningRateDecay):
         self.lr_ratio_before_warmup = (float(end_lr) - float(start_lr)) / float(warmup_steps)
 
     def step(self) -> Any:
-        """The rate at ``step_num``: a variable of shape [1] in the warm-up, then what ``learning_rate`` gives."""
+        """The rate at ``step_num``: a Variable of shape [1] during warm-up, then the value of ``learning_rate``."""
         later = self.learning_rate() if isinstance(self.learning_rate, LearningRateDecay) else self.learning_rate
         if self.step_num < self.warmup_steps:
             return self.create_lr_var(self.lr_ratio_before_warmup * self.step_num)

@@ -1,1 +1,1 @@
-"""Sequences: what ``layers.sequence_lod`` and ``layers.nn`` hand on."""
+"""Sequence layers: what ``layers.sequence_lod`` and ``layers.nn`` re-export."""

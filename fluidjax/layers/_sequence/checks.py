@@ -21,7 +21,7 @@ _DTYPE_NAMES = {
 
 
 def refuse_eager(layer: str) -> None:
-    """AssertionError in eager mode, where variables have no LoD."""
+    """Raise AssertionError in eager mode, where variables have no LoD."""
     if in_dygraph_mode():
         raise AssertionError(
             f"sequence layer is not supported in dygraph mode yet: {layer} needs a LoD, and eager variables have none. "
@@ -30,13 +30,13 @@ def refuse_eager(layer: str) -> None:
 
 
 def ragged(value: Any, arg: str, layer: str, dtypes: Sequence[str] = ()) -> Variable:
-    """Like ``variable``, for what has to have a LoD: AssertionError in eager mode."""
+    """Like ``variable``, for arguments that must have a LoD: raises AssertionError in eager mode."""
     refuse_eager(layer)
     return variable(value, arg, layer, dtypes)
 
 
 def variable(value: Any, arg: str, layer: str, dtypes: Sequence[str] = ()) -> Variable:
-    """Return ``value``; TypeError unless it is a Variable, of one of ``dtypes`` where any are given."""
+    """Return ``value``; raise TypeError unless it is a Variable, with one of ``dtypes`` if any are given."""
     if not isinstance(value, Variable):
         raise TypeError(
             f"The type of '{arg}' in {layer} must be Variable, but received {type(value).__name__}. Pass what a layer"
@@ -52,7 +52,7 @@ def variable(value: Any, arg: str, layer: str, dtypes: Sequence[str] = ()) -> Va
 
 
 def variables(value: Any, arg: str, layer: str, dtypes: Sequence[str] = ()) -> list[Variable]:
-    """Return a list of Variables; TypeError unless ``value`` is one."""
+    """Return a list of Variables; raise TypeError unless ``value`` is one."""
     if not isinstance(value, list):
         raise TypeError(
             f"The type of '{arg}' in {layer} must be list, but received {type(value).__name__}. Pass [x, y, ...]."

@@ -1,4 +1,4 @@
-"""Layers of linear-chain conditional random fields, and the chunk metric that judges taggers."""
+"""Linear-chain conditional random fields, and the chunk metric used to evaluate taggers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["linear_chain_crf", "crf_decoding", "chunk_eval"]
 def linear_chain_crf(
     input: Variable, label: Variable, param_attr: Any = None, length: Variable | None = None
 ) -> Variable:
-    """The cost of tagging each sequence with ``label``: log Z - score (0 for an empty sequence).
+    """The negative log-likelihood of the tags ``label``, log Z - score (0 for an empty sequence).
 
     Args:
         input: emissions [rows, tags] with LoD, or padded [sequences, width, tags] with ``length``.
@@ -55,12 +55,12 @@ def linear_chain_crf(
 def crf_decoding(
     input: Variable, param_attr: Any, label: Variable | None = None, length: Variable | None = None
 ) -> Variable:
-    """The best tags of each sequence (Viterbi), or with ``label`` 1 where they equal it and 0 elsewhere.
+    """The best tags of each sequence (Viterbi); with ``label``, 1 where they agree with it and 0 elsewhere.
 
     Args:
         input: emissions [rows, tags] with LoD, or padded [sequences, width, tags] with ``length``.
-        param_attr: names the transition parameter that ``linear_chain_crf`` has made.
-        label: int64, in the layout of the result.
+        param_attr: names the transition parameter created by ``linear_chain_crf``.
+        label: int64, laid out like the result.
         length: int64 [sequences, 1] for padded input.
 
     Returns:
@@ -85,14 +85,14 @@ def chunk_eval(
     excluded_chunk_types: list[int] | None = None,
     seq_length: Variable | None = None,
 ) -> tuple[Variable, ...]:
-    """Precision, recall and F1 of chunks, and the numbers of found, true and correct chunks.
+    """Precision, recall and F1 score of chunks, and the numbers of predicted, true and correct chunks.
 
     Args:
         input, label: int64 ids [rows, 1] with LoD, or padded [sequences, width, 1] with ``seq_length``; an id is
-            chunk type * tags of the scheme + tag.
+            chunk type * number of tags in the scheme + tag.
         chunk_scheme: IOB, IOE, IOBES or plain.
-        num_chunk_types: number of types; ids from num_chunk_types * tags on are outside of chunks.
-        excluded_chunk_types: types that do not count.
+        num_chunk_types: number of types; ids from num_chunk_types * tags upward lie outside all chunks.
+        excluded_chunk_types: types to ignore.
 
     Returns:
         (precision, recall, f1) float32 [1] and (inferred, labelled, correct) int64 [1].

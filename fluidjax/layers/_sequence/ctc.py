@@ -1,4 +1,4 @@
-"""Layers of connectionist temporal classification, and the edit distance that judges it."""
+"""Connectionist temporal classification, and the edit distance used to evaluate it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def warpctc(
     input_length: Variable | None = None,
     label_length: Variable | None = None,
 ) -> Variable:
-    """-log of the probability that softmax(input), with repeats merged and blanks dropped, spells ``label``.
+    """CTC loss: -log of the probability that softmax(input), with repeats merged and blanks removed, spells ``label``.
 
     Args:
         input: logits [rows, classes + 1] with LoD, or padded [steps, sequences, classes + 1] with both lengths.
         label: int32 [rows, 1] with LoD, or padded [sequences, width].
-        blank: the class that stands for no label.
+        blank: index of the blank class.
         norm_by_times: divide the gradient by the number of steps.
         input_length, label_length: int64 [sequences], for padded input.
 
@@ -59,16 +59,16 @@ def ctc_greedy_decoder(
     padding_value: int = 0,
     name: str | None = None,
 ) -> Any:
-    """The likeliest class of each step, with repeats merged and blanks dropped.
+    """The most probable class of each step, with repeats merged and blanks removed.
 
     Args:
         input: probabilities [rows, classes] with LoD, or padded [sequences, steps, classes] with ``input_length``.
-        blank: the class that is dropped.
+        blank: index of the blank class.
         input_length: int64 [sequences, 1], for padded input.
-        padding_value: fills padded rows past their end.
+        padding_value: fills the rows of a padded result beyond their end.
 
     Returns:
-        ids [rows, 1] with LoD; for padded input (ids [sequences, steps], lengths [sequences, 1]).
+        ids [rows, 1] with LoD; for padded input, (ids [sequences, steps], lengths [sequences, 1]).
     """
     variable(input, "input", "ctc_greedy_decoder", FULL_FLOATS)
     helper = LayerHelper("ctc_greedy_decoder", name=name, input=input)
@@ -100,15 +100,15 @@ def edit_distance(
     input_length: Variable | None = None,
     label_length: Variable | None = None,
 ) -> tuple[Variable, Variable]:
-    """The number of insertions, deletions and substitutions between each pair of sequences.
+    """Levenshtein distance (insertions, deletions and substitutions) between each pair of sequences.
 
     Args:
         input, label: int64 ids [rows, 1] with LoD, or padded [sequences, width] with both lengths.
         normalized: divide by the length of the label.
-        ignored_tokens: ids that are taken out of both first.
+        ignored_tokens: ids removed from both before comparing.
 
     Returns:
-        (float32 [sequences, 1], int64 [1] the number of sequences).
+        (float32 [sequences, 1], the number of sequences, int64 [1]).
     """
     variable(input, "input", "edit_distance", ("int64",))
     variable(label, "label", "edit_distance", ("int64",))

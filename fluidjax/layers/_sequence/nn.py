@@ -1,4 +1,4 @@
-"""Layers around sequences that Fluid keeps in ``layers.nn``: LoD changes, patches, positions, hashes, filters."""
+"""Sequence-related layers that Fluid defines in ``layers.nn``: LoD changes, patches, positions, hashes, filters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def lod_reset(x: Variable, y: Variable | None = None, target_lod: list[int] | None = None) -> Variable:
-    """``x`` with another LoD: that of ``y``, else the offsets that ``y`` holds, else ``target_lod``.
+    """``x`` with a new LoD: that of ``y``, or the offsets stored in ``y``, or ``target_lod``.
 
     Args:
         x: [rows, ...].
@@ -30,7 +30,7 @@ def lod_reset(x: Variable, y: Variable | None = None, target_lod: list[int] | No
         target_lod: offsets.
 
     Returns:
-        ``x`` under the new LoD. Raises ValueError when neither is given.
+        ``x`` with the new LoD. Raises ValueError if neither is given.
     """
     variable(x, "x", "lod_reset", FULL_NUMBERS)
     helper = LayerHelper("lod_reset", x=x)
@@ -48,14 +48,14 @@ def lod_reset(x: Variable, y: Variable | None = None, target_lod: list[int] | No
 
 
 def lod_append(x: Variable, level: Any) -> Variable:
-    """``x`` with one more, finest LoD level.
+    """``x`` with an additional, finest LoD level.
 
     Args:
         x: [rows, ...] with LoD.
-        level: offsets as a list or tuple, or a Variable: its LoD, else the offsets that it holds.
+        level: offsets as a list or tuple, or a Variable whose LoD (or, without one, whose values) are used.
 
     Returns:
-        ``x`` under the longer LoD. Raises ValueError when ``level`` is neither.
+        ``x`` with the extended LoD. Raises ValueError if ``level`` is neither.
     """
     if x is None:
         raise ArgumentError("Input(x) of lod_append can't be None. Pass a Variable with LoD.")
@@ -86,17 +86,17 @@ def im2sequence(
     out_stride: Any = 1,
     name: str | None = None,
 ) -> Variable:
-    """The patches of each image as a sequence of rows.
+    """Extract the patches of each image as a sequence of rows.
 
     Args:
         input: images [n, channels, height, width] of float32.
         filter_size, stride: an int, or [height, width].
         padding: an int, [up and down, left and right], or [up, left, down, right].
-        input_image_size: [n, 2], the true size of each image.
-        out_stride: by how much the true size is divided first.
+        input_image_size: [n, 2], the actual size of each image.
+        out_stride: divisor applied to the actual size.
 
     Returns:
-        [patches of all images, channels * height * width of a patch] with LoD.
+        [number of patches, channels * patch height * patch width] with LoD.
     """
     variable(input, "input", "im2sequence", ("float32",))
     paddings = pair(padding)
@@ -114,13 +114,13 @@ def im2sequence(
 
 
 def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, act: str | None = None) -> Variable:
-    """act(sum over w of W[w] * input[r + w] within the sequence), w from 0 to ``future_context_size``.
+    """Lookahead convolution: act(sum over w of W[w] * input[r + w] within the sequence), 0 <= w <= future_context_size.
 
     Args:
         input: [rows, width] with LoD, or padded [sequences, steps, width], of float32.
 
     Returns:
-        As the input.
+        Same shape as the input.
     """
     variable(input, "input", "row_conv", ("float32",))
     helper = LayerHelper("row_conv", input=input, param_attr=param_attr, act=act)
@@ -133,13 +133,13 @@ def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, 
 
 
 def add_position_encoding(input: Variable, alpha: float, beta: float, name: str | None = None) -> Variable:
-    """alpha input + beta (sin, cos of t / 10000^(k / (h - 1))), t the place in the sequence, k < h = width / 2.
+    """alpha input + beta (sin, cos of t / 10000^(k / (h - 1))), with position t in the sequence and k < h = width / 2.
 
     Args:
-        input: [rows, width] with LoD, or [sequences, steps, width]; the width is even.
+        input: [rows, width] with LoD, or [sequences, steps, width]; the width must be even.
 
     Returns:
-        As the input.
+        Same shape as the input.
     """
     variable(input, "input", "add_position_encoding", FULL_FLOATS)
     helper = LayerHelper("add_position_encoding", input=input, alpha=alpha, beta=beta, name=name)
@@ -160,7 +160,7 @@ def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = 
         input: int32 or int64 [rows, n], with or without LoD.
 
     Returns:
-        [rows, num_hash, 1] of the input's dtype; no gradient.
+        [rows, num_hash, 1] with the dtype of the input; no gradient.
     """
     variable(input, "input", "hash", INTS)
     helper = LayerHelper("hash", input=input, num_hash=num_hash, name=name)
@@ -177,17 +177,17 @@ def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = 
 def filter_by_instag(
     ins: Variable, ins_tag: Variable, filter_tag: Variable, is_lod: bool, out_val_if_empty: int = 0
 ) -> tuple[Variable, Variable]:
-    """The instances that carry one of the wanted tags, and their loss weights.
+    """Select the instances that have one of the given tags, with their loss weights.
 
     Args:
-        ins: [rows, ...], one instance for each sequence (or row, without LoD).
+        ins: [rows, ...], one instance per sequence (or per row, without LoD).
         ins_tag: int64 [rows, 1] with LoD, the tags of each instance.
-        filter_tag: int64, the wanted tags.
+        filter_tag: int64, the tags to keep.
         is_lod: whether ``ins`` has LoD.
-        out_val_if_empty: fills the one row that stands for no instance at all.
+        out_val_if_empty: value of the single row returned if no instance is selected.
 
     Returns:
-        (the instances left, float32 [instances, 1]: 1, or 0 where none was left).
+        (the selected instances, float32 [instances, 1]: 1, or 0 if none was selected).
     """
     helper = LayerHelper("filter_by_instag", input=ins, ins_tag=ins_tag, filter_tag=filter_tag, is_lod=is_lod)
     out = helper.create_variable_for_type_inference(dtype=ins.dtype)

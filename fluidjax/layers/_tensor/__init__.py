@@ -1,1 +1,1 @@
-"""Tensors: what ``layers.tensor`` and ``layers.nn`` hand on."""
+"""Tensors: the layers that ``layers.tensor`` and ``layers.nn`` re-export."""

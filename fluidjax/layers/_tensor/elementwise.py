@@ -48,17 +48,17 @@ def _arithmetic(op_type: str, formula: str, dtypes: tuple[str, ...], result: str
         return emit(op_type, {"X": x, "Y": y}, x.dtype, {"axis": axis}, name=name, act=act)
 
     function.__name__ = function.__qualname__ = op_type
-    function.__doc__ = f"""out = {formula}, the smaller operand repeated along the larger one's other dims.
+    function.__doc__ = f"""Elementwise out = {formula}, with broadcasting.
 
     Args:
-        x, y: of one element type ({", ".join(dtypes)}). The dims of the one with fewer are those of the other from
-            ``axis`` on; a dim of 1 stretches.
-        axis: where they are aligned; -1 aligns the last dims.
-        act: activation of the result.
+        x, y: of the same dtype ({", ".join(dtypes)}). The shape of the lower-rank operand must match the other's from
+            ``axis`` on; dimensions of size 1 are broadcast.
+        axis: where the shapes are aligned; -1 aligns the trailing dimensions.
+        act: activation applied to the result.
         name: the layer's name.
 
     Raises:
-        TypeError: an operand is not a Variable, or of another element type.
+        TypeError: an operand is not a Variable, or has an unsupported dtype.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -94,7 +94,7 @@ def _logic(op_type: str, formula: str) -> Callable[..., Variable]:
         return _logical(op_type, {"X": x, "Y": y}, out, name)
 
     function.__name__ = function.__qualname__ = op_type
-    function.__doc__ = f"""out = {formula}, for bool tensors of one shape; written to ``out`` if given."""
+    function.__doc__ = f"""out = {formula}, for bool tensors of the same shape; written to ``out`` if given."""
     return function
 
 
@@ -109,7 +109,7 @@ def logical_not(x: Variable, out: Variable | None = None, name: str | None = Non
 
 
 def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """out = x == y as bool, for tensors of one shape and element type."""
+    """out = x == y as bool, for tensors of the same shape and dtype."""
     return emit("equal", {"X": [x], "Y": [y]}, "bool", name=name, layer="elementwise_equal", stop_gradient=True)
 
 
@@ -124,10 +124,10 @@ def scale(
     """out = scale * x + bias, or scale * (x + bias) unless ``bias_after_scale``.
 
     Args:
-        x: any number type.
+        x: any numeric dtype.
         scale: a number, or a Variable [1].
         bias: a number.
-        act: activation of the result.
+        act: activation applied to the result.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -146,12 +146,12 @@ def scale(
 
 
 def sum(x: Variable | list[Variable]) -> Variable:
-    """out = the sum of the tensors of a list, all of one shape."""
+    """The sum of a list of tensors of the same shape."""
     return sums(x, out=None)
 
 
 def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
-    """out = x limited to [min, max]; a floating type."""
+    """out = x clipped to [min, max]; a floating-point dtype."""
     check_variable_and_dtype(x, "x", FLOATS, "clip")
     return emit("clip", {"X": x}, x.dtype, {"min": float(min), "max": float(max)}, name=name)
 
@@ -163,12 +163,12 @@ def clamp(
     output: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """out = input limited to [min, max]; either bound may be absent, a number or a Variable [1].
+    """out = input clipped to [min, max]; each bound may be None, a number or a Variable [1].
 
-    An absent lower bound is -inf (Fluid 1.8 writes the smallest positive float, which clips negative values to it).
+    A missing lower bound is -inf (Fluid 1.8 uses the smallest positive float, which clips negative values to it).
 
     Raises:
-        AssertionError: both bounds are absent.
+        AssertionError: both bounds are missing.
     """
     assert min is not None or max is not None, "clamp: either min or max should be defined; pass one of them"
     check_type(input, "input", Variable, "clamp")

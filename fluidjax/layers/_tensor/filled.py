@@ -1,4 +1,4 @@
-"""Tensors made of nothing: constants, ranges, identities; triangles, traces and Kronecker products."""
+"""Tensors created from scratch: constants, ranges, identities; also triangles, traces and Kronecker products."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def full(
     stop_gradient: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """A tensor of ``fill_value``; float32 unless ``dtype`` says otherwise. ``shape`` as for fill_constant."""
+    """A tensor filled with ``fill_value``; float32 unless ``dtype`` is given. ``shape`` as for fill_constant."""
     helper = LayerHelper("full", name=name)
     dtype = "float32" if dtype is None else dtype
     check_dtype(dtype, "dtype", FILLED, "full")
@@ -78,7 +78,7 @@ def full_like(
     stop_gradient: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """``fill_value`` in the shape of ``input``, and in its element type unless ``dtype`` is given."""
+    """A tensor filled with ``fill_value``, with the shape of ``input`` and, unless ``dtype`` is given, its dtype."""
     _check_device(device)
     helper = LayerHelper("full_like", name=name)
     dtype = input.dtype if dtype is None else dtype
@@ -106,12 +106,12 @@ def _triangle(input: Variable, diagonal: int, lower: bool, name: str | None) -> 
 
 
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """The lower triangle of the last two dims, up to the ``diagonal``-th diagonal; zeros above."""
+    """The lower triangle of the last two dimensions, up to the ``diagonal``-th diagonal; zeros above."""
     return _triangle(input, diagonal, True, name)
 
 
 def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """The upper triangle of the last two dims, from the ``diagonal``-th diagonal; zeros below."""
+    """The upper triangle of the last two dimensions, from the ``diagonal``-th diagonal; zeros below."""
     return _triangle(input, diagonal, False, name)
 
 
@@ -132,7 +132,7 @@ def trace(
     out: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """The sum along the ``offset``-th diagonals of the planes (dim1, dim2); [1] for a matrix."""
+    """The sum of the ``offset``-th diagonal over dimensions (dim1, dim2); [1] for a matrix."""
     check_variable_and_dtype(input, "Input", NUMBERS, "trace")
     rank = len(input.shape)
     if rank < 2 or not (-rank <= dim1 < rank and -rank <= dim2 < rank) or dim1 % rank == dim2 % rank:
@@ -153,9 +153,9 @@ def fill_constant_batch_size_like(
     output_dim_idx: int = 0,
     force_cpu: bool = False,
 ) -> Variable:
-    """A tensor of one value whose dim ``output_dim_idx`` is ``input``'s dim ``input_dim_idx``.
+    """A constant tensor whose dimension ``output_dim_idx`` equals dimension ``input_dim_idx`` of ``input``.
 
-    For an ``input`` with LoD and dim 0 that is its number of sequences.
+    If ``input`` has LoD and the dimension is 0, that is its number of sequences.
     """
     attrs: dict[str, Any] = {
         "shape": list(shape),
@@ -175,7 +175,7 @@ def fill_constant_batch_size_like(
 
 
 def ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
-    """A tensor of ones; ``shape`` as for fill_constant, AssertionError where it has no elements."""
+    """A tensor of ones; ``shape`` as for fill_constant. Raises AssertionError if it has no elements."""
     if isinstance(shape, (list, tuple)) and not any(isinstance(n, Variable) for n in shape):
         assert math.prod(shape) > 0, f"The shape is invalid: ones needs elements, received {list(shape)}. Give others."
     return fill_constant(shape=shape, dtype=dtype, force_cpu=force_cpu, value=1.0)
@@ -193,13 +193,13 @@ def _check_like(x: Any, out: Any) -> None:
 
 
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Ones in the shape and element type of ``x``."""
+    """A tensor of ones with the shape and dtype of ``x``."""
     _check_like(x, out)
     return emit("fill_any_like", {"X": [x]}, x.dtype, {"value": 1.0}, layer="ones_like", out=out)
 
 
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Zeros in the shape and element type of ``x``."""
+    """A tensor of zeros with the shape and dtype of ``x``."""
     _check_like(x, out)
     out = emit("fill_zeros_like", {"X": [x]}, x.dtype, layer="zeros_like", out=out)
     out.stop_gradient = True
@@ -207,14 +207,14 @@ def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
 
 
 def _as_scalar(value: Any, dtype: Any) -> Variable:
-    """A Variable [1] of that element type."""
+    """A Variable [1] of the given dtype."""
     if not isinstance(value, Variable):
         return fill_constant([1], dtype, value)
     return value if convert_dtype(value.dtype) == convert_dtype(dtype) else cast(value, dtype)
 
 
 def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
-    """start, start + step, ... before end; each a number or a Variable [1]."""
+    """start, start + step, ... up to but excluding end; each a number or a Variable [1]."""
     check_dtype(dtype, "dtype", FULL_NUMBERS, "range")
     inputs = {"Start": _as_scalar(start, dtype), "End": _as_scalar(end, dtype), "Step": _as_scalar(step, dtype)}
     out = emit("range", inputs, dtype)
@@ -223,7 +223,7 @@ def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
 
 
 def arange(start: Any, end: Any, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
-    """As ``range``; the element type defaults to float32."""
+    """Like ``range``; the dtype defaults to float32."""
     del name
     return range(start, end, step, "float32" if dtype is None else dtype)
 
@@ -236,7 +236,10 @@ def _check_linspace(start: Any, stop: Any, num: Any) -> None:
 
 
 def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
-    """``num`` values from ``start`` to ``stop``, both included; each a number or a Variable [1]. float32 or float64."""
+    """``num`` evenly spaced values from ``start`` to ``stop`` inclusive; each a number or a Variable [1].
+
+    The dtype is float32 or float64.
+    """
     check_dtype(dtype, "dtype", FULL_FLOATS, "linspace")
     if not in_dygraph_mode():
         _check_linspace(start, stop, num)
@@ -248,7 +251,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
 def eye(
     num_rows: int, num_columns: int | None = None, batch_shape: list[int] | None = None, dtype: Any = "float32"
 ) -> Variable:
-    """The identity [num_rows, num_columns], repeated over the dims of ``batch_shape`` if given."""
+    """The identity matrix [num_rows, num_columns], repeated over ``batch_shape`` if given."""
     for label, size in (("num_rows", num_rows), ("num_columns", num_columns)):
         if size is not None and (not isinstance(size, int) or size < 0):
             raise TypeError(f"{label} should be a non-negative int, received {size!r}; pass one")

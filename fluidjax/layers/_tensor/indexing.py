@@ -37,32 +37,32 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
     """out[i] = input[index[i]].
 
     Args:
-        input: at least one dim.
+        input: at least one dimension.
         index: int32 or int64, [N] or [N, 1].
-        overwrite: the gradient of a row taken several times is the last one's; False adds them up.
+        overwrite: for a row gathered several times, the last gradient wins; False accumulates them.
     """
     attrs = {"overwrite": overwrite}
     return emit("gather", {"X": input, "Index": index}, input.dtype, attrs)
 
 
 def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
-    """out = input[index[..., 0], index[..., 1], ...]; the last dim of ``index`` addresses the first dims of input."""
+    """out = input[index[..., 0], index[..., 1], ...]; the last dimension of ``index`` indexes leading ones of input."""
     return emit("gather_nd", {"X": input, "Index": index}, input.dtype, name=name)
 
 
 def scatter(
     input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
 ) -> Variable:
-    """``input`` with row index[i] replaced by updates[i], or (not ``overwrite``) by the sum of its updates."""
+    """``input`` with row index[i] replaced by updates[i] or, if not ``overwrite``, by the sum of its updates."""
     inputs = {"X": input, "Ids": index, "Updates": updates}
     return emit("scatter", inputs, input.dtype, {"overwrite": overwrite}, name=name)
 
 
 def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
-    """``ref`` with ``updates`` added at ``index`` (see gather_nd); equal places add up.
+    """``ref`` with ``updates`` added at ``index`` (see gather_nd); repeated indices accumulate.
 
     Raises:
-        ValueError: ``ref`` and ``updates`` differ in element type.
+        ValueError: ``ref`` and ``updates`` differ in dtype.
     """
     for label, value in (("ref", ref), ("index", index), ("updates", updates)):
         check_type(value, label, Variable, "scatter_nd_add")
@@ -78,7 +78,7 @@ def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str 
 
 
 def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str | None = None) -> Variable:
-    """Zeros of ``shape`` with ``updates`` added at ``index``."""
+    """Zeros of shape ``shape`` with ``updates`` added at ``index``."""
     check_type(updates, "updates", Variable, "scatter_nd")
     return scatter_nd_add(zeros(shape, updates.dtype), index, updates, name)
 
@@ -98,10 +98,10 @@ def index_sample(x: Variable, index: Variable) -> Variable:
 
 
 def multiplex(inputs: list[Variable], index: Variable) -> Variable:
-    """out[b] = inputs[index[b]][b]: each row from the tensor that ``index`` (int32, [B, 1]) names.
+    """out[b] = inputs[index[b]][b]: each row taken from the tensor selected by ``index`` (int32, [B, 1]).
 
     Raises:
-        TypeError: ``inputs`` is not a list, or holds anything but variables.
+        TypeError: ``inputs`` is not a list of Variables.
         ValueError: it has fewer than two.
     """
     check_type(inputs, "inputs", list, "multiplex")
@@ -119,7 +119,7 @@ def where(condition: Variable) -> Variable:
 
 
 def nonzero(input: Variable, as_tuple: bool = False) -> Any:
-    """The indices of the elements that are not zero: [count, rank], or as a tuple one [count, 1] for each dim."""
+    """The indices of the nonzero elements: [count, rank], or as a tuple, one [count, 1] per dimension."""
     out = where(input)
     if not as_tuple:
         return out
@@ -130,10 +130,10 @@ def nonzero(input: Variable, as_tuple: bool = False) -> Any:
 
 
 def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
-    """(the k largest values of each row in descending order, their int64 indices).
+    """The k largest values of each row in descending order, and their int64 indices.
 
     Args:
-        input: float32 or float64; rows are its last dim.
+        input: float32 or float64; the rows run along its last dimension.
         k: a number, or a Variable [1].
 
     Examples:
@@ -158,7 +158,7 @@ def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[V
 def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
     """out[.., j] = 1.0 where input[.., 0] == j; ``depth`` is a number or a Variable [1].
 
-    Ids outside [0, depth) give rows of zeros (Fluid raises for them unless ``allow_out_of_range``).
+    Out-of-range ids give rows of zeros (Fluid raises for them unless ``allow_out_of_range``).
     """
     check_variable_and_dtype(input, "input", INTS, "one_hot")
     check_type(depth, "depth", (int, Variable), "one_hot")
@@ -177,7 +177,7 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
 
 
 def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
-    """(the distinct values of a vector in order of appearance, the place of each element among them)."""
+    """The distinct values of a vector in order of first appearance, and the index of each element among them."""
     check_variable_and_dtype(x, "x", FULL_NUMBERS, "unique")
     out_types = [("Out", x.dtype, False), ("Index", dtype, False)]
     attrs = {"dtype": int(to_var_type(dtype))}
@@ -186,10 +186,10 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
 
 
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
-    """As ``unique``, and how often each distinct value occurs. ``dtype`` (of index and count) is int32 or int64.
+    """As ``unique``, with the count of each distinct value. ``dtype`` (of index and count) is int32 or int64.
 
     Raises:
-        TypeError: another ``dtype``.
+        TypeError: any other ``dtype``.
     """
     check_variable_and_dtype(x, "x", FULL_NUMBERS, "unique_with_counts")
     if dtype not in INTS:
@@ -205,12 +205,13 @@ def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Var
 
 
 def gather_tree(ids: Variable, parents: Variable) -> Variable:
-    """Whole beams [T, B, W]: from the last step back, ``ids`` along the chain of ``parents`` (int32 or int64)."""
+    """Complete beams [T, B, W], backtracking ``ids`` from the last step along ``parents`` (int32 or int64)."""
     return emit("gather_tree", {"Ids": ids, "Parents": parents}, ids.dtype)
 
 
 def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
-    """Each id's place in shard ``shard_id`` of ``nshards`` over [0, index_num), ``ignore_value`` when in another.
+    """Map each id in [0, index_num) to its index within shard ``shard_id`` of ``nshards``, or ``ignore_value`` if the
+    id belongs to another shard.
 
     Raises:
         ValueError: ``shard_id`` is not in [0, nshards).

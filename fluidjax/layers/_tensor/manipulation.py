@@ -1,4 +1,4 @@
-"""Changes of shape, repetition, joining, splitting and padding."""
+"""Reshaping, repeating, joining, splitting and padding."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def _reshape_dims(shape: list[Any], x: Variable) -> list[int]:
-    """The shape attribute: -1 for Variables and the one dim to be inferred. AssertionError when it is no shape."""
+    """The shape attribute: -1 for Variables and the inferred dimension. Raises AssertionError for an invalid shape."""
     dims, inferred = [], None
     for i, dim in enumerate(shape):
         if isinstance(dim, Variable):
@@ -70,18 +70,19 @@ def reshape(
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """``x`` with another shape of the same number of elements.
+    """``x`` reshaped, with the same number of elements.
 
     Args:
         x: float16, float32, float64, int32 or int64.
-        shape: a list of ints and Variables [1], or an int32 Variable; 0 copies the dim of ``x``, one -1 is inferred.
-        actual_shape: an int32 Variable that replaces ``shape`` at run time.
-        act: activation of the result.
-        inplace: the result replaces ``x``; ignored in eager mode.
+        shape: a list of ints and Variables [1], or an int32 Variable; 0 copies the dimension of ``x``, a single -1 is
+            inferred.
+        actual_shape: an int32 Variable that overrides ``shape`` at run time.
+        act: activation applied to the result.
+        inplace: overwrite ``x`` with the result; ignored in eager mode.
 
     Raises:
-        TypeError: arguments of other types.
-        AssertionError: ``shape`` has several -1, other negative dims, or a 0 past the dims of ``x``.
+        TypeError: an argument has the wrong type.
+        AssertionError: ``shape`` has more than one -1, other negative values, or a 0 beyond the rank of ``x``.
 
     Examples:
         >>> x = fluid.data("x", [None, 4, 6])
@@ -126,7 +127,7 @@ def _with_x_shape(
 
 
 def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
-    """Remove the dims ``axes`` that are 1; all dims that are 1 if ``axes`` is empty.
+    """Remove the dimensions ``axes``, which must have size 1; all dimensions of size 1 if ``axes`` is empty.
 
     Examples:
         >>> x = fluid.data("x", [None, 1, 5, 1])
@@ -139,7 +140,7 @@ def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variab
 
 
 def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
-    """Insert a dim of 1 at each of ``axes``: an int, a Variable, or a list of ints and Variables.
+    """Insert a dimension of size 1 at each of ``axes``: an int, a Variable, or a list of ints and Variables.
 
     Examples:
         >>> x = fluid.data("x", [None, 5])
@@ -166,7 +167,7 @@ def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
 
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
-    """``x`` as a matrix whose rows are its first ``axis`` dims.
+    """``x`` flattened to a matrix; its first ``axis`` dimensions form the rows.
 
     Raises:
         ValueError: ``axis`` is not an int in [0, rank].
@@ -178,10 +179,10 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
 
 
 def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable:
-    """``x`` with its dims in the order ``perm``.
+    """``x`` with its dimensions permuted to the order ``perm``.
 
     Raises:
-        ValueError: ``perm`` is not as long as the rank, or names a dim that does not exist.
+        ValueError: the length of ``perm`` differs from the rank, or it names a dimension that does not exist.
 
     Examples:
         >>> x = fluid.data("x", [None, 3, 32, 64])
@@ -206,15 +207,15 @@ def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable
 
 
 def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
-    """``x`` repeated expand_times[i] times along dim i.
+    """``x`` tiled expand_times[i] times along dimension i.
 
     Args:
         x: bool, float32, float64, int32 or int64.
         expand_times: a list of ints and Variables [1], or an int32 Variable.
 
     Raises:
-        ValueError: a bool ``x`` whose ``stop_gradient`` is set, which Fluid refuses.
-        AssertionError: a number that is not positive.
+        ValueError: ``x`` is bool and its ``stop_gradient`` is set, which Fluid rejects.
+        AssertionError: a count is not positive.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -245,7 +246,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
 
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
-    """``x`` repeated to the shape of ``target_tensor``."""
+    """``x`` tiled to the shape of ``target_tensor``."""
     known = (*FULL_NUMBERS, "bool")
     check_variable_and_dtype(x, "x", known, "expand_as")
     check_variable_and_dtype(target_tensor, "target_tensor", known, "expand_as")
@@ -253,7 +254,7 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
 
 
 def stack(x: Variable | list[Variable], axis: int = 0) -> Variable:
-    """Stack a list of tensors (or the elements of a tensor array) along a new dim ``axis``."""
+    """Stack a list of tensors (or the elements of a tensor array) along a new dimension ``axis``."""
     helper = LayerHelper("stack")
     given = list(x) if isinstance(x, (list, tuple)) else [x]
     out = helper.create_variable_for_type_inference(given[0].dtype)
@@ -268,10 +269,10 @@ def stack(x: Variable | list[Variable], axis: int = 0) -> Variable:
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
-    """The slices of ``x`` along ``axis``, without that dim; ``num`` is needed where the dim is unknown.
+    """The slices of ``x`` along ``axis``, with that dimension removed; ``num`` is required if its size is unknown.
 
     Raises:
-        ValueError: the dim is unknown and ``num`` not given.
+        ValueError: the size is unknown and ``num`` is not given.
     """
     helper = LayerHelper("unstack")
     if num is None:
@@ -286,16 +287,16 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 def split(
     input: Variable, num_or_sections: int | list[Any], dim: int | Variable = -1, name: str | None = None
 ) -> list[Variable]:
-    """``input`` cut along ``dim``.
+    """Split ``input`` along ``dim``.
 
     Args:
         input: bool, float16, float32, float64, int32 or int64.
-        num_or_sections: a number of equal pieces, or their sizes: ints and Variables [1], one may be -1.
+        num_or_sections: the number of equal sections, or a list of sizes (ints and Variables [1]; one may be -1).
         dim: an int, or a Variable [1].
 
     Raises:
-        TypeError: arguments of other types.
-        AssertionError: a number that does not divide the dim, or more sizes than elements.
+        TypeError: an argument has the wrong type.
+        AssertionError: the number of sections does not divide the dimension, or there are more sections than elements.
 
     Examples:
         >>> x = fluid.data("x", [None, 9])
@@ -337,7 +338,7 @@ def split(
 
 
 def flip(input: Variable, dims: list[int], name: str | None = None) -> Variable:
-    """``input`` in reverse order along ``dims``."""
+    """``input`` with the order of its elements reversed along ``dims``."""
     helper = LayerHelper("flip", name=name)
     check_type(input, "X", Variable, "flip")
     check_dtype(input.dtype, "X", FILLED, "flip")
@@ -349,10 +350,10 @@ def flip(input: Variable, dims: list[int], name: str | None = None) -> Variable:
 
 
 def roll(input: Variable, shifts: int | list[int], dims: int | list[int] | None = None) -> Variable:
-    """``input`` shifted cyclically by ``shifts`` along ``dims``; without dims, as one flat vector.
+    """``input`` rolled by ``shifts`` along ``dims``; without dims, as a flattened vector.
 
     Raises:
-        ValueError: a dim out of range.
+        ValueError: a dimension is out of range.
     """
     helper = LayerHelper("roll")
     origin = input.shape
@@ -372,7 +373,7 @@ def roll(input: Variable, shifts: int | list[int], dims: int | list[int] | None 
 
 
 def meshgrid(input: list[Variable], name: str | None = None) -> list[Variable]:
-    """The grids of several vectors: out[i] has the shape of all, and varies along dim i as input[i]."""
+    """Coordinate grids of several vectors: each out[i] has the joint shape and varies along dimension i as input[i]."""
     check_type(input, "input", (list, tuple), "meshgrid")
     for i, x in enumerate(input):
         check_variable_and_dtype(x, f"input[{i}]", NUMBERS, "meshgrid")
@@ -383,7 +384,10 @@ def meshgrid(input: list[Variable], name: str | None = None) -> list[Variable]:
 
 
 def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
-    """Square planes (dim1, dim2) whose ``offset``-th diagonal is the last dim of ``input`` (a Variable or array)."""
+    """Matrices in dimensions (dim1, dim2) whose ``offset``-th diagonals are the last dimension of ``input``.
+
+    ``input`` is a Variable or an array.
+    """
     if not isinstance(input, Variable):
         input = assign(input)
     check_dtype(input.dtype, "Input", ("int32", "int64", "float16", "float32", "float64"), "diag_embed")
@@ -397,7 +401,7 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> V
 
 
 def shape(input: Variable) -> Variable:
-    """The dims of ``input``: int32 [rank].
+    """The shape of ``input``: int32 [rank].
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -409,7 +413,7 @@ def shape(input: Variable) -> Variable:
 
 
 def rank(input: Variable) -> Variable:
-    """The number of dims of ``input``: int32 [1], known when the program is built."""
+    """The rank of ``input``: int32 [1], known when the program is built."""
     check_type(input, "input", Variable, "input")
     return assign(np.array(len(input.shape), "int32"))
 

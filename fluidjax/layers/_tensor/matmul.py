@@ -1,4 +1,4 @@
-"""Products of matrices and vectors."""
+"""Matrix and vector products."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["addmm", "bilinear_tensor_product", "bmm", "cos_sim", "cross", "dot",
 def mul(
     x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None
 ) -> Variable:
-    """out = x y, each flattened to a matrix.
+    """Matrix product of x and y, each flattened to a matrix.
 
     Args:
-        x: its first ``x_num_col_dims`` dims are rows; float16, float32 or float64.
-        y: its first ``y_num_col_dims`` dims are rows.
+        x: its first ``x_num_col_dims`` dimensions form the rows; float16, float32 or float64.
+        y: its first ``y_num_col_dims`` dimensions form the rows.
 
     Returns:
-        The product, with the row dims of x and the column dims of y.
+        The product, with the row dimensions of x and the column dimensions of y.
     """
     check_variable_and_dtype(x, "x", FLOATS, "mul")
     check_variable_and_dtype(y, "y", FLOATS, "mul")
@@ -32,7 +32,7 @@ def mul(
 
 
 def _check_matmul(x: Variable, y: Variable, transpose_x: bool, transpose_y: bool) -> None:
-    """Raise ValueError when the inner dims or batch dims are known and differ; in eager mode the op itself says it."""
+    """Raise ValueError if known inner or batch dimensions differ; in eager mode the op itself reports it."""
     if in_dygraph_mode():
         return
     xs, ys = list(x.shape), list(y.shape)
@@ -64,16 +64,16 @@ def matmul(
     alpha: float = 1.0,
     name: str | None = None,
 ) -> Variable:
-    """out = alpha * x y, over the last two dims, batched over the others.
+    """Batched matrix product: out = alpha * x y over the last two dimensions.
 
     Args:
-        x: float16, float32 or float64; a vector is one row.
-        y: a vector is one column.
-        transpose_x, transpose_y: swap the last two dims first.
-        alpha: a factor.
+        x: float16, float32 or float64; a vector is treated as a row.
+        y: a vector is treated as a column.
+        transpose_x, transpose_y: transpose the last two dimensions first.
+        alpha: scale factor.
 
     Raises:
-        ValueError: the inner dims or the batch dims differ.
+        ValueError: the inner or batch dimensions differ.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -93,7 +93,7 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """out[b] = x[b] y[b], for x [B, M, K] and y [B, K, N].
 
     Raises:
-        ValueError: another number of dims, or sizes that do not fit.
+        ValueError: an operand is not of rank 3, or the sizes are incompatible.
     """
     for label, value in (("x", x), ("y", y)):
         check_type(value, label, Variable, "bmm")
@@ -111,10 +111,10 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
 def addmm(
     input: Variable, x: Variable, y: Variable, alpha: float = 1.0, beta: float = 1.0, name: str | None = None
 ) -> Variable:
-    """out = alpha * x y + beta * input, for matrices; ``input`` may stretch dims of 1.
+    """out = alpha * x y + beta * input, for matrices; ``input`` is broadcast along dimensions of size 1.
 
     Raises:
-        ValueError: no matrices, or sizes that do not fit.
+        ValueError: an operand is not a matrix, or the sizes are incompatible.
     """
     for label, value in (("input", input), ("x", x), ("y", y)):
         check_variable_and_dtype(value, label, FULL_FLOATS, "addmm")
@@ -131,20 +131,20 @@ def addmm(
 
 
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """The inner product over the last dim, kept as 1, of vectors or batches of vectors."""
+    """The inner product of vectors or batches of vectors along the last dimension, which is kept with size 1."""
     for label, value in (("x", x), ("y", y)):
         check_variable_and_dtype(value, label, FULL_NUMBERS, "dot")
     return emit("dot", {"X": x, "Y": y}, x.dtype, name=name)
 
 
 def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
-    """The cross product along ``dim``, a dim of size 3 (None: the first one)."""
+    """The cross product along ``dim``, a dimension of size 3 (None: the first such)."""
     attrs = {"dim": dim} if dim is not None else {}
     return emit("cross", {"X": input, "Y": other}, input.dtype, attrs)
 
 
 def cos_sim(X: Variable, Y: Variable) -> Variable:
-    """out[n] = X[n] . Y[n] / (\\|X[n]\\| \\|Y[n]\\|), [N, 1]; Y may have one row for all. float32."""
+    """out[n] = X[n] . Y[n] / (\\|X[n]\\| \\|Y[n]\\|), [N, 1]; Y may have a single row. float32."""
     check_variable_and_dtype(X, "X", "float32", "cos_sim")
     check_variable_and_dtype(Y, "Y", "float32", "cos_sim")
     outputs = [("Out", X.dtype, False), ("XNorm", X.dtype, False), ("YNorm", X.dtype, False)]
@@ -152,10 +152,10 @@ def cos_sim(X: Variable, Y: Variable) -> Variable:
 
 
 def t(input: Variable, name: str | None = None) -> Variable:
-    """The transpose of a matrix; a vector or scalar as it is.
+    """The transpose of a matrix; vectors and scalars are returned unchanged.
 
     Raises:
-        ValueError: more than two dims.
+        ValueError: rank greater than 2.
     """
     check_variable_and_dtype(input, "input", NUMBERS, "transpose")
     if len(input.shape) > 2:
@@ -187,8 +187,8 @@ def bilinear_tensor_product(
     Args:
         x: [B, M], float32 or float64.
         y: [B, N].
-        size: the number of outputs.
-        act: activation of the result.
+        size: the number of output columns.
+        act: activation applied to the result.
         param_attr, bias_attr: of W and the bias [1, size].
     """
     check_type(size, "size", int, "bilinear_tensor_product")

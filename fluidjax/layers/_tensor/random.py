@@ -1,4 +1,4 @@
-"""Random tensors. A ``seed`` other than 0 gives the same values in every run."""
+"""Random tensors. A nonzero ``seed`` gives the same values in every run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def _shape_of(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], shape: Any, with_attr: bool) -> None:
-    """A shape with Variables: the numbers among them become int64 temporaries of the layer itself."""
+    """Bind a shape that may contain Variables; its plain numbers become int64 temporaries of the layer."""
     if isinstance(shape, Variable):
         shape.stop_gradient = True
         inputs["ShapeTensor"] = shape
@@ -58,13 +58,13 @@ def _drawn(op_type: str, shape: Any, dtype: Any, attrs: dict[str, Any], out: Var
 
 
 def uniform_random(shape: Any, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0) -> Variable:
-    """Values from [min, max).
+    """Uniform random values from [min, max).
 
     Args:
         shape: a list of ints and Variables [1], or a Variable.
         dtype: float32 or float64.
         min, max: the bounds.
-        seed: 0 for new values in each run.
+        seed: 0 for different values in each run.
     """
     check_type(shape, "shape", (list, tuple, Variable), "uniform_random/rand")
     check_dtype(dtype, "dtype", FULL_FLOATS, "uniform_random/rand")
@@ -72,7 +72,7 @@ def uniform_random(shape: Any, dtype: Any = "float32", min: float = -1.0, max: f
 
 
 def gaussian_random(shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
-    """Values from the normal distribution N(mean, std ** 2); ``shape`` as for uniform_random."""
+    """Random values from the normal distribution N(mean, std ** 2); ``shape`` as for uniform_random."""
     check_type(shape, "shape", (list, tuple, Variable), "gaussian_random/randn")
     check_dtype(dtype, "dtype", FULL_FLOATS, "gaussian_random/randn")
     return _drawn("gaussian_random", shape, dtype, {"mean": mean, "std": std, "seed": seed})
@@ -96,7 +96,7 @@ def uniform_random_batch_size_like(
     max: float = 1.0,
     seed: int = 0,
 ) -> Variable:
-    """``uniform_random`` whose dim ``output_dim_idx`` is ``input``'s dim ``input_dim_idx``."""
+    """``uniform_random`` whose dimension ``output_dim_idx`` equals dimension ``input_dim_idx`` of ``input``."""
     check_variable_and_dtype(input, "Input", FULL_FLOATS, "uniform_random_batch_size_like")
     attrs = {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx, "min": min, "max": max, "seed": seed}
     return _batch_like("uniform_random_batch_size_like", input, shape, dtype, attrs)
@@ -112,7 +112,7 @@ def gaussian_random_batch_size_like(
     seed: int = 0,
     dtype: Any = "float32",
 ) -> Variable:
-    """``gaussian_random`` whose dim ``output_dim_idx`` is ``input``'s dim ``input_dim_idx``."""
+    """``gaussian_random`` whose dimension ``output_dim_idx`` equals dimension ``input_dim_idx`` of ``input``."""
     attrs = {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx, "mean": mean, "std": std, "seed": seed}
     return _batch_like("gaussian_random_batch_size_like", input, shape, dtype, attrs)
 
@@ -133,7 +133,7 @@ def randint(
     seed: int = 0,
     name: str | None = None,
 ) -> Variable:
-    """Integers from [low, high), or from [0, low) without ``high``; shape [1] and int64 unless told otherwise.
+    """Random integers from [low, high), or [0, low) without ``high``; shape [1] and int64 by default.
 
     Raises:
         ValueError: the range is empty.
@@ -169,7 +169,7 @@ def randn(
     stop_gradient: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Values from the standard normal distribution; float32 unless ``dtype`` says otherwise."""
+    """Random values from the standard normal distribution; float32 unless ``dtype`` is given."""
     helper = LayerHelper("randn", name=name)
     check_type(shape, "shape", (list, tuple, Variable), "randn")
     assert len(shape) > 0, "The size of argument(shape) can't be zero; pass at least one dim"
@@ -217,15 +217,15 @@ def randperm(
 
 
 def random_crop(x: Variable, shape: list[int], seed: Any = None) -> Variable:
-    """A window of ``shape`` over the last dims of ``x``, at a random position for each sample.
+    """Crop a window of ``shape`` from the last dimensions of ``x``, at a random position for each sample.
 
     Args:
         x: [N, ...].
-        shape: sizes of the last dims.
-        seed: an int, an int64 Variable that the op advances, or None for one drawn now.
+        shape: sizes of the last dimensions.
+        seed: an int, an int64 Variable advanced by the op, or None to draw one now.
 
     Raises:
-        ValueError: another kind of ``seed``.
+        ValueError: ``seed`` has another type.
     """
     check_type(x, "x", Variable, "random_crop")
     helper = LayerHelper("random_crop")
@@ -243,5 +243,5 @@ def random_crop(x: Variable, shape: list[int], seed: Any = None) -> Variable:
 
 
 def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
-    """For each row of ``x`` a column drawn with the row's probabilities: [N]."""
+    """Sample a column for each row of ``x``, which holds probabilities: [N]."""
     return emit("sampling_id", {"X": x}, dtype, {"min": min, "max": max, "seed": seed})

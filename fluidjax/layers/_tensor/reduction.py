@@ -28,7 +28,7 @@ __all__ = [
 def _reduce(
     op_type: str, input: Variable, dim: int | list[int] | None, keep_dim: bool, name: str | None, dtypes: Any = None
 ) -> Variable:
-    """The dims of a reduction as Fluid writes them: [0] with reduce_all for all of them."""
+    """The dimensions of a reduction in Fluid's encoding: [0] with reduce_all for all of them."""
     check_type(input, "input", Variable, op_type)
     if dtypes is not None:
         check_dtype(input.dtype, "input", dtypes, op_type)
@@ -45,15 +45,15 @@ def _reduce(
 def reduce_sum(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The sum over ``dim`` (all dims when None).
+    """The sum over ``dim`` (all dimensions if None).
 
     Args:
         input: float32, float64, int32 or int64.
-        dim: a dim or a list of them; negative ones count from the end.
-        keep_dim: keep reduced dims as 1.
+        dim: a dimension or a list of them; negative ones count from the end.
+        keep_dim: keep reduced dimensions with size 1.
 
     Returns:
-        The sums; [1] when all dims are reduced and not kept.
+        The sums; [1] if all dimensions are reduced and not kept.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -67,7 +67,7 @@ def reduce_sum(
 def reduce_mean(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The mean over ``dim`` (all dims when None); arguments as for reduce_sum.
+    """The mean over ``dim`` (all dimensions if None); arguments as for reduce_sum.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -81,40 +81,40 @@ def reduce_mean(
 def reduce_max(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The maximum over ``dim`` (all dims when None); arguments as for reduce_sum."""
+    """The maximum over ``dim`` (all dimensions if None); arguments as for reduce_sum."""
     return _reduce("reduce_max", input, dim, keep_dim, name)
 
 
 def reduce_min(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The minimum over ``dim`` (all dims when None); arguments as for reduce_sum."""
+    """The minimum over ``dim`` (all dimensions if None); arguments as for reduce_sum."""
     return _reduce("reduce_min", input, dim, keep_dim, name)
 
 
 def reduce_prod(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """The product over ``dim`` (all dims when None); arguments as for reduce_sum."""
+    """The product over ``dim`` (all dimensions if None); arguments as for reduce_sum."""
     return _reduce("reduce_prod", input, dim, keep_dim, name)
 
 
 def reduce_all(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """Whether all elements over ``dim`` are true; ``input`` is bool."""
+    """Whether all elements along ``dim`` are true; ``input`` is bool."""
     return _reduce("reduce_all", input, dim, keep_dim, name, "bool")
 
 
 def reduce_any(
     input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """Whether some element over ``dim`` is true; ``input`` is bool."""
+    """Whether any element along ``dim`` is true; ``input`` is bool."""
     return _reduce("reduce_any", input, dim, keep_dim, name, "bool")
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
-    """The mean of all elements: [1], float16, float32 or float64.
+    """The mean of all elements, [1]; float16, float32 or float64.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -133,7 +133,7 @@ def logsumexp(
     out: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """log(sum of exp(x)) over ``dim``, written as the three ops; to ``out`` if given."""
+    """log(sum of exp(x)) over ``dim``, written as three ops; the result goes to ``out`` if given."""
     check_variable_and_dtype(x, "x", FULL_FLOATS, "logsumexp")
     total = _reduce("reduce_sum", exp(x), dim, keepdim, None, FULL_NUMBERS)
     return emit("log", {"X": total}, x.dtype, name=name, out=out)
@@ -143,9 +143,9 @@ def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | Non
     """out = x / sqrt(sum of x * x over ``axis`` + epsilon).
 
     Args:
-        x: float32 or float64; a vector is normalised along dim 0.
-        axis: the dim; None means 0.
-        epsilon: keeps zeros from dividing by zero.
+        x: float32 or float64; a vector is normalised along dimension 0.
+        axis: the dimension; None means 0.
+        epsilon: avoids division by zero.
     """
     axis = 0 if len(x.shape) == 1 or axis is None else axis
     check_variable_and_dtype(x, "X", FULL_FLOATS, "norm")
@@ -155,7 +155,7 @@ def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | Non
 
 
 def dist(x: Variable, y: Variable, p: float = 2) -> Variable:
-    """The p-norm of x - y (broadcast), [1]; p may be 0 (count of differences), inf or -inf."""
+    """The p-norm of x - y (broadcast), [1]; p may be 0 (number of differences), inf or -inf."""
     check_variable_and_dtype(x, "dtype", FULL_FLOATS, "dist")
     check_variable_and_dtype(y, "dtype", FULL_FLOATS, "dist")
     check_type(p, "p", (float, int), "dist")
@@ -170,7 +170,7 @@ def allclose(
     equal_nan: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Whether \\|input - other\\| <= atol + rtol * \\|other\\| everywhere: bool [1]."""
+    """Whether \\|input - other\\| <= atol + rtol * \\|other\\| for all elements: bool [1]."""
     check_variable_and_dtype(input, "input", FULL_FLOATS, "allclose")
     check_variable_and_dtype(other, "other", FULL_FLOATS, "allclose")
     for label, value, kind in (("rtol", rtol, float), ("atol", atol, float), ("equal_nan", equal_nan, bool)):

@@ -1,4 +1,4 @@
-"""Shape arguments that may hold Variables, and fill_constant and cast, which make the tensors they are passed as."""
+"""Shape arguments that may contain Variables, and fill_constant and cast, which create such Variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fluidjax.writing.emit import emit
 
 
 def contains_variable(values: Any) -> bool:
-    """Whether a list of numbers has a Variable among them."""
+    """Whether a list of numbers contains a Variable."""
     for value in values:
         if value.__class__ is not int and isinstance(value, Variable):
             return True
@@ -22,7 +22,7 @@ def contains_variable(values: Any) -> bool:
 
 
 def cast(x: Variable, dtype: Any) -> Variable:
-    """``x`` as another element type: bool, float16, float32, float64, int8, int32, int64 or uint8.
+    """``x`` converted to another dtype: bool, float16, float32, float64, int8, int32, int64 or uint8.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -44,8 +44,8 @@ def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, o
         shape: a list of ints and Variables [1], or a Variable.
         dtype: bool, float16, float32, float64, int32 or int64.
         value: a number, or a Variable [1].
-        force_cpu: kept in the op; no effect.
-        out: an existing variable for the result.
+        force_cpu: recorded in the op; has no effect.
+        out: an existing variable to write to.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -77,12 +77,12 @@ def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, o
 
 
 def constants(value: int, dtype: str = "int32") -> Variable:
-    """A Variable [1] that holds one number known now."""
+    """A Variable [1] that holds a number known at build time."""
     return fill_constant([1], dtype, value, force_cpu=True)
 
 
 def as_tensors(helper: LayerHelper, values: Sequence[Any], dtype: str = "int32") -> list[Variable]:
-    """Each number or Variable of a list as a Variable [1]; the numbers' are temporaries of the layer."""
+    """Each number or Variable of a list as a Variable [1]; numbers become temporaries of the layer."""
     tensors = []
     for value in values:
         if isinstance(value, Variable):
@@ -95,7 +95,7 @@ def as_tensors(helper: LayerHelper, values: Sequence[Any], dtype: str = "int32")
 
 
 def as_attr(values: Sequence[Any], unknown: int = -1) -> list[int]:
-    """The numbers of a list, ``unknown`` in place of each Variable."""
+    """The numbers of a list, with ``unknown`` in place of each Variable."""
     return [unknown if isinstance(v, Variable) else _whole(v) for v in values]
 
 
@@ -113,7 +113,7 @@ def _as_int32(value: Variable, name: str, op_type: str) -> Variable:
 def shape_argument(
     helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], shape: Any, op_type: str
 ) -> None:
-    """Put a shape on an op: attribute ``shape``, input ShapeTensor (a Variable) or ShapeTensorList (a mixed list)."""
+    """Bind a shape to an op: attribute ``shape``, input ShapeTensor (a Variable) or ShapeTensorList (a mixed list)."""
     if isinstance(shape, Variable):
         shape.stop_gradient = True
         inputs["ShapeTensor"] = _as_int32(shape, "shape", op_type)

@@ -1,4 +1,4 @@
-"""Parts of tensors: slices, crops and margins."""
+"""Slicing, cropping and padding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["crop", "crop_tensor", "pad", "pad2d", "pad_constant_like", "slice", 
 def _bound(
     helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], flags: list[int], name: str, values: Any
 ) -> list[int]:
-    """Put one bound (starts, ends, strides) on a slice op; returns its axes' infer flags."""
+    """Bind one bound (starts, ends, strides) to a slice op; returns the infer flags of its axes."""
     slot = name.capitalize()
     if isinstance(values, Variable):
         values.stop_gradient = True
@@ -34,12 +34,12 @@ def slice(input: Variable, axes: list[int], starts: Any, ends: Any) -> Variable:
     """input[starts[i]:ends[i]] along axes[i].
 
     Args:
-        input: a tensor, or a tensor array (of which axis 0 is cut).
-        axes: dims.
+        input: a tensor, or a tensor array (sliced along axis 0).
+        axes: dimensions to slice.
         starts, ends: lists of ints and Variables [1], or Variables; negative ones count from the end.
 
     Raises:
-        ValueError: ``starts`` or ``ends`` is of another type.
+        ValueError: ``starts`` or ``ends`` has another type.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -66,7 +66,7 @@ def slice(input: Variable, axes: list[int], starts: Any, ends: Any) -> Variable:
 
 
 def strided_slice(input: Variable, axes: list[int], starts: Any, ends: Any, strides: Any) -> Variable:
-    """input[starts[i]:ends[i]:strides[i]] along axes[i]; arguments as for ``slice``, strides may be negative."""
+    """input[starts[i]:ends[i]:strides[i]] along axes[i]; arguments as for ``slice``, and strides may be negative."""
     helper = LayerHelper("strided_slice")
     check_variable_and_dtype(input, "input", FULL_NUMBERS, "strided_slice")
     check_type(axes, "axes", (list, tuple), "strided_slice")
@@ -95,14 +95,14 @@ def _check_int32(label: str, bounds: Any) -> None:
 
 
 def pad(x: Variable, paddings: list[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """``x`` with paddings[2i] elements of ``pad_value`` before dim i and paddings[2i + 1] after it."""
+    """Pad ``x`` with paddings[2i] elements of ``pad_value`` before dimension i and paddings[2i + 1] after it."""
     check_variable_and_dtype(x, "x", NUMBERS, "pad")
     attrs = {"paddings": list(paddings), "pad_value": float(pad_value)}
     return emit("pad", {"X": x}, x.dtype, attrs, name=name)
 
 
 def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """``y`` extended at the end of each dim with ``pad_value`` to the shape of ``x``."""
+    """Pad ``y`` with ``pad_value`` at the end of each dimension to the shape of ``x``."""
     check_type(x, "x", Variable, "pad_constant_like")
     check_variable_and_dtype(y, "y", FULL_NUMBERS, "pad_constant_like")
     return emit("pad_constant_like", {"X": x, "Y": y}, y.dtype, {"pad_value": float(pad_value)}, name=name)
@@ -116,13 +116,13 @@ def pad2d(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """Images with margins.
+    """Pad images.
 
     Args:
         input: [N, C, H, W] or [N, H, W, C]; float16, float32, float64, int32 or int64.
         paddings: [top, bottom, left, right], or an int32 Variable [4].
-        mode: 'constant', 'reflect' (mirrored without the edge) or 'edge'.
-        pad_value: the constant.
+        mode: 'constant', 'reflect' (mirrored, excluding the edge) or 'edge'.
+        pad_value: the value used by 'constant'.
         data_format: 'NCHW' or 'NHWC'.
     """
     check_variable_and_dtype(input, "input", NUMBERS, "pad2d")
@@ -141,10 +141,10 @@ def pad2d(
 
 
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
-    """The window of ``x`` of ``shape`` (a list, or a Variable whose shape is meant) that starts at ``offsets``.
+    """Crop ``x`` to ``shape`` (a list, or a Variable whose own shape is used), starting at ``offsets``.
 
     Raises:
-        ValueError: ``shape`` is neither.
+        ValueError: ``shape`` is neither a list nor a Variable.
     """
     check_variable_and_dtype(x, "x", ("float32",), "crop")
     helper = LayerHelper("crop", name=name)
@@ -167,15 +167,15 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
 
 
 def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
-    """The window of ``x`` of ``shape`` that starts at ``offsets``.
+    """Crop ``x`` to ``shape``, starting at ``offsets``.
 
     Args:
         x: float32, float64, int32 or int64.
-        shape: ints and Variables [1], or an int32 Variable; -1 takes what is left.
-        offsets: likewise, default zeros.
+        shape: ints and Variables [1], or an int32 Variable; -1 extends to the end.
+        offsets: likewise; zeros by default.
 
     Raises:
-        TypeError, ValueError: another type, or not a valid size or offset.
+        TypeError, ValueError: an argument has the wrong type, or a size or offset is invalid.
     """
     helper = LayerHelper("crop_tensor", name=name)
     check_variable_and_dtype(x, "x", FULL_NUMBERS, "crop_tensor")

@@ -1,4 +1,4 @@
-"""Layers that take SelectedRows: merge_selected_rows, get_tensor_from_selected_rows; and clip_by_norm, which may."""
+"""Layers on SelectedRows: merge_selected_rows, get_tensor_from_selected_rows; and clip_by_norm, which accepts them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["clip_by_norm", "get_tensor_from_selected_rows", "merge_selected_rows
 
 
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
-    """x max_norm / max(|x|, max_norm): x, scaled down to an L2 norm of at most max_norm; float32.
+    """x max_norm / max(|x|, max_norm): x scaled down to an L2 norm of at most max_norm; float32.
 
-    A SelectedRows gives a SelectedRows with its duplicated rows added up.
+    A SelectedRows gives a SelectedRows with duplicate rows summed.
     """
     helper = LayerHelper("clip_by_norm", **locals())
     check_variable_and_dtype(x, "X", ["float32"], "clip_by_norm")
@@ -27,7 +27,7 @@ def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Varia
 
 
 def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
-    """A SelectedRows with its duplicated rows added up."""
+    """A SelectedRows with duplicate rows summed."""
     helper = LayerHelper("merge_selected_rows", **locals())
     out = helper.create_variable_for_type_inference(dtype=x.dtype)
     helper.append_op(type="merge_selected_rows", inputs={"X": x}, attrs={}, outputs={"Out": out})
@@ -35,7 +35,7 @@ def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
 
 
 def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Variable:
-    """The values [rows held, ...] of a SelectedRows, as a tensor.
+    """The values of a SelectedRows, as a tensor [number of stored rows, ...].
 
     Raises TypeError unless x is a SelectedRows.
     """
