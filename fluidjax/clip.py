@@ -33,16 +33,16 @@ Pairs = list[tuple[Any, Any]]
 
 
 class BaseErrorClipAttr:
-    """How the gradient of one variable is clipped within the backward pass."""
+    """Clipping of a single variable's gradient during the backward pass."""
 
     def _append_clip_op(self, block: Block, grad_name: str) -> None:
         raise TypeError(f"{type(self).__name__} clips nothing. Use ErrorClipByValue.")
 
 
 class ErrorClipByValue(BaseErrorClipAttr):
-    """Clip a variable's gradient into [`min`, `max`] where it arises; `min` is -`max` by default.
+    """Clip a variable's gradient to [`min`, `max`] as soon as it is computed; `min` is -`max` by default.
 
-    Given to a variable by ``var._set_error_clip(...)``.
+    Set on a variable by ``var._set_error_clip(...)``.
     """
 
     def __init__(self, max: float, min: float | None = None) -> None:
@@ -57,9 +57,9 @@ class ErrorClipByValue(BaseErrorClipAttr):
 
 
 def error_clip_callback(block: Block, context: dict[str, str]) -> None:
-    """After a gradient op was appended: clip those of its outputs whose variable has an error clip.
+    """Called after a gradient op is appended: clips those of its outputs whose variable has an error clip.
 
-    `context` maps the names of gradients to the names of their variables.
+    `context` maps names of gradients to names of their variables.
     """
     for grad_name in block.ops[-1].output_arg_names:
         if grad_name not in context:
@@ -76,9 +76,9 @@ def error_clip_callback(block: Block, context: dict[str, str]) -> None:
 
 
 class GradientClipBase:
-    """What all gradient clips are: called with pairs of parameter and gradient, they return clipped pairs.
+    """Base class of gradient clips: called with pairs of parameter and gradient, they return clipped pairs.
 
-    `need_clip` is a function of a parameter that says whether its gradient is clipped; by default all are.
+    `need_clip` is a predicate on parameters that selects the gradients to clip; all by default.
     """
 
     def __init__(self, need_clip: Callable[[Any], bool] | None = None) -> None:
@@ -90,7 +90,7 @@ class GradientClipBase:
         self._need_clip_func = need_clip
 
     def __call__(self, params_grads: Pairs) -> Pairs:
-        """The pairs with clipped gradients; a parameter without a gradient is left out."""
+        """The pairs with clipped gradients; parameters without a gradient are dropped."""
         with name_scope("gradient_clip"):
             result, renamed = self._clip_all([(p, g) for p, g in params_grads if g is not None])
         _correct_role_vars(result, renamed)
@@ -117,14 +117,14 @@ class GradientClipBase:
     # The steps that ``set_gradient_clip`` takes: first all parameters are looked at, then each is clipped.
 
     def _process_context(self, context: dict[str, Any], param: Any, grad: Variable) -> None:
-        """Look at one gradient; what is found out goes into `context`."""
+        """Inspect one gradient, recording what is needed in `context`."""
 
     def _create_operators(self, param: Any, grad: Variable) -> tuple[Any, Variable]:
         return param, self._clip_one(grad)
 
 
 class GradientClipByValue(GradientClipBase):
-    """Clip every element into [`min`, `max`]; `min` is -`max` by default."""
+    """Clip every element to [`min`, `max`]; `min` is -`max` by default."""
 
     def __init__(self, max: float, min: float | None = None, need_clip: Callable[[Any], bool] | None = None) -> None:
         super().__init__(need_clip)
@@ -159,9 +159,9 @@ class GradientClipByNorm(GradientClipBase):
 
 
 class GradientClipByGlobalNorm(GradientClipBase):
-    """Scale all gradients by clip_norm / max(clip_norm, norm), norm = sqrt(sum of squares over all of them).
+    """Scale all gradients by clip_norm / max(clip_norm, norm), where norm is the L2 norm of all of them together.
 
-    `group_name` groups parameters whose clips were set by ``set_gradient_clip``.
+    `group_name` groups parameters whose clips are set by ``set_gradient_clip``.
 
     Examples:
         >>> w = fluid.layers.create_parameter([2], "float32", "w", default_initializer=fluid.initializer.Constant(1.0))
@@ -229,7 +229,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
 
 
 def _correct_role_vars(params_grads: Pairs, renamed: dict[str, str]) -> None:
-    """Let the clip's ops name the gradients as they are after it, which is what data parallelism looks for."""
+    """Make the clip's ops refer to the gradients by their clipped names, as data parallelism expects."""
     if not renamed:
         return
     programs = {id(p.block.program): p.block.program for p, g in params_grads}
@@ -245,9 +245,9 @@ def _correct_role_vars(params_grads: Pairs, renamed: dict[str, str]) -> None:
 def set_gradient_clip(
     clip: GradientClipBase, param_list: Sequence[Any] | None = None, program: Program | None = None
 ) -> None:
-    """Let optimizers clip the gradients of `param_list` (parameters or names; by default all of the program).
+    """Make optimizers clip the gradients of `param_list` (parameters or names; all of the program by default).
 
-    Call it before ``minimize``. An optimizer's own ``grad_clip`` is the better way and takes its place.
+    Call it before ``minimize``. An optimizer's own ``grad_clip`` is preferred and overrides this setting.
     """
     if in_dygraph_mode():
         raise AssertionError(
@@ -281,9 +281,9 @@ def set_gradient_clip(
 
 
 def append_gradient_clip_ops(param_grads: Pairs) -> Pairs:
-    """Clip as ``set_gradient_clip`` said; returns the pairs with clipped gradients.
+    """Apply the clips set by ``set_gradient_clip``; returns the pairs with clipped gradients.
 
-    Fluid 1.8 clips nothing at all when one parameter has no clip; here each parameter's own setting counts.
+    Fluid 1.8 skips clipping altogether if any parameter has no clip; here, each parameter's own setting counts.
     """
     context: dict[str, Any] = {}
     for param, grad in param_grads:

@@ -1,4 +1,4 @@
-"""DataFeeder: from samples, as readers yield them, to what ``Executor.run`` takes as its feed."""
+"""DataFeeder: converts samples, as yielded by readers, to the feed of ``Executor.run``."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _name_of(dtype: VarType) -> str:
 
 
 def convert_dtype(dtype: Any) -> str:
-    """The name of a data type ('float32'), from a VarType, a NumPy type or dtype, or its name.
+    """The name of a dtype ('float32'), given a VarType, a NumPy type or dtype, or a name.
 
-    Raises ValueError for types that Fluid has no tensors of.
+    Raises ValueError for types that Fluid tensors do not support.
     """
     if isinstance(dtype, VarType):
         name = _name_of(dtype)
@@ -51,7 +51,7 @@ def convert_dtype(dtype: Any) -> str:
 def check_variable_and_dtype(
     input: Any, input_name: str, expected_dtype: Any, op_name: str, extra_message: str = ""
 ) -> None:
-    """TypeError unless ``input`` is a Variable of an expected data type."""
+    """Raise TypeError unless ``input`` is a Variable with an expected dtype."""
     if expected_dtype.__class__ is tuple and isinstance(input, Variable):
         known = input.dtype, expected_dtype
         if known in _fitting:
@@ -67,7 +67,7 @@ _fitting: set[tuple[VarType, tuple[str, ...]]] = set()  # data types, and what t
 
 
 def check_type(input: Any, input_name: str, expected_type: Any, op_name: str, extra_message: str = "") -> None:
-    """TypeError unless ``input`` is of an expected type; eager mode checks, as Fluid, no attributes."""
+    """Raise TypeError unless ``input`` has an expected type; as in Fluid, not checked for attributes in eager mode."""
     if not isinstance(input, expected_type) and (expected_type is Variable or not in_dygraph_mode()):
         raise TypeError(
             f"The type of '{input_name}' in {op_name} must be {expected_type}, but received {type(input)}. "
@@ -82,7 +82,7 @@ def _remedy(input: Any) -> str:
 
 
 def check_dtype(input_dtype: Any, input_name: str, expected_dtype: Any, op_name: str, extra_message: str = "") -> None:
-    """TypeError unless a data type is among the expected ones (a name, or several); EnforceNotMet in eager mode."""
+    """Raise TypeError (EnforceNotMet in eager mode) unless a dtype is among the expected ones, given by name."""
     name = convert_dtype(input_dtype)
     expected = expected_dtype if isinstance(expected_dtype, str) else list(expected_dtype)
     if name not in ([expected] if isinstance(expected, str) else expected):
@@ -92,16 +92,16 @@ def check_dtype(input_dtype: Any, input_name: str, expected_dtype: Any, op_name:
 
 
 class DataToLoDTensorConverter:
-    """Collects the values of one variable, sample by sample, into a LoDTensor.
+    """Collects the values of one variable, sample by sample, in a LoDTensor.
 
     Args:
-        place: where the tensor is to be.
-        lod_level: how deep samples are nested lists of sequences.
-        shape: the variable's shape; with one unknown dim, flat samples are reshaped to it.
-        dtype: the data type, in any spelling.
+        place: where to place the tensor.
+        lod_level: nesting depth of the sequences in a sample.
+        shape: the variable's shape; with a single unknown dimension, flat samples are reshaped to it.
+        dtype: dtype, in any notation.
 
     Attributes:
-        name: the variable's, for errors, where it is known.
+        name: name of the variable, for error messages, if known.
     """
 
     name = ""
@@ -136,7 +136,7 @@ class DataToLoDTensorConverter:
             self._feed(part, lod[1:])
 
     def done(self) -> LoDTensor:
-        """The tensor of all samples since the last call."""
+        """The tensor of all samples since the last call, and reset."""
         array = self._shaped(self._array())
         tensor = LoDTensor()
         tensor.set(array, self.place)
@@ -173,11 +173,11 @@ class BatchedTensorProvider:
     """Batches of LoDTensors from a generator of samples.
 
     Args:
-        feed_list: variables that the fields of a sample are for.
-        place: where tensors are to be.
-        batch_size: samples in a batch.
+        feed_list: the variables to which the fields of a sample belong.
+        place: where to place tensors.
+        batch_size: number of samples per batch.
         generator: a function that yields samples.
-        drop_last: leave a last batch out that is too short.
+        drop_last: drop an incomplete last batch.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class BatchedTensorProvider:
 
 
 def convert(converters: Sequence[DataToLoDTensorConverter], samples: Iterable[Any]) -> list[LoDTensor]:
-    """One tensor for each field of the samples."""
+    """One tensor per field of the samples."""
     for sample in samples:
         if len(sample) != len(converters):
             raise AssertionError(
@@ -210,12 +210,12 @@ def convert(converters: Sequence[DataToLoDTensorConverter], samples: Iterable[An
 
 
 class DataFeeder:
-    """Converts batches of samples into feeds.
+    """Converts batches of samples to feeds.
 
     Args:
         feed_list: the variables (or their names) that the fields of a sample belong to, in order.
-        place: where tensors are to be.
-        program: where names are looked up; the default main program for None.
+        place: where to place tensors.
+        program: the program in which to look up names; the default main program if None.
 
     Raises TypeError for an entry that is neither a Variable nor a name.
 
@@ -246,14 +246,14 @@ class DataFeeder:
 
     @shortened
     def feed(self, iterable: Iterable[Any]) -> dict[str, LoDTensor]:
-        """The feed for one batch: name -> LoDTensor.
+        """The feed of one batch: a dict from names to LoDTensors.
 
         Args:
-            iterable: samples, each a tuple or list with a value for each variable: an array or nested list of its
-                shape without the batch, or for LoD variables a list of such.
+            iterable: samples, each a tuple or list with one value per variable: an array or nested list with its
+                shape, excluding the batch, or for a LoD variable a list of such values.
 
-        Raises AssertionError for a sample with another number of fields, ValueError for one of another size
-        or type, TypeError for one that is too flat for the variable's lod_level.
+        Raises AssertionError for a sample with the wrong number of fields, ValueError for one with the wrong size
+        or type, TypeError for one not nested as deeply as the variable's lod_level.
         """
         converters = [
             DataToLoDTensorConverter(self.place, *described)
@@ -266,9 +266,9 @@ class DataFeeder:
     def feed_parallel(
         self, iterable: Iterable[Iterable[Any]], num_places: int | None = None
     ) -> Iterator[dict[str, LoDTensor]]:
-        """The feeds of several devices, one batch for each.
+        """The feeds of several devices, one batch each.
 
-        Raises ValueError unless there are as many batches as places.
+        Raises ValueError unless there are as many batches as devices.
         """
         places = self._places(num_places)
         missing = object()
@@ -294,13 +294,13 @@ class DataFeeder:
         num_places: int | None = None,
         drop_last: bool = True,
     ) -> Callable[[], Iterator[Any]]:
-        """A reader of feeds from a reader of batches.
+        """Convert a reader of batches to a reader of feeds.
 
         Args:
             reader: a reader of batches.
-            multi_devices: yield lists of feeds, one for each device.
-            num_places: number of devices; by default all.
-            drop_last: leave batches out that are too few for the devices; otherwise they are a ValueError.
+            multi_devices: yield lists of feeds, one per device.
+            num_places: number of devices; all by default.
+            drop_last: drop trailing batches too few for all devices; otherwise they raise ValueError.
         """
 
         def feeds() -> Iterator[Any]:

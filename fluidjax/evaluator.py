@@ -1,4 +1,4 @@
-"""Evaluators: metrics that accumulate in the program's own variables; ``fluid.metrics`` took their place."""
+"""Evaluators: metrics accumulated in variables of the program; superseded by ``fluid.metrics``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ChunkEvaluator", "EditDistance", "DetectionMAP"]
 
 
 def _mirror(block: Any, var: Variable) -> Variable:
-    """The variable of the same name, declared in another program."""
+    """Declare a variable of the same name in another program."""
     return block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, lod_level=var.lod_level, persistable=True)
 
 
@@ -27,11 +27,11 @@ def _require_root_block(helper: LayerHelper) -> None:
 
 
 class Evaluator:
-    """What evaluators share.
+    """Base class of evaluators.
 
     Attributes:
-        states: variables that a run adds to.
-        metrics: variables of the last batch's results, to fetch.
+        states: variables updated by each run.
+        metrics: variables with the results of the last batch, to fetch.
     """
 
     def __init__(self, name: str, **kwargs: Any) -> None:
@@ -46,7 +46,7 @@ class Evaluator:
         self.helper = LayerHelper(name, **kwargs)
 
     def reset(self, executor: Any, reset_program: Program | None = None) -> None:
-        """Set the states to zero, by running a program."""
+        """Reset the states to zero by running a program."""
         program = Program() if reset_program is None else reset_program
         with program_guard(main_program=program):
             for var in self.states:
@@ -55,7 +55,7 @@ class Evaluator:
         executor.run(program)
 
     def eval(self, executor: Any, eval_program: Program | None = None) -> Any:
-        """The result of all batches since the reset; for subclasses to define."""
+        """The result over all batches since the last reset; implemented by subclasses."""
         raise TypeError(f"{type(self).__name__} has no eval. Subclasses of Evaluator define it.")
 
     def _create_state(self, suffix: str, dtype: str, shape: list[int]) -> Variable:
@@ -77,10 +77,10 @@ class Evaluator:
 
 
 class Accuracy(Evaluator):
-    """The share of samples whose label is among the k best, over all batches; ``fluid.metrics.Accuracy`` replaced it.
+    """Fraction of samples whose label is among the top k; superseded by ``fluid.metrics.Accuracy``.
 
     Args:
-        input: scores or probabilities [N, C]; label: int64 [N, 1]; k: how many of the best count.
+        input: scores or probabilities [N, C]; label: int64 [N, 1]; k: number of top predictions considered.
     """
 
     def __init__(self, input: Variable, label: Variable, k: int = 1, **kwargs: Any) -> None:
@@ -95,19 +95,19 @@ class Accuracy(Evaluator):
         self.metrics.append(accuracy)
 
     def eval(self, executor: Any, eval_program: Program | None = None) -> np.ndarray:
-        """The share, float32 [1]; 0 before any batch."""
+        """The accuracy, float32 [1]; 0 before any batch."""
         program = Program() if eval_program is None else eval_program
         total, correct = (v[0] for v in self._fetch_states(executor, program, [self.total, self.correct]))
         return fetched(np.array([correct / total if total else 0], "float32"))
 
 
 class ChunkEvaluator(Evaluator):
-    """Precision, recall and F1 of chunks over all batches.
+    """Precision, recall and F1 score of chunks over all batches.
 
     Args:
         input, label: tags int64 [T, 1] with LoD.
-        chunk_scheme: "IOB", "IOE", "IOBES" or "plain"; num_chunk_types: kinds of chunks.
-        excluded_chunk_types: kinds left out.
+        chunk_scheme: "IOB", "IOE", "IOBES" or "plain"; num_chunk_types: number of chunk types.
+        excluded_chunk_types: chunk types to ignore.
     """
 
     def __init__(
@@ -147,11 +147,11 @@ class ChunkEvaluator(Evaluator):
 
 
 class EditDistance(Evaluator):
-    """Mean edit distance, and the share of sequences that are not right, over all batches.
+    """Mean edit distance, and fraction of sequences with errors, over all batches.
 
     Args:
         input, label: tokens int64 [T, 1] with LoD.
-        ignored_tokens: tokens removed first.
+        ignored_tokens: tokens to remove first.
     """
 
     def __init__(self, input: Variable, label: Variable, ignored_tokens: Any = None, **kwargs: Any) -> None:
@@ -172,7 +172,7 @@ class EditDistance(Evaluator):
         self.metrics.append(wrong)
 
     def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(mean distance, share of sequences with a distance), float32 [1] each."""
+        """(mean distance, fraction of sequences with a nonzero distance), float32 [1] each."""
         program = Program() if eval_program is None else eval_program
         with program_guard(main_program=program):
             block = program.current_block()
@@ -186,7 +186,7 @@ class EditDistance(Evaluator):
 
 
 class DetectionMAP(Evaluator):
-    """Mean average precision of detection; as ``fluid.metrics.DetectionMAP``, whose arguments it takes."""
+    """Mean average precision (mAP) of detections; arguments as for ``fluid.metrics.DetectionMAP``."""
 
     def __init__(
         self,
@@ -217,9 +217,9 @@ class DetectionMAP(Evaluator):
         self.states.append(self._inner.has_state)
 
     def get_map_var(self) -> tuple[Variable, Variable]:
-        """(the variable of the batch's mAP, that of all batches)."""
+        """(the variable with the mAP of the batch, the one over all batches)."""
         return self.cur_map, self.accum_map
 
     def reset(self, executor: Any, reset_program: Program | None = None) -> None:
-        """Forget earlier batches."""
+        """Discard the results of earlier batches."""
         self._inner.reset(executor, reset_program)

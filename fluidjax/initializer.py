@@ -1,4 +1,4 @@
-"""Initializers: each writes the op that gives a parameter its first value, into the startup program."""
+"""Initializers: each writes, into the startup program, the op that initialises a parameter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Initializer:
-    """What all initializers are."""
+    """Base class of initializers."""
 
     def __call__(self, param: Variable, block: Block) -> Any:
         """Write the op that initialises `param` into `block`."""
@@ -60,7 +60,7 @@ class Initializer:
             )
 
     def _compute_fans(self, var: Variable) -> tuple[int, int]:
-        """(fan in, fan out): a matrix is [in, out], a filter [out, in, *receptive field]."""
+        """(fan-in, fan-out); a matrix is [in, out], a filter [out, in, *receptive field]."""
         shape = var.shape
         if not shape:
             return 1, 1
@@ -74,9 +74,9 @@ class Initializer:
     def _emit(
         self, var: Variable, block: Block, op_type: str, attrs: dict[str, Any], prefix: str = "", prepend: bool = True
     ) -> Operator:
-        """Write the op, and a cast when the variable is of half precision and `prefix` names the float32 one.
+        """Write the op, followed by a cast if the variable has half precision and `prefix` names a float32 temporary.
 
-        Fluid puts initialising ops in front, so a startup program holds them in reverse.
+        Fluid prepends initialising ops, so a startup program contains them in reverse order.
         """
         out, dtype = var, var.dtype
         if prefix and dtype == VarType.FP16:
@@ -101,7 +101,7 @@ def _seed(seed: int, block: Block) -> int:
 
 
 class ConstantInitializer(Initializer):
-    """Every element is `value`. `force_cpu` is kept in the op; XLA places the value itself.
+    """Sets every element to `value`. `force_cpu` is recorded in the op; XLA decides where to place the value.
 
     Examples:
         >>> w = fluid.layers.create_parameter([2], "float32", "w", default_initializer=fluid.initializer.Constant(0.5))
@@ -124,9 +124,9 @@ class ConstantInitializer(Initializer):
 
 
 class UniformInitializer(Initializer):
-    """Elements drawn uniformly from [`low`, `high`).
+    """Draws elements uniformly from [`low`, `high`).
 
-    With `diag_num`, that many elements on a diagonal, `diag_step` columns apart, are `diag_val` instead.
+    With `diag_num`, that many elements on a diagonal, `diag_step` columns apart, are set to `diag_val`.
 
     Examples:
         >>> attr = fluid.ParamAttr(initializer=fluid.initializer.Uniform(-0.1, 0.1, seed=1))
@@ -185,7 +185,7 @@ def _normal(
 
 
 class NormalInitializer(Initializer):
-    """Elements drawn from a normal distribution of mean `loc` and standard deviation `scale`.
+    """Draws elements from a normal distribution with mean `loc` and standard deviation `scale`.
 
     Examples:
         >>> attr = fluid.ParamAttr(initializer=fluid.initializer.Normal(0.0, 0.02, seed=1))
@@ -208,7 +208,7 @@ class NormalInitializer(Initializer):
 
 
 class TruncatedNormalInitializer(Initializer):
-    """A normal distribution truncated to two standard deviations: elements further from the mean are drawn again.
+    """A normal distribution truncated at two standard deviations: values beyond are redrawn.
 
     Examples:
         >>> attr = fluid.ParamAttr(initializer=fluid.initializer.TruncatedNormal(0.0, 0.1, seed=1))
@@ -230,7 +230,7 @@ class TruncatedNormalInitializer(Initializer):
 
 
 class XavierInitializer(Initializer):
-    """Glorot and Bengio's: with n = fan in + fan out, uniform in +-sqrt(6 / n), or normal with std sqrt(2 / n)."""
+    """Glorot initialisation: with n = fan-in + fan-out, uniform in +-sqrt(6 / n), or normal with std sqrt(2 / n)."""
 
     def __init__(
         self, uniform: bool = True, fan_in: float | None = None, fan_out: float | None = None, seed: int = 0
@@ -253,7 +253,7 @@ class XavierInitializer(Initializer):
 
 
 class MSRAInitializer(Initializer):
-    """He's, for rectifiers: uniform in +-sqrt(6 / fan in), or normal with std sqrt(2 / fan in)."""
+    """He initialisation, for ReLU: uniform in +-sqrt(6 / fan-in), or normal with std sqrt(2 / fan-in)."""
 
     def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> None:
         assert uniform is not None and seed is not None, "MSRA: uniform or seed is None. Leave it out."
@@ -272,7 +272,7 @@ class MSRAInitializer(Initializer):
 def _write_values(
     init: Initializer, var: Variable, block: Block, values: np.ndarray, prefix: str, **options: Any
 ) -> Operator:
-    """Write an ``assign_value`` op. Raises ValueError for element types that it cannot hold, or too many elements."""
+    """Write an ``assign_value`` op. Raises ValueError for dtypes it cannot hold, or too many elements."""
     fields: dict[VarType, tuple[str, Callable[[Any], Any]]] = {
         VarType.FP16: ("fp32_values", float),
         VarType.FP32: ("fp32_values", float),
@@ -294,11 +294,11 @@ def _write_values(
 
 
 class BilinearInitializer(Initializer):
-    """For a transposed convolution [out, in, k, k] that enlarges images by bilinear interpolation.
+    """Filters [out, in, k, k] for a transposed convolution that upsamples images by bilinear interpolation.
 
-    With f = ceil(k / 2) and c = (2 f - 1 - f mod 2) / (2 f), element i of the flat filter is
-    (1 - |x / f - c|) (1 - |y / f - c|), x = i mod k, y = (i / k) mod k. Fluid 1.8 on Python 3 divides with fractions
-    there, so y is not a whole number; programs trained so expect it.
+    With f = ceil(k / 2) and c = (2 f - 1 - f mod 2) / (2 f), element i of the flattened filter is
+    (1 - |x / f - c|) (1 - |y / f - c|), x = i mod k, y = (i / k) mod k. Fluid 1.8 on Python 3 uses true division
+    there, so y is not an integer; programs trained that way depend on it.
     """
 
     def __call__(self, var: Variable, block: Block) -> Operator:
@@ -321,7 +321,7 @@ class BilinearInitializer(Initializer):
 
 
 class NumpyArrayInitializer(Initializer):
-    """The given array; float32 or int32."""
+    """Sets the parameter to the given array; float32 or int32."""
 
     def __init__(self, value: np.ndarray) -> None:
         if not isinstance(value, np.ndarray):
@@ -344,13 +344,13 @@ MSRA = MSRAInitializer
 
 
 def force_init_on_cpu() -> bool:
-    """False: XLA computes every first value where the parameters are. Of Fluid up to 1.7."""
+    """Always False: XLA computes initial values where the parameters reside. From Fluid up to 1.7."""
     return False
 
 
 @contextmanager
 def init_on_cpu() -> Iterator[None]:
-    """Does nothing: in Fluid up to 1.7, parameters made inside got their first values on the CPU."""
+    """A no-op; in Fluid up to 1.7, parameters created inside were initialised on the CPU."""
     yield
 
 

@@ -1,8 +1,8 @@
 """``fluid.io``: saving and loading, in Paddle's formats; readers and loaders.
 
-Files are read as if hostile: every length is checked against the file before anything is allocated, pickles run
-nothing, names stay in their folder, and the Scope changes only after all of a load has proved sound. Saves are
-atomic: a process killed while saving leaves the old files or the new.
+Files are treated as untrusted: every length is checked against the file size before allocation, pickles execute no
+code, names cannot escape their directory, and the Scope changes only once everything has been loaded and validated.
+Saves are atomic: a process killed while saving leaves either the old files or the new.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ Predicate = Callable[[Variable], bool]
 
 
 def _clone_var_in_block_(block: Any, var: Variable) -> Variable:
-    """A persistable variable in a block with the name, type and shape of another. AssertionError for anything else."""
+    """Declare a persistable variable in a block, like another. Raises AssertionError for anything else."""
     if not isinstance(var, Variable):
         raise AssertionError(
             f"_clone_var_in_block_: {var!r} is no Variable: expected one. Pass the variable, not its name"
@@ -106,17 +106,17 @@ def save_vars(
     predicate: Predicate | None = None,
     filename: str | None = None,
 ) -> bytes | None:
-    """Write variables of the global scope into a folder.
+    """Save variables of the global scope to a directory.
 
     Args:
-        executor: accepted as in Fluid.
-        dirname: the folder, created if it does not exist; None without a filename: return the combined file's bytes.
-        main_program: where ``predicate`` looks; the default main program for None.
-        vars: the variables; or
-        predicate: a function of a variable that says whether it is to be saved.
-        filename: one file for all, in the order of their names; otherwise a file for each, named as it.
+        executor: accepted for compatibility with Fluid.
+        dirname: the directory, created if missing; None without a filename: return the bytes of the combined file.
+        main_program: where to apply ``predicate``; the default main program if None.
+        vars: the variables to save; alternatively
+        predicate: a function that selects variables.
+        filename: one file for all, in order of names; otherwise each variable is saved to a file of its own name.
 
-    Raises UninitializedVariableError (and writes nothing) when one of them holds no value.
+    Raises UninitializedVariableError, without writing anything, if a variable has no value.
     """
     program = variables.program_of(main_program)
     return variables.save(variables.chosen(program, vars, predicate), dirname, filename)
@@ -134,9 +134,9 @@ def save_params(
 def save_persistables(
     executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | None = None
 ) -> bytes | None:
-    """``save_vars`` of all that outlives a run: parameters, learning rate, moments, statistics.
+    """``save_vars`` of all persistable variables: parameters, learning rate, moments, statistics.
 
-    Of a trainer's program (see ``DistributeTranspiler``), trainer 0 also writes what parameter servers hold.
+    For a trainer's program (see ``DistributeTranspiler``), trainer 0 also saves the state held by parameter servers.
     """
     if main_program is not None and getattr(main_program, "_is_distributed", False):
         remote.save(executor, _folder(dirname), main_program)
@@ -153,11 +153,11 @@ def load_vars(
     predicate: Predicate | None = None,
     filename: str | bytes | None = None,
 ) -> None:
-    """Read variables into the global scope; arguments as for ``save_vars``.
+    """Load variables into the global scope; arguments as for ``save_vars``.
 
-    With ``dirname`` None, ``filename`` is the combined file's content itself. Raises FileNotFoundError,
-    FileFormatError for a damaged file and MismatchError for a shape or dtype that the program does not declare; the
-    scope is then as it was.
+    With ``dirname`` None, ``filename`` is the content of the combined file. Raises FileNotFoundError, FileFormatError
+    for a corrupt file, and MismatchError for a shape or dtype other than declared in the program; the scope is then
+    left unchanged.
 
     Examples:
         >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2, param_attr="w", bias_attr="b")
@@ -185,7 +185,7 @@ def load_params(
 def load_persistables(
     executor: Any, dirname: str | None, main_program: Program | None = None, filename: str | bytes | None = None
 ) -> None:
-    """``load_vars`` of all that outlives a run; for a parameter server's program, of its parts."""
+    """``load_vars`` of all persistable variables; for the program of a parameter server, of its shards."""
     if main_program is not None and getattr(main_program, "_is_distributed", False):
         remote.load(_folder(dirname), main_program)
         return
@@ -198,7 +198,7 @@ def _save_persistable_nodes(executor: Any, dirname: str, graph: Any) -> None:
 
 
 def _load_persistable_nodes(executor: Any, dirname: str, graph: Any) -> None:
-    """``load_vars`` of the persistable variables of an IrGraph that have a file; a warning names the others."""
+    """``load_vars`` of the persistable variables of an IrGraph that have a file; warns about the others."""
     found = _variables_of(graph)
     absent = [var.name for var in found if not os.path.exists(os.path.join(dirname, var.name))]
     if absent:
@@ -241,20 +241,20 @@ def save_inference_model(
     export_for_deployment: bool = True,
     program_only: bool = False,
 ) -> list[str]:
-    """Save the part of a program that computes ``target_vars`` from the given feeds, and the parameters it reads.
+    """Save the part of a program that computes ``target_vars`` from the given feeds, with the parameters it uses.
 
     Args:
-        dirname: the folder, created if it does not exist.
-        feeded_var_names: names of the variables to be fed.
-        target_vars: what to compute.
-        executor: accepted as in Fluid.
-        main_program: the program, which is not changed; None for the default main program.
-        model_filename: the program's file, ``__model__`` for None.
-        params_filename: one file for all parameters; None for a file for each.
-        export_for_deployment: prune; otherwise the whole program is written, as ``<model>.main_program``.
-        program_only: do not write the parameters.
+        dirname: the directory, created if missing.
+        feeded_var_names: names of the variables to feed.
+        target_vars: the variables to compute.
+        executor: accepted for compatibility with Fluid.
+        main_program: the program, left unchanged; None for the default main program.
+        model_filename: file name of the program; ``__model__`` if None.
+        params_filename: a single file for all parameters; None for one file each.
+        export_for_deployment: prune the program; otherwise it is saved whole, as ``<model>.main_program``.
+        program_only: do not save the parameters.
 
-    Returns the names of the fetched variables. Raises ValueError for names that the program lacks.
+    Returns the names of the fetched variables. Raises ValueError for names not in the program.
 
     Examples:
         >>> x = fluid.data("x", [None, 4])
@@ -285,17 +285,17 @@ def load_inference_model(
     params_filename: str | bytes | None = None,
     pserver_endpoints: Sequence[str] | None = None,
 ) -> list[Any]:
-    """Load what ``save_inference_model`` wrote; parameters go into the global scope.
+    """Load a model saved by ``save_inference_model``; its parameters are placed in the global scope.
 
     Args:
-        dirname: the folder; None when the file names are the files' contents (bytes).
-        executor: accepted as in Fluid.
-        model_filename, params_filename: as they were given to ``save_inference_model``.
-        pserver_endpoints: accepted as in Fluid; it has no effect.
+        dirname: the directory; None if the file names are the contents of the files (bytes).
+        executor: accepted for compatibility with Fluid.
+        model_filename, params_filename: as passed to ``save_inference_model``.
+        pserver_endpoints: accepted for compatibility with Fluid; has no effect.
 
     Returns [program, names to feed, variables to fetch]. Raises ValueError (FileFormatError, MismatchError) or
-    FileNotFoundError, and leaves the scope as it was, when anything is wrong. Ops of the program that act on the
-    host run only after ``fluid.io.allow_host_ops(program)``.
+    FileNotFoundError if anything is wrong, leaving the scope unchanged. Ops of the program that act on the host are
+    only allowed to run after ``fluid.io.allow_host_ops(program)``.
 
     Examples:
         >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2)
@@ -310,11 +310,11 @@ def load_inference_model(
 
 
 def get_inference_program(target_vars: Any, main_program: Program | None = None) -> Program:
-    """The part of a program that computes the targets, for inference; of Fluid up to 1.5.
+    """The part of a program that computes the targets, for inference; from Fluid up to 1.5.
 
     Args:
-        target_vars: variables, or evaluators, whose metrics and states are meant.
-        main_program: default the main program.
+        target_vars: variables, or evaluators, which stand for their metrics and states.
+        main_program: the default main program if None.
     """
     listed = target_vars if isinstance(target_vars, (list, tuple)) else [target_vars]
     names = [v.name for t in listed for v in ([*t.states, *t.metrics] if hasattr(t, "metrics") else [t])]
@@ -324,7 +324,7 @@ def get_inference_program(target_vars: Any, main_program: Program | None = None)
 def prepend_feed_ops(
     inference_program: Program, feed_target_names: Sequence[str], feed_holder_name: str = "feed"
 ) -> None:
-    """Put a feed op for each name before the program's ops."""
+    """Prepend a feed op for each name to the program."""
     inference.prepend_feed_ops(inference_program, feed_target_names, feed_holder_name)
 
 
@@ -337,7 +337,7 @@ def append_fetch_ops(
 
 @shortened
 def save(program: Program, model_path: str) -> None:
-    """Write ``model_path`` + .pdparams (parameters), .pdopt (other persistables) and .pdmodel (the program).
+    """Save ``model_path`` + .pdparams (parameters), .pdopt (other persistables) and .pdmodel (the program).
 
     Examples:
         >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2)
@@ -352,15 +352,15 @@ def save(program: Program, model_path: str) -> None:
 
 @shortened
 def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
-    """Read what ``fluid.save`` wrote into the global scope; or what save_params, save_persistables, save_vars wrote.
+    """Load what was saved by ``fluid.save``, or by save_params, save_persistables or save_vars, into the global scope.
 
     Args:
-        program: its persistable variables are loaded; all of them must be in the files.
-        model_path: as given to ``save``, with or without an extension.
-        executor: needed for files of the other functions.
-        var_list: needed for one file of theirs: the variables it was saved with.
+        program: its persistable variables are loaded; all must be present in the files.
+        model_path: as passed to ``save``, with or without an extension.
+        executor: required for files saved by the other functions.
+        var_list: required if those are combined in one file: the variables it was saved with.
 
-    Raises FileFormatError or MismatchError if anything is wrong; the scope is then unchanged.
+    Raises FileFormatError or MismatchError if anything is wrong, leaving the scope unchanged.
 
     Examples:
         >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2, param_attr="w")
@@ -377,16 +377,16 @@ def load(program: Program, model_path: str, executor: Any = None, var_list: Sequ
 
 @shortened
 def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, np.ndarray]:
-    """The values in a model's files, by name; arguments as for ``load``."""
+    """The values stored in a model's files, by name; arguments as for ``load``."""
     return state.load_program_state(model_path, var_list)
 
 
 @shortened
 def set_program_state(program: Program, state_dict: Mapping[str, np.ndarray]) -> None:
-    """Set the program's persistable variables in the global scope from arrays by name.
+    """Set the program's persistable variables in the global scope from a dict of arrays.
 
-    Variables that the dict lacks keep their values; names that the program lacks are reported in a warning. Raises
-    MismatchError, and sets nothing, when a shape or dtype differs.
+    Variables missing from the dict keep their values; names not in the program cause a warning. Raises
+    MismatchError, without setting anything, if a shape or dtype differs.
     """
     state.set_program_state(variables.program_of(program), state_dict)
 
@@ -416,7 +416,7 @@ def get_parameter_value(para: Parameter, executor: Any) -> np.ndarray:
 
 
 def get_parameter_value_by_name(name: str, executor: Any, program: Program | None = None) -> np.ndarray:
-    """The value of the parameter of that name in the global scope."""
+    """The value of the parameter with the given name in the global scope."""
     program = default_main_program() if program is None else program
     return get_parameter_value(program.global_block().var(name), executor)  # type: ignore[arg-type]
 

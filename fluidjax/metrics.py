@@ -1,4 +1,4 @@
-"""Metrics kept in Python: fed with fetched values, batch by batch, and asked for the result of the pass."""
+"""Metrics computed in Python: updated with fetched values batch by batch, then evaluated over the whole pass."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _zero(value: Any) -> Any:
 
 
 class MetricBase:
-    """What metrics share: states are the attributes whose names do not begin with ``_``."""
+    """Base class of metrics; attributes whose names do not begin with ``_`` are its state."""
 
     def __init__(self, name: str | None) -> None:
         self._name = str(name) if name is not None else type(self).__name__
@@ -68,7 +68,7 @@ class MetricBase:
         return {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
 
     def reset(self) -> None:
-        """Set numbers and arrays among the states to zero, others to None."""
+        """Reset the state: numbers and arrays to zero, everything else to None."""
         for key, value in self._states().items():
             setattr(self, key, _zero(value))
 
@@ -83,29 +83,29 @@ class MetricBase:
         )
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Take one batch; for subclasses to define."""
+        """Add a batch; implemented by subclasses."""
         self._abstract("update")
 
     def eval(self) -> Any:
-        """The result so far; for subclasses to define."""
+        """The result so far; implemented by subclasses."""
         self._abstract("eval")
 
 
 class CompositeMetric(MetricBase):
-    """Several metrics of the same predictions and labels."""
+    """Several metrics on the same predictions and labels."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
         self._metrics: list[MetricBase] = []
 
     def add_metric(self, metric: MetricBase) -> None:
-        """Add one. Raises ValueError unless it is a MetricBase."""
+        """Add a metric. Raises ValueError unless it is a MetricBase."""
         if not isinstance(metric, MetricBase):
             raise ValueError(f"SubMetric should be inherit from MetricBase, received {metric!r}. Pass a metric.")
         self._metrics.append(metric)
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Hand the batch to every metric."""
+        """Update every metric with the batch."""
         for metric in self._metrics:
             metric.update(preds, labels)
 
@@ -115,14 +115,14 @@ class CompositeMetric(MetricBase):
 
 
 def _binary(preds: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(predictions rounded to int, labels), flat and equally long."""
+    """(predictions rounded to int, labels), flattened to equal length."""
     preds, labels = _array(preds, "preds"), _array(labels, "labels")
     count = labels.shape[0]
     return np.rint(preds).astype(np.int32).reshape(len(preds), -1)[:count, 0], labels.reshape(count, -1)[:, 0]
 
 
 class Precision(MetricBase):
-    """tp / (tp + fp) of binary predictions: of those taken as positive, the share that is."""
+    """Precision of binary predictions: tp / (tp + fp)."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
@@ -130,19 +130,19 @@ class Precision(MetricBase):
         self.fp = 0
 
     def update(self, preds: np.ndarray, labels: np.ndarray) -> None:
-        """Probabilities [N, 1] and labels 0 or 1 [N, 1]. ValueError unless both are arrays."""
+        """Add probabilities [N, 1] and 0/1 labels [N, 1]. Raises ValueError unless both are arrays."""
         found, truth = _binary(preds, labels)
         self.tp += int(np.sum((found == 1) & (truth == 1)))
         self.fp += int(np.sum((found == 1) & (truth != 1)))
 
     def eval(self) -> float:
-        """The precision, 0.0 without positive predictions."""
+        """The precision; 0.0 without positive predictions."""
         taken = self.tp + self.fp
         return float(self.tp) / taken if taken else 0.0
 
 
 class Recall(MetricBase):
-    """tp / (tp + fn) of binary predictions: of the positives, the share found."""
+    """Recall of binary predictions: tp / (tp + fn)."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
@@ -150,19 +150,19 @@ class Recall(MetricBase):
         self.fn = 0
 
     def update(self, preds: np.ndarray, labels: np.ndarray) -> None:
-        """Probabilities [N, 1] and labels 0 or 1 [N, 1]. ValueError unless both are arrays."""
+        """Add probabilities [N, 1] and 0/1 labels [N, 1]. Raises ValueError unless both are arrays."""
         found, truth = _binary(preds, labels)
         self.tp += int(np.sum((truth == 1) & (found == 1)))
         self.fn += int(np.sum((truth == 1) & (found != 1)))
 
     def eval(self) -> float:
-        """The recall, 0.0 without positives."""
+        """The recall; 0.0 without positive labels."""
         positives = self.tp + self.fn
         return float(self.tp) / positives if positives else 0.0
 
 
 class Accuracy(MetricBase):
-    """The weighted mean of batches' accuracies."""
+    """The weighted mean of per-batch accuracies."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
@@ -170,7 +170,7 @@ class Accuracy(MetricBase):
         self.weight: Any = 0.0
 
     def update(self, value: Any, weight: Any) -> None:
-        """A batch's accuracy and its weight, usually its size. ValueError for other types or a negative weight."""
+        """Add a batch's accuracy with its weight, usually its size. Raises ValueError for other types or weight < 0."""
         _number_or_array(value, "value")
         if not _is_number(weight):
             raise ValueError(f"The 'weight' must be a number(int, float), received {weight!r}. Convert it.")
@@ -190,7 +190,7 @@ class Accuracy(MetricBase):
 
 
 class ChunkEvaluator(MetricBase):
-    """Precision, recall and F1 of chunks, from ``layers.chunk_eval``'s counts."""
+    """Precision, recall and F1 score of chunks, from the counts of ``layers.chunk_eval``."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
@@ -201,13 +201,13 @@ class ChunkEvaluator(MetricBase):
     def update(  # type: ignore[override]
         self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any
     ) -> None:
-        """Counts of one batch, as numbers or arrays. ValueError for other types."""
+        """Add the counts of a batch, as numbers or arrays. Raises ValueError for other types."""
         self.num_infer_chunks += _number_or_array(num_infer_chunks, "num_infer_chunks", "int")
         self.num_label_chunks += _number_or_array(num_label_chunks, "num_label_chunks", "int")
         self.num_correct_chunks += _number_or_array(num_correct_chunks, "num_correct_chunks", "int")
 
     def eval(self) -> tuple[Any, Any, Any]:
-        """(precision, recall, F1), 0 where nothing was counted."""
+        """(precision, recall, F1 score); 0 where nothing was counted."""
         right = self.num_correct_chunks
         precision = right / self.num_infer_chunks if self.num_infer_chunks else 0
         recall = right / self.num_label_chunks if self.num_label_chunks else 0
@@ -216,7 +216,7 @@ class ChunkEvaluator(MetricBase):
 
 
 class EditDistance(MetricBase):
-    """Mean edit distance, and the share of sequences that are not right, from ``layers.edit_distance``."""
+    """Mean edit distance, and fraction of sequences with errors, from ``layers.edit_distance``."""
 
     def __init__(self, name: str | None) -> None:
         super().__init__(name)
@@ -225,7 +225,7 @@ class EditDistance(MetricBase):
         self.instance_error: Any = 0
 
     def update(self, distances: np.ndarray, seq_num: Any) -> None:
-        """Distances [N, 1] of one batch and their number. ValueError for other types."""
+        """Add the distances [N, 1] of a batch and their number. Raises ValueError for other types."""
         _array(distances, "distances")
         if not _is_number(seq_num):
             raise ValueError(f"The 'seq_num' must be a number(int, float), received {seq_num!r}. Convert it.")
@@ -234,7 +234,7 @@ class EditDistance(MetricBase):
         self.instance_error += seq_num - int(np.sum(distances == 0))
 
     def eval(self) -> tuple[Any, Any]:
-        """(mean distance, share of sequences with a distance). Raises ValueError before any update."""
+        """(mean distance, fraction of sequences with a nonzero distance). Raises ValueError before any update."""
         if self.seq_num == 0:
             raise ValueError(
                 "There is no data in EditDistance Metric: no sequence was counted. Please check layers.edit_distance"
@@ -244,7 +244,7 @@ class EditDistance(MetricBase):
 
 
 class Auc(MetricBase):
-    """Area under the ROC curve by histograms of the predictions."""
+    """Area under the ROC curve, computed from histograms of the predictions."""
 
     def __init__(self, name: str | None, curve: str = "ROC", num_thresholds: int = 4095) -> None:
         super().__init__(name)
@@ -253,12 +253,12 @@ class Auc(MetricBase):
         self.reset()
 
     def reset(self) -> None:
-        """Empty the histograms (Paddle's reset leaves them)."""
+        """Clear the histograms (Paddle's reset does not)."""
         self._stat_pos = np.zeros(self._num_thresholds + 1)
         self._stat_neg = np.zeros(self._num_thresholds + 1)
 
     def update(self, preds: np.ndarray, labels: np.ndarray) -> None:
-        """Predictions [N, 2], the last column being the positive class, and labels 0 or 1 [N, 1]."""
+        """Add predictions [N, 2], whose last column is the positive class, and 0/1 labels [N, 1]."""
         labels, preds = _array(labels, "labels"), _array(preds, "predictions")
         scores = preds.reshape(len(preds), -1)[: len(labels), 1]
         bins = (scores * self._num_thresholds).astype(np.int64)
@@ -276,7 +276,7 @@ class Auc(MetricBase):
         return abs(x1 - x2) * (y1 + y2) / 2.0
 
     def eval(self) -> float:
-        """The area, 0.0 while a class is missing."""
+        """The area; 0.0 until both classes have occurred."""
         pos, neg = np.cumsum(self._stat_pos[::-1]), np.cumsum(self._stat_neg[::-1])
         if not pos[-1] or not neg[-1]:
             return 0.0
@@ -286,12 +286,12 @@ class Auc(MetricBase):
 
 
 class DetectionMAP:
-    """Mean average precision of detection, kept in the program: the batch's and that of all batches.
+    """Mean average precision (mAP) of detections, computed in the program, for the batch and over all batches.
 
     Args:
-        input: detections [M, 6] (label, score, box) with LoD; gt_label, gt_box, gt_difficult: the truth, with LoD.
-        class_num: number of classes; background_label: the class left out.
-        overlap_threshold: least overlap of a hit; evaluate_difficult: whether difficult ones count.
+        input: detections [M, 6] (label, score, box) with LoD; gt_label, gt_box, gt_difficult: ground truth, with LoD.
+        class_num: number of classes; background_label: the class to ignore.
+        overlap_threshold: minimum overlap of a true positive; evaluate_difficult: whether difficult objects count.
         ap_version: "integral" or "11point".
     """
 
@@ -345,11 +345,11 @@ class DetectionMAP:
         return self.helper.create_variable(name=name, persistable=True, dtype=dtype, shape=shape)
 
     def get_map_var(self) -> tuple[Any, Any]:
-        """(the variable of the batch's mAP, that of all batches)."""
+        """(the variable with the mAP of the batch, the one over all batches)."""
         return self.cur_map, self.accum_map
 
     def reset(self, executor: Any, reset_program: Any = None) -> None:
-        """Forget earlier batches, by running a program that clears the state."""
+        """Discard the results of earlier batches by running a program that clears the state."""
         program = Program() if reset_program is None else reset_program
         with program_guard(main_program=program):
             state = program.current_block().create_var(

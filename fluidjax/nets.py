@@ -1,4 +1,4 @@
-"""Small networks of several layers."""
+"""Small networks composed of several layers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def simple_img_conv_pool(
     act: str | None = None,
     use_cudnn: bool = True,
 ) -> Variable:
-    """``conv2d``, then ``pool2d``, of [N, C, H, W]; arguments as theirs."""
+    """``conv2d`` followed by ``pool2d``, for [N, C, H, W]; arguments as for the two layers."""
     conv = layers.conv2d(
         input=input,
         num_filters=num_filters,
@@ -62,7 +62,7 @@ def simple_img_conv_pool(
 
 
 def _per_conv(value: Any, count: int, name: str) -> list[Any]:
-    """``value`` for each of ``count`` convolutions."""
+    """Expand ``value`` to one entry for each of ``count`` convolutions."""
     if not isinstance(value, (list, tuple)):
         return [value] * count
     assert len(value) == count, f"{name} has {len(value)} entries for {count} convolutions; give one, or {count}."
@@ -83,13 +83,13 @@ def img_conv_group(
     pool_type: str = "max",
     use_cudnn: bool = True,
 ) -> Variable:
-    """Several ``conv2d``, each with an optional ``batch_norm`` and ``dropout``, then one ``pool2d`` (VGG's block).
+    """Several ``conv2d`` layers, each with optional ``batch_norm`` and ``dropout``, then one ``pool2d`` (a VGG block).
 
     Args:
         input: [N, C, H, W].
-        conv_num_filter: a list or tuple, the filters of each convolution.
-        conv_padding, conv_filter_size, param_attr, conv_with_batchnorm, conv_batchnorm_drop_rate: one, or a list with
-            one for each convolution. With batch_norm, conv_act comes after it.
+        conv_num_filter: a list or tuple with the number of filters of each convolution.
+        conv_padding, conv_filter_size, param_attr, conv_with_batchnorm, conv_batchnorm_drop_rate: a single value, or
+            one per convolution. With batch_norm, conv_act is applied after it.
     """
     assert isinstance(conv_num_filter, (list, tuple)), "conv_num_filter must be a list or tuple; pass [filters, ...]."
     count = len(conv_num_filter)
@@ -127,7 +127,7 @@ def sequence_conv_pool(
     pool_type: str = "max",
     bias_attr: Any = None,
 ) -> Variable:
-    """``sequence_conv``, then ``sequence_pool``, of rows [T, D] with LoD; [N, num_filters]."""
+    """``sequence_conv`` followed by ``sequence_pool``, for rows [T, D] with LoD: [N, num_filters]."""
     conv = layers.sequence_conv(
         input=input,
         num_filters=num_filters,
@@ -140,7 +140,7 @@ def sequence_conv_pool(
 
 
 def glu(input: Variable, dim: int = -1) -> Variable:
-    """Gated linear unit: a * sigmoid(b), input being [a, b] along ``dim``."""
+    """Gated linear unit: a * sigmoid(b), where input is split into [a, b] along ``dim``."""
     a, b = layers.split(input, num_or_sections=2, dim=dim)
     return layers.elementwise_mul(x=a, y=layers.sigmoid(x=b))
 
@@ -186,14 +186,14 @@ def _join_heads(x: Variable) -> Variable:
 def scaled_dot_product_attention(
     queries: Variable, keys: Variable, values: Variable, num_heads: int = 1, dropout_rate: float = 0.0
 ) -> Variable:
-    """softmax(Q K' / sqrt(width of a head)) V, in ``num_heads`` heads, with Q, K, V projected when there are several.
+    """Multi-head attention, softmax(Q K' / sqrt(head width)) V; with several heads, Q, K and V are projected first.
 
     Args:
         queries: [N, L_q, D]; keys: [N, L_k, D]; values: [N, L_k, D_v].
-        dropout_rate: of the attention weights.
+        dropout_rate: applied to the attention weights.
 
     Returns:
-        [N, L_q, D_v]. ValueError for shapes that do not fit.
+        [N, L_q, D_v]. Raises ValueError for incompatible shapes.
     """
     _check_attention(queries, keys, values, num_heads)
     if num_heads > 1:

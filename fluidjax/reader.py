@@ -1,7 +1,7 @@
-"""Loaders: batches for a program, read ahead by a thread.
+"""Loaders: batches for a program, prefetched by a thread.
 
-Iterable ones give feeds to loop over. The others belong to a program: they put a ``read`` op at its beginning, and
-each ``Executor.run`` takes the next batch, until ``fluid.core.EOFException``.
+Iterable loaders yield feeds. Other loaders belong to a program: they prepend a ``read`` op, and each ``Executor.run``
+consumes the next batch, until ``fluid.core.EOFException``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUEUE_GET_TIMEOUT = 60
 
 
 def keep_data_loader_order(*args: bool) -> bool | None:
-    """Get (without an argument) or set whether batches come in the order they were read; here they always do."""
+    """Get (without an argument) or set whether batches keep the order in which they were read; here they always do."""
     global KEEP_DATA_LOADER_ORDER
     if not args:
         return KEEP_DATA_LOADER_ORDER
@@ -39,14 +39,14 @@ def keep_data_loader_order(*args: bool) -> bool | None:
 
 
 def default_collate_fn(batch: Sequence[Any]) -> list[np.ndarray]:
-    """Stack a list of samples, field by field: [(x0, y0), (x1, y1)] -> [x0 and x1, y0 and y1]."""
+    """Stack a list of samples field by field: [(x0, y0), (x1, y1)] -> [stacked x0, x1; stacked y0, y1]."""
     if isinstance(batch[0], np.ndarray):
         return [np.stack(batch, axis=0)]
     return [np.stack([np.asarray(value) for value in field], axis=0) for field in zip(*batch, strict=True)]
 
 
 class PyReader(DataLoaderBase):
-    """A loader of what a Python generator yields; ``DataLoader.from_generator`` under its older name.
+    """A loader fed by a Python generator; the older name of ``DataLoader.from_generator``.
 
     Arguments as for GeneratorLoader.
     """
@@ -64,12 +64,12 @@ class PyReader(DataLoaderBase):
 
     @property
     def queue(self) -> Any:
-        """The queue between the thread that reads and the one that runs; None before the first pass."""
+        """The queue between the reading thread and the running one; None before the first pass."""
         return self._loader.queue
 
     @property
     def iterable(self) -> bool:
-        """Whether the reader is iterated over."""
+        """Whether the reader is iterable."""
         return self._loader.iterable
 
     def __iter__(self) -> Any:
@@ -79,11 +79,11 @@ class PyReader(DataLoaderBase):
         return next(self._loader)
 
     def start(self) -> None:
-        """Begin a pass; the program's runs read from it."""
+        """Start a pass; runs of the program then read from it."""
         self._static_loader.start()
 
     def reset(self) -> None:
-        """End a pass, after EOFException or before."""
+        """End a pass, after EOFException or earlier."""
         self._static_loader.reset()
 
     @property
@@ -95,20 +95,20 @@ class PyReader(DataLoaderBase):
     def decorate_sample_generator(
         self, sample_generator: Reader, batch_size: int, drop_last: bool = True, places: Places | None = None
     ) -> None:
-        """Read single samples, each a tuple of one value for each variable, and make batches of ``batch_size``."""
+        """Read single samples, tuples with one value per variable, and batch them by ``batch_size``."""
         self._loader.set_sample_generator(sample_generator, batch_size, drop_last, places)
 
     def decorate_sample_list_generator(self, reader: Reader, places: Places | None = None) -> None:
-        """Read lists of samples, as ``paddle.batch`` makes them."""
+        """Read lists of samples, as produced by ``paddle.batch``."""
         self._loader.set_sample_list_generator(reader, places)
 
     def decorate_batch_generator(self, reader: Reader, places: Places | None = None) -> None:
-        """Read batches: a list or tuple of one array or LoDTensor for each variable."""
+        """Read batches: a list or tuple with one array or LoDTensor per variable."""
         self._loader.set_batch_generator(reader, places)
 
 
 class DatasetLoader(DataLoaderBase):
-    """A loader over the files of a ``fluid.dataset`` data set; made by ``DataLoader.from_dataset``."""
+    """A loader over the files of a ``fluid.dataset`` dataset; created by ``DataLoader.from_dataset``."""
 
     def __init__(self, dataset: Any, places: Places, drop_last: bool) -> None:
         super().__init__()
@@ -136,22 +136,22 @@ class DatasetLoader(DataLoaderBase):
 
 
 class DataLoader:
-    """Batches of a data set whose samples are found by index.
+    """Batches of a dataset whose samples are accessed by index.
 
     Args:
         dataset: a Dataset.
         feed_list: the variables, in the order of a sample's fields.
-        places: where batches go: a place, or one for each device.
-        return_list: items are lists of tensors; otherwise lists of one dict by name for each place.
-        batch_sampler: a BatchSampler that says which samples make up each batch; or
-        batch_size, shuffle, drop_last: what it is made of.
-        collate_fn: from a list of samples to the values of a batch; ``default_collate_fn`` for None.
-        num_workers: threads that get samples; 0 for none.
-        use_buffer_reader: read ahead.
-        use_shared_memory, timeout: accepted as in Fluid; threads share memory and do not hang.
-        worker_init_fn: called with its number when a worker begins.
+        places: where to place batches: one device, or several.
+        return_list: yield lists of tensors; otherwise lists with one dict of tensors by name per device.
+        batch_sampler: a BatchSampler that selects the samples of each batch; alternatively
+        batch_size, shuffle, drop_last: the settings of one.
+        collate_fn: converts a list of samples to the values of a batch; ``default_collate_fn`` if None.
+        num_workers: number of threads that load samples; 0 for none.
+        use_buffer_reader: prefetch batches.
+        use_shared_memory, timeout: accepted for compatibility with Fluid; threads share memory and do not hang.
+        worker_init_fn: called with its index when a worker starts.
 
-    ``DataLoader.from_generator`` and ``from_dataset`` make loaders of other sources.
+    ``DataLoader.from_generator`` and ``from_dataset`` create loaders for other sources.
 
     Examples:
         >>> x = fluid.data("x", [None, 2])
@@ -266,10 +266,10 @@ class DataLoader:
         use_multiprocess: bool = False,
         drop_last: bool = True,
     ) -> GeneratorLoader | DygraphGeneratorLoader:
-        """A loader of what a Python generator yields; call one of its ``set_..._generator`` methods next.
+        """A loader fed by a Python generator; set its source with one of its ``set_..._generator`` methods.
 
-        See GeneratorLoader for the arguments; in eager mode ``capacity`` alone has an effect. ``use_multiprocess`` has
-        none: a thread reads ahead.
+        See GeneratorLoader for the arguments; in eager mode, only ``capacity`` has an effect. ``use_multiprocess`` is
+        ignored: a thread does the prefetching.
         """
         if in_dygraph_mode():
             return DygraphGeneratorLoader(capacity=capacity)
@@ -277,5 +277,5 @@ class DataLoader:
 
     @staticmethod
     def from_dataset(dataset: Any, places: Places, drop_last: bool = True) -> DatasetLoader:
-        """A loader over the files of a ``fluid.dataset`` data set."""
+        """A loader over the files of a ``fluid.dataset`` dataset."""
         return DatasetLoader(dataset, places, drop_last)

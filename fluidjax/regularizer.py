@@ -1,4 +1,4 @@
-"""Weight decay: ops that add a penalty's gradient to a parameter's gradient."""
+"""Weight decay: ops that add the gradient of a penalty to that of a parameter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class WeightDecayRegularizer:
-    """What all regularizers are."""
+    """Base class of regularizers."""
 
     def __call__(self, param: Variable, grad: Variable, block: Block) -> Any:
         """Write the gradient of the penalty on `param`."""
@@ -66,7 +66,7 @@ class L2DecayRegularizer(WeightDecayRegularizer):
 
 
 class L1DecayRegularizer(WeightDecayRegularizer):
-    """The penalty c * sum(|w|), whose gradient c * sign(w) is added to that of w."""
+    """The penalty c * sum(|w|): adds c * sign(w) to the gradient of w."""
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         if regularization_coeff is None:
@@ -90,9 +90,9 @@ class L1DecayRegularizer(WeightDecayRegularizer):
 def append_regularization_ops(
     parameters_and_grads: Sequence[tuple[Any, Any]], regularization: WeightDecayRegularizer | None = None
 ) -> list[tuple[Any, Any]]:
-    """Add the penalties' gradients; a parameter's own regularizer overrides `regularization`.
+    """Add the gradients of the penalties; a parameter's own regularizer overrides `regularization`.
 
-    Returns the pairs of parameter and gradient; a sparse gradient is replaced by a dense one.
+    Returns pairs of parameter and gradient; sparse gradients are replaced by dense ones.
     """
     own = [p for p, _ in parameters_and_grads if getattr(p, "regularizer", None) is not None]
     if own and regularization is not None:

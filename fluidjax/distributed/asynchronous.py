@@ -1,4 +1,4 @@
-"""The modes without rounds: each gradient is used when it comes, and values are handed out as they are."""
+"""The modes without rounds: each gradient is applied on arrival, and current values are served at any time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lowering.values import SelectedRows
 
 
 class Asynchronous(Serving):
-    """Serves requests at once."""
+    """Serves requests immediately."""
 
     def __init__(self, shard: Shard, trainers: int) -> None:
         super().__init__(shard, trainers)
@@ -26,7 +26,7 @@ class Asynchronous(Serving):
         }
 
     def send(self, request: Request) -> None:
-        """Run the block of each gradient."""
+        """Run the block of each gradient received."""
         for name, value in request.message.items:
             if name == COMPLETE:
                 self.complete(request)
@@ -48,7 +48,7 @@ class Asynchronous(Serving):
             rows.append(value.rows)
 
     def get(self, request: Request) -> None:
-        """Hand out values, or what changed of tables; with dc_asgd, remember what this trainer saw."""
+        """Serve values, or the changed rows of tables; with dc_asgd, remember what this trainer was sent."""
         if request.message.flags & CHANGED:
             found = [(name, self._news(name, request.trainer)) for name in request.message.names()]
             request.reply(Message(found))
@@ -69,7 +69,7 @@ class Asynchronous(Serving):
         return SelectedRows(rows, self.shard.rows(table, rows), self.shard.height(table))
 
     def notify(self, request: Request) -> None:
-        """Count the steps of a trainer, and run the schedule."""
+        """Count the steps of a trainer and run the schedule."""
         for name, value in request.message.items:
             if name not in self.shard.counters:
                 raise RefusedError(f"the server's program counts no {name!r}")
@@ -78,16 +78,16 @@ class Asynchronous(Serving):
         request.reply()
 
     def _schedule(self) -> None:
-        """Give the learning rate its value for the steps that were counted; before the first gradient at the latest."""
+        """Update the learning rate for the steps counted, at the latest before the first gradient."""
         self._scheduled = True
         if self.shard.decay >= 0:
             self.shard.decay_rate()
 
     def lost(self, trainer: int) -> None:
-        """The others go on; it may come back."""
+        """Continue without the trainer, which may reconnect."""
 
     def left(self, trainer: int) -> None:
-        """Nobody waits for it."""
+        """Nothing to do: no request depends on it."""
 
     def fail(self, error: Exception) -> None:
-        """Nobody waits."""
+        """Nothing to do: no request is pending."""

@@ -1,4 +1,4 @@
-"""Blocks of a server's program as jitted functions: state in, state out, in the same buffers."""
+"""Blocks of a server's program as jitted functions, with state updated in place."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from lowering.values import SelectedRows
 
 
 class State(Protocol):
-    """What blocks run over."""
+    """The state that blocks operate on."""
 
     def gather(self, names: Sequence[str]) -> dict[str, Any]:
-        """Values by name, on the device; those that are missing are left out."""
+        """Values by name, on the device; missing ones are omitted."""
 
     def store(self, values: Mapping[str, Any]) -> None:
-        """Keep values."""
+        """Store values."""
 
 
 class Update:
-    """Some blocks of a program, run one after another as one compiled function.
+    """One or more blocks of a program, compiled into a single function.
 
     Args:
-        program: the server's.
-        blocks: their numbers, in order.
-        received: names that are given at each run, not state.
-        read_elsewhere: names that other blocks read.
+        program: the server's program.
+        blocks: block indices, in order.
+        received: names passed at each run rather than held as state.
+        read_elsewhere: names read by other blocks.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Update:
         self._compiled = jax.jit(self._step, donate_argnums=0)
 
     def _is_kept(self, name: str, read_elsewhere: Collection[str]) -> bool:
-        """State is kept, and as in Fluid merged gradients, too; but nobody looks for the rows of sparse ones."""
+        """Whether to keep a result: state and, as in Fluid, merged gradients, except sparse ones, which nobody reads."""
         var = self._program.find_var(0, name)
         if name in self._received and (var is None or var.type == SELECTED_ROWS):
             return False
         return name in read_elsewhere or (var is not None and var.persistable)
 
     def run(self, state: State, given: Mapping[str, Any]) -> None:
-        """Run over the state and the values ``given``, as many as there are; store what changes."""
+        """Run on the state and those values that are ``given``; store the results."""
         given = {name: padded(value) for name, value in given.items() if name in self.given}
         replaced, read = state.gather(self._replaced), state.gather(self._read)
         state.store(self._compiled(replaced, read, given))
@@ -70,19 +70,19 @@ class Update:
         return {name: env[name] for name in self._kept if name in env}
 
     def _runnable(self, given: Mapping[str, Any]) -> list[OpView]:
-        """The ops, without those of blocks for which nothing was given."""
+        """The ops, excluding those of blocks for which no value was given."""
         missing = {n for n in self.given if n not in given}
         idle = {op.block_idx for op in self._ops if self._has_nothing(op, missing)}
         return [op for op in self._ops if op.block_idx not in idle]
 
     def _has_nothing(self, op: OpView, missing: set[str]) -> bool:
-        """Whether the op adds up what trainers sent, and none did."""
+        """Whether the op sums values sent by trainers and none was sent."""
         sent = {name for name in op.input_names() if name in self.given}
         return op.type == "sum" and bool(sent) and sent <= missing
 
 
 def padded(value: Any) -> Any:
-    """SelectedRows with room for as many rows as its bucket, so that few sizes are compiled; others as they are."""
+    """SelectedRows padded to a bucket of rows, to bound the number of compilations; other values are unchanged."""
     if not isinstance(value, SelectedRows):
         return value
     count = len(value.rows)

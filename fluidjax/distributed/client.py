@@ -1,4 +1,4 @@
-"""The trainer's side: one channel to each server, requests to several of them at once."""
+"""The trainer's side: one channel per server, and concurrent requests to several servers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BATCH_BARRIER, FETCH_BARRIER, COMPLETE = "BATCH_BARRIER@RECV", "FETCH_BARRIER@RE
 
 
 class RPCError(LoweringError, RuntimeError):
-    """A server did not answer in time, or refused; the message says which."""
+    """A server did not answer in time, or refused the request; the message says which."""
 
 
 class Traffic:
-    """Bytes that went to servers and came from them, and requests."""
+    """Bytes sent to and received from servers, and the number of requests."""
 
     def __init__(self) -> None:
         self.sent = self.received = self.requests = 0
@@ -32,7 +32,7 @@ class Traffic:
 
 
 class Server:
-    """One server as a trainer sees it."""
+    """A trainer's connection to one server."""
 
     def __init__(self, endpoint: str, traffic: Traffic) -> None:
         self.endpoint, self._traffic = endpoint, traffic
@@ -48,7 +48,7 @@ class Server:
         self._leaving = threading.Event()
 
     def start(self, method: str, message: Message, timeout: float | None = None, *, wait: bool = True) -> Any:
-        """Send a request, which may ``wait`` for the server to be there; ``finish`` waits for its answer."""
+        """Send a request, optionally ``wait``-ing for the server to come up; ``finish`` waits for the answer."""
         parts = frames(message)
         self._traffic.sent += message.size
         self._traffic.requests += 1
@@ -61,7 +61,7 @@ class Server:
         )
 
     def finish(self, call: Any, what: str) -> Message:
-        """The answer to a request. RPCError when there is none."""
+        """The answer to a request. Raises RPCError if there is none."""
         grpc = settings.grpc()
         try:
             answer = joined(call, settings.limit())
@@ -75,7 +75,7 @@ class Server:
         return answer
 
     def attend(self, trainer: int) -> None:
-        """Keep a call open for as long as this process lives: by its end the server knows that the trainer is gone."""
+        """Keep a call open while this process lives, so that its end tells the server that the trainer is gone."""
         if self._attending is None or not self._attending.is_active():
             stub = self._stub("Attend", long=True)
             self._attending = stub(self._presence(trainer), wait_for_ready=True, metadata=settings.metadata())
@@ -116,10 +116,10 @@ class Client:
     """This process as a trainer.
 
     Attributes:
-        trainer: its number, as the ops of its programs say it.
-        in_rounds: whether it keeps step with other trainers. A server that is gone is then not waited for: what it knew
-            of the round is gone, too.
-        traffic: what was said so far.
+        trainer: its index, as given by the ops of its programs.
+        in_rounds: whether it runs in lockstep with other trainers. A server that dies is then not retried, since its
+            state of the round is lost.
+        traffic: the communication so far.
     """
 
     def __init__(self) -> None:
@@ -131,28 +131,28 @@ class Client:
         self._lock = threading.RLock()
 
     def server(self, endpoint: str) -> Server:
-        """The server at an endpoint; the channel to it is made when it is first asked for."""
+        """The connection to a server; its channel is created on first use."""
         with self._lock:
             if endpoint not in self._servers:
                 self._servers[endpoint] = Server(endpoint, self.traffic)
             return self._servers[endpoint]
 
     def introduce(self, trainer: int) -> None:
-        """Take the number of this trainer from an op that knows it."""
+        """Record the index of this trainer, given by an op."""
         self.trainer = trainer
 
     def ask(
         self, method: str, items: Iterable[tuple[str, str, Any]], flags: int = 0, timeout: float | None = None
     ) -> list[Any]:
-        """Ask several servers at once.
+        """Send a request to several servers concurrently.
 
         Args:
-            method: of the service.
-            items: (endpoint, name, value); those of one server go in one message.
+            method: name of the service's method.
+            items: (endpoint, name, value); those for the same server are combined in one message.
             flags: of the messages.
 
         Returns:
-            A value for each item, in order; what servers answer without values is None.
+            One value per item, in order; None where the answer contains no value.
         """
         items = list(items)
         mine: dict[str, list[tuple[str, Any]]] = {}
@@ -165,7 +165,7 @@ class Client:
     def _exchange(
         self, method: str, mine: dict[str, list[tuple[str, Any]]], flags: int, timeout: float | None
     ) -> dict[str, Message]:
-        """Ask each server once; what fails because a server went away is asked again when it is back."""
+        """Send a request to each server; retry, once the server is back, if it failed because the server went away."""
         waiting, answers = dict(mine), {}
         retries = 0 if self.in_rounds else settings.retries()
         while waiting:
@@ -190,18 +190,18 @@ class Client:
         return server.start(method, Message(items, self.trainer, flags), timeout, wait=not self.in_rounds)
 
     def notify(self, endpoints: Iterable[str], notice: str) -> None:
-        """Give servers a notice: a barrier, or that this trainer has completed."""
+        """Notify servers of a barrier or of this trainer's completion."""
         self.ask("SendVariable", [(endpoint, notice, None) for endpoint in dict.fromkeys(endpoints)])
 
     def fetch(self, wanted: Sequence[tuple[str, str]], *, now: bool) -> list[Any]:
-        """Values of (endpoint, name); with ``now``, whatever phase the servers are in."""
+        """Fetch values of (endpoint, name); with ``now``, regardless of the servers' phase."""
         items = [(endpoint, name, None) for endpoint, name in wanted]
         return self.ask("GetVariable", items, NOW if now else 0)
 
     def complete(self) -> None:
-        """Tell all servers that this trainer ends; servers that are gone already are fine.
+        """Tell all servers that this trainer is done; servers already gone are ignored.
 
-        The connections stay until the process ends, and by that servers know when nobody can need them any more.
+        Connections stay open until the process ends, which lets servers detect that nobody needs them any more.
         """
         with self._lock:
             servers, self._servers = self._servers, {}
@@ -213,7 +213,7 @@ class Client:
                 server.finish(server.start("SendVariable", message, timeout=5, wait=False), COMPLETE)
 
     def finish(self) -> None:
-        """What the end of a process does: it completes, unless an error ended it; then connections break."""
+        """Called when the process ends: completes, unless after an error, and closes the connections."""
         if getattr(sys, "last_value", None) is None:
             self.complete()
 

@@ -1,10 +1,10 @@
-"""The trainer's side in the modes in which sending and receiving are no ops of their own.
+"""The trainer's side in the modes in which sending and receiving are not ops of their own.
 
 ======================  ========================================================================================
 ``Stepwise``            half async: at the end of a step, send, then receive
 ``Synchronous``         the same in rounds with all other trainers
 ``Background``          async: two threads send and receive beside the steps
-``Geo`` (geo.py)        every so many steps, how far the trainer's own parameters have moved
+``Geo`` (geo.py)        every few steps, exchanges the change of the trainer's own parameters
 ======================  ========================================================================================
 """
 
@@ -28,7 +28,7 @@ _running: list[Communication] = []
 
 
 def running() -> Communication:
-    """The communication of this process. OpError when none was started."""
+    """The active communication of this process. Raises OpError if none was started."""
     if not _running:
         raise OpError(
             "this program sends through a communicator\n  expected: a fluid.communicator.Communicator that is started"
@@ -38,12 +38,12 @@ def running() -> Communication:
 
 
 class Communication:
-    """Sends what programs push, and receives parameters into a scope.
+    """Sends values pushed by programs, and receives parameters into a scope.
 
     Args:
-        sends: variable -> where its parts go.
-        receives: parameter -> where its parts are.
-        scope: where parameters are put.
+        sends: maps each variable to the location of its shards.
+        receives: maps each parameter to the location of its shards.
+        scope: where to store parameters.
         settings: Fluid's ``communicator_*`` flags, without that prefix.
     """
 
@@ -57,29 +57,29 @@ class Communication:
         self._queues: dict[str, deque[Any]] = {name: deque() for name in self._sends}
 
     def start(self) -> None:
-        """Take what is pushed."""
+        """Start accepting values."""
         _running.append(self)
 
     def stop(self) -> None:
-        """Take no more."""
+        """Stop accepting values."""
         if self in _running:
             _running.remove(self)
 
     def is_running(self) -> bool:
-        """Whether it was started."""
+        """Whether it has been started."""
         return self in _running
 
     def push(self, names: Sequence[str], values: Sequence[Any], there: Sequence[str], outside: Outside) -> None:
-        """Keep values to be sent; called by ``send`` ops."""
+        """Queue values to be sent; called by ``send`` ops."""
         for name, value in zip(names, values, strict=True):
             self._queues[name].append(on_host(value))
 
     def barrier(self) -> None:
-        """A step is over; called by ``send_barrier`` ops."""
+        """End of a step; called by ``send_barrier`` ops."""
         raise NotImplementedError
 
     def _taken(self) -> list[tuple[str, str, Any]]:
-        """What was pushed, at most so many of each variable, as (endpoint, name, value)."""
+        """Pending values, limited per variable, as (endpoint, name, value)."""
         found = []
         for name, pushed in self._queues.items():
             values = [pushed.popleft() for _ in range(min(len(pushed), self._most))]
@@ -88,7 +88,7 @@ class Communication:
         return found
 
     def _receive(self) -> None:
-        """Put what servers hold into the scope."""
+        """Receive the servers' parameters into the scope."""
         wanted = [pair for target in self._receives.values() for pair in target.wanted()]
         parts = iter(client.fetch(wanted, now=False))
         values = {name: _whole([next(parts) for _ in target.names]) for name, target in self._receives.items()}
@@ -100,17 +100,17 @@ def _whole(parts: list[Any]) -> Any:
 
 
 class Stepwise(Communication):
-    """Half async: whoever ends a step sends what it pushed and receives what is there."""
+    """Half async: each step ends by sending what it pushed and receiving what is available."""
 
     def barrier(self) -> None:
-        """Send, and receive."""
+        """Send, then receive."""
         while sent := self._taken():
             client.ask("SendVariable", sent)
         self._receive()
 
 
 class Synchronous(Communication):
-    """Sync: steps of all trainers make a round.
+    """Sync: the steps of all trainers form a round.
 
     Args:
         endpoints: of all servers.
@@ -122,7 +122,7 @@ class Synchronous(Communication):
         client.introduce(trainer)
 
     def barrier(self) -> None:
-        """Send, wait for the others, and receive."""
+        """Send, wait for the other trainers, then receive."""
         while sent := self._taken():
             client.ask("SendVariable", sent)
         client.in_rounds = True
@@ -132,7 +132,7 @@ class Synchronous(Communication):
 
 
 class Background(Communication):
-    """Async: one thread sends what is pushed, another receives when enough was sent."""
+    """Async: one thread sends pushed values, another receives once enough has been sent."""
 
     def __init__(
         self, sends: Mapping[str, Target], receives: Mapping[str, Target], scope: Scope, settings: Mapping[str, str]
@@ -146,7 +146,7 @@ class Background(Communication):
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Begin to send and receive."""
+        """Start sending and receiving."""
         super().start()
         self._threads = [threading.Thread(target=self._guarded, args=(loop,), daemon=True) for loop in self._loops()]
         for thread in self._threads:
@@ -156,7 +156,7 @@ class Background(Communication):
         return [self._send_loop, self._receive_loop]
 
     def stop(self) -> None:
-        """Send what is left, receive once more, and end."""
+        """Send what is pending, receive a last time, and stop."""
         super().stop()
         with self._changed:
             self._stopping = True
@@ -167,7 +167,7 @@ class Background(Communication):
         self._receive()
 
     def push(self, names: Sequence[str], values: Sequence[Any], there: Sequence[str], outside: Outside) -> None:
-        """Keep values to be sent; waits while as many of a variable wait as there is room for."""
+        """Queue values to be sent; blocks while the variable's queue is full."""
         taken = [on_host(value) for value in values]
         with self._changed:
             for name, value in zip(names, taken, strict=True):
@@ -180,7 +180,7 @@ class Background(Communication):
         queue.append(value)
 
     def barrier(self) -> None:
-        """Nobody waits."""
+        """A no-op in this mode."""
 
     def _raise(self) -> None:
         if self._error is not None:

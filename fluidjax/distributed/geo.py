@@ -1,4 +1,4 @@
-"""Geo-SGD's side of a trainer: it optimizes by itself, and now and then exchanges how far parameters have moved."""
+"""The trainer's side of Geo-SGD: optimises locally and periodically exchanges parameter deltas."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _START = "param_init"
 
 
 class Geo(Communication):
-    """Every ``steps`` steps: sends (parameter - old) / trainers, and takes over what the others have changed.
+    """Every ``steps`` steps: sends (parameter - old) / trainers, and applies the changes made by others.
 
-    ``old`` is what the servers held when they were last asked. Of sparse tables only the rows that the steps used are
-    sent, and only those that anybody changed are received.
+    ``old`` is the servers' state at the last exchange. For sparse tables, only the rows used are sent, and only rows
+    changed by some trainer are received.
 
     Args:
-        params: parameter -> where its parts are.
+        params: maps each parameter to the location of its shards.
         sparse: parameters that are tables.
-        trainers: how many there are.
+        trainers: number of trainers.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Geo(Communication):
         self._done = 0
 
     def push(self, names: Sequence[str], values: Sequence[Any], there: Sequence[str], outside: Outside) -> None:
-        """Note the ids that a step used; exchange when the step has left its values in the scope, if it is time."""
+        """Record the ids used by a step; if due, exchange once the step's values are in the scope."""
         if list(there) == [_START]:
             outside.afterwards.append(self._begin)
             return
@@ -54,10 +54,10 @@ class Geo(Communication):
             outside.afterwards.append(self._exchange)
 
     def barrier(self) -> None:
-        """Nobody waits."""
+        """A no-op in this mode."""
 
     def stop(self) -> None:
-        """Send what is left, and end."""
+        """Send what is pending, and stop."""
         if self.is_running() and self._done % self._steps:
             self._exchange()
         super().stop()
@@ -96,7 +96,7 @@ class Geo(Communication):
         return [(endpoint, f"{part}.delta", value) for endpoint, part, value in parts]
 
     def _take_over(self, name: str, now: np.ndarray, parts: Sequence[Any]) -> None:
-        """param += server - old, and old = server, where the servers say that anything is new."""
+        """param += server - old; old = server, for whatever the servers report as new."""
         old, begin = self._old[name], 0
         for part, height in zip(parts, self._heights(name, parts), strict=True):
             rows = part.rows + begin if isinstance(part, SelectedRows) else slice(begin, begin + height)

@@ -1,4 +1,4 @@
-"""The server's door: gRPC's threads turn bytes into requests for the loop, and its answers into bytes."""
+"""The server's front end: gRPC threads decode requests for the loop, and encode its replies."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Listening:
     """Listens at an endpoint until ``stop``.
 
     Args:
-        endpoint: HOST:PORT; no other address is bound, unless FLAGS_rpc_bind names a host. With port 0 a free one.
-        trainers: how many there are to be.
-        post: called with each request, in a thread of gRPC.
+        endpoint: HOST:PORT, the only address bound unless FLAGS_rpc_bind names a host. Port 0 picks a free port.
+        trainers: number of trainers expected.
+        post: called with each request, in a gRPC thread.
 
     Raises RuntimeError when the endpoint cannot be bound.
     """
@@ -45,7 +45,7 @@ class Listening:
         self._file = _port_file(self.port)
 
     def stop(self) -> None:
-        """Let the answers that are on their way out, and close."""
+        """Let pending replies go out, then close."""
         self._server.stop(grace=1).wait()
         self._file.unlink(missing_ok=True)
 
@@ -78,7 +78,7 @@ class Listening:
         return answer
 
     def _attend(self, parts: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """Lasts as long as the connection: when it ends, the trainer is gone."""
+        """Lasts as long as the connection; when it ends, the trainer is gone."""
         self._check_token(context)
         first = Request("Attend", self._read(iter([next(parts, b"")]), context))
         gone = Request("Gone", first.message)
@@ -123,7 +123,7 @@ class Listening:
 
 
 def _port_file(port: int) -> Path:
-    """Says at which port this process listens, as Fluid's servers do, for whoever waits for it."""
+    """Publish the port this process listens on in a file, as Fluid's servers do."""
     path = Path(tempfile.gettempdir(), f"paddle.{os.getpid()}.port")
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
     with os.fdopen(number, "w") as file:

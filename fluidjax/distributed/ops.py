@@ -1,4 +1,4 @@
-"""What the ops of trainers and servers call; see ``lowering.ops.distributed.rpc``."""
+"""The functions called by the ops of trainers and servers; see ``lowering.ops.distributed.rpc``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _fetched: dict[tuple[str, str], Any] = {}
 
 
 def send(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str], last: bool) -> None:
-    """Send each value to its endpoint, with all that was to be sent before, when the ``last`` op of a block says so."""
+    """Queue values for their endpoints; all are sent when the ``last`` op of a block asks for it."""
     for endpoint, name, value in zip(endpoints, names, values, strict=True):
         if value is None:
             raise OpError(f"op send: variable {name!r} has no value to be sent; run what computes it first")
@@ -40,7 +40,7 @@ def send(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str], 
 
 
 def flush() -> None:
-    """Send what waits: one stream to each server."""
+    """Send queued values, as one stream per server."""
     waiting = _outbox[:]
     _outbox.clear()
     if waiting:
@@ -48,7 +48,7 @@ def flush() -> None:
 
 
 def recv(trainer: int, wanted: Sequence[tuple[str, str]], batch: Sequence[tuple[str, str]], in_turn: bool) -> list[Any]:
-    """Values of (endpoint, name); all of the ``batch`` are fetched at once, and kept for the ops that want them."""
+    """Values of (endpoint, name); the whole ``batch`` is fetched at once and kept for the ops that follow."""
     client.introduce(trainer)
     if any(pair not in _fetched for pair in wanted):
         _fetched.clear()
@@ -58,17 +58,17 @@ def recv(trainer: int, wanted: Sequence[tuple[str, str]], batch: Sequence[tuple[
 
 
 def push(names: Sequence[str], values: Sequence[Any], there: Sequence[str], outside: Outside) -> None:
-    """Hand values to the communicator."""
+    """Pass values to the communicator."""
     communicator.running().push(names, values, there, outside)
 
 
 def count(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str]) -> None:
-    """Add to the counters of all servers."""
+    """Increment the counters of all servers."""
     client.ask("DistributeNotify", [(e, name, v) for e in endpoints for name, v in zip(names, values, strict=True)])
 
 
 def send_barrier(trainer: int, endpoints: Sequence[str], half_async: bool) -> None:
-    """Tell servers that all was sent; or a communicator that a step is over."""
+    """Tell servers that everything has been sent, or a communicator that a step is over."""
     client.introduce(trainer)
     if half_async:
         communicator.running().barrier()
@@ -78,7 +78,7 @@ def send_barrier(trainer: int, endpoints: Sequence[str], half_async: bool) -> No
 
 
 def fetch_barrier(trainer: int, endpoints: Sequence[str]) -> None:
-    """Tell servers that all was received."""
+    """Tell servers that everything has been received."""
     client.introduce(trainer)
     _fetched.clear()
     client.notify(endpoints, FETCH_BARRIER)
@@ -87,7 +87,7 @@ def fetch_barrier(trainer: int, endpoints: Sequence[str]) -> None:
 def lookup(
     trainer: int, endpoints: Sequence[str], tables: Sequence[str], ids: np.ndarray, heights: Sequence[int]
 ) -> np.ndarray:
-    """The rows of ids, rising and each once, of a table whose parts, of so many rows, follow one another."""
+    """Look up rows, for increasing unique ids, in a table split into consecutive shards of given sizes."""
     client.introduce(trainer)
     bounds = list(pairwise(accumulate(heights, initial=0)))
     if ids.size and not 0 <= ids[0] <= ids[-1] < bounds[-1][1]:
@@ -104,12 +104,12 @@ def lookup(
 
 
 def prefetch(trainer: int, endpoints: Sequence[str], names: Sequence[str], ids: Sequence[np.ndarray]) -> list[Any]:
-    """The rows that each endpoint looks up for its ids."""
+    """The rows looked up by each endpoint for its ids."""
     return client.ask("PrefetchVariable", list(zip(endpoints, names, ids, strict=True)))
 
 
 def checkpoint_notify(trainer: int, endpoints: Sequence[str], folder: str, table: str) -> None:
-    """Let servers save their parts of a table below a folder."""
+    """Have servers save their shards of a table under a directory."""
     client.introduce(trainer)
     client.ask(
         "CheckpointNotify", [(endpoint, table, np.frombuffer(folder.encode(), np.uint8)) for endpoint in endpoints]
@@ -119,9 +119,9 @@ def checkpoint_notify(trainer: int, endpoints: Sequence[str], folder: str, table
 def recv_save(
     trainer: int, wanted: Sequence[tuple[str, str]], path: str, shape: Sequence[int], dtype: int, overwrite: bool
 ) -> None:
-    """Write the parts that servers hold as one file of a shape.
+    """Save the shards held by servers as one file of the given shape.
 
-    As in Fluid, what lies whole on several servers is written once for each, after a head of the shape.
+    As in Fluid, a value held entire by several servers is written once for each, after a single shape header.
     """
     client.introduce(trainer)
     parts = [np.asarray(value).reshape(-1) for value in client.fetch(wanted, now=True)]
@@ -129,7 +129,7 @@ def recv_save(
 
 
 def listen_and_serv(program: ProgramView, op: OpView, outside: Outside, env: MutableMapping[str, Any]) -> None:
-    """Serve, and then say in ``env`` what became of the values that the run began with."""
+    """Serve, then record in ``env`` the final values of the variables that the run started with."""
     Server(program, op, outside.scope).run()
     for name in env:
         if outside.scope.find_var(name) is not None:
@@ -137,7 +137,7 @@ def listen_and_serv(program: ProgramView, op: OpView, outside: Outside, env: Mut
 
 
 def fl_listen_and_serv(program: ProgramView, op: OpView, outside: Outside, env: MutableMapping[str, Any]) -> None:
-    """Serve trainers that send parameters: the rounds of ``listen_and_serv``, of which the op says all that differs."""
+    """Serve trainers that send parameters: rounds as for ``listen_and_serv``, with the differences given by the op."""
     rest = {spec.name: spec.default for spec in get_op("listen_and_serv").attrs.values()}
     listen_and_serv(program, replace(op, attrs=rest | dict(op.attrs)), outside, env)
 

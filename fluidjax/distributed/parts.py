@@ -1,4 +1,4 @@
-"""Values in parts, one for each server; and several values of one variable as one."""
+"""Splitting values into one shard per server, and merging several values of a variable."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lowering.values import LoDArray, SelectedRows, exact
 
 @dataclass(frozen=True)
 class Target:
-    """Where the parts of a variable are.
+    """The location of the shards of a variable.
 
     Attributes:
-        names, endpoints: one of each for each part.
-        sections: how many rows each part has, one after another; empty for a single part.
+        names, endpoints: one of each per shard.
+        sections: number of rows of each consecutive shard; empty for a single shard.
     """
 
     names: tuple[str, ...]
@@ -26,7 +26,7 @@ class Target:
     sections: tuple[int, ...]
 
     def split(self, value: Any) -> list[tuple[str, str, Any]]:
-        """(endpoint, name, part) of a dense value or SelectedRows; rows count from the begin of their part."""
+        """(endpoint, name, shard) of a dense value or SelectedRows; rows are counted from the start of their shard."""
         if len(self.names) == 1:
             return [(self.endpoints[0], self.names[0], value)]
         bounds = list(pairwise(accumulate(self.sections, initial=0)))
@@ -34,7 +34,7 @@ class Target:
         return list(zip(self.endpoints, self.names, parts, strict=True))
 
     def wanted(self) -> list[tuple[str, str]]:
-        """(endpoint, name) of each part."""
+        """(endpoint, name) of each shard."""
         return list(zip(self.endpoints, self.names, strict=True))
 
 
@@ -54,7 +54,7 @@ def on_host(value: Any) -> Any:
 
 
 def merged(values: Sequence[Any], *, mean: bool) -> Any:
-    """Several gradients of one variable as one: their sum, or their mean."""
+    """Merge several gradients of a variable into their sum or mean."""
     factor = 1 / len(values) if mean else 1.0
     first = values[0]
     if len(values) == 1:

@@ -1,4 +1,4 @@
-"""What the server's door hands to its loop."""
+"""Requests passed from the server's front end to its loop."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fluidjax.distributed.wire import Message
 
 
 class RefusedError(ValueError):
-    """A request asks for what the server's program does not offer."""
+    """A request for something that the server's program does not offer."""
 
 
 @dataclass
 class Request:
-    """A method of the service, what it was called with, and where its answer goes.
+    """A call of a service method, with its message and the destination of the answer.
 
-    The methods ``Attend`` and ``Gone`` say that a trainer came, and that the connection to it broke.
+    The methods ``Attend`` and ``Gone`` report that a trainer has connected and that its connection is lost.
     """
 
     method: str
@@ -25,15 +25,15 @@ class Request:
 
     @property
     def trainer(self) -> int:
-        """The number of the trainer that asks."""
+        """The index of the requesting trainer."""
         return self.message.trainer
 
     def reply(self, message: Message | None = None) -> None:
-        """Answer, unless nobody waits any more."""
+        """Send the answer, unless the caller has given up."""
         if self.answer.set_running_or_notify_cancel():
             self.answer.set_result(message or Message())
 
     def refuse(self, error: BaseException) -> None:
-        """Answer that it cannot be."""
+        """Answer with an error."""
         if self.answer.set_running_or_notify_cancel():
             self.answer.set_exception(error)

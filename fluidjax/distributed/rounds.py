@@ -1,4 +1,4 @@
-"""Sync mode: rounds in which all trainers send, then the blocks run, then all receive."""
+"""Sync mode: rounds in which all trainers send, then the blocks run, then all trainers receive."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lowering.errors import OpError
 
 
 class Rounds(Serving):
-    """Serves requests when their phase comes.
+    """Serves each request in its phase.
 
-    A server begins where trainers fetch: the first round opens when the startup programs of all have fetched.
+    A server starts in the receiving phase: the first round opens once all trainers' startup programs have fetched.
     """
 
     def __init__(self, shard: Shard, trainers: int) -> None:
@@ -26,7 +26,7 @@ class Rounds(Serving):
         self._given: dict[str, Any] = {}
 
     def send(self, request: Request) -> None:
-        """Keep gradients and count barriers; both wait for the phase in which trainers send."""
+        """Store gradients and count barriers, both in the sending phase."""
         names = request.message.names()
         if names == [COMPLETE]:
             self.complete(request)
@@ -40,26 +40,26 @@ class Rounds(Serving):
             self._keep(request)
 
     def get(self, request: Request) -> None:
-        """Hand out values in the phase in which trainers fetch."""
+        """Serve values in the receiving phase."""
         if self._fetching or request.message.flags & NOW:
             super().get(request)
         else:
             self._waiting.append(request)
 
     def lost(self, trainer: int) -> None:
-        """The others would wait for ever."""
+        """Raise, since the other trainers would wait for ever."""
         raise OpError(
             f"trainer {trainer} ended without completing\n  expected: all {self.trainers} trainers of a synchronous"
             " job\n  received: a broken connection\n  what to do: restart the job from its last checkpoint"
         )
 
     def fail(self, error: Exception) -> None:
-        """Tell those who wait for their phase."""
+        """Report the error to requests waiting for their phase."""
         for request in self._waiting:
             request.refuse(error)
 
     def left(self, trainer: int) -> None:
-        """A trainer completed: from now on its gradients count as zero."""
+        """Handle the completion of a trainer, whose gradients are zero from now on."""
         self._arrived.discard(trainer)
         self._turn()
 
@@ -71,7 +71,7 @@ class Rounds(Serving):
         request.reply()
 
     def _own_name(self, name: str) -> str:
-        """The only trainer sends ``w@GRAD``, but the block adds up ``w@GRAD.trainer_0``."""
+        """The name used by the block: a sole trainer sends ``w@GRAD``, but the block sums ``w@GRAD.trainer_0``."""
         if self.trainers == 1 and f"{name}.trainer_0" in self.shard.received:
             return f"{name}.trainer_0"
         return name
@@ -83,7 +83,7 @@ class Rounds(Serving):
             self._turn()
 
     def _turn(self) -> None:
-        """Begin the other phase if all trainers that are left have arrived."""
+        """Switch to the other phase once all remaining trainers have arrived."""
         if not self.present or not self._arrived >= self.present:
             return
         if not self._fetching:

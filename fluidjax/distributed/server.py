@@ -1,4 +1,4 @@
-"""The server's loop: one request after another, in the thread that runs the program, so that nothing needs a lock."""
+"""The server's loop: serves requests one by one in the thread that runs the program, so that no locks are needed."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Server:
     """Serves the trainers of a ``listen_and_serv`` op until all have completed.
 
     Args:
-        program, op: whose blocks are run, and whose attributes say how.
-        scope: where the state lies.
+        program, op: supply the blocks to run and the settings.
+        scope: holds the state.
     """
 
     def __init__(self, program: ProgramView, op: OpView, scope: Scope) -> None:
@@ -41,7 +41,7 @@ class Server:
         self._inbox: queue.SimpleQueue[Request] = queue.SimpleQueue()
 
     def run(self) -> None:
-        """Serve. Raises what a block raises, and OpError when a trainer died that others wait for."""
+        """Serve. Raises errors of the blocks, and OpError if a trainer that others wait for has died."""
         listening = Listening(self._endpoint, self._trainers, self._inbox.put)
         _log.info("server at port %d for %d trainers", listening.port, self._trainers)
         try:
@@ -55,7 +55,7 @@ class Server:
             listening.stop()
 
     def _serve(self) -> None:
-        """Answer requests until nobody is left to be served."""
+        """Answer requests until no trainer is left."""
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < self._mode.patience:
             try:
@@ -81,7 +81,7 @@ class Server:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Launchers end servers by SIGTERM; as in Fluid, the process then ends with code 0."""
+    """Exit with code 0 on SIGTERM, which launchers use to stop servers; as in Fluid."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""What all modes do: who is there, what is handed out."""
+"""Behaviour common to all modes: which trainers are present, and what is served."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Serving:
     """Answers requests.
 
     Attributes:
-        present: numbers of the trainers that have not completed.
+        present: indices of the trainers that have not completed.
     """
 
     def __init__(self, shard: Shard, trainers: int) -> None:
@@ -33,10 +33,10 @@ class Serving:
 
     @property
     def patience(self) -> float:
-        """Seconds to wait for a request before the server ends.
+        """Seconds to wait for a request before the server exits.
 
-        As long as anybody is connected, or nobody has completed yet, there is no end to it. Then all have ended, or who
-        has not never came: to this server, which may stand for one that they knew.
+        Unlimited while any trainer is connected or none has completed. Otherwise all have finished, or the missing ones
+        never connected to this server, which may replace one that they knew.
         """
         if self.present <= self._gone:
             return settings.linger() if not any(self._attending.values()) else math.inf
@@ -45,7 +45,7 @@ class Serving:
         return min(_ABSENT, settings.deadline())
 
     def handle(self, request: Request) -> None:
-        """Answer a request, now or later. Raises what ends the server, and RefusedError for what cannot be."""
+        """Answer a request, now or later. Raises errors that stop the server, and RefusedError for invalid requests."""
         if not 0 <= request.trainer < self.trainers:
             raise RefusedError(f"there is no trainer {request.trainer}: there are {self.trainers}")
         methods = {
@@ -60,21 +60,21 @@ class Serving:
         methods[request.method](request)
 
     def send(self, request: Request) -> None:
-        """Take what a trainer sends."""
+        """Accept values sent by a trainer."""
         raise NotImplementedError
 
     def get(self, request: Request) -> None:
-        """Hand out values."""
+        """Serve values."""
         names = request.message.names()
         request.reply(Message(list(zip(names, self.shard.values(names), strict=True))))
 
     def prefetch(self, request: Request) -> None:
-        """Hand out rows of tables."""
+        """Serve rows of tables."""
         found = [(name, self.shard.rows(name, ids.reshape(-1))) for name, ids in request.message.items]
         request.reply(Message(found))
 
     def save(self, request: Request) -> None:
-        """Save this server's part of a growing table below the folder that the notice names."""
+        """Save this server's shard of a growing table to the directory named in the notice."""
         for name, folder in request.message.items:
             value = self.shard.table_file(name)
             path = Path(bytes(np.asarray(folder, np.uint8)).decode())
@@ -85,25 +85,25 @@ class Serving:
         request.reply()
 
     def notify(self, request: Request) -> None:
-        """Take note."""
+        """Handle a notice."""
         raise RefusedError("the server's program counts nothing")
 
     def complete(self, request: Request) -> None:
-        """A trainer ends in order."""
+        """Handle the regular completion of a trainer."""
         self.present.discard(request.trainer)
         request.reply()
         self.left(request.trainer)
 
     def left(self, trainer: int) -> None:
-        """Go on without a trainer that has completed."""
+        """Continue without a trainer that has completed."""
         raise NotImplementedError
 
     def lost(self, trainer: int) -> None:
-        """Go on without a trainer whose process died, or raise."""
+        """Continue without a trainer whose process died, or raise."""
         raise NotImplementedError
 
     def fail(self, error: Exception) -> None:
-        """Tell all who wait that the server ends."""
+        """Tell all waiting trainers that the server is stopping."""
         raise NotImplementedError
 
     def _attend(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""What both sides are set to: deadlines, the size of messages, who may talk to whom."""
+"""Settings of both sides: deadlines, message sizes, authentication."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _HEAD = 1 << 12  # beside its chunk, a frame may hold this much
 
 
 def grpc() -> Any:
-    """The module grpc. ImportError says how to install it."""
+    """The grpc module. Raises ImportError, with instructions to install it, if missing."""
     return optional("grpc", "parameter servers talk through gRPC", "'fluidjax[distributed]'")
 
 
 def deadline() -> float:
-    """Seconds that a request may take (FLAGS_rpc_deadline, in milliseconds)."""
+    """Time limit of a request in seconds (FLAGS_rpc_deadline, in milliseconds)."""
     return flag("FLAGS_rpc_deadline") / 1000
 
 
 def limit() -> int:
-    """Bytes that a message may have (FLAGS_rpc_max_message_bytes)."""
+    """Maximum size of a message in bytes (FLAGS_rpc_max_message_bytes)."""
     return flag("FLAGS_rpc_max_message_bytes")
 
 
 def options(*, server: bool) -> list[tuple[str, Any]]:
-    """Of a channel or a server: frames of a bounded size, and a peer that is silent for 10 s counts as gone."""
+    """Options of a channel or server: bounded frames, and a keepalive that drops a peer silent for 10 s."""
     common = [
         ("grpc.max_receive_message_length", CHUNK + _HEAD),
         ("grpc.max_send_message_length", CHUNK + _HEAD),
@@ -52,12 +52,12 @@ def options(*, server: bool) -> list[tuple[str, Any]]:
 
 
 def metadata() -> list[tuple[str, str]]:
-    """What goes with each request: the token, if one is set (FLAGS_rpc_token)."""
+    """Metadata sent with each request: the token, if set (FLAGS_rpc_token)."""
     return [("token", flag("FLAGS_rpc_token"))] if flag("FLAGS_rpc_token") else []
 
 
 def channel_credentials() -> Any:
-    """Of a trainer's channels; None: no TLS. FLAGS_rpc_tls_ca names the certificate that servers' are signed with."""
+    """Credentials of a trainer's channels; None: no TLS. FLAGS_rpc_tls_ca names the CA certificate of the servers."""
     if not flag("FLAGS_rpc_tls_ca"):
         return None
     own = _own()
@@ -66,7 +66,7 @@ def channel_credentials() -> Any:
 
 
 def server_credentials() -> Any:
-    """Of a server; None: no TLS. With FLAGS_rpc_tls_ca, trainers have to show a certificate, too."""
+    """Credentials of a server; None: no TLS. With FLAGS_rpc_tls_ca, trainers must present a certificate as well."""
     own = _own()
     if own is None:
         return None
@@ -81,10 +81,10 @@ def _own() -> tuple[bytes, bytes] | None:
 
 
 def retries() -> int:
-    """How often a request is repeated that a server did not live to answer (FLAGS_rpc_retry_times)."""
+    """How often to repeat a request that a server died without answering (FLAGS_rpc_retry_times)."""
     return flag("FLAGS_rpc_retry_times")
 
 
 def linger() -> float:
-    """Seconds that a server stays when nobody is left to be served (FLAGS_rpc_server_linger, in milliseconds)."""
+    """Seconds that a server remains once no trainer is left (FLAGS_rpc_server_linger, in milliseconds)."""
     return flag("FLAGS_rpc_server_linger") / 1000

@@ -1,4 +1,4 @@
-"""What one server holds: the state in its scope, the blocks that change it, and the names that it offers."""
+"""One server's part of the model: its state in the scope, the blocks that update it, and the names it serves."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _COUNTER = "@LR_DECAY_COUNTER@"
 
 
 class Shard:
-    """The part of a model that the server of a ``listen_and_serv`` op holds.
+    """The part of a model held by the server of a ``listen_and_serv`` op.
 
     Attributes:
-        blocks: merged gradient -> the block that uses it.
+        blocks: maps merged gradients to the blocks that apply them.
         received: names that trainers send.
-        held: names that they may ask for.
+        held: names that trainers may request.
         declared: all variables of the program.
-        tables: sparse gradient -> the parameter that it is for.
-        counters: variables that count trainers' steps.
-        compensates: whether gradients are compensated for what happened since their trainer saw the parameter.
+        tables: maps sparse gradients to their parameters.
+        counters: variables that count the trainers' steps.
+        compensates: whether to correct gradients for updates made since their trainer read the parameter.
     """
 
     def __init__(self, program: ProgramView, op: OpView, scope: Scope) -> None:
@@ -59,19 +59,19 @@ class Shard:
         self._updates: dict[tuple[int, ...], Update] = {}
 
     def _sent(self) -> list[str]:
-        """What blocks add up."""
+        """The names summed by the blocks."""
         ops = (op for block in self.blocks.values() for op in self._program.blocks[block].ops if op.type == "sum")
         return [name for op in ops for name in op.input_names() if ".trainer_" in name]
 
     def _written(self) -> set[str]:
-        """What the blocks of a server written by hand, which names no gradients, leave in variables around them."""
+        """Outer variables written by the blocks of a hand-written server, which names no gradients."""
         written = {name for block in self._optimizing for name in all_writes(self._program, block)}
         return (written & self.declared.keys()) - self.received
 
     # Tables that grow.
 
     def _grown(self) -> list[str]:
-        """Tables that blocks update."""
+        """Tables updated by blocks."""
         ops = (op for block in self.blocks.values() for op in self._program.blocks[block].ops)
         params = (name for op in ops for name in op.inputs.get("Param", ()))
         return [name for name in params if self._kind(name) == dtypes.SELECTED_ROWS]
@@ -81,20 +81,20 @@ class Shard:
         return None if var is None else var.type
 
     def _gradients(self, table: str) -> list[str]:
-        """What trainers send for a table."""
+        """The names that trainers send for a table."""
         blocks = [self._program.blocks[b] for b in self.blocks.values()]
         mine = [b for b in blocks if any(table in op.inputs.get("Param", ()) for op in b.ops)]
         return [name for b in mine for op in b.ops for name in op.input_names() if name in self.received]
 
     def _prefetches(self, op: OpView) -> dict[str, str]:
-        """Name under which trainers ask for rows -> the table."""
+        """Maps the names under which trainers request rows to tables."""
         found = {}
         for name, block in map(_pair, op.attrs["prefetch_var_name_to_block_id"]):
             found[name] = next(o.inputs["W"][0] for o in self._program.blocks[int(block)].ops if "W" in o.inputs)
         return found
 
     def table_file(self, name: str) -> RowsValue:
-        """What the file of a growing table holds. RefusedError for another name."""
+        """The file content of a growing table. Raises RefusedError for any other name."""
         if name not in self._growing:
             raise RefusedError(f"the server's program has no table {name!r} to save")
         return self._growing[name].file_value()
@@ -102,7 +102,7 @@ class Shard:
     # State.
 
     def gather(self, names: Sequence[str]) -> dict[str, Any]:
-        """Values by name, on the device; those that are missing are left out."""
+        """Values by name, on the device; missing ones are omitted."""
         tables = {name: self._growing[name].values for name in names if name in self._growing}
         others = [name for name in names if name not in tables]
         plain = gather_plain(self.scope, others)
@@ -111,7 +111,7 @@ class Shard:
         return dict(zip(others, distinct(plain), strict=True)) | tables
 
     def values(self, names: Iterable[str]) -> list[Any]:
-        """The values under names, on the host. RefusedError for a name that the program does not hold."""
+        """Values by name, on the host. Raises RefusedError for a name that the program does not hold."""
         names = list(names)
         for name in names:
             if name not in self.held:
@@ -123,7 +123,7 @@ class Shard:
         return on_host([found[name] for name in names])
 
     def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
-        """Rows of a table. RefusedError for a name that the program does not hold, and for ids outside of it."""
+        """Rows of a table. Raises RefusedError for a name that the program does not hold, or ids out of range."""
         growing = self._growing.get(self._prefetched.get(name, ""))
         if growing is not None:
             places = growing.places(ids)
@@ -137,13 +137,13 @@ class Shard:
         return _rows(table, ids)
 
     def height(self, table: str) -> int:
-        """How many rows a table has."""
+        """The number of rows of a table."""
         var = self._program.find_var(0, table)
         assert var is not None
         return var.shape[0]
 
     def store(self, values: Mapping[str, Any]) -> None:
-        """Keep values."""
+        """Store values."""
         for name in self._growing:
             if name in values:
                 self._growing[name].replace(values[name])
@@ -152,7 +152,7 @@ class Shard:
     # Blocks.
 
     def check_sent(self, items: Iterable[tuple[str, Any]]) -> None:
-        """RefusedError for a name that no block of the program takes, and for a value that it does not declare so."""
+        """Raise RefusedError for a name that no block consumes, or a value that differs from its declaration."""
         for name, value in items:
             if name not in self.received:
                 raise RefusedError(f"the server's program takes no variable {name!r}")
@@ -170,11 +170,11 @@ class Shard:
         self._update((self.blocks[name],)).run(self, self._localized(given))
 
     def decay_rate(self) -> None:
-        """Run the schedule."""
+        """Run the learning-rate schedule."""
         self._update((self.decay,)).run(self, {})
 
     def _localized(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Gradients of growing tables by the places of their rows; all of them are found before a table is used."""
+        """Gradients of growing tables indexed by row position; all rows are located before any table is used."""
         mine = {name: self._growing[self._table_of[name]] for name in given if name in self._table_of}
         for name, table in mine.items():
             table.places(given[name].rows)
@@ -189,7 +189,7 @@ class Shard:
 
 
 def _fault(value: Any, var: VarView) -> str | None:
-    """What is wrong with a value that a trainer sent for a variable."""
+    """A description of what is wrong with a value sent for a variable, or None."""
     if value is None:
         return "there is no value"
     dtype = dtypes.to_numpy(var.dtype)

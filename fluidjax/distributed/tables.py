@@ -1,4 +1,4 @@
-"""Tables whose rows appear when they are asked for: SelectedRows in the scope, whose values have room for more rows."""
+"""Growing tables: SelectedRows in the scope whose rows are created on first access, with spare capacity."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lowering.errors import UninitializedError
 
 
 class Table:
-    """A table of a server, in the scope as SelectedRows: row numbers in the order in which they were first asked for.
+    """A server's table, stored in the scope as SelectedRows: row ids in the order of first access.
 
-    The values have room for the rows that the startup program made; a new row takes the next of them, as in Fluid. What
-    comes when all are taken starts with zeros, in twice as much room.
+    The capacity is the number of rows created by the startup program, which supply initial values to new ids, as in
+    Fluid. When it is exhausted, it doubles and further rows start at zero.
     """
 
     def __init__(self, scope: Scope, name: str) -> None:
@@ -29,7 +29,7 @@ class Table:
 
     @property
     def values(self) -> Any:
-        """The values on the device, with room for rows to come."""
+        """The values on the device, including spare capacity."""
         tensor = self._holder().get_tensor()
         if tensor._value is None:
             raise UninitializedError(f"table {self.name!r} has no values: run the server's startup program first")
@@ -37,11 +37,11 @@ class Table:
         return tensor._value
 
     def replace(self, values: Any) -> None:
-        """Take other values, for the same rows."""
+        """Replace the values; the rows stay the same."""
         self._holder().get_tensor()._set_value(values)
 
     def places(self, ids: np.ndarray) -> np.ndarray:
-        """Where the rows of ids are; those that are new get the next places."""
+        """The positions of ids, adding new ones at the end."""
         known = self._known()
         before = len(known)
         found = np.fromiter((known.setdefault(number, len(known)) for number in ids.tolist()), np.int64, len(ids))
@@ -51,12 +51,12 @@ class Table:
         return found
 
     def localized(self, gradient: low.SelectedRows) -> low.SelectedRows:
-        """A gradient by places instead of ids."""
+        """A gradient indexed by row position instead of id."""
         places = self.places(gradient.rows)
         return low.SelectedRows(places, gradient.values, int(self.values.shape[0]))
 
     def file_value(self) -> RowsValue:
-        """What its file holds: as in Fluid, the values with all of their room."""
+        """The content of its file: as in Fluid, the values including spare capacity."""
         rows = self._holder().rows()
         return RowsValue(np.array(self.values), rows, max(rows, default=-1) + 1)
 

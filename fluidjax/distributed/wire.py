@@ -1,7 +1,8 @@
-"""Messages as bytes: a head, then names, each with a value or without.
+"""The wire format of messages: a header, then names, each with or without a value.
 
-    message  "FLJX" | uint64 bytes of all of it | int32 trainer | uint8 flags | uint32 count | items
-    item     uint16 length | name | uint8 form | value in Fluid's stream of that form (see ``fluidjax.files.tensor``)
+    message  "FLJX" | uint64 total bytes | int32 trainer | uint8 flags | uint32 count | items
+    item     uint16 length | name | uint8 form | value in Fluid's stream format for that form (see
+              ``fluidjax.files.tensor``)
 
 All little-endian. A message travels as frames of at most ``CHUNK`` bytes, one after another.
 """
@@ -32,17 +33,17 @@ CHANGED = 2  # a flag: of tables, only the rows that have changed since this tra
 
 
 class WireError(ValueError):
-    """Bytes are no message, or are more than one may have."""
+    """The bytes are not a valid message, or exceed the size limit."""
 
 
 @dataclass
 class Message:
-    """What one side says to the other.
+    """A message between trainer and server.
 
     Attributes:
-        items: names with their values (as the lowering has them, on the host, exact), None for a name alone.
-        trainer: who says it.
-        flags: how it is meant.
+        items: names with their values (in the lowering's representation, on the host, unpadded), or None.
+        trainer: index of the sender.
+        flags: modifiers of the request.
     """
 
     items: Sequence[tuple[str, Any]] = ()
@@ -60,7 +61,7 @@ class Message:
 
 
 def frames(message: Message) -> list[bytes]:
-    """A message as it travels; the values are copied."""
+    """Serialise a message; values are copied."""
     parts = [part for name, value in message.items for part in _item(name, value)]
     size = _HEAD.size + sum(map(len, parts))
     head = _HEAD.pack(_MAGIC, size, message.trainer, message.flags, len(message.items))
@@ -81,7 +82,7 @@ def _item(name: str, value: Any) -> list[bytes | memoryview]:
 
 
 def _cut(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """The bytes of ``parts`` in frames of ``CHUNK`` bytes, the last one shorter."""
+    """The bytes of ``parts`` in frames of ``CHUNK`` bytes; the last may be shorter."""
     waiting: list[bytes | memoryview] = []
     room = CHUNK
     for part in parts:
@@ -95,7 +96,7 @@ def _cut(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
 
 
 def joined(received: Iterable[bytes], limit: int) -> Message | None:
-    """The message that frames make up; None where there are none. WireError before more than ``limit`` is held."""
+    """Reassemble frames to a message; None if there are none. Raises WireError before exceeding ``limit``."""
     parts: list[bytes] = []
     held, size = 0, 0
     for part in received:

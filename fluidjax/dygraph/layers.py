@@ -119,7 +119,7 @@ class Layer(registered.Registered):
         Args:
             shape: the dimensions.
             attr: a ParamAttr, a name ...; False for no parameter, in which case the result is None.
-            dtype: dtype.
+            dtype: of the parameter.
             is_bias: initialise with zeros (else: Xavier) if neither ``attr`` nor ``default_initializer`` is given.
             default_initializer: initialiser used if ``attr`` has none.
         """

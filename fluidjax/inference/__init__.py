@@ -1,1 +1,1 @@
-"""Saved models run as they were deployed: a config, a predictor, tensors in and out (``fluid.core.AnalysisConfig``)."""
+"""Inference with saved models: config, predictor, input and output tensors (``fluid.core.AnalysisConfig``)."""

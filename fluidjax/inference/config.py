@@ -1,8 +1,7 @@
-"""What a predictor is to load and where it is to run.
+"""The configuration of a predictor: which model to load and where to run it.
 
-Fluid's switches choose among its own graph passes and engines. Here XLA compiles every model as a whole, whatever they
-say: those that have nothing to switch keep their setting, so that what was set can be asked, and their docstrings say
-that they change nothing.
+Fluid's switches select among its own graph passes and engines. Here XLA compiles each model as a whole. Switches
+without a counterpart only store their setting, so that it can be queried, and are documented as having no effect.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from fluidjax.inference.pass_builder import CpuPassStrategy, GpuPassStrategy, Pa
 
 
 class Precision(enum.IntEnum):
-    """What an engine within the predictor computes in. Models are computed in the data types they were saved with."""
+    """The precision of an engine. Models always run in the dtypes they were saved with."""
 
     Float32 = 0
     Int8 = 1
@@ -31,9 +30,9 @@ class AnalysisConfig:
     """A model, and how to run it.
 
     Args:
-        none: the model is named later, by ``set_model``.
-        model_dir: a folder as ``save_inference_model`` writes it.
-        prog_file, params_file: the two files of a model in two files.
+        none: specify the model later, with ``set_model``.
+        model_dir: a directory written by ``save_inference_model``.
+        prog_file, params_file: the two files of a model with combined parameters.
         other: a config to copy.
     """
 
@@ -62,7 +61,7 @@ class AnalysisConfig:
     # The model.
 
     def set_model(self, *model: str) -> None:
-        """Name a model: a folder, or the program's and the parameters' files. Raises TypeError for anything else."""
+        """Specify the model: a directory, or the program and parameter files. Raises TypeError for anything else."""
         if not 1 <= len(model) <= 2 or not all(isinstance(path, (str, os.PathLike)) for path in model):
             raise TypeError(
                 explain(
@@ -80,15 +79,15 @@ class AnalysisConfig:
             self._model.program, self._model.parameters = paths
 
     def set_prog_file(self, path: str) -> None:
-        """Name the program's file."""
+        """Specify the program file."""
         self._model.program = path
 
     def set_params_file(self, path: str) -> None:
-        """Name the parameters' file."""
+        """Specify the parameter file."""
         self._model.parameters = path
 
     def set_model_buffer(self, prog: bytes, prog_size: int, params: bytes, params_size: int) -> None:
-        """Take a model from the contents of its two files; as many bytes of each as the sizes say."""
+        """Specify the model by the contents of its two files, using the given number of bytes of each."""
         self._model = Model()
         self._model.contents = bytes(prog)[:prog_size], bytes(params)[:params_size]
 
@@ -97,25 +96,25 @@ class AnalysisConfig:
         return self._model.contents is not None
 
     def model_dir(self) -> str:
-        """The model's folder; '' where there is none."""
+        """The model's directory, or ''."""
         return self._model.folder
 
     def prog_file(self) -> str:
-        """The program's file; '' where none was named."""
+        """The program file, or ''."""
         return self._model.program
 
     def params_file(self) -> str:
-        """The parameters' file; '' where none was named."""
+        """The parameter file, or ''."""
         return self._model.parameters
 
     # Where it runs.
 
     def enable_use_gpu(self, memory_pool_init_size_mb: int, device_id: int = 0) -> None:
-        """Run on a GPU, where there is one; else warn and stay on the CPU, as Fluid's CPU build does.
+        """Run on a GPU, if there is one; otherwise warn and stay on the CPU, as in Fluid's CPU build.
 
         Args:
-            memory_pool_init_size_mb: kept; JAX's own allocator serves the device.
-            device_id: which one.
+            memory_pool_init_size_mb: stored only; JAX's own allocator manages the device's memory.
+            device_id: index of the device.
         """
         if not is_compiled_with_cuda():
             warnings.warn("AnalysisConfig.enable_use_gpu: JAX sees no GPU; the model runs on the CPU", stacklevel=2)
@@ -128,11 +127,11 @@ class AnalysisConfig:
         self._gpu, self._passes = None, CpuPassStrategy()
 
     def use_gpu(self) -> bool:
-        """Whether a GPU is to run the model."""
+        """Whether the model runs on a GPU."""
         return self._gpu is not None
 
     def gpu_device_id(self) -> int:
-        """Which GPU."""
+        """The index of the GPU."""
         return self._gpu or 0
 
     def place(self) -> Place:
@@ -140,7 +139,7 @@ class AnalysisConfig:
         return CPUPlace() if self._gpu is None else CUDAPlace(self._gpu)
 
     def memory_pool_init_size_mb(self) -> int:
-        """As it was set."""
+        """The stored setting."""
         return self._settings["memory_pool_init_size_mb"]
 
     def fraction_of_gpu_memory_for_pool(self) -> float:
@@ -150,49 +149,49 @@ class AnalysisConfig:
     # How inputs are told apart.
 
     def switch_specify_input_names(self, x: bool = True) -> None:
-        """Whether the tensors given to ``run`` go by their names, not by their order."""
+        """Whether inputs of ``run`` are matched by name instead of order."""
         self._settings["specify_input_name"] = bool(x)
 
     def specify_input_name(self) -> bool:
-        """Whether inputs go by name."""
+        """Whether inputs are matched by name."""
         return self._settings.get("specify_input_name", False)
 
     def switch_use_feed_fetch_ops(self, x: int = True) -> None:
-        """Kept; ``run`` and ``zero_copy_run`` both work, whatever it says."""
+        """No effect: ``run`` and ``zero_copy_run`` both work with either setting."""
         self._settings["use_feed_fetch_ops"] = bool(x)
 
     def use_feed_fetch_ops_enabled(self) -> bool:
-        """As it was set."""
+        """The stored setting."""
         return self._settings["use_feed_fetch_ops"]
 
     # What has nothing to switch here.
 
     def switch_ir_optim(self, x: int = True) -> None:
-        """Whether the passes of ``pass_builder`` change the program before XLA compiles it."""
+        """Whether to apply the passes of ``pass_builder`` before XLA compiles the program."""
         self._settings["ir_optim"] = bool(x)
 
     def ir_optim(self) -> bool:
-        """As it was set."""
+        """The stored setting."""
         return self._settings["ir_optim"]
 
     def switch_ir_debug(self, x: int = True) -> None:
-        """Kept; changes nothing."""
+        """No effect."""
         self._settings["ir_debug"] = bool(x)
 
     def enable_mkldnn(self) -> None:
-        """Kept; XLA brings its own kernels."""
+        """No effect; XLA uses its own kernels."""
         self._settings["mkldnn"] = True
 
     def mkldnn_enabled(self) -> bool:
-        """As it was set."""
+        """The stored setting."""
         return self._settings.get("mkldnn", False)
 
     def set_mkldnn_cache_capacity(self, capacity: int = 0) -> None:
-        """Kept; changes nothing."""
+        """No effect."""
         self._settings["mkldnn_cache_capacity"] = capacity
 
     def set_mkldnn_op(self, ops: Iterable[str]) -> None:
-        """Kept; changes nothing."""
+        """No effect."""
         self._settings["mkldnn_op"] = set(ops)
 
     def enable_tensorrt_engine(
@@ -204,11 +203,11 @@ class AnalysisConfig:
         use_static: bool = False,
         use_calib_mode: bool = True,
     ) -> None:
-        """Kept; XLA compiles for the GPU, in the model's own data types."""
+        """No effect; XLA compiles for the GPU, in the model's own dtypes."""
         self._settings["tensorrt"] = Precision(precision_mode)
 
     def tensorrt_engine_enabled(self) -> bool:
-        """As it was set."""
+        """The stored setting."""
         return "tensorrt" in self._settings
 
     def set_trt_dynamic_shape_info(
@@ -218,7 +217,7 @@ class AnalysisConfig:
         optim_input_shape: Mapping[str, Sequence[int]] | None = None,
         disable_trt_plugin_fp16: bool = False,
     ) -> None:
-        """Kept; each shape that comes is compiled for."""
+        """No effect; a model is compiled for each shape encountered."""
         self._settings["trt_shapes"] = (min_input_shape, max_input_shape, optim_input_shape)
 
     def enable_lite_engine(
@@ -228,55 +227,55 @@ class AnalysisConfig:
         passes_filter: Sequence[str] = (),
         ops_filter: Sequence[str] = (),
     ) -> None:
-        """Kept; changes nothing."""
+        """No effect."""
         self._settings["lite"] = Precision(precision_mode)
 
     def lite_engine_enabled(self) -> bool:
-        """As it was set."""
+        """The stored setting."""
         return "lite" in self._settings
 
     def enable_quantizer(self) -> None:
-        """Kept; a model that is to run on integers must have been saved so."""
+        """No effect; a model runs on integers only if it was saved that way."""
         self._settings["quantizer"] = True
 
     def enable_memory_optim(self) -> None:
-        """Kept; XLA reuses memory in every model."""
+        """No effect; XLA always reuses memory."""
         self._settings["memory_optim"] = True
 
     def enable_profile(self) -> None:
-        """Kept; ``fluid.profiler`` measures predictors as it measures executors."""
+        """No effect; ``fluid.profiler`` measures predictors as it does executors."""
         self._settings["profile"] = True
 
     def disable_glog_info(self) -> None:
-        """Kept; predictors write no log."""
+        """No effect; predictors write no log."""
         self._settings["glog_disabled"] = True
 
     def glog_info_disabled(self) -> bool:
-        """As it was set."""
+        """The stored setting."""
         return self._settings.get("glog_disabled", False)
 
     def set_cpu_math_library_num_threads(self, count: int) -> None:
-        """Kept; XLA's threads are those of the process."""
+        """No effect; XLA uses the threads of the process."""
         self._settings["cpu_math_library_num_threads"] = count
 
     def cpu_math_library_num_threads(self) -> int:
-        """As it was set."""
+        """The stored setting."""
         return self._settings["cpu_math_library_num_threads"]
 
     def set_optim_cache_dir(self, path: str) -> None:
-        """Kept; ``FLAGS_compilation_cache_dir`` names where executables are kept."""
+        """No effect; ``FLAGS_compilation_cache_dir`` sets where executables are cached."""
         self._settings["optim_cache_dir"] = path
 
     def pass_builder(self) -> PassStrategy:
-        """The passes that a predictor runs, to be edited; see ``fluidjax.inference.passes``."""
+        """The editable list of passes that a predictor applies; see ``fluidjax.inference.passes``."""
         return self._passes
 
     def delete_pass(self, name: str) -> None:
-        """Take a name out of ``pass_builder``."""
+        """Remove a pass from ``pass_builder``."""
         self._passes.delete_pass(name)
 
     def to_native_config(self) -> NativeConfig:
-        """The same model and place as a NativeConfig."""
+        """A NativeConfig with the same model and device."""
         native = NativeConfig()
         native.model_dir, native.prog_file = self.model_dir(), self.prog_file()
         native.param_file, native.use_gpu = self.params_file(), self.use_gpu()
@@ -285,13 +284,13 @@ class AnalysisConfig:
 
 
 class NativeConfig:
-    """The older config: a model and a device.
+    """The older form of config: a model and a device.
 
     Attributes:
-        model_dir, prog_file, param_file: a folder, or two files.
+        model_dir, prog_file, param_file: a directory, or two files.
         use_gpu, device: where to run.
-        fraction_of_gpu_memory: kept; JAX's own allocator serves the device.
-        specify_input_name: whether inputs go by name.
+        fraction_of_gpu_memory: stored only; JAX's own allocator manages the device's memory.
+        specify_input_name: whether inputs are matched by name.
     """
 
     def __init__(self) -> None:
@@ -305,15 +304,15 @@ class NativeConfig:
         self._threads = 1
 
     def set_cpu_math_library_num_threads(self, count: int) -> None:
-        """Kept; XLA's threads are those of the process."""
+        """No effect; XLA uses the threads of the process."""
         self._threads = count
 
     def cpu_math_library_num_threads(self) -> int:
-        """As it was set."""
+        """The stored setting."""
         return self._threads
 
     def as_analysis(self) -> AnalysisConfig:
-        """The same model and place as an AnalysisConfig."""
+        """An AnalysisConfig with the same model and device."""
         config = AnalysisConfig()
         config._model.folder = self.model_dir
         config._model.program, config._model.parameters = self.prog_file, self.param_file

@@ -1,4 +1,4 @@
-"""Which model a predictor runs: a folder, two files, or two texts."""
+"""The location of a predictor's model: a directory, two files, or two buffers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fluidjax.base.errors import explain
 
 
 class Model:
-    """Where the files of a model are."""
+    """The location of a model's files."""
 
     def __init__(self) -> None:
         self.folder = ""
@@ -17,9 +17,9 @@ class Model:
         self.contents: tuple[bytes, bytes] | None = None
 
     def arguments(self) -> tuple[str | None, str | bytes | None, str | bytes | None]:
-        """The model as ``fluid.io.load_inference_model`` takes it: folder, program, parameters.
+        """The model as arguments of ``fluid.io.load_inference_model``: directory, program, parameters.
 
-        Raises ValueError when none was named.
+        Raises ValueError if none was specified.
         """
         if self.contents is not None:
             return None, *self.contents

@@ -1,4 +1,4 @@
-"""The list of passes that AnalysisConfig hands out."""
+"""The editable list of passes of an AnalysisConfig."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 class PaddlePassBuilder:
-    """A list of names of passes, which a predictor runs over its program; XLA's own are not among them.
+    """A list of the names of passes that a predictor applies to its program, excluding XLA's own.
 
     Args:
-        passes: the names to begin with.
+        passes: the initial names.
     """
 
     def __init__(self, passes: Iterable[str]):
@@ -17,56 +17,56 @@ class PaddlePassBuilder:
         self._analysis: list[str] = []
 
     def set_passes(self, passes: Iterable[str]) -> None:
-        """Replace all names."""
+        """Replace the list."""
         self._passes = list(passes)
 
     def append_pass(self, name: str) -> None:
-        """Add a name at the end."""
+        """Append a pass."""
         self._passes.append(name)
 
     def insert_pass(self, index: int, name: str) -> None:
-        """Add a name before the one at ``index``."""
+        """Insert a pass before the one at ``index``."""
         self._passes.insert(index, name)
 
     def delete_pass(self, name: str) -> None:
-        """Take a name out, wherever it stands; nothing happens where it does not."""
+        """Remove all occurrences of a pass, if any."""
         self._passes = [other for other in self._passes if other != name]
 
     def append_analysis_pass(self, name: str) -> None:
-        """Add a name to those of the analysis."""
+        """Append an analysis pass."""
         self._analysis.append(name)
 
     def all_passes(self) -> list[str]:
-        """The names, in order."""
+        """The names of the passes, in order."""
         return list(self._passes)
 
     def analysis_passes(self) -> list[str]:
-        """The names of the analysis, in order."""
+        """The names of the analysis passes, in order."""
         return list(self._analysis)
 
     def turn_on_debug(self) -> None:
-        """Changes nothing: ``fluidjax.contrib`` and the debugger draw programs."""
+        """No effect: programs are drawn by ``fluidjax.contrib`` and the debugger."""
 
     def debug_string(self) -> str:
-        """The names, one a line."""
+        """The names, one per line."""
         return "".join(f"  - {name}\n" for name in self._passes)
 
 
 class PassStrategy(PaddlePassBuilder):
-    """Names of passes, and where their program runs."""
+    """A list of passes, and the device they are for."""
 
     def use_gpu(self) -> bool:
-        """Whether on a GPU."""
+        """Whether the device is a GPU."""
         return False
 
     def enable_cudnn(self) -> None:
-        """Changes nothing: XLA chooses the kernels."""
+        """No effect: XLA chooses the kernels."""
 
     def enable_mkldnn(self) -> None:
-        """Changes nothing: XLA brings its own kernels."""
+        """No effect: XLA uses its own kernels."""
 
     def enable_mkldnn_quantizer(self) -> None:
-        """Changes nothing: XLA brings its own kernels."""
+        """No effect: XLA uses its own kernels."""
 
 
 # As Fluid 1.8.5 has them, in its order. What each does here is in ``fluidjax.inference.passes``.
@@ -89,7 +89,7 @@ _ANALYSIS = (
 
 
 class CpuPassStrategy(PassStrategy):
-    """What a predictor runs on a CPU.
+    """The passes that a predictor applies on a CPU.
 
     Args:
         other: a strategy to copy.
@@ -101,7 +101,7 @@ class CpuPassStrategy(PassStrategy):
 
 
 class GpuPassStrategy(PassStrategy):
-    """What a predictor runs on a GPU.
+    """The passes that a predictor applies on a GPU.
 
     Args:
         other: a strategy to copy.
@@ -112,5 +112,5 @@ class GpuPassStrategy(PassStrategy):
         self._analysis = list(_ANALYSIS if other is None else other.analysis_passes())
 
     def use_gpu(self) -> bool:
-        """Whether on a GPU."""
+        """Whether the device is a GPU."""
         return True

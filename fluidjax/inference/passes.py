@@ -1,4 +1,4 @@
-"""Which passes a predictor runs, by the names that Fluid has for them."""
+"""The passes of a predictor, under Fluid's names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALIASES = {
 
 
 def chosen(names: Iterable[str]) -> list[str]:
-    """Those of PASSES that names stand for, in PASSES' order. Raises ValueError for a name that nobody has."""
+    """The entries of PASSES that the names stand for, in the order of PASSES. Raises ValueError for an unknown name."""
     given = list(names)
     if unknown := [name for name in given if name not in PASSES and name not in passes.KNOWN]:
         raise ValueError(
@@ -40,6 +40,6 @@ def chosen(names: Iterable[str]) -> list[str]:
 def optimized(
     program: Program, feeds: Sequence[str], fetches: Sequence[str], scope: Scope, names: Iterable[str]
 ) -> tuple[Program, Scope]:
-    """A model's program and scope after passes, with its feed and fetch ops; the given ones stay as they are."""
+    """Apply passes to copies of a model's program and scope, preserving its feed and fetch ops."""
     found = optimize(program, feeds, fetches, scope, chosen(names))
     return inference.deployable(found.program, feeds, fetches), found.scope

@@ -1,4 +1,4 @@
-"""A saved model that is called: feeds in, fetches out, parameters its own."""
+"""A saved model as a callable: feeds in, fetches out, with parameters of its own."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fluidjax.inference.tensors import PaddleTensor, ZeroCopyTensor
 
 
 class PaddlePredictor:
-    """One model, ready to run; made by ``create_paddle_predictor``.
+    """A model ready to run; created by ``create_paddle_predictor``.
 
-    Each has its inputs and outputs to itself. Clones share the parameters and what was compiled, and may run in threads
-    of their own at the same time.
+    Inputs and outputs are private to each predictor. Clones share parameters and compiled code, and may run in
+    different threads at the same time.
 
     Args:
-        config: what to load and where to run. Raises what ``fluid.io.load_inference_model`` raises.
+        config: the model to load and where to run it. Raises the errors of ``fluid.io.load_inference_model``.
     """
 
     Config: type = AnalysisConfig
@@ -44,7 +44,7 @@ class PaddlePredictor:
         self._outputs = {name: ZeroCopyTensor(name) for name in self._fetches}
 
     def clone(self) -> Self:
-        """Another predictor of the same model, for another thread."""
+        """Another predictor for the same model, for use in another thread."""
         other = object.__new__(type(self))
         other._config, other._scope, other._program = self._config, self._scope, self._program
         other._feeds, other._fetches = self._feeds, self._fetches
@@ -52,30 +52,30 @@ class PaddlePredictor:
         return other
 
     def get_input_names(self) -> list[str]:
-        """The variables to feed, in order."""
+        """The names of the inputs, in order."""
         return list(self._feeds)
 
     def get_output_names(self) -> list[str]:
-        """The variables that come out, in order."""
+        """The names of the outputs, in order."""
         return list(self._fetches)
 
     def get_input_tensor_shape(self) -> dict[str, list[int]]:
-        """Input -> its declared shape, -1 where any size will do."""
+        """The declared shape of each input, with -1 for unknown dimensions."""
         block = self._program.global_block()
         return {name: list(block.var(name).shape) for name in self._feeds}
 
     # Tensors given, tensors returned.
 
     def run(self, inputs: list[PaddleTensor]) -> list[PaddleTensor]:
-        """Run once.
+        """Run the model once.
 
         Args:
-            inputs: one for each input, in order; by their names if the config says so.
+            inputs: one per input, in order, or matched by name if so configured.
 
         Returns:
-            One tensor for each output, in order.
+            One tensor per output, in order.
 
-        Raises ValueError when inputs are missing, unknown or too many, and what ``Executor.run`` raises.
+        Raises ValueError for missing, unknown or superfluous inputs, and the errors of ``Executor.run``.
         """
         feed = {name: tensor.as_feed() for name, tensor in self._named(inputs).items()}
         return [_result(name, value) for name, value in zip(self._fetches, self._run(feed), strict=True)]
@@ -98,11 +98,11 @@ class PaddlePredictor:
     # Tensors of the predictor's.
 
     def get_input_tensor(self, name: str) -> ZeroCopyTensor:
-        """The tensor to be filled for an input. Raises ValueError for a name that is none."""
+        """The tensor to fill for an input. Raises ValueError for an unknown name."""
         return self._tensor(self._inputs, name, "input")
 
     def get_output_tensor(self, name: str) -> ZeroCopyTensor:
-        """The tensor that ``zero_copy_run`` fills for an output. Raises ValueError for a name that is none."""
+        """The tensor that ``zero_copy_run`` fills for an output. Raises ValueError for an unknown name."""
         return self._tensor(self._outputs, name, "output")
 
     def _tensor(self, tensors: dict[str, ZeroCopyTensor], name: str, kind: str) -> ZeroCopyTensor:
@@ -118,9 +118,9 @@ class PaddlePredictor:
         return tensors[name]
 
     def zero_copy_run(self) -> bool:
-        """Run once, from the input tensors to the output tensors; True when done.
+        """Run the model once, from the input tensors to the output tensors; returns True.
 
-        Raises ValueError when an input was never filled, and what ``Executor.run`` raises.
+        Raises ValueError if an input was never filled, and the errors of ``Executor.run``.
         """
         empty = [name for name, tensor in self._inputs.items() if not tensor.filled]
         if empty:
@@ -144,31 +144,31 @@ class PaddlePredictor:
     # What is inside.
 
     def program(self) -> ProgramDescView:
-        """The model's program, as it runs: after the passes."""
+        """The model's program as it runs, after the passes."""
         return self._program.desc
 
     def scope(self) -> Scope:
-        """Where the parameters are."""
+        """The scope that holds the parameters."""
         return self._scope
 
     def get_serialized_program(self) -> bytes:
-        """The program that runs as the bytes of a ``__model__`` file."""
+        """The program as it runs, serialised like a ``__model__`` file."""
         return self._program.desc.serialize_to_string()
 
     def SaveOptimModel(self, dir: str) -> None:
-        """Write the model, as it runs, as the files ``model`` and ``params`` of a folder."""
+        """Save the model as it runs, to the files ``model`` and ``params`` in a directory."""
         inference.write_two_files(dir, self._program, self._scope)
 
 
 class AnalysisPredictor(PaddlePredictor):
-    """What an AnalysisConfig makes."""
+    """The predictor for an AnalysisConfig."""
 
 
 class NativePaddlePredictor(PaddlePredictor):
-    """What a NativeConfig makes.
+    """The predictor for a NativeConfig.
 
     Args:
-        config: what to load and where to run.
+        config: the model to load and where to run it.
     """
 
     Config = NativeConfig
@@ -178,9 +178,9 @@ class NativePaddlePredictor(PaddlePredictor):
 
 
 def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePredictor:
-    """Load a model and make it ready to run.
+    """Load a model and prepare it to run.
 
-    Raises TypeError for anything that is not a config, and what ``fluid.io.load_inference_model`` raises.
+    Raises TypeError for anything that is not a config, and the errors of ``fluid.io.load_inference_model``.
     """
     if isinstance(config, NativeConfig):
         return NativePaddlePredictor(config)

@@ -1,4 +1,4 @@
-"""What goes into a predictor and comes out: arrays with names and LoD."""
+"""Inputs and outputs of a predictor: arrays with names and LoD."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fluidjax.base.values import LoDTensor
 
 
 class PaddleDType(enum.IntEnum):
-    """The data types of tensors."""
+    """The dtypes of tensors."""
 
     FLOAT32 = 0
     INT64 = 1
@@ -26,7 +26,7 @@ class PaddleDType(enum.IntEnum):
 
 
 class PaddlePlace(enum.IntEnum):
-    """Where a tensor is."""
+    """The location of a tensor."""
 
     UNK = -1
     CPU = 0
@@ -45,20 +45,20 @@ _DTYPES = {numpy: dtype for dtype, numpy in _NUMPY.items()}
 
 
 def paddle_dtype_size(dtype: PaddleDType) -> int:
-    """The bytes of one element."""
+    """The size of an element in bytes."""
     return _NUMPY[PaddleDType(dtype)].itemsize
 
 
 def dtype_of(array: np.ndarray) -> PaddleDType:
-    """The data type of an array that ``as_data`` returned."""
+    """The dtype of an array returned by ``as_data``."""
     return _DTYPES[array.dtype]
 
 
 def as_data(value: Any, what: str) -> np.ndarray:
-    """An array of a data type that predictors know; other floats become float32.
+    """An array with a dtype that predictors support; other floating-point dtypes become float32.
 
-    Raises TypeError for what is no array of numbers. (Fluid 1.8.5 turns float64 into int32 here, and so cuts fractions
-    off.)
+    Raises TypeError for anything but numeric arrays. (Fluid 1.8.5 converts float64 to int32 here, truncating
+    fractions.)
     """
     array = np.asarray(value)
     if array.dtype in _DTYPES:
@@ -87,25 +87,25 @@ class PaddleBuf:
         self.resize(data) if isinstance(data, int) else self.reset(data)
 
     def resize(self, length: int) -> None:
-        """Keep ``length`` bytes; new ones are zero."""
+        """Resize to ``length`` bytes; new ones are zero."""
         kept = self._array.reshape(-1).view("uint8")[:length]
         self._array = np.concatenate([kept, np.zeros(length - len(kept), "uint8")])
 
     def reset(self, data: Any) -> None:
-        """Take other elements: an array, or a list of floats."""
+        """Replace the elements: by an array, or a list of floats."""
         array = np.asarray(data, None if isinstance(data, np.ndarray) else "float32")
         self._array = as_data(array, "PaddleBuf").reshape(-1).copy()
 
     def empty(self) -> bool:
-        """Whether there are no bytes."""
+        """Whether the buffer is empty."""
         return self.length() == 0
 
     def length(self) -> int:
-        """How many bytes."""
+        """The length in bytes."""
         return self._array.nbytes
 
     def read(self, dtype: PaddleDType) -> np.ndarray:
-        """The bytes as elements of a data type, 1-D."""
+        """The bytes interpreted as elements of a dtype, 1-D."""
         wanted = _NUMPY[PaddleDType(dtype)]
         return self._array if self._array.dtype == wanted else self._array.view("uint8").view(wanted)
 
@@ -122,7 +122,7 @@ class PaddleBuf:
         return self.read(PaddleDType.INT64).tolist()
 
     def tolist(self, dtype: str) -> list[Any]:
-        """The bytes as ``'float32'``, ``'int32'`` or ``'int64'``. Raises ValueError for another name."""
+        """The bytes as ``'float32'``, ``'int32'`` or ``'int64'``. Raises ValueError for any other name."""
         if dtype not in ("float32", "int32", "int64"):
             raise ValueError(
                 explain(
@@ -139,9 +139,9 @@ class PaddleTensor:
     """One input or output of ``predictor.run``.
 
     Args:
-        data: an array (float32, int32, int64, uint8; other floats become float32).
-        name: the variable it is for; needed only where the config says that inputs go by name.
-        lod: offsets, as Fluid keeps them.
+        data: an array (float32, int32, int64, uint8; other floating-point dtypes become float32).
+        name: the variable's name; required only if inputs are matched by name.
+        lod: offsets, as in Fluid.
         copy: whether to copy the array.
 
     Attributes:
@@ -163,7 +163,7 @@ class PaddleTensor:
             self.data._array = np.array(array, copy=True).reshape(-1) if copy else array.reshape(-1)
 
     def as_ndarray(self) -> np.ndarray:
-        """The elements in their shape. Raises ValueError when there are more or fewer than the shape says."""
+        """The elements with their shape. Raises ValueError if their number does not match it."""
         return self._shaped().copy()
 
     def _shaped(self) -> np.ndarray:
@@ -180,12 +180,12 @@ class PaddleTensor:
         return flat.reshape(self.shape)
 
     def as_feed(self) -> Any:
-        """What an Executor takes."""
+        """The value to feed to an Executor."""
         return with_lod(self._shaped(), self.lod)
 
 
 def with_lod(array: np.ndarray, lod: Lod) -> Any:
-    """An array, or a LoDTensor where there is LoD."""
+    """The array or, if there is LoD, a LoDTensor."""
     if not lod:
         return array
     tensor = LoDTensor()
@@ -194,10 +194,10 @@ def with_lod(array: np.ndarray, lod: Lod) -> Any:
 
 
 class ZeroCopyTensor:
-    """An input or output of ``predictor.zero_copy_run``, kept by the predictor.
+    """An input or output of ``predictor.zero_copy_run``, owned by the predictor.
 
     Args:
-        name: the variable.
+        name: the variable's name.
     """
 
     def __init__(self, name: str):
@@ -207,20 +207,20 @@ class ZeroCopyTensor:
         self.filled = False
 
     def reshape(self, shape: Sequence[int]) -> None:
-        """Make room for ``shape``; ``copy_from_cpu`` brings its own."""
+        """Allocate ``shape``; not needed before ``copy_from_cpu``, which sets the shape."""
         self._array = np.resize(self._array, [int(n) for n in shape])
 
     def copy_from_cpu(self, data: Any) -> None:
-        """Take an array (float32, int32, int64, uint8; other floats become float32)."""
+        """Copy in an array (float32, int32, int64, uint8; other floating-point dtypes become float32)."""
         self._array = np.array(as_data(data, f"ZeroCopyTensor {self._name!r}"), copy=True)
         self.filled = True
 
     def copy_to_cpu(self) -> np.ndarray:
-        """The elements, as an array of the caller's."""
+        """A copy of the elements as an array."""
         return self._array.copy()
 
     def set_lod(self, lod: Lod) -> None:
-        """Set the offsets; checked when the predictor runs."""
+        """Set the offsets; validated when the predictor runs."""
         self._lod = [list(level) for level in lod]
 
     def lod(self) -> Lod:
@@ -232,13 +232,13 @@ class ZeroCopyTensor:
         return list(self._array.shape)
 
     def type(self) -> PaddleDType:
-        """The data type."""
+        """The dtype."""
         return dtype_of(as_data(self._array, f"ZeroCopyTensor {self._name!r}"))
 
     def as_feed(self) -> Any:
-        """What an Executor takes."""
+        """The value to feed to an Executor."""
         return with_lod(self._array, self._lod)
 
     def fill(self, tensor: LoDTensor) -> None:
-        """Take an output."""
+        """Store an output."""
         self._array, self._lod, self.filled = np.array(tensor), tensor.lod(), True

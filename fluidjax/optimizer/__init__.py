@@ -1,4 +1,4 @@
-"""Optimizers: what turns a loss into the ops of a training step."""
+"""Optimizers: append the ops of a training step to the program of a loss."""
 
 from fluidjax.base.unknown import unknown_name
 from fluidjax.clip import append_gradient_clip_ops as append_gradient_clip_ops

@@ -13,19 +13,19 @@ from fluidjax.regularizer import WeightDecayRegularizer
 
 
 class AdamOptimizer(Optimizer):
-    """m1 = beta1 * m1 + (1 - beta1) * grad; m2 = beta2 * m2 + (1 - beta2) * grad^2; in step t:
+    """Adam: m1 = beta1 * m1 + (1 - beta1) * grad; m2 = beta2 * m2 + (1 - beta2) * grad^2; at step t:
 
     param -= learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) * m1 / (sqrt(m2) + epsilon * sqrt(1 - beta2^t)).
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        beta1, beta2: how much of the moments is kept; floats, or Variables of shape [1].
+        beta1, beta2: decay rates of the moments; floats, or Variables of shape [1].
         epsilon: avoids division by zero.
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        name: part of the names of the accumulators.
-        lazy_mode: update only the rows that a sparse gradient touches, moments too.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        name: included in the names of the accumulators.
+        lazy_mode: for a sparse gradient, update only the rows it contains, including their moments.
 
     Examples:
         >>> x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
@@ -99,18 +99,18 @@ class AdamOptimizer(Optimizer):
 
 
 class AdamaxOptimizer(Optimizer):
-    """m = beta1 * m + (1 - beta1) * grad; u = max(beta2 * u + epsilon, |grad|); in step t:
+    """Adamax: m = beta1 * m + (1 - beta1) * grad; u = max(beta2 * u + epsilon, |grad|); at step t:
 
     param -= learning_rate / (1 - beta1^t) * m / u.
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        beta1, beta2: how much of m and u is kept.
+        beta1, beta2: decay rates of m and u.
         epsilon: avoids division by zero.
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        name: part of the names of the accumulators.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        name: included in the names of the accumulators.
     """
 
     _moment_acc_str = "moment"
@@ -161,7 +161,7 @@ class AdamaxOptimizer(Optimizer):
         )
 
     def _finish_update(self, block: Block, parameters_and_grads: list[Pair]) -> None:
-        """Advance the power of beta1 of each parameter."""
+        """Advance the power of beta1 for each parameter."""
         for pair in parameters_and_grads:
             param, grad = pair
             if grad is None or not param.trainable:
@@ -178,21 +178,21 @@ class AdamaxOptimizer(Optimizer):
 
 
 class LambOptimizer(AdamOptimizer):
-    """m1, m2 as in Adam; r = m1 / (sqrt(m2) + epsilon) + lamb_weight_decay * param;
+    """LAMB: m1, m2 as in Adam; r = m1 / (sqrt(m2) + epsilon) + lamb_weight_decay * param;
 
-    param -= learning_rate * |param| / |r| * r (the ratio is 1 where a norm is 0). As in Fluid, nothing corrects the
-    moments for their start at zero.
+    param -= learning_rate * |param| / |r| * r (the ratio is 1 where a norm is 0). As in Fluid, the moments are not
+    bias-corrected.
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        lamb_weight_decay: weight decay within the update.
-        beta1, beta2: how much of the moments is kept.
+        lamb_weight_decay: weight decay applied within the update.
+        beta1, beta2: decay rates of the moments.
         epsilon: avoids division by zero.
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        exclude_from_weight_decay_fn: a function of a parameter; True: no ``lamb_weight_decay`` for it.
-        name: part of the names of the accumulators.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        exclude_from_weight_decay_fn: a predicate on parameters; True disables ``lamb_weight_decay``.
+        name: included in the names of the accumulators.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Step sizes for each element from past gradients: Adagrad, DecayedAdagrad, Adadelta, RMSProp, Ftrl."""
+"""Per-element step sizes from past gradients: Adagrad, DecayedAdagrad, Adadelta, RMSProp, Ftrl."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fluidjax.regularizer import WeightDecayRegularizer
 
 
 class _WithMoment(Optimizer):
-    """An optimizer whose state is one moment per parameter."""
+    """An optimizer with one moment per parameter."""
 
     _moment_acc_str = "moment"
     _moment_start = 0.0
@@ -31,11 +31,11 @@ class AdagradOptimizer(_WithMoment):
     Args:
         learning_rate: a float, or a Variable of shape [1].
         epsilon: avoids division by zero.
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        name: part of the names of the accumulators.
-        initial_accumulator_value: what the moments start from.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        name: included in the names of the accumulators.
+        initial_accumulator_value: initial value of the moments.
 
     Examples:
         >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 1))
@@ -69,12 +69,12 @@ class DecayedAdagradOptimizer(_WithMoment):
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        decay: how much of the moment is kept.
+        decay: decay rate of the moment.
         epsilon: avoids division by zero.
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        name: part of the names of the accumulators.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        name: included in the names of the accumulators.
     """
 
     def __init__(
@@ -100,16 +100,16 @@ class DecayedAdagradOptimizer(_WithMoment):
 class AdadeltaOptimizer(Optimizer):
     """G = rho * G + (1 - rho) * grad^2; d = -sqrt((U + epsilon) / (G + epsilon)) * grad;
 
-    U = rho * U + (1 - rho) * d^2; param += d. The learning rate is not used, as in Fluid.
+    U = rho * U + (1 - rho) * d^2; param += d. As in Fluid, the learning rate is not used.
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
         epsilon: avoids division by zero.
-        rho: how much of G and U is kept.
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        name: part of the names of the accumulators.
+        rho: decay rate of G and U.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        name: included in the names of the accumulators.
     """
 
     _avg_squared_grad_acc_str = "_avg_squared_grad"
@@ -148,19 +148,19 @@ class AdadeltaOptimizer(Optimizer):
 class RMSPropOptimizer(Optimizer):
     """square = rho * square + (1 - rho) * grad^2; m = momentum * m + learning_rate * grad / sqrt(square + epsilon);
 
-    param -= m. With ``centered``, mean = rho * mean + (1 - rho) * grad, and mean^2 is taken off ``square`` under the
-    root.
+    param -= m. With ``centered``, mean = rho * mean + (1 - rho) * grad, and mean^2 is subtracted from ``square`` under
+    the root.
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        rho: how much of the averages is kept.
+        rho: decay rate of the averages.
         epsilon: avoids division by zero.
-        momentum: how much of the last step is kept.
+        momentum: decay rate of m.
         centered: whether to divide by the standard deviation.
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        name: part of the names of the accumulators.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        name: included in the names of the accumulators.
     """
 
     _momentum_acc_str = "momentum"
@@ -209,7 +209,7 @@ class RMSPropOptimizer(Optimizer):
 
 
 class FtrlOptimizer(Optimizer):
-    """Follow the regularized leader: parameters stay exactly 0 until their gradients outweigh ``l1``.
+    """FTRL (follow the regularized leader): a parameter stays exactly 0 until its gradients outweigh ``l1``.
 
     S' = S + grad^2; L += grad - (S'^-p - S^-p) / learning_rate * param with p = lr_power;
     param = (l1 * sign(L) - L) / (S'^-p / learning_rate + 2 * l2) where |L| > l1, else 0.
@@ -218,10 +218,10 @@ class FtrlOptimizer(Optimizer):
         learning_rate: a float, or a Variable of shape [1].
         l1, l2: strengths of the regularisation.
         lr_power: p.
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        name: part of the names of the accumulators.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        name: included in the names of the accumulators.
     """
 
     _squared_acc_str = "squared"

@@ -20,25 +20,25 @@ _COUNTS = ("num_accumulates", "old_num_accumulates", "num_updates")
 
 
 def _averaged(program: Program) -> list[Variable]:
-    """The parameters that take part: all but those with ``do_model_average=False``."""
+    """The parameters to average: all except those with ``do_model_average=False``."""
     return [p for p in program.global_block().all_parameters() if p.do_model_average is not False]
 
 
 class ModelAverage(Optimizer):
-    """Keeps the average of each parameter over a window of the last updates.
+    """Averages each parameter over a window of recent updates.
 
-    Make it after ``minimize`` of another optimizer; each run of the main program then adds the parameters up.
-    ``with model_average.apply(executor):`` the parameters are their averages.
+    Create it after ``minimize`` of another optimizer; every run of the main program then accumulates the parameters.
+    Within ``with model_average.apply(executor):``, the parameters have their averaged values.
 
-    The window holds between ``min_average_window`` and ``max_average_window`` updates,
-    ``average_window_rate`` * (number of updates) in between.
+    The window spans ``average_window_rate`` * (number of updates), but at least ``min_average_window`` and at most
+    ``max_average_window`` updates.
 
     Args:
-        average_window_rate: the window as a part of all updates.
-        min_average_window: the least number of updates in the window.
-        max_average_window: the most.
+        average_window_rate: window size as a fraction of all updates.
+        min_average_window: minimum number of updates in the window.
+        max_average_window: maximum number of updates in the window.
         regularization: not used.
-        name: goes into the names of the sums.
+        name: part of the names of the sums.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ModelAverage(Optimizer):
 
     @staticmethod
     def _backup(param: Variable) -> Variable:
-        """Where the trained value is kept while the average is in use."""
+        """The variable that keeps the trained value while the average is in use."""
         return param.block.create_var(
             name=unique_name.generate_with_ignorable_key(f"{param.name}.tmp"),
             dtype=param.dtype,
@@ -111,7 +111,7 @@ class ModelAverage(Optimizer):
 
     @contextlib.contextmanager
     def apply(self, executor: Any, need_restore: bool = True) -> Iterator[None]:
-        """Inside, parameters are their averages; afterwards what they were, unless ``need_restore`` is False."""
+        """Context manager: replace parameters by averages; on exit, restore them unless ``need_restore`` is False."""
         executor.run(self.apply_program)
         try:
             yield
@@ -120,18 +120,18 @@ class ModelAverage(Optimizer):
                 self.restore(executor)
 
     def restore(self, executor: Any) -> None:
-        """Give the parameters the values back that they had before ``apply``."""
+        """Restore the values the parameters had before ``apply``."""
         executor.run(self.restore_program)
 
 
 class ExponentialMovingAverage:
-    """ema = decay * ema + (1 - decay) * param in each step; applied, ema / (1 - decay^steps).
+    """ema = decay * ema + (1 - decay) * param at each step; the value applied is ema / (1 - decay^steps).
 
-    Make it after ``minimize`` and call ``update()`` once, which appends the ops to the main program. With
-    ``thres_steps`` the decay of a step is min(decay, (thres_steps + 1) / (thres_steps + 10)).
+    Create it after ``minimize`` and call ``update()`` once, to append the ops to the main program. With
+    ``thres_steps``, the decay at each step is min(decay, (thres_steps + 1) / (thres_steps + 10)).
 
     Args:
-        decay: how much of the average is kept.
+        decay: decay rate of the average.
         thres_steps: a Variable with the number of steps, or None.
         name: prefix of the names of the averages.
     """
@@ -187,7 +187,7 @@ class ExponentialMovingAverage:
         )
 
     def _write_apply(self, block: Block) -> None:
-        """backup = param; param = ema, corrected for its start at 0 once a step has been made."""
+        """backup = param; param = ema, bias-corrected once a step has been made."""
         steps, power = self._steps_and_power(block)
         for pair in self._params_tmps:
             param, backup = (block._clone_variable(var) for var in pair)
@@ -211,7 +211,7 @@ class ExponentialMovingAverage:
             layers.assign(input=backup, output=param)
 
     def update(self) -> None:
-        """Append the ops that update the averages to the main program. Call it once, in the training program."""
+        """Append the ops that update the averages to the main program. Call it once, on the training program."""
         layers.autoincreased_step_counter(counter_name=self._step_counter_name)
         for pair in self._params_tmps:
             param = pair[0]
@@ -221,7 +221,7 @@ class ExponentialMovingAverage:
 
     @contextlib.contextmanager
     def apply(self, executor: Any, need_restore: bool = True) -> Iterator[None]:
-        """Inside, parameters are their averages; afterwards what they were, unless ``need_restore`` is False."""
+        """Context manager: replace parameters by averages; on exit, restore them unless ``need_restore`` is False."""
         executor.run(self.apply_program)
         try:
             yield
@@ -230,5 +230,5 @@ class ExponentialMovingAverage:
                 self.restore(executor)
 
     def restore(self, executor: Any) -> None:
-        """Give the parameters the values back that they had before ``apply``."""
+        """Restore the values the parameters had before ``apply``."""
         executor.run(self.restore_program)

@@ -1,4 +1,4 @@
-"""Optimizer: what all optimizers share: learning rates, accumulators, and the order of what ``minimize`` appends."""
+"""Optimizer, the base class: learning rates, accumulators, and the sequence of ops that ``minimize`` appends."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def check_given(optimizer: Optimizer, error: type[Exception] = AssertionError, *
 
 
 class Optimizer(EagerUpdates):
-    """Appends to a program the ops that compute gradients and update parameters by them.
+    """Appends to a program the ops that compute gradients and update parameters.
 
     Args:
-        learning_rate: a float, or a Variable of shape [1] that a schedule computes.
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped, before the weight decay is added.
-        name: part of the names of the accumulators.
+        learning_rate: a float, or a Variable of shape [1] computed by a schedule.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping, applied before weight decay.
+        name: included in the names of the accumulators.
 
     Raises:
-        TypeError: an argument is of another type (a learning rate of type int too, as in Fluid).
+        TypeError: an argument has the wrong type (as in Fluid, this includes a learning rate of type int).
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Optimizer(EagerUpdates):
     # What subclasses say.
 
     def _create_accumulators(self, block: Block, parameters: list[Variable]) -> None:
-        """Make the state of each parameter."""
+        """Create the state of each parameter."""
 
     def _append_optimize_op(self, block: Block, param_and_grad: Pair) -> Operator:
         """Append the op that updates one parameter."""
@@ -120,7 +120,7 @@ class Optimizer(EagerUpdates):
         """Append an op of the optimizer's type that updates a parameter and its state in place.
 
         Args:
-            states: input slot -> name of the accumulator; the output slot has ``Out`` appended, or is in ``outs``.
+            states: maps input slots to accumulator names; the output slot has ``Out`` appended, or is in ``outs``.
             rate: whether the op takes the learning rate.
         """
         param, grad = param_and_grad
@@ -138,7 +138,7 @@ class Optimizer(EagerUpdates):
         )
 
     def _finish_update(self, block: Block, parameters_and_grads: list[Pair]) -> None:
-        """Append what follows all updates."""
+        """Append the ops that follow all updates."""
 
     # Learning rates.
 
@@ -159,11 +159,11 @@ class Optimizer(EagerUpdates):
         )
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
-        """The learning rate's Variable in a program, or None before it is made."""
+        """The learning-rate Variable of a program, or None if not yet created."""
         return self._learning_rate_map.get(default_main_program() if program is None else program)
 
     def _create_param_lr(self, param_and_grad: Pair) -> Any:
-        """The learning rate of one parameter: the global one times its own factor."""
+        """The learning rate of one parameter: the global rate times the parameter's own factor."""
         factor = param_and_grad[0].optimize_attr["learning_rate"]
         if isinstance(factor, Variable):
             return factor
@@ -187,7 +187,7 @@ class Optimizer(EagerUpdates):
         type: VarType | None = None,
         device: str | None = None,
     ) -> Variable:
-        """Make a persistable Variable that belongs to ``param`` and starts filled with ``fill_value``."""
+        """Create a persistable Variable associated with ``param``, initialised to ``fill_value``."""
         if self._name is not None:
             name = f"{self._name}_{name}"
         if in_dygraph_mode():
@@ -239,10 +239,10 @@ class Optimizer(EagerUpdates):
 
         Args:
             loss: a Variable of shape [1].
-            startup_program: where state is initialised; None: the default one.
+            startup_program: where to initialise state; None: the default one.
             parameter_list: the parameters to update; None: the optimizer's own list, or all trainable ones.
-            no_grad_set: Variables (or names) that no gradient passes.
-            callbacks: as for ``append_backward``; None: error clips of variables.
+            no_grad_set: Variables (or names) through which no gradient is propagated.
+            callbacks: as for ``append_backward``; None: the error clips of variables.
 
         Returns:
             [(parameter, gradient)].
@@ -264,16 +264,16 @@ class Optimizer(EagerUpdates):
             return append_backward(loss, parameters, self._get_no_grad_set(loss, no_grad_set), callbacks)
 
     def _get_no_grad_set(self, loss: Variable, no_grad_set: Iterable[Variable | str] | None) -> set[str]:
-        """Names of the variables that no gradient passes: those given, and parameters that are not trained."""
+        """Names of the variables through which no gradient is propagated: those given, and parameters not trained."""
         names = no_grad_names(no_grad_set)
         parameters = loss.block.program.global_block().all_parameters()
         return names | {p.name for p in parameters if not p.trainable}
 
     def apply_gradients(self, params_grads: list[Pair]) -> list[Operator]:
-        """The second half of ``minimize``: clip, decay weights, update; written to the default main program.
+        """The second half of ``minimize``: clip, apply weight decay, update; writes to the default main program.
 
         Args:
-            params_grads: [(parameter, gradient)], as ``backward`` returns it.
+            params_grads: [(parameter, gradient)], as returned by ``backward``.
 
         Returns:
             The update ops.
@@ -286,8 +286,8 @@ class Optimizer(EagerUpdates):
         return self._create_optimization_pass(pairs) + table
 
     def _take_distributed_table(self, pairs: list[Pair]) -> tuple[list[Pair], list[Operator]]:
-        """(the pairs without the distributed look-up table, its update): plain descent, neither clipped nor decayed,
-        which is what servers do with its rows.
+        """(the pairs without the distributed lookup table, its update): plain SGD without clipping or weight decay,
+        as performed by the servers on its rows.
         """
         program = default_main_program()
         name = find_distributed_lookup_table(program)
@@ -304,9 +304,9 @@ class Optimizer(EagerUpdates):
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: list[Pair]
     ) -> list[Operator]:
-        """``apply_gradients`` in the program of ``loss``; under ``dygraph.guard()`` the update at once.
+        """``apply_gradients`` in the program of ``loss``; under ``dygraph.guard()``, an immediate update.
 
-        ``minimize`` calls it in both modes: a subclass that overrides it adds to every step.
+        ``minimize`` calls it in both modes, so a subclass that overrides it extends every step.
         """
         if in_dygraph_mode():
             return self._eager_apply(params_grads)
@@ -320,9 +320,9 @@ class Optimizer(EagerUpdates):
         parameter_list: Iterable[Variable | str] | None = None,
         no_grad_set: Iterable[Variable | str] | None = None,
     ) -> tuple[list[Operator], list[Pair]]:
-        """Append the ops of one training step to the program of ``loss``: gradients, clip, weight decay, updates.
+        """Append the ops of one training step to the program of ``loss``: gradients, clipping, weight decay, updates.
 
-        Args and errors as for ``backward``.
+        Arguments and errors as for ``backward``.
 
         Returns:
             (the update ops, [(parameter, gradient)]).
@@ -366,15 +366,15 @@ class Optimizer(EagerUpdates):
         return self._opti_name_list
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """Copies of the accumulators' values in the current scope, by name."""
+        """Copies of the accumulators in the current scope, by name."""
         if in_dygraph_mode():
             return self._eager_state()
         return {name: np.array(global_scope().var(name).get_tensor()) for name in self._opti_name_list}
 
     def set_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Write accumulators' values into the current scope.
+        """Set the accumulators in the current scope.
 
-        Raises ValueError when ``state_dict`` lacks one of them.
+        Raises ValueError if one is missing from ``state_dict``.
         """
         if in_dygraph_mode():
             self._eager_set(state_dict)
@@ -391,9 +391,9 @@ class Optimizer(EagerUpdates):
             global_scope().var(name).get_tensor().set(np.asarray(state_dict[name]), CPUPlace())
 
     def current_step_lr(self) -> float | np.float32:
-        """The learning rate that the next (or, scheduled, the last) step uses.
+        """The learning rate of the next step (with a schedule: of the last one).
 
-        A number given to the optimizer is given back as it is; one that was read from a variable is a float32.
+        A number passed to the optimizer is returned unchanged; a rate read from a variable is a float32.
         """
         if in_dygraph_mode():
             return self._eager_step_lr()
@@ -409,7 +409,7 @@ class Optimizer(EagerUpdates):
         )
 
     def clear_gradients(self) -> None:
-        """Make the gradients of all trained parameters zeros; nothing in static mode, where they live in one run."""
+        """Zero the gradients of all trained parameters; a no-op in static mode, where gradients last a single run."""
         if in_dygraph_mode():
             for param in self._parameter_list or ():
                 if param.trainable:
@@ -417,7 +417,7 @@ class Optimizer(EagerUpdates):
 
 
 def _update_block() -> Block:
-    """Where updates go: the global block, or inside a branch the block of its gradients."""
+    """The block for updates: the global block or, inside a branch, the block of its gradients."""
     program = default_main_program()
     current = program.current_block()
     if current.idx == 0:
@@ -441,7 +441,7 @@ def _devices(block: Block, names: set[str]) -> dict[str, str | None]:
 
 
 def _global_variable(name: str, shape: list[int], value: float, dtype: Any) -> Variable:
-    """A persistable variable of the global block that the startup program fills with ``value``."""
+    """A persistable variable of the global block, which the startup program fills with ``value``."""
     helper = LayerHelper("global_var")
     var = helper.create_global_variable(dtype=dtype, shape=shape, persistable=True, name=name, stop_gradient=True)
     helper.set_variable_initializer(var, initializer=Constant(value=float(value)))

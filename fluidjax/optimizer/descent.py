@@ -13,14 +13,14 @@ from fluidjax.regularizer import WeightDecayRegularizer
 
 
 class SGDOptimizer(Optimizer):
-    """param -= learning_rate * grad. A sparse gradient updates only its own rows.
+    """Stochastic gradient descent: param -= learning_rate * grad. A sparse gradient updates only its own rows.
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        name: part of the names of the accumulators.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        name: included in the names of the accumulators.
 
     Examples:
         >>> w = fluid.layers.create_parameter([2], "float32", "w", default_initializer=fluid.initializer.Constant(1.0))
@@ -48,7 +48,7 @@ class SGDOptimizer(Optimizer):
 
 
 class _WithVelocity(Optimizer):
-    """An optimizer whose state is one velocity per parameter."""
+    """An optimizer with one velocity per parameter."""
 
     _velocity_acc_str = "velocity"
 
@@ -67,12 +67,12 @@ class MomentumOptimizer(_WithVelocity):
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        momentum: the factor of the velocity.
-        parameter_list: the parameters to update; None: all trainable ones.
-        use_nesterov: whether to use Nesterov's form.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        name: part of the names of the accumulators.
+        momentum: momentum factor.
+        parameter_list: the parameters to update; all trainable ones if None.
+        use_nesterov: whether to use Nesterov momentum.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        name: included in the names of the accumulators.
 
     Examples:
         >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 1))
@@ -103,20 +103,20 @@ class MomentumOptimizer(_WithVelocity):
 
 
 class LarsMomentumOptimizer(_WithVelocity):
-    """Momentum with a learning rate for each layer.
+    """Layer-wise adaptive rate scaling (LARS): momentum with a separate learning rate for each layer.
 
     local_lr = learning_rate * lars_coeff * |param| / (|grad| + lars_weight_decay * |param|);
     velocity = momentum * velocity + local_lr * (grad + lars_weight_decay * param); param -= velocity.
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        momentum: the factor of the velocity.
-        lars_coeff: how much a layer's own scale is trusted.
-        lars_weight_decay: weight decay within the update.
-        parameter_list: the parameters to update; None: all trainable ones.
-        regularization: weight decay, for parameters without a regularizer of their own.
-        grad_clip: how gradients are clipped.
-        name: part of the names of the accumulators.
+        momentum: momentum factor.
+        lars_coeff: trust coefficient.
+        lars_weight_decay: weight decay applied within the update.
+        parameter_list: the parameters to update; all trainable ones if None.
+        regularization: weight decay for parameters without their own regularizer.
+        grad_clip: gradient clipping.
+        name: included in the names of the accumulators.
     """
 
     def __init__(
@@ -149,14 +149,14 @@ class LarsMomentumOptimizer(_WithVelocity):
 class DpsgdOptimizer(Optimizer):
     """Differentially private SGD: param -= learning_rate * (grad / max(1, |grad| / clip) + noise / batch_size).
 
-    ``noise`` is one draw of N(0, sigma^2) for all elements of a parameter.
+    ``noise`` is a single draw from N(0, sigma^2), shared by all elements of a parameter.
 
     Args:
         learning_rate: a float, or a Variable of shape [1].
-        clip: the bound on a gradient's norm.
-        batch_size: what the noise is divided by.
-        sigma: the noise's standard deviation.
-        parameter_list: the parameters to update; None: all trainable ones.
+        clip: maximum norm of a gradient.
+        batch_size: divisor of the noise.
+        sigma: standard deviation of the noise.
+        parameter_list: the parameters to update; all trainable ones if None.
     """
 
     def __init__(
@@ -187,11 +187,11 @@ class DpsgdOptimizer(Optimizer):
 
 
 class DGCMomentumOptimizer(Optimizer):
-    """Momentum with deep gradient compression. It needs NCCL and CUDA in Fluid, and is not available here.
+    """Momentum with deep gradient compression, which requires NCCL and CUDA in Fluid; not available here.
 
     XLA reduces gradients over fast links without compression; ``MomentumOptimizer`` under
-    ``CompiledProgram.with_data_parallel`` trains the same model. Making one raises AssertionError, as Fluid's CPU build
-    does.
+    ``CompiledProgram.with_data_parallel`` trains the same model. Creating an instance raises AssertionError, as in
+    Fluid's CPU build.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class DGCMomentumOptimizer(Optimizer):
         self._unavailable()
 
     def apply_gradients(self, params_grads: list[Pair]) -> NoReturn:
-        """Raises AssertionError."""
+        """Always raises AssertionError."""
         self._unavailable()
 
     def _unavailable(self) -> NoReturn:

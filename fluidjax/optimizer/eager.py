@@ -1,4 +1,4 @@
-"""Optimizers in eager mode: gradients are at hand, and updates happen at once."""
+"""Optimizers in eager mode: gradients are available, and updates are immediate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Pair = tuple[Any, Any]  # (ParamBase, its gradient)
 
 
 def check_settings(optimizer: Any, learning_rate: Any, parameter_list: Any) -> None:
-    """AttributeError without parameters, TypeError for another learning rate than a float or a schedule."""
+    """Raise AttributeError without parameters, TypeError if the learning rate is neither a float nor a schedule."""
     name = type(optimizer).__name__
     if parameter_list is None:
         raise AttributeError(
@@ -36,7 +36,7 @@ def check_settings(optimizer: Any, learning_rate: Any, parameter_list: Any) -> N
 
 
 def refuse(name: str) -> None:
-    """An exception in eager mode, where an optimizer does not work."""
+    """Raise in eager mode, which an optimizer does not support."""
     if in_dygraph_mode():
         raise Exception(  # noqa: TRY002  (Fluid's own)
             f"In dygraph, don't support {name}: it rewrites programs. Expected static mode. Use another optimizer."
@@ -44,7 +44,7 @@ def refuse(name: str) -> None:
 
 
 class EagerUpdates:
-    """What an Optimizer does in eager mode."""
+    """The eager-mode part of Optimizer."""
 
     type: str
     regularization: Any
@@ -59,7 +59,7 @@ class EagerUpdates:
     _replay_form: Any = None
 
     def _eager_gradients(self) -> list[Pair]:
-        """The parameters that are trained and have a gradient, each with it."""
+        """Trainable parameters that have a gradient, with that gradient."""
         pairs = [(p, p._grad_ivar()) for p in self._parameter_list or () if p.trainable]
         return [(p, g) for p, g in pairs if g is not None]
 
@@ -73,7 +73,7 @@ class EagerUpdates:
         return [], pairs
 
     def _eager_apply(self, pairs: list[Pair]) -> list[Any]:
-        """Clip, decay and update; ops that were the same in two steps are run again without writing them anew."""
+        """Clip, apply weight decay and update; ops identical in two successive steps are replayed, not rewritten."""
         tracer = current_tracer()
         self._create_global_learning_rate()  # type: ignore[attr-defined]
         given = [*[g for _, g in pairs], self._learning_rate_map[default_main_program()]]
@@ -90,7 +90,7 @@ class EagerUpdates:
         return []
 
     def _eager_form(self, pairs: list[Pair]) -> Any:
-        """What decides which ops an update takes; None where it is more than can be told, in code that is not ours."""
+        """The key that determines the ops of an update; None if it depends on code outside fluidjax."""
         given = [self, self._grad_clip, self.regularization, *[p.regularizer for p, _ in pairs]]
         parts = [part for part in given if part is not None]
         if any(not type(part).__module__.startswith("fluidjax.") for part in parts):
@@ -116,7 +116,7 @@ class EagerUpdates:
         self._finish_update(block, pairs)  # type: ignore[attr-defined]
 
     def _eager_rate(self, dtype: Any) -> None:
-        """Make the rate of this step; a schedule moves on."""
+        """Compute the rate of this step, advancing a schedule."""
         program = default_main_program()
         if isinstance(self._learning_rate, LearningRateDecay):
             self._learning_rate_map[program] = self._learning_rate()
@@ -183,14 +183,14 @@ def _array(value: Any) -> np.ndarray:
 
 
 def rate_variable(value: float, dtype: Any) -> Any:
-    """A persistable variable of shape [1] with a learning rate."""
+    """A persistable variable of shape [1] holding a learning rate."""
     rate = current_tracer().to_variable(np.array([value], np.float32), unique_name.generate("learning_rate"))
     rate.persistable = True
     return rate
 
 
 def fail_static(what: str) -> NoReturn:
-    """TypeError for a schedule of eager mode in a program."""
+    """Raise TypeError for an eager-mode schedule used in a program."""
     raise TypeError(
         explain(
             f"{what}: the learning rate is a decay object of eager mode, and this is static mode",

@@ -19,14 +19,14 @@ from fluidjax.optimizer.eager import refuse
 
 
 class LookaheadOptimizer:
-    """Every k steps: slow = alpha * fast + (1 - alpha) * slow, and the fast weights go on from there.
+    """Every k steps: slow = alpha * fast + (1 - alpha) * slow, from which the fast weights continue.
 
-    The slow weight of parameter ``w`` is the persistable variable ``w@SLOW``.
+    The slow weights of parameter ``w`` are stored in the persistable variable ``w@SLOW``.
 
     Args:
-        inner_optimizer: what updates the fast weights.
-        alpha: how far the slow weights go, in [0, 1].
-        k: how many steps lie between, a positive int.
+        inner_optimizer: the optimizer that updates the fast weights.
+        alpha: step size of the slow weights, in [0, 1].
+        k: number of fast steps per slow step, a positive int.
 
     Raises:
         ValueError: an argument is out of range.
@@ -50,10 +50,10 @@ class LookaheadOptimizer:
         self.type = "lookahead"
 
     def minimize(self, loss: Variable, startup_program: Program | None = None) -> tuple[list[Operator], list[Pair]]:
-        """Append the inner optimizer's step and that of the slow weights.
+        """Append the inner optimizer's step and the update of the slow weights.
 
         Returns:
-            What the inner optimizer's ``minimize`` returns.
+            The result of the inner optimizer's ``minimize``.
         """
         result = self.inner_optimizer.minimize(loss, startup_program=startup_program)
         startup = default_startup_program() if startup_program is None else startup_program
@@ -89,7 +89,7 @@ class LookaheadOptimizer:
 
 
 def _slow_weight(block: Block, startup: Block, name: str) -> Variable:
-    """``<name>@SLOW``, which starts as a copy of the parameter."""
+    """``<name>@SLOW``, initialised as a copy of the parameter."""
     fast = startup.var(name)
     settings = {"name": f"{name}@SLOW", "shape": fast.shape, "dtype": fast.dtype, "persistable": True}
     startup.append_op(type="assign", inputs={"X": fast}, outputs={"Out": startup.create_var(**settings)})

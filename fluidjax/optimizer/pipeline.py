@@ -1,4 +1,4 @@
-"""PipelineOptimizer: how a program is cut into sections."""
+"""PipelineOptimizer: splits a program into sections."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from fluidjax.optimizer.eager import refuse
 
 
 class PipelineOptimizer:
-    """Wraps an optimizer and notes how the program may be cut into sections.
+    """Wraps an optimizer and records how the program may be split into sections.
 
-    The sections are a way of running, not another computation: the program computes what the wrapped optimizer's does.
-    Here XLA schedules the whole program, so ``Executor.run`` runs it uncut; the settings stay on the program
+    The sections affect execution, not results: the program computes the same as with the wrapped optimizer alone.
+    XLA schedules the whole program, so ``Executor.run`` does not split it; the settings remain on the program
     (``program._pipeline_opt``) for tools that read them.
 
     Args:
         optimizer: the optimizer that updates the parameters.
-        cut_list: per cut, the Variables that cross it.
-        place_list: per section, where it runs.
-        concurrency_list: per section, how many threads run it.
-        queue_size: how many batches wait between sections.
-        sync_steps: steps between synchronisations of a section's threads.
-        start_cpu_core_id: the first CPU core that is used.
+        cut_list: the Variables that cross each cut.
+        place_list: the device of each section.
+        concurrency_list: the number of threads of each section.
+        queue_size: number of batches queued between sections.
+        sync_steps: number of steps between synchronisations of a section's threads.
+        start_cpu_core_id: the first CPU core to use.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PipelineOptimizer:
         parameter_list: Iterable[Variable | str] | None = None,
         no_grad_set: Iterable[Variable | str] | None = None,
     ) -> tuple[list[Operator], list[Pair]]:
-        """As the wrapped optimizer's; the settings are noted on the program."""
+        """Call ``minimize`` of the wrapped optimizer and record the settings on the program."""
         result = self._optimizer.minimize(loss, startup_program, parameter_list, no_grad_set)
         loss.block.program._pipeline_opt = {
             "cut_list": [[var.name for var in cut] for cut in self._cut_list],

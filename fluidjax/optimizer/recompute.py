@@ -1,4 +1,4 @@
-"""RecomputeOptimizer: less memory for activations, more computation."""
+"""RecomputeOptimizer: trades computation for activation memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fluidjax.optimizer.eager import refuse
 
 
 class RecomputeOptimizer(Optimizer):
-    """Wraps an optimizer: what lies between checkpoints is not kept but computed again in the backward pass.
+    """Wraps an optimizer; activations between checkpoints are not kept but recomputed in the backward pass.
 
     Call ``_set_checkpoints`` with Variables (or names) that cut the network into segments, then ``minimize``.
 
@@ -29,7 +29,7 @@ class RecomputeOptimizer(Optimizer):
         self._learning_rate_map = optimizer._learning_rate_map
 
     def _set_checkpoints(self, checkpoints: list[Variable | str]) -> None:
-        """Say which Variables are kept. Raises TypeError for anything else than a list of Variables or names."""
+        """Set the Variables to keep. Raises TypeError unless given a list of Variables or names."""
         if not isinstance(checkpoints, (list, tuple)) or not all(isinstance(c, (Variable, str)) for c in checkpoints):
             raise TypeError(
                 f"_set_checkpoints: got {checkpoints!r}; expected a list of Variables or names. Pass for example the "
@@ -38,7 +38,7 @@ class RecomputeOptimizer(Optimizer):
         self._checkpoints = list(checkpoints)
 
     def load(self, stat_dict: dict[str, Any]) -> NoReturn:
-        """Raises RuntimeError: state is loaded by ``fluid.load`` or ``fluid.io``, as in Fluid."""
+        """Always raises RuntimeError: as in Fluid, state is loaded by ``fluid.load`` or ``fluid.io``."""
         raise RuntimeError(
             "RecomputeOptimizer has no state of its own to load; expected the state of a program. Use fluid.load or "
             "fluid.io.load_persistables on the program"
@@ -52,7 +52,7 @@ class RecomputeOptimizer(Optimizer):
         no_grad_set: Iterable[Variable | str] | None = None,
         callbacks: list[Callable[..., None]] | None = None,
     ) -> list[Pair]:
-        """Append the backward pass, with what lies between checkpoints computed again.
+        """Append the backward pass, recomputing activations between checkpoints.
 
         Raises:
             ValueError: no checkpoints were set.
@@ -69,13 +69,13 @@ class RecomputeOptimizer(Optimizer):
             return append_backward(loss, parameters, no_grad, callbacks, checkpoints=self._checkpoints)
 
     def apply_gradients(self, params_grads: list[Pair]) -> list[Operator]:
-        """As the wrapped optimizer's."""
+        """See the wrapped optimizer."""
         return self._optimizer.apply_gradients(params_grads)
 
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: list[Pair]
     ) -> list[Operator]:
-        """As the wrapped optimizer's."""
+        """See the wrapped optimizer."""
         return self._optimizer.apply_optimize(loss, startup_program=startup_program, params_grads=params_grads)
 
     def minimize(
@@ -85,14 +85,14 @@ class RecomputeOptimizer(Optimizer):
         parameter_list: Iterable[Variable | str] | None = None,
         no_grad_set: Iterable[Variable | str] | None = None,
     ) -> tuple[list[Operator], list[Pair]]:
-        """Append the ops of one training step. Args and results as for ``Optimizer.minimize``."""
+        """Append the ops of one training step. Arguments and results as for ``Optimizer.minimize``."""
         params_grads = self.backward(
             loss, startup_program=startup_program, parameter_list=parameter_list, no_grad_set=no_grad_set
         )
         return self.apply_optimize(loss, startup_program, params_grads), params_grads
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else is asked is the wrapped optimizer's."""
+        """Delegate all other attributes to the wrapped optimizer."""
         if name == "_optimizer":
             raise AttributeError(name)
         return getattr(self._optimizer, name)

@@ -1,1 +1,1 @@
-"""What loaders and data sets share."""
+"""Infrastructure shared by loaders and datasets."""

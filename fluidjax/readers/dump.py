@@ -1,4 +1,4 @@
-"""Values of variables, example by example, written to files while a program trains on a data set."""
+"""Dumping values of variables to files, example by example, while a program trains on a dataset."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Run = Callable[[Mapping[str, Any], Sequence[Any]], list[Any]]
 
 
 def dumping(run: Run, block: Any, options: Mapping[str, Any] | None) -> Run:
-    """``run`` that also appends to a file what a program's options ask for; ``run`` itself where they ask for nothing.
+    """Wrap ``run`` to append the values requested by a program's options to a file; ``run`` itself if there are none.
 
-    A batch writes a line for each example: its id and content, which are empty here, and NAME:COLUMNS:VALUE:VALUE... of
-    each of ``dump_fields`` that has rows for examples, with tabs between; then a line (BATCH,NAME):VALUE:VALUE... for
-    each of ``dump_param``. Names that the program lacks are left out, as in Fluid.
+    Each batch writes one line per example: its id and content, both empty here, and NAME:COLUMNS:VALUE:VALUE... for
+    each of ``dump_fields`` with one row per example, tab-separated; then a line (BATCH,NAME):VALUE:VALUE... for each of
+    ``dump_param``. As in Fluid, names not in the program are skipped.
 
     Args:
         run: (feed, fetch list) -> fetched tensors.
         block: the program's global block.
-        options: with dump_fields, dump_param, dump_fields_path (the folder) and mpi_rank (of the file's name).
+        options: with dump_fields, dump_param, dump_fields_path (the directory) and mpi_rank (used in the file name).
     """
     if not options or not options.get("dump_fields"):
         return run
@@ -45,7 +45,7 @@ def dumping(run: Run, block: Any, options: Mapping[str, Any] | None) -> Run:
 
 
 def _examples(tensors: Mapping[str, Any]) -> Iterable[str]:
-    """A line for each example, of the tensors that have as many rows, or sequences of rows, as most."""
+    """One line per example, from the tensors that have the most common number of rows or sequences."""
     parts = {name: _parts(tensor) for name, tensor in tensors.items() if len(tensor.shape()) == 2}
     count = max(map(len, parts.values()), default=0)
     for i in range(count):

@@ -1,4 +1,4 @@
-"""The loader of eager mode: batches as lists of variables."""
+"""The loader for eager mode: yields batches as lists of variables."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Reader = Callable[[], Iterable[Any]]
 
 
 def to_variables(values: Iterable[Any]) -> list[Any]:
-    """A batch's arrays as variables of eager mode."""
+    """Convert the arrays of a batch to eager variables."""
     tracer = _dygraph_tracer()
     insist(tracer is not None, "a loader of eager mode is read outside of it", "read it inside fluid.dygraph.guard()")
     return [value if isinstance(value, Variable) else tracer.to_variable(np.asarray(value)) for value in values]
 
 
 class DygraphGeneratorLoader(DataLoaderBase):
-    """A loader of what a Python generator yields, under a guard; made by ``DataLoader.from_generator``.
+    """A loader fed by a Python generator, for eager mode; created by ``DataLoader.from_generator``.
 
-    It is iterated over, and gives lists of variables.
+    Iterating over it yields lists of variables.
 
     Args:
-        feed_list, use_double_buffer, iterable, return_list, use_multiprocess: accepted as in Fluid, which ignores the
-            first four here; a thread reads ahead.
-        capacity: how many batches are read ahead.
+        feed_list, use_double_buffer, iterable, return_list, use_multiprocess: accepted for compatibility; Fluid
+            ignores the first four here, and prefetching is done by a thread.
+        capacity: number of batches to prefetch.
     """
 
     def __init__(
@@ -51,23 +51,23 @@ class DygraphGeneratorLoader(DataLoaderBase):
 
     @property
     def iterable(self) -> bool:
-        """True: it is iterated over."""
+        """Always True."""
         return True
 
     @property
     def queue(self) -> Any:
-        """The queue between the thread that reads and the one that runs; None before the first pass."""
+        """The queue between the reading thread and the running one; None before the first pass."""
         return None if self._worker is None else self._worker.channel
 
     def set_sample_generator(
         self, reader: Reader, batch_size: int, drop_last: bool = True, places: Any = None
     ) -> DygraphGeneratorLoader:
-        """Read single samples, each a tuple of values, and make batches of ``batch_size``."""
+        """Read single samples, tuples of values, and batch them by ``batch_size``."""
         insist(batch_size > 0, f"batch_size must be larger than 0, received {batch_size}", "pass 1 or more")
         return self.set_sample_list_generator(batch(reader, batch_size, drop_last), places)
 
     def set_sample_list_generator(self, reader: Reader, places: Any = None) -> DygraphGeneratorLoader:
-        """Read lists of samples, as ``paddle.batch`` makes them."""
+        """Read lists of samples, as produced by ``paddle.batch``."""
 
         def batches() -> Iterator[list[np.ndarray]]:
             for samples in reader():

@@ -1,4 +1,4 @@
-"""Loaders of what a Python generator yields, in static programs."""
+"""Loaders fed by a Python generator, for static programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _array(field: Any) -> np.ndarray:
 
 
 def to_tensor(value: Any, var: Variable) -> Any:
-    """A LoDTensor of a value that a generator yielded for ``var``; tensors stay as they are."""
+    """Convert a value yielded for ``var`` to a LoDTensor; tensors are returned unchanged."""
     if isinstance(value, (LoDTensor, LoDTensorArray)):
         return value
     array = _array(value)
@@ -51,20 +51,20 @@ def to_tensor(value: Any, var: Variable) -> Any:
 
 
 def place_list(places: Places) -> list[Place]:
-    """One place or several, as a list."""
+    """One or more devices, as a list."""
     return list(places) if isinstance(places, (list, tuple)) else [places]  # type: ignore[list-item]
 
 
 class GeneratorLoader(DataLoaderBase):
-    """A loader of what a Python generator yields; made by ``DataLoader.from_generator``.
+    """A loader fed by a Python generator; created by ``DataLoader.from_generator``.
 
     Args:
         feed_list: the variables, in the order of the generator's fields.
-        capacity: how many batches are read ahead.
-        use_double_buffer: accepted as in Fluid; batches are read ahead anyway.
-        iterable: iterate over feeds; otherwise ``start()``, run until EOFException, ``reset()``.
-        return_list: items are lists of tensors instead of dicts by name.
-        drop_last: leave batches out that are too few for all places.
+        capacity: number of batches to prefetch.
+        use_double_buffer: accepted for compatibility with Fluid; batches are always prefetched.
+        iterable: yield feeds by iteration; otherwise ``start()``, run until EOFException, ``reset()``.
+        return_list: yield lists of tensors instead of dicts by name.
+        drop_last: drop trailing batches too few for all devices.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class GeneratorLoader(DataLoaderBase):
 
     @property
     def iterable(self) -> bool:
-        """Whether the loader is iterated over."""
+        """Whether the loader is iterable."""
         return self._iterable
 
     @property
     def queue(self) -> Any:
-        """The queue between the thread that reads and the one that runs; None before the first pass."""
+        """The queue between the reading thread and the running one; None before the first pass."""
         return None if self._worker is None else self._worker.channel
 
     # What to read.
@@ -107,7 +107,7 @@ class GeneratorLoader(DataLoaderBase):
     def set_sample_generator(
         self, reader: Reader, batch_size: int, drop_last: bool = True, places: Places | None = None
     ) -> GeneratorLoader:
-        """Read single samples, each a tuple of one value for each variable, and make batches of ``batch_size``."""
+        """Read single samples, tuples with one value per variable, and batch them by ``batch_size``."""
         if batch_size <= 0:
             raise AssertionError(f"batch_size must be larger than 0, received {batch_size}; pass 1 or more")
         if any(var.lod_level for var in self._feed_list):
@@ -116,7 +116,7 @@ class GeneratorLoader(DataLoaderBase):
         return self.set_batch_generator(provider, places)
 
     def set_sample_list_generator(self, reader: Reader, places: Places | None = None) -> GeneratorLoader:
-        """Read lists of samples, as ``paddle.batch`` makes them."""
+        """Read lists of samples, as produced by ``paddle.batch``."""
         feed_list = self._feed_list
         feeder = DataFeeder(feed_list, CPUPlace())
 
@@ -128,7 +128,7 @@ class GeneratorLoader(DataLoaderBase):
         return self.set_batch_generator(tensors, places)
 
     def set_batch_generator(self, reader: Reader, places: Places | None = None) -> GeneratorLoader:
-        """Read batches: a list or tuple of one array or LoDTensor for each variable."""
+        """Read batches: a list or tuple with one array or LoDTensor per variable."""
 
         feed_list = self._feed_list  # not the loader itself: the thread that reads must not keep it alive
 
@@ -163,22 +163,22 @@ class GeneratorLoader(DataLoaderBase):
     # Feeding a program.
 
     def start(self) -> None:
-        """Begin a pass; the program's runs read from it."""
+        """Start a pass; runs of the program then read from it."""
         insist(not self._iterable, "start() cannot be called when DataLoader is iterable", "loop over the loader")
         self._begin()
 
     def reset(self) -> None:
-        """End a pass, after EOFException or before."""
+        """End a pass, after EOFException or earlier."""
         insist(not self._iterable, "reset() cannot be called when DataLoader is iterable", "loop over the loader")
         self._end()
 
     def _reset(self) -> None:
-        """End a pass, whatever kind of loader it is."""
+        """End a pass, for either kind of loader."""
         self._end()
 
     @staticmethod
     def _check_input_array(item: Any) -> np.ndarray:
-        """One field of a batch as an array. Raises TypeError for lists of different lengths."""
+        """Convert one field of a batch to an array. Raises TypeError for lists of different lengths."""
         return _array(item)
 
     def _next_batch(self) -> Batch:
@@ -212,7 +212,7 @@ class GeneratorLoader(DataLoaderBase):
 
 
 def loader_without_ops(feed_list: Sequence[Variable], capacity: int) -> GeneratorLoader:
-    """A loader to be started and reset, for a program that has its reader ops already."""
+    """A loader to start and reset, for a program that already has its reader ops."""
     loader = GeneratorLoader(feed_list, capacity)
     loader._iterable = False
     return loader
@@ -231,9 +231,9 @@ def _checked(values: Any, feed_list: Sequence[Variable]) -> Batch:
 
 
 def next_feed(program: Program, feed: dict[str, Any]) -> dict[str, Any]:
-    """The feed of a run: what the user gives, joined by the next batch of each reader that the program reads.
+    """The feed of a run: the user's, merged with the next batch of each reader in the program.
 
-    Raises EOFException when a reader has no more batches.
+    Raises EOFException when a reader is exhausted.
     """
     readers = readers_of(program)
     if not readers:
@@ -246,9 +246,9 @@ def next_feed(program: Program, feed: dict[str, Any]) -> dict[str, Any]:
 
 
 def next_feeds(program: Program, feeds: Sequence[dict[str, Any]], *, idle: bool) -> list[dict[str, Any]]:
-    """``next_feed`` of each device.
+    """``next_feed`` for each device.
 
-    At the end of a pass that does not drop its last batches there are fewer, if devices may be ``idle``.
+    At the end of a pass there may be fewer, if devices may be ``idle`` and the last batches are not dropped.
     """
     found: list[dict[str, Any]] = []
     for feed in feeds:

@@ -1,4 +1,4 @@
-"""What all loaders share."""
+"""The base of all loaders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class DataLoaderBase:
-    """What all loaders share."""
+    """The base class of all loaders."""
 
     def __init__(self) -> None:
         self._places: list[Any] | None = None
@@ -18,7 +18,7 @@ class DataLoaderBase:
         raise TypeError(f"{type(self).__name__} cannot be iterated; use DataLoader.from_generator")
 
     def next(self) -> Any:
-        """The next item; StopIteration at the end of a pass."""
+        """The next item; raises StopIteration at the end of a pass."""
         return self.__next__()
 
     def __next__(self) -> Any:

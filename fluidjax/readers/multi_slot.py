@@ -1,4 +1,4 @@
-"""The MultiSlot text format: a sample a line, and for each variable a count and as many numbers.
+"""The MultiSlot text format: one sample per line and, for each variable, a count followed by that many numbers.
 
 2 11 12 1 0.5      ->  ids = [11, 12], price = [0.5]
 """
@@ -28,7 +28,7 @@ SHOWN_BYTES = 4096  # of what a pipe command wrote to its standard error
 
 
 def read_file(path: str, command: str, variables: Sequence[Variable]) -> Iterator[Sample]:
-    """The samples in a file, its content sent through a shell command first (``cat`` and '' leave it as it is)."""
+    """The samples of a file, piped through a shell command first unless it is ``cat`` or ''."""
     if command.strip() in ("", "cat"):
         with open(path, "rb") as file:
             yield from _samples(file, path, variables)
@@ -37,7 +37,7 @@ def read_file(path: str, command: str, variables: Sequence[Variable]) -> Iterato
 
 
 def _piped(path: str, command: str, variables: Sequence[Variable]) -> Iterator[Sample]:
-    """The samples that a shell command makes of a file; RuntimeError with the command's own words when it fails."""
+    """The samples in the output of a shell command; raises RuntimeError with its stderr if it fails."""
     with (
         open(path, "rb") as file,
         tempfile.TemporaryFile() as words,
@@ -56,7 +56,7 @@ def _piped(path: str, command: str, variables: Sequence[Variable]) -> Iterator[S
 
 
 def _check_ended(pipe: subprocess.Popen[bytes], words: IO[bytes], command: str, path: str) -> None:
-    """Show what the command wrote to its standard error; RuntimeError when it ended with another status than 0."""
+    """Show the stderr of the command; raise RuntimeError if it exited with a nonzero status."""
     status = pipe.wait()
     words.seek(max(words.seek(0, os.SEEK_END) - SHOWN_BYTES, 0))
     said = words.read().decode("utf-8", "replace").strip()
@@ -98,7 +98,7 @@ def _sample(words: list[bytes], label: str, variables: Sequence[Variable], dtype
 
 
 def _count(words: list[bytes], at: int, label: str, var: Variable) -> int:
-    """How many values follow for a variable, held against how many words are left."""
+    """The number of values that follow for a variable, checked against the number of words left."""
     left = len(words) - at - 1
     word = words[at] if left >= 0 else b"the end of the line"
     if left < 0 or not word.isdigit() or int(word) > left:
@@ -112,7 +112,7 @@ def _count(words: list[bytes], at: int, label: str, var: Variable) -> int:
 
 
 def to_feed(samples: Sequence[Sample], variables: Sequence[Variable]) -> dict[str, Any]:
-    """The feed of a batch: LoDTensors for variables with LoD, arrays [batch, ...] for the others."""
+    """The feed of a batch: LoDTensors for variables with LoD, arrays [batch, ...] for others."""
     feed: dict[str, Any] = {}
     for index, var in enumerate(variables):
         parts = [sample[index] for sample in samples]
@@ -139,7 +139,7 @@ def _shaped(var: Variable, join: Callable[..., np.ndarray], parts: Sequence[np.n
 
 
 def desc_text(feed_class: str, batch_size: int, command: str, variables: Sequence[Variable]) -> str:
-    """The description of a data feed, as text in the format of Paddle's DataFeedDesc message."""
+    """The description of a data feed in the text format of Paddle's DataFeedDesc message."""
     lines = [f'name: "{feed_class}"', f"batch_size: {batch_size}", "multi_slot_desc {"]
     for var in variables:
         kind = "float" if to_numpy_dtype(var.dtype).kind == "f" else "uint64"

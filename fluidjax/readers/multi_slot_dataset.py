@@ -1,4 +1,4 @@
-"""``core.Dataset``: the files of ``fluid.dataset``, by the description of a line instead of variables."""
+"""``core.Dataset``: the files of ``fluid.dataset``, described by a line format instead of variables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TYPES = {"uint64": VarType.INT64, "float": VarType.FP32}
 
 @dataclass(frozen=True)
 class Slot:
-    """What a line has for one variable."""
+    """The field of a line for one variable."""
 
     name: str
     dtype: VarType
@@ -36,7 +36,7 @@ class Dataset:
     """Samples in text files in the MultiSlot format (see ``fluidjax.readers.multi_slot``).
 
     Args:
-        name: "MultiSlotDataset", the one kind that there is. EnforceNotMet for another.
+        name: must be "MultiSlotDataset". Raises EnforceNotMet for any other.
     """
 
     def __init__(self, name: str):
@@ -55,7 +55,7 @@ class Dataset:
     # Settings.
 
     def set_filelist(self, filelist: Sequence[str]) -> None:
-        """The files, read in this order."""
+        """Set the files, which are read in this order."""
         self._files = list(filelist)
 
     def get_filelist(self) -> list[str]:
@@ -63,68 +63,68 @@ class Dataset:
         return list(self._files)
 
     def set_thread_num(self, thread_num: int) -> None:
-        """Kept: one thread reads."""
+        """No effect: a single thread reads."""
         self._threads = thread_num
 
     def get_thread_num(self) -> int:
-        """What ``set_thread_num`` said."""
+        """The value set by ``set_thread_num``."""
         return self._threads
 
     def set_trainer_num(self, trainer_num: int) -> None:
-        """Kept: one process has all samples."""
+        """No effect: one process holds all samples."""
         self._trainers = trainer_num
 
     def get_trainer_num(self) -> int:
-        """What ``set_trainer_num`` said."""
+        """The value set by ``set_trainer_num``."""
         return self._trainers
 
     def set_queue_num(self, queue_num: int) -> None:
-        """Kept: there is one queue."""
+        """No effect: there is a single queue."""
         self._queues = queue_num
 
     def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
-        """Kept: files are local."""
+        """No effect: files are local."""
         self._hdfs = fs_name, fs_ugi
 
     def get_hdfs_config(self) -> tuple[str, str]:
-        """What ``set_hdfs_config`` said."""
+        """The value set by ``set_hdfs_config``."""
         return self._hdfs
 
     def set_download_cmd(self, download_cmd: str) -> None:
-        """Kept: files are local."""
+        """No effect: files are local."""
         self._download_cmd = download_cmd
 
     def get_download_cmd(self) -> str:
-        """What ``set_download_cmd`` said."""
+        """The value set by ``set_download_cmd``."""
         return self._download_cmd
 
     def set_data_feed_desc(self, desc: str) -> None:
-        """What a line has, and the command that files go through: a DataFeedDesc message as text."""
+        """Set the format of a line and the command that files are piped through: a DataFeedDesc message as text."""
         self._desc = text_format.Parse(desc, pb.DataFeedDesc())
 
     # What Fluid makes ready before a pass: reading begins here with the pass itself.
 
     def create_channel(self) -> None:
-        """Nothing: samples in memory are a list."""
+        """A no-op: samples in memory are a list."""
 
     def create_readers(self) -> None:
-        """Nothing: files are opened when their turn comes."""
+        """A no-op: each file is opened when needed."""
 
     def destroy_readers(self) -> None:
-        """Nothing: a file is closed at its end."""
+        """A no-op: each file is closed at its end."""
 
     # Samples.
 
     def load_into_memory(self) -> None:
-        """Read all files."""
+        """Load all files into memory."""
         self._samples = list(self._read())
 
     def preload_into_memory(self) -> None:
-        """Begin to read all files in a thread; ``wait_preload_done`` waits for its end."""
+        """Start loading all files in a thread; ``wait_preload_done`` waits for it to finish."""
         self._preload = Prefetcher(lambda: [list(self._read())], 1)
 
     def wait_preload_done(self) -> None:
-        """Wait for what ``preload_into_memory`` began; nothing where it did not."""
+        """Wait for ``preload_into_memory`` to finish; a no-op if it was not called."""
         if self._preload is not None:
             self._samples, self._preload = next(self._preload), None
 
@@ -133,11 +133,11 @@ class Dataset:
         self._samples = []
 
     def local_shuffle(self) -> None:
-        """Shuffle the samples, with Python's global ``random``."""
+        """Shuffle the samples with Python's global ``random``."""
         random.shuffle(self._samples)
 
     def global_shuffle(self, thread_num: int) -> None:
-        """Shuffle the samples of all workers; one process is all of them."""
+        """Shuffle the samples of all workers, of which there is only this process."""
         self.local_shuffle()
 
     def get_memory_data_size(self) -> int:
@@ -149,10 +149,10 @@ class Dataset:
         return len(self._samples)
 
     def feeds(self, variables: Mapping[str, Variable]) -> Iterator[dict[str, Any]]:
-        """The feeds of one pass, of what is in memory or, where the description's feed is no such, of the files.
+        """The feeds of one pass over memory or, if the description specifies a streaming feed, over the files.
 
         Args:
-            variables: by name; slots of other names are left out.
+            variables: variables by name; slots with other names are skipped.
         """
         return prefetched(lambda: self._make_feeds(variables), READ_AHEAD)
 

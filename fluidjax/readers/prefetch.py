@@ -1,4 +1,4 @@
-"""A bounded queue filled by a thread: what readers and loaders prefetch with."""
+"""A bounded queue filled by a thread, which readers and loaders use for prefetching."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POLL_SECONDS = 0.05  # how soon a producer notices that nobody reads any more
 
 
 class ChannelClosed(Exception):
-    """Nobody is at the other side of a channel any more."""
+    """The other end of the channel is closed."""
 
 
 class _End:
@@ -23,14 +23,14 @@ class _End:
 
 
 class Channel:
-    """A queue of ``capacity`` items between threads, that either side can close."""
+    """A queue of ``capacity`` items between threads, which either side can close."""
 
     def __init__(self, capacity: int) -> None:
         self._queue: queue.Queue[Any] = queue.Queue(max(int(capacity), 1))
         self._closed = threading.Event()
 
     def put(self, item: Any) -> bool:
-        """Add an item, waiting for room; False once the channel is closed."""
+        """Add an item, waiting for space; returns False once the channel is closed."""
         while not self._closed.is_set():
             try:
                 self._queue.put(item, timeout=POLL_SECONDS)
@@ -40,7 +40,7 @@ class Channel:
         return False
 
     def get(self) -> Any:
-        """The next item, waiting for one; ChannelClosed once the channel is closed and empty."""
+        """The next item, waiting for one; raises ChannelClosed once the channel is closed and empty."""
         while True:
             try:
                 return self._queue.get(timeout=POLL_SECONDS)
@@ -49,24 +49,24 @@ class Channel:
                     raise ChannelClosed from None
 
     def close(self) -> None:
-        """From now on ``put`` returns False, and ``get`` raises once the queue is empty; does not wait."""
+        """Close without waiting: ``put`` then returns False, and ``get`` raises once the queue is empty."""
         self._closed.set()
 
     def qsize(self) -> int:
-        """About how many items are waiting."""
+        """The approximate number of items queued."""
         return self._queue.qsize()
 
     @property
     def closed(self) -> bool:
-        """Whether either side has closed the channel; items may still be waiting."""
+        """Whether either side has closed the channel; items may still be queued."""
         return self._closed.is_set()
 
 
 class Prefetcher:
-    """Iterates over ``source()`` in a thread, at most ``capacity`` items ahead.
+    """Iterates over ``source()`` in a thread, up to ``capacity`` items ahead.
 
-    An error in the source is raised in the consumer, after the items before it. ``close`` ends the thread, and so does
-    dropping the prefetcher, to which the thread holds no reference (nor must ``source``).
+    An error in the source is raised in the consumer, after the preceding items. ``close`` stops the thread, and so does
+    dropping the prefetcher, to which the thread (and ``source``) must hold no reference.
     """
 
     def __init__(self, source: Callable[[], Iterable[Any]], capacity: int) -> None:
@@ -95,7 +95,7 @@ class Prefetcher:
         raise StopIteration if item.error is None else item.error
 
     def close(self) -> None:
-        """Stop the thread and wait until it is gone (a source that blocks forever is left to the daemon thread)."""
+        """Stop the thread and wait for it to exit (a source that blocks forever is left to the daemon thread)."""
         self.channel.close()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
@@ -113,7 +113,7 @@ def _work(source: Callable[[], Iterable[Any]], channel: Channel) -> None:
 
 
 def prefetched(source: Callable[[], Iterable[Any]], capacity: int) -> Iterator[Any]:
-    """A generator over ``source()`` that works ahead, and stops working when it is closed or dropped."""
+    """A generator over ``source()`` that prefetches until it is closed or dropped."""
     worker = Prefetcher(source, capacity)
     try:
         yield from worker

@@ -1,7 +1,7 @@
-"""Readers inside programs: variables of type READER, the ops that make them, and ``read`` ops.
+"""Readers inside programs: READER variables, the ops that create them, and ``read`` ops.
 
-A reader variable remembers the Python object that has its batches (``Variable._get_info``), and so do the copies
-of it in clones of the program.
+A reader variable references the Python object that supplies its batches (``Variable._get_info``), as do its copies in
+clones of the program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOADER = "loader"
 def reader_var(
     block: Block, name: str, loader: Any, shapes: Sequence[Any], dtypes: Sequence[Any], lod_levels: Sequence[int]
 ) -> Variable:
-    """A READER variable whose batches have these shapes, data types and LoD levels."""
+    """A READER variable for batches with the given shapes, dtypes and LoD levels."""
     var = block.create_var(name=name, type=VarType.READER, persistable=True, stop_gradient=True)
     fields = var.proto.type.reader.lod_tensor
     del fields[:]
@@ -30,7 +30,7 @@ def reader_var(
 
 
 def like(block: Block, name: str, var: Variable) -> Variable:
-    """A READER variable in ``block`` with the batches of another."""
+    """A READER variable in ``block`` for the same batches as another."""
     copy = block.create_var(name=name, type=VarType.READER, persistable=True, stop_gradient=True)
     copy.proto.type.reader.CopyFrom(var.proto.type.reader)
     copy._set_info(LOADER, loader_of(var))
@@ -38,7 +38,7 @@ def like(block: Block, name: str, var: Variable) -> Variable:
 
 
 def loader_of(var: Variable) -> Any:
-    """The object that has the batches of a reader variable. Raises TypeError when it is none."""
+    """The object that supplies the batches of a reader variable. Raises TypeError for any other variable."""
     loader = var._get_info(LOADER) if isinstance(var, Variable) else None
     if loader is None:
         raise TypeError(
@@ -49,7 +49,7 @@ def loader_of(var: Variable) -> Any:
 
 
 def append_create_op(block: Block, queue: str, var: Variable, need_check_feed: Sequence[bool]) -> None:
-    """Append the op that makes a reader of a queue."""
+    """Append the op that creates a reader from a queue."""
     fields = var.proto.type.reader.lod_tensor
     block.append_op(
         type="create_py_reader",
@@ -66,7 +66,7 @@ def append_create_op(block: Block, queue: str, var: Variable, need_check_feed: S
 
 
 def append_double_buffer_op(block: Block, source: Variable, out: Variable, place: str = "AUTO") -> None:
-    """Append the op that makes a reader read ahead."""
+    """Append the op that makes a reader prefetch."""
     block.append_op(
         type="create_double_buffer_reader",
         inputs={"UnderlyingReader": source},
@@ -83,7 +83,7 @@ def append_read_op(block: Block, reader: Variable, outs: Sequence[Variable], dro
 
 
 def create_program_reader(loader: Any, feed_list: Sequence[Variable]) -> None:
-    """Let the default main program read the variables from a loader."""
+    """Make the default main program read the variables from a loader."""
     block = default_main_program().current_block()
     queue = unique_name.generate("lod_tensor_blocking_queue")
     shapes = [var.shape for var in feed_list]
@@ -98,7 +98,7 @@ def create_program_reader(loader: Any, feed_list: Sequence[Variable]) -> None:
 
 
 def readers_of(program: Program) -> list[tuple[Any, list[str]]]:
-    """(loader, names of the variables it fills) of each ``read`` op in block 0."""
+    """(loader, names of the variables it fills) for each ``read`` op in block 0."""
     token = program._version_token()
     cached = program.__dict__.get("_readers_cache")
     if cached is None or cached[0] != token:
@@ -111,5 +111,5 @@ def readers_of(program: Program) -> list[tuple[Any, list[str]]]:
 
 
 def drops_last(program: Program) -> bool:
-    """Whether batches are left out that are too few for all devices; Fluid's default."""
+    """Whether trailing batches too few for all devices are dropped, Fluid's default."""
     return all(op.attr("drop_last") for op in program.global_block().ops if op.type == "read")

@@ -14,10 +14,10 @@ class TensorQueue:
     """Batches between a thread that pushes them and the program that reads: ``reader.queue``.
 
     Args:
-        capacity: how many batches wait at most.
+        capacity: maximum number of queued batches.
 
     Attributes:
-        used: whether anything was pushed, or the queue closed: then the program reads from here.
+        used: whether anything was pushed or the queue was closed; if so, the program reads from it.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -26,31 +26,31 @@ class TensorQueue:
         self.used = False
 
     def push(self, tensors: Iterable[Any]) -> bool:
-        """Add a batch, a LoDTensorArray with a tensor for each variable; waits for room. False once closed."""
+        """Push a batch, a LoDTensorArray with one tensor per variable, waiting for space. Returns False once closed."""
         self.used = True
         return self._channel.put(list(tensors))
 
     def close(self) -> None:
-        """Nothing comes any more: the program reads what waits, then EOFException."""
+        """End the input: the program reads the remaining batches, then raises EOFException."""
         self.used = True
         self._channel.close()
 
     def kill(self) -> None:
-        """Close at once; what waits is dropped."""
+        """Close immediately, dropping queued batches."""
         self.used = True
         self._channel = Channel(self._capacity)
         self._channel.close()
 
     def capacity(self) -> int:
-        """How many batches wait at most."""
+        """The maximum number of queued batches."""
         return self._capacity
 
     def size(self) -> int:
-        """How many batches wait now."""
+        """The current number of queued batches."""
         return self._channel.qsize()
 
     def wait_for_inited(self) -> bool:
-        """True once the queue is there: it is from the beginning."""
+        """Always True: the queue exists from the start."""
         return True
 
     def _next_batch(self) -> list[Any]:
@@ -64,15 +64,15 @@ class TensorQueue:
 
 
 def init_lod_tensor_blocking_queue(var: ScopeVariable, capacity: int, is_ordered: bool = False) -> TensorQueue:
-    """Let a variable of a scope hold a queue, once; returns the queue.
+    """Store a new queue in a variable of a scope; returns the queue.
 
     Args:
-        var: a variable, empty until now.
-        capacity: how many batches wait at most.
-        is_ordered: accepted as in Fluid; there is one order here.
+        var: a variable without a value.
+        capacity: maximum number of queued batches.
+        is_ordered: accepted for compatibility with Fluid; there is only one order.
 
     Raises:
-        EnforceNotMet: the variable holds something already.
+        EnforceNotMet: the variable already has a value.
     """
     if var.get_reader() is not None:
         raise EnforceNotMet(

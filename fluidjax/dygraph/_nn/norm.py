@@ -266,7 +266,7 @@ class SpectralNorm(Layer):
         dim: the axis that indexes the rows of the matrix: 0 for Linear, 1 for convolutions.
         power_iters: number of iterations.
         eps: avoids division by zero.
-        dtype: dtype.
+        dtype: of the weight.
     """
 
     def __init__(

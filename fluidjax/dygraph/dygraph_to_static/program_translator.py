@@ -223,7 +223,7 @@ class ProgramTranslator:
             cls._instance._start()
 
     def enable(self, enable_declarative: bool) -> None:
-        """Choose whether ``@declarative`` functions run as programs or op by op. Raises TypeError unless given a bool."""
+        """Set whether ``@declarative`` functions run as programs or op by op. Raises TypeError unless it is a bool."""
         if not isinstance(enable_declarative, bool):
             raise TypeError(
                 f"The type of 'enable_declarative' in ProgramTranslator.enable must be bool, but received "

@@ -23,7 +23,7 @@ def data_layer_not_check(
     Args:
         name: its name, also used as the key in feeds.
         shape: the dimensions; None or -1 if unknown.
-        dtype: dtype.
+        dtype: of the variable.
         lod_level: number of LoD levels.
     """
     return default_main_program().global_block().create_var(
