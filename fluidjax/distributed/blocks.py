@@ -52,7 +52,7 @@ class Update:
         self._compiled = jax.jit(self._step, donate_argnums=0)
 
     def _is_kept(self, name: str, read_elsewhere: Collection[str]) -> bool:
-        """Whether to keep a result: state and, as in Fluid, merged gradients, except sparse ones, which nobody reads."""
+        """Whether to keep a result: state and, as in Fluid, merged gradients, except sparse ones, which are unused."""
         var = self._program.find_var(0, name)
         if name in self._received and (var is None or var.type == SELECTED_ROWS):
             return False
