@@ -1,6 +1,6 @@
 """PaddlePaddle Fluid's programming model on JAX.
 
-``import fluidjax as fluid`` gives what ``import paddle.fluid as fluid`` gave.
+``import fluidjax as fluid`` replaces ``import paddle.fluid as fluid``.
 """
 # ruff: noqa: E402, F401, F403, F405, I001  (the back end is checked before anything needs it; imports follow the layers)
 

@@ -1,4 +1,4 @@
-"""``python -m fluidjax`` is the command ``fluidjax``."""
+"""``python -m fluidjax`` runs the ``fluidjax`` command."""
 
 import sys
 

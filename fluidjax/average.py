@@ -1,4 +1,4 @@
-"""WeightedAverage, from before fluid.metrics."""
+"""WeightedAverage, the predecessor of fluid.metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _is_number(value: Any) -> bool:
 
 
 class WeightedAverage:
-    """sum(value weight) / sum(weight), of numbers or arrays. ``fluid.metrics.Accuracy`` does the same."""
+    """sum(value weight) / sum(weight), of numbers or arrays; superseded by ``fluid.metrics.Accuracy``."""
 
     def __init__(self) -> None:
         warnings.warn(
@@ -24,12 +24,12 @@ class WeightedAverage:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all values."""
+        """Discard all values."""
         self.numerator: Any = None
         self.denominator: Any = None
 
     def add(self, value: Any, weight: Any) -> None:
-        """Take one value. ValueError unless it is a number or array, and the weight a number."""
+        """Add a value. Raises ValueError unless it is a number or array and the weight is a number."""
         if not _is_number(value) and not isinstance(value, np.ndarray):
             raise ValueError(
                 f"The 'value' must be a number(int, float) or a numpy ndarray, received {type(value).__name__}."
@@ -44,7 +44,7 @@ class WeightedAverage:
             self.denominator = self.denominator + weight
 
     def eval(self) -> Any:
-        """The average. ValueError without values."""
+        """The average. Raises ValueError if no value was added."""
         if self.numerator is None or self.denominator is None:
             raise ValueError("There is no data to be averaged in WeightedAverage. Call add first.")
         return self.numerator / self.denominator

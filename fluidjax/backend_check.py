@@ -1,4 +1,4 @@
-"""Whether the ``lowering`` that Python found is ours: it is a general word, and scripts have folders."""
+"""A check that the imported ``lowering`` package is fluidjax's own, since scripts may have one of the same name."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from types import ModuleType
 
 
 def check_lowering(module: ModuleType) -> None:
-    """Raise ImportError unless `module` is the `lowering` package that stands beside `fluidjax`.
+    """Raise ImportError unless `module` is the `lowering` package that belongs to `fluidjax`.
 
-    A package found elsewhere passes when it has what the front end needs, so that an installation may keep the two
-    apart.
+    A package found elsewhere is accepted if it has what the front end needs, so that the two may be installed
+    separately.
     """
     found = os.path.abspath(getattr(module, "__file__", None) or next(iter(module.__path__), ""))
     expected = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lowering", "__init__.py")

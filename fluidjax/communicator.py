@@ -1,4 +1,4 @@
-"""Communicator: sends gradients and receives parameters for programs whose ops only hand them over."""
+"""Communicator: sends gradients and receives parameters on behalf of a program's ops."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PREFIX = "communicator_"
 
 
 class Communicator:
-    """Talks to parameter servers for one trainer, from ``start`` to ``stop``.
+    """Communicates with parameter servers for one trainer, from ``start`` to ``stop``.
 
     Args:
-        program: the trainer's program; its ``recv`` ops are switched off, as they are the communicator's work.
+        program: the trainer's program; its ``recv`` ops are disabled, since the communicator takes over their work.
         mode: a ``DistributedMode``.
-        kwargs: for GEO ``push_vars`` (where parameters are), ``trainers`` and ``push_nums`` (steps between exchanges);
-            for SYNC ``pserver_endpoints`` and ``trainer_id``.
+        kwargs: for GEO, ``push_vars`` (location of parameters), ``trainers`` and ``push_nums`` (steps between
+            exchanges); for SYNC, ``pserver_endpoints`` and ``trainer_id``.
         envs: Fluid's ``communicator_*`` flags as strings.
     """
 
@@ -45,15 +45,15 @@ class Communicator:
         self._communication = _communication(ops, receives, mode, kwargs or {}, settings)
 
     def start(self) -> None:
-        """Begin; to be called before the program runs, in geo mode before its startup program runs."""
+        """Start; call it before the program runs or, in geo mode, before its startup program runs."""
         self._communication.start()
 
     def stop(self) -> None:
-        """Send what is left, and end."""
+        """Send what is pending, and stop."""
         self._communication.stop()
 
     def is_running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """Whether it is running."""
         return self._communication.is_running()
 
 

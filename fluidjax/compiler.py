@@ -1,7 +1,7 @@
 """CompiledProgram and the strategies of Fluid's parallel executor.
 
-Every program is compiled by XLA here, so most settings are carried for scripts that read them back. What has a meaning
-is how gradients are scaled, whether batch_norm sees all devices' batches, and on how many devices a program runs.
+Since XLA compiles every program, most settings are stored only so that scripts can read them back. Those that have an
+effect are the scaling of gradients, synchronised batch_norm, and the number of devices.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["CompiledProgram", "ExecutionStrategy", "BuildStrategy"]
 
 
 class _Settings:
-    """Attributes with defaults; setting an unknown one is an error, as misspelt settings would be lost."""
+    """Attributes with defaults; setting an unknown one is an error, so that misspellings do not go unnoticed."""
 
     _defaults: Mapping[str, Any] = {}
 
@@ -38,7 +38,7 @@ class _Settings:
 
 
 class ExecutionStrategy(_Settings):
-    """How Fluid's parallel executor schedules; XLA schedules here, so the settings have no effect.
+    """Scheduling options of Fluid's parallel executor; XLA does the scheduling, so they have no effect.
 
     Examples:
         >>> strategy = fluid.ExecutionStrategy()
@@ -60,10 +60,10 @@ class ExecutionStrategy(_Settings):
 
 
 class BuildStrategy(_Settings):
-    """How devices cooperate, and which of Fluid's graph passes rewrite a program.
+    """How devices cooperate, and which of Fluid's graph passes are applied.
 
-    Only ``gradient_scale_strategy`` and ``sync_batch_norm`` have an effect. XLA does the fusing, so the other settings
-    have none; ``reduce_strategy`` does not change values in Fluid either.
+    Only ``gradient_scale_strategy`` and ``sync_batch_norm`` have an effect: XLA does the fusing, and
+    ``reduce_strategy`` does not change values in Fluid either.
 
     Examples:
         >>> strategy = fluid.BuildStrategy()
@@ -77,12 +77,12 @@ class BuildStrategy(_Settings):
     """
 
     class ReduceStrategy:
-        """Where gradients are summed over devices."""
+        """Where gradients are reduced over devices."""
 
         AllReduce, Reduce = 0, 1
 
     class GradientScaleStrategy:
-        """The loss's gradient on each device: 1 / devices (every device counts equally), 1, or fed by the user."""
+        """The gradient of the loss on each device: 1 / devices (equal weights), 1, or fed by the user."""
 
         CoeffNumDevice, One, Customized = 0, 1, 2
 
@@ -147,22 +147,22 @@ class BuildStrategy(_Settings):
         super().__setattr__(name, value)
 
     def _finalize_strategy_and_create_passes(self) -> passes.PassBuilder:
-        """The passes that the settings ask for, to be changed by the caller; the settings cannot be any more."""
+        """The passes selected by the settings, for the caller to modify; the settings are then frozen."""
         if self._passes is None:
             self.__dict__["_passes"] = passes.built(self.__dict__)
         return self.__dict__["_passes"]
 
     def _draw(self, program: Program) -> None:
-        """Draw the graphs that the passes, or ``debug_graphviz_path``, ask for."""
+        """Draw the graphs requested by the passes or by ``debug_graphviz_path``."""
         (self._passes or passes.built(self.__dict__)).draw(program)
 
 
 class CompiledProgram:
-    """A program with settings for compilation; pass it to ``Executor.run`` in place of the program.
+    """A program with compilation settings; pass it to ``Executor.run`` in place of the program.
 
     Args:
-        program_or_graph: the program; or a core.Graph, which is run as it is now.
-        build_strategy: how devices cooperate, see ``with_data_parallel``.
+        program_or_graph: the program; or a core.Graph, converted in its current state.
+        build_strategy: how devices cooperate; see ``with_data_parallel``.
 
     Examples:
         >>> x = fluid.data("x", [None, 2])
@@ -195,28 +195,28 @@ class CompiledProgram:
         share_vars_from: CompiledProgram | None = None,
         places: Place | Sequence[Place] | None = None,
     ) -> CompiledProgram:
-        """Say that batches are split over devices; returns itself.
+        """Split batches over several devices; returns itself.
 
-        Each device runs the program over its share of a batch. The gradients of parameters are summed over devices,
-        and so every device makes the same update; ``gradient_scale_strategy`` says how the loss's gradient is scaled.
-        What else differs between devices, such as the running statistics of batch_norm, each has for itself; the scope
-        holds device 0's. A fetch is the devices' values one after the other, or a list of them
+        Each device runs the program on its share of a batch. The gradients of parameters are summed over the devices,
+        so that all make the same update; ``gradient_scale_strategy`` determines the scale of the loss's gradient.
+        Whatever else differs between devices, such as the running statistics of batch_norm, is kept per device; the
+        scope holds that of device 0. A fetch contains the concatenated values of the devices, or a list of them
         (``return_merged=False``).
 
-        Where jax has as many physical devices, each computes its share on one of them if the shares are of equal size
-        (on a CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight of it). Other shares, and programs
-        that need the host or sequences, are computed as one program on the executor's own device; the results are the
+        If jax has enough physical devices and the shares are of equal size, each share is computed on its own device
+        (on a CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8 provides eight). Unequal shares, and programs with
+        host ops or sequences, are computed as one program on the executor's own device; the results are the
         same.
 
         Args:
-            loss_name: the loss; required where the program has a backward pass.
-            build_strategy: instead of the one given to the class.
-            exec_strategy: read by nothing here.
-            share_vars_from: another such program, which has run: the devices use its variables.
-            places: one for each device; default ``cpu_places()`` (as many as CPU_NUM says) or ``cuda_places()``.
+            loss_name: name of the loss; required if the program has a backward pass.
+            build_strategy: overrides the one passed to the constructor.
+            exec_strategy: has no effect.
+            share_vars_from: another such program, which has already run, whose device variables to use.
+            places: one per device; by default ``cpu_places()`` (CPU_NUM of them) or ``cuda_places()``.
 
         Raises:
-            AssertionError: called twice; no loss, and the program has a backward pass.
+            AssertionError: called twice, or without a loss on a program with a backward pass.
         """
         if self._is_data_parallel:
             raise AssertionError(
@@ -238,17 +238,17 @@ class CompiledProgram:
 
     @property
     def _executor(self) -> SeveralDevices | None:
-        """What runs the program on several devices; None before it has run."""
+        """The object that runs the program on several devices; None before the first run."""
         return self._several
 
     def _run_at(self, place: Place, scope: Scope) -> SeveralDevices | None:
-        """How a run at a place is done on several devices; None: as any program's.
+        """The object that runs the program on several devices for a given place; None if it runs on a single one.
 
-        From then on ``_places`` says where it runs.
+        Also sets ``_places``.
 
         Raises:
-            AssertionError: it was told to run nowhere.
-            ValueError: it ran at another place, or over another scope.
+            AssertionError: the list of places is empty.
+            ValueError: the program has already run at another place or with another scope.
         """
         if self._place is None:
             self._choose_places(place, scope)
@@ -265,7 +265,7 @@ class CompiledProgram:
         return self._several
 
     def _compile(self, scope: Scope, place: Place) -> CompiledProgram:
-        """Say where the program runs, as its first run would; XLA compiles it in that. Returns itself."""
+        """Bind the program to a place and scope, as its first run would; XLA compiles it in that run."""
         self._run_at(place, scope)
         return self
 
@@ -293,7 +293,7 @@ class CompiledProgram:
         return Devices(count, scale, bool(self._build_strategy.sync_batch_norm), trainers)
 
     def _shared(self) -> Scope | None:
-        """Where the devices' own variables are that ``share_vars_from`` names."""
+        """The scope with the per-device variables of ``share_vars_from``."""
         other = self._share_vars_from
         if other is None:
             return None
@@ -315,8 +315,7 @@ def _has_backward(program: Program) -> bool:
 
 
 def _joined_trainers(program: Program) -> int:
-    """How many processes run a program, which ``DistributeTranspiler`` has told in mode nccl2. RuntimeError where they
-    have not come together.
+    """The number of processes of a program transpiled in mode nccl2. Raises RuntimeError if they have not joined.
     """
     trainers, joined = len(program._trainers_endpoints) or 1, processes()
     if trainers > 1 and (joined is None or joined.count != trainers):

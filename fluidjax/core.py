@@ -1,4 +1,4 @@
-"""What Fluid scripts reach for under ``fluid.core``: values, scopes, places, enumerations, descs."""
+"""The names scripts use from ``fluid.core``: values, scopes, places, enumerations, descs."""
 
 from __future__ import annotations
 
@@ -143,10 +143,10 @@ _Scope = Scope
 
 
 class Layer:
-    """What Fluid's Layer once stood on; it computes nothing."""
+    """The former base class of Fluid's Layer; computes nothing."""
 
     def forward(self, inputs: list[VarBase]) -> list[VarBase]:
-        """No outputs."""
+        """Returns no outputs."""
         return []
 
 
@@ -175,12 +175,12 @@ empty_var_name = kEmptyVarName
 
 
 def kTempVarName() -> str:
-    """The name that stands for a temporary variable."""
+    """The name of a temporary variable."""
     return _names.TEMP_VAR_NAME
 
 
 def kGradVarSuffix() -> str:
-    """What is added to a variable's name for its gradient."""
+    """The suffix of gradient variables."""
     return _names.GRAD_VAR_SUFFIX
 
 
@@ -188,37 +188,37 @@ grad_var_suffix = kGradVarSuffix
 
 
 def kZeroVarSuffix() -> str:
-    """What is added to a variable's name for zeros like it."""
+    """The suffix of variables filled with zeros."""
     return _names.ZERO_VAR_SUFFIX
 
 
 def kNewGradSuffix() -> str:
-    """What is added to a variable's name for a gradient that replaces another."""
+    """The suffix of a gradient that replaces another."""
     return _names.NEW_GRAD_SUFFIX
 
 
 def kControlDepVarName() -> str:
-    """The beginning of the names of control dependencies."""
+    """The prefix of control dependencies."""
     return _names.CONTROL_DEP_VAR_PREFIX
 
 
 def loaded_var_suffix() -> str:
-    """What is added to the name of a loaded variable."""
+    """The suffix of loaded variables."""
     return _names.LOADED_VAR_SUFFIX
 
 
 def is_compiled_with_mkldnn() -> bool:
-    """Whether ops run on oneDNN: XLA chooses its own kernels."""
+    """Whether ops run on oneDNN; False, since XLA chooses its own kernels."""
     return False
 
 
 def is_compiled_with_brpc() -> bool:
-    """Whether parameter servers talk over brpc: they do not."""
+    """Whether parameter servers communicate over brpc; False."""
     return False
 
 
 def is_compiled_with_dist() -> bool:
-    """Whether parameter servers are at hand: they are not."""
+    """Whether Fluid's parameter-server support is compiled in; False."""
     return False
 
 
@@ -228,12 +228,12 @@ def globals() -> dict[str, Any]:
 
 
 def size_of_dtype(dtype: VarType) -> int:
-    """The bytes of one element."""
+    """The size of an element in bytes."""
     return to_numpy_dtype(dtype).itemsize
 
 
 def op_support_gpu(op_type: str) -> bool:
-    """Whether an op runs on accelerators: all registered ones do, but those on the host."""
+    """Whether an op runs on accelerators: true for all registered ops except host ops."""
     return lowering.has_op(op_type) and lowering.get_op(op_type).kind != "host"
 
 
@@ -248,16 +248,16 @@ _KERNEL_TYPES = ("float", "double", "float16", "bool", "int", "int64_t", "int16_
 
 
 def _get_all_register_op_kernels() -> dict[str, list[str]]:
-    """Op -> its kernels as Fluid writes them; ops that run blocks, or on the host, have none.
+    """Maps ops to their kernels in Fluid's notation; ops that run blocks or run on the host have none.
 
-    XLA compiles an op for the data types that it is given: which of them an op refuses is not listed.
+    XLA compiles an op for whatever dtypes it is given; dtypes that an op rejects are not listed.
     """
     kernels = [_KERNEL.format(name) for name in _KERNEL_TYPES]
     return {name: list(kernels) for name in lowering.registered_ops() if lowering.get_op(name).kind == "plain"}
 
 
 def _get_use_default_grad_op_desc_maker_ops() -> list[str]:
-    """The ops whose gradient reads all that they read and write, and the gradients of that."""
+    """The ops whose gradient reads all their inputs, outputs and output gradients."""
     return [name for name in lowering.registered_ops() if has_grad_op_maker(name) and _reads_all(name)]
 
 
@@ -273,8 +273,8 @@ def _reads_all(op_type: str) -> bool:
 def has_grad_op_maker(op_type: str) -> bool:
     """Whether an op is registered and has a gradient.
 
-    Of a gradient op only a gradient that is written as an op counts: derived ones there are of every order, and
-    scripts walk down from ``relu`` by ``relu_grad`` until nothing has a gradient any more.
+    For a gradient op, only explicitly written gradients count: derived gradients exist for every order, whereas
+    scripts descend from ``relu`` through ``relu_grad`` until there is no further gradient.
     """
     if not lowering.has_op(op_type):
         return False
@@ -286,7 +286,7 @@ has_non_empty_grad_op_maker = has_grad_op_maker
 
 
 def is_float16_supported(place: Place) -> bool:
-    """Whether ops compute in float16 at a place: XLA does everywhere."""
+    """Whether ops can compute in float16 at a place; always True with XLA."""
     return True
 
 
@@ -296,59 +296,59 @@ def has_infer_inplace(op_type: str) -> bool:
 
 
 def infer_no_need_buffer_slots(op_type: str, inputs: Any, outputs: Any, attrs: Any) -> set[str]:
-    """The input slots of which an op reads the shape and data type but no values.
+    """The input slots of which an op needs only shape and dtype, not values.
 
     Args:
-        op_type: a registered op; lowering.UnknownOpError for another.
-        inputs, outputs, attrs: accepted as in Fluid; the answer is the same for all.
+        op_type: a registered op; raises lowering.UnknownOpError for any other.
+        inputs, outputs, attrs: accepted for compatibility with Fluid; they do not affect the answer.
     """
     return {slot.name for slot in lowering.get_op(op_type).inputs if slot.wants == "meta"}
 
 
 def _set_eager_deletion_mode(threshold: float, fraction: float, fast_mode: bool) -> None:
-    """Say when unused variables are freed: kept as flags; XLA frees buffers after their last use."""
+    """Set when unused variables are freed: stored as flags only; XLA frees buffers after their last use."""
     FLAGS["FLAGS_eager_delete_tensor_gb"] = float(threshold)
     FLAGS["FLAGS_memory_fraction_of_eager_deletion"] = float(fraction)
     FLAGS["FLAGS_fast_eager_deletion_mode"] = bool(fast_mode)
 
 
 def _set_fuse_parameter_group_size(size: int) -> None:
-    """Say how many gradients one fused all-reduce takes: kept as a flag; XLA joins collectives itself."""
+    """Set the number of gradients per fused all-reduce: stored as a flag only; XLA combines collectives itself."""
     FLAGS["FLAGS_fuse_parameter_groups_size"] = int(size)
 
 
 def _set_fuse_parameter_memory_size(size: float) -> None:
-    """Say how many MB one fused all-reduce takes: kept as a flag; XLA joins collectives itself."""
+    """Set the size in MB of a fused all-reduce: stored as a flag only; XLA combines collectives itself."""
     FLAGS["FLAGS_fuse_parameter_memory_size"] = float(size)
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Say how many threads ops may use: kept as a flag; XLA has its own pool."""
+    """Set the number of threads ops may use: stored as a flag only; XLA has its own pool."""
     FLAGS["FLAGS_paddle_num_threads"] = int(num_threads)
 
 
 def init_gflags(args: list[str]) -> bool:
-    """Take over settings from the command line: nothing is left to do, ``import`` has read the environment."""
+    """Process command-line flags; a no-op, since the environment is read on import."""
     return True
 
 
 def init_glog(program: str) -> None:
-    """Begin logging: Python's ``logging`` needs no beginning."""
+    """Initialise logging; a no-op, since Python's ``logging`` needs none."""
 
 
 def init_devices(init_p2p: bool = False) -> None:
-    """Look for devices: jax finds them when the first is used."""
+    """Initialise devices; a no-op, since jax discovers them on first use."""
 
 
 def get_op_attrs_default_value(op_type: str | bytes) -> dict[str, Any]:
-    """The defaults of an op's attributes; those without one are left out."""
+    """The default values of an op's attributes; attributes without a default are omitted."""
     name = op_type.decode() if isinstance(op_type, bytes) else op_type
     specs = lowering.get_op(name).attrs.values()
     return {spec.name: spec.default for spec in specs if not spec.required}
 
 
 def get_variable_tensor(scope: Scope, var_name: str) -> LoDTensor:
-    """The tensor of a scope's variable. Raises EnforceNotMet when there is no such variable."""
+    """The tensor of a variable in a scope. Raises EnforceNotMet if the variable does not exist."""
     var = scope.find_var(var_name)
     if var is None:
         raise EnforceNotMet(f"the scope has no variable {var_name}. Expected one that a program or scope.var() made.")
@@ -356,7 +356,7 @@ def get_variable_tensor(scope: Scope, var_name: str) -> LoDTensor:
 
 
 def set_feed_variable(scope: Scope, tensor: LoDTensor, var_name: str, col: int) -> None:
-    """Put a tensor into column `col` of a feed variable."""
+    """Store a tensor in column `col` of a feed variable."""
     column = scope.var(var_name).get_fetch_list()
     column.extend(LoDTensor() for _ in range(col + 1 - len(column)))
     column[col] = tensor

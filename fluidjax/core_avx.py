@@ -1,4 +1,4 @@
-"""``fluid.core`` by the name of the compiled library that Fluid's core came from."""
+"""``fluid.core`` under the name of the compiled library behind Fluid's core."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from fluidjax import core
 
 
 def __getattr__(name: str) -> Any:
-    """All that ``fluid.core`` has."""
+    """Everything in ``fluid.core``."""
     return getattr(core, name)
 
 

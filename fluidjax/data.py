@@ -1,4 +1,4 @@
-"""``fluid.data``: a variable that is fed, with the shape it is fed in."""
+"""``fluid.data``: declares a variable to be fed, with its full shape."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["data"]
 
 
 def data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0) -> Variable:
-    """A variable to be fed. Feeds must match its shape and data type.
+    """Declare a variable to be fed. Feeds must match its shape and dtype.
 
     Args:
-        name: its name, under which it is fed.
-        shape: all dims; None or -1 for those that vary between feeds (usually the batch).
-        dtype: its data type.
-        lod_level: the number of LoD levels of its feeds; 0 for plain arrays.
+        name: its name, used as the key in feeds.
+        shape: all dimensions; None or -1 for those that vary between feeds (usually the batch).
+        dtype: its dtype.
+        lod_level: number of LoD levels of its feeds; 0 for plain arrays.
 
-    Raises TypeError for a name or shape of another type, ValueError when the program has another such variable.
+    Raises TypeError for an invalid name or shape, ValueError if the program has a different variable of that name.
 
     Examples:
         >>> fluid.data("image", [None, 1, 28, 28]).shape
@@ -44,7 +44,7 @@ def input_variable(
     stop_gradient: bool = True,
     need_check_feed: bool = False,
 ) -> Variable:
-    """A fed variable in the default main program's global block."""
+    """Declare a fed variable in the global block of the default main program."""
     return (
         default_main_program()
         .global_block()

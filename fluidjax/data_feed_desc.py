@@ -1,4 +1,4 @@
-"""``fluid.data_feed_desc``: what a data feed reads from a line, described by a text file."""
+"""``fluid.data_feed_desc``: the line format read by a data feed, described by a text file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DataFeedDesc:
     """The description of a data feed.
 
     Args:
-        proto_file: a file that holds a DataFeedDesc message as text. ``text_format.ParseError`` for anything else.
+        proto_file: a file containing a DataFeedDesc message as text. Raises ``text_format.ParseError`` otherwise.
 
     Attributes:
         proto_desc: the message.
@@ -27,16 +27,16 @@ class DataFeedDesc:
             text_format.Parse(file.read(), self.proto_desc)
 
     def set_batch_size(self, batch_size: int) -> None:
-        """The number of samples in a batch."""
+        """Set the number of samples per batch."""
         self.proto_desc.batch_size = batch_size
 
     def set_dense_slots(self, dense_slots_name: Sequence[str]) -> None:
-        """Say which slots have as many values in each sample. Raises ValueError before a feed of another kind."""
+        """Mark slots that have the same number of values in each sample. Raises ValueError for other kinds of feed."""
         for slot in self._slots(dense_slots_name):
             slot.is_dense = True
 
     def set_use_slots(self, use_slots_name: Sequence[str]) -> None:
-        """Say which slots are fed; those that the text does not call used are not. ValueError as above."""
+        """Select the slots to feed; slots not marked as used are skipped. Raises ValueError as above."""
         for slot in self._slots(use_slots_name):
             slot.is_used = True
 

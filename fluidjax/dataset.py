@@ -1,7 +1,7 @@
-"""``fluid.dataset``: training data in many text files, read file after file or held in memory.
+"""``fluid.dataset``: training data in many text files, streamed or held in memory.
 
-Files are in the MultiSlot format (see ``fluidjax.readers.multi_slot``). ``Executor.train_from_dataset`` trains on one;
-``DataLoader.from_dataset`` makes feeds of it.
+Files have the MultiSlot format (see ``fluidjax.readers.multi_slot``). ``Executor.train_from_dataset`` trains on a
+dataset; ``DataLoader.from_dataset`` converts it to feeds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READ_AHEAD = 8  # batches
 
 
 class DatasetBase:
-    """What all data sets share: which files, which variables, how large a batch."""
+    """Base class of datasets: files, variables and batch size."""
 
     _feed_class = "MultiSlotDataFeed"
 
@@ -40,25 +40,25 @@ class DatasetBase:
         self._settings: dict[str, Any] = {}
 
     def set_pipe_command(self, pipe_command: str) -> None:
-        """Send each file through a shell command that writes MultiSlot text; ``cat`` is the default."""
+        """Set the shell command that each file is piped through to produce MultiSlot text; ``cat`` by default."""
         self.pipe_command = pipe_command
 
     def set_batch_size(self, batch_size: int) -> None:
-        """The number of samples in a batch."""
+        """Set the number of samples per batch."""
         if batch_size < 1:
             raise ValueError(f"set_batch_size expected 1 or more, received {batch_size}; pass a positive number")
         self.batch_size = batch_size
 
     def set_thread(self, thread_num: int) -> None:
-        """How many threads read in Fluid; here one reads ahead, and the order of samples does not depend on it."""
+        """Set the number of reader threads in Fluid; here, one thread prefetches, and the order of samples is fixed."""
         self.thread_num = thread_num
 
     def set_filelist(self, filelist: Sequence[str]) -> None:
-        """The files, read in this order."""
+        """Set the files, which are read in this order."""
         self.filelist = list(filelist)
 
     def set_use_var(self, var_list: Sequence[Variable]) -> None:
-        """The variables of a line, in its order; float32 or int64. Those without LoD need a row's number of values."""
+        """Set the variables of a line, in order; float32 or int64. Those without LoD need a known row size."""
         for var in var_list:
             if var.dtype.name not in ("FP32", "INT64"):
                 raise ValueError(
@@ -68,28 +68,28 @@ class DatasetBase:
         self.use_var = list(var_list)
 
     def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
-        """Kept and not used: files are local. Fetch them first, or with the pipe command."""
+        """No effect: files are local. Download them first, or with the pipe command."""
         self._settings["hdfs"] = (fs_name, fs_ugi)
 
     def set_download_cmd(self, download_cmd: str) -> None:
-        """Kept and not used: files are local."""
+        """No effect: files are local."""
         self._settings["download_cmd"] = download_cmd
 
     def set_rank_offset(self, rank_offset: str) -> None:
-        """Kept and not used: it belongs to page-view batches."""
+        """No effect: applies to page-view batches only."""
         self._settings["rank_offset"] = rank_offset
 
     def set_pv_batch_size(self, pv_batch_size: int) -> None:
-        """Kept and not used: it belongs to page-view batches."""
+        """No effect: applies to page-view batches only."""
         self._settings["pv_batch_size"] = pv_batch_size
 
     def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
-        """Allow ``slots_shuffle``."""
+        """Enable ``slots_shuffle``."""
         self._settings["record_candidate_size"] = record_candidate_size
         self.fea_eval = fea_eval
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
-        """Only an InMemoryDataset has samples to change."""
+        """Raises: only an InMemoryDataset can modify its samples."""
         raise TypeError(f"{type(self).__name__} does not support slots_shuffle, please use InMemoryDataset")
 
     def desc(self) -> str:
@@ -114,23 +114,23 @@ class DatasetBase:
 
 
 class QueueDataset(DatasetBase):
-    """Reads its files anew in each pass."""
+    """Streams its files in each pass."""
 
     def local_shuffle(self) -> None:
-        """Not for a stream."""
+        """Raises: a stream cannot be shuffled."""
         raise NotImplementedError(
             f"{type(self).__name__} does not support local shuffle, please use InMemoryDataset for local_shuffle"
         )
 
     def global_shuffle(self, fleet: Any = None) -> None:
-        """Not for a stream."""
+        """Raises: a stream cannot be shuffled."""
         raise NotImplementedError(
             f"{type(self).__name__} does not support global shuffle, please use InMemoryDataset for global_shuffle"
         )
 
 
 class FileInstantDataset(QueueDataset):
-    """Reads its files anew in each pass."""
+    """Streams its files in each pass."""
 
 
 class InMemoryDataset(DatasetBase):
@@ -151,15 +151,15 @@ class InMemoryDataset(DatasetBase):
         self._preload: Prefetcher | None = None
 
     def load_into_memory(self) -> None:
-        """Read all files."""
+        """Load all files into memory."""
         self._memory = list(super()._samples())
 
     def preload_into_memory(self, thread_num: int | None = None) -> None:
-        """Begin to read all files in a thread; ``wait_preload_done`` waits for its end."""
+        """Start loading all files in a thread; ``wait_preload_done`` waits for it to finish."""
         self._preload = Prefetcher(lambda: [list(super(InMemoryDataset, self)._samples())], 1)
 
     def wait_preload_done(self) -> None:
-        """Wait for what ``preload_into_memory`` began."""
+        """Wait for ``preload_into_memory`` to finish."""
         if self._preload is None:
             raise RuntimeError("nothing is being loaded; call preload_into_memory() first")
         self._memory, self._preload = next(self._preload), None
@@ -169,15 +169,15 @@ class InMemoryDataset(DatasetBase):
         self._memory = None
 
     def local_shuffle(self) -> None:
-        """Shuffle the samples, with Python's global ``random``."""
+        """Shuffle the samples with Python's global ``random``."""
         random.shuffle(self._held())
 
     def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
-        """Shuffle the samples of all workers; one process is all of them."""
+        """Shuffle the samples of all workers, of which there is only this process."""
         self.local_shuffle()
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
-        """Deal the values of some variables out to other samples, to see how much a model depends on them."""
+        """Permute the values of some variables among the samples, to see how much a model depends on them."""
         if not self.fea_eval:
             raise RuntimeError("slots_shuffle needs set_fea_eval(record_candidate_size, True) before; call it")
         samples = self._held()
@@ -197,28 +197,28 @@ class InMemoryDataset(DatasetBase):
         return self.get_memory_data_size(fleet)
 
     def set_feed_type(self, data_feed_type: str) -> None:
-        """The name that ``desc`` gives the feed."""
+        """Set the name of the feed in ``desc``."""
         self._feed_class = data_feed_type
 
     def set_queue_num(self, queue_num: int) -> None:
-        """Kept and not used: there is one queue."""
+        """No effect: there is a single queue."""
         self.queue_num = queue_num
         self.is_user_set_queue_num = True
 
     def set_parse_ins_id(self, parse_ins_id: bool) -> None:
-        """Kept and not used: lines have no ids here."""
+        """No effect: lines have no ids."""
         self.parse_ins_id = parse_ins_id
 
     def set_parse_content(self, parse_content: bool) -> None:
-        """Kept and not used: lines have no content field here."""
+        """No effect: lines have no content field."""
         self.parse_content = parse_content
 
     def set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
-        """Kept and not used: samples go to no other process."""
+        """No effect: samples are not sent to other processes."""
         self.fleet_send_batch_size = fleet_send_batch_size
 
     def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
-        """Kept and not used: samples go to no other process."""
+        """No effect: samples are not sent to other processes."""
         self.fleet_send_sleep_seconds = fleet_send_sleep_seconds
 
     def _held(self) -> list[Sample]:
@@ -238,10 +238,10 @@ class InMemoryDataset(DatasetBase):
 
 
 class DatasetFactory:
-    """Makes data sets by the name of their class."""
+    """Creates datasets by class name."""
 
     def create_dataset(self, datafeed_class: str = "QueueDataset") -> Any:
-        """A QueueDataset, InMemoryDataset or FileInstantDataset. Raises ValueError for another name."""
+        """A QueueDataset, InMemoryDataset or FileInstantDataset. Raises ValueError for any other name."""
         known = {kind.__name__: kind for kind in (QueueDataset, InMemoryDataset, FileInstantDataset)}
         if datafeed_class not in known:
             raise ValueError(
@@ -251,11 +251,11 @@ class DatasetFactory:
 
 
 class FetchHandler:
-    """Looks at variables now and then while a data set is run through; override ``handler``.
+    """Inspects variables periodically while a program runs over a dataset; override ``handler``.
 
     Args:
-        var_dict: name -> Variable to look at. AssertionError without.
-        period_secs: how many seconds pass between two looks.
+        var_dict: maps names to the Variables to inspect; required, or AssertionError is raised.
+        period_secs: seconds between two inspections.
     """
 
     def __init__(self, var_dict: Mapping[str, Any] | None = None, period_secs: float = 60):
@@ -265,14 +265,14 @@ class FetchHandler:
         self.period_secs = period_secs
 
     def handler(self, res_dict: Mapping[str, Any]) -> None:
-        """Called with name -> array; prints the first element of each."""
+        """Called with a dict from names to arrays; prints the first element of each."""
         for name, value in res_dict.items():
             if isinstance(value, np.ndarray):
                 print(f"{name}[0]: {value[0]} ")
 
     @staticmethod
     def help() -> None:
-        """Print how to write one."""
+        """Print how to write a handler."""
         print("class Watch(FetchHandler):\n    def handler(self, res_dict):\n        print(res_dict['auc'])\n")
         print("handler = Watch(var_dict={'auc': auc}, period_secs=60)")
 
@@ -287,7 +287,7 @@ def run_from_dataset(
     print_period: int,
     fetch_handler: Any,
 ) -> None:
-    """Run a program once for each batch of a data set, and print fetches every ``print_period`` batches."""
+    """Run a program once per batch of a dataset, printing fetches every ``print_period`` batches."""
     if dataset is None:
         raise RuntimeError("dataset is need and should be initialized: received None; pass dataset=")
     if not isinstance(dataset, DatasetBase):
@@ -314,7 +314,7 @@ def run_from_dataset(
 
 
 def _watch(run: Run, dataset: DatasetBase, watcher: FetchHandler) -> None:
-    """Run through a data set; the watcher gets its variables' arrays when its seconds have passed."""
+    """Run over a dataset, passing the watcher its variables' arrays at its interval."""
     last = time.monotonic()
     for feed in dataset._feeds():
         due = time.monotonic() - last >= watcher.period_secs

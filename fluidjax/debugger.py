@@ -1,4 +1,4 @@
-"""Looking at programs: as code, and as a graph for Graphviz."""
+"""Inspecting programs, as code and as graphs."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def _message(thing: Any) -> Any:
 
 
 def repr_data_type(type: int) -> str:
-    """The NumPy name of an element type."""
+    """The NumPy name of a dtype."""
     return to_numpy_dtype(type).name
 
 
 def repr_tensor(proto: pb.VarType.TensorDesc) -> str:
-    """Element type and shape."""
+    """Dtype and shape."""
     return f"tensor(type={repr_data_type(proto.data_type)}, shape={list(proto.dims)})"
 
 
 def repr_lodtensor(proto: pb.VarType.LoDTensorDesc) -> tuple[str, str]:
-    """("LoDTensor" or "Tensor", what it holds)."""
+    """("LoDTensor" or "Tensor", description of its content)."""
     if not proto.lod_level:
         return "Tensor", repr_tensor(proto.tensor)
     return "LoDTensor", f"{repr_tensor(proto.tensor)}, lod_level={proto.lod_level}"
 
 
 def repr_selected_rows(proto: pb.VarType.TensorDesc) -> tuple[str, str]:
-    """("SelectedRows", what it holds)."""
+    """("SelectedRows", description of its content)."""
     return "SelectedRows", repr_tensor(proto)
 
 
 def repr_tensor_array(proto: pb.VarType.LoDTensorArrayDesc) -> tuple[str, str]:
-    """("TensorArray", what its elements hold)."""
+    """("TensorArray", description of its elements)."""
     return "TensorArray", f"{repr_tensor(proto.tensor)}, lod_level={proto.lod_level}"
 
 
@@ -81,7 +81,7 @@ def repr_attr(desc: Any) -> tuple[str, tuple[str, Any]]:
 
 
 def repr_op(opdesc: Any) -> str:
-    """An op as a line of code: ``y = scale(X=x) [{scale=2.0}]``, without what every op carries."""
+    """An op as a line of code: ``y = scale(X=x) [{scale=2.0}]``, omitting attributes common to all ops."""
     op = _message(opdesc)
     outputs = ", ".join(name for slot in op.outputs for name in slot.arguments)
     inputs = ", ".join(
@@ -98,17 +98,17 @@ def _is_backward(op: pb.OpDesc) -> bool:
 
 
 def listing(program: Program, folded: bool = True) -> str:
-    """What ``print(program)`` shows: one line an op, with shapes, under the lines of the script that made them.
+    """The text of ``print(program)``: one line per op, with shapes, under the source lines that created them.
 
     Args:
         program: the program.
-        folded: the backward pass and the optimizer in a line each; False for a line for each of their ops.
+        folded: summarise the backward pass and the optimizer in one line each, rather than listing their ops.
     """
     return program_text(program, folded)
 
 
 def pprint_block_codes(block_desc: Any, show_backward: bool = False) -> str:
-    """A block as code: its variables, then its ops; with `show_backward`, those of the backward pass too."""
+    """A block as code: its variables, then its ops; with `show_backward`, including those of the backward pass."""
     block = _message(block_desc)
     ops = [op for op in block.ops if show_backward or not _is_backward(op)]
     named = {name for op in ops for slot in (*op.inputs, *op.outputs) for name in slot.arguments}
@@ -123,11 +123,11 @@ def pprint_program_codes(program_desc: Any) -> str:
 
 
 def draw(what: Program | Block, path: str | None = None) -> Drawing:
-    """The forward pass of a program or block as a picture, which notebooks show; no other program is needed.
+    """A picture of the forward pass of a program or block, displayed by notebooks; requires no other software.
 
     Args:
-        what: a program, whose blocks are drawn one below the other, or one block.
-        path: where the SVG is written to as well.
+        what: a program, whose blocks are drawn one below the other, or a single block.
+        path: if given, where to write the SVG.
     """
     drawing = drawn(what)
     if path is not None:
@@ -160,7 +160,7 @@ def _edges(names: Iterable[str], op: str, into: bool, highlights: Sequence[str])
 
 
 def write_block_graph(block: Block, highlights: Sequence[str], path: str) -> None:
-    """Write a block as a graph of ops and variables, in Graphviz's language; `highlights` are names to colour."""
+    """Write a block as a graph of ops and variables in Graphviz's language; `highlights` are names to colour."""
     lines = ["digraph G {", 'rankdir="TB";', 'concentrate="true";']
     names = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)}
     lines += [_variable_node(name, block._find_var_recursive(name), highlights) for name in sorted(names)]
@@ -175,21 +175,21 @@ def write_block_graph(block: Block, highlights: Sequence[str], path: str) -> Non
 
 
 def draw_block_graphviz(block: Block, highlights: Sequence[str] | None = None, path: str = "./temp.dot") -> str:
-    """Write a block as a graph of ops and variables, in Graphviz's language, to `path`.
+    """Write a block as a graph of ops and variables in Graphviz's language to `path`.
 
     Args:
         block: the block.
         highlights: names of variables to colour.
-        path: the file; where the program ``dot`` is installed, a PDF is drawn beside it.
+        path: the file; if the program ``dot`` is installed, a PDF is drawn beside it.
 
-    Returns the path of what was drawn: the PDF, or the file itself where there is no ``dot``.
+    Returns the path of the PDF or, without ``dot``, of the file itself.
     """
     write_block_graph(block, list(highlights or []), path)
     return as_pdf(path)
 
 
 def as_pdf(path: str) -> str:
-    """Draw a file in Graphviz's language as a PDF beside it; its path, or the file's where there is no ``dot``."""
+    """Convert a Graphviz file to a PDF beside it; returns its path or, without ``dot``, that of the file."""
     dot = shutil.which("dot")
     if dot is None:
         return path
@@ -199,9 +199,9 @@ def as_pdf(path: str) -> str:
 
 
 def prepare_fast_nan_inf_debug(_program: Program | None) -> None:
-    """Make a program ready to be searched for NaN and infinities: it stays as it is, and it does in Paddle 1.8.5.
+    """Prepare a program for detecting NaN and infinity; a no-op, as in Paddle 1.8.5.
 
-    With ``FLAGS_check_nan_inf`` each op's results are looked at, so that no op has to be added.
+    ``FLAGS_check_nan_inf`` checks the results of every op, so no ops need to be added.
     """
 
 
@@ -217,18 +217,18 @@ def run_fast_nan_inf_debug(
     use_program_cache: bool = False,
     dump_core: bool = True,
 ) -> Any:
-    """``executor.run``; a run that fails is told about, and the persistable variables are saved as they are then.
+    """``executor.run``, except that a failed run is reported and the persistable variables saved at that point.
 
-    Set ``FLAGS_check_nan_inf`` for a run that fails at the first NaN or infinity.
+    Set ``FLAGS_check_nan_inf`` to make a run fail at the first NaN or infinity.
 
     Args:
-        executor: an Executor. AssertionError for None.
+        executor: an Executor. Raises AssertionError for None.
         program, feed, fetch_list, feed_var_name, fetch_var_name: as for ``run``.
         scope, return_numpy, use_program_cache: as for ``run``.
-        dump_core: accepted as in Fluid, which always saves.
+        dump_core: accepted for compatibility with Fluid, which always saves.
 
     Returns:
-        what was fetched; None after an error, with ``./core<number>.pdckpt`` for ``fluid.io.load_persistables``.
+        the fetched values; None after an error, leaving ``./core<number>.pdckpt`` for ``fluid.io.load_persistables``.
     """
     if executor is None:
         raise AssertionError("run_fast_nan_inf_debug: expected an executor, received None. Pass fluid.Executor(place)")

@@ -1,4 +1,4 @@
-"""A stack of scopes for code that works on "the current one"."""
+"""A stack of scopes, for code that refers to "the current scope"."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def get_cur_scope() -> Scope:
 
 
 def enter_local_scope() -> None:
-    """Make a scope inside the current one the current one."""
+    """Create a scope inside the current one and make it current."""
     _stack().append(get_cur_scope().new_scope())
 
 
 def leave_local_scope() -> None:
-    """Go back to the scope around; what was inside is dropped. Raises RuntimeError where there is none around."""
+    """Return to the enclosing scope, discarding the current one. Raises RuntimeError at the outermost scope."""
     if len(_stack()) == 1:
         raise RuntimeError("leave_local_scope: no local scope was entered. Call enter_local_scope first.")
     _stack().pop()
@@ -39,12 +39,12 @@ def leave_local_scope() -> None:
 
 
 def var(name: str) -> ScopeVariable:
-    """The current scope's variable of that name, made when missing."""
+    """The current scope's variable of that name, created if missing."""
     return get_cur_scope().var(name)
 
 
 def find_var(name: str) -> ScopeVariable | None:
-    """The variable of that name in the current scope or one around it."""
+    """The variable of that name in the current scope or an enclosing one."""
     return get_cur_scope().find_var(name)
 
 

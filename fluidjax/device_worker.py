@@ -1,4 +1,4 @@
-"""``fluid.device_worker``: what the threads of a data set's trainer do, written into its description."""
+"""``fluid.device_worker``: describes the work of a dataset trainer's threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PLACES = ((CPUPlace, "CPUPlace"), (CUDAPlace, "CUDAPlace"), (CUDAPinnedPlace, "
 
 
 class DeviceWorker:
-    """A worker; one of the classes below."""
+    """Base class of workers."""
 
     def __init__(self) -> None:
         self._program: Any = None
@@ -43,7 +43,7 @@ class DeviceWorker:
 
 
 class Hogwild(DeviceWorker):
-    """Every thread reads and writes the same parameters."""
+    """All threads read and write the same parameters."""
 
     def _gen_worker_desc(self, trainer_desc: pb.TrainerDesc) -> None:
         trainer_desc.device_worker_name = "HogwildWorker"
@@ -63,7 +63,7 @@ class Hogwild(DeviceWorker):
 
 
 class DownpourSGD(DeviceWorker):
-    """Every thread pulls parameters from servers, and pushes gradients."""
+    """Each thread pulls parameters from servers and pushes gradients."""
 
     _name = "DownpourWorker"
 
@@ -81,7 +81,7 @@ class DownpourSGD(DeviceWorker):
 
 
 class DownpourSGDOPT(DownpourSGD):
-    """The same, whose last sparse table may be local or pushed now and then."""
+    """A DownpourSGD whose last sparse table may be local or pushed asynchronously."""
 
     _name = "DownpourWorkerOpt"
 
@@ -95,7 +95,7 @@ class DownpourSGDOPT(DownpourSGD):
 
 
 class Section(DeviceWorker):
-    """Every thread runs a section of the program and hands its results on to the next."""
+    """Each thread runs one section of the program and passes its results to the next."""
 
     def _gen_worker_desc(self, trainer_desc: pb.TrainerDesc) -> None:
         trainer_desc.device_worker_name = "SectionWorker"
@@ -115,22 +115,22 @@ class Section(DeviceWorker):
 
 
 class DeviceWorkerFactory:
-    """Makes workers by name: ``hogwild``, ``section``."""
+    """Creates workers by name: ``hogwild``, ``section``."""
 
     def _create_device_worker(self, worker_type: str) -> DeviceWorker:
         return globals()[worker_type.capitalize()]()
 
 
 def _accessors(worker: DeviceWorker) -> list[Any]:
-    """How the servers lay the rows of each table out."""
+    """The row layout of each table on the servers."""
     tables = worker._fleet_desc.server_param.downpour_server_param.downpour_table_param
     return [table.accessor for table in tables]
 
 
 def _write_tables(worker: DeviceWorker, trainer_desc: pb.TrainerDesc, options: dict[str, Any]) -> Any:
-    """Write which tables a program reads and writes; returns what its worker's description says.
+    """Describe the tables that a program reads and writes; returns the fields of its worker's description.
 
-    Raises ValueError when the options name no worker for the program.
+    Raises ValueError if the options contain no worker for the program.
     """
     program_id = str(id(worker._program))
     downpour, pulled = trainer_desc.downpour_param, trainer_desc.pull_dense_param

@@ -1,4 +1,4 @@
-"""Finding the table of embeddings with ``is_distributed=True``, of which a program may have one."""
+"""Finds the embedding table with ``is_distributed=True``, of which a program may have one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = [
 
 
 def find_distributed_lookup_table_inputs(program: Program, table_name: str) -> list[Variable]:
-    """The ids that are looked up in a table."""
+    """The ids looked up in a table."""
     return _variables(program, [name for op in table_lookups(program, table_name) for name in op.input("Ids")])
 
 
 def find_distributed_lookup_table_outputs(program: Program, table_name: str) -> list[Variable]:
-    """The rows that are looked up in a table."""
+    """The rows looked up in a table."""
     return _variables(program, [name for op in table_lookups(program, table_name) for name in op.output("Out")])
 
 

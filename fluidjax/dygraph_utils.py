@@ -1,4 +1,4 @@
-"""``fluid.dygraph_utils``: the ends of layers in eager mode."""
+"""``fluid.dygraph_utils``: bias and activation of layers in eager mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluidjax.framework import dygraph_only
 def _append_activation_in_dygraph(
     input: VarBase, act: str | None = None, use_cudnn: bool | None = None, use_mkldnn: bool | None = None
 ) -> VarBase:
-    """The activation `act` of a variable; None: the variable itself. AssertionError outside of eager mode."""
+    """Apply the activation `act`, if any, to a variable. Raises AssertionError outside eager mode."""
     if act is None:
         return input
     settings = [("use_cudnn", use_cudnn), ("use_mkldnn", use_mkldnn)]
@@ -20,5 +20,5 @@ def _append_activation_in_dygraph(
 
 @dygraph_only
 def _append_bias_in_dygraph(input: VarBase, bias: VarBase | None = None, axis: int = 1) -> VarBase:
-    """input + bias, whose dims begin at `axis`; None: the variable itself. AssertionError outside of eager mode."""
+    """Add a bias, if any, aligned at `axis`. Raises AssertionError outside eager mode."""
     return input if bias is None else ops.elementwise_add(input, bias, "axis", axis)

@@ -59,8 +59,8 @@ _VERSIONS_KEPT = 32
 class Executor:
     """Runs programs at a place.
 
-    A program is lowered and compiled once for each combination of content, fetch list and feed shapes; parameters
-    stay on the device, in the Scope.
+    A program is lowered and compiled once for each combination of content, fetch list and feed shapes. Parameters
+    remain on the device, in the Scope.
 
     Args:
         place: ``fluid.CPUPlace()`` (the default) or ``fluid.CUDAPlace(i)``.
@@ -83,7 +83,7 @@ class Executor:
 
     @cached_property
     def _device(self) -> jax.Device:
-        """Where it computes; not asked for before the processes of a job have joined, which is too late afterwards."""
+        """The device to compute on; not determined before the processes of a job have joined, as jax requires."""
         return jax_device(self.place)
 
     @cached_property
@@ -91,7 +91,7 @@ class Executor:
         return self._device == jax.local_devices()[0]
 
     def close(self) -> None:
-        """Release the executor; it cannot run programs afterwards. Parameter servers hear that this trainer ends."""
+        """Release the executor, which cannot run programs afterwards, and tell parameter servers that it is done."""
         self._closed = True
         closing.close()
 
@@ -111,23 +111,23 @@ class Executor:
         """Run block 0 of a program once.
 
         Args:
-            program: default the default main program.
+            program: the program; the default main program if None.
             feed: dict from variable name to array (NumPy, LoDTensor, nested lists), or a list of one dict per device.
             fetch_list: variables or names whose values to return.
-            feed_var_name, fetch_var_name, use_program_cache: accepted as in Fluid; programs are always cached.
-            return_merged: on several devices, a fetch is their values one after another; False: a list of them.
-            scope: default the global scope.
-            return_numpy: NumPy arrays; False gives a LoDTensor or SelectedRows, and of an array a list of them.
+            feed_var_name, fetch_var_name, use_program_cache: accepted for compatibility; programs are always cached.
+            return_merged: on several devices, concatenate their values in a fetch; False: return a list of them.
+            scope: the scope; the global scope if None.
+            return_numpy: return NumPy arrays; False gives a LoDTensor, a SelectedRows, or a list of them for an array.
             use_prune: run only the ops that the fetches need.
 
         Returns:
             The fetched values in the order of ``fetch_list``.
 
         Raises:
-            RuntimeError: the executor is closed, or a fetch with LoD is wanted as NumPy.
-            ValueError, TypeError: a feed's shape, dtype or kind does not suit its variable; a fetch is none; no scope.
-            lowering.LoweringError: an unknown op, an uninitialized variable, values that an op rejects.
-            RuntimeError, too: XLA found no memory for a step; when it had taken the state over, that is lost.
+            RuntimeError: the executor is closed, or a fetch with LoD is requested as NumPy.
+            ValueError, TypeError: a feed's shape, dtype or type does not match its variable; invalid fetch; no scope.
+            lowering.LoweringError: an unknown op, an uninitialized variable, values rejected by an op.
+            RuntimeError: XLA ran out of memory in a step; if the step had already taken over the state, it is lost.
         """
         try:
             return self._run(program, feed, fetch_list, scope, return_numpy, use_prune, return_merged)
@@ -177,7 +177,7 @@ class Executor:
         return self._run_prepared(program, prepared, read, fetches, scope, return_numpy)
 
     def _begin(self, program: Any) -> None:
-        """Before the first run: join the processes that the program names, and look for the device."""
+        """Before the first run: join the processes named by the program, and select the device."""
         inner = program._program if isinstance(program, CompiledProgram) else program
         if inner is None or isinstance(inner, Program):
             join_for(program_view(default_main_program() if inner is None else inner))
@@ -193,7 +193,7 @@ class Executor:
         written: Written,
         around: Scope,
     ) -> list[Any]:
-        """Run what is written of a program for several devices over their scope; ``around`` it is the user's."""
+        """Run a program for several devices on their scope; ``around`` is the user's scope."""
         prepared = _prepared(program, tuple(feed), fetches, self._device.platform, written)
         return self._run_prepared(program, prepared, feed, fetches, scope, return_numpy, around)
 
@@ -242,13 +242,13 @@ class Executor:
     def _prune_program(
         self, program: Program, feed: Any = None, fetch_list: Any = None, optimize_ops: Any = None
     ) -> Program:
-        """The part of a program that the fetches need when some variables are fed.
+        """The part of a program needed for the fetches when some variables are fed.
 
         Args:
-            program: stays as it is.
+            program: left unchanged.
             feed: dict from variable name to value, or a list of such.
             fetch_list: variables, names or operators.
-            optimize_ops: accepted as in Fluid: operators to keep as well.
+            optimize_ops: accepted for compatibility with Fluid: additional operators to keep.
         """
         targets = [*fetch_targets(fetch_list), *(optimize_ops or ())]
         return program._prune_with_input(list(by_name(feed)), targets)
@@ -265,14 +265,14 @@ class Executor:
         print_period: int = 100,
         fetch_handler: Any = None,
     ) -> None:
-        """Run a program once for each batch of a data set.
+        """Run a program once for each batch of a dataset.
 
         Args:
             program, scope: as for ``run``.
-            dataset: made by ``fluid.DatasetFactory``.
-            thread, debug: accepted as in Fluid; batches are read ahead by one thread.
-            fetch_list, fetch_info: what to print, and under which names, every ``print_period`` batches.
-            fetch_handler: its ``handler`` gets the fetches by name instead.
+            dataset: created by ``fluid.DatasetFactory``.
+            thread, debug: accepted for compatibility; batches are prefetched by one thread.
+            fetch_list, fetch_info: what to print every ``print_period`` batches, and under which names.
+            fetch_handler: if given, its ``handler`` receives the fetches by name instead.
         """
         if isinstance(program, CompiledProgram):
             program = program._program  # batches go to the threads of one device, in Fluid
@@ -290,7 +290,7 @@ class Executor:
         print_period: int = 100,
         fetch_handler: Any = None,
     ) -> None:
-        """``train_from_dataset`` for a program that only computes: no parameter changes unless its ops change it."""
+        """``train_from_dataset`` for inference programs: parameters change only if the program's ops change them."""
         self.train_from_dataset(
             program, dataset, scope, thread, debug, fetch_list, fetch_info, print_period, fetch_handler
         )
@@ -327,7 +327,7 @@ def _checked_place(place: Any) -> Place:
 
 
 def _use_compilation_cache(folder: str) -> None:
-    """Keep steps and XLA's executables in ``folder`` for later processes; '' leaves it as it is set."""
+    """Cache compiled steps and XLA executables in ``folder`` for later processes; '' leaves the setting unchanged."""
     if folder:
         keep_in(folder)
         jax.config.update("jax_compilation_cache_dir", folder)
@@ -335,7 +335,7 @@ def _use_compilation_cache(folder: str) -> None:
 
 
 def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralDevices | None]:
-    """The program, and how it is run on several devices."""
+    """The underlying program, and the object that runs it on several devices, if any."""
     if program is None:
         program = default_main_program()
     if isinstance(program, CompiledProgram):
@@ -366,9 +366,9 @@ def _prepared(
 
 
 def _fetch_var(name: str, scope: Scope | None = None, return_numpy: bool = True) -> Any:
-    """The value of a scope's variable (of the global scope), as NumPy or as the LoDTensor itself.
+    """The value of a variable in a scope (the global scope if None), as NumPy or as the LoDTensor itself.
 
-    Raises AssertionError when the name is no string, or names nothing in the scope.
+    Raises AssertionError if the name is not a string or does not exist in the scope.
     """
     if not isinstance(name, str):
         raise AssertionError(f"_fetch_var: expected a name, received {type(name).__name__}; pass var.name")

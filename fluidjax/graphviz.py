@@ -1,4 +1,4 @@
-"""``fluid.graphviz``: graphs put together by hand, in Graphviz's language."""
+"""``fluid.graphviz``: builds graphs in Graphviz's language."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Edge", "Graph", "GraphPreviewGenerator", "Node", "Rank", "crepr"]
 
 
 def crepr(v: Any) -> str:
-    """A value as Graphviz reads it: text in quotes."""
+    """A value in Graphviz's notation: strings are quoted."""
     return f'"{v}"' if isinstance(v, str) else str(v)
 
 
@@ -21,12 +21,12 @@ def _attributes(attrs: dict[str, Any]) -> str:
 
 
 class Rank:
-    """Nodes that are drawn in one row.
+    """A group of nodes drawn in the same row.
 
     Args:
-        kind: Graphviz's word for it: ``same``, ``min``, ``max`` ...
-        name: what nodes name it by.
-        priority: groups are written in this order.
+        kind: Graphviz's rank type: ``same``, ``min``, ``max`` ...
+        name: the name by which nodes refer to the group.
+        priority: order in which groups are written.
     """
 
     def __init__(self, kind: str, name: str, priority: int):
@@ -42,7 +42,7 @@ class Graph:
 
     Args:
         title: its title.
-        **attrs: Graphviz's attributes of graphs.
+        **attrs: Graphviz graph attributes.
     """
 
     _ranks = itertools.count()
@@ -58,19 +58,19 @@ class Graph:
         return str(self)
 
     def rank_group(self, kind: str, priority: int) -> str:
-        """A new group of nodes in one row; its name is the ``rank`` of its nodes."""
+        """Create a group of nodes drawn in one row; returns its name, to be used as the ``rank`` of nodes."""
         name = f"rankgroup-{next(Graph._ranks)}"
         self.rank_groups[name] = Rank(kind, name, priority)
         return name
 
     def node(self, label: str, prefix: str, description: str = "", **attrs: Any) -> Node:
-        """A new node.
+        """Create a node.
 
         Args:
-            label: what is written in it, in Graphviz's language: with its quotes.
-            prefix: its name begins so.
-            description: kept with it.
-            **attrs: Graphviz's attributes of nodes; ``rank`` names a group of this graph.
+            label: its label in Graphviz's notation, including quotes.
+            prefix: prefix of its name.
+            description: stored with the node.
+            **attrs: Graphviz node attributes; ``rank`` names a group of this graph.
         """
         node = Node(label, prefix, description, **attrs)
         if "rank" in attrs:
@@ -79,13 +79,13 @@ class Graph:
         return node
 
     def edge(self, source: Node, target: Node, **attrs: Any) -> Edge:
-        """A new edge between two nodes, with Graphviz's attributes of edges."""
+        """Create an edge between two nodes, with Graphviz edge attributes."""
         edge = Edge(source, target, **attrs)
         self.edges.append(edge)
         return edge
 
     def compile(self, dot_path: str) -> str:
-        """Write the graph to a file that ends in ``.dot``; where the program ``dot`` is installed, draw it beside it.
+        """Write the graph to a file ending in ``.dot``; if the program ``dot`` is installed, draw it beside the file.
 
         Returns the path of the PDF.
         """
@@ -98,7 +98,7 @@ class Graph:
         return image_path
 
     def show(self, dot_path: str) -> None:
-        """Draw the graph, and open the PDF where the machine has the command ``open``."""
+        """Draw the graph, and open the PDF if the machine has the command ``open``."""
         image = self.compile(dot_path)
         if (command := shutil.which("open")) is not None:
             subprocess.run([command, image], check=True)
@@ -137,10 +137,10 @@ class Edge:
 
 
 class GraphPreviewGenerator:
-    """Draws a network: rows of parameters, ops and other variables.
+    """Draws a network: parameters, ops and other variables in rows.
 
     Args:
-        title: the drawing's title.
+        title: title of the drawing.
     """
 
     def __init__(self, title: str):
@@ -150,14 +150,14 @@ class GraphPreviewGenerator:
         self.arg_rank = self.graph.rank_group("same", 0)
 
     def __call__(self, path: str = "temp.dot", show: bool = False) -> None:
-        """Write the drawing, and show it if asked to."""
+        """Write the drawing, and optionally show it."""
         if show:
             self.graph.show(path)
         else:
             self.graph.compile(path)
 
     def add_param(self, name: str, data_type: Any, highlight: bool = False) -> Node:
-        """A node for a parameter, with its type."""
+        """Add a node for a parameter, with its type."""
         head = f'<tr><td bgcolor="#2b787e"><b>{name}</b></td></tr>'
         label = f'<<table cellpadding="5">{head}<tr><td>{data_type}</td></tr></table>>'
         color = "orange" if highlight else "#148b97"
@@ -167,7 +167,7 @@ class GraphPreviewGenerator:
         )  # fmt: skip
 
     def add_op(self, opType: str, highlight: bool = False, **kwargs: Any) -> Node:
-        """A node for an op; other arguments are accepted as in Fluid."""
+        """Add a node for an op; other arguments are accepted for compatibility with Fluid."""
         color = "orange" if highlight else "#303A3A"
         return self.graph.node(
             f"<<B>{opType}</B>>", "op", opType, shape="box", style="rounded, filled, bold", color=color,
@@ -175,7 +175,7 @@ class GraphPreviewGenerator:
         )  # fmt: skip
 
     def add_arg(self, name: str, highlight: bool = False) -> Node:
-        """A node for a variable that is not a parameter."""
+        """Add a node for a variable that is not a parameter."""
         color = "orange" if highlight else "#dddddd"
         return self.graph.node(
             crepr(name), "arg", name, shape="box", style="rounded,filled,bold", fontname="Arial", fontcolor="#999999",
@@ -183,5 +183,5 @@ class GraphPreviewGenerator:
         )  # fmt: skip
 
     def add_edge(self, source: Node, target: Node, highlight: bool = False, **kwargs: Any) -> Edge:
-        """An edge."""
+        """Add an edge."""
         return self.graph.edge(source, target, color="orange" if highlight else "#000000", **kwargs)

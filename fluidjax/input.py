@@ -1,4 +1,4 @@
-"""fluid.embedding and fluid.one_hot: look-ups whose ids need no trailing axis of 1."""
+"""fluid.embedding and fluid.one_hot: lookups whose ids need no trailing dimension of 1."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["one_hot", "embedding"]
 
 
 def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
-    """One-hot rows: out[..., input[...]] = 1.
+    """One-hot encoding: out[..., input[...]] = 1.
 
     Args:
         input: classes int32 or int64, any shape.
         depth: number of classes, an int or a Variable [1].
-        allow_out_of_range: other classes give zeros instead of an error.
+        allow_out_of_range: map classes out of range to zeros instead of raising.
 
     Returns:
         float32 [..., depth].
@@ -46,13 +46,13 @@ def embedding(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """Rows of a table W [size[0], size[1]]: out[..., :] = W[input[...]].
+    """Look up rows of a table W [size[0], size[1]]: out[..., :] = W[input[...]].
 
     Args:
         input: ids int64, any shape.
-        size: [number of ids, width].
-        is_sparse: the table's gradient is a SelectedRows of the rows looked up.
-        padding_idx: this id gives zeros; a negative one counts from the end.
+        size: [number of ids, embedding width].
+        is_sparse: the gradient of the table is a SelectedRows of the rows looked up.
+        padding_idx: the id that maps to zeros; a negative value counts from the end.
 
     Returns:
         [..., width], with the LoD of input.

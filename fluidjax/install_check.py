@@ -1,4 +1,4 @@
-"""Whether an installation works."""
+"""A check that an installation works."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _logger = logging.getLogger(__name__)
 
 
 class SimpleLayer(Layer):
-    """The sum of three linear combinations of the last axis, all with weights of 0.1.
+    """The sum of three linear combinations over the last axis, all with weights of 0.1.
 
     Args:
-        input_size: the size of that axis.
+        input_size: size of that axis.
     """
 
     def __init__(self, input_size: int) -> None:
@@ -40,10 +40,10 @@ class SimpleLayer(Layer):
 
 
 def run_check() -> None:
-    """Train a small network for a few steps on every kind of device at hand, then on several together; say how it went.
+    """Train a small network for a few steps on each kind of device available, then on several together; report success.
 
-    On a machine without accelerators, two CPU places stand for several devices. That these fail is a warning.
-    Raises RuntimeError when the loss does not fall on one device.
+    Without accelerators, two CPU places stand in for several devices. A failure on several devices is only a warning.
+    Raises RuntimeError if the loss does not decrease on a single device.
     """
     print("Running Verify Fluid Program ... ")
     for place in [CPUPlace(), *([CUDAPlace(0)] if is_compiled_with_cuda() else [])]:

@@ -1,4 +1,4 @@
-"""LayerHelper: reads a layer's arguments and writes its ops."""
+"""LayerHelper: interprets a layer's arguments and writes its ops."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["LayerHelper"]
 
 
 class LayerHelper(LayerHelperBase):
-    """One layer being written.
+    """Helper for writing one layer.
 
     Args:
-        layer_type: the kind of layer, which names it: ``fc`` -> ``fc_0``.
+        layer_type: the type of layer, from which its name is derived: ``fc`` -> ``fc_0``.
         kwargs: the layer's arguments. ``name``, ``input``, ``param_attr``, ``bias_attr``, ``act``, ``use_cudnn`` and
-            ``use_mkldnn`` are understood.
+            ``use_mkldnn`` are interpreted.
     """
 
     def __init__(self, layer_type: str, **kwargs: Any) -> None:
@@ -44,7 +44,7 @@ class LayerHelper(LayerHelperBase):
         return list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
 
     def input(self, input_param_name: str = "input") -> Any:
-        """The input argument, which must be one. Raises ValueError when it is not."""
+        """The input argument, if there is exactly one. Raises ValueError otherwise."""
         inputs = self.multiple_input(input_param_name)
         if len(inputs) != 1:
             raise ValueError(
@@ -55,16 +55,16 @@ class LayerHelper(LayerHelperBase):
 
     @property
     def param_attr(self) -> Any:
-        """The argument ``param_attr`` as ParamAttr."""
+        """The argument ``param_attr`` as a ParamAttr."""
         return ParamAttr._to_attr(self.kwargs.get("param_attr"))
 
     @property
     def bias_attr(self) -> Any:
-        """The argument ``bias_attr`` as ParamAttr, or False for no bias."""
+        """The argument ``bias_attr`` as a ParamAttr, or False for no bias."""
         return ParamAttr._to_attr(self.kwargs.get("bias_attr"))
 
     def multiple_param_attr(self, length: int) -> list[Any]:
-        """As many ParamAttrs as inputs: one is used for all. Raises ValueError when the numbers differ."""
+        """One ParamAttr per input; a single one is used for all. Raises ValueError if the numbers differ."""
         attrs = self.param_attr
         attrs = attrs if isinstance(attrs, list) else [attrs]
         if len(attrs) != 1 and len(attrs) != length:
@@ -82,7 +82,7 @@ class LayerHelper(LayerHelperBase):
         yield from zip(inputs, self.multiple_param_attr(len(inputs)), strict=True)
 
     def input_dtype(self, input_param_name: str = "input") -> Any:
-        """The element type that all inputs share, None for no inputs. Raises ValueError when they differ."""
+        """The common dtype of all inputs; None without inputs. Raises ValueError if they differ."""
         dtypes = [each.dtype for each in self.multiple_input(input_param_name)]
         for dtype in dtypes:
             if dtype != dtypes[0]:
@@ -93,14 +93,14 @@ class LayerHelper(LayerHelperBase):
         return dtypes[0] if dtypes else None
 
     def get_parameter(self, name: str) -> Parameter:
-        """The parameter of that name. Raises ValueError when there is none."""
+        """The parameter of that name. Raises ValueError if it does not exist."""
         param = self.main_program.global_block().vars.get(name)
         if not isinstance(param, Parameter):
             raise ValueError(f"no Parameter name {name} found in the main program. Check the name.")
         return param
 
     def append_bias_op(self, input_var: Variable, dim_start: int = 1, dim_end: int | None = None) -> Variable:
-        """Add a bias of the input's dimensions `dim_start` to `dim_end`; the input itself when there is none."""
+        """Add a bias shaped like dimensions `dim_start` to `dim_end` of the input, if the layer has one."""
         attr = self.bias_attr
         if not attr:
             return input_var
@@ -116,9 +116,9 @@ class LayerHelper(LayerHelperBase):
         return out
 
     def append_activation(self, input_var: Variable) -> Variable:
-        """Apply the argument ``act``; the input itself when there is none.
+        """Apply the activation given by ``act``, if any.
 
-        Raises TypeError when ``act`` is no string.
+        Raises TypeError if ``act`` is not a string.
         """
         act = self.kwargs.get("act")
         if act is None:

@@ -33,7 +33,7 @@ def _check_unused(name: str) -> None:
 
 
 class LayerHelperBase:
-    """Makes variables and parameters named after one layer."""
+    """Creates variables and parameters named after one layer."""
 
     def __init__(self, name: str, layer_type: str) -> None:
         self._layer_type = layer_type
@@ -41,26 +41,26 @@ class LayerHelperBase:
 
     @property
     def name(self) -> str:
-        """The layer's name; its variables' names begin with it."""
+        """The layer's name, prefix of its variables' names."""
         return self._name
 
     @property
     def layer_type(self) -> str:
-        """The kind of layer."""
+        """The type of layer."""
         return self._layer_type
 
     @property
     def main_program(self) -> Program:
-        """The program that the layer is written to."""
+        """The program to which the layer is written."""
         return default_main_program()
 
     @property
     def startup_program(self) -> Program:
-        """The program that its parameters' initialisation is written to."""
+        """The program to which its parameters' initialisation is written."""
         return default_startup_program()
 
     def to_variable(self, value: Any, name: str | None = None) -> Any:
-        """A variable of eager mode with the value of an array. Raises AssertionError in static mode."""
+        """An eager variable with the value of an array. Raises AssertionError in static mode."""
         tracer = current_tracer()
         if tracer is None:
             raise AssertionError(
@@ -80,16 +80,16 @@ class LayerHelperBase:
         stop_gradient: bool = False,
         type: VarType = VarType.LOD_TENSOR,
     ) -> Parameter | Variable | None:
-        """Make a parameter, and write its initialisation to the startup program.
+        """Create a parameter, and write its initialisation to the startup program.
 
         Args:
-            attr: a ParamAttr; False for no parameter, and then the result is None.
+            attr: a ParamAttr; False for no parameter, in which case the result is None.
             shape: the dimensions.
-            dtype: the element type.
-            is_bias: whether it starts as zeros when neither `attr` nor `default_initializer` says how.
-            default_initializer: how it starts when `attr` does not say.
+            dtype: of the parameter.
+            is_bias: initialise with zeros if neither `attr` nor `default_initializer` specifies an initializer.
+            default_initializer: initializer used if `attr` has none.
 
-        Raises TypeError for an element type that is no floating-point one, without an initializer.
+        Raises TypeError for a dtype that is not floating-point, without an initializer.
         """
         attr = copy.copy(attr)
         if attr is None:
@@ -134,12 +134,12 @@ class LayerHelperBase:
             attr._set_default_param_initializer()
 
     def _get_default_initializer(self, dtype: Any) -> Initializer:
-        """How a variable of that element type starts when nothing else is said."""
+        """The default initializer of a variable of that dtype."""
         is_float = to_var_type(dtype) in (VarType.FP16, VarType.FP32, VarType.FP64)
         return Xavier() if is_float else Constant()
 
     def create_variable_for_type_inference(self, dtype: Any, stop_gradient: bool = False) -> Variable:
-        """A temporary variable for a result; its shape follows from the op that writes it."""
+        """A temporary variable for a result; its shape is inferred from the op that writes it."""
         tracer = current_tracer()
         if tracer is not None:
             return tracer.temporary(dtype)
@@ -165,16 +165,16 @@ class LayerHelperBase:
         )
 
     def create_or_get_global_variable(self, name: str, *args: Any, **kwargs: Any) -> tuple[Variable, bool]:
-        """(the global variable of that name, whether it was made just now)."""
+        """(the global variable of that name, whether it was just created)."""
         block = self.main_program.global_block()
         if block.has_var(name):
             return block.var(name), False
         return self.create_global_variable(*args, name=name, **kwargs), True
 
     def set_variable_initializer(self, var: Variable, initializer: Initializer) -> Variable:
-        """Let the startup program initialise a variable of the main program; returns the startup program's one.
+        """Initialise a variable of the main program in the startup program; returns the startup program's variable.
 
-        In eager mode the variable itself is initialised at once.
+        In eager mode, the variable itself is initialised immediately.
         """
         if in_dygraph_mode():
             initializer(var, self.main_program.global_block())

@@ -1,4 +1,4 @@
-"""Making LoDTensors from lists and arrays."""
+"""Creating LoDTensors from lists and arrays."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
     """A LoDTensor with the given sequence lengths.
 
     Args:
-        data: an array [rows, ...]; a LoDTensor, whose rows are taken; or a list of sequences, each a list of elements,
-            which become rows [rows, ..., 1] (int64 for integers).
-        recursive_seq_lens: lengths, coarsest level first: [[2, 1], [3, 2, 4]] is two sequences, the first of them of
-            two sub-sequences; the finest lengths add up to the number of rows.
-        place: where it is to live.
+        data: an array [rows, ...]; a LoDTensor, whose rows are used; or a list of sequences, each a list of elements,
+            converted to rows [rows, ..., 1] (int64 for integers).
+        recursive_seq_lens: lengths, coarsest level first: [[2, 1], [3, 2, 4]] describes two sequences, the first of
+            which has two subsequences; the finest lengths must add up to the number of rows.
+        place: where to place the tensor.
 
-    Raises TypeError for other data, AssertionError when lists do not have the given lengths, and EnforceNotMet when
-    the lengths do not fit the rows.
+    Raises TypeError for unsupported data, AssertionError if nested lists do not have the given lengths, and
+    EnforceNotMet if the lengths do not match the rows.
     """
     if isinstance(data, LoDTensor):
         return create_lod_tensor(np.array(data), recursive_seq_lens, place)
@@ -55,9 +55,9 @@ def _rows_of_lists(data: list, recursive_seq_lens: Sequence[Sequence[int]]) -> n
 def create_random_int_lodtensor(
     recursive_seq_lens: Sequence[Sequence[int]], base_shape: Sequence[int], place: Place, low: int, high: int
 ) -> LoDTensor:
-    """A LoDTensor [rows, *base_shape] of int64 drawn evenly from low, ..., high (both included).
+    """A LoDTensor [rows, *base_shape] of int64 drawn uniformly from low, ..., high (inclusive).
 
-    The numbers are drawn from NumPy's global generator. Raises AssertionError when `base_shape` is not a list.
+    The numbers come from NumPy's global generator. Raises AssertionError if `base_shape` is not a list.
     """
     if not isinstance(base_shape, list):
         raise AssertionError(f"base_shape should be a list, got {base_shape!r}. Pass for instance [1].")

@@ -1,4 +1,4 @@
-"""Loggers that leave the script's own logging alone."""
+"""Loggers that do not interfere with a script's own logging."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["get_logger"]
 
 
 def get_logger(name: str, level: int, fmt: str | None = None) -> logging.Logger:
-    """A logger that writes to stderr itself and hands nothing on, so that ``logging.basicConfig`` is left to scripts.
+    """A logger that writes to stderr without propagating, so that ``logging.basicConfig`` remains usable by scripts.
 
     Args:
         name: its name.
-        level: the least level that it writes.
-        fmt: the form of a line, as for ``logging.Formatter``.
+        level: minimum level to log.
+        fmt: line format, as for ``logging.Formatter``.
     """
     logger = logging.getLogger(name)
     logger.setLevel(level)

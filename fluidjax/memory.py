@@ -1,9 +1,9 @@
-"""How much memory a place has in use, had at most, and may take.
+"""Memory in use, peak memory and capacity of a place.
 
-An accelerator's numbers are those of jax's allocator there. The host has no allocator of jax's own: what is in use
-are the arrays that jax holds there; the peak and the limit are the process's and the machine's.
-``FLAGS_fraction_of_gpu_memory_to_use`` and its kind do nothing: jax's allocator is set up before any flag of Fluid's is
-read, by ``XLA_PYTHON_CLIENT_MEM_FRACTION``.
+For an accelerator, the numbers are those of jax's allocator. The host has no such allocator: memory in use is that of
+the arrays jax holds there; the peak and the capacity are those of the process and the machine.
+``FLAGS_fraction_of_gpu_memory_to_use`` and similar flags have no effect: jax's allocator is configured before any Fluid
+flag is read, by ``XLA_PYTHON_CLIENT_MEM_FRACTION``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Memory", "of"]
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes in use now, in use at most so far, and there at all."""
+    """Bytes in use now, at peak, and in total."""
 
     used: int
     peak: int
@@ -42,7 +42,7 @@ def _size(count: int) -> str:
 
 
 def of(place: Place | None = None) -> Memory:
-    """The memory of a place, default the CPU's."""
+    """The memory of a place, by default the CPU's."""
     device = jax_device(CPUPlace() if place is None else place)
     stats = device.memory_stats() or {}
     if "bytes_in_use" not in stats:
@@ -52,7 +52,7 @@ def of(place: Place | None = None) -> Memory:
 
 
 def _held(device: jax.Device) -> int:
-    """The bytes of the arrays on a device; the part there of those on several."""
+    """The bytes of the arrays on a device; for arrays on several devices, of the part located there."""
     arrays = (array for array in jax.live_arrays() if device in array.devices())
     return sum(array.nbytes // len(array.devices()) for array in arrays)
 

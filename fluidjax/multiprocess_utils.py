@@ -1,4 +1,4 @@
-"""``fluid.multiprocess_utils``: what has to be done when a process that loads data, or started some, ends."""
+"""``fluid.multiprocess_utils``: cleanup when a process that loads data, or that started such processes, ends."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ def _clear_multiprocess_queue_set() -> None:
 
 
 def _cleanup() -> None:
-    """At the end of the process that reads."""
+    """Cleanup at the end of the reading process."""
     _clear_multiprocess_queue_set()
 
 
 def _cleanup_mmap() -> None:
-    """At the end of a process that loads: batches go through pipes here, so no shared memory is left to be freed."""
+    """Cleanup at the end of a loader process; batches travel through pipes, so there is no shared memory to free."""
 
 
 class CleanupFuncRegistrar:
-    """Functions that are called once, when the process ends or receives a signal."""
+    """Functions called once, when the process ends or receives a signal."""
 
     _executed_func_set: set[Callable[[], Any]] = set()
     _registered_func_set: set[Callable[[], Any]] = set()
 
     @classmethod
     def register(cls, function: Callable[[], Any], signals: Sequence[int] = ()) -> None:
-        """Call a function at the end.
+        """Register a function to call at the end.
 
         Args:
-            function: takes nothing. TypeError when it cannot be called, or cannot be hashed.
-            signals: on these too; SIGINT then raises KeyboardInterrupt, others end the process with their number.
+            function: called without arguments. Raises TypeError if it is not callable or not hashable.
+            signals: also call it on these; SIGINT then raises KeyboardInterrupt, others terminate the process.
         """
         if not callable(function):
             raise TypeError(f"{function!r} is not callable object: expected a function. Pass one without arguments")

@@ -1,4 +1,4 @@
-"""``fluid.net_drawer``: the ops of a network, and what they hand on to each other, as a graph."""
+"""``fluid.net_drawer``: a network's ops and their data flow, as a graph."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def draw_graph(
     node_attr: Mapping[str, Any] | None = None,
     edge_attr: Mapping[str, Any] | None = None,
 ) -> Graph:
-    """The ops of block 0 of two programs, with an edge from each op to those that read what it wrote.
+    """The ops of block 0 of two programs, with an edge from each op to the ops that read its outputs.
 
-    In Fluid 1.8.5 the function always fails: it calls its graph with arguments that this has not.
+    In Fluid 1.8.5 this function always fails, because it passes arguments that its graph does not accept.
 
     Args:
-        startup_program, main_program: the programs; the second reads what the first wrote.
-        filename: where to write the graph in Graphviz's language; None: nowhere.
-        graph_attr, node_attr, edge_attr: Graphviz's attributes, besides the usual ones.
+        startup_program, main_program: the programs; the second reads what the first writes.
+        filename: where to write the graph in Graphviz's language; None: not written.
+        graph_attr, node_attr, edge_attr: additional Graphviz attributes.
     """
     graph = Graph(filename or "network", **{**GRAPH_STYLE, **(graph_attr or {})})
     writers: dict[str, Node] = {}

@@ -1,6 +1,6 @@
-"""Ops made by name and run one at a time: ``fluid.op.Operator("scale", X="x", Out="y", scale=2.0).run(scope, place)``.
+"""Ops created by name and run singly: ``fluid.op.Operator("scale", X="x", Out="y", scale=2.0).run(scope, place)``.
 
-The way to try an op against its formula without a program around it.
+For trying out an op without a program around it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["OpDescCreationMethod", "OpInfo", "Operator", "OperatorFactory", "get
 
 
 def is_str(s: Any) -> bool:
-    """Whether a value is text."""
+    """Whether a value is a string."""
     return isinstance(s, str)
 
 
 class OpDescCreationMethod:
-    """Makes OpDescs of one type from keyword arguments.
+    """Creates OpDescs of one type from keyword arguments.
 
     Args:
-        op_proto: the op's OpProto message. TypeError for anything else.
+        op_proto: the op's OpProto message. Raises TypeError for anything else.
     """
 
     def __init__(self, op_proto: pb.OpProto):
@@ -45,10 +45,10 @@ class OpDescCreationMethod:
         """An OpDesc.
 
         Args:
-            **kwargs: per slot a variable's name or a list of them, per attribute its value; others are ignored.
+            **kwargs: a variable's name or a list of names per slot, a value per attribute; others are ignored.
 
-        Raises ValueError for positional arguments and for several names in a slot for one; TypeError for names that
-        are no text and values that do not suit their attribute.
+        Raises ValueError for positional arguments or several names in a slot that takes one; TypeError for names that
+        are not strings and values that do not match their attribute.
         """
         if args:
             raise ValueError(
@@ -92,17 +92,17 @@ class OpDescCreationMethod:
 
     @staticmethod
     def any_is_true(generator: Any) -> bool:
-        """Whether one of many is true."""
+        """Whether any item is true."""
         return any(generator)
 
 
 @dataclass(frozen=True)
 class OpInfo:
-    """What is known of an op type.
+    """Information about an op type.
 
     Attributes:
         name: the type.
-        method: makes the op from keyword arguments.
+        method: creates the op from keyword arguments.
         inputs, outputs: (slot, whether it takes several variables).
         attrs: names of the attributes.
     """
@@ -115,7 +115,7 @@ class OpInfo:
 
 
 def create_op_creation_method(op_proto: pb.OpProto) -> OpInfo:
-    """What is known of the op of a proto, with the function that makes one."""
+    """The information about the op of a proto, including the function that creates one."""
     make_desc = OpDescCreationMethod(op_proto)
 
     def method(*args: Any, **kwargs: Any) -> NativeOperator:
@@ -131,17 +131,17 @@ def create_op_creation_method(op_proto: pb.OpProto) -> OpInfo:
 
 
 class OperatorFactory:
-    """Makes ops by type; asks the registry only for the types that are wanted."""
+    """Creates ops by type, querying the registry only for the types requested."""
 
     def __init__(self) -> None:
         self._infos: dict[str, OpInfo] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> NativeOperator:
-        """An op.
+        """Create an op.
 
         Args:
-            type: the op's type, first or by keyword.
-            **kwargs: per slot a variable's name or a list of them, per attribute its value.
+            type: the op type, given first or by keyword.
+            **kwargs: a variable's name or a list of names per slot, a value per attribute.
 
         Raises ValueError for other positional arguments or an unknown type; see ``OpDescCreationMethod``.
         """
@@ -161,7 +161,7 @@ class OperatorFactory:
         return [proto.type for proto in get_all_op_protos()]
 
     def get_op_info(self, t: str) -> OpInfo:
-        """What is known of type ``t``. Raises ValueError when it is not registered."""
+        """Information about op type ``t``. Raises ValueError if it is not registered."""
         if t not in self._infos:
             self._infos[t] = create_op_creation_method(_proto(t))
         return self._infos[t]

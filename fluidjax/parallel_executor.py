@@ -1,4 +1,4 @@
-"""ParallelExecutor: Fluid's older way to run a program over devices."""
+"""ParallelExecutor: Fluid's older interface for running a program on several devices."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ class ParallelExecutor:
     """Runs each step of a program on all devices of a kind; see ``CompiledProgram.with_data_parallel``.
 
     Args:
-        use_cuda: run on the accelerators; else on as many CPU devices as CPU_NUM says.
-        loss_name: the loss variable.
-        main_program: default the default main program.
-        share_vars_from: another ParallelExecutor, which has run, whose devices' variables to use.
+        use_cuda: run on accelerators rather than on CPU_NUM CPU devices.
+        loss_name: name of the loss variable.
+        main_program: the program; the default main program if None.
+        share_vars_from: another ParallelExecutor, which has already run, whose device variables to use.
         exec_strategy, build_strategy: see ``with_data_parallel``.
-        num_trainers, trainer_id: how many processes train, as the program was told in mode nccl2, and which is this.
-        scope: default the global scope.
+        num_trainers, trainer_id: number of training processes, as given to the program in mode nccl2, and this one's
+            index.
+        scope: the scope; the global scope if None.
 
     Raises:
-        ValueError: the program knows of another number of trainers.
+        ValueError: the program has a different number of trainers.
 
     Examples:
         >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 1))
@@ -71,18 +72,18 @@ class ParallelExecutor:
         return len(self._places)
 
     def run(self, fetch_list: Any, feed: Any = None, feed_dict: Any = None, return_numpy: bool = True) -> list[Any]:
-        """Run once; as ``Executor.run``. ``feed_dict`` is the older name of ``feed``."""
+        """Run once, as ``Executor.run``. ``feed_dict`` is the older name of ``feed``."""
         feed = feed if feed is not None else feed_dict
         return self._executor.run(
             self._compiled, feed=feed, fetch_list=fetch_list, scope=self._scope, return_numpy=return_numpy
         )
 
     def drop_local_exe_scopes(self) -> None:
-        """Release what runs have kept; here they keep nothing."""
+        """Release what runs have stored; a no-op, since they store nothing."""
         if self._compiled._executor is not None:
             self._compiled._executor.drop_local_exe_scopes()
 
     def _need_create_local_exe_scopes(self) -> bool:
-        """Whether no run has come since the last drop, or none at all."""
+        """Whether there has been no run since the last drop."""
         several = self._compiled._executor
         return several is None or several._need_create_local_exe_scopes()

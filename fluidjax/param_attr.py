@@ -1,4 +1,4 @@
-"""ParamAttr: how a layer makes its parameters."""
+"""ParamAttr: how a layer creates its parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _checked(name: str, value: Any, *kinds: type) -> None:
 
 
 def _with_clip(init: Callable[..., None]) -> Callable[..., None]:
-    """``init``, also taking a clip of the parameter's gradient as releases before 1.8 did."""
+    """Make ``init`` also accept a clip of the parameter's gradient, as releases before 1.8 did."""
 
     @functools.wraps(init)
     def wrapped(self: Any, *args: Any, gradient_clip: Any = None, clip: Any = None, **kwargs: Any) -> None:
@@ -34,18 +34,18 @@ def _with_clip(init: Callable[..., None]) -> Callable[..., None]:
 
 
 class ParamAttr:
-    """The settings of a parameter.
+    """The attributes of a parameter.
 
     Args:
-        name: generated if None; layers that are given the same name share the parameter.
-        initializer: an Initializer; None for the layer's default.
-        learning_rate: multiplies the optimizer's learning rate.
+        name: generated if None; layers given the same name share the parameter.
+        initializer: an Initializer; the layer's default if None.
+        learning_rate: factor applied to the optimizer's learning rate.
         regularizer: overrides the optimizer's regularization.
         trainable: whether optimizers update it.
-        do_model_average: whether ModelAverage averages it.
+        do_model_average: whether ModelAverage includes it.
 
-    Fluid up to 1.7 also takes ``gradient_clip`` (before 0.12 ``clip``): how this parameter's gradient is clipped.
-    Raises TypeError for a setting of the wrong type.
+    Fluid up to 1.7 also takes ``gradient_clip`` (before 0.12 ``clip``), the clipping of this parameter's gradient.
+    Raises TypeError for an attribute of the wrong type.
 
     Examples:
         >>> attr = fluid.ParamAttr("w", initializer=fluid.initializer.Constant(0.5), learning_rate=0.1)
@@ -82,7 +82,7 @@ class ParamAttr:
         self.do_model_average = do_model_average
 
     def _set_default_initializer(self, initializer: Initializer | None) -> None:
-        """Use `initializer` when none was given."""
+        """Use `initializer` if none was given."""
         if self.initializer is not None:
             return
         if initializer is None:
@@ -100,7 +100,7 @@ class ParamAttr:
     @staticmethod
     def _to_attr(arg: Any) -> Any:
         """A ParamAttr from what layers accept: None, a ParamAttr, a name, an initializer, a regularizer, a bool, or a
-        list of those; False stays False (no parameter)."""
+        a list of those; False stays False (no parameter)."""
         if arg is None or arg is True:
             return ParamAttr()
         if arg is False:
@@ -121,7 +121,7 @@ class ParamAttr:
         )
 
     def _to_kwargs(self, with_initializer: bool = False) -> dict[str, Any]:
-        """The settings as ``Block.create_parameter`` takes them."""
+        """The attributes in the form required by ``Block.create_parameter``."""
         kwargs: dict[str, Any] = {
             "name": self.name,
             "optimize_attr": {"learning_rate": self.learning_rate},
@@ -137,10 +137,10 @@ class ParamAttr:
 
 
 class WeightNormParamAttr(ParamAttr):
-    """A parameter kept as direction and length, ``w = g * v / |v|``: weight normalisation.
+    """Weight normalisation: a parameter represented by direction and norm, ``w = g * v / |v|``.
 
     Args:
-        dim: the axis along which each slice has a length of its own; None for one length in all.
+        dim: the axis along which each slice has its own norm; None for a single norm.
     """
 
     # The variables `w` of all parameters made so.

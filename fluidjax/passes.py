@@ -1,7 +1,7 @@
-"""The passes that Fluid's parallel executor would rewrite a program's graph by, as a list that scripts may change.
+"""The graph passes of Fluid's parallel executor, as a list that scripts may modify.
 
-XLA fuses, orders and frees here, so most passes are names with settings. ``graph_viz_pass`` draws the program before
-the first run; what a pass does to a ``core.Graph`` is in ``APPLIED``, and a known pass that is not there does nothing.
+XLA fuses, schedules and frees, so most passes are just names with settings. ``graph_viz_pass`` draws the program before
+the first run. ``APPLIED`` defines what a pass does to a ``core.Graph``; known passes that are not listed do nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ KNOWN = _PARALLEL | _INFERENCE | _PLACING
 
 
 class Pass:
-    """One pass: its type, and the attributes that were set."""
+    """A pass: its type and the attributes that have been set."""
 
     def __init__(self, type: str):
         self._type = type
@@ -68,11 +68,11 @@ class Pass:
         return self._type
 
     def has(self, name: str) -> bool:
-        """Whether an attribute was set."""
+        """Whether an attribute has been set."""
         return name in self._attrs
 
     def set(self, name: str, value: Any) -> None:
-        """Set an attribute. Raises EnforceNotMet when it is set already."""
+        """Set an attribute. Raises EnforceNotMet if it is already set."""
         if name in self._attrs:
             raise EnforceNotMet(
                 f"Attribute {name} already set in the pass {self._type}: it holds {self._attrs[name]!r}. Expected a new"
@@ -83,25 +83,25 @@ class Pass:
     set_not_owned = set
 
     def get(self, name: str) -> Any:
-        """An attribute that was set. Raises KeyError where it was not."""
+        """The value of an attribute. Raises KeyError if it is not set."""
         return self._attrs[name]
 
     def apply(self, graph: Any) -> Any:
-        """Change a ``core.Graph`` as the pass does, and return it; nothing where XLA does the work.
+        """Apply the pass to a ``core.Graph`` and return it; a no-op where XLA does the work.
 
-        Raises EnforceNotMet when an attribute is missing that the pass needs.
+        Raises EnforceNotMet if a required attribute is missing.
         """
         APPLIED.get(self._type, lambda one, graph: None)(self, graph)
         return graph
 
     def draw(self, program: Program) -> None:
-        """What ``graph_viz_pass`` does: the graph of block 0, to the file that ``graph_viz_path`` names."""
+        """The effect of ``graph_viz_pass``: write the graph of block 0 to the file named by ``graph_viz_path``."""
         if self._type == VIZ and self._attrs.get("graph_viz_path"):
             write_block_graph(program.global_block(), (), self._attrs["graph_viz_path"])
 
 
 def get_pass(pass_type: str) -> Pass:
-    """A pass by its name. Raises EnforceNotMet for a name that Fluid has none of."""
+    """A pass by name. Raises EnforceNotMet for a name unknown to Fluid."""
     if pass_type not in KNOWN and pass_type not in APPLIED:
         raise EnforceNotMet(
             f"Pass {pass_type} has not been registered: expected one of {', '.join(sorted(KNOWN))}. Take one of them"
@@ -116,27 +116,27 @@ class PassBuilder:
         self._passes: list[Pass] = []
 
     def all_passes(self) -> list[Pass]:
-        """The passes in order."""
+        """The passes, in order."""
         return list(self._passes)
 
     def append_pass(self, pass_type: str) -> Pass:
-        """Add a pass at the end, and return it. Raises EnforceNotMet for a name that Fluid has none of."""
+        """Append a pass, and return it. Raises EnforceNotMet for a name unknown to Fluid."""
         return self.insert_pass(len(self._passes), pass_type)
 
     def insert_pass(self, idx: int, pass_type: str) -> Pass:
-        """Add a pass before the one at `idx`, and return it."""
+        """Insert a pass before the one at `idx`, and return it."""
         added = get_pass(pass_type)
         _check_index(idx, len(self._passes) + 1)
         self._passes.insert(idx, added)
         return self._passes[idx]
 
     def remove_pass(self, idx: int) -> None:
-        """Drop the pass at `idx`. Raises EnforceNotMet when there is none."""
+        """Remove the pass at `idx`. Raises EnforceNotMet if there is none."""
         _check_index(idx, len(self._passes))
         del self._passes[idx]
 
     def draw(self, program: Program) -> None:
-        """Let the passes that draw do so."""
+        """Run the passes that draw."""
         for one in self._passes:
             one.draw(program)
 
@@ -149,7 +149,7 @@ def _check_index(idx: int, bound: int) -> None:
 
 
 def built(settings: Mapping[str, Any]) -> PassBuilder:
-    """The passes that a BuildStrategy's settings ask for, in Fluid 1.8.5's order."""
+    """The passes selected by a BuildStrategy's settings, in Fluid 1.8.5's order."""
     builder = PassBuilder()
     at = settings["debug_graphviz_path"]
     for name in _names(settings):

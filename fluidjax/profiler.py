@@ -1,8 +1,8 @@
-"""``fluid.profiler``: how long each kind of op takes.
+"""``fluid.profiler``: measures the time spent in each kind of op.
 
-While profiling, programs run op by op, each op compiled by itself, so that its time can be told; compiling is told
-apart. A program that runs as a whole is faster than the sum of its ops, since XLA fuses them: the report has its time
-too, taken once on copies of what the scope holds.
+While profiling, programs run op by op, each op compiled separately so that it can be timed; compilation is reported
+separately. A program that runs as a whole is faster than the sum of its ops, since XLA fuses them, so the report also
+contains its time, measured once on copies of the scope's contents.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEYS = ("calls", "total", "max", "min", "ave")
 
 @dataclass(frozen=True)
 class Event:
-    """One run of one op; times in seconds, that of compiling by itself."""
+    """One run of an op; times in seconds, with compilation separate."""
 
     op: str
     detail: str
@@ -51,7 +51,7 @@ class Step:
 
 
 class _Stopwatch:
-    """Seconds that jax spent on compiling, from one question to the next."""
+    """Seconds that jax has spent compiling since the last query."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -70,7 +70,7 @@ class _Stopwatch:
 
 
 class _Recorder:
-    """Notes an event after each op, from one mark to the next, and a step of each program."""
+    """Records an event after each op and a step after each program."""
 
     def __init__(self, detailed: bool) -> None:
         self.detailed = detailed
@@ -112,11 +112,11 @@ _before = mode.current
 
 
 def start_profiler(state: str, tracer_option: str = "Default") -> None:
-    """Begin to measure.
+    """Start profiling.
 
     Args:
-        state: 'CPU', 'GPU' or 'All'; what is measured is where the program runs.
-        tracer_option: 'Default' adds ops of a type up; 'OpDetail' and 'AllOpDetail' keep each op of the program apart.
+        state: 'CPU', 'GPU' or 'All'; the program is profiled wherever it runs.
+        tracer_option: 'Default' aggregates ops by type; 'OpDetail' and 'AllOpDetail' list each op of the program.
     """
     global _recorder, _before
     if state not in _STATES:
@@ -131,11 +131,11 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
 
 
 def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profile") -> None:
-    """End measuring, print a table, and write the events to a file.
+    """Stop profiling, print a table, and write the events to a file.
 
     Args:
-        sorted_key: the column to sort by, 'calls', 'total', 'max', 'min' or 'ave'; None for the order of first end.
-        profile_path: where the events go, as a trace that chrome://tracing and https://ui.perfetto.dev read.
+        sorted_key: the column to sort by, 'calls', 'total', 'max', 'min' or 'ave'; None for order of completion.
+        profile_path: file for the events, a trace readable by chrome://tracing and https://ui.perfetto.dev.
     """
     global _recorder
     if sorted_key not in (None, "default", *_KEYS):
@@ -153,7 +153,7 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
 
 
 def reset_profiler() -> None:
-    """Forget what was measured so far."""
+    """Discard all measurements."""
     if _recorder is not None:
         _recorder.events.clear()
         _recorder.steps.clear()
@@ -163,7 +163,7 @@ def reset_profiler() -> None:
 def profiler(
     state: str, sorted_key: str | None = None, profile_path: str = "/tmp/profile", tracer_option: str = "Default"
 ) -> Iterator[None]:
-    """Measure what runs inside ``with profiler(...):``; arguments as for ``start_profiler`` and ``stop_profiler``."""
+    """Profile the body of ``with profiler(...):``; arguments as for ``start_profiler`` and ``stop_profiler``."""
     start_profiler(state, tracer_option)
     try:
         yield
@@ -173,9 +173,9 @@ def profiler(
 
 @contextlib.contextmanager
 def cuda_profiler(output_file: str, output_mode: str | None = None, config: Any = None) -> Iterator[None]:
-    """Record the accelerator's own events inside ``with``, by ``jax.profiler``, into the folder ``output_file``.
+    """Record the accelerator's own events within ``with``, using ``jax.profiler``, in the folder ``output_file``.
 
-    ``output_mode`` and ``config`` are nvprof's and have no effect. Raises RuntimeError where there is no accelerator.
+    ``output_mode`` and ``config`` belong to nvprof and have no effect. Raises RuntimeError without an accelerator.
     """
     if not get_cuda_device_count():
         raise RuntimeError(
@@ -186,7 +186,7 @@ def cuda_profiler(output_file: str, output_mode: str | None = None, config: Any 
 
 
 def report(events: list[Event], sorted_key: str | None, steps: Sequence[Step] = ()) -> str:
-    """A table with a row for each event name, and a line for each compiled step; times in milliseconds."""
+    """A table with a row per event name and a line per compiled step; times in milliseconds."""
     rows = _rows(events)
     total = sum(row["total"] for row in rows)
     if sorted_key in _KEYS:
@@ -212,7 +212,7 @@ def report(events: list[Event], sorted_key: str | None, steps: Sequence[Step] = 
 
 
 def _rows(events: list[Event]) -> list[dict[str, Any]]:
-    """One for each name, in the order of first end; times in milliseconds."""
+    """One row per name, in order of completion; times in milliseconds."""
     found: dict[str, list[Event]] = {}
     for event in events:
         found.setdefault(event.op, []).append(event)
@@ -225,7 +225,7 @@ def _rows(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def _trace(events: list[Event]) -> dict[str, Any]:
-    """Chrome's trace format: the ops, and above them what was spent on compiling them."""
+    """Chrome's trace format: the ops and, above them, the time spent compiling them."""
     slices = [_slice(e.op, e.start + e.compiling, e.duration, 0, {"outputs": e.detail}) for e in events]
     compiling = [_slice(f"compile {e.op}", e.start, e.compiling, 1, {}) for e in events if e.compiling]
     return {"displayTimeUnit": "ms", "traceEvents": [*slices, *compiling]}

@@ -1,17 +1,17 @@
-"""Training that goes on where it was when its processes ended: checkpoints every so many steps.
+"""Training that resumes after its processes have died, from periodic checkpoints.
 
 ::
 
     for batch in fluidjax.recovery.steps(exe, program, reader, epochs=3, every=100):
         exe.run(program, feed=..., fetch_list=[...])
 
-What is kept: the program's persistable variables, with what several devices have for themselves; the seeds of its runs,
-Python's and NumPy's random state, and the place in the reader. So a training that was started again ends with the same
-bits. A checkpoint is copied off the device between two steps and written beside the next ones; it appears under its
-name when all of it is on the disk, and counts when all processes of the job have written theirs.
+A checkpoint contains the program's persistable variables, including per-device ones; the random seeds of its runs,
+the random state of Python and NumPy, and the position in the reader. A resumed training therefore ends bit for bit like
+an uninterrupted one. A checkpoint is copied off the device between two steps and written during the following ones; it
+appears under its name once completely on disk, and is valid once all processes of the job have written theirs.
 
-With ``share=True`` the reader gives the batches of all processes, in one order, and each process takes its share. A
-training may then be started again with another number of processes: it goes on in the same order where the last ended.
+With ``share=True``, the reader yields the batches of all processes, in a single order, and each process takes its
+share. The training can then be resumed with a different number of processes, in the same order of batches.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Checkpoints:
     """The checkpoints of one process of a job.
 
     Args:
-        folder: where they are, for all processes.
-        rank, count: which process this is, and of how many.
+        folder: directory shared by all processes.
+        rank, count: index of this process, and number of processes.
     """
 
     def __init__(self, folder: str, rank: int = 0, count: int = 1):
@@ -61,11 +61,11 @@ class Checkpoints:
         os.makedirs(folder, exist_ok=True)
 
     def newest(self) -> int | None:
-        """The step of the last checkpoint that all processes have written; None where there is none."""
+        """The step of the latest checkpoint written by all processes, or None."""
         return max((step for step, count in self._complete() if count == self.count), default=None)
 
     def newest_of_any(self) -> tuple[int, int] | None:
-        """(step, how many processes there were) of the last checkpoint that all of them have written."""
+        """(step, number of processes) of the latest checkpoint written by all processes of its time."""
         return max(self._complete(), default=None)
 
     def _complete(self) -> list[tuple[int, int]]:
@@ -73,7 +73,7 @@ class Checkpoints:
         return [(step, count) for (step, count), ranks in found.items() if ranks == count]
 
     def load(self, step: int, count: int | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """(values by name, what else was kept) of this process at a step, or of one of ``count`` others."""
+        """(values by name, other saved state) of this process at a step, or of one of ``count`` others."""
         there = self.count if count is None else count
         with np.load(self._path(step, self._rank % there, there), allow_pickle=False) as file:
             facts = json.loads(file[_FACTS].tobytes())
@@ -81,16 +81,16 @@ class Checkpoints:
             return {n: file[n].view(dtypes[n]) for n in file.files if n != _FACTS}, facts
 
     def save(self, step: int, values: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Write values, which are not to change any more, and facts for JSON, beside what follows.
+        """Write values, which must not change any more, and JSON-serialisable facts, in the background.
 
-        Raises OSError where the one before could not be written.
+        Raises OSError if the previous checkpoint could not be written.
         """
         self.wait()
         self._writing = threading.Thread(target=self._write, args=(step, values, facts), name="checkpoint")
         self._writing.start()
 
     def wait(self) -> None:
-        """Return when the last one is written. OSError where it could not be."""
+        """Wait until the last checkpoint is written. Raises OSError if it could not be."""
         if self._writing is not None:
             self._writing.join()
             self._writing = None
@@ -112,9 +112,9 @@ class Checkpoints:
             self._failed.append(error)
 
     def _drop_old(self) -> None:
-        """Keep this process's last ones: one of them is complete, as no process is more than one ahead.
+        """Keep this process's latest checkpoints, one of which is complete, as no process is more than one ahead.
 
-        Those of processes that are no more are dropped by one that stands in for them.
+        Checkpoints of processes that no longer exist are deleted by a process acting for them.
         """
         there = [m for m in map(_NAME.fullmatch, os.listdir(self._folder)) if m]
         own = {int(m[2]) for m in there if int(m[2]) % self.count == self._rank}
@@ -137,23 +137,24 @@ def steps(
     folder: str | None = None,
     share: bool = False,
 ) -> Iterator[Any]:
-    """The batches of a training, from the first one that it has not had yet.
+    """The batches of a training, starting with the first one not yet processed.
 
     Args:
         executor: runs the program.
-        program: what is run on each batch; its startup program has run.
-        reader: gives the batches of an epoch, the same ones where the random state is the same.
-        epochs: how often.
-        every: steps between two checkpoints.
-        scope: default the global scope.
-        folder: where checkpoints are; default what ``fluidjax launch --checkpoints`` says. Without one, none is taken.
-        share: whether the reader gives the batches of all processes, the same ones in each, of which this process takes
-            every so many; what is left at an epoch's end and does not do for all processes is left out. Otherwise the
-            reader gives this process's own batches.
+        program: run on each batch; its startup program has been run.
+        reader: yields the batches of an epoch, reproducibly for a given random state.
+        epochs: number of epochs.
+        every: number of steps between checkpoints.
+        scope: the scope; the global scope if None.
+        folder: directory for checkpoints; by default that of ``fluidjax launch --checkpoints``. Without one, none are
+            written.
+        share: whether the reader yields the batches of all processes, identically in each, of which this process takes
+            every n-th; batches left over at the end of an epoch are dropped. Otherwise, the reader yields this
+            process's own batches.
 
     Raises:
-        ValueError: the last checkpoint is of another number of processes, and the reader's batches are not shared.
-        TypeError: a variable is neither a tensor nor empty, and cannot be kept.
+        ValueError: the last checkpoint has a different number of processes, and the batches are not shared.
+        TypeError: a variable is neither a tensor nor empty, and cannot be saved.
         OSError: a checkpoint cannot be written.
     """
     folder = os.environ.get(FOLDER) if folder is None else folder
@@ -168,19 +169,19 @@ def steps(
 
 
 class _Share(NamedTuple):
-    """Which of a reader's batches a process takes: of every ``size``, the one numbered ``own``."""
+    """Which of a reader's batches a process takes: of every ``size``, the one at index ``own``."""
 
     own: int
     size: int
 
     def of(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches that are this process's; all processes get as many."""
+        """This process's batches; all processes get the same number."""
         while len(together := list(islice(batches, self.size))) == self.size:
             yield together[self.own]
 
 
 class _Training:
-    """Where a training is."""
+    """The progress of a training."""
 
     def __init__(
         self, executor: Executor, program: Any, scope: Scope, checkpoints: Checkpoints, every: int, share: _Share
@@ -196,7 +197,7 @@ class _Training:
         self._began: Any = None  # the random state that the epoch began with
 
     def batches(self, reader: Callable[[], Iterable[Any]], epochs: int) -> Iterator[Any]:
-        """The batches that are left, with checkpoints between them."""
+        """The remaining batches, with checkpoints between them."""
         newest = self._checkpoints.newest_of_any()
         then = None if newest is None else self._restore(*newest)
         while self._epoch < epochs:
@@ -229,7 +230,7 @@ class _Training:
         self._checkpoints.save(self._step, values, facts)
 
     def _restore(self, step: int, count: int) -> Any:
-        """Take all from a checkpoint of so many processes; the random state of that moment."""
+        """Restore everything from a checkpoint of the given number of processes; returns its random state."""
         values, facts = self._checkpoints.load(step, count)
         self._check_order(count, facts.get("share", 1))
         local = self._local()
@@ -246,7 +247,7 @@ class _Training:
         return facts["random"]
 
     def _check_order(self, count: int, size: int) -> None:
-        """ValueError unless the reader gives what it gave ``count`` processes, ``size`` batches at once."""
+        """Raise ValueError unless the reader yields what it did for ``count`` processes, ``size`` batches at a time."""
         now = self._checkpoints.count, self._share.size
         if now != (count, size) and (count != size or now[0] != now[1]):
             raise ValueError(
@@ -262,7 +263,7 @@ class _Training:
         return [v.name for v in self._inner.list_vars() if v.persistable]
 
     def _local(self) -> Scope | None:
-        """Where several devices have what is their own."""
+        """The scope that holds per-device variables."""
         if not isinstance(self._program, CompiledProgram):
             return None
         several = self._program._run_at(self._executor.place, self._scope)
@@ -290,7 +291,7 @@ def _values(scope: Scope, names: Iterable[str]) -> tuple[dict[str, np.ndarray], 
 
 
 def _random_state() -> Any:
-    """Python's and NumPy's, as JSON has it."""
+    """The random state of Python and NumPy, JSON-serialisable."""
     version, numbers, gauss = random.getstate()
     name, keys, *others = np.random.get_state(legacy=True)
     return [[version, list(numbers), gauss], [name, np.asarray(keys).tolist(), *others]]

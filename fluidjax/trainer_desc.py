@@ -1,7 +1,7 @@
-"""``fluid.trainer_desc``: how a data set trains a program, as the message that Fluid's trainers are made from.
+"""``fluid.trainer_desc``: how a dataset trains a program, as the message from which Fluid creates its trainers.
 
-Here a data set's batches are run one after another (see ``Executor.train_from_dataset``); what a description says is
-kept for the scripts and tools that write and read it.
+Here, the batches of a dataset are run sequentially (see ``Executor.train_from_dataset``); descriptions exist for the
+scripts and tools that write and read them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COPIED = (
 
 
 class TrainerDesc:
-    """A trainer's description; one thread for each processor unless ``_set_thread`` says otherwise.
+    """A trainer's description, with one thread per processor unless changed by ``_set_thread``.
 
     Attributes:
         proto_desc: the TrainerDesc message.
@@ -134,7 +134,7 @@ class TrainerDesc:
         self._program = program
 
     def _gen_trainer_desc(self) -> None:
-        """Write the class and its worker into the message; nothing in this class."""
+        """Write the class and its worker into the message; a no-op in this class."""
 
     def _desc(self) -> bytes:
         return self.proto_desc.SerializeToString()
@@ -165,7 +165,7 @@ class DistMultiTrainer(_TrainerOfAProgram):
 
 
 class PipelineTrainer(_TrainerOfAProgram):
-    """Trains sections of a program beside each other."""
+    """Trains sections of a program in parallel."""
 
 
 def _as_list(value: Any) -> list[Any]:

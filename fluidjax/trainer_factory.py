@@ -1,4 +1,4 @@
-"""``fluid.trainer_factory``: trainers by the options of a program; what looks at variables while one trains."""
+"""``fluid.trainer_factory``: creates trainers from a program's options, and monitors variables during training."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _FLEET_SETTINGS = ("use_cvm", "no_cvm", "scale_datanorm", "adjust_ins_weight", "
 
 
 class TrainerFactory:
-    """Makes trainers."""
+    """Creates trainers."""
 
     def _create_trainer(self, opt_info: dict[str, Any] | None = None) -> trainer_desc.TrainerDesc:
-        """A trainer with its worker.
+        """Create a trainer with its worker.
 
         Args:
-            opt_info: the classes ("trainer", "device_worker") and their settings; without, a MultiTrainer of Hogwild.
+            opt_info: the classes ("trainer", "device_worker") and their settings; by default MultiTrainer and Hogwild.
         """
         options = opt_info or {"trainer": "MultiTrainer", "device_worker": "Hogwild"}
         trainer = getattr(trainer_desc, options["trainer"])()
@@ -48,11 +48,11 @@ class TrainerFactory:
 
 
 class FetchHandlerMonitor:
-    """Looks at a scope's variables every few seconds, in a thread, and hands their arrays to a handler.
+    """Periodically passes arrays of a scope's variables to a handler, in a thread.
 
     Args:
-        scope: has the variables.
-        handler: a FetchHandler; a variable that is not there (yet) is None to it.
+        scope: holds the variables.
+        handler: a FetchHandler; it receives None for variables without a value (yet).
     """
 
     def __init__(self, scope: Scope, handler: FetchHandler):
@@ -61,18 +61,18 @@ class FetchHandlerMonitor:
         self._ended = threading.Event()
 
     def handler_launch_func(self, scope: Scope, handler: FetchHandler) -> None:
-        """What the thread does, until ``stop``."""
+        """The body of the thread, until ``stop``."""
         wanted = {key: var.name for key, var in handler.var_dict.items() if isinstance(var, Variable)}
         while not self._ended.wait(handler.period_secs):
             handler.handler({key: _array(scope, name) for key, name in wanted.items()})
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start monitoring."""
         self._ended.clear()
         self.fetch_thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop monitoring."""
         self._ended.set()
 
 

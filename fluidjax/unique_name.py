@@ -1,4 +1,4 @@
-"""Names that no other variable of a program has: ``fc_0``, ``fc_1`` ..., counted per kind."""
+"""Generates names unique within a program: ``fc_0``, ``fc_1`` ..., numbered per key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["generate", "switch", "guard"]
 
 
 class UniqueNameGenerator:
-    """Counts names by their key; `prefix` is prepended to each."""
+    """Numbers names per key; `prefix` is prepended to each."""
 
     def __init__(self, prefix: str | None = None) -> None:
         self.ids: defaultdict[str, int] = defaultdict(int)
@@ -26,13 +26,13 @@ class UniqueNameGenerator:
 
 
 class DygraphParameterNameChecker:
-    """Remembers the parameter names of eager layers, to tell whether one was given twice."""
+    """Records the parameter names of eager layers, to detect duplicates."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
 
     def __call__(self, name: str) -> bool:
-        """Whether `name` was seen before; it is remembered now."""
+        """Whether `name` was seen before; records it."""
         seen = name in self._names
         self._names.add(name)
         return seen
@@ -43,7 +43,7 @@ dygraph_parameter_name_checker = DygraphParameterNameChecker()
 
 
 def generate(key: str) -> str:
-    """A name from `key` that the current generator has not given yet."""
+    """A name derived from `key` that the current generator has not returned yet."""
     return generator(key)
 
 
@@ -56,7 +56,7 @@ def switch(
     new_generator: UniqueNameGenerator | None = None,
     new_para_name_checker: DygraphParameterNameChecker | None = None,
 ) -> tuple[UniqueNameGenerator, DygraphParameterNameChecker]:
-    """Replace the generator (by default with a fresh one); returns the ones used before."""
+    """Replace the generator (by default with a new one); returns the previous ones."""
     global generator, dygraph_parameter_name_checker
     before = generator, dygraph_parameter_name_checker
     generator = UniqueNameGenerator() if new_generator is None else new_generator
@@ -66,7 +66,7 @@ def switch(
 
 @contextlib.contextmanager
 def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
-    """Number generated names from 0, or with `new_generator`, within a ``with`` block; a string prefixes all names.
+    """Number generated names from 0, or continue `new_generator`, within a ``with`` block; a string is used as prefix.
 
     Examples:
         >>> for _ in range(2):

@@ -1,4 +1,4 @@
-"""Decorators whose results keep the signature of the function they decorate."""
+"""Decorators that preserve the signature of the functions they decorate."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["wrap_decorator", "signature_safe_contextmanager"]
 
 
 def wrap_decorator(decorator_func: Callable[[Callable], Callable]) -> Callable[[Callable], Callable]:
-    """``decorator_func`` as a decorator that keeps name, docstring and signature.
+    """Make ``decorator_func`` preserve name, docstring and signature.
 
-    Calls that do not fit the signature raise TypeError before the decorator's function sees them.
+    Calls that do not match the signature raise TypeError before reaching the decorated function.
     """
 
     @functools.wraps(decorator_func)
