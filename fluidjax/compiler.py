@@ -315,8 +315,7 @@ def _has_backward(program: Program) -> bool:
 
 
 def _joined_trainers(program: Program) -> int:
-    """The number of processes of a program transpiled in mode nccl2. Raises RuntimeError if they have not joined.
-    """
+    """The number of processes of a program transpiled in mode nccl2. Raises RuntimeError if they have not joined."""
     trainers, joined = len(program._trainers_endpoints) or 1, processes()
     if trainers > 1 and (joined is None or joined.count != trainers):
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""``fluid.core`` under the name of the compiled library behind Fluid's core."""
+"""``fluid.core`` under the name of the compiled library that contains Fluid's core."""
 
 from typing import Any
 

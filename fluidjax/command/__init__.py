@@ -1,1 +1,1 @@
-"""The command line, and serving fluidjax under the name paddle."""
+"""The command line, and making fluidjax importable as paddle."""

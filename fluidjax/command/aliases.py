@@ -1,4 +1,4 @@
-"""Serving fluidjax under the names ``paddle`` and ``paddle.fluid``, without a package of that name on disk.
+"""Makes fluidjax importable as ``paddle`` and ``paddle.fluid``, without a package of that name on disk.
 
 Each alias *is* the module it stands for (``paddle.fluid.io is fluidjax.io``): nothing is imported twice.
 """
@@ -25,7 +25,7 @@ ROOTS = {
 
 
 def target_of(name: str) -> str | None:
-    """The module that ``name`` stands for: paddle.fluid.io -> fluidjax.io; None for names outside ``paddle``."""
+    """The module that ``name`` refers to: paddle.fluid.io -> fluidjax.io; None for names outside ``paddle``."""
     for alias, target in ROOTS.items():
         if name == alias or name.startswith(alias + "."):
             return target + name[len(alias) :]
@@ -33,30 +33,30 @@ def target_of(name: str) -> str | None:
 
 
 class AliasLoader(importlib.abc.Loader):
-    """Hands out a module that was imported under its own name."""
+    """Returns a module imported under its own name."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._spec: importlib.machinery.ModuleSpec | None = None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Import the target under its own name and hand out that module; its own spec is kept for ``exec_module``."""
+        """Import the target under its own name and return that module; its own spec is kept for ``exec_module``."""
         module = importlib.import_module(self._target)
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module its own spec back: it has run already, and nothing runs again."""
+        """Restore the module's own spec; it has already been executed and is not run again."""
         module.__spec__ = self._spec  # the import system has put the alias's spec there
 
 
 class AliasFinder(importlib.abc.MetaPathFinder):
-    """Finds every name below ``paddle`` that fluidjax has a module for."""
+    """Finds every name under ``paddle`` for which fluidjax has a module."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The spec of an alias; None for a name outside ``paddle`` and for one that fluidjax has no module for."""
+        """The spec of an alias; None for names outside ``paddle`` or without a module in fluidjax."""
         real = target_of(fullname)
         if real is None or importlib.util.find_spec(real) is None:
             return None
@@ -64,13 +64,13 @@ class AliasFinder(importlib.abc.MetaPathFinder):
 
 
 class PaddleImportedError(ImportError):
-    """Another package of the name ``paddle`` is already in use in this process."""
+    """A different package named ``paddle`` has already been imported by this process."""
 
 
 def serve() -> None:
-    """From now on, ``import paddle`` in this process gives fluidjax. Calling it again does nothing.
+    """From now on, ``import paddle`` in this process imports fluidjax. Idempotent.
 
-    Raises PaddleImportedError when a real ``paddle`` was imported before.
+    Raises PaddleImportedError if a real ``paddle`` was imported before.
     """
     if served():
         return
@@ -88,12 +88,12 @@ def serve() -> None:
 
 
 def served() -> bool:
-    """Whether ``import paddle`` in this process gives fluidjax."""
+    """Whether ``import paddle`` in this process imports fluidjax."""
     return any(isinstance(finder, AliasFinder) for finder in sys.meta_path)
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for a process that this one starts: a ``python`` in it finds ``paddle`` as this process does."""
+    """The environment for child processes, in which ``python`` finds ``paddle`` as this process does."""
     environment = dict(os.environ)
     if served():
         folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "served")
@@ -109,9 +109,9 @@ def _put_first(environment: dict[str, str], name: str, folder: str) -> None:
 
 
 def _name_loaded_modules() -> None:
-    """Give the modules in use their aliases now.
+    """Register aliases of modules already loaded.
 
-    Importing one later under its alias would bind it anew in its package, over a function of the same name
+    Importing one later under its alias would rebind it in its package, hiding a function of the same name
     (``paddle.batch``, ``fluid.data``).
     """
     for name, module in list(sys.modules.items()):

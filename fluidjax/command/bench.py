@@ -1,12 +1,12 @@
-"""``fluidjax bench MODEL|SCRIPT``: how long a model or training step takes here: to load, to compile, and for each run.
+"""``fluidjax bench MODEL|SCRIPT``: times loading, compilation and runs, or a script's first training step.
 
-A script runs up to its first training step; that step is run again and again with the script's own batch, on copies of
-the parameters, and the script goes no further. A saved model is run on made-up inputs.
+A script runs up to its first training step and no further; that step is repeated with the script's own batch, on
+copies of the parameters. A saved model is run on random inputs.
 
-first run     compiling included; what the cache on disk holds is not compiled again
-a run         the median: by the clock, and of the processor's time in all threads of this process
-compilations  how often the program was traced and compiled, in the first run and in later ones
-peak memory   of the place; on the CPU, of this process since it began
+first run     including compilation, except of programs cached on disk
+a run         the median: wall-clock time, and CPU time of all threads of this process
+compilations  the number of times the program was compiled, in the first run and in later ones
+peak memory   of the device; on the CPU, of this process since its start
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fluidjax.executor import Executor
 from fluidjax.export.files import Model
 from fluidjax.framework import Program
 
-NAME, HELP = "bench", "say how long a model or a training step takes to compile and to run"
+NAME, HELP = "bench", "time the compilation and runs of a model or training step"
 _FEWEST = 5  # runs, however long they take
 _Row = tuple[str, str]
 
@@ -41,8 +41,8 @@ _Row = tuple[str, str]
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     steps.add(parser)
-    parser.add_argument("--params", metavar="FILE", help="the name of the file that holds all parameters")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure (default %(default)s)")
+    parser.add_argument("--params", metavar="FILE", help="name of the combined parameter file")
+    parser.add_argument("--seconds", type=float, default=3.0, help="measuring time (default %(default)s)")
     samples.add(parser)
 
 
@@ -81,7 +81,7 @@ def _of_step(step: steps.Step, seconds: float) -> Iterator[_Row]:
 
 
 def _tensors(scope: Scope) -> list[str]:
-    """The names of the tensors in a scope and in those around it."""
+    """The names of the tensors in a scope and its ancestors."""
     names, at = set[str](), scope
     while at is not None:
         names.update(at.local_var_names())
@@ -114,7 +114,7 @@ def _of_model(options: argparse.Namespace) -> list[_Row]:
 
 @dataclass(frozen=True)
 class _Times:
-    """Of one run, in seconds: by the clock, and of the processor."""
+    """The duration of a run in seconds: wall-clock and CPU time."""
 
     clock: float
     processor: float
@@ -122,7 +122,7 @@ class _Times:
 
 @dataclass(frozen=True)
 class _Measured:
-    """A first run, and those after it, which compiled so often."""
+    """The first run and the following ones, with their numbers of compilations."""
 
     first: _Times
     first_compiled: int
@@ -131,11 +131,11 @@ class _Measured:
 
     @property
     def middle(self) -> float:
-        """Milliseconds of a later run."""
+        """Median time of a later run in milliseconds."""
         return float(np.median([run.clock for run in self.later])) * 1e3
 
     def rows(self, what: str, place: Place) -> Iterator[_Row]:
-        """What is printed, a run being called ``what``."""
+        """The rows to print, with a run referred to as ``what``."""
         highest = float(np.quantile([run.clock for run in self.later], 0.9)) * 1e3
         processor = float(np.median([run.processor for run in self.later])) * 1e3
         yield f"first {what}", f"{self.first.clock * 1e3:.1f} ms, compiling included"
@@ -149,7 +149,7 @@ class _Measured:
 
 
 def _measured(run: Callable[[], Any], program: Program, seconds: float) -> _Measured:
-    """Run the program once, and then again and again, waiting for results each time."""
+    """Run the program once, then repeatedly, waiting for the results each time."""
 
     def whole() -> None:
         _await(run())
@@ -163,7 +163,7 @@ def _measured(run: Callable[[], Any], program: Program, seconds: float) -> _Meas
 
 
 def _await(values: Any) -> None:
-    """Return when values, and those in lists, are there."""
+    """Wait for values, including those in lists."""
     for value in values:
         if isinstance(value, (list, LoDTensorArray)):
             _await(value)
@@ -178,7 +178,7 @@ def _timed(work: Callable[[], Any]) -> tuple[_Times, Any]:
 
 
 def _repeated(work: Callable[[], Any], seconds: float) -> list[_Times]:
-    """The times of runs one after the other."""
+    """The times of consecutive runs."""
     ends = time.perf_counter() + seconds
     taken: list[_Times] = []
     while len(taken) < _FEWEST or time.perf_counter() < ends:

@@ -1,4 +1,4 @@
-"""``fluidjax cache``: where compiled programs are kept between processes, how much is there, and away with it."""
+"""``fluidjax cache``: shows the location and size of the cache of compiled programs, or clears it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fluidjax.command.terms import size
 from fluidjax.execution.kept import FOLDER, keep_in
 from fluidjax.execution.store import BOUND, Store
 
-NAME, HELP = "cache", "show or clear the compiled programs that are kept on disk"
+NAME, HELP = "cache", "show or clear the on-disk cache of compiled programs"
 
 
 def folder() -> str:
-    """Where compiled programs are kept: $FLUIDJAX_CACHE_DIR, or ``fluidjax/xla`` in the user's cache folder."""
+    """The directory of compiled programs: $FLUIDJAX_CACHE_DIR, or ``fluidjax/xla`` in the user's cache directory."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.environ.get("FLUIDJAX_CACHE_DIR") or os.path.join(home, "fluidjax", "xla")
 
 
 def enable() -> None:
-    """Keep compiled programs on disk; XLA's executables where JAX was told to keep them already."""
+    """Cache compiled programs on disk; and XLA executables, if JAX is configured to cache them."""
     keep_in(folder())
     if jax.config.values.get("jax_compilation_cache_dir"):
         return
@@ -34,7 +34,7 @@ def enable() -> None:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--clear", action="store_true", help="delete all of them")
+    parser.add_argument("--clear", action="store_true", help="delete all compiled programs")
 
 
 def main(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""``fluidjax check MODEL|SCRIPT``: whether all of it runs here. Exit status 0: yes; 1: no, and why."""
+"""``fluidjax check MODEL|SCRIPT``: whether everything is supported. Exit status 0: yes; 1: no, with the reasons."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from fluidjax.command import models, scripts
 from fluidjax.framework import Program, program_view
 from lowering.engine.validate import newer_problems
 
-NAME, HELP = "check", "say whether a model or script runs here"
+NAME, HELP = "check", "check whether a model or script is supported"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("model", metavar="MODEL|SCRIPT", help="a model's folder, a program's file, or a Python script")
+    parser.add_argument("model", metavar="MODEL|SCRIPT", help="a model directory, a program file, or a Python script")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print what does not run; 1 when there is something."""
+    """Print what is not supported; returns 1 if there is anything."""
     script = options.model.endswith(".py")
     if script:
         problems = scripts.problems_of(options.model)
@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def problems_of(program: Program) -> list[str]:
-    """What of a program does not run: operators that are not registered, each with how often and where first."""
+    """The operators of a program that are not registered, each with its count and first position."""
     unknown: Counter[str] = Counter()
     first: dict[str, str] = {}
     for block in program.blocks:

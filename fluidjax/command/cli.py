@@ -1,4 +1,4 @@
-"""The command ``fluidjax``: one module of this folder for each of its verbs."""
+"""The ``fluidjax`` command, with one module of this package per subcommand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMANDS = (run, launch, info, explain, check, verify, draw, bench, serve, conve
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the command; returns its exit status: 0, 1 where the answer is no, 2 for bad use."""
+    """Entry point of the command; returns its exit status: 0 for success, 1 for a negative answer, 2 for bad usage."""
     options = _parse(list(sys.argv[1:] if argv is None else argv))
     if options.command == run.NAME:
         return _main(options)
@@ -52,7 +52,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong with a command."""
+    """Reports usage errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; '{self.prog} --help' shows what there is\n")

@@ -1,10 +1,10 @@
-"""``fluidjax convert MODEL --to FORMAT OUT``: a saved model in another format, read back and compared.
+"""``fluidjax convert MODEL --to FORMAT OUT``: converts a saved model to another format, and verifies the result.
 
 npz          the parameters, for NumPy
-safetensors  the parameters, for whatever reads them
-jax          a folder: model.py, a readable module of plain JAX, and weights.npz
-c            a folder: model.c, its executable, and its weights; C99 that needs nothing but libm
-stablehlo    a folder: the model for any JAX (jax.export) and any StableHLO compiler, for CPU, CUDA and TPU
+safetensors  the parameters, for any program that reads this format
+jax          a directory: model.py, a readable module of plain JAX, and weights.npz
+c            a directory: model.c, its executable, and its weights; C99 that needs nothing but libm
+stablehlo    a directory: the model for any JAX (jax.export) and any StableHLO compiler, for CPU, CUDA and TPU
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from fluidjax.command import models
 from fluidjax.execution.waiting import waiting
 from fluidjax.export.files import FORMATS, PLATFORMS, Model
 
-NAME, HELP = "convert", "write a model in another format"
+NAME, HELP = "convert", "convert a model to another format"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("model", metavar="MODEL", help="a model's folder, or its program's file")
-    parser.add_argument("out", metavar="OUT", help="the file, or folder, to write")
+    parser.add_argument("model", metavar="MODEL", help="a model directory, or its program file")
+    parser.add_argument("out", metavar="OUT", help="the file or directory to write")
     parser.add_argument("--to", required=True, choices=sorted(FORMATS))
-    parser.add_argument("--params", metavar="FILE", help="the name of the file that holds all parameters")
-    parser.add_argument("--batch", type=_count, metavar="N", help="a fixed size for what the model leaves open (c: 1)")
-    parser.add_argument("--platforms", default=",".join(PLATFORMS), help="stablehlo: of %(default)s")
+    parser.add_argument("--params", metavar="FILE", help="name of the combined parameter file")
+    parser.add_argument("--batch", type=_count, metavar="N", help="value of unknown dimensions (c: 1)")
+    parser.add_argument("--platforms", default=",".join(PLATFORMS), help="stablehlo: a subset of %(default)s")
     parser.add_argument(
-        "--rows", type=_count, metavar="N", help="c, jax: the most rows of a ragged input (16 for each sequence)"
+        "--rows", type=_count, metavar="N", help="c, jax: maximum number of rows of a ragged input (16 per sequence)"
     )
     c = parser.add_argument_group("for c")
-    c.add_argument("--train", action="store_true", help="steps replace the parameters that the program writes")
-    c.add_argument("--fetch", metavar="NAMES", help="other outputs than the model's own, with commas")
-    c.add_argument("--weights", choices=("inside", "beside"), help="in model.c, or in model.safetensors (large ones)")
-    c.add_argument("--no-check", action="store_true", help="write model.c alone: not compiled, not compared")
+    c.add_argument("--train", action="store_true", help="training: each run updates the parameters")
+    c.add_argument("--fetch", metavar="NAMES", help="comma-separated outputs, overriding the model's")
+    c.add_argument("--weights", choices=("inside", "beside"), help="embed in model.c, or store in model.safetensors")
+    c.add_argument("--no-check", action="store_true", help="only write model.c, without compiling and verifying it")
 
 
 def _count(word: str) -> int:
@@ -45,7 +45,7 @@ def _count(word: str) -> int:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Write the files and name them."""
+    """Write the files and print their names."""
     path = models.find(options.model, options.params)
     model = Model(path.folder, path.program, path.parameters)
     extra: dict[str, Any] = {}

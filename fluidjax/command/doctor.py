@@ -1,4 +1,4 @@
-"""``fluidjax doctor``: versions, devices, caches: what to tell when something does not work."""
+"""``fluidjax doctor``: versions, devices and caches, for use in bug reports."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PACKAGES = ("jax", "jaxlib", "numpy", "protobuf", "ml_dtypes", "paddlepaddle")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """There are no arguments."""
+    """Declare the arguments, of which there are none."""
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print it; 1 when something will not work."""
+    """Print the report; returns 1 if something will not work."""
     print(table(facts()))
     problems = list(_problems())
     print("\n".join(problems) or "nothing wrong found")
@@ -35,7 +35,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def facts() -> Iterator[tuple[str, str]]:
-    """What is known of this installation."""
+    """Facts about this installation."""
     yield "fluidjax", f"{package_version()}, speaks Fluid {full_version}"
     yield "Python", f"{platform.python_version()} ({sys.executable})"
     yield "system", f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"

@@ -1,7 +1,7 @@
-"""``fluidjax draw MODEL|SCRIPT``: a graph as an SVG, which any browser shows.
+"""``fluidjax draw MODEL|SCRIPT``: draws a graph as an SVG, for any browser.
 
-A script runs up to its first training step, whose program is drawn, or the ops that an eager loss came from; a script
-that never trains runs to its end, and the first program of which it fetched something is drawn.
+A script runs up to its first training step, whose program is drawn (in eager mode, the ops that produced the loss). A
+script that does not train runs to its end, and the first program from which it fetched something is drawn.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ NAME, HELP = "draw", "draw a model's or script's graph as an SVG"
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     steps.add(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="the SVG; default MODEL's name with .svg, here")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="output file (default: MODEL.svg in the current directory)"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
-    """Write it and say where it is."""
+    """Write the SVG and print its path."""
     name = os.path.basename(os.path.abspath(options.model)).removesuffix(".pdmodel").removesuffix(".py")
     where = os.path.abspath(options.output or f"{name}.svg")  # before a script goes elsewhere
     if steps.is_script(options.model):

@@ -1,11 +1,11 @@
-"""``fluidjax explain MODEL``: which kernel each op gets, and why; what moves between places.
+"""``fluidjax explain MODEL``: shows the kernel of each op and the reason for it, and transfers between devices.
 
-Fluid chooses a kernel by data type, layout, place and library (OpKernelType), and converts what does not fit. Here an
-op has one rule, which XLA compiles for the place; what is left to choose is named op by op:
+Fluid selects a kernel by data type, layout, place and library (OpKernelType), and converts inputs that do not match. In
+fluidjax, each op has a single rule, which XLA compiles for the place; the remaining choices are shown op by op:
 
-type, layout  as Fluid would decide: of the tensors that the op reads, or its attribute dtype; and its data_format
-kernel        XLA: within the compiled step; host: outside of it, on the CPU; control: compiles blocks of ops
-primitives    what the rule becomes there (jax's names), for the drawn batch
+type, layout  as Fluid would decide: by the tensors that the op reads or its attribute dtype; and by its data_format
+kernel        XLA: inside the compiled step; host: outside of it, on the CPU; control: compiles blocks of ops
+primitives    what the rule becomes there (jax's names), for the given batch
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fluidjax.framework import Block, Operator, Program, program_view
 from lowering.engine.plan import Plan, make_plan
 from lowering.engine.x64 import with_x64
 
-NAME, HELP = "explain", "say which kernel each op of a model gets, and why"
+NAME, HELP = "explain", "show the kernel of each op, and the reason for it"
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
 _ASKED = {"use_cudnn": "cuDNN", "use_mkldnn": "MKL-DNN"}
 Primitives = Mapping[tuple[int, int], Counter[str]]
@@ -38,14 +38,14 @@ Primitives = Mapping[tuple[int, int], Counter[str]]
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("model", metavar="MODEL", help="a model's folder, or its program's file")
-    parser.add_argument("--params", metavar="FILE", help="the name of the file that holds all parameters")
-    parser.add_argument("--place", choices=sorted(PLATFORMS), default="cpu", help="where it would run (%(default)s)")
-    parser.add_argument("--batch", type=int, default=2, metavar="N", help="for sizes that the model leaves open")
+    parser.add_argument("model", metavar="MODEL", help="a model directory, or its program file")
+    parser.add_argument("--params", metavar="FILE", help="name of the combined parameter file")
+    parser.add_argument("--place", choices=sorted(PLATFORMS), default="cpu", help="the target (default %(default)s)")
+    parser.add_argument("--batch", type=int, default=2, metavar="N", help="value of unknown dimensions")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print it."""
+    """Print the report."""
     path = models.find(options.model, options.params)
     model = Model(path.folder, path.program, path.parameters)
     try:
@@ -57,7 +57,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def primitives(model: Model, place: str, batch: int) -> Primitives:
-    """(block, op) -> the primitives that it becomes. ExportError for programs that are not one function of arrays."""
+    """(block, op) -> its primitives. Raises ExportError for programs that are not a single function of arrays."""
     function, parameters = to_jax(model.program, model.feeds, model.fetches, scope=model.scope, platform=place)
     function = function.with_runner(Labelled)
     drawn = draw_feeds(model.program, model.feeds, batch, None)
@@ -73,7 +73,7 @@ def primitives(model: Model, place: str, batch: int) -> Primitives:
 
 
 def describe(program: Program, fetches: list[str], place: str, found: Primitives | str) -> Iterator[str]:
-    """The lines about a program; ``found`` is what ``primitives`` gives, or why there is nothing."""
+    """The lines about a program; ``found`` is the result of ``primitives``, or the reason why there is none."""
     plan = make_plan(program_view(program), fetches)
     yield from _transforms(plan, place)
     yield f"primitives: {found}" if isinstance(found, str) else f"primitives on {place}, unused ones left out"
@@ -84,7 +84,7 @@ def describe(program: Program, fetches: list[str], place: str, found: Primitives
 
 
 def _transforms(plan: Plan, place: str) -> Iterator[str]:
-    """What crosses between the compiled parts and the host."""
+    """Transfers between the compiled parts and the host."""
     parts = [segment for segment in plan.segments if not segment.host]
     hosts = [segment for segment in plan.segments if segment.host]
     sizes = ", ".join(str(len(segment.ops)) for segment in parts) or "no"
@@ -110,7 +110,7 @@ def _row(block: Block, at: int, op: Operator, place: str, found: Primitives) -> 
 
 
 def _type(block: Block, op: Operator) -> str:
-    """The type that Fluid would choose a kernel by: of what the op reads, or of its attribute."""
+    """The data type by which Fluid would select a kernel: that of the op's inputs, or its attribute."""
     variables = [block._find_var_recursive(name) for name in op.input_arg_names]
     tensors = [v for v in variables if v is not None and v.type in (VarType.LOD_TENSOR, VarType.SELECTED_ROWS)]
     kinds = dict.fromkeys(to_numpy_dtype(v.dtype) for v in tensors)

@@ -1,7 +1,7 @@
-"""``fluidjax info MODEL|SCRIPT``: what a model takes, gives and holds, and what of it does not run here.
+"""``fluidjax info MODEL|SCRIPT``: a model's inputs, outputs, parameters and ops, including unsupported ones.
 
-A script is read, not run: which names of paddle it uses. With --run it runs up to its first training step, whose
-program is shown as a model is; the script goes no further.
+A script is only read, not run: its uses of paddle are listed. With --run, it runs up to its first training step and no
+further, and the program of that step is described like a model.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from fluidjax.eager.varbase import VarBase
 from fluidjax.framework import Program, Variable
 from fluidjax.gradcheck.eager import recorded
 
-NAME, HELP = "info", "show what a model or script consists of"
+NAME, HELP = "info", "describe a model or script"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     steps.add(parser)
-    parser.add_argument("--run", action="store_true", help="run a script, and show the program of its training step")
+    parser.add_argument(
+        "--run", action="store_true", help="run the script, and describe the program of its training step"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print it; 0 also when something does not run (that is what ``check`` is for)."""
+    """Print the description; returns 0 even if something is not supported (see ``check``)."""
     if steps.is_script(options.model):
         lines = _of_run(options) if options.run else list(scripts.describe(options.model))
         print("\n".join(lines))
@@ -51,7 +53,7 @@ def _of_run(options: argparse.Namespace) -> list[str]:
 
 
 def describe(program: Program, fetched: Sequence[str] = ()) -> Iterator[str]:
-    """The lines about a program; ``fetched`` are its outputs where it has no ops that say so."""
+    """The lines about a program; ``fetched`` are its outputs if it has no fetch ops."""
     block = program.global_block()
     feeds, fetches = _ends(program)
     fetches = fetches or list(fetched)

@@ -1,6 +1,6 @@
-"""``fluidjax launch``: run a script in several processes, which train together, or as parameter servers and workers.
+"""``fluidjax launch``: runs a script in several processes that train together, or as parameter servers and workers.
 
-With --servers N the processes are N parameter servers and --workers M workers; without, --workers M trainers.
+With --servers N, there are N parameter servers and --workers M workers; otherwise, --workers M trainers.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ NAME, HELP = "launch", "run a script in several processes that train together"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--workers", type=int, default=2, metavar="N", help="how many processes train (default 2)")
-    parser.add_argument("--servers", type=int, default=0, metavar="N", help="how many parameter servers there are")
-    parser.add_argument("--log-dir", metavar="FOLDER", help="write the output of each process to a file there")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="number of training processes (default 2)")
+    parser.add_argument("--servers", type=int, default=0, metavar="N", help="number of parameter servers")
     parser.add_argument(
-        "--max-restarts", type=int, default=0, metavar="N", help="start all again when one has failed, N times at most"
+        "--log-dir", metavar="FOLDER", help="write the output of each process to a file in this directory"
     )
     parser.add_argument(
-        "--checkpoints", metavar="FOLDER", help="where fluidjax.recovery keeps what restarts begin from"
+        "--max-restarts", type=int, default=0, metavar="N", help="restart all processes if one fails, at most N times"
+    )
+    parser.add_argument(
+        "--checkpoints", metavar="FOLDER", help="directory of fluidjax.recovery checkpoints, used by restarts"
     )
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the job to its end: 0, or 1 where a process failed too often."""
+    """Run the job to its end: returns 0, or 1 if a process failed too often."""
     command = [*COMMAND, options.script, *options.arguments]
     kept = {} if options.checkpoints is None else {"FLUIDJAX_CHECKPOINTS": options.checkpoints}
 

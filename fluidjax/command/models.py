@@ -1,4 +1,4 @@
-"""A model's or program's file as commands read it, wherever its parts are."""
+"""Locates and reads the files of a model or program given on the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fluidjax.framework import Program
 
 @dataclass(frozen=True)
 class ModelPath:
-    """Where a model is: a folder, its program's file in it, and its parameters' file (None: one each)."""
+    """The location of a model: its directory, program file and parameter file (None: one file per parameter)."""
 
     folder: str
     program: str
@@ -25,7 +25,7 @@ class ModelPath:
 
 
 def find(path: str, params: str | None = None) -> ModelPath:
-    """The model at ``path``: a folder with a program in it, or a program's file. BadUse when there is none."""
+    """The model at ``path``, a directory containing a program, or a program file. Raises BadUse if there is none."""
     if os.path.isfile(path):
         return ModelPath(os.path.dirname(path) or ".", os.path.basename(path), params or _beside(path))
     usual = [name for name in (inference.MODEL, "model", "inference.pdmodel") if _is_file(path, name)]
@@ -41,7 +41,7 @@ def find(path: str, params: str | None = None) -> ModelPath:
 
 
 def read_program(path: ModelPath) -> Program:
-    """The program alone."""
+    """The program without its parameters."""
     with open(path.program_path, "rb") as file:
         return inference.parse(file.read(), path.program_path)
 
@@ -51,13 +51,13 @@ def _is_file(folder: str, name: str) -> bool:
 
 
 def _only(path: str) -> list[str]:
-    """The one program of Paddle 2 in a folder, whatever it is called."""
+    """The only Paddle 2 program in a directory, whatever its name."""
     found = [n for n in os.listdir(path) if n.endswith(".pdmodel")] if os.path.isdir(path) else []
     return found if len(found) == 1 else []
 
 
 def _beside(path: str) -> str | None:
-    """The parameters' file that goes with a program's file, where it has a usual name."""
+    """The parameter file that belongs to a program file, if it has a usual name."""
     folder, name = os.path.split(path)
     stem = name.rpartition(".")[0]
     usual = (*((f"{stem}.pdiparams",) if stem else ()), "__params__", "params")

@@ -1,12 +1,12 @@
-"""``fluidjax optimize MODEL OUT``: a saved model with fewer ops, in Paddle's own format, compared before it is written.
+"""``fluidjax optimize MODEL OUT``: writes a saved model with fewer ops, in Paddle's format, after comparing the two.
 
-is_test_pass                           is_test set wherever an op has it
-dead_code_elimination_pass             without the ops that lead to no output
-identity_op_clean_pass                 without scales by 1, assignments, dropout in tests, casts to the same type
-constant_folding_pass                  what follows from parameters alone, as parameters
-common_subexpression_elimination_pass  what is computed twice, once
-conv_bn_fuse_pass                      batch normalisation within the convolution before it
-fc_fuse_pass                           products and sums, and relu, as fc
+is_test_pass                           sets is_test on every op that has it
+dead_code_elimination_pass             removes ops that do not contribute to an output
+identity_op_clean_pass                 removes scales by 1, assignments, dropout at test time, casts to the same type
+constant_folding_pass                  replaces results that depend only on parameters by parameters
+common_subexpression_elimination_pass  computes equal expressions once
+conv_bn_fuse_pass                      folds batch normalisation into the convolution before it
+fc_fuse_pass                           replaces products and sums, and relu, by fc
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ TOLERANCE = 1e-5
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("model", metavar="MODEL", help="a model's folder, or its program's file")
-    parser.add_argument("out", metavar="OUT", help="the folder to write")
-    parser.add_argument("--params", metavar="FILE", help="the name of the file that holds all parameters")
-    parser.add_argument("--passes", metavar="NAMES", help=f"with commas, in order (default: {', '.join(PASSES)})")
+    parser.add_argument("model", metavar="MODEL", help="a model directory, or its program file")
+    parser.add_argument("out", metavar="OUT", help="the directory to write")
+    parser.add_argument("--params", metavar="FILE", help="name of the combined parameter file")
+    parser.add_argument("--passes", metavar="NAMES", help=f"comma-separated, in order (default: {', '.join(PASSES)})")
     parser.add_argument("--draw", metavar="FOLDER", help="also write before.dot and after.dot, for graphviz")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Write the model, and say what each pass did."""
+    """Write the model, and report the effect of each pass."""
     path = models.find(options.model, options.params)
     model = Model(path.folder, path.program, path.parameters)
     passes = None if options.passes is None else options.passes.split(",")
@@ -65,7 +65,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _compare(model: Model, found: Optimized) -> None:
-    """The outputs of both for drawn inputs. ValueError where they differ."""
+    """Compare the outputs of both models on random inputs. Raises ValueError if they differ."""
     drawn = draw_feeds(model.program, model.feeds, 2, None)
     feed = {name: value.tensor() for name, value in drawn.items()}
     executor = fluid.Executor(fluid.CPUPlace())

@@ -1,6 +1,6 @@
-"""``fluidjax run``: runs a script that was written for PaddlePaddle Fluid, as it is.
+"""``fluidjax run``: runs a script written for PaddlePaddle Fluid, unmodified.
 
-The script finds ``paddle``, and what it expects of the Python and NumPy of its time (``fluidjax.legacy``).
+``paddle`` is importable, and features of older Python and NumPy releases are restored (``fluidjax.legacy``).
 """
 
 from __future__ import annotations
@@ -38,27 +38,25 @@ PADDLE_NEEDS = {
     "yaml": "pyyaml",
 }
 
-NAME, HELP = "run", "run a script that was written for Paddle Fluid"
+NAME, HELP = "run", "run a script written for Paddle Fluid"
 USAGE = "fluidjax run [-m] SCRIPT [ARGUMENTS ...]"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = USAGE
-    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module name")
     parser.add_argument("script", metavar="SCRIPT")
-    parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="what the script sees in sys.argv"
-    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="the script's arguments")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the script; 1 when it ends with an exception. BadUse when there is no such script."""
+    """Run the script; returns 1 if it ends with an exception. Raises BadUse if the script does not exist."""
     return run(options.script, options.arguments, options.module)
 
 
 def run(script: str, arguments: list[str], module: bool = False) -> int:
-    """Run a script with its arguments, in a process that serves ``paddle``; 1 when it ends with an exception."""
+    """Run a script with its arguments, with ``paddle`` importable; returns 1 if it ends with an exception."""
     if module:
         sys.path.insert(0, os.getcwd())
         _need_module(script)
@@ -91,7 +89,7 @@ def _need_module(name: str) -> None:
 
 
 def _run(script: str, arguments: list[str], module: bool) -> int:
-    """Run as ``python SCRIPT`` would; an error is shown from the script's first line on."""
+    """Run as ``python SCRIPT`` would; tracebacks start at the script's first frame."""
     sys.argv = [script, *arguments]
     if not module:
         sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
@@ -110,7 +108,7 @@ def _run(script: str, arguments: list[str], module: bool) -> int:
 
 
 def _hint(error: BaseException) -> str:
-    """What to do about a module that scripts find where Paddle is installed, because Paddle needs it itself."""
+    """Advice about missing modules that were installed alongside Paddle as its own dependencies."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if name not in PADDLE_NEEDS:
         return ""
@@ -122,7 +120,7 @@ def _hint(error: BaseException) -> str:
 
 
 def _from_script(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of this file and of runpy."""
+    """The traceback without the frames of this file and runpy."""
     ours = {__file__, runpy.__file__, "<frozen runpy>"}
     inner = trace
     while inner is not None and inner.tb_frame.f_code.co_filename in ours:

@@ -1,4 +1,4 @@
-"""Made-up inputs of a saved model, for commands that have to run it."""
+"""Random inputs of a saved model, for commands that run it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,22 @@ _LENGTH = 8
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Declare what says how inputs are made up."""
-    parser.add_argument("--batch", type=int, default=1, metavar="N", help="samples, or sequences (default %(default)s)")
+    """Declare the arguments that control random inputs."""
     parser.add_argument(
-        "--shape", type=shape_of, action="append", default=[], metavar="NAME=N,N,...", help="of an open input"
+        "--batch", type=int, default=1, metavar="N", help="number of samples or sequences (default %(default)s)"
+    )
+    parser.add_argument(
+        "--shape",
+        type=shape_of,
+        action="append",
+        default=[],
+        metavar="NAME=N,N,...",
+        help="shape of an input with unknown dimensions",
     )
 
 
 def shape_of(word: str) -> tuple[str, tuple[int, ...]]:
-    """``image=1,3,224,224`` of a command line."""
+    """Parse ``image=1,3,224,224``."""
     name, _, sizes = word.partition("=")
     try:
         return name, tuple(int(size) for size in sizes.split(","))
@@ -36,11 +43,11 @@ def shape_of(word: str) -> tuple[str, tuple[int, ...]]:
 
 
 def feed(program: Program, names: Sequence[str], batch: int, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """An input for each name: floats drawn from a normal distribution, 0 and 1 for whole numbers.
+    """A random input for each name: normally distributed floats, or integers 0 and 1.
 
     Args:
-        batch: the size of first dims that are open; the number of sequences.
-        shapes: whole shapes of inputs whose other dims are open; BadUse where one is missing.
+        batch: the size of unknown first dimensions; the number of sequences.
+        shapes: complete shapes of inputs with other unknown dimensions; raises BadUse if one is missing.
     """
     rng = np.random.default_rng(0)
     return {name: _value(program.global_block().var(name), batch, shapes.get(name), rng) for name in names}
@@ -68,6 +75,6 @@ def _value(var: Variable, batch: int, given: tuple[int, ...] | None, rng: np.ran
 
 
 def _lengths(rows: int, sequences: int) -> list[int]:
-    """Lengths that differ and add up."""
+    """Different lengths with a given sum."""
     ends = np.linspace(0, rows, sequences + 1).astype(int)
     return [int(n) for n in np.diff(ends)]

@@ -1,4 +1,4 @@
-"""What a script uses of Fluid, read from its text: nothing of it is run."""
+"""Static analysis of a script's use of Fluid; nothing is executed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fluidjax.command.terms import BadUse, table
 
 
 class Use(NamedTuple):
-    """A name of Fluid in a script: ``paddle.fluid.layers.fc`` at a line."""
+    """A use of a Fluid name in a script: ``paddle.fluid.layers.fc`` at a line."""
 
     name: str
     line: int
 
 
 def uses_of(path: str) -> list[Use]:
-    """The names of ``paddle`` that a script uses, in the order of its lines; BadUse for what cannot be read."""
+    """The names of ``paddle`` used by a script, in order of lines. Raises BadUse if the script cannot be parsed."""
     try:
         with open(path, encoding="utf-8") as file:
             tree = ast.parse(file.read(), path)
@@ -39,7 +39,7 @@ def uses_of(path: str) -> list[Use]:
 
 
 def _imported(tree: ast.AST) -> dict[str, str]:
-    """Name in the script -> what of paddle it stands for."""
+    """Maps names in the script to the paddle names they refer to."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -72,7 +72,7 @@ def _chain(node: ast.expr) -> list[str]:
 
 
 def missing(name: str) -> str | None:
-    """Why a name of paddle is of no use here; None when it is there. What objects have is not followed."""
+    """The reason why a paddle name is unusable, or None. Attributes of objects are not followed."""
     at, so_far = importlib.import_module("fluidjax.paddle"), "paddle"
     for part in name.split(".")[1:]:
         below: Any = getattr(at, part, None)
@@ -98,7 +98,7 @@ def _module(name: str) -> Any:
 
 
 def problems_of(path: str) -> list[str]:
-    """A line for each name that is not there, with the lines of the script that use it."""
+    """One line per missing name, with the lines of the script that use it."""
     lines: dict[str, list[int]] = {}
     for use in uses_of(path):
         lines.setdefault(use.name, []).append(use.line)
@@ -111,7 +111,7 @@ def problems_of(path: str) -> list[str]:
 
 
 def describe(path: str) -> Iterator[str]:
-    """The lines about a script: what it uses of Fluid, and what of that is not there."""
+    """The lines about a script: the Fluid names it uses, and which of them are missing."""
     counts: dict[str, int] = {}
     for use in uses_of(path):
         counts[use.name] = counts.get(use.name, 0) + 1

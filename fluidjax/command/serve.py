@@ -1,8 +1,9 @@
-"""``fluidjax serve MODEL``: a saved model behind HTTP, with a page to try it.
+"""``fluidjax serve MODEL``: serves a saved model over HTTP, with a page to try it.
 
-POST /predict takes {"inputs": {name: nested lists}} or an .npz, and answers in kind; several requests are computed at
-once where samples do not mix. GET / is the page, /model what the model takes and gives, /health whether it is warm,
-/metrics counts for Prometheus, /openapi.json all of it for what makes clients. Ctrl-C ends it when what runs is done.
+POST /predict takes {"inputs": {name: nested lists}} or an .npz, and answers in the same format; concurrent requests are
+batched if samples are independent. GET / is the page, /model the model's inputs and outputs, /health its readiness,
+/metrics statistics for Prometheus, /openapi.json a description for client generators. Ctrl-C stops the server once
+pending requests are done.
 """
 
 from __future__ import annotations
@@ -27,16 +28,14 @@ _TOKEN = "FLUIDJAX_SERVE_TOKEN"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("model", metavar="MODEL", help="a model's folder, or its program's file")
-    parser.add_argument("--params", metavar="FILE", help="the name of the file that holds all parameters")
+    parser.add_argument("model", metavar="MODEL", help="a model directory, or its program file")
+    parser.add_argument("--params", metavar="FILE", help="name of the combined parameter file")
     parser.add_argument(
-        "--host", default="127.0.0.1", help="the address to listen at (default %(default)s: this machine)"
+        "--host", default="127.0.0.1", help="the address to listen on (default %(default)s: this machine only)"
     )
+    parser.add_argument("--port", type=_port, default=8000, metavar="N", help="default %(default)s; 0: any free port")
     parser.add_argument(
-        "--port", type=_port, default=8000, metavar="N", help="default %(default)s; 0: any that is free"
-    )
-    parser.add_argument(
-        "--token", default=os.environ.get(_TOKEN, ""), help=f"what requests must show (default ${_TOKEN})"
+        "--token", default=os.environ.get(_TOKEN, ""), help=f"token required of requests (default ${_TOKEN})"
     )
     parser.add_argument(
         "--shape",
@@ -44,27 +43,35 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=N,N,...",
-        help="of an open input, to warm up",
+        help="shape of an input with unknown dimensions, for warming up",
     )
     limits = parser.add_argument_group("limits")
     limits.add_argument(
-        "--max-batch", type=_count, default=32, metavar="N", help="samples at once (default %(default)s)"
+        "--max-batch",
+        type=_count,
+        default=32,
+        metavar="N",
+        help="maximum number of samples per batch (default %(default)s)",
     )
     limits.add_argument(
         "--max-delay",
         type=_positive,
         default=2.0,
         metavar="MS",
-        help="to wait for more of them (default %(default)s ms)",
+        help="time to wait for further requests (default %(default)s ms)",
     )
     limits.add_argument(
-        "--max-body", type=_positive, default=16.0, metavar="MB", help="of a request (default %(default)s)"
+        "--max-body", type=_positive, default=16.0, metavar="MB", help="maximum size of a request (default %(default)s)"
     )
     limits.add_argument(
-        "--timeout", type=_positive, default=30.0, metavar="S", help="for a request (default %(default)s)"
+        "--timeout", type=_positive, default=30.0, metavar="S", help="time limit of a request (default %(default)s)"
     )
     limits.add_argument(
-        "--queue", type=_count, default=128, metavar="N", help="requests at a time (default %(default)s)"
+        "--queue",
+        type=_count,
+        default=128,
+        metavar="N",
+        help="maximum number of concurrent requests (default %(default)s)",
     )
 
 

@@ -1,6 +1,6 @@
-"""The first training step of a script: commands run the script up to it, look at it, and let the script go no further.
+"""The first training step of a script: commands run the script up to it, inspect it, and stop the script.
 
-A run of a program that has a backward pass is one, and ``backward()`` of an eager loss.
+A training step is a run of a program with a backward pass, or ``backward()`` of an eager loss.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Step:
-    """A run of a program that a script asks for.
+    """A run of a program requested by a script.
 
     Attributes:
-        executor: what it asks.
+        executor: the executor called.
         given: the arguments of ``Executor.run``, by name.
-        program: what is run, without what compiles it for several devices.
-        scope: where its state is.
+        program: the program, without the CompiledProgram around it.
+        scope: the scope that holds its state.
     """
 
     executor: Executor
@@ -47,7 +47,7 @@ class Step:
 
     @cached_property
     def loss(self) -> str | None:
-        """The loss of a program that has a backward pass; None for others."""
+        """The loss of a program with a backward pass; None for others."""
         roles = [(op, int(op.attr(OP_ROLE)) if op.has_attr(OP_ROLE) else 0) for op in self.program.global_block().ops]
         if not any(role & OpRole.Backward for _, role in roles):
             return None
@@ -56,23 +56,23 @@ class Step:
 
     @property
     def fetches(self) -> tuple[str, ...]:
-        """The names of what the script fetches."""
+        """The names of the variables fetched by the script."""
         return fetch_names(self.given.get("fetch_list"))
 
     @cached_property
     def feed(self) -> dict[str, Any]:
-        """What one device is fed: by the script, and by the readers of the program, which go on by a batch."""
+        """The feed of one device, from the script and from the program's readers, which advance by one batch."""
         feed = self.given.get("feed")
         share = feed[0] if isinstance(feed, (list, tuple)) and feed else feed
         return next_feed(self.program, one_feed(share))
 
 
 class _Done(BaseException):
-    """Ends a script whose step has been reached."""
+    """Stops a script whose step has been reached."""
 
 
 class _Watch(Generic[T]):
-    """Runs of programs, and backward passes, up to the first training step; from then on, each ends the script."""
+    """Intercepts program runs and backward passes up to the first training step; afterwards, each stops the script."""
 
     def __init__(self, of_program: Callable[[Step], T], of_loss: Callable[[VarBase], T]):
         self.found: list[T] = []
@@ -81,7 +81,7 @@ class _Watch(Generic[T]):
         self._of_program, self._of_loss = of_program, of_loss
 
     def run(self, *arguments: Any, **named: Any) -> list[Any]:
-        """Stands for ``Executor.run``."""
+        """Replaces ``Executor.run``."""
         executor_run, _ = _USUAL
         step = _asked(inspect.signature(executor_run).bind(*arguments, **named).arguments)
         if step is not None and (self.reached or step.loss is not None):
@@ -91,7 +91,7 @@ class _Watch(Generic[T]):
         return executor_run(*arguments, **named)
 
     def backward(self, loss: VarBase) -> None:
-        """Stands for ``VarBase.backward``."""
+        """Replaces ``VarBase.backward``."""
         self._end(self._of_loss, loss)
 
     @property
@@ -114,7 +114,7 @@ _USUAL = Executor.run, VarBase.backward
 
 @contextlib.contextmanager
 def _instead(executor_run: Any, backward: Any) -> Iterator[None]:
-    """Run programs, and go backward, by these functions inside."""
+    """Context manager: replace ``Executor.run`` and ``VarBase.backward`` by these functions."""
     before = Executor.run, VarBase.backward
     Executor.run, VarBase.backward = executor_run, backward  # type: ignore[method-assign]
     try:
@@ -124,22 +124,22 @@ def _instead(executor_run: Any, backward: Any) -> Iterator[None]:
 
 
 def _asked(given: dict[str, Any]) -> Step | None:
-    """The run of these arguments; None for what is no program."""
+    """The run with these arguments; None unless it runs a program."""
     executor, program = given.pop("self"), given.get("program")
     inner = program._program if isinstance(program, CompiledProgram) else program or default_main_program()
     return Step(executor, given, inner, given.get("scope") or global_scope()) if isinstance(inner, Program) else None
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that name a model or a script."""
-    parser.add_argument("model", metavar="MODEL|SCRIPT", help="a model's folder, a program's file, or a Python script")
+    """Declare the arguments that specify a model or script."""
+    parser.add_argument("model", metavar="MODEL|SCRIPT", help="a model directory, a program file, or a Python script")
     parser.add_argument(
-        "arguments", nargs="*", metavar="ARGUMENTS", help="what the script sees in sys.argv; after -- if options"
+        "arguments", nargs="*", metavar="ARGUMENTS", help="the script's arguments; put -- before options"
     )
 
 
 def is_script(path: str) -> bool:
-    """Whether what a command is given is a script."""
+    """Whether a command's argument is a script."""
     return path.endswith(".py")
 
 
@@ -151,13 +151,13 @@ def first_step(
     *,
     trains: bool = True,
 ) -> T:
-    """Run a script up to its first training step; what one of the functions returns for that.
+    """Run a script up to its first training step; returns the result of one of the functions for it.
 
     Args:
         path, arguments: of the script.
-        of_program: for a program; called inside of the script, with its scopes and guards.
-        of_loss: for an eager loss, likewise.
-        trains: whether it must train; otherwise the first run that fetches something will do, after the script's end.
+        of_program: called for a program, within the script and its scopes and guards.
+        of_loss: called for an eager loss, likewise.
+        trains: require a training step; otherwise, after the script's end, use the first run that fetches something.
 
     Raises:
         BadUse: there is no such step.
@@ -181,7 +181,7 @@ def first_step(
 
 
 def _fails(path: str, arguments: list[str]) -> bool:
-    """Run a script; whether it ends with an error."""
+    """Run a script; returns whether it ends with an error."""
     try:
         return run.run(path, arguments) != 0
     except _Done:

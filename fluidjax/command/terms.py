@@ -1,4 +1,4 @@
-"""How commands speak: errors of bad use, sizes, tables."""
+"""Output of commands: usage errors, sizes, tables."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from fluidjax.base.errors import explain
 
 
 class BadUse(Exception):
-    """A command was given what it cannot work with; shown without a traceback, exit status 2."""
+    """Invalid arguments of a command; shown without a traceback, with exit status 2."""
 
     def __init__(self, what: str, expected: str, received: str, todo: str):
         super().__init__(explain(what, expected, received, todo))
 
 
 def size(count: int) -> str:
-    """Bytes for people: ``"1.5 MB"``."""
+    """A human-readable number of bytes: ``"1.5 MB"``."""
     number = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000 or unit == "GB":
@@ -25,7 +25,7 @@ def size(count: int) -> str:
 
 
 def table(rows: Iterable[Sequence[object]], indent: str = "  ") -> str:
-    """Rows in columns: whole numbers to the right, the last column as long as it is."""
+    """Align rows in columns: integers to the right, the last column with variable width."""
     rows = [list(row) for row in rows]
     texts = [[str(cell) for cell in row] for row in rows]
     if not texts:

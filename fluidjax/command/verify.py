@@ -1,8 +1,8 @@
-"""``fluidjax verify MODEL|SCRIPT``: a proof of gradients, three ways.
+"""``fluidjax verify MODEL|SCRIPT``: verifies gradients in three ways.
 
-A script runs up to its first training step; that step's gradients are held against jax's and against finite
-differences, with the script's own batch and parameters, and the script goes no further. Of a saved model, which has no
-loss, the mean square of its outputs is differentiated at made-up inputs.
+A script runs up to its first training step and no further; the gradients of that step are compared with those of jax
+and with finite differences, using the script's own batch and parameters. For a saved model, which has no loss, the mean
+square of its outputs is differentiated, on random inputs.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from fluidjax.export.files import Model
 from fluidjax.framework import Program, program_guard
 from fluidjax.gradcheck import GradientReport, check_grad
 
-NAME, HELP = "verify", "prove a model's or script's gradients, three ways"
+NAME, HELP = "verify", "verify a model's or script's gradients in three ways"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     steps.add(parser)
-    parser.add_argument("--params", metavar="FILE", help="the name of the file that holds all parameters")
+    parser.add_argument("--params", metavar="FILE", help="name of the combined parameter file")
     samples.add(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the report; 1 where gradients disagree."""
+    """Print the report; returns 1 if gradients disagree."""
     report = _of_script(options.model, options.arguments) if steps.is_script(options.model) else _of_model(options)
     print(report)
     return 0 if report.agrees else 1

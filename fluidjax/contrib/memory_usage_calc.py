@@ -1,4 +1,4 @@
-"""A rough estimate of the memory that a Program's results take."""
+"""A rough estimate of the memory used by a Program's results."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LEAST, _MOST = 1.05, 1.1
 
 
 def memory_usage(program: Program, batch_size: int) -> tuple[float, float, str]:
-    """Between what bounds the memory of all results of the first block's ops lies, at one batch size.
+    """Lower and upper estimates of the memory of all results of the first block's ops, for a batch size.
 
-    XLA reuses buffers and fuses ops, so a run mostly takes less.
+    XLA reuses buffers and fuses ops, so a run usually needs less.
 
     Args:
-        program: a Program; a result whose shape has one negative dim -n is taken with batch_size * n there.
+        program: a Program; a negative dimension -n of a result's shape is taken to be batch_size * n.
         batch_size: positive.
 
     Returns:
@@ -31,7 +31,7 @@ def memory_usage(program: Program, batch_size: int) -> tuple[float, float, str]:
 
     Raises:
         TypeError: not a Program.
-        ValueError: ``batch_size`` not positive, or a result with several negative dims.
+        ValueError: ``batch_size`` is not positive, or a result has several negative dimensions.
     """
     if not isinstance(program, Program):
         raise TypeError(f"memory_usage takes a Program, received {type(program)}. Pass fluid.default_main_program().")

@@ -1,4 +1,4 @@
-"""A table of a Program's parameters and floating point operations."""
+"""A table of a Program's parameters and floating-point operations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RECURRENT = {
 
 
 class Count(NamedTuple):
-    """One op, for one sample: shapes without the batch dim, its parameters, and operations (None: not known)."""
+    """One op, per sample: shapes without the batch dimension, parameters, and operations (None: unknown)."""
 
     type: str
     input: tuple[int, ...]
@@ -34,17 +34,17 @@ class Count(NamedTuple):
 
 
 def summary(main_prog: Program) -> None:
-    """Print a table of the ops that compute most, with their parameters and floating point operations for one sample.
+    """Print a table of the main compute ops, with their parameters and floating-point operations per sample.
 
-    A convolution takes 2 operations for each weight and place of its output, batch_norm 2 for each element, pool2d one
-    for each element of each window, an activation one for each element, and mul one for each weight and row: these are
-    Fluid's own units. Recurrent layers, which Fluid leaves out, take one for each weight that a step multiplies by; a
-    sample of ragged rows is one step. Other ops are not in the table. A parameter that several ops use is counted once
-    in the total.
+    Operations are counted in Fluid's units: for a convolution, 2 per weight and output position; for batch_norm, 2 per
+    element; for pool2d, one per element of each window; for an activation, one per element; for mul, one per weight and
+    row. Recurrent layers, which Fluid omits, count one per weight used in a step; for variable-length sequences, a
+    sample is a single step. Other ops are not listed. A parameter shared by several ops is counted once in the
+    total.
 
     Args:
-        main_prog: a Program. The first dim of every variable is taken for the batch; an op with another unknown dim
-            has no number of operations.
+        main_prog: a Program. The first dimension of every variable is taken to be the batch; for an op with further
+            unknown dimensions, no number of operations is given.
 
     Raises:
         TypeError: not a Program.
@@ -71,7 +71,7 @@ def _cells(number: int, count: Count) -> tuple[str, ...]:
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
-    """Cells aligned to the right in a frame of dashes."""
+    """Right-aligned cells in a frame of dashes."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
     lines = ["| " + " | ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in rows]
@@ -84,7 +84,7 @@ def _var(op: Operator, slot: str) -> Variable:
 
 
 def _count(op: Operator, ends: tuple[str, str], weights: Iterable[str], factors: Iterable[int]) -> Count:
-    """``ends`` are the slots of the op's input and output; the operations are the product of ``factors``."""
+    """Count an op; ``ends`` are its input and output slots, and operations the product of ``factors``."""
     source, out = (tuple(_var(op, slot).shape[1:]) for slot in ends)
     sizes = list(factors)
     params = tuple(var for var in (_var(op, slot) for slot in weights) if var.persistable)
@@ -92,7 +92,7 @@ def _count(op: Operator, ends: tuple[str, str], weights: Iterable[str], factors:
 
 
 def _conv(op: Operator) -> Count:
-    """2 * places of the output * weights: the filter already has the channels of one group alone."""
+    """2 * output positions * weights; the filter's channels are already those of a single group."""
     return _count(
         op,
         ("Input", "Output"),
@@ -125,7 +125,7 @@ def _activation(op: Operator) -> Count:
 
 
 def _recurrent(op: Operator) -> Count:
-    """The products of every step; where the program has the steps in its shapes, of all of them."""
+    """The products of every step, or of all steps if the program's shapes include them."""
     source, out, *weights = _RECURRENT[op.type]
     multiplied = [_var(op, slot) for slot in weights if slot != "Bias"]
     steps = _var(op, source).shape[0] if op.type == "cudnn_lstm" else 1

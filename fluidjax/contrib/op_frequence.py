@@ -1,4 +1,4 @@
-"""How often a Program has each op, and each pair of ops."""
+"""The frequencies of ops and of pairs of ops in a Program."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Counts = list[tuple[str, int]]
 
 
 def op_freq_statistic(program: Program) -> tuple[Counts, Counts]:
-    """Counts of the op types in the first block, and of the pairs "producer->reader"; parameters count for neither.
+    """Count the op types in the first block, and the pairs "producer->reader"; parameters are ignored.
 
-    Paddle 1.8.5 has this function too, but there it works under Python 2 only.
+    Paddle 1.8.5 has the same function, but it only works with Python 2.
 
     Args:
         program: a Program.
 
     Returns:
-        ([(op type, count)], [("a->b", count)]), each with the largest counts first. An op counts where it writes
-        something else than a parameter; the producer is the last op before that wrote the variable.
+        ([(op type, count)], [("a->b", count)]), in order of decreasing count. An op is counted if it writes
+        anything but parameters; the producer of a variable is the last preceding op that wrote it.
 
     Raises:
         TypeError: not a Program.

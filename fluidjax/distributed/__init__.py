@@ -1,4 +1,4 @@
-"""Parameter servers: the communication between trainers and servers behind the ops of their programs.
+"""Parameter servers: the communication between trainers and servers used by the ops of their programs.
 
 ============  ==================================================================================================
 wire          serialisation of messages: names and values, in Fluid's own tensor streams

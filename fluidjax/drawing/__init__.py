@@ -1,4 +1,4 @@
-"""Pictures as SVG, drawn without any program besides Python: the forward pass of a program; training curves."""
+"""Drawing SVGs in pure Python: the forward pass of a program, and training curves."""
 
 from fluidjax.drawing.curves import Curves
 from fluidjax.drawing.svg import Drawing, draw

@@ -1,4 +1,4 @@
-"""Training curves: what is collected while a loop runs, as an SVG with a panel for each name."""
+"""Training curves: values collected in a loop, drawn as an SVG with one panel per name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _INK, _GRID, _LINE, _BAND, _BAD = "#212121", "#e0e0e0", "#1f6fb2", "#cfe2f3", "#
 
 
 class Curves:
-    """Values of a training run, drawn as curves: notebooks show them, ``save`` writes an SVG.
+    """Values of a training run, drawn as curves: displayed by notebooks, written as SVG by ``save``.
 
-    A panel for each name. NaN and infinity are gaps, marked in red at the bottom. Curves of more than 300 points show
-    means, and the range of values as a band.
+    There is one panel per name. NaN and infinity leave gaps, marked in red at the bottom. Curves of over 300 points
+    show means, with the range of values as a band.
 
     Examples:
         >>> curves = fluid.debugger.Curves()
@@ -42,11 +42,11 @@ class Curves:
         """Add a point to each named curve.
 
         Args:
-            step: where; one more than the curve's last step (0 at first) when None.
-            values: numbers, or arrays of one element, such as a fetched loss.
+            step: position of the point; if None, one more than the curve's last step (0 initially).
+            values: numbers, or single-element arrays such as a fetched loss.
 
         Raises:
-            ValueError: an array of another size; no curve has a new point then.
+            ValueError: an array has another size; no points are added.
         """
         numbers = {name: _number(name, value) for name, value in values.items()}
         for name, number in numbers.items():
@@ -54,7 +54,7 @@ class Curves:
             points.append(((points[-1][0] + 1 if points else 0.0) if step is None else float(step), number))
 
     def series(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """(steps, values) of a curve, float64 [points]; KeyError for a name that was never added."""
+        """(steps, values) of a curve, float64 [points]. Raises KeyError for an unknown name."""
         steps, values = np.array(self._points[name], "float64").T
         return steps, values
 
@@ -109,7 +109,7 @@ def _summary(steps: np.ndarray, values: np.ndarray) -> str:
 
 
 class _Stretch(NamedTuple):
-    """Points next to each other: the middle of their steps; mean, least and largest of the finite values; bad ones."""
+    """Adjacent points: the centre of their steps; mean, minimum and maximum of the finite values; the others."""
 
     step: float
     mean: float
@@ -131,7 +131,7 @@ def _stretch(steps: np.ndarray, values: np.ndarray) -> _Stretch:
 
 
 class _Axis(NamedTuple):
-    """A range of numbers on a range of pixels."""
+    """A mapping from a range of numbers to a range of pixels."""
 
     low: float
     high: float
@@ -149,7 +149,7 @@ def _axis(values: np.ndarray, start: float, end: float) -> _Axis:
 
 
 def _ticks(axis: _Axis, most: int = 5) -> list[float]:
-    """Round numbers on an axis: multiples of 1, 2 or 5 times a power of ten."""
+    """Tick positions on an axis: multiples of 1, 2 or 5 times a power of ten."""
     raw = (axis.high - axis.low) / most
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * (1 - 1e-9))
@@ -195,7 +195,7 @@ def _drawn(stretches: list[_Stretch], across: _Axis, up: _Axis) -> Iterator[str]
 
 
 def _runs(stretches: list[_Stretch]) -> Iterator[list[_Stretch]]:
-    """Stretches with a mean, one list between two gaps."""
+    """Stretches with finite values, as one list between gaps."""
     run: list[_Stretch] = []
     for stretch in stretches:
         if math.isnan(stretch.mean):
@@ -207,6 +207,6 @@ def _runs(stretches: list[_Stretch]) -> Iterator[list[_Stretch]]:
 
 
 def _path(points: list[tuple[float, float]], across: _Axis, up: _Axis) -> str:
-    """Straight lines; a single point is a line of no length, which the round cap shows."""
+    """A polyline; a single point is a line of zero length, shown as its round cap."""
     whole = points if len(points) > 1 else points * 2
     return "M" + "L".join(f"{across.at(x):.1f} {up.at(y):.1f}" for x, y in whole)

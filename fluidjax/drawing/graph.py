@@ -1,4 +1,4 @@
-"""A block as a graph to draw: ops folded into the layers that wrote them, layers in a row into one box."""
+"""A block as a graph to draw: ops are folded into the layers that wrote them, chains of layers into boxes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATA, LEARNS, PLAIN, BLOCKS, RESULT = "fed", "has parameters", "no parameters", 
 
 @dataclass
 class Line:
-    """A layer: its name, the types of its ops, the shape of what it gives, and all there is to know."""
+    """A layer: its name, op types, output shape and details."""
 
     name: str
     ops: str
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass
 class Node:
-    """A box: its lines from top to bottom, and the role that colours it."""
+    """A box: its lines from top to bottom, and the role that determines its colour."""
 
     role: str
     lines: list[Line]
@@ -41,7 +41,7 @@ class Node:
 
 
 def graph(block: Block) -> list[Node]:
-    """The forward pass of a block: a box stands after all that it reads."""
+    """The forward pass of a block, with each box after those it depends on."""
     nodes: list[Node] = []
     made: dict[str, int] = {}  # variable -> the box that gives it
     for ops in layers(block):
@@ -57,14 +57,14 @@ def graph(block: Block) -> list[Node]:
 
 
 def layers(block: Block) -> Iterator[list[Operator]]:
-    """The forward ops, those that one layer wrote together. Neighbours alone are joined: so there are no circles."""
+    """The forward ops grouped by layer. Only adjacent ops are grouped, so there are no cycles."""
     ops = [op for op in block.ops if part(op) == FORWARD and op.type not in MARKERS]
     for _, group in itertools.groupby(enumerate(ops), key=lambda item: _layer(item[1]) or item[0]):
         yield [op for _, op in group]
 
 
 def _layer(op: Operator) -> str:
-    """The layer that wrote an op; empty for what runs a block, or writes what a block around declares."""
+    """The layer that wrote an op; empty for ops that run a block or write variables of an enclosing block."""
     if op._sub_block_ids():
         return ""
     found = (_LAYER.match(name) for name in op.output_arg_names if op.block.has_var(name))
@@ -72,7 +72,7 @@ def _layer(op: Operator) -> str:
 
 
 def _read(ops: list[Operator]) -> set[str]:
-    """What the ops read of others."""
+    """The variables read by the ops but not written by them."""
     found: set[str] = set()
     written: set[str] = set()
     for op in ops:
@@ -82,7 +82,7 @@ def _read(ops: list[Operator]) -> set[str]:
 
 
 def _enters(block: Block, name: str) -> bool:
-    """Whether a variable that no op of the block has written is worth a box: fed, or from the block around."""
+    """Whether a variable not written in the block deserves a box: fed, or from the enclosing block."""
     var = block._find_var_recursive(name)
     return var is not None and not var.persistable
 
@@ -113,7 +113,7 @@ def _line(ops: list[Operator]) -> Line:
 
 
 def _runs(types: Iterable[str]) -> Iterator[str]:
-    """``mul, mul`` as ``mul ×2``."""
+    """Abbreviate ``mul, mul`` to ``mul ×2``."""
     for name, group in itertools.groupby(types):
         count = len(list(group))
         yield name if count == 1 else f"{name} ×{count}"
@@ -133,7 +133,7 @@ def _tip(ops: list[Operator]) -> Iterator[str]:
 
 
 def _with_results(nodes: list[Node]) -> list[Node]:
-    """The boxes, with those that nothing reads from marked."""
+    """The boxes, with those from which nothing reads marked as results."""
     read = {at for node in nodes for at in node.before}
     for at, node in enumerate(nodes):
         if at not in read and node.role in (PLAIN, LEARNS):
@@ -142,7 +142,7 @@ def _with_results(nodes: list[Node]) -> list[Node]:
 
 
 def stacked(nodes: list[Node]) -> list[Node]:
-    """The graph with each box on top of the one that alone reads from it and reads nothing else, as one box."""
+    """The graph with chains of boxes merged: a box joins its predecessor if each is the other's only neighbour."""
     readers = [0] * len(nodes)
     for node in nodes:
         for at in node.before:

@@ -1,7 +1,7 @@
-"""Where the boxes of a directed graph go: in layers from top to bottom, with few crossings (Sugiyama's method).
+"""Layout of a directed graph in layers from top to bottom, with few crossings (Sugiyama's method).
 
-Ranks by the longest path; an edge over several ranks gets a bend in each; orders by barycentres; then places by least
-squares: each box as near to the mean of its neighbours as those beside it allow.
+Ranks are longest paths; an edge across several ranks gets a bend in each; rows are ordered by barycentres; positions
+minimise squared distances: each box is as close to the mean of its neighbours as the others in its row allow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Point = tuple[float, float]
 
 @dataclass
 class Layout:
-    """The centre of each box, the bends of each edge from its upper to its lower end, and the size of it all."""
+    """The centre of each box, the bends of each edge from top to bottom, and the total size."""
 
     centres: list[Point]
     routes: list[list[Point]]
@@ -27,7 +27,7 @@ class Layout:
 
 
 def layout(sizes: Sequence[Point], edges: Sequence[Edge]) -> Layout:
-    """Places for boxes of those sizes. Every edge goes from a box to a later one of the list."""
+    """Place boxes of the given sizes. Every edge leads from a box to a later one in the list."""
     ranks = _ranks(len(sizes), edges)
     chains, ranks = _with_bends(edges, ranks)
     widths = [size[0] for size in sizes] + [2.0] * (len(ranks) - len(sizes))
@@ -43,7 +43,7 @@ def layout(sizes: Sequence[Point], edges: Sequence[Edge]) -> Layout:
 
 
 def _ranks(count: int, edges: Sequence[Edge]) -> list[int]:
-    """Longest paths; what nothing leads to stands right above its first reader."""
+    """Longest paths; a box without predecessors is placed directly above its first reader."""
     ranks = [0] * count
     for begin, end in sorted(edges, key=lambda edge: edge[1]):
         ranks[end] = max(ranks[end], ranks[begin] + 1)
@@ -55,7 +55,7 @@ def _ranks(count: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def _with_bends(edges: Sequence[Edge], ranks: list[int]) -> tuple[list[list[int]], list[int]]:
-    """Each edge as a chain of neighbours in rank, and the ranks of all, bends included."""
+    """Each edge as a chain between adjacent ranks, and the ranks of all nodes, including bends."""
     ranks, chains = list(ranks), []
     for begin, end in edges:
         between = range(ranks[begin] + 1, ranks[end])
@@ -82,7 +82,7 @@ def _neighbours(steps: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, 
 
 
 def _ordered(rows: list[list[int]], steps: Sequence[Edge]) -> list[list[int]]:
-    """The rows in the order with the fewest crossings that was met."""
+    """The row orders with the fewest crossings encountered."""
     above, below = _neighbours(steps)
     best, fewest = [list(row) for row in rows], _crossings(rows, below)
     for sweep in range(_SWEEPS):
@@ -99,7 +99,7 @@ def _ordered(rows: list[list[int]], steps: Sequence[Edge]) -> list[list[int]]:
 
 
 def _by_barycentre(row: list[int], near: dict[int, list[int]], place: dict[int, int]) -> list[int]:
-    """The row in the order of its neighbours' means; what has none keeps its place."""
+    """The row sorted by the barycentres of its neighbours; nodes without neighbours keep their position."""
     keys = {at: sum(place[n] for n in near[at]) / len(near[at]) if at in near else i for i, at in enumerate(row)}
     return sorted(row, key=lambda at: keys[at])
 
@@ -128,7 +128,7 @@ def _across(rows: list[list[int]], steps: Sequence[Edge], widths: Sequence[float
 
 
 def _set(row: Sequence[int], wanted: Sequence[float], widths: Sequence[float], x: list[float]) -> None:
-    """Put a row where the squares of the ways from what is wanted are least, in its order, without overlaps."""
+    """Place a row in order and without overlaps, minimising the squared distances to the desired positions."""
     offsets = [0.0]
     for left, right in zip(row, row[1:], strict=False):
         offsets.append(offsets[-1] + (widths[left] + widths[right]) / 2 + _GAP_X)
@@ -162,7 +162,7 @@ def _route(
     heights: Sequence[float],
     ranks: Sequence[int],
 ) -> list[Point]:
-    """From the lower side of the first box, past the rows between, to the upper side of the last."""
+    """A path from the bottom of the first box, through the rows between, to the top of the last."""
     begin, *bends, end = chain
     points = [(x[begin], y[begin] + sizes[begin][1] / 2)]
     for bend in bends:

@@ -28,7 +28,7 @@ _LONGEST = 44
 
 
 class Drawing:
-    """A picture: notebooks show it; ``save`` writes it to a file; ``svg`` is its text."""
+    """A picture: displayed by notebooks, written to a file by ``save``; ``svg`` is its source."""
 
     def __init__(self, svg: str) -> None:
         self.svg = svg
@@ -45,9 +45,9 @@ class Drawing:
 def draw(what: Program | Block) -> Drawing:
     """The forward pass of a program, or of one of its blocks, as a picture.
 
-    A box has a line for each layer, with the shape of what it gives; ops that one layer wrote are one line, and layers
-    that follow each other one box. A tooltip has the ops, parameters and lines of the script. Colours say what is
-    fed, what has parameters, what runs a block (drawn below), and what nothing reads: the results.
+    A box has one line per layer, with the shape of its output; the ops of a layer share a line, and layers in a chain
+    share a box. Tooltips show ops, parameters and source lines. Colours mark feeds, layers with parameters, ops that
+    run a block (drawn below), and results, which nothing reads.
     """
     blocks = [what] if isinstance(what, Block) else what.blocks
     parts, top, width = [_legend()], 3 * _LINE, 620.0
@@ -76,7 +76,7 @@ def _legend() -> str:
 
 
 def _block(block: Block, top: float) -> tuple[str, Point]:
-    """(the picture of one block, its size); of no size when it has no forward ops."""
+    """(the picture of a block, its size); empty if the block has no forward ops."""
     nodes = graph(block)
     if not nodes:
         return "", (0.0, 0.0)
@@ -94,7 +94,7 @@ def _block(block: Block, top: float) -> tuple[str, Point]:
 
 
 def _runner(block: Block) -> str:
-    """The op that runs a block, and its own block."""
+    """The op that runs a block, with the block it belongs to."""
     for around in block.program.blocks:
         for index, op in enumerate(around.ops):
             if block.idx in op._sub_block_ids():
@@ -144,7 +144,7 @@ def _line(line: Line, node: Node, left: float, y: float, width: float) -> str:
 
 
 def _edge(points: list[Point]) -> str:
-    """A curve that leaves and enters boxes vertically and runs straight past the rows between."""
+    """A curve that leaves and enters boxes vertically and passes straight through the rows between."""
     path = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
     for at, ((x0, y0), (x1, y1)) in enumerate(zip(points, points[1:], strict=False)):
         middle = (y0 + y1) / 2

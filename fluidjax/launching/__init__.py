@@ -1,7 +1,7 @@
-"""Starting the processes of a job on this machine, and watching over them.
+"""Starting and monitoring the processes of a job on this machine.
 
 =====  =====================================================================
-roles  which processes there are, and what each is told by its environment
-jobs   starting, watching, ending and starting them again
+roles  which processes there are, and the environment of each
+jobs   starting, monitoring, stopping and restarting them
 =====  =====================================================================
 """

@@ -1,4 +1,4 @@
-"""The processes of a job: started, watched, ended together, and started again together."""
+"""The processes of a job: started, monitored, stopped and restarted together."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Member:
     """One process of a job.
 
     Attributes:
-        name: what messages call it.
-        log: the name of the file that it writes to, where a folder for these is given.
-        command: what it runs.
-        told: its environment, beside this process's own.
-        serves: whether it never ends by itself: it is ended when all others are done.
+        name: name used in messages.
+        log: name of its log file, if there is a log directory.
+        command: the command line.
+        told: additions to this process's environment.
+        serves: whether it runs indefinitely, and is to be stopped once all others are done.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Member:
     serves: bool = False
 
     def also_told(self, more: dict[str, str]) -> Member:
-        """The same process, with more in its environment."""
+        """The same process with additions to its environment."""
         return replace(self, told={**self.told, **more})
 
 
 class Stopped(BaseException):
-    """This process was asked to end."""
+    """This process was asked to stop."""
 
 
 def run(
@@ -53,15 +53,15 @@ def run(
     restarts: int = 0,
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
 ) -> int:
-    """Run a job to its end: 0; 1 where a process failed and may not be started again.
+    """Run a job to its end: returns 0, or 1 if a process failed and no restarts are left.
 
-    When one fails, all others are ended. No process of the job outlives this call, or this process.
+    If a process fails, all others are stopped. No process of the job outlives this call, or this process.
 
     Args:
-        members: gives the processes; called for each start.
-        log_dir: a folder for their output, which is appended to; default they share this process's.
-        restarts: how often all may be started again.
-        say: is told what happens.
+        members: returns the processes; called at each start.
+        log_dir: directory for log files, which are appended to; by default, output goes to this process's own.
+        restarts: how often to restart all processes.
+        say: called with progress messages.
     """
     with _ended_by_signals():
         for attempt in range(restarts + 1):
@@ -75,7 +75,7 @@ def run(
 
 
 def _once(members: Sequence[Member], log_dir: str | None) -> str | None:
-    """What failed; None when all is done."""
+    """The failure, or None if all processes succeeded."""
     started: list[tuple[Member, subprocess.Popen[bytes]]] = []
     try:
         for member in members:
@@ -126,13 +126,13 @@ def _output(member: Member, log_dir: str | None) -> Iterator[IO[Any] | None]:
 
 
 def _die_with_parent() -> None:
-    """Let the kernel end this process when the launcher ends, however it does (Linux)."""
+    """Make the kernel kill this process when the launcher ends for any reason (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes, with all that they have started: by SIGTERM, and after a grace by SIGKILL."""
+    """Stop processes and their descendants: with SIGTERM and, after a grace period, SIGKILL."""
     for process in processes:
         _signal(process, signal.SIGTERM)
     deadline = time.monotonic() + _GRACE
@@ -150,7 +150,7 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Within it, SIGTERM ends this process as an exception does, so that nothing is left over."""
+    """Context manager: SIGTERM ends this process like an exception, so that nothing is left running."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Stopped(number)

@@ -1,4 +1,4 @@
-"""Which processes a job has, and what each of them is told by its environment: as Fluid's launchers tell it."""
+"""The processes of a job and their environment variables, as set by Fluid's launchers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PORT = 6070  # the first one of workers on several machines
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens at; they are free until somebody takes them."""
+    """Free ports on this machine; nothing reserves them."""
     sockets = [socket.create_server(("", 0)) for _ in range(count)]
     try:
         return [s.getsockname()[1] for s in sockets]
@@ -21,7 +21,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def endpoints(addresses: Sequence[str], devices: Sequence[str], first_port: int | None) -> list[str]:
-    """The endpoints of all workers: one for each device of each machine."""
+    """The endpoints of all workers: one per device of each machine."""
     if first_port is None and len(addresses) == 1:
         ports = free_ports(len(devices))
     else:
@@ -30,13 +30,13 @@ def endpoints(addresses: Sequence[str], devices: Sequence[str], first_port: int 
 
 
 def workers(command: Sequence[str], everyone: Sequence[str], first: int, devices: Sequence[str]) -> list[Member]:
-    """The workers of this machine.
+    """The workers on this machine.
 
     Args:
-        command: what each runs.
-        everyone: the endpoints of the workers of all machines.
-        first: the rank of the first one here.
-        devices: the device of each one here.
+        command: the command line of each.
+        everyone: the endpoints of the workers on all machines.
+        first: rank of the first worker on this machine.
+        devices: the device of each worker on this machine.
     """
     found = []
     for i, device in enumerate(devices):
@@ -52,7 +52,7 @@ def workers(command: Sequence[str], everyone: Sequence[str], first: int, devices
 
 
 def servers_and_workers(command: Sequence[str], servers: Sequence[str], count: int) -> list[Member]:
-    """Parameter servers, by their endpoints, and ``count`` workers, which find the last server's address as Fluid's."""
+    """Parameter servers, by endpoint, and ``count`` workers, which like Fluid's know the last server's address."""
     told = {"PADDLE_PSERVERS_IP_PORT_LIST": ",".join(servers), "PADDLE_TRAINERS_NUM": str(count)}
     found = []
     for i, endpoint in enumerate(servers):

@@ -1,4 +1,4 @@
-"""What notebooks show, and what they are warned of. The classes concerned know nothing of it."""
+"""Notebook representations and warnings. The classes concerned do not depend on this package."""
 
 from fluidjax.notebook.cells import watch_cells
 from fluidjax.notebook.eager import install_eager_reprs

@@ -1,4 +1,4 @@
-"""A notebook cell that builds a network and is run again builds it twice, into the same program: say so."""
+"""Warns when a notebook cell that builds a network is run again, which builds it twice in the same program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluidjax.framework.block import OP_ADDED
 
 
 def _current_cell() -> tuple[Any, int] | None:
-    """(what identifies the running notebook cell, the number of its run); None outside of a notebook."""
+    """(the identity of the running notebook cell, its execution count); None outside notebooks."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None:
@@ -23,7 +23,7 @@ def _current_cell() -> tuple[Any, int] | None:
 
 
 def note_op(program: Program) -> None:
-    """An op is being added to `program`: warn when an earlier run of the same cell has added ops to it."""
+    """Called when an op is added to `program`: warns if an earlier run of the same cell has added ops to it."""
     if "IPython" not in sys.modules:
         return
     running = _current_cell()
@@ -42,6 +42,6 @@ def note_op(program: Program) -> None:
 
 
 def watch_cells() -> None:
-    """Let every op that a layer adds be noted."""
+    """Have ``note_op`` called for every op that a layer adds."""
     if note_op not in OP_ADDED:
         OP_ADDED.append(note_op)

@@ -1,4 +1,4 @@
-"""What notebooks show in eager mode: a variable with its value, a network as the tree of its layers."""
+"""Notebook representations in eager mode: a variable with its value, a network as the tree of its layers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _numbers(var: VarBase) -> str:
 
 
 def variable_text(var: VarBase) -> str:
-    """Name, shape, dtype, whether it needs a gradient, and its numbers."""
+    """Name, shape, dtype, stop_gradient and values."""
     return f"{var.name}: {_facts(var)}\n{_numbers(var)}"
 
 
@@ -56,7 +56,7 @@ def _children(layer: Layer) -> Iterator[tuple[str, Any]]:
 
 
 def layer_text(layer: Layer, name: str = "", indent: str = "") -> str:
-    """The layer and those below it, each with the number of its parameters' elements."""
+    """The layer and its sublayers, each with its number of parameter elements."""
     lines = [f"{indent}{name + ': ' if name else ''}{_title(layer)}"]
     lines += [f"{indent}  {_own(layer)}"] if _own(layer) else []
     lines += [layer_text(child, key, indent + "  ") for key, child in _children(layer)]
@@ -64,7 +64,7 @@ def layer_text(layer: Layer, name: str = "", indent: str = "") -> str:
 
 
 def layer_html(layer: Layer, name: str = "") -> str:
-    """The same as HTML, to fold and unfold."""
+    """The same as foldable HTML."""
     head = f"{f'<b>{escape(name)}</b>: ' if name else ''}{escape(_title(layer))}"
     own = f"<div>{escape(_own(layer))}</div>" if _own(layer) else ""
     below = "".join(layer_html(child, key) for key, child in _children(layer))
@@ -73,7 +73,7 @@ def layer_html(layer: Layer, name: str = "") -> str:
 
 
 def install_eager_reprs() -> None:
-    """Give variables and layers of eager mode what notebooks ask for."""
+    """Add notebook representations to eager variables and layers."""
     shown: tuple[tuple[Any, Any, Any], ...] = (
         (VarBase, variable_text, variable_html),
         (Layer, layer_text, layer_html),

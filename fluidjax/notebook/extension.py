@@ -1,4 +1,4 @@
-"""``%load_ext fluidjax``: in this notebook ``import paddle`` gives fluidjax, as under ``fluidjax run``."""
+"""``%load_ext fluidjax``: makes ``import paddle`` import fluidjax in this notebook, as under ``fluidjax run``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fluidjax.command import aliases, cache
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What IPython calls. PaddleImportedError when a real ``paddle`` was imported before."""
+    """Called by IPython. Raises PaddleImportedError if a real ``paddle`` was imported before."""
     legacy.install()
     aliases.serve()
     os.environ.update(aliases.child_environment())

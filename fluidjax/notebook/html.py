@@ -1,4 +1,4 @@
-"""What notebooks show for programs, blocks, variables, ops and tensors."""
+"""Notebook representations of programs, blocks, variables, ops and tensors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _cells(row: Iterable[str]) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], total: int) -> str:
-    """A table of cells that are HTML already."""
+    """A table whose cells are already HTML."""
     return _framed(head, "".join(map(_cells, rows)), total)
 
 
@@ -72,7 +72,7 @@ def _variable_row(var: Variable) -> tuple[str, ...]:
 
 
 def variable_html(var: Variable) -> str:
-    """One variable as a line of a table."""
+    """A variable as a row of a table."""
     return page(_table(_VARIABLE_HEAD, [_variable_row(var)], 1))
 
 
@@ -80,7 +80,7 @@ _OP_HEAD = ("", "op", "outputs", "inputs", "attributes")
 
 
 def operator_html(op: Operator) -> str:
-    """One op: slots with shapes, attributes that do not have their defaults, and the line that made it."""
+    """An op: slots with shapes, attributes with non-default values, and its source line."""
     return page(_framed(_OP_HEAD, _op_rows([("", op)]), 1))
 
 
@@ -93,7 +93,7 @@ def _slots(op: Operator, slots: dict[str, list[str]]) -> str:
 
 
 def _op_rows(ops: Iterable[tuple[object, Operator]]) -> str:
-    """A row for each op; a line of the user's script stands above the ops that it made."""
+    """A row for each op, grouped under the line of the user's script that created them."""
     rows = []
     for where, group in itertools.groupby(ops, key=lambda item: made_at(item[1])):
         if where:
@@ -109,7 +109,7 @@ def _op_row(index: object, op: Operator) -> tuple[str, ...]:
 
 
 def block_html(block: Block) -> str:
-    """One block: its variables folded away, its ops."""
+    """A block: its variables, folded away, and its ops."""
     return page(_block(block, is_open=True))
 
 
@@ -122,14 +122,14 @@ def _block(block: Block, is_open: bool) -> str:
 
 
 def _part(named: tuple[str, list[tuple[int, Operator]]]) -> str:
-    """A part of the block's ops; only the forward part is open."""
+    """A part of the block's ops; only the forward part is unfolded."""
     name, ops = named
     summary = f"{name}: {len(ops)} ops" + ("" if name == FORWARD else f" ({escape(counted(ops))})")
     return _details(summary, _framed(_OP_HEAD, _op_rows(ops[:_ROWS]), len(ops)), name == FORWARD)
 
 
 def program_html(program: Program) -> str:
-    """A program: its blocks, the first one open."""
+    """A program: its blocks, the first one unfolded."""
     head = f"<div><b>Program</b>: {size_text(program)}</div>"
     return page(head + "".join(_block(block, block.idx == 0) for block in program.blocks))
 
@@ -152,7 +152,7 @@ def _short(value: Any) -> str:
 
 
 def install_reprs() -> None:
-    """Give the classes that notebooks show their ``_repr_html_``; they themselves know nothing of HTML."""
+    """Add ``_repr_html_`` to the classes displayed in notebooks, which themselves know nothing of HTML."""
     views: dict[type, Any] = {
         Program: program_html,
         Block: block_html,

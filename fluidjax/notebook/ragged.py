@@ -1,4 +1,4 @@
-"""A LoD as a picture: a line for each sequence, a box for each of its rows, brackets for the levels above."""
+"""A picture of a LoD: a line for each sequence, a box for each of its rows, brackets for coarser levels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT = '<text x="{x}" y="{y}" fill="{color}" text-anchor="{anchor}">{text}</tex
 
 
 def lod_svg(lod: Sequence[Sequence[int]], rows: np.ndarray) -> str:
-    """The picture, as SVG. `lod` are offsets, `rows` the tensor; rows of one number show it."""
+    """The picture as SVG, from the offsets `lod` and the tensor `rows`; single-element rows show their value."""
     numbers = rows.reshape(len(rows), -1) if rows.size and rows.size == len(rows) else None
     shown = min(len(lod[-1]) - 1, _SEQUENCES)
     longest = max((lod[-1][i + 1] - lod[-1][i] for i in range(shown)), default=0)
@@ -54,12 +54,12 @@ def _text(x: float, y: float, text: str, anchor: str, color: str) -> str:
 
 
 def _group(lod: Sequence[Sequence[int]], index: int) -> int:
-    """The group of the level above that a sequence belongs to; itself where there is none."""
+    """The group of the next coarser level that a sequence belongs to; itself without one."""
     return index if len(lod) == 1 else int(np.searchsorted(lod[-2], index, side="right")) - 1
 
 
 def _brackets(lod: Sequence[Sequence[int]], shown: int) -> Iterator[str]:
-    """A bracket at the left of what each entry of a coarser level holds."""
+    """A bracket to the left of the sequences in each entry of a coarser level."""
     for depth in range(len(lod) - 1):
         spans = np.asarray(lod[depth])
         for finer in lod[depth + 1 : -1]:

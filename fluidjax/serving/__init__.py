@@ -1,1 +1,1 @@
-"""A saved model as a server: HTTP with JSON or npz, requests computed together, limits, health and metrics."""
+"""A saved model as an HTTP server: JSON or npz, batching of requests, limits, health and metrics."""

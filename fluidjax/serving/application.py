@@ -1,4 +1,4 @@
-"""The server's doors: ``POST /predict``, and what tells people and machines about it."""
+"""The server's endpoints: ``POST /predict``, and those that describe it."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Application:
     """A model behind HTTP.
 
     Args:
-        model: what is served.
+        model: the model to serve.
         settings: the limits.
 
     Attributes:
-        asgi: what a server of ASGI runs; the worker starts and ends with it.
+        asgi: the ASGI application; the worker starts and stops with it.
     """
 
     def __init__(self, model: ServedModel, settings: Settings):
@@ -176,7 +176,7 @@ def _format(content_type: str) -> ModuleType:
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    """The body. Refused as soon as it is known to be too long, or when it stops coming."""
+    """The body. Raises Refused as soon as it is known to be too long, or when it stops arriving."""
     parts, size = [], int(request.headers.get("content-length", 0))
     try:
         if size <= limit:
@@ -201,7 +201,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 async def _not_there(request: Request, error: Exception) -> Response:
-    """No such page, or another method."""
+    """No such page, or the wrong method."""
     assert isinstance(error, HTTPException)
     asked = f"{request.method} {request.url.path}"[:300]
     refused = Refused(error.status_code, str(error.detail), _DOORS, asked, "ask for one of them")

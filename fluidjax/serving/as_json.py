@@ -1,7 +1,7 @@
 """Requests and answers as JSON.
 
 A request is ``{"inputs": {"x": [[1, 2]], "words": [[3, 4, 5], [6]], "other": {"data": [[7], [8]], "lod": [[0, 2]]}}}``:
-an input is a nested list; a ragged one a list of sequences, or its rows with their offsets. An answer is
+an input is a nested list; a ragged one a list of sequences, or its rows with offsets. An answer is
 ``{"outputs": {"y": {"data": [[0.5]], "dtype": "float32", "shape": [1, 1], "lod": []}}}``.
 """
 
@@ -22,7 +22,7 @@ MEDIA = "application/json"
 
 
 def read(body: bytes, inputs: Mapping[str, Variable], limit: int) -> dict[str, Tensor]:
-    """The inputs in a request. Refused when there is something else in it; ``limit`` is for formats that unpack."""
+    """The inputs in a request. Raises Refused for an invalid request; ``limit`` applies to formats that unpack."""
     try:
         request = json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -39,7 +39,7 @@ def read(body: bytes, inputs: Mapping[str, Variable], limit: int) -> dict[str, T
 
 
 def check_names(given: Mapping[str, Any], inputs: Mapping[str, Variable]) -> None:
-    """Refuse names that are none of the model's, and missing ones."""
+    """Reject unknown and missing names."""
     if set(given) != set(inputs):
         raise bad_input(
             "the inputs are not those of the model",
@@ -106,7 +106,7 @@ def _array(var: Variable, value: Any) -> np.ndarray:
 
 
 def _offsets(var: Variable, value: Any) -> Lod:
-    """Levels of whole numbers; whether they fit is for the variable to say."""
+    """Levels of integers; whether they match the rows is checked by the variable."""
     if isinstance(value, list) and all(map(_is_level, value)):
         return value
     raise bad_input(
@@ -122,7 +122,7 @@ def _is_level(value: Any) -> bool:
 
 
 def write(outputs: Mapping[str, Tensor]) -> bytes:
-    """An answer. JSON has no infinities and no NaN: they are the texts "Infinity", "-Infinity" and "NaN"."""
+    """Encode an answer. Infinities and NaN, which JSON lacks, become the strings "Infinity", "-Infinity" and "NaN"."""
     shown = {
         name: {"data": _list(t.rows), "dtype": str(t.rows.dtype), "shape": list(t.rows.shape), "lod": t.lod}
         for name, t in outputs.items()

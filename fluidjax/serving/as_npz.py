@@ -1,4 +1,4 @@
-"""Requests and answers as NumPy's .npz: an array for each tensor, and ``NAME.lod0``, ``NAME.lod1`` for its offsets."""
+"""Requests and answers as NumPy's .npz: one array per tensor, and ``NAME.lod0``, ``NAME.lod1`` for its offsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MEMBERS = 1000
 
 
 def read(body: bytes, inputs: Mapping[str, Variable], limit: int) -> dict[str, Tensor]:
-    """The inputs in a request. Refused when it is no archive of plain arrays, or one of more than ``limit`` bytes."""
+    """The inputs in a request. Raises Refused unless it is an archive of plain arrays of at most ``limit`` bytes."""
     arrays = _arrays(body, limit)
     offsets = {f"{name}.lod{depth}": name for name, var in inputs.items() for depth in range(var.lod_level)}
     given = {name: array for name, array in arrays.items() if name in inputs or name not in offsets}
@@ -68,7 +68,7 @@ def _arrays(body: bytes, limit: int) -> dict[str, np.ndarray]:
 
 
 def _array(name: str, content: bytes, limit: int) -> np.ndarray:
-    """The array of a .npy file, whose header has to agree with its size: nothing is made room for but what is there."""
+    """The array of a .npy file, whose header must match the file size: memory is only allocated for actual data."""
     stream = io.BytesIO(content)
     version = np.lib.format.read_magic(stream)
     header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
@@ -82,7 +82,7 @@ def _array(name: str, content: bytes, limit: int) -> np.ndarray:
 
 
 def write(outputs: Mapping[str, Tensor]) -> bytes:
-    """An answer."""
+    """Encode an answer."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, tensor in outputs.items():

@@ -1,4 +1,4 @@
-"""Requests as one batch, and its outputs as the requests' own: samples are rows, or the outermost sequences."""
+"""Combining requests to a batch and splitting its outputs; samples are rows, or the outermost sequences."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ Tensors = Mapping[str, Tensor]
 
 
 class Mixed(Exception):
-    """The outputs of a batch are not one for each sample."""
+    """The outputs of a batch do not have one entry per sample."""
 
 
 def samples_of(tensors: Tensors) -> int | None:
-    """How many samples all of the tensors have; None when not all have as many."""
+    """The number of samples common to all tensors; None if they differ."""
     counts = {tensor.samples for tensor in tensors.values()}
     return counts.pop() if len(counts) == 1 else None
 
 
 def kind_of(tensors: Tensors) -> Hashable:
-    """What requests must have in common to be computed together: names, data types, and the shape of a row."""
+    """The key shared by requests that can be batched: names, dtypes, and row shapes."""
     return tuple((name, t.rows.dtype, t.rows.shape[1:], len(t.lod)) for name, t in tensors.items())
 
 
 def joined(requests: Sequence[Tensors]) -> dict[str, Tensor]:
-    """Requests of one kind, one after the other."""
+    """Concatenate requests of the same kind."""
     return {name: _joined([tensors[name] for tensors in requests]) for name in requests[0]}
 
 
@@ -44,7 +44,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def widened(batch: Tensors) -> dict[str, Tensor]:
-    """With the last sample repeated until their number is a power of two: each number is compiled."""
+    """Pad with copies of the last sample to a power of two, to bound the number of compilations."""
     samples = samples_of(batch) or 1
     missing = (1 << (samples - 1).bit_length()) - samples
     last = {name: _cut(tensor, samples - 1, samples) for name, tensor in batch.items()}
@@ -52,7 +52,7 @@ def widened(batch: Tensors) -> dict[str, Tensor]:
 
 
 def split(outputs: Tensors, counts: Sequence[int]) -> list[dict[str, Tensor]]:
-    """The outputs of requests with so many samples each. Mixed when an output does not have as many as all of them."""
+    """Split outputs among requests by their numbers of samples. Raises Mixed if an output has another total."""
     if samples_of(outputs) != sum(counts):
         raise Mixed
     ends = [0, *accumulate(counts)]

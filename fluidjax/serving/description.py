@@ -1,4 +1,4 @@
-"""What a server says about its model: for people, and as OpenAPI for what makes clients."""
+"""The server's description of its model, in plain form and as OpenAPI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fluidjax.serving.tensors import Variable
 
 
 def metadata(model: ServedModel, settings: Settings, alone: str | None) -> dict[str, Any]:
-    """Inputs, outputs and limits. ``alone``: why requests are not computed together."""
+    """Inputs, outputs and limits. ``alone``: the reason why requests are not batched."""
     return {
         "name": model.name,
         "place": str(model.place),
@@ -34,7 +34,7 @@ def _variable(var: Variable) -> dict[str, Any]:
 
 
 def openapi(model: ServedModel, settings: Settings) -> dict[str, Any]:
-    """The doors as OpenAPI 3.1."""
+    """The endpoints as OpenAPI 3.1."""
     inputs = {name: _schema(var) for name, var in model.inputs.items()}
     request = _object({"inputs": {**_object(inputs), "additionalProperties": False}})
     tensor = _object({"data": {}, "dtype": {"type": "string"}, "shape": _list({"type": "integer"}), "lod": _LOD})
@@ -84,7 +84,7 @@ def _list(items: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema(var: Variable) -> dict[str, Any]:
-    """Nested lists, of sequences where the input is ragged, or an object with LoD."""
+    """Nested lists (of sequences, for a ragged input), or an object with LoD."""
     nested: dict[str, Any] = {"type": {"f": "number", "b": "boolean"}.get(var.dtype.kind, "integer")}
     for size in reversed(var.shape):
         nested = _list(nested) if size < 0 else {**_list(nested), "minItems": size, "maxItems": size}

@@ -1,4 +1,4 @@
-"""What a request is answered that cannot be served: a status, and an error of three parts; never a traceback."""
+"""Error answers: a status, and an error in three parts; never a traceback."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LONGEST = 2000  # characters of a part
 
 
 class Refused(Exception):
-    """A request gets no result.
+    """A request that is not fulfilled.
 
     Args:
-        status: of HTTP.
-        what, expected, received, todo: the error's parts.
-        retry: after how many seconds another attempt makes sense.
+        status: HTTP status.
+        what, expected, received, todo: the parts of the error.
+        retry: seconds after which to try again.
     """
 
     def __init__(self, status: int, what: str, expected: str, received: str, todo: str, retry: int | None = None):
@@ -27,26 +27,26 @@ class Refused(Exception):
         self.retry = retry
 
     def body(self) -> dict[str, str]:
-        """The answer, for JSON."""
+        """The answer, JSON-serialisable."""
         return {name: text if len(text) <= _LONGEST else text[:_LONGEST] + " ..." for name, text in self.parts.items()}
 
     def headers(self) -> dict[str, str]:
-        """The answer's headers."""
+        """The headers of the answer."""
         return {} if self.retry is None else {"Retry-After": str(self.retry)}
 
 
 def bad_input(what: str, expected: str, received: str, todo: str) -> Refused:
-    """What was sent is not what the model takes."""
+    """The error for invalid inputs."""
     return Refused(400, what, expected, received, todo)
 
 
 def refusal_of(error: Exception, given: str) -> Refused:
-    """What a run raised, as an answer: 422 where the inputs are to blame, 413 where memory is, else 500.
+    """Convert an exception of a run to an answer: 422 for invalid inputs, 413 for lack of memory, else 500.
 
-    Where in whose script the model was built is nothing for whoever asks.
+    The source location where the model was built is omitted, as clients cannot use it.
 
     Args:
-        given: the inputs in words.
+        given: a description of the inputs.
     """
     if isinstance(error, Refused):
         return error

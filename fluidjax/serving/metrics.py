@@ -1,4 +1,4 @@
-"""What the server counts, as Prometheus reads it."""
+"""The server's statistics, in Prometheus format."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["MEDIA", "Metrics"]
 
 
 class Metrics:
-    """Counts of one server.
+    """Statistics of one server.
 
     Args:
-        waiting: says how many requests there are right now.
+        waiting: returns the current number of requests.
     """
 
     def __init__(self, waiting: Callable[[], int]):
@@ -36,15 +36,15 @@ class Metrics:
         queue.set_function(waiting)
 
     def ran(self, samples: int, seconds: float) -> None:
-        """A run of so many samples took so long."""
+        """Record a run with its number of samples and duration."""
         self._samples.observe(samples)
         self._runs.observe(seconds)
 
     def answered(self, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Record an answered request."""
         self._requests.labels(str(status)).inc()
         self._seconds.observe(seconds)
 
     def text(self) -> bytes:
-        """All counts."""
+        """All statistics."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""The model that is served: read once, run by one Executor."""
+"""The served model, loaded once and run by one Executor."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from fluidjax.serving.tensors import Tensor, Variable
 
 
 class ServedModel:
-    """A saved model whose inputs and outputs go by name.
+    """A saved model with named inputs and outputs.
 
     Args:
-        folder, program, parameters: as for ``load_inference_model``, which says what is raised.
+        folder, program, parameters: as for ``load_inference_model``, whose errors are raised.
 
     Attributes:
-        name: of the folder.
-        inputs, outputs: what it declares, by name.
-        state: persistable variables that a run changes: counters, statistics.
+        name: name of the directory.
+        inputs, outputs: the declared variables, by name.
+        state: persistable variables modified by a run: counters, statistics.
     """
 
     def __init__(self, folder: str, program: str | None = None, parameters: str | None = None):
@@ -42,17 +42,17 @@ class ServedModel:
         self.state = _written(self._program)
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The outputs of one run. Raises what ``Executor.run`` raises."""
+        """The outputs of one run. Raises the errors of ``Executor.run``."""
         feed = {name: with_lod(tensor.rows, tensor.lod) for name, tensor in inputs.items()}
         values = self._executor.run(self._program, feed, list(self.outputs), scope=self._scope, return_numpy=False)
         return {name: Tensor(_plain(value), value.lod()) for name, value in zip(self.outputs, values, strict=True)}
 
     def states(self) -> dict[str, np.ndarray]:
-        """Copies of what runs change."""
+        """Copies of the state."""
         return {name: np.array(self._scope.var(name).get_tensor()) for name in self.state}
 
     def restore(self, states: Mapping[str, np.ndarray]) -> None:
-        """Put back what ``states`` gave."""
+        """Restore a result of ``states``."""
         for name, value in states.items():
             self._scope.var(name).get_tensor().set(value, self.place)
 
@@ -62,13 +62,13 @@ def _declared(var: Any) -> Variable:
 
 
 def _plain(value: Any) -> np.ndarray:
-    """An array of a data type that NumPy's own files have."""
+    """An array with a dtype supported by NumPy's own file format."""
     array = np.asarray(value)
     return array.astype("float32") if array.dtype.name == "bfloat16" else array
 
 
 def _written(program: Program) -> list[str]:
-    """Persistable variables that ops write."""
+    """Persistable variables written by ops."""
     written = {
         name for block in program.blocks for op in block.ops if op.type != "fetch" for name in op.output_arg_names
     }

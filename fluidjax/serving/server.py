@@ -1,4 +1,4 @@
-"""A server from its start to its clean end: Ctrl-C and SIGTERM end it when what runs is done."""
+"""A server from start to clean shutdown: Ctrl-C and SIGTERM stop it after pending requests."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _IDLE = 75
 
 
 class Server:
-    """A model at an address; the address is taken at once.
+    """A model served at an address, which is bound immediately.
 
     Args:
-        model: what is served.
+        model: the model to serve.
         settings: the limits.
-        host, port: where; port 0 is any that is free. Raises OSError where it cannot be had.
+        host, port: the address; port 0 selects a free one. Raises OSError if it cannot be bound.
     """
 
     def __init__(self, model: ServedModel, settings: Settings, host: str = "127.0.0.1", port: int = 0):
@@ -49,22 +49,22 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The server's URL."""
         host, port = self._socket.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
     def ready(self) -> threading.Event:
-        """Set when the model is warm."""
+        """Set once the model is warm."""
         return self._application.worker.ready
 
     @property
     def alone(self) -> str | None:
-        """Why requests are not computed together; None where they are."""
+        """The reason why requests are not batched; None if they are."""
         return self._application.worker.alone
 
     def run(self, warm: Callable[[], None] = lambda: None) -> None:
-        """Serve until a signal, or ``stop``; ``warm`` is called when the model is, unless it ends before."""
+        """Serve until a signal or ``stop``; ``warm`` is called once the model is warm, unless stopped earlier."""
         threading.Thread(target=self._tell, args=[warm], daemon=True).start()
         with _taken(), self._socket:
             self._server.run([self._socket])
@@ -74,12 +74,12 @@ class Server:
         warm()
 
     def stop(self) -> None:
-        """End as a signal would, from any thread."""
+        """Stop like a signal would; callable from any thread."""
         self._server.should_exit = True
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """asyncio sends small parts at once only on sockets that say they are TCP's, as ``create_server`` does not."""
+    """A listening socket marked as TCP, unlike ``create_server``'s, since only then does asyncio set TCP_NODELAY."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -95,7 +95,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 @contextlib.contextmanager
 def _taken() -> Iterator[None]:
-    """Signals that uvicorn ends for, and raises again afterwards, are done with then: the end is a good one."""
+    """Absorb the signals that uvicorn re-raises after a shutdown, so that the process exits cleanly."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

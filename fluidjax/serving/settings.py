@@ -1,4 +1,4 @@
-"""What a server allows."""
+"""The settings of a server."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Settings:
     """Limits of a server.
 
     Attributes:
-        max_batch: the most samples that are computed at once; 1: each request alone.
-        max_delay: seconds that a request waits for others to be computed with.
-        max_body: the most bytes of a request, and of what it unpacks to.
-        timeout: seconds from a request's arrival to its answer.
-        queue: the most requests at a time; more are told to come back.
-        token: what requests have to show; "": nothing.
-        shapes: whole shapes of inputs that leave more open than their first dim, for warming up.
+        max_batch: maximum number of samples per batch; 1 disables batching.
+        max_delay: seconds for which a request waits for others to be batched with.
+        max_body: maximum size of a request in bytes, also after unpacking.
+        timeout: seconds from the arrival of a request to its answer.
+        queue: maximum number of concurrent requests; further ones are told to retry.
+        token: the token required of requests; "" for none.
+        shapes: complete shapes of inputs with unknown dimensions besides the first, for warming up.
     """
 
     max_batch: int = 32

@@ -1,4 +1,4 @@
-"""What goes into a served model and comes out: rows with their LoD, held against what the model declares."""
+"""Inputs and outputs of a served model: rows with their LoD, validated against the model's declarations."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fluidjax.serving.errors import bad_input
 
 
 class Tensor(NamedTuple):
-    """An array, and the offsets of its sequences; [] where it is dense."""
+    """An array with the offsets of its sequences; [] if it is dense."""
 
     rows: np.ndarray
     lod: Lod
 
     @property
     def samples(self) -> int | None:
-        """How many sequences, or rows where it is dense; None for a single number."""
+        """The number of sequences or, if dense, rows; None for a scalar."""
         if self.lod:
             return len(self.lod[0]) - 1
         return self.rows.shape[0] if self.rows.ndim else None
@@ -34,7 +34,7 @@ def in_words(tensors: Mapping[str, Tensor]) -> str:
 
 @dataclass(frozen=True)
 class Variable:
-    """An input or output as the model declares it; -1 in ``shape`` is any size."""
+    """An input or output as declared by the model; -1 in ``shape`` stands for any size."""
 
     name: str
     dtype: np.dtype[Any]
@@ -48,7 +48,7 @@ class Variable:
         )
 
     def accept(self, given: np.ndarray, lod: Lod) -> Tensor:
-        """What was sent as the value of this input. Refused when it is none."""
+        """Convert a received value to this input. Raises Refused if it does not match."""
         rows = self._typed(self._shaped(given))
         fault = lod_fault(lod, rows.shape[0] if rows.ndim else 0)
         if len(lod) != self.lod_level or fault:
@@ -62,7 +62,7 @@ class Variable:
         return Tensor(rows, lod)
 
     def _shaped(self, given: np.ndarray) -> np.ndarray:
-        """Rows of one element may come without brackets of their own."""
+        """Add the trailing dimension of single-element rows if it was omitted."""
         rows = given[..., None] if self.shape[-1:] == (1,) and given.ndim == len(self.shape) - 1 else given
         fits = rows.ndim == len(self.shape) and all(
             d < 0 or d == n for d, n in zip(self.shape, rows.shape, strict=True)
@@ -77,7 +77,7 @@ class Variable:
         return rows
 
     def _typed(self, given: np.ndarray) -> np.ndarray:
-        """The rows in the declared data type, where no value changes by more than rounding."""
+        """The rows in the declared dtype, provided no value changes by more than rounding."""
         kinds = {"b": "b", "i": "iu", "u": "iu"}.get(self.dtype.kind, "fiu")
         if given.dtype.kind in kinds or not given.size and given.dtype.kind == "f":
             with np.errstate(over="ignore"):
@@ -97,7 +97,7 @@ _KINDS = {"b": "true and false", "i": "whole numbers", "u": "whole numbers", "f"
 
 
 def check_room(name: str, shape: tuple[int, ...], itemsize: int, limit: int) -> None:
-    """Refuse a shape that takes, or with one more row would take, more than ``limit`` bytes: so much as (0, 10**12)."""
+    """Reject a shape that exceeds ``limit`` bytes, or would with one more row, such as (0, 10**12)."""
     room = math.prod(max(n, 1) for n in shape) * max(itemsize, 1)
     if room > limit:
         raise bad_input(

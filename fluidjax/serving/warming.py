@@ -1,8 +1,8 @@
-"""Before the first request: the model is run on made-up inputs, so that it is compiled, and to see whether samples mix.
+"""Warming up: runs the model on random inputs before the first request, to compile it and to test for independence.
 
-Samples of a batch may be computed together when no output of one depends on the others. Whether they do is tried:
-two requests of different sizes alone and together, with random numbers. What a person knows better, ``--max-batch 1``
-says.
+Samples may be batched if no output of one depends on the others. This is tested by running two requests of different
+sizes, with random values, alone and together. A user who knows better can disable batching with ``--max-batch
+1``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def warm_up(model: ServedModel, max_batch: int, shapes: Shapes) -> str | None:
-    """Run the model in the sizes that batches have. Returns why requests are not computed together; None: they are.
+    """Run the model at all batch sizes. Returns the reason why requests cannot be batched, or None.
 
     Args:
-        max_batch: the most samples of a batch.
-        shapes: whole shapes of inputs that leave more open than their first dim.
+        max_batch: maximum number of samples per batch.
+        shapes: complete shapes of inputs with unknown dimensions besides the first.
     """
     states = model.states()
     try:
@@ -67,7 +67,7 @@ def _tried(model: ServedModel, max_batch: int, shapes: Shapes) -> str | None:
 
 
 def _never(model: ServedModel, max_batch: int) -> str | None:
-    """What forbids batches from the start."""
+    """Reasons that rule out batching from the start."""
     if max_batch == 1:
         return "batches have one sample"
     if model.state:
@@ -79,12 +79,12 @@ def _never(model: ServedModel, max_batch: int) -> str | None:
 
 
 def _sizes(most: int) -> list[int]:
-    """The numbers of samples that batches are widened to."""
+    """The batch sizes that batches are padded to."""
     return [1 << n for n in range((most - 1).bit_length() + 1)]
 
 
 def _drawn(var: Variable, lengths: Sequence[int], shape: tuple[int, ...] | None, rng: np.random.Generator) -> Tensor:
-    """Random numbers, 0 and 1 where they are whole; sequences of these lengths, or so many samples."""
+    """Random values (0 and 1 for integers), with the given sequence lengths or number of samples."""
     first, *others = (shape or var.shape) or (-1,)
     count = sum(lengths) if var.lod_level else len(lengths)
     sizes = (count if first < 0 or shape else first, *(_OPEN if n < 0 else n for n in others))[: len(var.shape)]

@@ -1,4 +1,4 @@
-"""The one thread that runs the model: it takes requests from a queue, several of a kind at once."""
+"""The thread that runs the model, taking requests from a queue, several of the same kind at a time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Outputs = dict[str, Tensor]
 
 
 class Watcher(Protocol):
-    """Who is told of runs."""
+    """The observer of runs."""
 
     def ran(self, samples: int, seconds: float) -> None:
-        """A run of so many samples took so long."""
+        """Called after a run with its number of samples and duration."""
 
 
 class Job:
-    """A request's inputs, and the promise of its outputs."""
+    """The inputs of a request, and the future of its outputs."""
 
     def __init__(self, inputs: Mapping[str, Tensor]):
         self.inputs = inputs
@@ -36,10 +36,10 @@ class Job:
 
 
 class Worker(threading.Thread):
-    """Runs a model; ``ready`` is set when it is warm.
+    """Runs a model; ``ready`` is set once it is warm.
 
     Attributes:
-        alone: why requests are not computed together; None where they are.
+        alone: the reason why requests are not batched; None if they are.
     """
 
     def __init__(self, model: ServedModel, settings: Settings, watcher: Watcher):
@@ -52,7 +52,7 @@ class Worker(threading.Thread):
         self.alone: str | None = "the model is not warm yet"
 
     def submit(self, inputs: Mapping[str, Tensor]) -> Future[Outputs]:
-        """Queue a request; cancelling what is returned takes it out again, unless it runs already."""
+        """Queue a request; cancelling the returned future removes it, unless it is already running."""
         job = Job(inputs)
         with self._changed:
             self._jobs.append(job)
@@ -60,7 +60,7 @@ class Worker(threading.Thread):
         return job.outputs
 
     def close(self) -> None:
-        """End when all that is queued is done, and wait for it."""
+        """Finish all queued requests, then stop."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -68,7 +68,7 @@ class Worker(threading.Thread):
             self.join()
 
     def run(self) -> None:
-        """What the thread does."""
+        """The body of the thread."""
         self.alone = warm_up(self._model, self._settings.max_batch, self._settings.shapes)
         self.ready.set()
         while jobs := self._next():
@@ -77,7 +77,7 @@ class Worker(threading.Thread):
                 self._serve(wanted)
 
     def _next(self) -> list[Job]:
-        """The oldest request and those that go with it, when there are enough or time is up; none at the end."""
+        """The oldest request with those that can join it, once there are enough or time is up; empty at the end."""
         with self._changed:
             while not self._jobs and not self._closing:
                 self._changed.wait()
@@ -88,7 +88,7 @@ class Worker(threading.Thread):
             return taken
 
     def _left(self, first: Job) -> float:
-        """Seconds to wait for more requests."""
+        """Seconds left to wait for more requests."""
         if self.alone or first.kind is None or sum(j.samples for j in self._jobs) >= self._settings.max_batch:
             return 0.0
         return first.arrived + self._settings.max_delay - time.monotonic()
@@ -105,7 +105,7 @@ class Worker(threading.Thread):
         return taken
 
     def _serve(self, jobs: Sequence[Job]) -> None:
-        """Give each its outputs, or its own error: where a batch fails, each is run alone."""
+        """Deliver outputs or errors; if a batch fails, each of its requests is run alone."""
         try:
             results = self._outputs(jobs)
         except Exception as error:

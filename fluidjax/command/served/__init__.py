@@ -1,1 +1,1 @@
-"""A folder for PYTHONPATH: Python processes that a script starts find ``paddle`` in it, as the script does."""
+"""A directory for PYTHONPATH in which child Python processes find ``paddle``, as the script does."""

@@ -1,4 +1,4 @@
-"""Stands aside for fluidjax: after ``import paddle``, the name means what it means under ``fluidjax run``."""
+"""A stub replaced by fluidjax: after ``import paddle``, the name refers to the module that it is in ``fluidjax run``."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Decoders that share one description of a step between training and beam search."""
+"""Decoders that share one definition of a step between training and beam search."""
 
 from fluidjax.contrib.decoder import beam_search_decoder
 from fluidjax.contrib.decoder.beam_search_decoder import *  # noqa: F403

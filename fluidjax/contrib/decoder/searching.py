@@ -1,4 +1,4 @@
-"""A decoder that searches for the best words."""
+"""A decoder that uses beam search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEARCH_END_ID = 1
 
 
 class _Array:
-    """A state in a tensor array with a counter of its own, made before the loop."""
+    """A state stored in a tensor array, with its own counter, created before the loop."""
 
     def __init__(self, outside: Block, state: InitState) -> None:
         self._counter = outside.create_var(
@@ -47,26 +47,26 @@ def _array(block: Block, prefix: str, first: Variable, index: Variable) -> Varia
 
 
 class BeamSearchDecoder:
-    """Decodes with beam search, one word a step, with the step of a StateCell.
+    """Decodes by beam search, one word per step, using the step of a StateCell.
 
-    ``decode`` writes a standard step: embed the last words, compute the states, and choose among the ``topk_size``
-    best words of an fc with softmax. Another step can be written in ``block`` with ``read_array`` and
-    ``update_array``. Calling the decoder afterwards gives (ids, scores) of ``layers.beam_search_decode``.
+    ``decode`` writes a standard step: embed the last words, compute the states, and select among the ``topk_size`` best
+    words given by an fc with softmax. A custom step can be written in ``block`` with ``read_array`` and
+    ``update_array``. Calling the decoder afterwards returns (ids, scores) of ``layers.beam_search_decode``.
 
     Args:
-        state_cell: the step.
+        state_cell: defines the step.
         init_ids: int64 [sources, 1] with two LoD levels: the start words.
-        init_scores: float32, the same shape and LoD.
+        init_scores: float32, with the same shape and LoD.
         target_dict_dim: size of the vocabulary.
         word_dim: width of the embeddings.
-        input_var_dict: inputs of the cell that stay as they are, by name; all others get the embedded words.
-        topk_size: words considered for each branch.
+        input_var_dict: inputs of the cell that stay constant, by name; all others receive the embedded words.
+        topk_size: number of words considered for each branch.
         sparse_emb: give the embedding table a sparse gradient.
-        max_len: most steps.
-        beam_size: branches of each source.
-        end_id: the end word by which ``beam_search_decode`` cuts sentences. As in Paddle 1.8.5, the search that
-            ``decode`` writes ends branches at id 1 all the same.
-        name: prefix of variables.
+        max_len: maximum number of steps.
+        beam_size: number of branches per source.
+        end_id: the end word at which ``beam_search_decode`` truncates sentences. As in Paddle 1.8.5, the search
+            written by ``decode`` always ends branches at id 1.
+        name: prefix for variable names.
     """
 
     BEFORE_BEAM_SEARCH_DECODER = 0
@@ -113,9 +113,9 @@ class BeamSearchDecoder:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """The context manager inside which the layers of one step are written; once.
+        """Context manager; layers written inside it make up one step. May be used once.
 
-        At its end the step is counted and the arrays of ``update_array`` are written, unless ``early_stop`` was run.
+        On exit, the step counter is incremented and the arrays of ``update_array`` are written, unless stopped early.
         """
         if self._status != BeamSearchDecoder.BEFORE_BEAM_SEARCH_DECODER:
             raise ValueError("BeamSearchDecoder.block() or decode() was called before. Make another decoder.")
@@ -132,7 +132,7 @@ class BeamSearchDecoder:
 
     @property
     def type(self) -> int:
-        """1, the number of beam search decoders."""
+        """1, the type code of beam search decoders."""
         return 1
 
     @property
@@ -142,7 +142,7 @@ class BeamSearchDecoder:
         return self._state_cell
 
     def early_stop(self) -> None:
-        """Make this step the last one; its arrays are not written."""
+        """Make this step the last; its arrays are not written."""
         layers.fill_constant(shape=[1], value=0, dtype="bool", force_cpu=True, out=self._cond)
 
     def decode(self) -> None:
@@ -174,7 +174,7 @@ class BeamSearchDecoder:
                         self.update_array(read, value)
 
     def _constants(self, scores: Variable) -> dict[str, tuple[Variable, Variable]]:
-        """(as read, one row for each branch) of the inputs that stay as they are."""
+        """(the value read, expanded to one row per branch) for each constant input."""
         found = {}
         for name, init in self._constant_inputs.items():
             if name not in self._state_cell._inputs:
@@ -195,14 +195,14 @@ class BeamSearchDecoder:
         return found[0], found[1]
 
     def read_array(self, init: Variable, is_ids: bool = False, is_scores: bool = False) -> Variable:
-        """This step's value of a variable that ``update_array`` carries from step to step.
+        """The value at this step of a variable carried from step to step by ``update_array``.
 
         Args:
-            init: its value in the first step.
-            is_ids, is_scores: it holds the chosen words, or their scores.
+            init: its initial value.
+            is_ids, is_scores: it holds the selected words, or their scores.
 
         Raises:
-            ValueError: both marks, or called outside the block.
+            ValueError: both flags are set, or it is called outside the block.
             TypeError: ``init`` is not a Variable.
         """
         self._require_in_block("read_array")
@@ -219,14 +219,14 @@ class BeamSearchDecoder:
         return value
 
     def update_array(self, array: Variable, value: Variable) -> None:
-        """Let the next step read ``value`` where this one read ``array``.
+        """Make ``value`` what the next step reads from ``array``.
 
         Args:
-            array: what ``read_array`` returned.
+            array: a result of ``read_array``.
 
         Raises:
-            ValueError: ``array`` was not read, or called outside the block.
-            TypeError: not Variables.
+            ValueError: ``array`` was not read, or it is called outside the block.
+            TypeError: an argument is not a Variable.
         """
         self._require_in_block("update_array")
         _require_variable(array, "array", "update_array")
@@ -241,7 +241,7 @@ class BeamSearchDecoder:
         """(ids, scores) of the sentences found, each with two LoD levels: sources and their sentences.
 
         Raises:
-            ValueError: before the block's end, or no ids and scores were read in it.
+            ValueError: called before the end of the block, or no ids and scores were read in it.
         """
         if self._status != BeamSearchDecoder.AFTER_BEAM_SEARCH_DECODER:
             raise ValueError("BeamSearchDecoder has no output before its block is closed. Call decode() first.")

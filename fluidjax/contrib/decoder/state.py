@@ -1,4 +1,4 @@
-"""The states of a decoder, and the step that computes new ones."""
+"""The states of a decoder, and the step that updates them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["Decoder", "HeldState", "InitState", "StateCell"]
 
 
 class InitState:
-    """What a state starts from: a variable, or a constant for each row of another variable.
+    """The initial value of a state: a variable, or a constant with as many rows as another variable.
 
     Args:
-        init: the first value; the others are ignored then.
-        shape: of the constant; its first number gives way to the rows of ``init_boot``.
+        init: the initial value; if given, the other arguments are ignored.
+        shape: of the constant; its first entry is replaced by the number of rows of ``init_boot``.
         value: the constant.
-        init_boot: gives the number of rows.
-        need_reorder: the rows are in the order of the sequences, which a TrainingDecoder sorts by length.
+        init_boot: determines the number of rows.
+        need_reorder: the rows are in the original order of the sequences, which a TrainingDecoder sorts by length.
         dtype: of the constant.
 
     Raises:
-        ValueError: neither ``init`` nor ``init_boot``, or the latter without ``shape``.
+        ValueError: neither ``init`` nor ``init_boot`` is given, or the latter without ``shape``.
     """
 
     def __init__(
@@ -47,33 +47,33 @@ class InitState:
 
     @property
     def value(self) -> Variable:
-        """The first value."""
+        """The initial value."""
         return self._init
 
     @property
     def need_reorder(self) -> bool:
-        """Whether the rows must be sorted as the sequences are."""
+        """Whether the rows must be sorted along with the sequences."""
         return self._need_reorder
 
 
 class HeldState(Protocol):
-    """How a decoder keeps one state from step to step."""
+    """How a decoder carries one state from step to step."""
 
     def get(self) -> Variable:
         """The value at the start of the step."""
 
     def update(self, value: Variable) -> None:
-        """Let the next step start from ``value``."""
+        """Set the value at the start of the next step."""
 
 
 class Decoder(Protocol):
-    """What a StateCell needs of a decoder."""
+    """What a StateCell requires of a decoder."""
 
     def _hold(self, state: InitState) -> HeldState: ...
 
 
 class StateCell:
-    """The inputs and states of a decoder's step, and the function that computes new states.
+    """The inputs and states of a decoder's step, and the function that computes the new states.
 
     ::
 
@@ -86,11 +86,11 @@ class StateCell:
     Args:
         inputs: names of the step's inputs, with their variables or None.
         states: InitStates by name.
-        out_state: the state that stands for the step's result.
-        name: prefix of variables.
+        out_state: the state that represents the result of the step.
+        name: prefix for variable names.
 
     Raises:
-        ValueError: a state that is no InitState, or an ``out_state`` that is not there.
+        ValueError: a state is not an InitState, or ``out_state`` does not exist.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class StateCell:
         self._decoder = None
 
     def _start(self) -> None:
-        """Inside a decoder's block, take the states from the decoder; the first use does."""
+        """Inside a decoder's block, obtain the states from the decoder; called on first use."""
         if self._decoder is None or self._held:
             return
         for name, state in self._first.items():
@@ -134,10 +134,10 @@ class StateCell:
             self._current[name] = self._held[name].get()
 
     def get_state(self, state_name: str) -> Any:
-        """A state's value in this step (outside a decoder its InitState).
+        """The value of a state in this step (outside a decoder, its InitState).
 
         Raises:
-            ValueError: no such state.
+            ValueError: there is no such state.
         """
         self._start()
         if state_name not in self._current:
@@ -148,7 +148,7 @@ class StateCell:
         """An input's variable in this step.
 
         Raises:
-            ValueError: no such input, or none given yet.
+            ValueError: there is no such input, or it has not been set.
         """
         value = self._inputs.get(input_name)
         if value is None:
@@ -159,11 +159,11 @@ class StateCell:
         return value
 
     def set_state(self, state_name: str, state_value: Variable) -> None:
-        """Give a state a new value; the next step starts from it once ``update_states`` is called."""
+        """Set the new value of a state, which the next step uses once ``update_states`` is called."""
         self._current[state_name] = state_value
 
     def state_updater(self, updater: Callable[[StateCell], Any]) -> Callable[[StateCell], None]:
-        """Decorator of the function that computes new states from ``get_state`` and ``get_input``."""
+        """Decorator for the function that computes new states from ``get_state`` and ``get_input``."""
         self._updater = updater
 
         def for_others(state_cell: StateCell) -> None:
@@ -174,10 +174,10 @@ class StateCell:
         return for_others
 
     def compute_state(self, inputs: Mapping[str, Variable]) -> None:
-        """Run the updater on these inputs.
+        """Run the updater on the given inputs.
 
         Raises:
-            ValueError: an input that the cell does not have, or no updater.
+            ValueError: an unknown input, or no updater.
         """
         self._start()
         for name, value in inputs.items():
@@ -189,11 +189,11 @@ class StateCell:
         self._updater(self)
 
     def update_states(self) -> None:
-        """Let the decoder's next step start from the current states."""
+        """Pass the current states on to the decoder's next step."""
         self._start()
         for name, held in self._held.items():
             held.update(self._current[name])
 
     def out_state(self) -> Any:
-        """The state that stands for the step's result."""
+        """The state that represents the result of the step."""
         return self._current[self._out_state]

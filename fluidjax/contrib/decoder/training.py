@@ -1,4 +1,4 @@
-"""A decoder that reads the true words."""
+"""A decoder that is fed the ground-truth words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TrainingDecoder"]
 
 
 class _Memory:
-    """A state in the memory of a DynamicRNN."""
+    """A state stored in the memory of a DynamicRNN."""
 
     def __init__(self, rnn: layers.DynamicRNN, state: InitState) -> None:
         self._rnn = rnn
@@ -42,8 +42,8 @@ class TrainingDecoder:
         scores = decoder()
 
     Args:
-        state_cell: the step.
-        name: prefix of variables.
+        state_cell: defines the step.
+        name: prefix for variable names.
     """
 
     BEFORE_DECODER = 0
@@ -62,7 +62,7 @@ class TrainingDecoder:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """The context manager inside which the layers of one step are written; once."""
+        """Context manager; layers written inside it make up one step. May be used once."""
         if self._status != TrainingDecoder.BEFORE_DECODER:
             raise ValueError(
                 "TrainingDecoder.block() was called before. A decoder has one block; make another decoder."
@@ -86,7 +86,7 @@ class TrainingDecoder:
 
     @property
     def type(self) -> int:
-        """0, the number of training decoders."""
+        """0, the type code of training decoders."""
         return 0
 
     def step_input(self, x: Variable) -> Variable:
@@ -100,10 +100,10 @@ class TrainingDecoder:
         return self._dynamic_rnn.static_input(x)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The outputs of all steps, with the LoD of the step inputs; after the block.
+        """The outputs of all steps, with the LoD of the step inputs; to be called after the block.
 
         Raises:
-            ValueError: before the block's end.
+            ValueError: called before the end of the block.
         """
         if self._status != TrainingDecoder.AFTER_DECODER:
             raise ValueError("TrainingDecoder has no output before its block is closed. Call it after the block.")

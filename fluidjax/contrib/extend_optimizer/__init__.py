@@ -1,4 +1,4 @@
-"""Optimizers with weight decay apart from the gradient."""
+"""Optimizers with decoupled weight decay."""
 
 from fluidjax.contrib.extend_optimizer import (
     extend_optimizer_with_weight_decay as extend_optimizer_with_weight_decay,

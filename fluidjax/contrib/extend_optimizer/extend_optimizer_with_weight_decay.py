@@ -1,4 +1,4 @@
-"""``extend_with_decoupled_weight_decay``: AdamW from Adam, and the like for any optimizer."""
+"""``extend_with_decoupled_weight_decay``: derives AdamW from Adam, and likewise for any optimizer."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["extend_with_decoupled_weight_decay"]
 
 
 class DecoupledWeightDecay(Optimizer):
-    """Goes before an optimizer's class: ahead of its update a parameter loses ``coeff`` times its old value.
+    """Mixin for an optimizer class: before the update, ``coeff`` times its old value is subtracted from a parameter.
 
     Args:
         coeff: a float, or a Variable of shape [1].
-        apply_decay_param_fun: a function of a parameter's name; True: it decays. None: all do.
+        apply_decay_param_fun: a predicate on parameter names that selects those to decay; all if None.
         kwargs: arguments of the optimizer.
 
     Raises:
-        TypeError: ``coeff`` is of another type.
+        TypeError: ``coeff`` has another type.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class DecoupledWeightDecay(Optimizer):
         super().__init__(**kwargs)
 
     def _scale_parameters(self, params_and_grads: list[Pair]) -> list[tuple[Variable, Variable, Variable]]:
-        """(parameter, gradient, coeff * parameter) of those that decay."""
+        """(parameter, gradient, coeff * parameter) for each parameter that decays."""
         if isinstance(self._coeff, float) and self._coeff == 0.0:
             return []
         decays = self._apply_decay_param_fun
@@ -61,7 +61,7 @@ class DecoupledWeightDecay(Optimizer):
         parameter_list: Iterable[Variable | str] | None = None,
         no_grad_set: Iterable[Variable | str] | None = None,
     ) -> tuple[list[Operator], list[Pair]]:
-        """As the optimizer's ``minimize``, with the decay before the updates."""
+        """The optimizer's ``minimize``, with the decay before the updates."""
         pairs = self.backward(
             loss=loss, startup_program=startup_program, parameter_list=parameter_list, no_grad_set=no_grad_set
         )
@@ -76,14 +76,14 @@ class DecoupledWeightDecay(Optimizer):
 
 
 def extend_with_decoupled_weight_decay(base_optimizer: type[Optimizer]) -> type[Optimizer]:
-    """A class that updates as ``base_optimizer`` does and decays parameters apart from their gradients.
+    """A subclass of ``base_optimizer`` with weight decay decoupled from the gradients.
 
-    Its arguments are ``weight_decay`` (a float, or a Variable of shape [1]), ``apply_decay_param_fun`` (a function of a
-    parameter's name, or None) and those of ``base_optimizer`` by keyword:
+    Its arguments are ``weight_decay`` (a float, or a Variable of shape [1]), ``apply_decay_param_fun`` (a predicate on
+    parameter names, or None) and, by keyword, those of ``base_optimizer``:
     ``extend_with_decoupled_weight_decay(fluid.optimizer.Adam)(weight_decay=0.01, learning_rate=0.1)``.
 
     Raises:
-        TypeError: ``base_optimizer`` is no optimizer class.
+        TypeError: ``base_optimizer`` is not an optimizer class.
     """
     if not (isinstance(base_optimizer, type) and issubclass(base_optimizer, Optimizer)):
         raise TypeError(

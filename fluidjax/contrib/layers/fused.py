@@ -1,4 +1,4 @@
-"""Contrib layers with one op for what takes several elsewhere."""
+"""Contrib layers that fuse several ops into one."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def fused_elemwise_activation(
     """unary(binary(x, y)) or binary(x, unary(y)), in the order of ``functor_list``.
 
     Args:
-        x, y: of one dtype; y is broadcast along ``axis`` of x.
-        functor_list: two op types, or both in a string with a comma between: elementwise_add or elementwise_mul, and
+        x, y: of the same dtype; y is broadcast along ``axis`` of x.
+        functor_list: two op types, or both in a comma-separated string: elementwise_add or elementwise_mul, and
             relu, tanh, sigmoid or scale.
-        axis: where y's dims begin in x's.
+        axis: the dimension of x at which the dimensions of y start.
         scale: factor of the functor ``scale``.
         save_intermediate_out: keep the inner result for the gradient.
 
     Returns:
-        The shape of ``x``.
+        A Variable shaped like ``x``.
 
     Raises:
         ValueError: ``functor_list`` is not a list of two.
@@ -65,10 +65,10 @@ def multiclass_nms2(
     return_index: bool = False,
     name: str | None = None,
 ) -> Variable | tuple[Variable, Variable]:
-    """``layers.multiclass_nms`` that also tells which boxes were kept.
+    """``layers.multiclass_nms`` that can also return which boxes were kept.
 
     Args:
-        return_index: return the positions of the kept boxes in ``bboxes`` too. The others are as for
+        return_index: also return the positions of the kept boxes in ``bboxes``. Other arguments as for
             ``layers.multiclass_nms``.
 
     Returns:
@@ -108,25 +108,25 @@ def search_pyramid_hash(
     distribute_update_vars: list[str] | None = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """Embeddings of all n-grams of each sequence, n = 2 .. ``pyramid_layer``, cut by hash from one flat table.
+    """Embeddings of all n-grams of each sequence, n = 2 .. ``pyramid_layer``, hashed into one flat table.
 
-    The table is trained by the op's own gradient, with ``lr``, and not by an optimizer: for that ``input`` must have
-    ``stop_gradient`` False, as in Fluid.
+    The table is updated by the op's own gradient, at rate ``lr``, rather than by an optimizer; as in Fluid, this
+    requires ``stop_gradient`` of ``input`` to be False.
 
     Args:
         input: int32 ids [rows, 1] with LoD.
-        num_emb: width of an embedding; ``rand_len`` numbers of it come from one hash.
-        space_len: size of the space that hashes fall in.
-        drop_out_percent: share of the n-grams that training (``is_training`` 1) drops, by ``seed``; elsewhere a factor
-            of the embeddings.
-        use_filter: look n-grams up in the white and black lists.
-        white_list_len, black_list_len: sizes of the lists, absent where 0 and where negative.
+        num_emb: width of an embedding; each hash supplies ``rand_len`` of its elements.
+        space_len: size of the hash space.
+        drop_out_percent: fraction of the n-grams dropped during training (``is_training`` 1), using ``seed``; at test
+            time, a factor applied to the embeddings.
+        use_filter: filter n-grams by the white and black lists.
+        white_list_len, black_list_len: sizes of the lists; no list if zero or negative.
         lr: learning rate of the table.
         param_attr, param_attr_wl, param_attr_bl: attributes of the table and the two lists, which are Bloom filters.
         distribute_update_vars: names of those that are updated remotely.
 
     Returns:
-        [n-grams, num_emb] with LoD; a row of zeros for a sequence without n-grams.
+        [n-grams, num_emb] with LoD; a sequence without n-grams gives a row of zeros.
 
     Raises:
         ValueError: ``distribute_update_vars`` names none of the three.
@@ -151,7 +151,7 @@ def search_pyramid_hash(
 
 
 def _fixed(helper: LayerHelper, attr: Any, length: int, dtype: Any) -> Variable:
-    """A column of parameters that the backward pass leaves alone: the op's own gradient updates it."""
+    """A column vector of parameters ignored by the backward pass, since the op's own gradient updates it."""
     param = helper.create_parameter(attr=attr, shape=[length, 1], dtype=dtype, is_bias=False)
     assert param is not None
     param.stop_gradient = True

@@ -1,4 +1,4 @@
-"""Running statistics of click-through predictions."""
+"""Running statistics for click-through rate predictions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class _Bundle:
         self.helper.append_op(type=op_type, inputs={"X": [x]}, outputs={"Out": [out]})
 
     def accumulate(self, op_type: str, x: Variable, batch: Variable, total: Variable) -> None:
-        """total += op(x), with the batch's own value in ``batch``."""
+        """Compute ``batch = op(x)`` and add it to ``total``."""
         self.unary(op_type, x, batch)
         self.helper.append_op(type="elementwise_add", inputs={"X": [batch], "Y": [total]}, outputs={"Out": [total]})
 
 
 def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
-    """Totals over all batches seen, from which MAE, RMSE, predicted CTR and q follow by division.
+    """Totals over all batches, from which MAE, RMSE, predicted CTR and q are obtained by division.
 
     Args:
         input: float32 predictions [N, 1].

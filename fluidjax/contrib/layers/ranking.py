@@ -1,4 +1,4 @@
-"""Contrib layers of click-through and ranking models."""
+"""Contrib layers for click-through and ranking models."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["partial_concat", "partial_sum", "rank_attention", "shuffle_batch"]
 
 
 def partial_concat(input: list[Variable], start_index: int = 0, length: int = -1) -> Variable:
-    """[x[:, start_index : start_index + length] for x in input], side by side.
+    """Concatenate x[:, start_index : start_index + length] for all x in ``input``.
 
     Args:
-        input: matrices [N, width] of one dtype; a single Variable is taken as a list of one, with a warning.
-        start_index: first column; a negative one counts from the end.
-        length: number of columns; -1 takes all that follow.
+        input: matrices [N, width] of the same dtype; a single Variable is treated as a list of one, with a warning.
+        start_index: first column; a negative value counts from the end.
+        length: number of columns; -1 for all remaining ones.
 
     Returns:
         [N, len(input) * length].
@@ -40,9 +40,9 @@ def partial_sum(input: list[Variable], start_index: int = 0, length: int = -1) -
     """The sum over ``input`` of x[:, start_index : start_index + length].
 
     Args:
-        input: matrices [N, width] of one dtype.
-        start_index: first column; a negative one counts from the end.
-        length: number of columns; -1 takes all that follow.
+        input: matrices [N, width] of the same dtype.
+        start_index: first column; a negative value counts from the end.
+        length: number of columns; -1 for all remaining ones.
 
     Returns:
         [N, length].
@@ -60,7 +60,7 @@ def _partial(op_type: str, inputs: list[Variable], start_index: int, length: int
 def rank_attention(
     input: Variable, rank_offset: Variable, rank_param_shape: list[int], rank_param_attr: Any, max_rank: int = 3
 ) -> Variable:
-    """Each row times the parameter blocks that its own rank and the ranks of the rows shown with it choose, summed.
+    """Rank attention: multiply rows by parameter blocks selected by their own and their neighbours' ranks, and sum.
 
     Args:
         input: float [N, width].
@@ -73,7 +73,7 @@ def rank_attention(
         [N, size].
 
     Raises:
-        ValueError: the first number of ``rank_param_shape`` does not fit.
+        ValueError: the first entry of ``rank_param_shape`` does not match.
     """
     expected = input.shape[1] * max_rank * max_rank
     if rank_param_shape[0] != expected:
@@ -97,15 +97,15 @@ def rank_attention(
 
 
 def shuffle_batch(x: Variable, seed: int | Variable | None = None) -> Variable:
-    """The rows of ``x`` (all dims but the last taken together) in random order; another order in each run.
+    """Randomly permute the rows of ``x`` (all dimensions but the last, flattened), differently in each run.
 
     Args:
         x: [..., width].
-        seed: an int to start from, or an int64 [1] variable that holds the state. None takes the program's
-            ``random_seed``, or a random one where that is 0.
+        seed: an int to start from, or an int64 [1] variable that holds the state. None uses the program's
+            ``random_seed``, or a random seed if that is 0.
 
     Returns:
-        The shape of ``x``.
+        A Variable shaped like ``x``.
     """
     helper = LayerHelper("shuffle_batch")
     out = helper.create_variable_for_type_inference(dtype=x.dtype)

@@ -1,4 +1,4 @@
-"""Stacked GRUs and LSTMs over padded sequences, made of basic layers."""
+"""Stacked GRUs and LSTMs over padded sequences, built from basic layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm"]
 
 
 def _units(make: Callable[[str, Any, Any], Any], name: str, count: int, param: Any, bias: Any, tag: str) -> list:
-    """One unit for each layer; named attributes get the direction and the layer appended to their names."""
+    """One unit per layer; direction and layer are appended to the names of named attributes."""
     middle = "_layers_" if tag == "fw" else "_reverse_layers_"
     return [
         make(f"{name}{middle}{i}", named(param, f"_{tag}_w_{i}"), named(bias, f"_{tag}_b_{i}")) for i in range(count)
@@ -22,7 +22,7 @@ def _units(make: Callable[[str, Any, Any], Any], name: str, count: int, param: A
 
 
 class _Stack:
-    """The layers of one basic_gru or basic_lstm; each state is a list of Variables, one for a GRU."""
+    """The layers of one basic_gru or basic_lstm; a state is a list of Variables, a single one for a GRU."""
 
     def __init__(
         self, hidden_size: int, num_layers: int, dropout_prob: float, init: list[Variable | None], directions: int
@@ -75,14 +75,14 @@ class _Stack:
         return nn.reshape(joined, shape=[self.num_layers, -1, self.hidden_size])
 
     def both(self, forward: list[Variable], backward: list[Variable]) -> list[Variable]:
-        """Last states of both directions, [layers * 2, batch, hidden]."""
+        """Final states of both directions, [layers * 2, batch, hidden]."""
         shape = [self.num_layers * self.directions, -1, self.hidden_size]
         pairs = zip(forward, backward, strict=True)
         return [nn.reshape(tensor.concat([fw, bw], axis=1), shape=shape) for fw, bw in pairs]
 
 
 def _masked(new: Variable, old: Variable, mask: Variable) -> Variable:
-    """``new`` inside the sequence, ``old`` past its end."""
+    """``new`` inside the sequence, ``old`` beyond its end."""
     return nn.elementwise_mul(new, mask, axis=0) - nn.elementwise_mul(old, (mask - 1), axis=0)
 
 
@@ -138,23 +138,23 @@ def basic_gru(
     dtype: str = "float32",
     name: str = "basic_gru",
 ) -> tuple[Variable, Variable]:
-    """A stacked GRU over padded sequences; formulas in `BasicGRUUnit`.
+    """A stacked GRU over padded sequences; formulas as for `BasicGRUUnit`.
 
     Args:
         input: Variable [batch, time, width], or [time, batch, width] without ``batch_first``.
         init_hidden: Variable [layers * directions, batch, hidden]; None for zeros.
         hidden_size, num_layers: of the GRU.
-        sequence_length: int Variable [batch]; past its end a sequence keeps its state.
-        dropout_prob: of each layer's output.
+        sequence_length: int Variable [batch]; beyond its end a sequence keeps its state.
+        dropout_prob: applied to the output of each layer.
         bidirectional: run in both directions.
         batch_first: layout of input and output.
-        param_attr, bias_attr: ParamAttr; names get direction and layer appended.
-        gate_activation, activation: layer functions; default sigmoid and tanh.
+        param_attr, bias_attr: ParamAttr; direction and layer are appended to names.
+        gate_activation, activation: layer functions; sigmoid and tanh by default.
         dtype: of the parameters.
-        name: prefix of the parameters' names.
+        name: prefix for parameter names.
 
     Returns:
-        (outputs, [..., hidden * directions] in the layout of input; last hidden [layers * directions, batch, hidden]).
+        (outputs, [..., hidden * directions], laid out like input; final hidden [layers * directions, batch, hidden]).
     """
 
     def make(scope: str, param: Any, bias: Any) -> BasicGRUUnit:
@@ -195,16 +195,16 @@ def basic_lstm(
     dtype: str = "float32",
     name: str = "basic_lstm",
 ) -> tuple[Variable, Variable, Variable]:
-    """A stacked LSTM over padded sequences; formulas in `BasicLSTMUnit`.
+    """A stacked LSTM over padded sequences; formulas as for `BasicLSTMUnit`.
 
     Args:
         init_hidden, init_cell: Variables [layers * directions, batch, hidden]; None for zeros.
         forget_bias: added to the forget gate.
-        gate_activation, activation: without effect, as in Fluid.
-        The others are as in `basic_gru`.
+        gate_activation, activation: have no effect, as in Fluid.
+        Other arguments as for `basic_gru`.
 
     Returns:
-        (outputs, last hidden, last cell), shaped as in `basic_gru`.
+        (outputs, final hidden, final cell), shaped as in `basic_gru`.
     """
 
     def make(scope: str, param: Any, bias: Any) -> BasicLSTMUnit:

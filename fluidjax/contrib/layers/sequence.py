@@ -1,4 +1,4 @@
-"""Contrib layers over ragged pairs and trees."""
+"""Contrib layers on pairs of variable-length sequences, and on trees."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def fused_embedding_seq_pool(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """The sum over each sequence of the embeddings of its ids.
+    """Embed the ids of each sequence and sum the embeddings.
 
     Args:
         input: int64 ids [rows, 1] with LoD.
         size: [rows of the table, width].
         is_sparse: give the table a sparse gradient.
-        padding_idx: an id that counts as zero; negative ones count from the table's end.
-        combiner: sum, the only one.
+        padding_idx: an id that maps to zeros; a negative value counts from the end of the table.
+        combiner: only sum is supported.
 
     Returns:
         [sequences, width].
@@ -64,10 +64,10 @@ def match_matrix_tensor(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """act(x_r W_t y_c) for all rows r of x and c of y in a pair of sequences, t below ``channel_num``; flat.
+    """act(x_r W_t y_c) for all rows r of x and c of y in a pair of sequences, and t < ``channel_num``; flattened.
 
     Args:
-        x, y: [rows, width] with LoD of as many sequences.
+        x, y: [rows, width] with LoD, with the same number of sequences.
         channel_num: number of matrices.
 
     Returns:
@@ -92,11 +92,11 @@ def match_matrix_tensor(
 def sequence_topk_avg_pooling(
     input: Variable, row: Variable, col: Variable, topks: list[int], channel_num: int
 ) -> Variable:
-    """For each row and channel of the flat matrices in ``input``, the means of the k largest numbers, k in ``topks``.
+    """For each row and channel of the flattened matrices in ``input``, means of the k largest values, k in ``topks``.
 
     Args:
-        input: what ``match_matrix_tensor`` or ``var_conv_2d`` returned.
-        row, col: give the sizes of the matrices by their LoD.
+        input: the result of ``match_matrix_tensor`` or ``var_conv_2d``.
+        row, col: supply the sizes of the matrices through their LoD.
 
     Returns:
         [rows, channel_num * len(topks)] with the LoD of ``row``.
@@ -124,11 +124,11 @@ def tree_conv(
     bias_attr: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """Tree-based convolution: each node sees the nodes less than ``max_depth`` below it.
+    """Tree-based convolution: each window is a node with its descendants to depth ``max_depth`` - 1.
 
     Args:
         nodes_vector: [trees, nodes, width].
-        edge_set: int32 [trees, edges, 2], (parent, child) counted from 1; zeros end the list.
+        edge_set: int32 [trees, edges, 2], (parent, child) pairs of 1-based node numbers, padded with zeros.
         output_size: width of the result.
 
     Returns:
@@ -163,15 +163,15 @@ def var_conv_2d(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """Centred convolution of flat images [input_channel, rows, cols] that differ in size.
+    """Convolution with centred windows of flattened images [input_channel, rows, cols] of different sizes.
 
     Args:
-        input: flat images with LoD.
-        row, col: give the sizes of the images by their LoD.
+        input: flattened images with LoD.
+        row, col: supply the sizes of the images through their LoD.
         filter_size, stride: an int, or [height, width].
 
     Returns:
-        Flat images [output_channel, ...] with LoD.
+        Flattened images [output_channel, ...] with LoD.
     """
     helper = LayerHelper("var_conv_2d", **_given(locals()))
     kernel, step = pair(filter_size), pair(stride)

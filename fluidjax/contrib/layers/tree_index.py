@@ -1,4 +1,4 @@
-"""Contrib layers over the index tree of tree-based deep models (TDM)."""
+"""Contrib layers on the index tree of tree-based deep models (TDM)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def tdm_child(
 
     Args:
         x: node ids, int32 or int64 [N, 1].
-        node_nums: number of nodes, the empty node 0 included.
-        child_nums: most children of a node.
+        node_nums: number of nodes, including the empty node 0.
+        child_nums: maximum number of children of a node.
         param_attr: attributes of the tree, int [node_nums, 3 + child_nums] with rows (item, layer, parent, children);
             zeros unless initialised.
         dtype: of the results, int32 or int64.
 
     Returns:
-        (children [N, 1, child_nums], 1 where a child is a leaf, same shape).
+        (children [N, 1, child_nums]; 1 where a child is a leaf, same shape).
     """
     helper = LayerHelper("tdm_child", param_attr=param_attr)
     check_dtype(dtype, "dtype", _INTS, "fluid.contrib.layers.tdm_child")
@@ -65,22 +65,22 @@ def tdm_sampler(
     tree_dtype: Any = "int32",
     dtype: Any = "int32",
 ) -> tuple[Found, Found, Found]:
-    """For each item, its ancestor in each layer of the tree and random other nodes of that layer.
+    """For each item, its ancestor in each layer of the tree and random other nodes of the same layer.
 
     Args:
         x: leaf numbers, int32 or int64 [N, 1].
-        neg_samples_num_list: number of other nodes by layer.
-        layer_node_num_list: number of nodes by layer.
+        neg_samples_num_list: number of other nodes per layer.
+        layer_node_num_list: number of nodes per layer.
         leaf_node_num: number of leaves.
         tree_travel_attr: attributes of the ancestors, int [leaf_node_num, layers].
         tree_layer_attr: attributes of the nodes by layer, int [nodes, 1].
-        output_positive: give the ancestors too.
-        output_list: give lists with one [N, samples, 1] by layer rather than one [N, samples of all layers, 1].
+        output_positive: also return the ancestors.
+        output_list: return lists with one [N, samples, 1] per layer rather than a single [N, samples of all layers, 1].
         seed: of the sampler.
         tree_dtype, dtype: int32 or int64, of the tree and of the results.
 
     Returns:
-        (nodes, 1 for ancestors and 0 for the others, 0 for padding of short paths).
+        (nodes; 1 for ancestors and 0 for others; a mask that is 0 for padding of short paths).
 
     Raises:
         ValueError: lists of different lengths, a layer with too few nodes, or too many leaves.
@@ -134,7 +134,7 @@ def _check_layers(samples: list[int], nodes: list[int], leaves: int) -> None:
 
 
 def _by_layer(found: list[Variable], sizes: list[int]) -> tuple[list[Variable], list[Variable], list[Variable]]:
-    """Cut the three results into their layers; layer by layer, as Fluid appends the ops."""
+    """Split the three results by layer, appending the ops layer by layer as Fluid does."""
     parts: tuple[list[Variable], list[Variable], list[Variable]] = ([], [], [])
     start = 0
     for size in sizes:

@@ -1,4 +1,4 @@
-"""Mixed precision: a program that computes in 16 bits where that is safe, with the loss scaled against underflow."""
+"""Mixed precision: computation in 16 bits where that is safe, with loss scaling against underflow."""
 
 from fluidjax.contrib.mixed_precision import decorator as decorator
 from fluidjax.contrib.mixed_precision import fp16_lists as fp16_lists

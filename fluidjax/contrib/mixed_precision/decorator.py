@@ -18,9 +18,9 @@ __all__ = ["decorate", "AutoMixedPrecisionLists"]
 
 
 class OptimizerWithMixedPrecision:
-    """Wraps an optimizer: the program is rewritten to 16 bits, the loss is scaled and gradients are scaled back.
+    """Wraps an optimizer: rewrites the program to 16 bits, scales the loss and unscales the gradients.
 
-    Made by ``decorate``; arguments are described there.
+    Created by ``decorate``, which documents the arguments.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class OptimizerWithMixedPrecision:
             optimizer._learning_rate_map[default_main_program()] = rate
 
     def get_loss_scaling(self) -> Variable:
-        """The loss scaling, float32 [1]."""
+        """The loss scaling factor, float32 [1]."""
         return self._loss_scaling
 
     def get_scaled_loss(self) -> Variable | None:
-        """The loss times the scaling; None before ``backward``."""
+        """The scaled loss; None before ``backward``."""
         return self._scaled_loss
 
     def backward(
@@ -88,9 +88,9 @@ class OptimizerWithMixedPrecision:
         return pairs
 
     def apply_gradients(self, scaled_params_grads: list[Pair]) -> list[Operator]:
-        """Adapt the loss scaling, clear gradients that overflowed, and update.
+        """Update the loss scaling, zero gradients after an overflow, and update the parameters.
 
-        A step whose gradients are not all finite updates with gradients of zero.
+        A step whose gradients are not all finite is made with zero gradients.
         """
         if self._use_dynamic_loss_scaling:
             total = layers.reduce_sum(layers.concat([layers.reduce_sum(grad) for _, grad in scaled_params_grads]))
@@ -143,15 +143,15 @@ def decorate(
     decr_ratio: float = 0.8,
     use_dynamic_loss_scaling: bool = True,
 ) -> OptimizerWithMixedPrecision:
-    """An optimizer whose ``minimize`` trains in mixed precision. Call it in the program to be trained.
+    """Wrap an optimizer so that ``minimize`` trains in mixed precision. Call it in the program to be trained.
 
     Args:
-        optimizer: what updates the (float32) parameters.
-        amp_lists: which ops compute in 16 bits; None: the usual ones. Its ``dtype`` may be set to bfloat16.
-        init_loss_scaling: the factor of the loss.
-        incr_every_n_steps: after how many steps with finite gradients in a row the factor grows.
-        decr_every_n_nan_or_inf: after how many others in a row it shrinks.
-        incr_ratio, decr_ratio: by how much.
+        optimizer: updates the (float32) parameters.
+        amp_lists: which ops compute in 16 bits; the defaults if None. Its ``dtype`` may be set to bfloat16.
+        init_loss_scaling: the initial scaling factor.
+        incr_every_n_steps: number of consecutive steps with finite gradients after which the factor increases.
+        decr_every_n_nan_or_inf: number of consecutive steps without, after which it decreases.
+        incr_ratio, decr_ratio: the multipliers.
         use_dynamic_loss_scaling: whether the factor changes at all.
     """
     return OptimizerWithMixedPrecision(

@@ -1,4 +1,4 @@
-"""Which ops compute in 16 bits, which in 32, and which follow their inputs."""
+"""The ops that compute in 16 bits, those that compute in 32, and those that follow their inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ gray_list = frozenset(
 
 
 class AutoMixedPrecisionLists:
-    """The lists of op types, with the user's changes.
+    """The lists of op types, customised by the user.
 
     Args:
         custom_white_list: op types to compute in 16 bits.
@@ -36,7 +36,7 @@ class AutoMixedPrecisionLists:
     Attributes:
         white_list, black_list, gray_list: sets of op types.
         black_varnames: the variables, or None.
-        dtype: the 16-bit type, VarType.FP16; assign "bfloat16" to compute in that, which has float32's range.
+        dtype: the 16-bit type, VarType.FP16; assign "bfloat16" to use that type, which has the range of float32.
 
     Raises:
         ValueError: an op type is in both custom lists.

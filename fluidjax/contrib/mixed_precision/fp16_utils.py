@@ -1,4 +1,4 @@
-"""Rewriting a program to 16 bits, and the ops that adapt the loss scaling."""
+"""Rewriting a program to 16 bits, and updating the loss scaling."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _names_black(op: Operator, lists: AutoMixedPrecisionLists) -> bool:
 
 
 class _Marks:
-    """Which ops of a block compute in 16 bits (white) and which in 32 (black); the others in what they are given."""
+    """Classifies the ops of a block: 16 bits (white), 32 bits (black), or whatever they are given."""
 
     def __init__(self, block: Block, lists: AutoMixedPrecisionLists) -> None:
         self.lists = lists
@@ -78,7 +78,7 @@ class _Marks:
 def rewrite_program(main_prog: Program, amp_lists: AutoMixedPrecisionLists) -> None:
     """Insert casts so that white ops compute in 16 bits and black ones in 32; gray ones follow their inputs.
 
-    Call it before the backward pass is appended. Parameters stay float32: a cast is written before each use.
+    Call it before the backward pass is appended. Parameters stay float32 and are cast before each use.
 
     Args:
         main_prog: the program; its global block is rewritten.
@@ -96,7 +96,7 @@ def rewrite_program(main_prog: Program, amp_lists: AutoMixedPrecisionLists) -> N
 
 
 def _cast_inputs(block: Block, op: Operator, source: VarType, target: VarType) -> None:
-    """Let ``op`` read casts to ``target`` of those of its inputs that are ``source``."""
+    """Make ``op`` read casts to ``target`` of those inputs whose dtype is ``source``."""
     lowers = source == VarType.FP32
     place = next(index for index, other in enumerate(block.ops) if other is op)
     for slot in op.input_names:
@@ -113,7 +113,7 @@ def _cast_inputs(block: Block, op: Operator, source: VarType, target: VarType) -
 
 
 def _cast(block: Block, place: int, var: Variable, target: VarType) -> Variable:
-    """The cast of ``var``, written at position ``place`` unless it exists."""
+    """The cast of ``var``, inserted at position ``place`` unless it exists."""
     name = f"{var.name}.cast_{_SUFFIX[target]}"
     found = block.vars.get(name)
     if found is not None and found.dtype == target:
@@ -137,10 +137,10 @@ def _lower_outputs(block: Block, op: Operator, low: VarType) -> None:
 
 
 def update_role_var_grad(main_prog: Program, params_grads: Sequence[tuple[Variable, Variable]]) -> None:
-    """Note parameters at the ops that complete their 16-bit gradients, and move the casts to 32 bits after them.
+    """Record parameters on the ops that complete their 16-bit gradients, and move the casts to 32 bits after them.
 
     Raises:
-        ValueError: a cast is not part of the backward pass, or something else than an update reads its result.
+        ValueError: a cast is not part of the backward pass, or its result is read by anything but an update.
     """
     block = main_prog.global_block()
     for param, grad in params_grads:
@@ -186,16 +186,16 @@ def update_loss_scaling(
     incr_ratio: float,
     decr_ratio: float,
 ) -> None:
-    """Append the ops that raise the loss scaling after enough good steps in a row and lower it after enough bad ones.
+    """Append ops that increase the loss scaling after enough consecutive good steps and decrease it after bad ones.
 
     All Variables have shape [1].
 
     Args:
         is_overall_finite: bool, whether this step's gradients are finite.
-        prev_loss_scaling: float32, changed in place; never below 1.
-        num_good_steps, num_bad_steps: int32 counters, changed in place.
-        incr_every_n_steps, decr_every_n_nan_or_inf: int32, how many steps are enough.
-        incr_ratio, decr_ratio: the factors.
+        prev_loss_scaling: float32, updated in place; never below 1.
+        num_good_steps, num_bad_steps: int32 counters, updated in place.
+        incr_every_n_steps, decr_every_n_nan_or_inf: int32, the numbers of steps required.
+        incr_ratio, decr_ratio: the multipliers.
     """
     zero = layers.fill_constant(shape=[1], dtype="int32", value=0)
     counters = (num_good_steps, num_bad_steps)

@@ -1,4 +1,4 @@
-"""Turning a program with fake quantization into one that computes with whole numbers."""
+"""Conversion of programs with fake quantization to integer arithmetic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _persistable(program: Program) -> set[str]:
 
 
 class Freezing:
-    """Freezes one program: weights are rounded in the scope, and each op's result is scaled back after it."""
+    """Freezes a program: rounds the weights in the scope, and rescales the result of each op."""
 
     def __init__(self, program: Program, place: Any, scope: Scope, settings: Settings) -> None:
         self._program = program
@@ -46,7 +46,7 @@ class Freezing:
         names.drop_unused(self._program)
 
     def _strip(self, block: Block) -> set[str]:
-        """Drop what only training needs, and fix the weights; returns the quantized activations."""
+        """Remove what only training needs, and fix the weights; returns the quantized activations."""
         activations: set[str] = set()
         renamed: dict[str, str] = {}
         for op in list(block.ops):
@@ -119,7 +119,7 @@ class Freezing:
 
 
 def to_int8(program: Program, place: Any, scope: Scope) -> None:
-    """Store the rounded weights of the quantized ops as int8 variables ``<name>.int8``."""
+    """Store the rounded weights of quantized ops as int8 variables ``<name>.int8``."""
     weights = _persistable(program)
     for block in program.blocks:
         for op in block.ops:

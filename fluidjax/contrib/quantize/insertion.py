@@ -1,4 +1,4 @@
-"""Putting fake quantization in front of the ops of a training program."""
+"""Insertion of fake quantization into training programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_SCALE = 0.001
 
 @dataclass(frozen=True)
 class Settings:
-    """Bits and kind of quantization of weights and activations, and the numbers of the running scales."""
+    """Bit widths and types of quantization for weights and activations, and the settings of running scales."""
 
     weight_bits: int
     activation_bits: int
@@ -27,7 +27,7 @@ class Settings:
     moving_rate: float
 
     def of(self, is_weight: bool) -> tuple[int, str]:
-        """(bits, kind) of a weight or an activation."""
+        """(bits, type) for a weight or an activation."""
         if is_weight:
             return self.weight_bits, self.weight_kind
         return self.activation_bits, self.activation_kind
@@ -45,7 +45,7 @@ class Insertion:
     done: dict[str, str] = field(default_factory=dict)
 
     def forward(self, op: Operator) -> None:
-        """Let an op read quantized and scaled back inputs."""
+        """Make an op read quantized and dequantized inputs."""
         start = names.position(self.block, op)
         for name in list(names.inputs_of(op)):
             if name not in self.done:
@@ -53,7 +53,7 @@ class Insertion:
             op._rename_input(name, self.done[name])
 
     def backward(self, op: Operator) -> None:
-        """Let a gradient op read what its forward op read: the gradient passes straight through the rounding."""
+        """Make a gradient op read what its forward op reads, for a straight-through gradient."""
         read = [name for name in names.inputs_of(op) if name in self.done]
         if not read:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What quantized programs call their variables, and which ops are quantized."""
+"""Names of variables in quantized programs, and the list of quantized ops."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DEQUANTIZE_OP = "fake_dequantize_max_abs"
 
 
 def quantized(name: str) -> str:
-    """The name of a variable's quantized values."""
+    """The name of the quantized values of a variable."""
     return f"{name}.quantized"
 
 
 def dequantized(name: str) -> str:
-    """The name of the values that are scaled back."""
+    """The name of the dequantized values."""
     return f"{name}.dequantized"
 
 
@@ -28,7 +28,7 @@ def scale(name: str) -> str:
 
 
 def largest(bits: int) -> int:
-    """The largest signed number of that many bits."""
+    """The largest signed integer with that many bits."""
     return (1 << (bits - 1)) - 1
 
 
@@ -39,12 +39,12 @@ def inputs_of(op: Operator) -> Iterator[str]:
 
 
 def position(block: Block, op: Operator) -> int:
-    """Where an op stands in its block."""
+    """The index of an op in its block."""
     return next(index for index, other in enumerate(block.ops) if other is op)
 
 
 def drop_unused(program: Program) -> None:
-    """Remove the variables that no op of the program reads or writes."""
+    """Remove variables that no op of the program reads or writes."""
     used: set[str] = set()
     for block in program.blocks:
         for op in block.ops:

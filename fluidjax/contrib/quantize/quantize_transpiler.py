@@ -1,4 +1,4 @@
-"""Quantization-aware training: rewriting a Program to round weights and activations."""
+"""Quantization-aware training: rewrites a Program to round weights and activations."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["QuantizeTranspiler"]
 
 
 class QuantizeTranspiler:
-    """Rewrites the conv2d, depthwise_conv2d and mul ops of a program to read rounded inputs.
+    """Makes the conv2d, depthwise_conv2d and mul ops of a program read rounded inputs.
 
-    An input x becomes round(x / s * m) * s / m with m = 2^(bits - 1) - 1 and a scale s. Kinds of scale: ``abs_max``,
-    the largest |x| of the batch; ``range_abs_max``, the largest of the last ``window_size`` batches;
-    ``moving_average_abs_max``, their average that decays by ``moving_rate``.
+    An input x becomes round(x / s * m) * s / m with m = 2^(bits - 1) - 1 and a scale s. Types of scale: ``abs_max``,
+    the largest |x| in the batch; ``range_abs_max``, the largest in the last ``window_size`` batches;
+    ``moving_average_abs_max``, a moving average with decay ``moving_rate``.
 
     Args:
-        weight_bits, activation_bits: of parameters and of all else.
-        activation_quantize_type, weight_quantize_type: kind of scale.
+        weight_bits, activation_bits: bit widths of parameters and of all other inputs.
+        activation_quantize_type, weight_quantize_type: type of scale.
 
     Raises:
-        ValueError: an unknown kind.
+        ValueError: an unknown type.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class QuantizeTranspiler:
         self._helper = LayerHelper("QuantizeTranspiler")
 
     def training_transpile(self, program: Program | None = None, startup_program: Program | None = None) -> None:
-        """Insert fake quantization in a training program, in place; its gradient ops see the rounded inputs.
+        """Insert fake quantization into a training program, in place; its gradient ops use the rounded inputs.
 
         Args:
             program: with or without the backward pass (default: the default main program).
-            startup_program: gets the initial values of running scales.
+            startup_program: receives the initial values of running scales.
 
         Raises:
             ValueError: a gradient op without its forward op.
@@ -77,28 +77,28 @@ class QuantizeTranspiler:
                         insertion.backward(op)
 
     def freeze_program(self, program: Program, place: Any, scope: Scope | None = None) -> None:
-        """Make a transpiled inference program compute with whole numbers, in place.
+        """Make a transpiled inference program compute with integers, in place.
 
-        Weights are rounded in the scope (they stay float tensors), running scales are fixed, and each quantized op is
+        Weights are rounded in the scope (remaining float tensors), running scales are fixed, and each quantized op is
         followed by one fake_dequantize_max_abs.
 
         Args:
             program: a ``clone(for_test=True)`` of the transpiled program.
-            place: where the weights are put.
+            place: where to place the weights.
             scope: holds the trained values (default: the global scope).
 
         Raises:
-            ValueError: a quantized op without one weight, or a variable that the scope lacks.
+            ValueError: a quantized op does not have exactly one weight, or a variable is missing from the scope.
         """
         program = program or default_main_program()
         Freezing(program, place, scope or global_scope(), self._settings).run()
 
     def convert_to_int8(self, program: Program, place: Any, scope: Scope | None = None) -> None:
-        """Replace the weights of a frozen program by int8 ones, in place, to save them small.
+        """Replace the weights of a frozen program by int8 weights, in place, for a smaller saved model.
 
         Args:
-            program: what ``freeze_program`` left.
-            place: where the weights are put.
+            program: the result of ``freeze_program``.
+            place: where to place the weights.
             scope: holds the values (default: the global scope).
         """
         to_int8(program or default_main_program(), place, scope or global_scope())

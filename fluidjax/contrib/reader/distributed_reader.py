@@ -1,4 +1,4 @@
-"""Dealing batches out to trainers."""
+"""Distribution of batches to trainers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Reader = Callable[[], Iterator[Any]]
 def distributed_batch_reader(batch_reader: Reader) -> Reader:
     """A reader of this trainer's batches: of every ``PADDLE_TRAINERS_NUM`` batches, number ``PADDLE_TRAINER_ID``.
 
-    Batches at the end that do not suffice for all trainers are left out, so that all take as many steps. With one
-    trainer, the default, it reads what ``batch_reader`` does.
+    Trailing batches too few for all trainers are dropped, so that all make the same number of steps. With a single
+    trainer, the default, it yields all batches of ``batch_reader``.
 
     Args:
         batch_reader: a function that returns an iterator over batches.

@@ -1,4 +1,4 @@
-"""Making models smaller: ``quantization``."""
+"""Model compression: ``quantization``."""
 
 from fluidjax.contrib.slim import quantization as quantization
 

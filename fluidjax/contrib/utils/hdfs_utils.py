@@ -16,26 +16,26 @@ _logger = logging.getLogger(__name__)
 
 
 class HDFSClient(HadoopFiles):
-    """Copies single files and folders to and from a file system; see ``HadoopFiles`` for arguments and errors."""
+    """Copies single files and directories to and from a file system; arguments and errors as for ``HadoopFiles``."""
 
     def lsr(self, hdfs_path: str, only_file: bool = True, sort: bool = True) -> list[str]:
-        """Paths of what a folder and those inside it hold.
+        """Recursively list the paths in a directory.
 
         Args:
-            only_file: leave folders out.
-            sort: oldest first, by the minute of the last change.
+            only_file: omit directories.
+            sort: oldest first, by modification time in minutes.
         """
         found = [e for e in self._listing("-ls", "-R", hdfs_path) if not (only_file and e.is_dir)]
         return [entry.path for entry in (sorted(found, key=lambda e: e.time) if sort else found)]
 
     def upload(self, hdfs_path: str, local_path: str, overwrite: bool = False, retry_times: int = 5) -> bool:
-        """Copy a local file into the folder ``hdfs_path``, which is made when absent.
+        """Copy a local file to the directory ``hdfs_path``, created if missing.
 
         Returns:
-            False for a local folder, for a file that is there already (unless ``overwrite``), and on failure.
+            False for a local directory, for a file that already exists (unless ``overwrite``), and on failure.
 
         Raises:
-            ValueError: there is no ``local_path``.
+            ValueError: ``local_path`` does not exist.
         """
         if not os.path.exists(local_path):
             raise ValueError(f"upload: expected a local file, and there is no {local_path!r}. Pass one that exists.")
@@ -53,17 +53,17 @@ class HDFSClient(HadoopFiles):
         return self._did("-put", os.path.abspath(local_path), hdfs_path, retry_times=retry_times)
 
     def download(self, hdfs_path: str, local_path: str, overwrite: bool = False, unzip: bool = False) -> bool:
-        """Copy a file or folder into the local folder ``local_path``, which is made when absent.
+        """Copy a file or directory to the local directory ``local_path``, created if missing.
 
         Args:
-            overwrite: replace what is there under the same name.
-            unzip: unpack a zip file beside itself.
+            overwrite: replace an existing copy of the same name.
+            unzip: unpack a zip file next to it.
 
         Returns:
-            False for what is not on HDFS, for what is here already (unless ``overwrite``), and on failure.
+            False if it is not on HDFS, if it already exists locally (unless ``overwrite``), and on failure.
 
         Raises:
-            ValueError: ``hdfs_path`` does not end in a name; ``overwrite`` would remove another folder than its copy.
+            ValueError: ``hdfs_path`` does not end in a name, or ``overwrite`` would remove a different directory.
         """
         if not self.is_exist(hdfs_path):
             _logger.error("there is no %s", hdfs_path)
@@ -96,7 +96,7 @@ def _client(client: HDFSClient, what: str) -> HDFSClient:
 
 
 def _inside(file: str, folder: str) -> str:
-    """The path of a listed file from its folder on."""
+    """The path of a listed file relative to its directory."""
     path = posixpath.relpath(file, folder)
     if path.startswith(".."):
         raise ValueError(
@@ -109,21 +109,21 @@ def _inside(file: str, folder: str) -> str:
 def multi_download(
     client: HDFSClient, hdfs_path: str, local_path: str, trainer_id: int, trainers: int, multi_processes: int = 5
 ) -> list[str]:
-    """Download one trainer's share of the files in a folder, every ``trainers``-th one, oldest first.
+    """Download one trainer's share of the files in a directory: every ``trainers``-th one, oldest first.
 
     Args:
         client: an HDFSClient.
-        hdfs_path: the folder; folders inside it are kept.
-        local_path: where to.
-        trainer_id: number of this trainer, from 0, of ``trainers``.
-        multi_processes: how many commands run at once.
+        hdfs_path: the directory; its structure is preserved.
+        local_path: the destination.
+        trainer_id: index of this trainer among ``trainers``.
+        multi_processes: number of commands to run concurrently.
 
     Returns:
         Local paths of the share.
 
     Raises:
-        RuntimeError: a file was not downloaded, or is here already.
-        ValueError: ``trainer_id`` is none of ``trainers``, or the listing names a file that is not in the folder.
+        RuntimeError: a file was not downloaded, or already exists locally.
+        ValueError: ``trainer_id`` is out of range, or the listing names a file outside the directory.
     """
     if not 0 <= trainer_id < trainers:
         raise ValueError(
@@ -146,18 +146,18 @@ def multi_upload(
     overwrite: bool = False,
     sync: bool = True,
 ) -> None:
-    """Upload all files of a local folder; folders inside it are kept.
+    """Upload all files of a local directory, preserving its structure.
 
     Args:
         client: an HDFSClient.
-        hdfs_path: where to.
-        local_path: the folder.
-        multi_processes: how many commands run at once.
-        overwrite: replace files that are there already.
-        sync: as in Fluid without effect; the uploads are waited for.
+        hdfs_path: the destination.
+        local_path: the directory.
+        multi_processes: number of commands to run concurrently.
+        overwrite: replace existing files.
+        sync: has no effect, as in Fluid; the function waits for the uploads.
 
     Raises:
-        RuntimeError: a file was not uploaded, or is there already.
+        RuntimeError: a file was not uploaded, or already exists.
     """
     _client(client, "multi_upload")
     files = [os.path.join(folder, name) for folder, _, names in sorted(os.walk(local_path)) for name in sorted(names)]

@@ -1,4 +1,4 @@
-"""Programs whose embedding table was spread over parameter servers, made to run and load in one place."""
+"""Conversion and loading of programs whose embedding table was distributed over parameter servers."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _NOT_THE_MODEL = ("@GRAD", ".trainer_", ".block", "tmp_")
 
 
 def convert_dist_to_sparse_program(program: Program) -> Program | None:
-    """Let a trainer program with a distributed lookup table read the table from its own scope.
+    """Make a trainer program with a distributed lookup table read the table from its own scope.
 
-    The ops split_ids, prefetch and merge_ids, which ask the parameter servers, become a ``lookup_table`` for each of
-    their inputs. The table's variable becomes SelectedRows; what was declared under its name gets ``.origin`` added.
+    The ops split_ids, prefetch and merge_ids, which query the parameter servers, are replaced by a ``lookup_table`` for
+    each of their inputs. The table's variable becomes a SelectedRows; the former variable gets the suffix ``.origin``.
 
     Args:
-        program: changed in place; its attribute ``_distributed_lookup_table`` names the table.
+        program: modified in place; its attribute ``_distributed_lookup_table`` names the table.
 
     Returns:
-        ``program``, or None when it has no distributed lookup table.
+        ``program``, or None if it has no distributed lookup table.
 
     Raises:
-        ValueError: the three ops are not there, one after another.
+        ValueError: the three ops do not follow one another.
     """
     table = program._distributed_lookup_table
     if not table:
@@ -74,7 +74,7 @@ def convert_dist_to_sparse_program(program: Program) -> Program | None:
 
 
 def _prefetch(block: Block, table: str) -> int:
-    """Where split_ids, prefetch and merge_ids begin."""
+    """The index of split_ids, followed by prefetch and merge_ids."""
     wanted = ["split_ids", "prefetch", "merge_ids"]
     types = [op.type for op in block.ops]
     found = [i for i in range(len(types)) if types[i : i + 3] == wanted]
@@ -93,18 +93,18 @@ def _prefetch(block: Block, table: str) -> int:
 def load_persistables_for_increment(
     dirname: str, executor: Any, program: Program, lookup_table_var: str, lookup_table_var_path: str
 ) -> None:
-    """Load what one parameter server holds, to train on from it: its slices of variables, and its part of the table.
+    """Load the state of one parameter server to resume training: its slices of variables, and its shard of the table.
 
     Args:
-        dirname: the folder with a file for each whole variable.
-        executor: accepted as in Fluid.
+        dirname: directory with a file for each whole variable.
+        executor: accepted for compatibility with Fluid.
         program: the parameter server's program, which knows its slices (``_parameters_on_pservers``).
         lookup_table_var: name of the table's variable in ``program``.
-        lookup_table_var_path: the file with this server's part of the table.
+        lookup_table_var_path: the file with this server's shard of the table.
 
     Raises:
-        ValueError: a path or the program is not what it should be; MismatchError or FileFormatError for a file that
-            does not fit. The scope is then as it was.
+        ValueError: an invalid path or program; MismatchError or FileFormatError for a file that
+            does not match. The scope is then left unchanged.
     """
     _check_folder(dirname)
     if not os.path.exists(lookup_table_var_path):
@@ -130,7 +130,7 @@ def load_persistables_for_increment(
 
 
 def _slice(dirname: str, part: Any) -> Value:
-    """The rows that a parameter server holds of a variable; all where it is not sliced."""
+    """The rows of a variable held by a parameter server; all if it is not sliced."""
     whole = variables.read([part.origin], dirname, None)[part.origin.name]
     if not part.is_slice:
         return whole
@@ -143,23 +143,23 @@ def _slice(dirname: str, part: Any) -> Value:
 def load_persistables_for_inference(
     dirname: str, executor: Any, program: Program | None, lookup_table_var_name: str
 ) -> Program:
-    """Load a model whose lookup table was saved in parts, one file for each parameter server.
+    """Load a model whose lookup table was saved in shards, one file per parameter server.
 
-    The parts ``<table>_0``, ``<table>_1`` ... in the folder ``__lookup_table__`` are joined to one SelectedRows, in
+    The shards ``<table>_0``, ``<table>_1`` ... in the directory ``__lookup_table__`` are joined to one SelectedRows, in
     the scope and in the file ``<table>`` beside them.
 
     Args:
-        dirname: the model's folder.
-        executor: accepted as in Fluid.
-        program: the model's program; None reads ``__model__`` in the folder.
+        dirname: directory of the model.
+        executor: accepted for compatibility with Fluid.
+        program: the model's program; if None, read from ``__model__`` in the directory.
         lookup_table_var_name: name of the table's variable.
 
     Returns:
         The program.
 
     Raises:
-        ValueError: ``dirname`` is no folder or ``program`` no program; FileNotFoundError without parts of the table;
-            MismatchError or FileFormatError for a file that does not fit. The scope is then as it was.
+        ValueError: ``dirname`` is not a directory or ``program`` not a program; FileNotFoundError without shards of the
+            table; MismatchError or FileFormatError for a file that does not match. The scope is then left unchanged.
     """
     _check_folder(dirname)
     if program is None:
@@ -183,7 +183,7 @@ def _in_checkpoint(var: Variable) -> bool:
 
 
 def _joined(folder: str, name: str) -> RowsValue:
-    """The parts of a table as one; a row must be in one of them only."""
+    """Join the shards of a table; each row must occur in only one."""
     pattern = re.compile(re.escape(name) + r"_(\d+)")
     found = os.listdir(folder) if os.path.isdir(folder) else []
     numbers = sorted(int(match[1]) for match in map(pattern.fullmatch, found) if match)

@@ -1,4 +1,4 @@
-"""Rank tables, conversions between LoD tensors and arrays, and the split and merge ops behind IfElse and cond."""
+"""Rank tables, conversions between LoD tensors and arrays, and the split and merge ops used by IfElse and cond."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training and serving with rounded values: passes over an IrGraph, and models that are rounded after training."""
+"""Quantization: passes over an IrGraph for training and inference, and post-training quantization."""
 
 from fluidjax.contrib.slim.quantization import post_training_quantization as post_training_quantization
 from fluidjax.contrib.slim.quantization import quantization_pass as quantization_pass

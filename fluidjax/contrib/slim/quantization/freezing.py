@@ -1,4 +1,4 @@
-"""Turning a graph with fake rounding into one that computes with whole numbers."""
+"""Conversion of graphs with fake quantization to integer arithmetic."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _ENDINGS = (".quantized.dequantized", ".quantized", ".dequantized", ".scale")
 
 
 class QuantizationFreezePass:
-    """Weights are rounded in the scope, and each op's result is scaled back after it.
+    """Rounds the weights in the scope, and moves the rescaling after each op.
 
     ``x -> quantize -> dequantize -> conv2d`` becomes ``x -> quantize -> conv2d -> dequantize``.
 
     Args:
-        scope, place: have the weights; where they go.
+        scope, place: hold the weights, and determine where to place them.
         weight_bits, activation_bits, weight_quantize_type: as for ``QuantizationTransformPass``.
-        quantizable_op_type: read by nothing: ops say themselves that they are quantized.
+        quantizable_op_type: has no effect: ops record themselves that they are quantized.
 
     Raises AssertionError without a scope or place.
     """
@@ -56,7 +56,7 @@ class QuantizationFreezePass:
         self._weight_quantize_type = weight_quantize_type
 
     def apply(self, graph: IrGraph) -> IrGraph:
-        """Change a graph and the weights in the scope, and return the graph.
+        """Transform a graph and the weights in the scope; returns the graph.
 
         Raises ValueError for a quantized op with several outputs.
         """
@@ -82,7 +82,7 @@ class QuantizationFreezePass:
         return graph
 
     def _read_scales(self, graph: IrGraph) -> None:
-        """Round weights, and keep their scales; of activations, keep the variable that holds the scale."""
+        """Round the weights and store their scales; for activations, store the variable that holds the scale."""
         told = getattr(graph, "out_node_mapping_table", {})
         for op in in_order(graph.all_op_nodes()):
             if op.name() not in FAKE_QUANTIZE:
@@ -106,7 +106,7 @@ class QuantizationFreezePass:
         return scale
 
     def _weight_scale(self, weight: np.ndarray, op: IrOpNode) -> Any:
-        """One scale; or a list of one for each channel."""
+        """A single scale, or a list with one per channel."""
         if self._weight_quantize_type == "channel_wise_abs_max" and weight.ndim == 4:
             return list(np.max(np.abs(weight), axis=(1, 2, 3)))
         if self._weight_quantize_type in ("abs_max", "channel_wise_abs_max"):
@@ -138,7 +138,7 @@ class QuantizationFreezePass:
             self._put.op("fake_dequantize_max_abs", {"X": out, "Scale": scale}, {"Out": result}, attrs)
 
     def _rewired(self, graph: IrGraph, op: IrOpNode) -> tuple[list[Any], IrVarNode]:
-        """Let an op read what is rounded and not scaled back; (the weights' scales, the activation's)."""
+        """Make an op read quantized values; returns (the weights' scales, the activation's scale)."""
         weights, scale = [], None
         for var in op.inputs:
             name = var.name()
@@ -159,7 +159,7 @@ class QuantizationFreezePass:
         return weights, scale  # type: ignore[return-value]
 
     def _range(self, weight_scales: list[Any]) -> float:
-        """What the result is divided by, besides its activation's scale."""
+        """The divisor of the result, apart from the activation's scale."""
         found = float((1 << (self._activation_bits - 1)) - 1)
         for scale in weight_scales:
             found *= ((1 << (self._weight_bits - 1)) - 1) / float(scale)

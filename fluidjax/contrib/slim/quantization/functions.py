@@ -1,4 +1,4 @@
-"""Layers of the user's between a variable and the op that reads it."""
+"""User-defined layers between a variable and the op that reads it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def insert_function(
     executor: Any,
     scope: Scope | None,
 ) -> IrVarNode:
-    """Let an op read what a function makes of one of its variables.
+    """Insert a function between a variable and an op that reads it.
 
     Args:
-        graph: which is changed, with the gradients of what is put in where it is trained.
-        function: takes a Variable and returns one of the same shape, by layers.
-        var, op: between which it goes.
-        optimizer: a function that makes an Optimizer; needed where the graph is trained.
-        executor, scope: initialize the parameters of the layers.
+        graph: modified in place; in a training graph, the gradients are inserted too.
+        function: takes a Variable and returns one of the same shape, using layers.
+        var, op: the variable and the op.
+        optimizer: a function that creates an Optimizer; required in a training graph.
+        executor, scope: initialise the parameters of the layers.
 
     Returns:
-        What the function returns, as a node.
+        The result of the function, as a node.
     """
     program, names, startup = _written(function, var, graph, optimizer)
     with scope_guard(scope if scope is not None else Scope()):
@@ -76,7 +76,7 @@ def _node(graph: IrGraph, name: str) -> IrVarNode:
 
 
 def _link_gradients(graph: IrGraph, var: IrVarNode, op: IrOpNode, given: IrVarNode, result: IrVarNode) -> None:
-    """Hand the gradient of the op to the function's backward pass, in place of that of the mean, and on from there."""
+    """Connect the gradient of the op to the function's backward pass, replacing that of the mean."""
     op_grad = _node(graph, op.outputs[0].name() + "@GRAD").outputs[0]
     result_grad, given_grad = _node(graph, result.name() + "@GRAD"), _node(graph, given.name() + "@GRAD")
     writers = given_grad.inputs

@@ -1,4 +1,4 @@
-"""Storing rounded weights in eight bits, and naming ops as phones know them."""
+"""Storing rounded weights as int8, and converting op names for mobile."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from fluidjax.ir.wrapped import IrOpNode, IrVarNode
 
 
 class ConvertToInt8Pass:
-    """The rounded weights of quantized ops become int8 variables ``<name>.int8``.
+    """Converts the rounded weights of quantized ops to int8 variables ``<name>.int8``.
 
     Args:
-        scope, place: have the weights; where they go.
-        quantizable_op_type: read by nothing: ops say themselves that they are quantized.
+        scope, place: hold the weights, and determine where to place them.
+        quantizable_op_type: has no effect: ops record themselves that they are quantized.
 
     Raises AssertionError without a scope or place.
     """
@@ -39,7 +39,7 @@ class ConvertToInt8Pass:
         self._scope, self._place = scope, place
 
     def apply(self, graph: IrGraph) -> IrGraph:
-        """Change a frozen graph, and return it."""
+        """Transform a frozen graph; returns it."""
         weights = persistable_names(graph)
         short: dict[str, IrVarNode] = {}
         for op in in_order(graph.all_op_nodes()):
@@ -60,10 +60,10 @@ class ConvertToInt8Pass:
 
 
 class TransformForMobilePass:
-    """The ops that round and scale back become ``quantize`` and ``dequantize``, as paddle-mobile calls them."""
+    """Renames the ops that quantize and dequantize to ``quantize`` and ``dequantize``, as used by paddle-mobile."""
 
     def apply(self, graph: IrGraph) -> IrGraph:
-        """Change a frozen graph, and return it."""
+        """Transform a frozen graph; returns it."""
         for op in in_order(graph.all_op_nodes()):
             if op.name() in FAKE_QUANTIZE:
                 self._rename(graph, op, "quantize")

@@ -1,4 +1,4 @@
-"""Which ops are quantized, what of theirs counts, and how ops and their state are put into a graph."""
+"""The quantized ops and their relevant inputs, and insertion of ops and their state into a graph."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ REAL_SLOTS: dict[str, list[list[str]]] = {
 
 
 def read_by(op: Any) -> list[str]:
-    """The variables whose values an op reads, given as an IrNode or Operator."""
+    """The variables whose values an op reads; the op is an IrNode or Operator."""
     return [name for slot in _slots(op)[0] for name in op.input(slot)]
 
 
 def written_by(op: Any) -> list[str]:
-    """The variables whose values an op writes, given as an IrNode or Operator."""
+    """The variables whose values an op writes; the op is an IrNode or Operator."""
     return [name for slot in _slots(op)[1] for name in op.output(slot)]
 
 
@@ -71,25 +71,25 @@ def only_activations(graph: IrGraph, op: IrOpNode) -> bool:
 
 
 def attribute(op: IrOpNode, name: str) -> Any:
-    """An attribute of a node; None where it has none."""
+    """An attribute of a node; None if missing."""
     desc = op._desc
     return desc.attr(name) if desc.has_attr(name) else None
 
 
 def skipped(op: IrOpNode, pattern: Any) -> bool:
-    """Whether the name scope of an op has a pattern, or one of several, in it."""
+    """Whether the name scope of an op contains a pattern, or any of several."""
     scope = attribute(op, "op_namescope")
     patterns = [pattern] if isinstance(pattern, str) else pattern if isinstance(pattern, list) else []
     return scope is not None and any(one in scope for one in patterns)
 
 
 def in_order(nodes: Any) -> list[Any]:
-    """Nodes as they were made: ops in the order of the program, then those that were put in."""
+    """Nodes in order of creation: ops in program order, then those inserted."""
     return sorted(nodes, key=IrNode.id)
 
 
 def initialize(node: IrVarNode, value: np.ndarray, scope: Scope | None, place: Place | None) -> None:
-    """Give a variable its value in a scope. Raises AssertionError without a scope or place."""
+    """Set the value of a variable in a scope. Raises AssertionError without a scope or place."""
     if not isinstance(value, np.ndarray) or scope is None or place is None:
         raise AssertionError(
             f"{node.name()} needs a value: expected a NumPy array, a scope and a place, received"
@@ -99,7 +99,7 @@ def initialize(node: IrVarNode, value: np.ndarray, scope: Scope | None, place: P
 
 
 def held(scope: Scope | None, name: str) -> LoDTensor:
-    """A variable's tensor in a scope. Raises AssertionError where it has none."""
+    """The tensor of a variable in a scope. Raises AssertionError if there is none."""
     var = scope.find_var(name) if scope is not None else None
     if var is None:
         raise AssertionError(
@@ -109,16 +109,16 @@ def held(scope: Scope | None, name: str) -> LoDTensor:
 
 
 def float_type(node: IrVarNode) -> str:
-    """The type of the scales of a variable: float64 for float64, else float32."""
+    """The dtype of a variable's scales: float64 for float64, else float32."""
     return "float64" if node.dtype() == VarType.FP64 else "float32"
 
 
 class Putting:
-    """Puts ops and their state into a graph.
+    """Inserts ops and their state into a graph.
 
     Args:
-        graph, scope, place: where ops go, and where the values of their state go.
-        testing: state is read only.
+        graph, scope, place: where to insert ops, and where to store the values of their state.
+        testing: whether state is read-only.
     """
 
     def __init__(self, graph: IrGraph, scope: Scope | None, place: Place | None, testing: bool):
@@ -136,23 +136,23 @@ class Putting:
         return op
 
     def like(self, node: IrVarNode, name: str, shape: Sequence[int] | None = None) -> IrVarNode:
-        """A new variable of another's kind, and of its shape where none is given."""
+        """A new variable of the same kind as another and, unless a shape is given, of its shape."""
         dims = node.shape() if shape is None else shape
         return self.graph.create_var_node(name, node.type(), dims, node.dtype())
 
     def state(self, node: IrVarNode, name: str, value: Any) -> IrVarNode:
-        """A new persistable variable with its value, of the element type of another."""
+        """A new persistable variable with a value, of the same dtype as another."""
         array = np.asarray(value, float_type(node))
         made = self.graph.create_persistable_node(name, VarType.LOD_TENSOR, list(array.shape), node.dtype())
         initialize(made, array, self.scope, self.place)
         return made
 
     def next(self, node: IrVarNode) -> IrVarNode:
-        """The next value of a variable."""
+        """A new version of a variable."""
         return self.graph.create_var_node_from_desc(node._desc)
 
     def averaging(self, node: IrVarNode, prefixes: tuple[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(inputs, outputs) of an op that averages over steps: how many there were, and their sum; none in a test."""
+        """(inputs, outputs) of an op that averages over steps, with their count and sum; empty when testing."""
         if self.testing:
             return {}, {}
         state = self.state(node, unique_name.generate(prefixes[0]), [1])
@@ -162,7 +162,7 @@ class Putting:
 
 
 def drop_unused(graph: IrGraph) -> None:
-    """Take out the variables that no op reads or writes."""
+    """Remove variables that no op reads or writes."""
     used = {var.node for op in graph.all_op_nodes() for var in (*op.inputs, *op.outputs)}
     graph.safe_remove_nodes([var for var in graph.all_var_nodes() if var.node not in used])
 
@@ -177,7 +177,7 @@ def _flat(slots: Mapping[str, Any]) -> list[IrVarNode]:
 
 
 def check_graph(graph: object) -> None:
-    """Raise AssertionError for what is no IrGraph."""
+    """Raise AssertionError unless given an IrGraph."""
     if not isinstance(graph, IrGraph):
         raise AssertionError(
             f"graph must be the instance of IrGraph: received {type(graph).__name__}. Write"

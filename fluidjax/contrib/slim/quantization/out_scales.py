@@ -1,4 +1,4 @@
-"""How large the outputs of ops get, for engines that compute with whole numbers throughout."""
+"""Output ranges of ops, for engines that compute entirely with integers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fluidjax.ir.wrapped import IrVarNode
 
 
 class OutScaleForTrainingPass:
-    """After each op that counts, its output's largest magnitude is averaged over steps into ``<output>@scale``.
+    """Adds, after each relevant op, a moving average of its output's largest magnitude, ``<output>@scale``.
 
     Args:
-        scope, place: where the state gets its values.
-        moving_rate: how much of the average stays in a step.
+        scope, place: where to store the state.
+        moving_rate: decay rate of the average.
     """
 
     def __init__(self, scope: Scope | None = None, place: Place | None = None, moving_rate: float = 0.9):
         self._scope, self._place, self._moving_rate = scope, place, moving_rate
 
     def apply(self, graph: IrGraph) -> IrGraph:
-        """Change a graph, and return it."""
+        """Transform a graph; returns it."""
         check_graph(graph)
         put = Putting(graph, self._scope, self._place, graph.is_test())
         for op in [op for op in in_order(graph.all_op_nodes()) if op.name() in SCALED]:
@@ -40,17 +40,17 @@ class OutScaleForTrainingPass:
 
 
 class OutScaleForInferencePass:
-    """The averages that ``OutScaleForTrainingPass`` made become the attribute ``out_threshold`` of each op.
+    """Stores the averages computed by ``OutScaleForTrainingPass`` in the attribute ``out_threshold`` of each op.
 
     Args:
-        scope: has them.
+        scope: holds the averages.
     """
 
     def __init__(self, scope: Scope | None = None):
         self._scope = scope
 
     def apply(self, graph: IrGraph) -> IrGraph:
-        """Change a graph, and return it. Raises AssertionError where the scope has no average of an output."""
+        """Transform a graph; returns it. Raises AssertionError if the scope lacks the average of an output."""
         check_graph(graph)
         for op in [op for op in in_order(graph.all_op_nodes()) if op.name() in SCALED]:
             (name,) = written_by(op)

@@ -1,4 +1,4 @@
-"""Rounding a saved model: by what it computes of some samples, or its weights alone."""
+"""Quantization of a saved model: calibrated on samples, or of its weights alone."""
 
 from fluidjax.contrib.slim.quantization.samples import PostTrainingQuantization
 from fluidjax.contrib.slim.quantization.weights import WeightQuantization

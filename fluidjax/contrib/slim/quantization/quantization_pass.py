@@ -1,4 +1,4 @@
-"""The passes of quantization, under the name that Fluid has them by."""
+"""The quantization passes under Fluid's names."""
 
 from fluidjax.contrib.slim.quantization.freezing import QuantizationFreezePass
 from fluidjax.contrib.slim.quantization.int8 import ConvertToInt8Pass, TransformForMobilePass

@@ -1,4 +1,4 @@
-"""Rounding a saved model by what it computes of some samples."""
+"""Quantization of a saved model calibrated on samples."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _MARKS = {"KL": "post_kl", "abs_max": "post_abs_max", "min_max": "post_min_max"}
 
 
 class PostTrainingQuantization:
-    """Runs a float model over samples, and makes a rounded one of it by how large its values got.
+    """Runs a float model on samples, and quantizes it based on the ranges of its values.
 
     Args:
-        executor: loads, runs and saves.
-        scope: where the model is loaded; the global scope for None.
+        executor: used to load, run and save.
+        scope: where to load the model; the global scope if None.
         model_dir, model_filename, params_filename: as for ``load_inference_model``.
-        batch_generator, sample_generator: functions that return iterators of batches, or of samples.
-        batch_size, batch_nums: of samples; how many batches to run, all for None.
-        algo: "KL" (see ``kl_threshold``), "abs_max" or "min_max", which only writes the ranges down.
-        quantizable_op_type, is_full_quantize: the types of ops, or all that are supported.
+        batch_generator, sample_generator: functions that return iterators over batches or samples.
+        batch_size, batch_nums: number of samples per batch; number of batches to run, all if None.
+        algo: "KL" (see ``kl_threshold``), "abs_max" or "min_max", which only records the ranges.
+        quantizable_op_type, is_full_quantize: the op types to quantize, or all supported ones.
         activation_bits, weight_bits, activation_quantize_type, weight_quantize_type: as for
             ``QuantizationTransformPass``.
-        is_use_cache_file, cache_dir: accepted as in Fluid; the values of one variable at a time are kept in memory.
+        is_use_cache_file, cache_dir: accepted for compatibility; only one variable at a time is held in memory.
 
-    Raises AssertionError for what is missing, and for kinds and ops that are not supported.
+    Raises AssertionError for missing arguments, and for unsupported types and ops.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class PostTrainingQuantization:
         self._activation_kind, self._weight_kind = activation_quantize_type, weight_quantize_type
 
     def quantize(self) -> Program:
-        """Run the samples, and return the rounded program."""
+        """Run the samples, and return the quantized program."""
         with scope_guard(self._scope):
             self._program, self._feed_list, self._fetch_list = io.load_inference_model(*self._model)
             weights, activations = self._collected()
@@ -100,7 +100,7 @@ class PostTrainingQuantization:
     def save_quantized_model(
         self, save_model_path: str, model_filename: str | None = None, params_filename: str | None = None
     ) -> None:
-        """Save what ``quantize`` made, as ``save_inference_model`` does."""
+        """Save the result of ``quantize``, like ``save_inference_model``."""
         with scope_guard(self._scope):
             io.save_inference_model(
                 save_model_path,
@@ -115,7 +115,7 @@ class PostTrainingQuantization:
     # How large values get.
 
     def _collected(self) -> tuple[list[str], list[str]]:
-        """The weights and the activations that count."""
+        """The relevant weights and activations."""
         names: dict[str, None] = {}
         for op in self._program.global_block().ops:
             if op.type in self._types:
@@ -126,7 +126,7 @@ class PostTrainingQuantization:
         return [name for name in names if name in held], [name for name in names if name not in held]
 
     def _measured(self, weights: list[str], activations: list[str]) -> Mapping[str, Any]:
-        """Name -> its threshold; where ranges are asked for, (the least, the greatest)."""
+        """The threshold of each name or, if ranges are requested, its (minimum, maximum)."""
         found = {name: self._of_weight(np.array(held(self._scope, name))) for name in weights}
         seen: dict[str, Any] = {}
         for count, values in enumerate(self._runs(activations)):
@@ -150,7 +150,7 @@ class PostTrainingQuantization:
             yield self._executor.run(self._program, feed=data, fetch_list=names, return_numpy=False)
 
     def _of_weight(self, value: np.ndarray) -> Any:
-        """One number for each row of the first axis; for KL, as the kind of rounding says."""
+        """One number per row of the first axis; for KL, depending on the type of quantization."""
         rows = value.reshape(len(value), -1)
         if self._algo == "min_max":
             return rows.min(1).astype(float).tolist(), rows.max(1).astype(float).tolist()

@@ -1,4 +1,4 @@
-"""Which magnitudes to keep when values are rounded: beyond a threshold they are cut off."""
+"""Thresholds for quantization: larger magnitudes are clipped."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _BINS, _LEVELS = 2048, 255
 
 
 def kl_threshold(values: np.ndarray) -> float:
-    """The threshold at which a histogram of 255 levels tells most of one of 2048: least Kullback-Leibler divergence.
+    """The threshold at which a 255-level histogram best approximates one of 2048 bins, by Kullback-Leibler divergence.
 
     Args:
-        values: magnitudes, any shape, none negative.
+        values: nonnegative magnitudes, any shape.
     """
     flat = values.ravel()
     low, high = flat.min(), flat.max()
@@ -25,7 +25,7 @@ def kl_threshold(values: np.ndarray) -> float:
 
 
 def _divergence(counts: np.ndarray, at: int, total: int) -> float:
-    """Of the first ``at`` bins, with what lies beyond in the last of them, from their means over 255 levels."""
+    """Divergence of the first ``at`` bins, the last including the tail, from their means over 255 levels."""
     kept = counts[:at].astype(np.float64)
     kept[-1] += counts[at:].sum()
     coarse = _coarse(counts[:at], kept != 0)
@@ -35,7 +35,7 @@ def _divergence(counts: np.ndarray, at: int, total: int) -> float:
 
 
 def _coarse(counts: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Each bin's mean over the bins of its level that are not empty; the last level takes what is left over."""
+    """Each bin's mean over the nonempty bins of its level; the last level takes the remainder."""
     level = np.minimum(np.arange(len(counts)) // (len(counts) // _LEVELS), _LEVELS - 1)
     sums = np.bincount(level, counts, _LEVELS)
     filled = np.bincount(level, there, _LEVELS)
@@ -43,12 +43,12 @@ def _coarse(counts: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 
 def _sum(values: np.ndarray) -> float:
-    """From first to last: the order that the reference adds in decides between thresholds that are as good."""
+    """Sum from first to last: the order of summation in Fluid, which decides between equally good thresholds."""
     return float(np.cumsum(values)[-1])
 
 
 def rare_threshold(values: np.ndarray, rate: float, bins: int = 5000) -> float:
-    """The magnitude beyond which at most a share of ``rate`` of the values lies, to one of 5000 bins."""
+    """The magnitude exceeded by at most a fraction ``rate`` of the values, to the resolution of ``bins`` bins."""
     sizes = np.abs(values)
     counts, edges = np.histogram(sizes, bins=bins, range=(0, np.max(sizes)))
     shares = np.cumsum(counts / float(counts.sum()))

@@ -1,4 +1,4 @@
-"""Rounding what ops with weights read, in a graph that is trained or tested."""
+"""Fake quantization of the inputs of ops with weights, in training or test graphs."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _COUNTER = "@STEP_COUNTER@"
 
 
 class QuantizationTransformPass:
-    """Before each op with weights, its inputs are rounded to few bits and scaled back, so that training learns to live
-    with it.
+    """Rounds the inputs of each op with weights to few bits and rescales them, so that training adapts to the
+    rounding.
 
     Args:
-        scope, place: where the state of what is put in gets its values.
-        weight_bits, activation_bits: of signed numbers.
-        activation_quantize_type: "abs_max" (the largest magnitude of each batch), "range_abs_max" (of the last
-            ``window_size`` batches) or "moving_average_abs_max" (an average with ``moving_rate``).
+        scope, place: where to store the state of the inserted ops.
+        weight_bits, activation_bits: bit widths, including the sign.
+        activation_quantize_type: "abs_max" (the largest magnitude in each batch), "range_abs_max" (in the last
+            ``window_size`` batches) or "moving_average_abs_max" (a moving average with ``moving_rate``).
         weight_quantize_type: these, or "channel_wise_abs_max" for the filters of convolutions.
         window_size, moving_rate: see above.
-        skip_pattern: a text, or several: ops with it in their name scope stay as they are.
-        quantizable_op_type: some of conv2d, depthwise_conv2d, mul and matmul.
-        weight_quantize_func, act_quantize_func: layers that round and scale back, instead of the ops.
-        weight_preprocess_func, act_preprocess_func: layers before rounding.
-        optimizer_func, executor: make and initialize what such layers learn; needed for them.
+        skip_pattern: one or more strings: ops whose name scope contains one are left unchanged.
+        quantizable_op_type: a subset of conv2d, depthwise_conv2d, mul and matmul.
+        weight_quantize_func, act_quantize_func: layers that quantize and dequantize, replacing the ops.
+        weight_preprocess_func, act_preprocess_func: layers applied before rounding.
+        optimizer_func, executor: create and initialise the trainable state of such layers; required for them.
 
-    Raises ValueError for an unknown kind, and AssertionError for an op that is not supported.
+    Raises ValueError for an unknown type, AssertionError for an unsupported op.
     """
 
     _supported_quantizable_op_type = ["conv2d", "depthwise_conv2d", "mul", "matmul"]
@@ -92,7 +92,7 @@ class QuantizationTransformPass:
         self._optimizer, self._exe = optimizer_func, executor
 
     def apply(self, graph: IrGraph) -> IrGraph:
-        """Change a graph, and return it."""
+        """Transform a graph; returns it."""
         check_graph(graph)
         self._is_test = graph.is_test()
         self._put = Putting(graph, self._scope, self._place, self._is_test)
@@ -117,7 +117,7 @@ class QuantizationTransformPass:
         return graph
 
     def _is_skip_quant(self, graph: IrGraph, op: IrOpNode) -> bool:
-        """Products of two activations are left to ``AddQuantDequantPass``."""
+        """Whether to skip an op; products of two activations are left to ``AddQuantDequantPass``."""
         product = op.name() in ("mul", "matmul") and only_activations(graph, op)
         return bool(attribute(op, "skip_quant")) or product or attribute(op, "quantization_type") == WITHOUT_WEIGHT
 
@@ -203,7 +203,7 @@ class QuantizationTransformPass:
         return rounded, new_scale
 
     def _counted(self, graph: IrGraph) -> IrVarNode | None:
-        """The number of steps, which the ranges go by; counted here where nothing else does."""
+        """The step counter used by the ranges, incremented here unless something else does."""
         if "range_abs_max" not in (self._weight_quantize_type, self._activation_quantize_type):
             return None
         if known := [node for node in in_order(graph.all_var_nodes()) if node.name() == _COUNTER]:
@@ -228,7 +228,7 @@ def _check_kind(argument: str, kind: str) -> None:
 
 
 def check_supported(types: Sequence[str], supported: Sequence[str]) -> None:
-    """Raise AssertionError for a type of op that is not among the supported ones."""
+    """Raise AssertionError for an op type that is not supported."""
     for name in types:
         if name not in supported:
             raise AssertionError(

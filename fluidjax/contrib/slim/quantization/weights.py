@@ -1,4 +1,4 @@
-"""Rounding the weights of a saved model, to store them in fewer bits."""
+"""Quantization of the weights of a saved model, for smaller files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fluidjax.framework import Operator
 
 
 class WeightQuantization:
-    """A saved model whose weights are to be rounded.
+    """Quantizes the weights of a saved model.
 
     Args:
         model_dir, model_filename, params_filename: as for ``load_inference_model``.
@@ -41,19 +41,19 @@ class WeightQuantization:
         generate_test_model: bool = False,
         threshold_rate: float = 0.0,
     ) -> None:
-        """Save the model with weights of int8 or int16 into ``quantized_model``, a folder of ``save_model_dir``.
+        """Save the model with int8 or int16 weights to ``quantized_model``, a subdirectory of ``save_model_dir``.
 
-        Each op has the scales as an attribute ``<weight>_quant_scale``, by which engines scale back.
+        Each op stores the scales in an attribute ``<weight>_quant_scale``, which engines use for dequantization.
 
         Args:
             save_model_dir, save_model_filename, save_params_filename: as for ``save_inference_model``.
-            quantizable_op_type: some of conv2d, depthwise_conv2d and mul.
+            quantizable_op_type: a subset of conv2d, depthwise_conv2d and mul.
             weight_bits: 8 or 16.
             weight_quantize_type: "channel_wise_abs_max" or "abs_max".
-            generate_test_model: save the model with the weights scaled back to float32, too, as ``test_model``.
-            threshold_rate: for abs_max, the share of values that may be cut off.
+            generate_test_model: also save the model with dequantized float32 weights, as ``test_model``.
+            threshold_rate: for abs_max, the fraction of values that may be clipped.
 
-        Raises AssertionError for what is not supported.
+        Raises AssertionError for unsupported settings.
         """
         _check("quantizable_op_type", [*quantizable_op_type], self._supported_quantizable_op_type)
         _check("weight_bits", [weight_bits], [8, 16])

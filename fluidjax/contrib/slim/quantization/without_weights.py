@@ -1,4 +1,4 @@
-"""Rounding what ops without weights read."""
+"""Fake quantization of the inputs of ops without weights."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from fluidjax.ir.wrapped import IrOpNode, IrVarNode
 
 
 class AddQuantDequantPass:
-    """Before each op that reads activations only, these are rounded and scaled back by one op.
+    """Rounds and rescales the inputs of each op that reads only activations, with one op per input.
 
     Args:
-        scope, place: where the state of what is put in gets its values.
-        moving_rate: how much of the average of scales stays in a step.
-        quant_bits: of signed numbers.
-        skip_pattern: a text, or several: ops with it in their name scope stay as they are.
-        quantizable_op_type: some of the supported ops.
-        is_full_quantized: take all of them.
+        scope, place: where to store the state of the inserted ops.
+        moving_rate: decay rate of the average of scales.
+        quant_bits: bit width, including the sign.
+        skip_pattern: one or more strings: ops whose name scope contains one are left unchanged.
+        quantizable_op_type: a subset of the supported ops.
+        is_full_quantized: quantize all supported ops.
 
-    Raises AssertionError without a scope or place, and for an op that is not supported.
+    Raises AssertionError without a scope or place, or for an unsupported op.
     """
 
     _supported_quantizable_op_type = (
@@ -63,7 +63,7 @@ class AddQuantDequantPass:
         self._types = list(self._supported_quantizable_op_type if is_full_quantized else quantizable_op_type)
 
     def apply(self, graph: IrGraph) -> IrGraph:
-        """Change a graph, and return it."""
+        """Transform a graph; returns it."""
         check_graph(graph)
         put = Putting(graph, self._scope, self._place, graph.is_test())
         rounded: dict[str, IrVarNode] = {}
