@@ -1,4 +1,4 @@
-"""The operators, a folder per family and a file per idea. Importing this package registers all of them."""
+"""The operators, one package per family and one file per idea. Importing this package registers all of them."""
 
 from importlib import import_module
 from pkgutil import walk_packages

@@ -1,4 +1,4 @@
-"""What ops insist on about declared inputs and attributes, said once for all: dims of -1 are unknown and pass."""
+"""Requirements of ops on declared inputs and attributes; dimensions of -1 are unknown and always accepted."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def axis_of(name: str, axis: int, rank: int) -> None:
 
 
 def rank(name: str, var: Any, *ranks: int) -> None:
-    """The variable has one of these numbers of dims."""
+    """The variable has one of these ranks."""
     if len(var.shape) not in ranks:
         raise Misfit(f"{name} must have {' or '.join(map(str, ranks))} dims, received {list(var.shape)}")
 
 
 def dim(name: str, var: Any, axis: int, *sizes: int) -> None:
-    """Dim ``axis`` of the variable is one of ``sizes``, or unknown."""
+    """Dimension ``axis`` of the variable is one of ``sizes``, or unknown."""
     if var.shape[axis] not in (-1, *sizes):
         raise Misfit(f"dim {axis} of {name} must be {' or '.join(map(str, sizes))}, received {list(var.shape)}")
 

@@ -1,4 +1,4 @@
-"""A stub replaced by fluidjax: after ``import paddle``, the name refers to the module that it is in ``fluidjax run``."""
+"""A stub replaced by fluidjax: after ``import paddle``, the name refers to what it is under ``fluidjax run``."""
 
 import os
 import sys

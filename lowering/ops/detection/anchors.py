@@ -1,6 +1,6 @@
 """Anchors against ground truth, for training: rpn_target_assign and retinanet_target_assign.
 
-Which anchors count, and how many, depends on the data, so these run on the host, image by image.
+The number of anchors selected depends on the data, so these ops run on the host, image by image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class Chosen:
-    """What one image asks for, as positions among its anchors and its ground truths."""
+    """The selection for one image, as positions among its anchors and ground truths."""
 
     location: np.ndarray  # anchors whose boxes are trained, stand-ins first
     score: np.ndarray  # anchors whose scores are trained, foreground first
@@ -45,7 +45,7 @@ def _infer(op_view, var_of):
 
 
 def _overlapping(overlap: np.ndarray, positive: float) -> np.ndarray:
-    """Anchors that reach ``positive`` with some ground truth, or are the nearest to one."""
+    """Anchors whose overlap with some ground truth reaches ``positive``, or that are the closest to one."""
     if not overlap.shape[1]:
         return np.zeros(0, np.int64)
     nearest = (np.abs(overlap - overlap.max(axis=0, initial=0)) < _EPSILON).any(axis=1)
@@ -53,10 +53,10 @@ def _overlapping(overlap: np.ndarray, positive: float) -> np.ndarray:
 
 
 def _choose(overlap: np.ndarray, positive: float, negative: float, limits=None, rng=None) -> Chosen:
-    """Foreground and background anchors; ``limits`` are the most foregrounds and the most of both, None for all.
+    """Foreground and background anchors; ``limits`` bound the number of foregrounds and the total, None for no bounds.
 
-    An anchor that is near its ground truth and yet below ``negative`` becomes background; the box trained in its place
-    is the first foreground anchor's, with weight zero, as in Fluid.
+    An anchor that is closest to its ground truth but overlaps by less than ``negative`` becomes background; the box
+    trained in its place is that of the first foreground anchor, with weight zero, as in Fluid.
     """
     dtype = overlap.dtype
     near = _overlapping(overlap, positive)
@@ -74,7 +74,7 @@ def _choose(overlap: np.ndarray, positive: float, negative: float, limits=None, 
 
 
 def _inside(anchors: np.ndarray, info: np.ndarray, margin: float) -> np.ndarray:
-    """Positions of the anchors that stick out of the image by less than ``margin``; of all when it is negative."""
+    """Positions of the anchors that extend beyond the image by less than ``margin``; all if it is negative."""
     if margin < 0:
         return np.arange(len(anchors))
     low = (anchors[:, :2] >= -margin).all(axis=1)
@@ -82,7 +82,7 @@ def _inside(anchors: np.ndarray, info: np.ndarray, margin: float) -> np.ndarray:
 
 
 def _truths(gt_boxes: Value, is_crowd: Value, im_info: Value):
-    """(ground truth boxes in the scaled image, which of them are no crowds, image info) image by image."""
+    """(ground-truth boxes in the scaled image, which of them are not crowds, image info) for each image."""
     info = np.asarray(data_of(exact(im_info)))
     for boxes, crowd, row in zip(images(gt_boxes), images(is_crowd), info, strict=True):
         alone = crowd.reshape(-1) == 0
@@ -108,11 +108,11 @@ def rpn_target_assign(
     use_random: bool = True,
     key,
 ):
-    """Which anchors a region proposal network is trained on, and what for; one LoD level, image by image.
+    """Select anchors and targets for training a region proposal network; one LoD level, image by image.
 
     Anchor [A, 4]; GtBoxes [G, 4] and IsCrowd [G] with LoD; ImInfo [N, 3] (height, width, scale). An anchor is
-    foreground when it overlaps a ground truth by ``rpn_positive_overlap`` or is the nearest to one, background below
-    ``rpn_negative_overlap``; at most ``rpn_batch_size_per_im`` are taken, ``rpn_fg_fraction`` of them foreground.
+    foreground if it overlaps a ground truth by ``rpn_positive_overlap`` or is the closest to one, background below
+    ``rpn_negative_overlap``; at most ``rpn_batch_size_per_im`` are sampled, ``rpn_fg_fraction`` of them foreground.
     LocationIndex, ScoreIndex: positions in [N * A]; TargetBBox [., 4] deltas, TargetLabel [., 1] 1 or 0.
     Runs on the host.
     """
@@ -145,9 +145,9 @@ def retinanet_target_assign(
     positive_overlap: float = 0.5,
     negative_overlap: float = 0.4,
 ):
-    """As rpn_target_assign, of all anchors and without sampling: TargetLabel is the class, 0 for background.
+    """As rpn_target_assign, for all anchors, without sampling: TargetLabel is the class, 0 for background.
 
-    GtLabels [G, 1] (from 1). ForegroundNumber [N, 1] counts the boxes trained in each image plus one, the
+    GtLabels [G, 1] (from 1). ForegroundNumber [N, 1] is the number of boxes trained in each image plus one, the
     divisor of the focal loss. Runs on the host.
     """
     anchors = np.asarray(data_of(exact(anchor)))

@@ -1,4 +1,4 @@
-"""Arithmetic on boxes [x0, y0, x1, y1]: overlap, coding against priors, clipping to the image."""
+"""Box arithmetic for [x0, y0, x1, y1]: overlap, coding against priors, clipping to the image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def corners(boxes):
 
 
 def area(boxes, extra):
-    """Width times height, of whatever sign. ``extra`` is 1 for pixel boxes, 0 for relative ones."""
+    """Signed area: width times height. ``extra`` is 1 for boxes in pixels, 0 for relative ones."""
     x0, y0, x1, y1 = corners(boxes)
     return (x1 - x0 + extra) * (y1 - y0 + extra)
 
@@ -95,10 +95,10 @@ def box_coder(
     axis: int = 0,
     variance: list[float] = [],  # noqa: B006
 ):
-    """Offsets of every TargetBox [N, 4] against every PriorBox [M, 4], divided by the variances; or the way back.
+    """Encode every TargetBox [N, 4] against every PriorBox [M, 4], divided by the variances; or decode.
 
-    Decoding takes TargetBox [N, M, 4] and priors along ``axis`` 0 (M of them) or 1 (N). Variances come as a tensor,
-    as four numbers or not at all.
+    Decoding takes TargetBox [N, M, 4], and priors along ``axis`` 0 (M of them) or 1 (N). Variances are a tensor, four
+    numbers, or absent.
     """
     extra = 0 if box_normalized else 1
     if prior_box_var is not None:
@@ -125,7 +125,7 @@ def polygon_box_transform(input):
 
 @op(out="Output", diff="", lod={"Output": "input"}, rows=MASKED, infer=sequence_infer.like("Input", "Output"))
 def box_clip(input: LoDArray, im_info):
-    """Boxes clipped to their image: x to [0, w/s - 1], y to [0, h/s - 1], rounded; ImInfo[i] = (h, w, s) of image i.
+    """Clip boxes to their image: x to [0, w/s - 1], y to [0, h/s - 1], rounded; ImInfo[i] = (h, w, s) of image i.
 
     The boxes of image i are the i-th sequence of Input.
     """
@@ -142,8 +142,8 @@ def box_clip(input: LoDArray, im_info):
     lod={"DecodeBox": "target_box", "OutputAssignBox": "prior_box"},
 )
 def box_decoder_and_assign(prior_box, target_box, box_score, prior_box_var=None, *, box_clip: float = 4.135):
-    """DecodeBox [N, 4 C]: TargetBox's offsets of each class against PriorBox [N, 4], pixel boxes, sizes clipped to
-    exp(box_clip); OutputAssignBox [N, 4]: the box of the best class but the first (background), or the prior.
+    """DecodeBox [N, 4 C]: boxes decoded from TargetBox for each class and PriorBox [N, 4], in pixels, sizes limited to
+    exp(box_clip); OutputAssignBox [N, 4]: the box of the best class other than the first (background), or the prior.
     """
     classes = box_score.shape[1]
     offsets = target_box.reshape(-1, classes, 4)

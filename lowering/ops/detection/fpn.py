@@ -1,6 +1,6 @@
 """Regions over the levels of a feature pyramid: distribute_fpn_proposals, collect_fpn_proposals.
 
-Which level a region goes to depends on its size, so these run on the host, on exact rows.
+The level of a region depends on its size, so these run on the host, on unpadded rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lowering.values import LoDArray
 
 
 def _area(boxes: np.ndarray, pixel: int) -> np.ndarray:
-    """Area of boxes, of whole pixels with ``pixel`` 1; zero where turned inside out."""
+    """Area of boxes, in whole pixels if ``pixel`` is 1; zero for inverted boxes."""
     w, h = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
     return np.where((w < 0) | (h < 0), 0, (w + pixel) * (h + pixel))
 
@@ -57,12 +57,12 @@ def distribute_fpn_proposals(
     refer_scale: int,
     pixel_offset: bool = True,
 ):
-    """Regions by level floor(log2(sqrt(area) / refer_scale) + refer_level), within [min_level, max_level].
+    """Assign regions to levels floor(log2(sqrt(area) / refer_scale) + refer_level), within [min_level, max_level].
 
-    MultiFpnRois: the regions of each level, image by image; RestoreIndex [R, 1] (int32): where each region of the
-    input is in their concatenation. Runs on the host.
+    MultiFpnRois: the regions of each level, image by image; RestoreIndex [R, 1] (int32): the position of each input
+    region in their concatenation. Runs on the host.
 
-    In Paddle 2 RoisNum [N] may stand for a LoD, and MultiLevelRoIsNum are the counts of each level.
+    In Paddle 2, RoisNum [N] may replace the LoD, and MultiLevelRoIsNum holds the counts of each level.
     """
     rois, offsets = host(by_image(fpn_rois, rois_num))
     scale = np.sqrt(_area(rois, int(pixel_offset)))
@@ -93,9 +93,9 @@ def distribute_fpn_proposals(
 def collect_fpn_proposals(
     multi_level_rois: list[Value], multi_level_scores: list[Value], numbers: list[Value] = (), *, post_nms_topN: int
 ):
-    """The ``post_nms_topN`` regions of best score over all levels, image by image. Runs on the host.
+    """The ``post_nms_topN`` highest-scoring regions over all levels, image by image. Runs on the host.
 
-    In Paddle 2 MultiLevelRoIsNum may stand for LoDs, and RoisNum [N] are the counts of the result.
+    In Paddle 2, MultiLevelRoIsNum may replace the LoDs, and RoisNum [N] holds the counts of the result.
     """
     pairs = [host(by_image(r, n)) for r, n in zip_longest(multi_level_rois, numbers)]
     rois = np.concatenate([r for r, _ in pairs])

@@ -1,4 +1,4 @@
-"""generate_proposal_labels: the regions a detector's second stage is trained on. A host op: their number varies."""
+"""generate_proposal_labels: samples regions for training a detector's second stage. A host op: their number varies."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def generate_proposal_labels(
     is_cls_agnostic: bool = False,
     key,
 ):
-    """Regions to train on, foreground first: Rois [R, 4], LabelsInt32 [R, 1], targets and weights [R, 4 class_nums].
+    """Sample regions to train on, foreground first: Rois [R, 4], LabelsInt32 [R, 1], targets, weights [R, 4 classes].
 
     RpnRois [., 4] and, for each image, GtBoxes [G, 4], GtClasses [G], IsCrowd [G] with LoD; ImInfo [N, 3]. A region is
-    foreground when it overlaps a ground truth by ``fg_thresh``, background within [bg_thresh_lo, bg_thresh_hi); at most
-    ``batch_size_per_im`` are taken, ``fg_fraction`` of them foreground. Targets are deltas over ``bbox_reg_weights`` at
-    the place of the class (1 for all with ``is_cls_agnostic``). A cascade takes all regions.
+    foreground if it overlaps a ground truth by ``fg_thresh``, background within [bg_thresh_lo, bg_thresh_hi); at most
+    ``batch_size_per_im`` are sampled, ``fg_fraction`` of them foreground. Targets are deltas over ``bbox_reg_weights``,
+    stored at the class (at 1 for all classes if ``is_cls_agnostic``). A cascade uses all regions.
     One LoD level. Runs on the host.
     """
     rng = generator(key, use_random)

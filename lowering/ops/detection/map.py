@@ -55,8 +55,8 @@ def _truth(rows: np.ndarray) -> dict[int, list[tuple[np.ndarray, bool]]]:
 
 
 def _judge(detections: list[np.ndarray], truth: list, threshold: float, evaluate_difficult: bool) -> list:
-    """(score, whether it is right) of one image's detections of one class, by falling score (as they come where there
-    is no truth); each truth counts once.
+    """(score, whether it is correct) of one image's detections of a class, by decreasing score (in the given order
+    if there is no ground truth); each ground truth is matched once.
     """
     if not truth:
         return [(float(row[1]), 0) for row in detections]
@@ -115,9 +115,9 @@ def detection_map(
 ):
     """MAP [1] = mean over classes of the average precision of DetectRes [M, 6] (class, score, box) against Label.
 
-    The classes are those with truths; as in Fluid one is left out when its *number* of truths is background_label.
-    A detection is right when it overlaps its best truth by more than overlap_threshold and is the first to. The state
-    holds positives per class [class_num, 1] and, with one sequence per class, (score, 1 or 0) of each detection.
+    The classes are those with ground truth; as in Fluid, one is skipped if its *number* of objects is background_label.
+    A detection is correct if it overlaps its best match by more than overlap_threshold and is the first to do so. The
+    state holds positives per class [class_num, 1] and, with one sequence per class, (score, 1 or 0) of each detection.
     """
     counts: dict[int, int] = {}
     hits: Hits = defaultdict(list)

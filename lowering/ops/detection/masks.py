@@ -1,4 +1,4 @@
-"""generate_mask_labels: the masks that Mask R-CNN is trained on. A host op: the number of regions varies."""
+"""generate_mask_labels: training masks for Mask R-CNN. A host op: the number of regions varies."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def _bounds(polygons: Polygons) -> np.ndarray:
 
 
 def _within(polygons: Polygons, box: np.ndarray, resolution: int) -> np.ndarray:
-    """int32 [resolution^2]: the union of the polygons as seen in the box."""
+    """int32 [resolution^2]: the union of the polygons, relative to the box."""
     size = np.maximum(box[2:] - box[:2], 1)
     masks = [polygon_mask((p - box[:2]) * resolution / size, resolution, resolution) for p in polygons]
     return np.any(masks, axis=0).astype(np.int32).reshape(-1)
 
 
 def _one_image(objects: list[Polygons], rois, labels, scale: float, resolution: int, classes: int):
-    """(rows of the regions, masks [k, classes * resolution^2]); -1 marks what does not count."""
+    """(rows of the regions, masks [k, classes * resolution^2]); -1 marks irrelevant entries."""
     size = resolution**2
     chosen = np.flatnonzero(labels > 0)
     if not len(chosen) or not objects:
@@ -71,12 +71,12 @@ def generate_mask_labels(
     num_classes: int,
     resolution: int,
 ):
-    """For each region with a class the mask of the object nearest to it, seen in the region.
+    """For each foreground region, the mask of the object closest to it, relative to the region.
 
     GtSegms [P, 2]: points of polygons, LoD by image, object and polygon; Rois [R, 4] with LabelsInt32 [R, 1], GtClasses
     [G] and IsCrowd [G] with one level; ImInfo [N, 3]. MaskRois [K, 4]; RoiHasMaskInt32 [K, 1], their rows within the
-    image; MaskInt32 [K, num_classes * resolution^2], 0 or 1 at the place of the class and -1 elsewhere. An image
-    without such a region gives its first background region, all -1. Runs on the host.
+    image; MaskInt32 [K, num_classes * resolution^2], 0 or 1 at the class and -1 elsewhere. An image without such a
+    region yields its first background region, all -1. Runs on the host.
     """
     info = np.asarray(data_of(exact(im_info)))
     each = (images(v) for v in (gt_classes, is_crowd, rois, labels_int32))

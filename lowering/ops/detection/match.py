@@ -1,6 +1,6 @@
 """Matching priors to ground truth: bipartite_match, target_assign, mine_hard_examples.
 
-The outcome decides which rows exist, so these run on the host, on exact rows, image by image.
+The outcome determines which rows exist, so these run on the host, on unpadded rows, image by image.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def host(value) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bipartite(dist: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
-    """Greedy: the largest remaining distance joins its row and column, until rows run out or none overlap."""
+    """Greedy matching: the largest remaining distance joins its row and column, until no rows or overlaps remain."""
     remaining = np.where(dist >= _EPSILON, dist, -1.0)
     for _ in range(dist.shape[0]):
         row, column = np.unravel_index(int(np.argmax(remaining)), remaining.shape)
@@ -38,7 +38,7 @@ def _bipartite(dist: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
 
 
 def _per_prediction(dist: np.ndarray, rows: np.ndarray, found: np.ndarray, threshold: float) -> None:
-    """Columns still free take their best row, if it reaches the threshold."""
+    """Match free columns to their best row, if it reaches the threshold."""
     for column in np.flatnonzero(rows < 0):
         best = int(np.argmax(dist[:, column]))
         value = dist[best, column]
@@ -65,10 +65,10 @@ def _infer_matched(op_view, var_of):
     infer=_infer_matched,
 )
 def bipartite_match(dist_mat: Value, *, match_type: str = "bipartite", dist_threshold: float = 0.5):
-    """For each image (a sequence of rows of DistMat [rows, M]) the row matched to each of M columns, -1 for none.
+    """For each image (a sequence of rows of DistMat [rows, M]), the row matched to each of M columns, -1 for none.
 
-    The largest distance is matched first, each row once; with match_type ``per_prediction`` free columns then take
-    their nearest row from ``dist_threshold`` on. Indices int32 [N, M], distances [N, M]. Runs on the host.
+    The largest distance is matched first, each row once; with match_type ``per_prediction``, free columns are then
+    matched to their best row if it reaches ``dist_threshold``. Indices int32 [N, M], distances [N, M]. A host op.
     """
     data, offsets = host(dist_mat)
     shape = (len(offsets) - 1, data.shape[1])
@@ -94,7 +94,7 @@ def _infer_assigned(op_view, var_of):
 
 @op(out="Out OutWeight", diff="", lod=None, kind="host", infer=_infer_assigned)
 def target_assign(x: Value, match_indices: Value, neg_indices: Value = None, *, mismatch_value: int = 0):
-    """Out[i, j] = row MatchIndices[i, j] of the i-th sequence of X and OutWeight 1, where it is matched.
+    """Out[i, j] = row MatchIndices[i, j] of the i-th sequence of X, with OutWeight 1, where it is matched.
 
     X is [rows, P, K], its row for column j is X[row, j % P]. Elsewhere Out is ``mismatch_value`` with weight 0, but
     weight 1 at the columns of NegIndices (LoD, [Q, 1]). Out [N, M, K], OutWeight [N, M, 1]. Runs on the host.
@@ -125,7 +125,7 @@ def _infer_mined(op_view, var_of):
 
 
 def _hardest(loss: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray:
-    """The ``count`` candidates of largest loss, in rising order of index."""
+    """The ``count`` candidates with the largest loss, in increasing order of index."""
     order = np.argsort(-loss[candidates], kind="stable")[:count]
     return np.sort(candidates[order])
 
@@ -142,10 +142,10 @@ def mine_hard_examples(
     sample_size: int = 0,
     mining_type: str = "max_negative",
 ):
-    """The negatives that cost most: NegIndices (LoD, int32 [Q, 1]) and MatchIndices less what was not sampled.
+    """Hard negatives: NegIndices (LoD, int32 [Q, 1]), and MatchIndices without the columns not sampled.
 
-    ``max_negative``: unmatched columns below ``neg_dist_threshold``, at most ``neg_pos_ratio`` for each matched one.
-    ``hard_example``: the ``sample_size`` columns of largest ClsLoss + LocLoss; matched ones outside become unmatched.
+    ``max_negative``: unmatched columns below ``neg_dist_threshold``, at most ``neg_pos_ratio`` per matched column.
+    ``hard_example``: the ``sample_size`` columns with the largest ClsLoss + LocLoss; other matches are dropped.
     Runs on the host.
     """
     cost = np.asarray(data_of(exact(cls_loss))).reshape(np.shape(data_of(match_indices)))

@@ -1,6 +1,6 @@
-"""Non-maximum suppression. How many boxes survive depends on the data, so these run on the host, on exact rows.
+"""Non-maximum suppression. The number of boxes kept depends on the data, so these run on the host, on unpadded rows.
 
-An image whose boxes are all dropped is an empty sequence; a batch without any box is one row [[-1]], as in Fluid.
+An image without boxes left is an empty sequence; a batch without any box is a single row [[-1]], as in Fluid.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Kept = list[tuple[int, int]]  # (class, box) of one image
 
 
 def overlaps(box: np.ndarray, others: np.ndarray, normalized: bool) -> np.ndarray:
-    """Intersection over union of one box with others [k, 4]; a box turned inside out has no area.
+    """Intersection over union of one box with others [k, 4]; inverted boxes have no area.
 
-    It is NaN where both have none and touch, and of boxes that are not finite: Fluid suppresses such boxes.
-    Boxes of 8 numbers and more are convex polygons (x0, y0, x1, y1, ...).
+    It is NaN if both have no area and touch, and for boxes that are not finite: Fluid suppresses such boxes.
+    Boxes with 8 or more coordinates are convex polygons (x0, y0, x1, y1, ...).
     """
     if box.shape[-1] != 4:
         return np.asarray([polygon_overlap(box.reshape(-1, 2), other.reshape(-1, 2)) for other in others])
@@ -84,8 +84,8 @@ def suppress(
 ) -> list[int]:
     """Indices of the boxes kept, best first: those that overlap no better one by more than ``threshold``.
 
-    Only scores above ``limit`` and of them the ``top`` best take part; with eta < 1 a threshold above 0.5 shrinks by
-    that factor at every box kept. It ends when ``most`` are kept.
+    Only the ``top`` best scores above ``limit`` are considered; with eta < 1, a threshold above 0.5 is multiplied by
+    eta after each box kept. Stops once ``most`` are kept.
     """
     rest = np.argsort(-scores, kind="stable")
     rest = rest[scores[rest] > limit]
@@ -115,7 +115,7 @@ def _images(bboxes: Value, scores: Value) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def best(kept: Kept, scores: np.ndarray, top: int, by_index: bool) -> Kept:
-    """At most ``top`` of the boxes kept, class by class; ``by_index`` orders those of a class by their number."""
+    """At most ``top`` of the boxes kept, class by class; ``by_index`` orders the boxes of a class by index."""
     if top <= -1 or len(kept) <= top:
         return kept
     chosen = sorted(kept, key=lambda pair: -scores[pair])[:top]
@@ -183,9 +183,9 @@ def multiclass_nms(
     keep_top_k: int,
     normalized: bool = True,
 ):
-    """Suppression class by class, then the ``keep_top_k`` best: rows (label, score, x0, y0, x1, y1), one LoD level.
+    """NMS for each class, then the ``keep_top_k`` best: rows (label, score, x0, y0, x1, y1), one LoD level.
 
-    BBoxes [N, M, 4] with Scores [N, C, M]; or both ragged, [rows, C, 4] with [rows, C]. Without any detection the
+    BBoxes [N, M, 4] with Scores [N, C, M]; or both with LoD, [rows, C, 4] and [rows, C]. Without any detection, the
     result is [[-1]]. Runs on the host.
     """
     options = {"threshold": nms_threshold, "eta": nms_eta, "normalized": normalized}
@@ -225,7 +225,7 @@ def with_index(bboxes, scores, *args, **options) -> tuple[LoDArray, LoDArray]:
 
 
 def _decayed(boxes: np.ndarray, scores: np.ndarray, normalized: bool, sigma: float | None) -> np.ndarray:
-    """Matrix NMS: the scores of boxes in falling order, each decayed by the better ones it overlaps."""
+    """Matrix NMS: scores in decreasing order, each decayed by the better boxes it overlaps."""
     count = len(boxes)
     iou = np.zeros((count, count))
     for i in range(1, count):
@@ -264,7 +264,7 @@ def matrix_nms(
     use_gaussian: bool = False,
     gaussian_sigma: float = 2.0,
 ):
-    """Suppression by decayed scores: s_i min_j f(iou_ij) / f(max_k iou_jk) over better j.
+    """NMS by decayed scores: s_i min_j f(iou_ij) / f(max_k iou_jk) over better j.
 
     f(x) = 1 - x, or exp(-sigma x^2) with ``use_gaussian``.
 
@@ -293,12 +293,12 @@ def matrix_nms(
 
 
 def counts(lod: tuple[np.ndarray, ...]) -> np.ndarray:
-    """How many rows each image has, int32 [N]: what Paddle 2 has beside, and then instead of, a LoD."""
+    """The number of rows of each image, int32 [N]: used by Paddle 2 alongside, and later instead of, a LoD."""
     return np.diff(lod[0]).astype(np.int32)
 
 
 def _merged(boxes: np.ndarray, scores: np.ndarray, threshold: float, normalized: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Locality-aware merging: runs of neighbours that overlap become one box, weighted by their scores."""
+    """Locality-aware merging: runs of overlapping neighbours are merged into one box, weighted by score."""
     boxes, scores = boxes.copy(), scores.copy()
     current, kept = -1, np.zeros(len(boxes), bool)
     for i in range(len(boxes)):
@@ -326,7 +326,7 @@ def locality_aware_nms(
     keep_top_k: int,
     normalized: bool = True,
 ):
-    """multiclass_nms after neighbours that overlap are merged, weighted by their scores (EAST). Runs on the host."""
+    """multiclass_nms after merging overlapping neighbours, weighted by score (EAST). Runs on the host."""
     found = []
     for boxes, score, _ in _images(bboxes, scores):
         pairs = [_merged(boxes[0], s, nms_threshold, normalized) for s in score]

@@ -1,4 +1,4 @@
-"""Non-maximum suppression in Paddle 2: counts of boxes by image as a tensor of its own. Runs on the host."""
+"""Non-maximum suppression in Paddle 2, with the number of boxes per image as a separate tensor. Runs on the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lowering.values import LoDArray, data_of
 
 
 def by_image(rows: Any, numbers: Any) -> Any:
-    """Rows under the LoD that RoisNum stands for; as they are where there is none."""
+    """The rows with the LoD given by RoisNum, if present."""
     if numbers is None:
         return rows
     ends = np.cumsum(np.asarray(data_of(numbers)).reshape(-1))
@@ -40,7 +40,7 @@ def multiclass_nms3(
     keep_top_k: int,
     normalized: bool = True,
 ):
-    """``multiclass_nms2``, and NmsRoisNum [N], how many boxes each image keeps; RoisNum [N] stands for a LoD."""
+    """``multiclass_nms2`` with NmsRoisNum [N], the number of boxes kept in each image; RoisNum [N] replaces the LoD."""
     options = {"threshold": nms_threshold, "eta": nms_eta, "normalized": normalized}
     args = (background_label, score_threshold, nms_top_k, keep_top_k)
     out, index = with_index(by_image(bboxes, rois_num), by_image(scores, rois_num), *args, **options)
@@ -49,6 +49,6 @@ def multiclass_nms3(
 
 @op(out="KeepBoxesIdxs", diff="", lod=None, kind="host")
 def nms(boxes: Value, *, iou_threshold: float = 1.0):
-    """KeepBoxesIdxs (int64) = the rows of Boxes [M, 4] that overlap no earlier one kept by more than the threshold."""
+    """KeepBoxesIdxs (int64) = the rows of Boxes [M, 4] that overlap no earlier kept one by more than the threshold."""
     rows = np.asarray(data_of(boxes))
     return np.asarray(suppress(rows, -np.arange(len(rows), dtype=np.float64), iou_threshold), np.int64)

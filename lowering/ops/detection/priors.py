@@ -1,7 +1,7 @@
-"""Boxes laid over the cells of a feature map: prior_box, density_prior_box, anchor_generator.
+"""Boxes placed on the cells of a feature map: prior_box, density_prior_box, anchor_generator.
 
-They depend on shapes and attributes alone. Yet they are computed in the step, not while tracing: there are as many as
-the map has cells, and shape inference tries maps of any size.
+They depend only on shapes and attributes. Still, they are computed in the step rather than while tracing, since there
+are as many as cells in the map, and shape inference tries maps of any size.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _with_variances(boxes: jax.Array, variances: list[float], dtype: np.dtype) -
 
 
 def _steps(step_w: float, step_h: float, width: float, height: float) -> tuple[float, float]:
-    """The distances of centres; where one of the two is not given, neither counts."""
+    """The spacing of centres; if either is not given, neither is used."""
     return (step_w, step_h) if step_w and step_h else (width, height)
 
 
@@ -86,7 +86,7 @@ def prior_box(
 ):
     """SSD's prior boxes: Boxes[h, w, p] = corners relative to Image of the p-th box around cell (h, w) of Input.
 
-    A step of 0 is the image's size over the feature map's.
+    A step of 0 means image size / feature-map size.
     """
     (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
     step_w, step_h = _steps(step_w, step_h, image_w / width, image_h / height)
@@ -136,7 +136,7 @@ def density_prior_box(
     fixed_ratios: list[float] = [],  # noqa: B006
     densities: list[int] = [],  # noqa: B006
 ):
-    """Prior boxes of fixed sizes, density[i]^2 of the i-th in each cell; corners relative to Image, within [0, 1].
+    """Prior boxes of fixed sizes, density[i]^2 of the i-th size per cell; corners relative to Image, within [0, 1].
 
     [H, W, P, 4], or [H * W * P, 4] with ``flatten_to_2d``.
     """
@@ -162,9 +162,9 @@ def anchor_generator(
     stride: list[float] = [16.0, 16.0],  # noqa: B006
     offset: float = 0.5,
 ):
-    """Faster R-CNN's anchors [H, W, ratios * sizes, 4], in pixels of the image, around cells ``stride`` apart.
+    """Faster R-CNN's anchors [H, W, ratios * sizes, 4], in image pixels, around cells ``stride`` apart.
 
-    As in the original, the area of one cell fixes the base width round(sqrt(area / ratio)).
+    As in the original, the area of one cell determines the base width round(sqrt(area / ratio)).
     """
     height, width = input.shape[2:]
     halves = []

@@ -1,4 +1,4 @@
-"""generate_proposals: what a region proposal network suggests. How many remain depends on the data: a host op."""
+"""generate_proposals: the output of a region proposal network. The number of boxes depends on the data: a host op."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _infer_v2(op_view, var_of):
 
 
 def _large_enough(boxes: np.ndarray, info: np.ndarray, min_size: float) -> np.ndarray:
-    """Which boxes are ``min_size`` wide and high in the image before scaling, and have their centre inside."""
+    """Which boxes are at least ``min_size`` wide and high in the unscaled image, and have their centre inside."""
     height, width, scale = info[:3]
     least = max(min_size, 1.0)
     w, h = sides(boxes)
@@ -38,7 +38,7 @@ def _large_enough(boxes: np.ndarray, info: np.ndarray, min_size: float) -> np.nd
 
 
 def _large_enough_v2(boxes: np.ndarray, shape: np.ndarray, min_size: float, pixel: int) -> np.ndarray:
-    """Which boxes are ``min_size`` wide and high; those of whole pixels have their centre inside, too."""
+    """Which boxes are at least ``min_size`` wide and high; those in whole pixels must have their centre inside, too."""
     w, h = sides(boxes, pixel)
     large = (w >= max(min_size, 1.0)) & (h >= max(min_size, 1.0))
     if pixel:
@@ -62,7 +62,7 @@ def _one_image(scores, deltas, info, anchors, variances, *, before, after, thres
 
 
 def _of_images(scores, deltas, infos, anchors, variances, *, spare=False, **options):
-    """(boxes, scores) of all images under a LoD; with ``spare`` an image without any has a box of zeros."""
+    """(boxes, scores) of all images under a LoD; with ``spare``, an image without any gets a box of zeros."""
     score, delta, info, anchor, variance = (
         np.asarray(data_of(exact(v))) for v in (scores, deltas, infos, anchors, variances)
     )
@@ -93,11 +93,11 @@ def generate_proposals(
     min_size: float,
     eta: float,
 ):
-    """The best boxes of each image: anchors moved by their deltas, clipped, large enough, and not suppressed.
+    """The best boxes of each image: anchors shifted by their deltas, clipped, filtered by size and reduced by NMS.
 
     Scores [N, A, H, W], BboxDeltas [N, 4 A, H, W], ImInfo [N, 3] (height, width, scale), Anchors and Variances
     [H, W, A, 4]. RpnRois [R, 4] and RpnRoiProbs [R, 1] carry one LoD level; RpnRoisLod (int64 [N]) holds the ends.
-    Without suppression (``nms_thresh`` 0) ``post_nms_topN`` has no effect, as in Fluid. Runs on the host.
+    Without NMS (``nms_thresh`` 0), ``post_nms_topN`` has no effect, as in Fluid. Runs on the host.
     """
     options = {"before": pre_nms_topN, "after": post_nms_topN, "threshold": nms_thresh, "eta": eta}
     options["large_enough"] = partial(_large_enough, min_size=min_size)
@@ -120,10 +120,10 @@ def generate_proposals_v2(
     eta: float,
     pixel_offset: bool = True,
 ):
-    """As generate_proposals, of images that are not scaled: ImShape [N, 2]; RpnRoisNum (int32 [N]) counts the boxes.
+    """As generate_proposals, for unscaled images: ImShape [N, 2]; RpnRoisNum (int32 [N]) is the number of boxes.
 
-    Without ``pixel_offset`` x1 of a box is its edge, and a centre may be outside. An image without a large enough box
-    has one of zeros. Runs on the host.
+    Without ``pixel_offset``, x1 of a box is its edge, and a centre may be outside. An image without a large enough box
+    gets one of zeros. Runs on the host.
     """
     pixel = int(pixel_offset)
     options = {"before": pre_nms_topN, "after": post_nms_topN, "threshold": nms_thresh, "eta": eta, "pixel": pixel}

@@ -1,4 +1,4 @@
-"""retinanet_detection_output: boxes from the levels of a feature pyramid. How many depends on the data: a host op."""
+"""retinanet_detection_output: boxes from the levels of a feature pyramid. A host op: their number depends on data."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def retinanet_detection_output(
     """Detections of all levels: rows (label, score, x0, y0, x1, y1), best first, one LoD level.
 
     Level by level BBoxes [N, M, 4] (deltas), Scores [N, M, C] and Anchors [M, 4]; ImInfo [N, 3] (height, width, scale).
-    Of each level the ``nms_top_k`` best scores above ``score_threshold`` take part, in the last level all positive
-    ones. Labels count from 1. Runs on the host.
+    From each level, the ``nms_top_k`` best scores above ``score_threshold`` are considered; in the last level, all
+    positive scores. Labels count from 1. Runs on the host.
     """
     levels = [
         tuple(np.asarray(data_of(exact(v))) for v in level) for level in zip(bboxes, scores, anchors, strict=True)

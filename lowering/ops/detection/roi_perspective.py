@@ -1,4 +1,4 @@
-"""roi_perspective_transform: quadrilateral regions of interest, straightened into rectangles."""
+"""roi_perspective_transform: quadrilateral regions of interest, warped to rectangles."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _infer(of):
 def roi_perspective_transform(
     x, rois: LoDArray, *, spatial_scale: float = 1.0, transformed_height: int = 1, transformed_width: int = 1
 ):
-    """Out[r, c, i, j] = X, bilinear, where the projective map of region r takes (j, i); 0 outside region or map.
+    """Out[r, c, i, j] = X, read bilinearly where the projective map of region r takes (j, i); 0 outside region or map.
 
     X [N, C, H, W]; ROIs [R, 8]: four corners (x, y), clockwise from the upper left, the regions of image i being its
     i-th sequence. Mask (int32 [R, 1, h, w]) is 1 where Out is taken from X; TransformMatrix [R, 9]. Out2InIdx and

@@ -1,7 +1,7 @@
 """Pooling over regions of interest: roi_pool, roi_align, psroi_pool, prroi_pool.
 
-ROIs [R, 4] are (x0, y0, x1, y1) in pixels of the image, ``spatial_scale`` leads to those of X [N, C, H, W]. The regions
-of image i are the i-th sequence of ROIs. Bins are separable, so each is a weight or mask along H times one along W.
+ROIs [R, 4] are (x0, y0, x1, y1) in image pixels; ``spatial_scale`` converts to those of X [N, C, H, W]. The regions
+of image i form the i-th sequence of ROIs. Bins are separable, so each is a product of weights or masks along H and W.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SLOTS = {"rois": "ROIs", "rois_lod": "RoisLod", "rois_num": "RoisNum"}
 
 
 def image_of(rois: LoDArray, given=None, numbers=None) -> jax.Array:
-    """int32 [R]: the image of each region, from how many each has [N] (Paddle 2), offsets [N + 1], the LoD, or 0."""
+    """int32 [R]: the image of each region, from the counts [N] (Paddle 2), offsets [N + 1] or the LoD; otherwise 0."""
     rows = seq.row_numbers(rois.capacity)
     if numbers is not None:
         return jnp.searchsorted(jnp.cumsum(numbers.reshape(-1)), rows, side="right").astype(jnp.int32)
@@ -84,7 +84,7 @@ def roi_pool(
     pooled_height: int = 1,
     pooled_width: int = 1,
 ):
-    """Out[r, c, i, j] = max of X over bin (i, j) of region r, 0 if empty; Argmax (int64) its h * W + w, -1 if empty."""
+    """Out[r, c, i, j] = max of X over bin (i, j) of region r, 0 if empty; Argmax (int64) is its h * W + w or -1."""
     height, width = x.shape[2:]
     corners = round_half_away(rois.data * spatial_scale)
     size = jnp.maximum(corners[:, 2:] - corners[:, :2] + 1, 1)
@@ -177,10 +177,10 @@ def roi_align(
     sampling_ratio: int = -1,
     aligned: bool = False,
 ):
-    """Out[r, c, i, j] = mean of X, bilinearly sampled at a grid of points in bin (i, j) of region r.
+    """Out[r, c, i, j] = mean of bilinear samples of X on a grid of points in bin (i, j) of region r.
 
-    ``sampling_ratio`` points along each axis, or ceil(bin size) where it is not positive. ``aligned`` (Paddle 2) takes
-    half a pixel off the corners, and regions as small as they are.
+    ``sampling_ratio`` points along each axis, or ceil(bin size) if it is not positive. ``aligned`` (Paddle 2) shifts
+    the corners by half a pixel, and allows regions smaller than a pixel.
     """
     bins, image = (pooled_height, pooled_width), image_of(rois, rois_lod, rois_num)
     rows, columns, image = _align(x, rois, image, spatial_scale, bins, sampling_ratio, aligned)
@@ -292,9 +292,9 @@ _PRECISE_SLOTS = {"rois": "ROIs", "batch_roi_nums": "BatchRoINums"}
 def prroi_pool(
     x, rois: LoDArray, batch_roi_nums=None, *, spatial_scale: float = 1.0, pooled_height: int = 1, pooled_width: int = 1
 ):
-    """Out[r, c, i, j] = the mean over bin (i, j) of region r of X interpolated bilinearly, by exact integration.
+    """Out[r, c, i, j] = the mean over bin (i, j) of region r of the bilinear interpolation of X, integrated exactly.
 
-    BatchRoINums [N] counts the regions of each image where ROIs has no LoD. X is zero outside.
+    BatchRoINums [N] is the number of regions of each image if ROIs has no LoD. X is zero outside.
     """
     bins = (pooled_height, pooled_width)
     return per_region(rois, _precise(x, rois.data, _counted(rois, batch_roi_nums), spatial_scale, bins))

@@ -2,7 +2,7 @@
 
 A cell (row k, column l) of X predicts, for each anchor, (tx, ty, tw, th, objectness, class scores ...); its box is
 ((l + a s(tx) + b) / H, (k + a s(ty) + b) / H, e^tw anchor_w / input, e^th anchor_h / input), a = scale_x_y,
-b = (1 - a) / 2, s the sigmoid, input = downsample_ratio * H. As in Fluid maps are taken to be square.
+b = (1 - a) / 2, s the sigmoid, input = downsample_ratio * H. As in Fluid, maps are assumed to be square.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def yolo_box(
     iou_aware: bool = False,
     iou_aware_factor: float = 0.5,
 ):
-    """Boxes [N, A H W, 4] in pixels of the image (ImgSize: height, width) and Scores [N, A H W, class_num].
+    """Boxes [N, A H W, 4] in image pixels (ImgSize: height, width) and Scores [N, A H W, class_num].
 
     Both are zero where the objectness s(t) is below ``conf_thresh``; a score is objectness times class probability.
-    With ``iou_aware`` (Paddle 2) the first maps predict overlaps, and objectness is s(t)^(1 - f) overlap^f.
+    With ``iou_aware`` (Paddle 2), the first maps predict overlaps, and objectness is s(t)^(1 - f) overlap^f.
     """
     n, _, height, width = x.shape
     pairs = _pairs(anchors, x.dtype)
@@ -170,12 +170,12 @@ def yolov3_loss(
     use_label_smooth: bool = True,
     scale_x_y: float = 1.0,
 ):
-    """Loss [N] of YOLOv3 for true boxes GTBox [N, B, 4] (cx, cy, w, h relative), labels [N, B], scores [N, B].
+    """YOLOv3's loss [N] for ground-truth boxes GTBox [N, B, 4] (cx, cy, w, h relative), labels and scores [N, B].
 
-    A true box belongs to the anchor of most similar shape, if that is in ``anchor_mask`` (GTMatchMask: its place, -1
-    otherwise), and to the cell of its center (ObjectnessMask: its score). There the loss is score (2 - w h) times
-    cross entropies of tx, ty and absolute errors of tw, th, plus the classes' cross entropies; objectness counts
-    everywhere except where the predicted box overlaps a true one by more than ``ignore_thresh`` (mask -1).
+    A ground-truth box is assigned to the anchor of most similar shape, if that is in ``anchor_mask`` (GTMatchMask: its
+    index, else -1), and to the cell of its center (ObjectnessMask: its score). There the loss is score (2 - w h) times
+    cross entropies of tx, ty and absolute errors of tw, th, plus the cross entropies of the classes; objectness counts
+    everywhere except where the predicted box overlaps a ground truth by more than ``ignore_thresh`` (mask -1).
     """
     shaped, score, pairs, own, size = _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num, downsample_ratio)
     valid = (gt_box[..., 2] > 1e-6) & (gt_box[..., 3] > 1e-6)

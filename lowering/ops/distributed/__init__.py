@@ -1,1 +1,1 @@
-"""What devices exchange."""
+"""Communication between devices and processes."""

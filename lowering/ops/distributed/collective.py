@@ -1,4 +1,4 @@
-"""Collectives: what devices exchange when a program runs over a mesh; on one device each is the identity.
+"""Collectives: communication between the devices of a mesh; on a single device, each is the identity.
 
 Inside ``shard_map`` over the mesh axis named ``AXIS`` they become lax collectives. The ring is always that axis.
 """

@@ -1,4 +1,4 @@
-"""How processes that exchange values find each other: ids of groups, and groups (rings) made from them."""
+"""Set-up of communication: ids of groups, and the groups (rings) created from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gen_nccl_id(
     hierarchical_allreduce_inter_nranks: int = -1,
     ctx: Any,
 ):
-    """NCCLID = an id that trainer 0 makes and hands to the other ``trainers``."""
+    """NCCLID = an id created by trainer 0 and sent to the other ``trainers``."""
     return service("group")()
 
 
@@ -31,15 +31,15 @@ def c_gen_nccl_id(
     rank: int,
     ctx: Any,
 ):
-    """Out = an id that rank 0 makes and hands to the ``other_endpoints``."""
+    """Out = an id created by rank 0 and sent to the ``other_endpoints``."""
     return service("group")()
 
 
 @op(out="", kind="host", lod=None)
 def c_comm_init(x: Value, *, nranks: int, rank: int, ring_id: int = 0, ctx: Any):
-    """Makes this process number ``rank`` of the ``nranks`` of the ring that goes by the id X.
+    """Make this process rank ``rank`` of ``nranks`` in the ring identified by X.
 
-    All rings are of all processes, which ``fluidjax.execution.processes`` brings together before the program runs.
+    All rings contain all processes, which ``fluidjax.execution.processes`` joins before the program runs.
     """
     members = service("members")()
     if nranks != members:
@@ -51,4 +51,4 @@ def c_comm_init(x: Value, *, nranks: int, rank: int, ring_id: int = 0, ctx: Any)
 
 @op(out="", kind="host", lod=None)
 def c_comm_init_all(*, devices: list[int] = [], ring_id: int = 0):  # noqa: B006
-    """Joins the devices of this process to a ring: nothing to do, as XLA's collectives know the mesh they run over."""
+    """Join the devices of this process to a ring: a no-op, as XLA's collectives know the mesh they run on."""

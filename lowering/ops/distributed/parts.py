@@ -1,4 +1,4 @@
-"""Values in parts, one for each server: cut by rows, dealt by id, put together again."""
+"""Values split among servers: by rows or by id, and merged again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _bounds(sections: Sequence[int]) -> list[tuple[int, int]]:
 
 @op(out="Out*", lod=None, linear=True)
 def split_byref(x, *, sections: list[int] = [], num: int = 0, ctx):  # noqa: B006
-    """Out = the parts of X along axis 0, of ``sections`` rows, or ``num`` equal ones."""
+    """Out = X split along axis 0 into ``sections``, or ``num`` equal parts."""
     if num:
         return jnp.split(x, num)
     if sum(sections) != x.shape[0]:
@@ -63,7 +63,7 @@ def _sections(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:
 
 @op(out="Out*", kind="host", lod=None, infer=_sections)
 def split_selected_rows(x: Value, *, height_sections: Longs = []):  # noqa: B006
-    """Out = the rows of X that lie in each of the sections, which follow each other, numbered from its begin."""
+    """Out = the rows of X in each of the consecutive sections, numbered from its start."""
     if not isinstance(x, SelectedRows):
         raise SlotError(
             f"op split_selected_rows expects SelectedRows in slot X, received a {type(x).__name__}; split a dense"
@@ -89,7 +89,7 @@ def _kind_of_ids(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:
 
 @op(out="Out*", kind="host", lod=None, infer=_kind_of_ids)
 def split_ids(ids: list[Value], *, ctx: Any):
-    """Out number k of n = the ids with id % n == k: each once, in ascending order; of SelectedRows, its rows, all."""
+    """Out number k of n = the ids with id % n == k, unique and in ascending order; for SelectedRows, all its rows."""
     count = ctx.arity("Out")
     if isinstance(ids[0], SelectedRows):
         return _rows_dealt(ids, count)
@@ -107,7 +107,7 @@ def _rows_dealt(ids: Sequence[Any], count: int) -> list[SelectedRows]:
 
 @op(out="Out*", kind="host", lod={"Out": "ids"})
 def merge_ids(ids: list[Value], rows: list[Value], x: list[Value]):
-    """Out, for each of Ids, = the row of X of every id; Rows says which ids the rows of each X belong to."""
+    """Out, for each of Ids, = the row of X for every id; Rows holds the ids of the rows of each X."""
     numbers = np.concatenate([ids_of(value) for value in rows])
     table = np.concatenate([_data(value) for value in x])
     place = {int(number): index for index, number in enumerate(numbers)}
@@ -148,7 +148,7 @@ def _(x, trainer_id):
 
 @op(kind="host", lod=None)
 def fake_init(*, shape: Longs, ctx: Any):
-    """Out = a value of that shape that takes no memory: the rows of a table that servers hold. Fluid sets no height."""
+    """Out = a placeholder of that shape that takes no memory, for table rows held by servers. Fluid sets no height."""
     var = ctx.out_var("Out")
     zeros = np.broadcast_to(np.float32(0), shape)
     if var is not None and var.type == SELECTED_ROWS:

@@ -1,4 +1,4 @@
-"""What trainers and parameter servers say to each other; the front end's services do the talking."""
+"""Communication between trainers and parameter servers, carried out by services of the front end."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def send(
     use_send_handler: bool = True,
     ctx: Any,
 ):
-    """Sends each X to its endpoint of ``epmap``; with ``send_varnames``, the communicator splits and sends later.
+    """Send each X to its endpoint in ``epmap``; with ``send_varnames``, the communicator splits and sends later.
 
-    What goes to one server goes in one stream, when the last such ``send`` of the block runs. What is no gradient, but
-    counts this trainer's steps (not ``use_send_handler``), goes to all endpoints at once.
+    Values for the same server share a stream, sent when the last such ``send`` of the block runs. A value that is not a
+    gradient but counts this trainer's steps (no ``use_send_handler``) is sent to all endpoints immediately.
     """
     names = ctx.op.inputs.get("X", ())
     if not use_send_handler:
@@ -75,10 +75,10 @@ def recv(
     do_not_run: int = 0,
     ctx: Any,
 ):
-    """Out = what the endpoints of ``epmap`` hold, under the names of Out, or in parts under ``recv_varnames``.
+    """Out = the values held by the endpoints in ``epmap``, under the names of Out, or sharded as ``recv_varnames``.
 
-    What several of these that stand next to each other want of one server comes in one stream. A communicator that
-    receives by itself sets ``do_not_run``.
+    Values that consecutive ``recv`` ops want from the same server share a stream. A communicator that receives by
+    itself sets ``do_not_run``.
     """
     wanted = _wanted(ctx.op)
     batch = [pair for other in _next_to(ctx) for pair in _wanted(other)]
@@ -92,22 +92,22 @@ def recv(
 def send_barrier(
     x: list[Value], *, trainer_id: int = 0, endpoints: list[str] = _HOME, half_async: bool = False, ctx: Any
 ):
-    """Tells the endpoints that this trainer has sent all of its gradients.
+    """Tell the endpoints that this trainer has sent all its gradients.
 
-    With ``half_async`` it is the communicator that is told: it sends and receives now.
+    With ``half_async``, tell the communicator instead, which then sends and receives.
     """
     service("send_barrier")(trainer_id, endpoints, half_async)
 
 
 @op(out="Out*", kind="host", lod=None, absent="x")
 def fetch_barrier(x: list[Value] = (), *, trainer_id: int = 0, endpoints: list[str] = _HOME, ctx: Any):
-    """Tells the endpoints that this trainer has received all of its parameters."""
+    """Tell the endpoints that this trainer has received all its parameters."""
     service("fetch_barrier")(trainer_id, endpoints)
 
 
 @op(out="Out*", kind="host", lod=None)
 def prefetch(x: list[Value], *, trainer_id: int = 0, epmap: list[str] = _HOME, ctx: Any):
-    """Out = for each X, ids, the rows that its endpoint looks up."""
+    """Out = for each X (ids), the rows looked up by its endpoint."""
     return service("prefetch")(trainer_id, epmap, ctx.op.inputs["X"], [np.asarray(ids).reshape(-1) for ids in x])
 
 
@@ -120,7 +120,7 @@ def checkpoint_notify(
     trainer_id: int = 0,
     ctx: Any,
 ):
-    """Tells the endpoints to save their part of ``lookup_table`` below ``dir``."""
+    """Tell the endpoints to save their shard of ``lookup_table`` under ``dir``."""
     service("checkpoint_notify")(trainer_id, epmap, dir, lookup_table)
 
 
@@ -138,7 +138,7 @@ def recv_save(
     trainer_id: int = 0,
     ctx: Any,
 ):
-    """Writes one file of ``shape`` from the parts that the endpoints hold, one after another."""
+    """Save the concatenated shards held by the endpoints as one file of ``shape``."""
     wanted = list(zip(endpoints, remote_varnames, strict=True))
     service("recv_save")(trainer_id, wanted, file_path, shape, dtype, overwrite)
 
@@ -163,9 +163,9 @@ def listen_and_serv(
     rpc_prefetch_thread_num: int = 1,
     ctx: Any,
 ):
-    """Serves ``Fanin`` trainers: receives gradients, runs the blocks that optimize by them, hands out parameters.
+    """Serve ``Fanin`` trainers: receive gradients, run the optimizer blocks on them, and serve parameters.
 
-    It returns when all trainers have completed.
+    Returns when all trainers have completed.
     """
     service("listen_and_serv")(ctx.runner.program, ctx.op, ctx.runner.outside, ctx.env)
 
@@ -180,8 +180,8 @@ def fl_listen_and_serv(
     optimize_blocks: Blocks = [],  # noqa: B006
     ctx: Any,
 ):
-    """Serves ``Fanin`` trainers that send parameters instead of gradients, and averages them by its blocks.
+    """Serve ``Fanin`` trainers that send parameters instead of gradients, averaged by its blocks.
 
-    A round begins where the trainers fetch. It returns when all trainers have completed.
+    A round starts in the receiving phase. Returns when all trainers have completed.
     """
     service("fl_listen_and_serv")(ctx.runner.program, ctx.op, ctx.runner.outside, ctx.env)

@@ -1,4 +1,4 @@
-"""What passes between devices that run one program over a mesh; Fluid has no ops for it."""
+"""Communication between devices that run one program on a mesh; Fluid has no ops for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lowering.values import SelectedRows
 
 @op(lod=None)
 def sum_over_devices(x: Value):
-    """Out = the sum of X over all devices; the rows of SelectedRows are joined."""
+    """Out = the sum of X over all devices; the rows of SelectedRows are concatenated."""
     if not isinstance(x, SelectedRows):
         return lax.psum(x, AXIS)
     rows, values = lax.all_gather(x.rows, AXIS), lax.all_gather(x.values, AXIS)
@@ -24,12 +24,12 @@ def sum_over_devices(x: Value):
 
 @op(lod=None)
 def device_share(x):
-    """Out = this device's part of X along axis 0, of as many equal ones as there are devices."""
+    """Out = this device's share of X along axis 0, divided equally among the devices."""
     rows = x.shape[0] // lax.axis_size(AXIS)
     return lax.dynamic_slice_in_dim(x, lax.axis_index(AXIS) * rows, rows)
 
 
 @op(lod=None)
 def device_shares(x):
-    """Out = X of all devices joined along axis 0."""
+    """Out = X of all devices, concatenated along axis 0."""
     return lax.all_gather(x, AXIS, tiled=True)

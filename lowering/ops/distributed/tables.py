@@ -1,4 +1,4 @@
-"""Look-ups in tables whose rows servers hold."""
+"""Lookups in tables held by servers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def distributed_lookup_table(
     dtype: int = 5,
     ctx: Any,
 ):
-    """Outputs, for each of Ids, = its rows of the table, which the endpoints hold in parts of ``height_sections``."""
+    """Outputs, for each of Ids, = its rows of the table, sharded over the endpoints by ``height_sections``."""
     numbers = [ids_of(value) for value in ids]
     distinct, places = np.unique(np.concatenate(numbers), return_inverse=True)
     rows = service("lookup")(trainer_id, endpoints, table_names, distinct, height_sections)
@@ -66,9 +66,9 @@ def _looked_up(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:
 def lookup_sparse_table(
     w: Value, ids: Value, *, padding_idx: Long = -1, auto_grown_table: bool = True, is_test: bool = False, ctx: Any
 ):
-    """Out = the rows of the table W, on the server that holds it; a row that it lacks is all zeros.
+    """Out = rows of the table W, on the server that holds it; missing rows are zeros.
 
-    In the block of a server's program this says which table trainers look up, and the server lets rows appear there.
+    In the block of a server's program, the op tells the server which table trainers look up, and may add rows to.
     """
     numbers = ids_of(ids)
     held = np.asarray(w.rows)[: None if w.nrows is None else int(w.nrows)]

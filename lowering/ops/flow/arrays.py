@@ -1,4 +1,4 @@
-"""Tensor arrays: writing, reading, counting, joining."""
+"""Tensor arrays: writing, reading, length, joining."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def gradient_array(name: str, i: Any, ctx: Context) -> TensorArray | None:
 
 @op(kind="block", infer=shape_like("Out", "X"), continues="Out")
 def write_to_array(x: Value, i: Value, *, ctx):
-    """Out[I] = X. In a backward pass Out[I] += X: it is the gradient of a read, and reads of one element add up."""
+    """Out[I] = X. In a backward pass, Out[I] += X, since gradients of several reads of an element accumulate."""
     name = ctx.op.outputs["Out"][0]
     if x is None or i is None:
         raise SlotError(f"op write_to_array (#{ctx.op.index}) lacks a value for {ctx.op.inputs}; compute it before")
@@ -115,7 +115,7 @@ def _written(name: str, i: Any, ctx: Context) -> Any:
 
 @op(kind="block", slots={"x_w": "X_W"}, infer=shape_like("Out", "X"), changes="x")
 def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
-    """Out = X[I]. As the gradient of a write (X_W given) it takes X[I] and clears it; zeros when nothing is there."""
+    """Out = X[I]. As the gradient of a write (X_W given), it takes X[I] and clears it; zeros if there is nothing."""
     name = ctx.op.inputs["X"][0]
     out = ctx.op.outputs["Out"][0]
     if ctx.is_backward:
@@ -145,7 +145,7 @@ def _(g: GradMaker):
 
 @op(kind="block", infer=_one_int64)
 def lod_array_length(x: Value, *, ctx):
-    """Out = [number of elements of X], int64; none where nothing has been written."""
+    """Out = [number of elements of X], int64; 0 if nothing has been written."""
     count = arrays.length(None if x is None and _declared(ctx) else _array(x, "X", ctx))
     if isinstance(count, int):
         return np.asarray([count], np.int64)
@@ -169,7 +169,7 @@ def elements(array: TensorArray) -> list[Any]:
 
 
 def _joined_shape(op: OpView, var_of: Any) -> dict[str, VarInfo]:
-    """How many elements there are is not known: a new dim of unknown size, or one of the dims unknown."""
+    """The number of elements is unknown: a new dimension of unknown size, or one of the dimensions unknown."""
     var, axis = var_of(op.inputs["X"][0]), int(op.attrs.get("axis", 0))
     if var is None:
         return {}
@@ -183,9 +183,9 @@ def _joined_shape(op: OpView, var_of: Any) -> dict[str, VarInfo]:
 
 @op(out="Out OutIndex", kind="block", infer=_joined_shape)
 def tensor_array_to_tensor(x: Value, *, axis: int = 0, use_stack: bool = False, ctx):
-    """Out = concat(X, axis), or stack(X, axis) when use_stack.
+    """Out = concat(X, axis), or stack(X, axis) with use_stack.
 
-    OutIndex, int32: the size of each element along the axis, in both cases (for a new last axis there is none: 1).
+    OutIndex, int32: the size of each element along the axis, in both cases (1 for a new last axis).
     """
     items = elements(_array(x, "X", ctx))
     sizes = [v.shape[axis] if axis < v.ndim else 1 for v in items]

@@ -1,4 +1,4 @@
-"""One step of a beam search over ragged beams."""
+"""One step of a beam search over variable numbers of beams."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def beam_search(
     is_accumulated: bool = True,
     ctx,
 ):
-    """For each source the ``beam_size`` best continuations of its beams.
+    """Select, for each source, the ``beam_size`` best continuations of its beams.
 
-    A row is a beam, its K candidates are ``ids`` (0 .. K-1 when absent) with ``scores`` (added up already when
-    is_accumulated, else probabilities: pre_scores + log(scores)). A beam that has ended offers its end with its score
-    alone. Equal scores: the later beam wins. When all candidates of a source are ends of ended beams it selects none.
-    LoD of the results: sources to beams, beams to their selected candidates; parent_idx is each one's beam.
+    A row is a beam, its K candidates are ``ids`` (0 .. K-1 if absent) with ``scores`` (accumulated if is_accumulated,
+    else probabilities: pre_scores + log(scores)). A finished beam has a single candidate, its end with its score. Among
+    equal scores, the later beam wins. If all candidates of a source end finished beams, none is selected.
+    LoD of the results: sources to beams, beams to their selected candidates; parent_idx is the beam of each.
     """
     if not isinstance(scores, LoDArray) or len(scores.lod) <= level:
         raise SlotError(

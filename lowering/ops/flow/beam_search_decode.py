@@ -1,4 +1,4 @@
-"""The sentences at the end of a beam search, traced back through its steps on the host."""
+"""The sentences found by a beam search, backtracked through its steps on the host."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def _rows(values: list[np.ndarray], fill: Literal["edge", "constant"]) -> np.nda
 
 @op(out="SentenceIds SentenceScores", kind="host", infer=lambda op, var_of: {})
 def beam_search_decode(ids: Value, scores: Value, *, beam_size: int, end_id: int, ctx):
-    """The sentences of each source, best first: every selected candidate traced back through the steps.
+    """The sentences of each source, best first: every selected candidate backtracked through the steps.
 
-    Ids and Scores are the arrays of what beam_search selected in each step. Results have two LoD levels: sources to
-    sentences (beam_size or more of them, the last ones empty where fewer were found), sentences to words;
-    SentenceScores holds the score of each word. Repeated ends are left out.
+    Ids and Scores are the arrays of the selections of beam_search. Results have two LoD levels: sources to sentences
+    (beam_size or more, the last ones empty if fewer were found), sentences to words; SentenceScores holds the score of
+    each word. Repeated end tokens are removed.
     """
     steps = steps_of(ids, scores)
     source, start, places = steps.trace()

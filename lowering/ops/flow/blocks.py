@@ -1,4 +1,4 @@
-"""Loops, branches and what goes with them: while, conditional_block, recurrent, select."""
+"""Loops, branches and related ops: while, conditional_block, recurrent, select."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lowering.values import LoDArray, SelectedRows, TensorArray
 
 
 def _nothing(op: OpView, var_of: Any) -> dict[str, VarInfo]:
-    """The variables around a block keep the shapes they were declared with."""
+    """Variables outside the block keep their declared shapes."""
     return {}
 
 
@@ -36,10 +36,10 @@ def while_(
     skip_eager_deletion_vars: list[str] = (),
     ctx,
 ):
-    """Run the ops of ``sub_block`` again and again as long as Condition is true; Out are the outer variables it writes.
+    """Run the ops of ``sub_block`` repeatedly while Condition is true; Out are the outer variables it writes.
 
-    The block reads and writes the variables around it; its own start anew in each step. StepScopes is what
-    ``while_grad`` needs of the steps.
+    The block reads and writes variables of the enclosing blocks; its own are new in each step. StepScopes holds what
+    ``while_grad`` needs from the steps.
     """
     run_while(ctx)
 
@@ -60,8 +60,8 @@ def conditional_block(
     skip_eager_deletion_vars: list[str] = (),
     ctx,
 ):
-    """Run the ops of ``sub_block`` once if the condition holds: Cond is true when is_scalar_condition, else every
-    Input has elements. Variables it would have written keep their value otherwise (zeros when they had none).
+    """Run the ops of ``sub_block`` once if the condition holds: Cond is true if is_scalar_condition, else every Input
+    is nonempty. Otherwise, variables it would have written keep their value (zeros if they had none).
     """
     run_conditional(ctx, cond, input_, is_scalar_condition)
 
@@ -97,10 +97,10 @@ def recurrent(
     skip_eager_deletion_vars: list[str] = (),
     ctx,
 ):
-    """Run the ops of ``sub_block`` for each row of the inputs' first axis, last row first when ``reverse``.
+    """Run the ops of ``sub_block`` for each slice of the inputs along the first axis, last one first if ``reverse``.
 
-    In a step an input's name means its row, and ``ex_states[k]`` the value that ``states[k]`` had in the step before,
-    ``initial_states[k]`` in the first. The outputs of the steps are stacked.
+    In a step, an input's name denotes its slice, and ``ex_states[k]`` the value of ``states[k]`` at the previous step,
+    or ``initial_states[k]`` at the first. The outputs of the steps are stacked.
     """
     run_recurrent(ctx)
 
@@ -131,7 +131,7 @@ recurrent.grad_maker(recurrent_grad_maker)
 
 @op(kind="block", infer=shape_like("Out", "X", None))
 def rnn_memory_helper(x: Value, *, dtype: int = 5, ctx):
-    """Out = X: gives a state of a recurrent step a name of its own."""
+    """Out = X: gives a state of a recurrent step its own name."""
     return x
 
 
@@ -146,7 +146,7 @@ def _(x: Value, out: Value, d_out: Value, *, ctx):
 
 @op(kind="block", infer=_nothing)
 def select_input(x: list[Value], mask: Value, *, ctx):
-    """Out = X[Mask], Mask being one int32."""
+    """Out = X[Mask], where Mask is a single int32."""
     chosen = known_int(mask)
     if chosen is not None:
         if not 0 <= chosen < len(x) or x[chosen] is None:
@@ -185,7 +185,7 @@ def _like_x(op: OpView, var_of: Any) -> dict[str, VarInfo]:
 
 @op(out="Out*", kind="block", infer=_like_x)
 def select_output(x: Value, mask: Value, *, ctx):
-    """Out[Mask] = X; the others get no value, or zeros where Mask is not known while tracing."""
+    """Out[Mask] = X; the others are left unset, or zeros if Mask is not known while tracing."""
     count, chosen = ctx.arity("Out"), known_int(mask)
     if chosen is not None:
         return [x if k == chosen else None for k in range(count)]

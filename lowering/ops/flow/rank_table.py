@@ -1,4 +1,4 @@
-"""Rank tables, steps of ragged sequences, and splitting and merging rows by a mask."""
+"""Rank tables, steps of variable-length sequences, and splitting and merging rows by a mask."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def unwrap(value: LoDArray) -> Any:
 
 @op(kind="block", infer=lambda op, var_of: {})
 def lod_rank_table(x: Value, *, level: int = 0, ctx):
-    """Out = the sequences of LoD ``level`` of X as (index, length), longest first, equal lengths in their order."""
+    """Out = the sequences of X at LoD ``level`` as (index, length), longest first, ties in their original order."""
     return ranks.rank_table(as_lod(x, "X", ctx), level)
 
 
@@ -51,7 +51,7 @@ def _one_int64(op: OpView, var_of: Any) -> dict[str, VarInfo]:
 
 @op(kind="block", infer=_one_int64)
 def max_sequence_len(rank_table: RankTable, *, ctx):
-    """Out = [length of the longest sequence of the table], int64; 0 for an empty table."""
+    """Out = [length of the longest sequence in the table], int64; 0 for an empty table."""
     lens = rank_table.lengths
     if not lens.shape[0]:
         return np.zeros(1, np.int64)
@@ -63,7 +63,7 @@ def max_sequence_len(rank_table: RankTable, *, ctx):
 
 @op(kind="block", infer=shape_like("Out", "X", -1))
 def lod_tensor_to_array(x: Value, rank_table: RankTable, *, ctx):
-    """Out[t] = item t of every sequence longer than t, in rank order; items are rows, or sequences one level down."""
+    """Out[t] = item t of every sequence longer than t, in rank order; items are rows, or sequences a level down."""
     return ranks.steps_of(as_lod(x, "X", ctx), rank_table, backward=ctx.is_backward)
 
 
@@ -75,7 +75,7 @@ def _(g: GradMaker):
 
 @op(kind="block", infer=shape_like("Out", "X", 1))
 def array_to_lod_tensor(x: Value, rank_table: RankTable, *, ctx):
-    """Out = the items of each sequence one after another, sequences in their first order, with the table's LoD."""
+    """Out = the items of each sequence, concatenated, in the original order of sequences, with the table's LoD."""
     name = ctx.op.outputs["Out"][0]
     if ctx.is_backward:
         return _gradient_of_steps(x, rank_table, forward_value(name, ctx), ctx)
@@ -111,7 +111,7 @@ def _(g: GradMaker):
 
 @op(kind="block", infer=shape_like("Out", "X"))
 def shrink_rnn_memory(x: Value, rank_table: RankTable, i: Value, *, ctx):
-    """Out = the first rows (or sequences, when X has a LoD) of X: as many as the table has sequences longer than I."""
+    """Out = the first rows (or sequences, if X has a LoD) of X, one for each sequence of the table longer than I."""
     x = as_lod(x, "X", ctx)
     count, step = None, known_int(i)
     if step is not None and ranks.is_known(rank_table):
@@ -158,7 +158,7 @@ def _(x: Value, d_out: Value, *, ctx):
 
 @op(kind="block", infer=shape_like("Out", "X"))
 def reorder_lod_tensor_by_rank(x: Value, rank_table: RankTable, *, ctx):
-    """Out = the rows (or sequences, when X has a LoD) of X in the order of the table."""
+    """Out = the rows (or sequences, if X has a LoD) of X in the order of the table."""
     return unwrap(_permuted(as_lod(x, "X", ctx), rank_table.index, rank_table, ctx.is_backward))
 
 
@@ -177,7 +177,7 @@ def _(g: GradMaker):
 
 @op("reorder_lod_tensor_by_rank_grad", kind="block", infer=shape_like("Out", "X"))
 def reorder_lod_tensor_by_rank_grad(x: Value, rank_table: RankTable, *, ctx):
-    """Out = the rows (or sequences) of X back in their first order."""
+    """Out = the rows (or sequences) of X restored to their original order."""
     x = as_lod(x, "X", ctx)
     if not x.lod:
         ranked = forward_value(ctx.op.inputs["X"][0], ctx)
@@ -210,7 +210,7 @@ def _both(op: OpView, var_of: Any) -> dict[str, VarInfo]:
 
 @op(out="OutTrue OutFalse", kind="block", infer=_both)
 def split_lod_tensor(x: Value, mask: Value, *, level: int = 0, ctx):
-    """OutTrue, OutFalse = the rows (or sequences of ``level``, when X has a LoD) where Mask is true, and the others."""
+    """OutTrue, OutFalse = the rows (or sequences of ``level``, if X has a LoD) where Mask is true, and the others."""
     x = as_lod(x, "X", ctx)
     flags, valid = _mask(mask)
     below = LoDArray(x.data, x.lod[level:], x.nrows, x.nseq if level == 0 else None) if level else x
@@ -314,7 +314,7 @@ def _compressed(lens: Any, flags: Any, which: bool) -> Any:
 
 @op(kind="block", infer=shape_like("Out", "InTrue", None))
 def merge_lod_tensor(x: Value, mask: Value, in_true: Value, in_false: Value, *, level: int = 0, ctx):
-    """Out: where Mask is true the next row (or sequence) of InTrue, elsewhere the next of InFalse; X gives the LoD."""
+    """Out = the next row (or sequence) of InTrue where Mask is true, else of InFalse; X supplies the LoD."""
     return _merge(x, mask, in_true, in_false, level, ctx)
 
 

@@ -1,1 +1,1 @@
-"""Ops that Paddle's inference passes fuse out of others."""
+"""The fused ops of Paddle's inference passes."""

@@ -1,4 +1,4 @@
-"""Dense ops that passes fuse: fc, fusion_repeated_fc_relu, fusion_squared_mat_sub, fused_elemwise_activation."""
+"""Fused dense ops: fc, fusion_repeated_fc_relu, fusion_squared_mat_sub, fused_elemwise_activation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FC_VENDOR = (
 
 
 def dense(x, w, bias, dims):
-    """X flattened to a matrix after ``dims`` dims, times W, plus Bias."""
+    """X flattened to a matrix after ``dims`` dimensions, times W, plus Bias."""
     out = x.reshape(-1, w.shape[0]) @ w
     out = out if bias is None else out + bias.reshape(-1)
     return out.reshape(*x.shape[:dims], w.shape[1])
@@ -24,7 +24,7 @@ def dense(x, w, bias, dims):
 
 @op(diff="", lod="input", vendor=_FC_VENDOR, rows=Wise("input"))
 def fc(input, w, bias=None, *, in_num_col_dims: int = 1, activation_type: str = "", padding_weights: bool = False):
-    """Out = act(Input W + Bias), act relu or none; with ``padding_weights`` W has 4 rows and columns to spare."""
+    """Out = act(Input W + Bias), act relu or none; with ``padding_weights``, W has 4 extra rows and columns."""
     w = w[:-4, :-4] if padding_weights else w
     out = dense(input, w, bias, in_num_col_dims)
     return at_least(out, 0) if activation_type == "relu" else out
@@ -32,7 +32,7 @@ def fc(input, w, bias=None, *, in_num_col_dims: int = 1, activation_type: str = 
 
 @op(out="ReluOut*~ Out", diff="", lod={"Out": "x"}, rows=Wise("x"))
 def fusion_repeated_fc_relu(x, w: list, bias: list):
-    """Out = relu(... relu(X W0 + Bias0) W1 + Bias1 ...); ReluOut are the values in between."""
+    """Out = relu(... relu(X W0 + Bias0) W1 + Bias1 ...); ReluOut holds the intermediate values."""
     values = []
     for weight, offset in zip(w, bias, strict=True):
         x = at_least(dense(x, weight, offset, 1), 0)
@@ -42,7 +42,7 @@ def fusion_repeated_fc_relu(x, w: list, bias: list):
 
 @op(out="SquaredX~ SquaredY~ SquaredXY~ Out", diff="", lod=None)
 def fusion_squared_mat_sub(x, y, *, scalar: float = 1.0):
-    """Out = scalar ((X Y)^2 - X^2 Y^2), with X^2, Y^2 and (X Y)^2 beside it."""
+    """Out = scalar ((X Y)^2 - X^2 Y^2), along with X^2, Y^2 and (X Y)^2."""
     product = jnp.square(x @ y)
     return jnp.square(x), jnp.square(y), product, scalar * (product - jnp.square(x) @ jnp.square(y))
 
@@ -70,7 +70,7 @@ def _composed(x, y, axis, scale, functors):
 def fused_elemwise_activation(
     x, y, *, axis: int = -1, scale: float = 0.0, save_intermediate_out: bool = False, functor_list: list[str]
 ):
-    """Out = binary(X, unary(Y)) or unary(binary(X, Y)), as ``functor_list`` orders them; IntermediateOut the inner one.
+    """Out = binary(X, unary(Y)) or unary(binary(X, Y)), as ordered by ``functor_list``; IntermediateOut: the inner one.
 
     Binary: elementwise_add, elementwise_mul; unary: relu, tanh, sigmoid, scale.
     """

@@ -168,10 +168,10 @@ def attention_lstm(
     cell_activation: str = "tanh",
     candidate_activation: str = "tanh",
 ):
-    """An LSTM whose input in each step is the attention-weighted sum of its sequence's rows.
+    """An LSTM whose input at each step is the attention-weighted sum of its sequence's rows.
 
     The score of a row is relu((row, c) AttentionWeight + bias), then relu(scalar * score + scalar bias) where a scalar
-    is given; softmax over the sequence. LSTMWeight [D + M, 4D] and LSTMBias are in the order f, i, o, candidate, with
+    is given; softmax over the sequence. LSTMWeight [D + M, 4D] and LSTMBias have the order f, i, o, candidate, with
     the rows of h first.
     """
     width, depth = x.shape[1], c0.shape[1]

@@ -1,4 +1,4 @@
-"""Sequence ops that Paddle's inference passes fuse with a convolution, an embedding, a projection or a concat."""
+"""Sequence ops fused with a convolution, an embedding, a projection or a concatenation."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def fusion_seqexpand_concat_fc(x: list[LoDArray], fc_weight, fc_bias=None, *, fc
 
 @op(rows=MASKED, diff="", lod=None, infer=shapes.fusion_seqpool_concat)
 def fusion_seqpool_concat(x: list[LoDArray], *, pooltype: str = "SUM", axis: int = 1):
-    """Out = the pooled sequences of every X side by side (SUM, AVERAGE or SQRT)."""
+    """Out = the pooled sequences of every X, concatenated (SUM, AVERAGE or SQRT)."""
     pooled = [pool_rows(v, pooltype, 0.0)[0] for v in x]
     return _unit_lod(x[0], jnp.concatenate(pooled, axis=axis))
 
@@ -95,7 +95,7 @@ def fusion_seqpool_cvm_concat(x: list[LoDArray], cvm, *, pooltype: str = "SUM", 
 def fused_embedding_seq_pool(
     w, ids: LoDArray, *, combiner: str = "sum", padding_idx: Long = -1, is_sparse: bool = False
 ):
-    """Out[i] = sum over the rows of sequence i of the embeddings W[Ids], side by side; ``padding_idx`` counts as 0."""
+    """Out[i] = sum over the rows of sequence i of the concatenated embeddings W[Ids]; ``padding_idx`` counts as 0."""
     flat = ids.data.reshape(ids.capacity, math.prod(ids.shape[1:])).astype(jnp.int32)
     rows = take(w, flat)
     if padding_idx >= 0:

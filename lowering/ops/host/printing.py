@@ -1,4 +1,4 @@
-"""print: a value passed on unchanged, and shown."""
+"""print: displays a value and passes it on unchanged."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def print_(
     is_forward: bool = True,
     ctx,
 ):
-    """Out = In, printed if the phase is BOTH or that of the op; not after ``first_n`` times when that is positive."""
+    """Out = In, printed if the phase is BOTH or that of the op, at most ``first_n`` times if that is positive."""
     phase = print_phase.upper()
     if phase == "BOTH" or (phase == "FORWARD") == is_forward:
         attrs = {

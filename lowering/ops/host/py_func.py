@@ -19,16 +19,16 @@ def py_func(
     backward_skip_vars: list[str] = [],  # noqa: B006
     ctx: Any,
 ):
-    """Out = f(X...), f a Python function that the front end knows by number; it runs on the host.
+    """Out = f(X...), where f is a Python function registered with the front end under a number; runs on the host.
 
-    An input without a value (the gradient of an output that nothing uses) comes as None.
+    An input without a value (the gradient of an unused output) is passed as None.
     """
     return service("py_func")(forward_callable_id, x, ctx.op.outputs.get("Out", ()))
 
 
 @py_func.grad_maker
 def _(g: GradMaker) -> list[OpSpec]:
-    """Another py_func, of X, Out and Out@GRAD without those to be skipped; none without a backward function."""
+    """Another py_func of X, Out and Out@GRAD, except those to be skipped; none without a backward function."""
     backward = int(g.attrs.get("backward_callable_id", -1))
     if backward < 0:
         return []

@@ -1,4 +1,4 @@
-"""PyLayers as ops: Python classes with a forward and a backward, which share a context."""
+"""PyLayers as ops: Python classes with forward and backward methods that share a context."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lowering.registry import op
 
 @op(out="Out* Ctx?", kind="host", lod=None, absent="x")
 def py_layer(x: list, *, forward_callable_id: int = 0, layer_name: str = "", ctx: Any):
-    """Out = forward(context, X...) of a PyLayer that the front end knows by number; Ctx is the context.
+    """Out = forward(context, X...) of a PyLayer registered with the front end under a number; Ctx is the context.
 
-    ``layer_name`` is what the class was called where the program was written.
+    ``layer_name`` is the name of the class where the program was written.
     """
     return service("py_layer")(forward_callable_id, x, ctx.op.outputs.get("Out", ()))
 
 
 @py_layer.grad_maker
 def _(g: GradMaker) -> list[OpSpec]:
-    """py_layer_grad, of the same context."""
+    """py_layer_grad, with the same context."""
     inputs = {"X": g.input("X"), "Out": g.output("Out"), "Ctx": g.output("Ctx"), "Out@GRAD": g.output_grad("Out")}
     return [OpSpec("py_layer_grad", inputs, {"X@GRAD": g.input_grad("X", drop_empty=False)}, g.attrs)]
 
@@ -36,5 +36,5 @@ def _(g: GradMaker) -> list[OpSpec]:
 def py_layer_grad(
     x: list, out: list, ctx_: Any, d_out: list, *, forward_callable_id: int = 0, layer_name: str = "", ctx: Any
 ):
-    """X@GRAD = backward(context, Out@GRAD...); where Out@GRAD has no value, it is zeros."""
+    """X@GRAD = backward(context, Out@GRAD...); a missing Out@GRAD is zeros."""
     return service("py_layer_grad")(forward_callable_id, ctx_, x, out, d_out, ctx.op.outputs.get("X@GRAD", ()))

@@ -1,4 +1,4 @@
-"""Ops where values enter and leave a program. The executor does their work before and after a run."""
+"""Ops through which values enter and leave a program. The executor does their work before and after a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def feed(x: Value, *, col: int, ctx: Any):
 
 @op(kind="host", lod=None)
 def fetch(x: Value, *, col: int):
-    """Out = X, to be handed to the caller in column ``col``."""
+    """Out = X, to be returned to the caller in column ``col``."""
     return x
 
 
@@ -33,12 +33,12 @@ def create_py_reader(
     device_index: int = 0,
     device_count: int = 1,
 ):
-    """Out = a reader of what Python puts into the queue; the front end keeps both."""
+    """Out = a reader of the queue filled by Python; the front end keeps both."""
 
 
 @op(kind="host", lod=None)
 def create_double_buffer_reader(underlying_reader: Value, *, place: str = "AUTO"):
-    """Out = a reader that reads ahead; loaders prefetch anyway."""
+    """Out = a prefetching reader; loaders prefetch anyway."""
 
 
 @op(out="Out*", kind="host", lod=None)

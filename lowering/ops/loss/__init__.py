@@ -1,1 +1,1 @@
-"""Losses and the metrics that judge beside them."""
+"""Losses, and related metrics."""

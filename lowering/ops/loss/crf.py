@@ -1,7 +1,7 @@
 """Linear-chain conditional random fields: the cost of a labelling, its gradient, and the best labelling.
 
-A Transition [K + 2, K] holds the start weights, the end weights, and the weights from tag i to tag j. Sequences come
-as LoD rows, or as a padded batch [n, width, K] with Length.
+A Transition [K + 2, K] holds the start weights, the end weights, and the weights from tag i to tag j. Sequences are
+LoD rows, or a padded batch [n, width, K] with Length.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def linear_chain_crf(emission: LoDArray, transition, label, length=None):
     """LogLikelihood[i] = log Z(X_i) - score(X_i, label_i): the cost of the given tags, 0 for an empty sequence.
 
     score sums the emission of each tag, the weights between neighbours, and the start and end weights; Z sums exp of
-    it over all labellings (forward algorithm, normalized in each step).
+    it over all labellings (forward algorithm, normalised at each step).
     """
     c = _chains(emission, length)
     peak = jnp.max(c.x, axis=1, keepdims=True)
@@ -192,7 +192,7 @@ def _best_tags(c: Chains, transition: Array) -> Array:
 
 @op(out="ViterbiPath", rows=MASKED, lod="emission", diff="", infer=shapes.crf_decoding)
 def crf_decoding(emission: LoDArray, transition, label=None, length=None):
-    """The tags of highest score (int64); with Label, 1 where they equal it and 0 elsewhere."""
+    """The highest-scoring tags (int64); with Label, 1 where they agree with it and 0 elsewhere."""
     c = _chains(emission, length)
     path = _best_tags(c, transition)
     if label is not None:

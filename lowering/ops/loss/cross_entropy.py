@@ -1,7 +1,7 @@
 """cross_entropy, cross_entropy2 and softmax_with_cross_entropy.
 
-Fluid's CPU softmax clips x - max(x) at -64, so no probability falls below e^-64 / sum; and a logarithm of zero counts
-as -1e20. Both are kept.
+Fluid's CPU softmax clips x - max(x) at -64, so no probability falls below e^-64 / sum; and the logarithm of zero is
+taken as -1e20. Both are preserved.
 """
 
 import jax
@@ -28,7 +28,7 @@ def shifted(x, axis):
 
 
 def finite_log(p):
-    """log(p), where infinities count as 1e20 (Fluid's TolerableValue), in float16 as its largest number."""
+    """log(p), with infinities replaced by 1e20 (Fluid's TolerableValue), in float16 by its largest number."""
     huge = jnp.asarray(min(HUGE, float(jnp.finfo(p.dtype).max)), p.dtype)
     return jnp.clip(jnp.log(p), -huge, huge)
 
@@ -122,7 +122,7 @@ def softmax_with_cross_entropy(
 ):
     """Softmax of Logits along `axis`; Loss = -log Softmax[Label], or -sum(Label * log Softmax) with soft_label.
 
-    Without `use_softmax` (Paddle 2) Logits are probabilities already.
+    Without `use_softmax` (Paddle 2), Logits are already probabilities.
     """
     if not use_softmax:
         return logits, _loss_of(logits, label, soft_label, ignore_index, axis)

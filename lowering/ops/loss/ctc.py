@@ -191,11 +191,11 @@ def warpctc(
     logits: LoDArray, label: LoDArray, logits_length=None, label_length=None, *, blank: int = 0,
     norm_by_times: bool = False,
 ):  # fmt: skip
-    """Loss[i] = -log of the probability that softmax(Logits) of sequence i, merged and without blanks, is label i.
+    """Loss[i] = -log of the probability that softmax(Logits) of sequence i, merged and without blanks, spells label i.
 
-    Ragged Logits [rows, classes] and Label [rows, 1], or padded ones [steps, n, classes] and [n, width] with their
+    Logits [rows, classes] and Label [rows, 1] with LoD, or padded ones [steps, n, classes] and [n, width] with their
     lengths. WarpCTCGrad is the gradient with respect to Logits
-    (by step, or by row where the LoD is not known while tracing). Labels that do not fit the frames cost 0.
+    (by step, or by row if the LoD is not known while tracing). Labels too long for the frames cost 0.
     """
     if logits_length is None:
         lat = _ragged_lattice(logits, label, blank)
@@ -243,9 +243,9 @@ def _kept(x: Array, before: Array, starts: Array, blank: int, merge_repeated: bo
 def ctc_align(
     input: LoDArray, input_length=None, *, blank: int = 0, merge_repeated: bool = True, padding_value: int = 0
 ):
-    """Input without repeated and blank ids: ragged rows, or a padded batch [n, width] with InputLength [n, 1].
+    """Input, repeats merged and blanks removed: rows with LoD, or a padded batch [n, width] with InputLength [n, 1].
 
-    When nothing at all is left of ragged rows, Output is one row -1 that belongs to no sequence.
+    If no rows are left at all, Output is a single row -1 that belongs to no sequence.
     """
     if input_length is not None:
         return _padded_align(input.data, input_length, blank, merge_repeated, padding_value)

@@ -41,8 +41,8 @@ def hierarchical_sigmoid(
 ):
     """Out [N, 1] = sum over the label's path of log(1 + exp(z)) - bit * z, z = clip(W[node] . X + Bias[node], +-40).
 
-    PreOut [N, depth] keeps log(1 + exp(z)). Steps past the end of a path count as z = 0, so each adds log(2), as in
-    Fluid. PathTable and PathCode [N, depth] give a custom tree, ended by -1. W_Out is not written.
+    PreOut [N, depth] keeps log(1 + exp(z)). Steps beyond the end of a path count as z = 0, so each adds log(2), as in
+    Fluid. PathTable and PathCode [N, depth] define a custom tree, padded with -1. W_Out is not written.
     """
     nodes, bits, valid = _paths(label, path_table, path_code, num_classes)
     z = jnp.einsum("nd,nkd->nk", x, gather_rows(w, nodes))

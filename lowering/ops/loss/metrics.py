@@ -1,4 +1,4 @@
-"""accuracy, auc, mean_iou, precision_recall, positive_negative_pair: measures, without gradients."""
+"""accuracy, auc, mean_iou, precision_recall, positive_negative_pair: metrics, without gradients."""
 
 import jax.numpy as jnp
 from jax import lax
@@ -17,9 +17,9 @@ def _infer_accuracy(of):
 
 @op(out="Accuracy Correct Total", diff=(), lod=None, rows=MASKED, infer=_infer_accuracy)
 def accuracy(out: LoDArray, indices, label):
-    """Accuracy [1] = share of rows whose Label is among the row's Indices; Correct and Total [1] int32.
+    """Accuracy [1] = fraction of rows whose Label is among the row's Indices; Correct and Total [1] int32.
 
-    Accuracy carries Out's LoD though it has one row, as in Fluid: a fetch of it is a LoDTensor.
+    Accuracy carries Out's LoD although it has one row, as in Fluid: fetching it returns a LoDTensor.
     """
     hits = (indices == label.reshape(-1, 1)).any(axis=1)
     hits = hits & row_mask(out, 1)
@@ -63,8 +63,8 @@ def auc(
 ):
     """AUC [1] float64 from histograms of the last column of Predict over num_thresholds + 1 bins.
 
-    slide_steps 0 adds up all batches. Otherwise the statistics hold that many batches, their sum and, in the last
-    element, a count of batches: the newest batch pushes the oldest out.
+    slide_steps 0 accumulates over all batches. Otherwise the statistics hold that many batches, their sum and, in the
+    last element, a count of batches; the newest batch replaces the oldest.
     """
     score = predict.data.reshape(predict.shape[0], -1)[:, -1]
     bins = (score * num_thresholds).astype(jnp.int32)
@@ -97,10 +97,10 @@ def mean_iou(
     predictions, labels, in_wrongs: list = None, in_corrects: list = None, in_mean_iou: list = None, *,
     num_classes: int,
 ):  # fmt: skip
-    """OutMeanIou [1] = mean over the classes seen of correct / (correct + wrong), with counts [num_classes] int32.
+    """OutMeanIou [1] = mean over the classes present of correct / (correct + wrong), with counts [num_classes] int32.
 
-    A wrong pixel counts for both its label's and its prediction's class. InWrongs and InCorrects are added, and so
-    are earlier InMeanIou to the result.
+    A wrong pixel counts for both its label's and its prediction's class. InWrongs and InCorrects are added, and earlier
+    InMeanIou are added to the result.
     """
     predictions, labels = predictions.reshape(-1), labels.reshape(-1)
     same = predictions == labels
@@ -155,7 +155,7 @@ def _metrics(states):
 def precision_recall(max_probs, indices, labels, weights=None, states_info=None, *, class_number: int):
     """Macro- and micro-averaged precision, recall and F1 [6] of the batch and of all batches.
 
-    They are float64 made from float32 sums over the classes in order, as Fluid's kernel does.
+    They are float64 computed from float32 sums over the classes in order, as in Fluid's kernel.
 
     States [class_number, 4] hold weighted true positives, false positives, true negatives, false negatives.
     """
@@ -180,9 +180,9 @@ def positive_negative_pair(
     score, label, query_id, accumulate_positive_pair=None, accumulate_negative_pair=None,
     accumulate_neutral_pair=None, weight=None, *, column: int = 0,
 ):  # fmt: skip
-    """Weighted pairs of one query whose Score and Label order agree (positive), disagree (negative) or Score ties.
+    """Weighted pairs of one query whose Score and Label order agree (positive), disagree (negative) or tie in Score.
 
-    A pair with equal labels does not count; its weight is the mean of both rows' weights.
+    Pairs with equal labels are ignored; the weight of a pair is the mean of both rows' weights.
     """
     s, y, q = score[:, column], label.reshape(-1), query_id.reshape(-1)
     w = jnp.ones(s.shape, score.dtype) if weight is None else weight.reshape(-1)

@@ -1,4 +1,4 @@
-"""Losses on predictions and targets: logistic, regression and ranking losses, each with its written gradient."""
+"""Pointwise losses on predictions and targets: logistic, regression and ranking losses, with explicit gradients."""
 
 import math
 
@@ -215,7 +215,7 @@ def _(x: Meta, y: Meta, sub_result, d_out):
 
 @op(out="Y", diff="x", lod="x", rows=WISE)
 def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound: float = 15.0, soft_max_lower_bound: float = -15.0):
-    """Sum of the click's and the teacher's logistic losses, both coded in Label.
+    """The sum of the click's and the teacher's logistic losses, both encoded in Label.
 
     -2: no click, no teacher; -1: click, no teacher; [0, 1): no click, teacher's value Label; [1, 2]: click, teacher's
     value Label - 1.
@@ -228,7 +228,7 @@ def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound: float = 15.0, s
 
 @teacher_student_sigmoid_loss.grad
 def _(x, label, d_y, *, soft_max_up_bound, soft_max_lower_bound):
-    """The gradient is 0 where X leaves the bounds (which the loss itself does not heed), as in Fluid."""
+    """The gradient is 0 where X is out of bounds (which the loss itself ignores), as in Fluid."""
     p = jax.nn.sigmoid(jnp.clip(x, soft_max_lower_bound, soft_max_up_bound))
     click_only = jnp.where(label < -1, 0, 1) - p
     both = label - 2 * p
@@ -239,7 +239,7 @@ def _(x, label, d_y, *, soft_max_up_bound, soft_max_lower_bound):
 
 @op(out="CentersOut SampleCenterDiff Loss", diff="x", lod={"Loss": "x"}, inplace={"CentersOut": "centers"})
 def center_loss(x, label, centers, center_update_rate, *, cluster_num: int, need_update: bool):
-    """Loss[n, 1] = 0.5 * |X[n] - Centers[Label[n]]|^2; with need_update the centers move towards their samples.
+    """Loss[n, 1] = 0.5 * |X[n] - Centers[Label[n]]|^2; with need_update, the centers move towards their samples.
 
     CentersOut[c] = Centers[c] + rate * sum of its differences / (1 + number of its samples).
     """
@@ -269,7 +269,7 @@ def _(x: Meta, sample_center_diff, d_loss):
 def sigmoid_focal_loss(x, label, fg_num, *, gamma: float = 2.0, alpha: float = 0.25):
     """Out = focal loss of class c at X[n, c] over max(FgNum, 1); Label[n] is 0 for background, c + 1 for class c.
 
-    A label of -1 leaves the row out.
+    Rows with label -1 are ignored.
     """
     positive, negative, weight = _focal_parts(x, label, fg_num, alpha)
     p = jax.nn.sigmoid(x)

@@ -1,7 +1,7 @@
 """nce and sample_logits: losses over a sample of the classes.
 
 The samplers are Fluid's three: uniform over all classes, log-uniform P(c) = log((c + 2) / (c + 1)) / log(n + 1), and
-a custom distribution by the alias method. Draws come from JAX's generator, so samples differ from Paddle's.
+a custom distribution by the alias method. Samples come from JAX's generator, so they differ from Paddle's.
 """
 
 import jax
@@ -77,7 +77,7 @@ def nce(
     custom_neg_classes: list[int] = (),
     key,
 ):
-    """Noise contrastive estimation. o = sigmoid(Input . Weight[c] + Bias[c]) for the labels and the drawn classes,
+    """Noise-contrastive estimation. o = sigmoid(Input . Weight[c] + Bias[c]) for the labels and the drawn classes,
     b = num_neg_samples * P(c); Cost [N, 1] = SampleWeight * (sum over labels of -log(o / (o + b)) + sum over drawn
     ones of -log(b / (o + b))). SampleLogits holds o, SampleLabels the classes, labels first.
     """
@@ -199,8 +199,8 @@ def sample_logits(
 ):
     """SampledLogits [N, T + S] = Logits at the T labels and S drawn classes - log of their Probabilities.
 
-    All rows share the drawn classes. A drawn class that is a label of the row gets -1e20 with
-    remove_accidental_hits. SampledLabels [N, T] = 0 .. T - 1; LogitsDim and LabelsDim are [*shape, 0].
+    All rows share the drawn classes. With remove_accidental_hits, a drawn class that is a label of the row gets
+    -1e20. SampledLabels [N, T] = 0 .. T - 1; LogitsDim and LabelsDim are [*shape, 0].
     """
     n, classes = logits.shape
     true = labels.shape[1]

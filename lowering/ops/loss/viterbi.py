@@ -1,4 +1,4 @@
-"""viterbi_decode: the best path through scores of tags and of the steps between them."""
+"""viterbi_decode: the highest-scoring path, given scores of tags and transitions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lowering.registry import op
 
 @op(out="Scores Path", slots={"input": "Input"}, diff="", lod=None)
 def viterbi_decode(input, transition, length, *, include_bos_eos_tag: bool = True):
-    """Scores [B], Path [B, max(Length)] (int64, 0 behind a sequence's end): the tags with the largest sum.
+    """Scores [B], Path [B, max(Length)] (int64, 0 after a sequence's end): the tags with the largest total score.
 
-    Input [B, T, C] scores each tag, Transition [C, C] the step from row to column. With ``include_bos_eos_tag`` its
-    last row starts a sequence and the row before ends one.
+    Input [B, T, C] scores each tag, Transition [C, C] each transition from row to column. With
+    ``include_bos_eos_tag``, its last row starts a sequence and the row before that ends one.
     """
     steps = int(concrete_scalar(jnp.max(length), "viterbi_decode: the longest sequence"))
     length, scores = length.reshape(-1, 1), jnp.moveaxis(input, 1, 0)

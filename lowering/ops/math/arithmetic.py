@@ -1,4 +1,4 @@
-"""Sums, scaling, clipping, running sums, tests for finite values."""
+"""Sums, scaling, clipping, cumulative sums, tests for finite values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _number(value: float, dtype: Any) -> Any:
 
 @op(rows=Wise("x"), diff="x", fold=True, linear=True)
 def scale(x: Value, scale_tensor=None, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True):
-    """Out = scale * X + bias, or scale * (X + bias); ScaleTensor [1] replaces ``scale``. X may be SelectedRows."""
+    """Out = scale * X + bias, or scale * (X + bias); ScaleTensor [1] overrides ``scale``. X may be SelectedRows."""
     factor = _number(scale, x.dtype) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
     shift = _number(bias, x.dtype)
 
@@ -61,7 +61,7 @@ def _(g):
 
 @op("sum", vendor="use_mkldnn", rows=MASKED, fold=True, absent="x", linear=True)
 def sum_(x: list[Value]):
-    """Out = the sum of all X: dense tensors, SelectedRows (rows are joined), both (dense), or tensor arrays."""
+    """Out = the sum of all X: dense tensors, SelectedRows (rows are concatenated), both (dense), or tensor arrays."""
     given = [v for v in x if v is not None]
     if not given:
         raise SlotError("op sum got no value in X; expected at least one initialized variable")
@@ -170,7 +170,7 @@ def _(g):
 
 @op(rows=WISE, fold=True, inplace={"Out": "x"}, linear=True)
 def increment(x, *, step: float = 1.0):
-    """Out[1] = X + step. Its gradient op is ``increment`` by -step on X itself: it rewinds a loop counter."""
+    """Out[1] = X + step. Its gradient op is ``increment`` by -step on X itself, which rewinds a loop counter."""
     if x.size != 1:
         raise ValueError(f"increment counts one number; expected X of one element, received shape {list(x.shape)}")
     return x + jnp.asarray(step, x.dtype)
@@ -194,7 +194,7 @@ def _bound(attr: float, tensor: Any, dtype: Any) -> Any:
 
 @op(rows=Wise("x"), diff="x")
 def clip(x: Value, min=None, max=None, *, min_: float, max_: float):
-    """Out = X limited to [min, max]; the Min and Max tensors replace the attributes. X may be SelectedRows."""
+    """Out = X clipped to [min, max]; the Min and Max tensors override the attributes. X may be SelectedRows."""
     low, high = _bound(min_, min, x.dtype), _bound(max_, max, x.dtype)
     if isinstance(x, SelectedRows):
         x, first = add_repeated_rows(x)
@@ -215,7 +215,7 @@ def _off_summed(attrs, ndim):
 
 @op(rows=_off_summed, newer="flatten")
 def cumsum(x, *, axis: int = -1, exclusive: bool = False, reverse: bool = False, flatten: bool = False):
-    """Out = running sums of X along ``axis``; exclusive leaves the element itself out, reverse starts at the end."""
+    """Out = cumulative sums of X along ``axis``; exclusive excludes the element itself, reverse starts at the end."""
     return _cumsum(x.reshape(-1), 0, exclusive, reverse) if flatten else _cumsum(x, axis, exclusive, reverse)
 
 
@@ -226,7 +226,7 @@ def _cumsum(x, axis, exclusive, reverse):
 
 @cumsum.grad
 def _(d_out, x: Meta = None, *, axis, exclusive, reverse, flatten):
-    """The gradient op of Paddle 2; Fluid writes a cumsum from the other end."""
+    """The gradient op of Paddle 2; Fluid uses a reversed cumsum."""
     if flatten and x is not None:
         return _cumsum(d_out.reshape(-1), 0, exclusive, not reverse).reshape(x.shape)
     return _cumsum(d_out, axis, exclusive, not reverse)
@@ -251,13 +251,13 @@ def isfinite(x: Value):
 
 @op(lod=None, diff="", infer=_infer_verdict)
 def isinf(x: Value):
-    """Out[1] = whether some element of X is infinite."""
+    """Out[1] = whether any element of X is infinite."""
     return jnp.any(jnp.isinf(_numbers(x))).reshape(1)
 
 
 @op(lod=None, diff="", infer=_infer_verdict)
 def isnan(x: Value):
-    """Out[1] = whether some element of X is not a number."""
+    """Out[1] = whether any element of X is NaN."""
     return jnp.any(jnp.isnan(_numbers(x))).reshape(1)
 
 
@@ -270,13 +270,13 @@ def _numbers(x: Any) -> Any:
 
 @op(lod=None, diff="")
 def allclose(input, other, *, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
-    """Out[1] = whether |Input - Other| <= atol + rtol * |Other| everywhere."""
+    """Out[1] = whether |Input - Other| <= atol + rtol * |Other| for all elements."""
     return jnp.allclose(input, other, rtol=float(rtol), atol=float(atol), equal_nan=equal_nan).reshape(1)
 
 
 @op(lod=None)
 def dist(x, y, *, p: float = 2.0):
-    """Out[1] = the p-norm of X - Y (broadcast); p 0 counts differences, +-inf take the extreme one."""
+    """Out[1] = the p-norm of X - Y (broadcast); p 0 counts differences, +-inf take the extremum."""
     size = jnp.abs(jnp.subtract(*aligned(x, y, -1)))
     if p == 0:
         return jnp.sum(size != 0).astype(x.dtype).reshape(1)

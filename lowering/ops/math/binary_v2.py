@@ -1,4 +1,4 @@
-"""Functions of two arguments that came with Paddle 2; operands broadcast as in NumPy."""
+"""Functions of two arguments introduced in Paddle 2; operands are broadcast as in NumPy."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _larger(x, y):
 
 @op(grad="vjp", reads="x y", vendor="")
 def elementwise_fmax(x, y, *, axis: int = -1):
-    """Out = the larger of X and Y; of a number and NaN, the number. Where they are equal X takes the gradient."""
+    """Out = the larger of X and Y, ignoring NaN if the other is a number. For equal operands, X takes the gradient."""
     del axis
     return jnp.where(_larger(x, y), x, y) if jnp.issubdtype(x.dtype, jnp.floating) else jnp.maximum(x, y)
 
 
 @op(grad="vjp", reads="x y")
 def elementwise_fmin(x, y, *, axis: int = -1):
-    """Out = the smaller of X and Y; of a number and NaN, the number. Where they are equal X takes the gradient."""
+    """Out = the smaller of X and Y, ignoring NaN if the other is a number. For equal operands, X takes the gradient."""
     del axis
     return jnp.where((x <= y) | jnp.isnan(y), x, y) if jnp.issubdtype(x.dtype, jnp.floating) else jnp.minimum(x, y)
 
@@ -64,18 +64,18 @@ _bitwise("xor", jnp.bitwise_xor, "Out = X exclusive-or Y, bit by bit.")
 
 @op(rows=WISE, diff="")
 def bitwise_not(x):
-    """Out = X with all bits turned."""
+    """Out = X with all bits inverted."""
     return jnp.bitwise_not(x)
 
 
 @op(diff="")
 def equal_all(x, y):
-    """Out = whether X and Y have one shape and equal elements."""
+    """Out = whether X and Y have the same shape and elements."""
     return jnp.asarray(x.shape == y.shape) & jnp.all(x == y) if x.shape == y.shape else np.asarray(False)
 
 
 def _tolerance(attr: str, tensor) -> float:
-    """Paddle writes these as text, so that no digit is lost."""
+    """A tolerance, which Paddle stores as text to preserve all digits."""
     return float(attr) if tensor is None else float(concrete(tensor, "the tolerance").reshape(-1)[0])
 
 
@@ -83,14 +83,14 @@ def _tolerance(attr: str, tensor) -> float:
 def isclose(
     input, other, rtol=None, atol=None, *, rtol_: str = "1e-5", atol_: str = "1e-8", equal_nan: bool = False
 ):  # fmt: skip
-    """Out = whether |Input - Other| <= atol + rtol |Other|, element by element."""
+    """Elementwise out = |Input - Other| <= atol + rtol |Other|."""
     bounds = {"rtol": _tolerance(rtol_, rtol), "atol": _tolerance(atol_, atol)}
     return jnp.isclose(input, other, equal_nan=equal_nan, **bounds)
 
 
 @op(lod=None, diff="operands", out="Out InnerCache*?~ XShape*?~", slots={"operands": "Operands"})
 def einsum(operands: list, *, equation: str):
-    """Out = the sum over the letters of ``equation`` that are not in its result; the other outputs are left empty."""
+    """Out = the sum over the indices of ``equation`` not in its result; the other outputs are left empty."""
     return jnp.einsum(equation, *operands), None, None
 
 

@@ -1,4 +1,4 @@
-"""Fluid's broadcasting of two operands: the smaller one's dims begin at ``axis`` of the larger."""
+"""Fluid's broadcasting of two operands: the smaller one's dimensions start at ``axis`` of the larger."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ _ANY_HEIGHT = 2**31 - 1
 
 @op(grad=None)
 def clip_by_norm(x: Value, *, max_norm: float):
-    """Out = X * max_norm / norm where norm = sqrt(sum X^2) is above ``max_norm``, else X.
+    """Out = X * max_norm / norm if norm = sqrt(sum X^2) exceeds ``max_norm``, else X.
 
-    Equal rows of SelectedRows are added up before the norm is taken.
+    Duplicate rows of SelectedRows are summed before the norm is computed.
     """
     if isinstance(x, SelectedRows):
         # Fluid merges rows without looking at the height, which a table that was never given one does not have.

@@ -1,4 +1,4 @@
-"""Complex numbers: made of two tensors, taken apart again."""
+"""Complex numbers: construction and decomposition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lowering.registry import WISE, op
 
 @op("complex", rows=WISE, diff="")
 def complex_(x, y):
-    """Out = X + i Y, broadcast against each other."""
+    """Out = X + i Y, with broadcasting."""
     return jax.lax.complex(*jnp.broadcast_arrays(x, y))
 
 
@@ -46,7 +46,7 @@ def conj(x):
 
 @op(rows=WISE)
 def angle(x):
-    """Out = the angle of X; of a real number, 0 or pi, and its gradient is zero."""
+    """Out = the angle of X; for real numbers 0 or pi, with zero gradient."""
     return jnp.angle(x)
 
 

@@ -41,7 +41,7 @@ def _both(x, y, axis, gx, gy):
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), linear=True)
 def elementwise_add(x, y, *, axis: int = -1):
-    """Out = X + Y, Y's dims aligned with X's from ``axis`` (-1: from the end)."""
+    """Out = X + Y, with Y's dimensions aligned with X's from ``axis`` (-1: trailing dimensions)."""
     x, y = aligned(x, y, axis)
     return x + y
 
@@ -89,7 +89,7 @@ def _(y: Meta, dout: Meta, ddx=None, ddy=None, *, axis):
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), linear=True)
 def elementwise_mul(x: Value, y, *, axis: int = -1):
-    """Out = X * Y, Y's dims aligned with X's from ``axis``. X may be SelectedRows, Y then being a scalar [1]."""
+    """Out = X * Y, with Y's dimensions aligned with X's from ``axis``. X may be SelectedRows if Y is a scalar [1]."""
     if isinstance(x, SelectedRows):
         if y.size != 1:
             raise ValueError(f"SelectedRows times a tensor of shape {y.shape}: Y has to be a scalar of shape [1]")
@@ -157,28 +157,28 @@ def _(y, out, dx=None, ddx=None, ddy=None, d_out=None, *, axis):
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast())
 def elementwise_max(x, y, *, axis: int = -1):
-    """Out = X > Y ? X : Y, so that a NaN of X gives way and one of Y stays."""
+    """Out = X > Y ? X : Y, so that a NaN in X is dropped and one in Y is kept."""
     a, b = aligned(x, y, axis)
     return jnp.where(a > b, a, b)
 
 
 @elementwise_max.grad
 def _(x, y, d_out, *, axis):
-    """Y takes the gradient where both are equal, none where one is NaN."""
+    """Y takes the gradient where both are equal; neither does where one is NaN."""
     a, b = aligned(x, y, axis)
     return _both(x, y, axis, jnp.where(a > b, d_out, 0), jnp.where(a <= b, d_out, 0))
 
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast())
 def elementwise_min(x, y, *, axis: int = -1):
-    """Out = X < Y ? X : Y, so that a NaN of X gives way and one of Y stays."""
+    """Out = X < Y ? X : Y, so that a NaN in X is dropped and one in Y is kept."""
     a, b = aligned(x, y, axis)
     return jnp.where(a < b, a, b)
 
 
 @elementwise_min.grad
 def _(x, y, d_out, *, axis):
-    """Y takes the gradient where both are equal, none where one is NaN."""
+    """Y takes the gradient where both are equal; neither does where one is NaN."""
     a, b = aligned(x, y, axis)
     return _both(x, y, axis, jnp.where(a < b, d_out, 0), jnp.where(a >= b, d_out, 0))
 
@@ -202,7 +202,7 @@ def _(x, y, d_out, *, axis):
 def elementwise_mod(x, y, *, axis: int = -1, ctx):
     """Out = X mod Y: the remainder of truncated division for integers, of floored division for floats.
 
-    Since Paddle 2 of floored division for both.
+    Since Paddle 2, of floored division for both.
     """
     x, y = aligned(x, y, axis)
     truncated = np.issubdtype(x.dtype, np.integer) and ctx.release < PADDLE_2
@@ -216,7 +216,7 @@ def _(y):
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), diff="")
 def elementwise_floordiv(x, y, *, axis: int = -1, ctx):
-    """Out = X / Y of integers, truncated towards zero (Fluid's kernel, despite the name); since Paddle 2.5 floored."""
+    """Out = X / Y for integers, truncated towards zero (Fluid's kernel, despite its name); floored since Paddle 2.5."""
     x, y = aligned(x, y, axis)
     return jnp.floor_divide(x, y) if ctx.release >= PADDLE_2_5 else _quotient(x, y)
 

@@ -1,7 +1,7 @@
-"""Bounds that a NaN passes.
+"""Bounds that preserve NaN.
 
-XLA:CPU hands large reductions, with what stands around them, to a library whose maximum and minimum take the other
-operand in place of a NaN: softmax of nothing but NaN would be uniform, and the loss calm. A select is not taken there.
+XLA:CPU passes large reductions, with adjacent ops, to a library whose maximum and minimum ignore NaN operands: the
+softmax of nothing but NaN would be uniform, and the loss finite. A select is not passed on.
 """
 
 from __future__ import annotations

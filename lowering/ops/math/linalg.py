@@ -1,4 +1,4 @@
-"""Decompositions and inverses of matrices; the last two dims are the matrix."""
+"""Matrix decompositions and inverses; matrices are in the last two dimensions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lowering.registry import op
 
 @op(grad="vjp", reads="x")
 def cholesky(x, *, upper: bool = False):
-    """Out = the lower (upper) triangle L with L L^T = X."""
+    """Out = the lower (upper) triangular L with L L^T = X."""
     out = jnp.linalg.cholesky(x)
     return jnp.swapaxes(out, -1, -2) if upper else out
 
@@ -47,7 +47,7 @@ def solve(x, y):
 
 @op(grad="vjp", reads="x y")
 def triangular_solve(x, y, *, upper: bool = True, transpose: bool = False, unitriangular: bool = False):
-    """Out = the solution of X Out = Y of a triangular X."""
+    """Out = the solution of X Out = Y for triangular X."""
     batch = jnp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     x, y = jnp.broadcast_to(x, batch + x.shape[-2:]), jnp.broadcast_to(y, batch + y.shape[-2:])
     options = {"lower": not upper, "transpose_a": transpose, "unit_diagonal": unitriangular}
@@ -56,7 +56,7 @@ def triangular_solve(x, y, *, upper: bool = True, transpose: bool = False, unitr
 
 @op(grad="vjp", reads="x")
 def matrix_power(x, *, n: int):
-    """Out = X multiplied with itself n times; of the inverse for a negative n."""
+    """Out = the n-th power of X, or of its inverse for negative n."""
     return jnp.linalg.matrix_power(x, n)
 
 
@@ -68,13 +68,13 @@ def slogdeterminant(input):
 
 @op(diff="", out="U S VH", lod=None)
 def svd(x, *, full_matrices: bool = False):
-    """X = U diag(S) VH, S falling."""
+    """X = U diag(S) VH, with S in decreasing order."""
     return tuple(jnp.linalg.svd(x, full_matrices=full_matrices))
 
 
 @op(diff="", out="Q R", lod=None)
 def qr(x, *, mode: str = "reduced"):
-    """X = Q R, the columns of Q orthonormal, R upper triangular; of mode ``r`` no Q."""
+    """X = Q R, with orthonormal columns of Q and upper triangular R; mode ``r`` computes no Q."""
     return (None, jnp.linalg.qr(x, mode="r")) if mode == "r" else tuple(jnp.linalg.qr(x, mode=mode))
 
 
@@ -83,13 +83,13 @@ _EIGEN = {"diff": "", "out": "Eigenvalues Eigenvectors", "lod": None}
 
 @op(**_EIGEN)
 def eigh(x, *, UPLO: str = "L"):
-    """The eigenvalues, rising, and eigenvectors of a symmetric X of which one triangle is read."""
+    """The eigenvalues, in increasing order, and eigenvectors of a symmetric X, of which one triangle is read."""
     return tuple(jnp.linalg.eigh(x, UPLO=UPLO, symmetrize_input=False))
 
 
 @op(**_EIGEN)
 def eigvalsh(x, *, UPLO: str = "L", is_test: bool = False):
-    """The eigenvalues of ``eigh``; eigenvectors only while training, for the gradient."""
+    """The eigenvalues of ``eigh``; eigenvectors are only computed during training, for the gradient."""
     values, vectors = jnp.linalg.eigh(x, UPLO=UPLO, symmetrize_input=False)
     return values, None if is_test else vectors
 
@@ -104,9 +104,9 @@ def cholesky_solve(x, y, *, upper: bool = False):
 
 @op(diff="", lod=None, slots={"tolerance": "TolTensor"})
 def matrix_rank(x, tolerance=None, *, tol: float = 0.0, hermitian: bool = False, use_default_tol: bool = True):
-    """Out (int32) = how many singular values of X are above the tolerance, by default max(m, n) eps times the largest.
+    """Out (int32) = the number of singular values of X above the tolerance, by default max(m, n) eps times the largest.
 
-    The tolerance is a tensor, or ``tol``.
+    The tolerance is a tensor or ``tol``.
     """
     found = jnp.abs(jnp.linalg.eigvalsh(x)) if hermitian else jnp.linalg.svd(x, compute_uv=False)
     usual = jnp.finfo(x.dtype).eps * max(x.shape[-2:]) * jnp.max(found, axis=-1)

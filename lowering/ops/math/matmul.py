@@ -1,4 +1,4 @@
-"""Products of matrices and vectors."""
+"""Matrix and vector products."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def matmul(
     fused_transpose_Out: list[int] = (),
     head_number: int = 1,
 ):
-    """Out = alpha * op(X) op(Y), batched over leading dims; vectors are one row (X) or one column (Y).
+    """Out = alpha * op(X) op(Y), batched over leading dimensions; a vector X is a row, a vector Y a column.
 
     The result of two vectors is [1]. ``head_number`` > 1 multiplies column groups of X (heads) separately.
     """
@@ -155,7 +155,7 @@ def addmm(input, x, y, *, Alpha: float = 1.0, Beta: float = 1.0):
 
 @op(lod=None, rows=WISE)
 def dot(x, y):
-    """Out = sum of X * Y over the last dim, which stays as 1."""
+    """Out = sum of X * Y over the last dimension, which is kept with size 1."""
     return jnp.sum(x * y, axis=-1, keepdims=True, dtype=x.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Products of matrices as Paddle 2 has them: operands broadcast as in NumPy."""
+"""Matrix products of Paddle 2, with operands broadcast as in NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _swapped(x, swap: bool):
 
 @op(grad="vjp", reads="x y")
 def matmul_v2(x, y, *, trans_x: bool = False, trans_y: bool = False):
-    """Out = X Y over the last two dims, each transposed if wanted; a vector is a row on the left, else a column.
+    """Out = X Y over the last two dimensions, optionally transposed; a vector X is a row, a vector Y a column.
 
     Dims before them broadcast. Transposing a vector does nothing.
     """
@@ -28,5 +28,5 @@ def mv(x, vec):
 
 @op(grad="vjp", lod=None)
 def multi_dot(x: list):
-    """Out = the product of all X, in the cheapest order; the first and the last may be vectors."""
+    """Out = the product of all X, evaluated in the cheapest order; the first and last may be vectors."""
     return jnp.linalg.multi_dot(x) if len(x) > 1 else x[0]

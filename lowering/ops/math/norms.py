@@ -1,4 +1,4 @@
-"""Norms as reductions, and positions of extrema."""
+"""Norms, and positions of extrema."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _(x: LoDArray, d_out):
 
 @op(out="Norm~ Out", lod=None, rows=off_rows)
 def norm(x, *, axis: int, epsilon: float = 1e-10):
-    """Norm = sqrt(sum of X * X over ``axis`` + epsilon), the axis kept as 1; Out = X / Norm."""
+    """Norm = sqrt(sum of X * X over ``axis`` + epsilon), the axis kept with size 1; Out = X / Norm."""
     length = jnp.sqrt(jnp.sum(x * x, axis=axis, keepdims=True) + epsilon)
     return length, x / length
 
@@ -69,9 +69,9 @@ def _(x, norm, d_out, *, axis):
 def p_norm(
     x, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, keepdim: bool = False, asvector: bool = False
 ):  # fmt: skip
-    """Out = (sum of |X| ** porder over ``axis``) ** (1 / porder); porder 0 counts, +-inf take extrema.
+    """Out = (sum of |X| ** porder over ``axis``) ** (1 / porder); porder 0 counts nonzeros, +-inf take extrema.
 
-    ``asvector`` takes all of X as one vector.
+    ``asvector`` treats X as a single vector.
     """
     del epsilon
     axis = None if asvector else axis

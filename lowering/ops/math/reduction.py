@@ -214,7 +214,7 @@ def reduce_prod(x, axes, keep_dim, out_dtype):
 
 @reduce_prod.grad
 def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
-    """dX = dOut * Out / X, as Fluid has it: not finite where X is 0."""
+    """dX = dOut * Out / X, as in Fluid: not finite where X is 0."""
     axes = reduced_axes(x.data.ndim, dim, reduce_all)
     return to_input(spread(d_out, x, axes) * spread(out, x, axes) / x.data, x, axes)
 

@@ -1,4 +1,4 @@
-"""Reductions and scans that came with Paddle 2."""
+"""Reductions and scans introduced in Paddle 2."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _(out, d_out, *, axis):
 
 @op(grad="vjp", reads="x")
 def cumprod(x, *, dim: int):
-    """Out = the products of X up to each place along ``dim``."""
+    """Out = cumulative products of X along ``dim``."""
     return jnp.cumprod(x, axis=dim, dtype=x.dtype)
 
 
@@ -70,7 +70,7 @@ def _one_after(y, axis: int):
 
 @op(grad="vjp", reads="x")
 def logcumsumexp(x, *, axis: int = -1, flatten: bool = False, exclusive: bool = False, reverse: bool = False):
-    """Out = log(sum(exp(X))) up to each place along ``axis`` (of the flat X, without the place, or backwards)."""
+    """Out = cumulative log(sum(exp(X))) along ``axis`` (flattened, exclusive or reversed on request)."""
     x, along = (x.reshape(-1), 0) if flatten else (x, axis % x.ndim)
     out = jax.lax.cumlogsumexp(jnp.flip(x, along) if reverse else x, axis=along)
     out = _one_after(out, along) if exclusive else out

@@ -1,4 +1,4 @@
-"""Fourier transforms, and the frames of a signal that they are taken of."""
+"""Fourier transforms, and splitting signals into frames."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def _norm(normalization: str, forward: bool, natural: bool) -> str:
 
 @op("fft_c2c", diff="", lod=None)
 def fft_c2c(x, *, axes: Longs, normalization: str, forward: bool):
-    """Out = the discrete Fourier transform of the complex X along ``axes``, or its inverse."""
+    """Out = the discrete Fourier transform of complex X along ``axes``, or its inverse."""
     transform = jnp.fft.fftn if forward else jnp.fft.ifftn
     return transform(x, axes=tuple(axes), norm=normalization)
 
 
 @op("fft_r2c", diff="", lod=None)
 def fft_r2c(x, *, axes: Longs, normalization: str, forward: bool, onesided: bool):
-    """Out = the transform of the real X; ``onesided`` keeps the first half of the last axis."""
+    """Out = the transform of real X; ``onesided`` keeps the first half of the last axis."""
     norm = _norm(normalization, forward, True)
     out = jnp.fft.rfftn(x, axes=tuple(axes), norm=norm) if onesided else jnp.fft.fftn(x, axes=tuple(axes), norm=norm)
     return out if forward else jnp.conj(out)
@@ -32,7 +32,7 @@ def fft_r2c(x, *, axes: Longs, normalization: str, forward: bool, onesided: bool
 
 @op("fft_c2r", diff="", lod=None)
 def fft_c2r(x, *, axes: Longs, normalization: str, forward: bool, last_dim_size: Long = 0):
-    """Out = the real inverse transform of X, the half of a symmetric one; ``last_dim_size`` long in the last axis."""
+    """Out = the real inverse transform of X, half a Hermitian spectrum; ``last_dim_size``: length of the last axis."""
     sizes = [x.shape[a] for a in axes]
     sizes[-1] = last_dim_size or 2 * (sizes[-1] - 1)
     norm = _norm(normalization, forward, False)
@@ -47,7 +47,7 @@ def framed(x, length: int, hop: int):
 
 @op(grad="vjp", reads="x", lod=None)
 def frame(x, *, frame_length: int, hop_length: int, axis: int = -1):
-    """Out = parts of X of ``frame_length``, ``hop_length`` apart: [..., length, frames], or [frames, length, ...]."""
+    """Out = frames of X of ``frame_length``, ``hop_length`` apart: [..., length, frames], or [frames, length, ...]."""
     if axis in (-1, x.ndim - 1) and not (axis == 0 and x.ndim == 1):
         return framed(x, frame_length, hop_length)
     out = framed(jnp.moveaxis(x, 0, -1), frame_length, hop_length)
@@ -56,7 +56,7 @@ def frame(x, *, frame_length: int, hop_length: int, axis: int = -1):
 
 @op(grad="vjp", reads="x", lod=None)
 def overlap_add(x, *, hop_length: int, axis: int = -1):
-    """Out = the frames of X [..., length, frames] (or [frames, length, ...]) added up, ``hop_length`` apart."""
+    """Out = the frames of X [..., length, frames] (or [frames, length, ...]), ``hop_length`` apart, summed."""
     if axis == 0:
         x = jnp.moveaxis(x, (0, 1), (-1, -2))
     length, frames = x.shape[-2:]
@@ -67,7 +67,7 @@ def overlap_add(x, *, hop_length: int, axis: int = -1):
 
 @op(diff="", lod=None)
 def stft(x, window, *, n_fft: int, hop_length: int, normalized: bool, onesided: bool):
-    """Out [..., frequencies, frames] = the transforms of X's frames under Window."""
+    """Out [..., frequencies, frames] = the transforms of X's frames, weighted by Window."""
     frames = framed(x, n_fft, hop_length) * window[:, None]
     transform = jnp.fft.rfft if onesided else jnp.fft.fft
     return transform(frames, axis=-2, norm="ortho" if normalized else "backward")

@@ -1,4 +1,4 @@
-"""Elementary functions of one argument that came with Paddle 2."""
+"""Elementary functions of one argument introduced in Paddle 2."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def polygamma(x, *, n: int):
 
 @op(rows=WISE)
 def trunc(x):
-    """Out = X cut off towards zero; its gradient is zero."""
+    """Out = X truncated towards zero; its gradient is zero."""
     return jnp.trunc(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
 
@@ -96,7 +96,7 @@ def _(d_out):
 
 @op(rows=WISE, grad="vjp", reads="x")
 def logit(x, *, eps: float = 1e-6):
-    """Out = log(x / (1 - x)) of X held within [eps, 1 - eps]; without an eps, NaN outside of [0, 1]."""
+    """Out = log(x / (1 - x)) for X clipped to [eps, 1 - eps]; without eps, NaN outside [0, 1]."""
     x = jnp.clip(x, eps, 1 - eps) if eps else x
     return jnp.log(x / (1 - x))
 
