@@ -51,6 +51,8 @@ from fluidjax.lod_tensor import create_lod_tensor, create_random_int_lodtensor
 
 Tensor = LoDTensor
 
+from fluidjax.native.library import core_suffix, legacy_core
+
 # Describing parameters and writing layers.
 from fluidjax import initializer
 from fluidjax import regularizer

@@ -5,12 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import lowering
 from fluidjax.backward.one_op import get_grad_op_desc
-from fluidjax.base.containers import LoDTensorArray, SelectedRows
+from fluidjax.base.containers import FetchList, FetchUnmergedList, LodRankTable, LoDTensorArray, SelectedRows
 from fluidjax.base.enums import AttrType, OpRole, VarType, to_numpy_dtype
 from fluidjax.base.errors import EnforceNotMet, EOFException
-from fluidjax.base.flags import FLAGS
+from fluidjax.base.flags import GlobalVarGetterSetterRegistry
 from fluidjax.base.later import later
 from fluidjax.base.places import (
     CPUPlace,
@@ -22,6 +21,7 @@ from fluidjax.base.places import (
 )
 from fluidjax.base.scope import Scope
 from fluidjax.base.scope import ScopeVariable as Variable
+from fluidjax.base.unbuilt import unbuilt
 from fluidjax.base.values import LoDTensor, Tensor
 from fluidjax.eager.ops import ops
 from fluidjax.eager.strategy import BackwardStrategy
@@ -30,15 +30,15 @@ from fluidjax.execution.fits import diff_tensor_shape
 from fluidjax.execution.native import ExecutorPrepareContext
 from fluidjax.execution.native import NativeExecutor as Executor
 from fluidjax.execution.single import NativeOperator
+from fluidjax.framework import load_op_library
 from fluidjax.framework import names as _names
 from fluidjax.framework.descs import BlockDescView as BlockDesc
 from fluidjax.framework.descs import ProgramDescView as ProgramDesc
 from fluidjax.framework.op_desc import OpDescView as OpDesc
-from fluidjax.framework.protos import op_proto
 from fluidjax.framework.prune_descs import prune_backward_desc as prune_backward
 from fluidjax.framework.prune_descs import prune_desc as prune
 from fluidjax.framework.var_desc import VarDescView as VarDesc
-from fluidjax.inference.config import AnalysisConfig, NativeConfig
+from fluidjax.inference.config import AnalysisConfig, MkldnnQuantizerConfig, NativeConfig
 from fluidjax.inference.pass_builder import CpuPassStrategy, GpuPassStrategy, PaddlePassBuilder, PassStrategy
 from fluidjax.inference.predictor import (
     AnalysisPredictor,
@@ -54,16 +54,83 @@ from fluidjax.inference.tensors import (
     ZeroCopyTensor,
     paddle_dtype_size,
 )
+from fluidjax.native.library import (
+    DeviceContext,
+    __unittest_throw_exception__,
+    _dygraph_debug_level,
+    _is_dygraph_debug_enabled,
+    _is_program_version_supported,
+    avx_supported,
+    core_suffix,
+    has_avx_core,
+    has_noavx_core,
+    save_op_compatible_info,
+)
+from fluidjax.native.registered import (
+    _get_all_register_op_kernels,
+    _get_use_default_grad_op_desc_maker_ops,
+    get_all_op_protos,
+    get_op_attrs_default_value,
+    has_grad_op_maker,
+    has_infer_inplace,
+    has_non_empty_grad_op_maker,
+    infer_no_need_buffer_slots,
+    op_support_gpu,
+)
+from fluidjax.native.settings import (
+    _set_eager_deletion_mode,
+    _set_fuse_parameter_group_size,
+    _set_fuse_parameter_memory_size,
+    init_devices,
+    init_gflags,
+    init_glog,
+    set_num_threads,
+)
+from fluidjax.native.tensors import _convert_to_tensor_list, from_dlpack, paddle_tensor_to_bytes
 from fluidjax.passes import Pass, PassBuilder, get_pass
 from fluidjax.readers.tensor_queue import TensorQueue, init_lod_tensor_blocking_queue
 
 _ORDERING = ("build_adjacency_list", "graph_num", "has_circle", "topology_sort")
+_COMMANDS = ("less_than_ver", "run_cmd", "run_shell_command")
+_EAGER = ("_switch_tracer", "dygraph_partial_grad", "start_imperative_gperf_profiler", "stop_imperative_gperf_profiler")
+_KEYS = "kDisabled kCPU kCUDA kAll kDefault kCalls kTotal kMin kMax kAve kOpDetail kAllOpDetail".split()
+_PROFILING = ("EventSortingKey", "ProfilerState", "TracerOption", "disable_profiler", "enable_profiler",
+              "is_profiler_enabled", "reset_profiler", "set_tracer_option", *_KEYS)  # fmt: skip
+_READING = ("IterableDatasetWrapper", "MultiDeviceFeedReader", "OrderedMultiDeviceFeedReader",
+            "OrderedMultiDeviceLoDTensorBlockingQueue", "create_py_reader")  # fmt: skip
 
 if TYPE_CHECKING:
+    from fluidjax.dygraph.parallel import ParallelStrategy
+    from fluidjax.dygraph.tracer import Tracer
     from fluidjax.execution.trainer import TrainerBase
     from fluidjax.ir.graph import Graph, graph_safe_remove_nodes
     from fluidjax.ir.nodes import Node
     from fluidjax.ir.ordering import build_adjacency_list, graph_num, has_circle, topology_sort
+    from fluidjax.native.commands import less_than_ver, run_cmd, run_shell_command
+    from fluidjax.native.eager import (
+        _switch_tracer,
+        dygraph_partial_grad,
+        start_imperative_gperf_profiler,
+        stop_imperative_gperf_profiler,
+    )
+    from fluidjax.native.feed_reader import (
+        IterableDatasetWrapper,
+        MultiDeviceFeedReader,
+        OrderedMultiDeviceFeedReader,
+        OrderedMultiDeviceLoDTensorBlockingQueue,
+        create_py_reader,
+    )
+    from fluidjax.native.parallel import ParallelExecutor
+    from fluidjax.native.profiling import (
+        EventSortingKey,
+        ProfilerState,
+        TracerOption,
+        disable_profiler,
+        enable_profiler,
+        is_profiler_enabled,
+        reset_profiler,
+        set_tracer_option,
+    )
     from fluidjax.readers.multi_slot_dataset import Dataset
 else:
     __getattr__, __dir__ = later(
@@ -74,70 +141,41 @@ else:
             "Graph": "fluidjax.ir.graph",
             "graph_safe_remove_nodes": "fluidjax.ir.graph",
             "Node": "fluidjax.ir.nodes",
+            "ParallelExecutor": "fluidjax.native.parallel",
+            "ParallelStrategy": "fluidjax.dygraph.parallel",
+            "Tracer": "fluidjax.dygraph.tracer",
             **dict.fromkeys(_ORDERING, "fluidjax.ir.ordering"),
+            **dict.fromkeys(_COMMANDS, "fluidjax.native.commands"),
+            **dict.fromkeys(_EAGER, "fluidjax.native.eager"),
+            **dict.fromkeys(_PROFILING, "fluidjax.native.profiling"),
+            **dict.fromkeys(_READING, "fluidjax.native.feed_reader"),
         },
     )
 
 __all__ = [
-    "AnalysisConfig",
-    "AnalysisPredictor",
-    "AttrType",
-    "BackwardStrategy",
-    "BlockDesc",
-    "CPUPlace",
-    "CpuPassStrategy",
-    "CUDAPinnedPlace",
-    "CUDAPlace",
-    "Dataset",
-    "EOFException",
-    "EnforceNotMet",
-    "Executor",
-    "ExecutorPrepareContext",
-    "GpuPassStrategy",
-    "Graph",
-    "Layer",
-    "LoDTensor",
-    "LoDTensorArray",
-    "NativeConfig",
-    "NativePaddlePredictor",
-    "Node",
-    "OpDesc",
-    "PaddleBuf",
-    "PaddleDType",
-    "PaddlePassBuilder",
-    "PaddlePlace",
-    "PaddlePredictor",
-    "PaddleTensor",
-    "Pass",
-    "PassBuilder",
-    "PassStrategy",
-    "Place",
-    "ProgramDesc",
-    "Scope",
-    "SelectedRows",
-    "Tensor",
-    "TrainerBase",
-    "VarBase",
-    "VarDesc",
-    "Variable",
-    "ZeroCopyTensor",
-    "build_adjacency_list",
-    "create_paddle_predictor",
-    "diff_tensor_shape",
-    "get_cuda_device_count",
-    "get_grad_op_desc",
-    "get_pass",
-    "graph_num",
-    "graph_safe_remove_nodes",
-    "has_circle",
-    "init_lod_tensor_blocking_queue",
-    "is_compiled_with_cuda",
-    "ops",
-    "paddle_dtype_size",
-    "prune",
-    "prune_backward",
-    "topology_sort",
-]
+    "__unittest_throw_exception__", "_convert_to_tensor_list", "_dygraph_debug_level", "_get_all_register_op_kernels",
+    "_get_use_default_grad_op_desc_maker_ops", "_is_dygraph_debug_enabled", "_is_program_version_supported",
+    "_set_eager_deletion_mode", "_set_fuse_parameter_group_size", "_set_fuse_parameter_memory_size", "_switch_tracer",
+    "AnalysisConfig", "AnalysisPredictor", "AttrType", "avx_supported", "BackwardStrategy", "BlockDesc",
+    "build_adjacency_list", "core_suffix", "CpuPassStrategy", "CPUPlace", "create_paddle_predictor",
+    "create_py_reader", "CUDAPinnedPlace", "CUDAPlace", "Dataset", "DeviceContext", "diff_tensor_shape",
+    "disable_profiler", "dygraph_partial_grad", "enable_profiler", "EnforceNotMet", "EOFException", "EventSortingKey",
+    "Executor", "ExecutorPrepareContext", "FetchList", "FetchUnmergedList", "from_dlpack", "get_all_op_protos",
+    "get_cuda_device_count", "get_grad_op_desc", "get_op_attrs_default_value", "get_pass",
+    "GlobalVarGetterSetterRegistry", "GpuPassStrategy", "Graph", "graph_num", "graph_safe_remove_nodes",
+    "has_avx_core", "has_circle", "has_grad_op_maker", "has_infer_inplace", "has_noavx_core",
+    "has_non_empty_grad_op_maker", "infer_no_need_buffer_slots", "init_devices", "init_gflags", "init_glog",
+    "init_lod_tensor_blocking_queue", "is_compiled_with_cuda", "is_profiler_enabled", "IterableDatasetWrapper",
+    "Layer", "less_than_ver", "load_op_library", "LodRankTable", "LoDTensor", "LoDTensorArray",
+    "MkldnnQuantizerConfig", "MultiDeviceFeedReader", "NativeConfig", "NativePaddlePredictor", "Node",
+    "op_support_gpu", "OpDesc", "ops", "OrderedMultiDeviceFeedReader", "OrderedMultiDeviceLoDTensorBlockingQueue",
+    "paddle_dtype_size", "paddle_tensor_to_bytes", "PaddleBuf", "PaddleDType", "PaddlePassBuilder", "PaddlePlace",
+    "PaddlePredictor", "PaddleTensor", "ParallelExecutor", "ParallelStrategy", "Pass", "PassBuilder", "PassStrategy",
+    "Place", "ProfilerState", "ProgramDesc", "prune", "prune_backward", "reset_profiler", "run_cmd",
+    "run_shell_command", "save_op_compatible_info", "Scope", "SelectedRows", "set_num_threads", "set_tracer_option",
+    "start_imperative_gperf_profiler", "stop_imperative_gperf_profiler", "Tensor", "topology_sort", "Tracer",
+    "TracerOption", "TrainerBase", "VarBase", "VarDesc", "Variable", "ZeroCopyTensor",
+]  # fmt: skip
 
 _Scope = Scope
 
@@ -149,6 +187,11 @@ class Layer:
         """Returns no outputs."""
         return []
 
+
+# What talks to services outside of Python, and what C++ readers and tracers are to each other.
+BoxPS, DistCommunicator, Fleet, Gloo, ProgramDescTracer, Reader = (
+    unbuilt(__name__, name) for name in ("BoxPS", "DistCommunicator", "Fleet", "Gloo", "ProgramDescTracer", "Reader")
+)
 
 # One op on its own.
 Operator = NativeOperator
@@ -222,9 +265,12 @@ def is_compiled_with_dist() -> bool:
     return False
 
 
-def globals() -> dict[str, Any]:
+_FLAGS = GlobalVarGetterSetterRegistry()
+
+
+def globals() -> GlobalVarGetterSetterRegistry:
     """All flags; assign to set one."""
-    return FLAGS
+    return _FLAGS
 
 
 def size_of_dtype(dtype: VarType) -> int:
@@ -232,119 +278,9 @@ def size_of_dtype(dtype: VarType) -> int:
     return to_numpy_dtype(dtype).itemsize
 
 
-def op_support_gpu(op_type: str) -> bool:
-    """Whether an op runs on accelerators: true for all registered ops except host ops."""
-    return lowering.has_op(op_type) and lowering.get_op(op_type).kind != "host"
-
-
-def get_all_op_protos() -> list[bytes]:
-    """The serialized protos of all registered ops."""
-    return [op_proto(name).SerializeToString() for name in lowering.registered_ops()]
-
-
-# One kernel for each op, place and data type: XLA makes them of what it meets.
-_KERNEL = "data_type[{}]:data_layout[ANY_LAYOUT]:place[CPUPlace]:library_type[PLAIN]"
-_KERNEL_TYPES = ("float", "double", "float16", "bool", "int", "int64_t", "int16_t", "int8_t", "uint8_t")
-
-
-def _get_all_register_op_kernels() -> dict[str, list[str]]:
-    """Maps ops to their kernels in Fluid's notation; ops that run blocks or run on the host have none.
-
-    XLA compiles an op for whatever dtypes it is given; dtypes that an op rejects are not listed.
-    """
-    kernels = [_KERNEL.format(name) for name in _KERNEL_TYPES]
-    return {name: list(kernels) for name in lowering.registered_ops() if lowering.get_op(name).kind == "plain"}
-
-
-def _get_use_default_grad_op_desc_maker_ops() -> list[str]:
-    """The ops whose gradient reads all their inputs, outputs and output gradients."""
-    return [name for name in lowering.registered_ops() if has_grad_op_maker(name) and _reads_all(name)]
-
-
-def _reads_all(op_type: str) -> bool:
-    definition = lowering.get_op(op_type)
-    if definition.forward is not None or not lowering.has_op(f"{op_type}_grad"):
-        return False
-    outs = [slot.name for slot in definition.outputs]
-    whole = {*(slot.name for slot in definition.inputs), *outs, *map(_names.grad_var_name, outs)}
-    return {slot.name for slot in lowering.get_op(f"{op_type}_grad").inputs} == whole
-
-
-def has_grad_op_maker(op_type: str) -> bool:
-    """Whether an op is registered and has a gradient.
-
-    For a gradient op, only explicitly written gradients count: derived gradients exist for every order, whereas
-    scripts descend from ``relu`` through ``relu_grad`` until there is no further gradient.
-    """
-    if not lowering.has_op(op_type):
-        return False
-    definition = lowering.get_op(op_type)
-    return definition.differentiable if definition.forward is None else definition.has_written_gradient
-
-
-has_non_empty_grad_op_maker = has_grad_op_maker
-
-
 def is_float16_supported(place: Place) -> bool:
     """Whether ops can compute in float16 at a place; always True with XLA."""
     return True
-
-
-def has_infer_inplace(op_type: str) -> bool:
-    """Whether an op's layer binds an output to the variable of an input."""
-    return lowering.has_op(op_type) and bool(lowering.get_op(op_type).inplace)
-
-
-def infer_no_need_buffer_slots(op_type: str, inputs: Any, outputs: Any, attrs: Any) -> set[str]:
-    """The input slots of which an op needs only shape and dtype, not values.
-
-    Args:
-        op_type: a registered op; raises lowering.UnknownOpError for any other.
-        inputs, outputs, attrs: accepted for compatibility with Fluid; they do not affect the answer.
-    """
-    return {slot.name for slot in lowering.get_op(op_type).inputs if slot.wants == "meta"}
-
-
-def _set_eager_deletion_mode(threshold: float, fraction: float, fast_mode: bool) -> None:
-    """Set when unused variables are freed: stored as flags only; XLA frees buffers after their last use."""
-    FLAGS["FLAGS_eager_delete_tensor_gb"] = float(threshold)
-    FLAGS["FLAGS_memory_fraction_of_eager_deletion"] = float(fraction)
-    FLAGS["FLAGS_fast_eager_deletion_mode"] = bool(fast_mode)
-
-
-def _set_fuse_parameter_group_size(size: int) -> None:
-    """Set the number of gradients per fused all-reduce: stored as a flag only; XLA combines collectives itself."""
-    FLAGS["FLAGS_fuse_parameter_groups_size"] = int(size)
-
-
-def _set_fuse_parameter_memory_size(size: float) -> None:
-    """Set the size in MB of a fused all-reduce: stored as a flag only; XLA combines collectives itself."""
-    FLAGS["FLAGS_fuse_parameter_memory_size"] = float(size)
-
-
-def set_num_threads(num_threads: int) -> None:
-    """Set the number of threads ops may use: stored as a flag only; XLA has its own pool."""
-    FLAGS["FLAGS_paddle_num_threads"] = int(num_threads)
-
-
-def init_gflags(args: list[str]) -> bool:
-    """Process command-line flags; a no-op, since the environment is read on import."""
-    return True
-
-
-def init_glog(program: str) -> None:
-    """Initialise logging; a no-op, since Python's ``logging`` needs none."""
-
-
-def init_devices(init_p2p: bool = False) -> None:
-    """Initialise devices; a no-op, since jax discovers them on first use."""
-
-
-def get_op_attrs_default_value(op_type: str | bytes) -> dict[str, Any]:
-    """The default values of an op's attributes; attributes without a default are omitted."""
-    name = op_type.decode() if isinstance(op_type, bytes) else op_type
-    specs = lowering.get_op(name).attrs.values()
-    return {spec.name: spec.default for spec in specs if not spec.required}
 
 
 def get_variable_tensor(scope: Scope, var_name: str) -> LoDTensor:

@@ -152,6 +152,11 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
     atomic.write_file(profile_path, [json.dumps(_trace(recorder.events)).encode()])
 
 
+def is_recording() -> bool:
+    """Whether it is being measured."""
+    return _recorder is not None
+
+
 def reset_profiler() -> None:
     """Discard all measurements."""
     if _recorder is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.values import LoDTensor
+from lowering.values import RankTable
 
 
 class SelectedRows:
@@ -77,6 +78,41 @@ class LoDTensorArray:
 
     def __str__(self) -> str:
         return "LoDTensorArray[\n" + "".join(str(item) for item in self._items) + "]"
+
+
+class FetchList(list[Any]):
+    """What fetch ops leave, and feed ops read: a LoDTensor or a LoDTensorArray in each column."""
+
+    def append(self, var: Any) -> None:
+        """Append a tensor or an array of them. Raises TypeError for anything else."""
+        if not isinstance(var, (LoDTensor, LoDTensorArray)):
+            raise TypeError(f"FetchList holds LoDTensors and LoDTensorArrays, received {var!r:.60}. Make one of it.")
+        super().append(var)
+
+    def _move_to_list(self) -> list[Any]:
+        """What it holds; nothing is left in it."""
+        items = list(self)
+        self.clear()
+        return items
+
+
+class FetchUnmergedList(FetchList):
+    """What was fetched over several devices: for each column a list of their values."""
+
+
+class LodRankTable:
+    """Sequences by falling length, as the op ``lod_rank_table`` leaves them in a variable."""
+
+    def __init__(self, table: RankTable | None = None) -> None:
+        self._table = table
+
+    def items(self) -> list[tuple[int, int]]:
+        """(index, length) of each sequence, the longest first."""
+        if self._table is None:
+            return []
+        index, lengths = np.asarray(self._table.index), np.asarray(self._table.lengths)
+        count = len(index) if self._table.nseq is None else int(self._table.nseq)
+        return list(zip(index[:count].tolist(), lengths[:count].tolist(), strict=True))
 
 
 def _checked_tensor(tensor: LoDTensor) -> LoDTensor:

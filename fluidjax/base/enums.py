@@ -12,14 +12,16 @@ import ml_dtypes
 import numpy as np
 
 
-class _FluidEnum(enum.IntEnum):
+class FluidEnum(enum.IntEnum):
+    """Whole numbers with names, which print as Fluid prints them."""
+
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
 
     __repr__ = __str__
 
 
-class VarType(_FluidEnum):
+class VarType(FluidEnum):
     """What a variable holds (LOD_TENSOR, SELECTED_ROWS ...) and what its elements are (FP32, INT64 ...).
 
     From BF16 on the members are of Paddle 2.
@@ -58,7 +60,7 @@ class VarType(_FluidEnum):
     SPARSE_CSR = 31
 
 
-class AttrType(_FluidEnum):
+class AttrType(FluidEnum):
     """The type of an op's attribute; from FLOAT64S on the members are of Paddle 2."""
 
     INT = 0
@@ -81,7 +83,7 @@ class AttrType(_FluidEnum):
     SCALARS = 17
 
 
-class OpRole(_FluidEnum):
+class OpRole(FluidEnum):
     """The part an op plays in a program: bits, joined with ``|`` (the loss op is ``Forward | Loss``)."""
 
     Forward = 0x0000

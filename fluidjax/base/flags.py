@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fluidjax.base.errors import EnforceNotMet
+
 # Flags that change what happens here.
 _EFFECTIVE: dict[str, Any] = {
     "FLAGS_call_stack_level": 1,  # 2: errors show the frames of fluidjax and JAX too
@@ -82,6 +84,7 @@ _PRIVATE = {
     "FLAGS_use_mkldnn",
 }
 
+_SPELLING = "Check the spelling; names start with FLAGS_."
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
@@ -115,7 +118,7 @@ def _known(name: str, where: str) -> str:
     if name not in FLAGS or name in _PRIVATE:
         raise ValueError(
             f"Flag {name} cannot {where} its value through this function. Known flags:"
-            f" {', '.join(sorted(set(FLAGS) - _PRIVATE))}. Check the spelling; names start with FLAGS_."
+            f" {', '.join(sorted(set(FLAGS) - _PRIVATE))}. {_SPELLING}"
         )
     return name
 
@@ -136,6 +139,37 @@ def get_flags(flags: str | Iterable[str]) -> dict[str, Any]:
     if not isinstance(flags, (list, tuple)):
         raise TypeError(f"Flags in get_flags should be a list, tuple or string, got {flags!r}. Pass names of flags.")
     return {name: FLAGS[_known(name, "get")] for name in flags}
+
+
+class GlobalVarGetterSetterRegistry:
+    """The flags as ``fluid.core.globals()`` has them, the private ones among them; assign to set one."""
+
+    def keys(self) -> set[str]:
+        """The names of all flags."""
+        return set(FLAGS)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A flag's value; `default` where there is no such flag."""
+        return FLAGS.get(key, default)
+
+    def is_public(self, name: str) -> bool:
+        """Whether scripts may read and set a flag of that name."""
+        return name in FLAGS and name not in _PRIVATE
+
+    def __contains__(self, name: object) -> bool:
+        return name in FLAGS
+
+    def __getitem__(self, name: str) -> Any:
+        """A flag's value. Raises EnforceNotMet where there is no such flag."""
+        if name not in FLAGS:
+            raise EnforceNotMet(f"Cannot find global variable {name}: expected one of keys(). {_SPELLING}")
+        return FLAGS[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Set a flag. Raises EnforceNotMet where there is none for scripts to set, RuntimeError for a wrong value."""
+        if not self.is_public(name):
+            raise EnforceNotMet(f"Global variable {name} is not writable: expected one that is_public(). {_SPELLING}")
+        FLAGS[name] = _converted(name, value, type(FLAGS[name]))
 
 
 def flag(name: str) -> Any:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from fluidjax.base.containers import LoDTensorArray, SelectedRows
+from fluidjax.base.containers import FetchList, LodRankTable, LoDTensorArray, SelectedRows
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.values import LoDTensor, keep_own
 
@@ -81,17 +81,17 @@ class ScopeVariable:
         """Hold a scope."""
         self._holder = scope
 
-    def get_fetch_list(self) -> list:
+    def get_fetch_list(self) -> FetchList:
         """The list that fetch ops fill."""
-        return self._get(list)
+        return self._get(FetchList)
 
     def get_reader(self) -> Any:
         """The reader that the variable holds."""
         return self._holder
 
-    def get_lod_rank_table(self) -> Any:
-        """The rank table that the variable holds."""
-        return self._holder
+    def get_lod_rank_table(self) -> LodRankTable:
+        """The rank table that the variable holds; an empty one when it holds nothing yet."""
+        return LodRankTable(self._holder)
 
     def _get(self, kind: type[T]) -> T:
         if self._holder is None:

@@ -200,6 +200,10 @@ class Tensor:
 
     _set_double_element, _get_double_element = _set_float_element, _get_float_element
 
+    def _to_dlpack(self) -> Any:
+        self._check_initialized("_to_dlpack")
+        return self._on_host().__dlpack__()
+
     def _set_layout(self, layout: str) -> None:
         if layout not in ("NCHW", "NHWC", "AnyLayout"):
             raise ValueError(f"_set_layout: unknown layout {layout!r}. Expected NCHW, NHWC or AnyLayout.")

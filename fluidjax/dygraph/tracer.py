@@ -28,3 +28,12 @@ class Tracer(tracer.Tracer):
             stop_gradient: whether to leave the op unrecorded.
         """
         super().trace_op(type, inputs, outputs, attrs, stop_gradient)
+
+    def trace(self, type: str, inputs: Any, outputs: Any, attrs: Any, place: Any, trace_backward: bool) -> None:
+        """Run an op; arguments as for ``trace_op``.
+
+        Args:
+            place: accepted as in Fluid: variables say where they are.
+            trace_backward: whether gradients flow through the op.
+        """
+        self.trace_op(type, inputs, outputs, attrs, not trace_backward)

@@ -12,10 +12,11 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda
 from fluidjax.inference.model_files import Model
 from fluidjax.inference.pass_builder import CpuPassStrategy, GpuPassStrategy, PassStrategy
+from fluidjax.inference.tensors import PaddleTensor
 
 
 class Precision(enum.IntEnum):
@@ -24,6 +25,25 @@ class Precision(enum.IntEnum):
     Float32 = 0
     Int8 = 1
     Half = 2
+
+
+class MkldnnQuantizerConfig:
+    """How a model would become one of whole numbers when it is loaded; kept, ``contrib.slim`` makes such models."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+
+    def set_quant_data(self, data: Sequence[PaddleTensor]) -> None:
+        """Kept: inputs to find the scales by."""
+        self._kept["data"] = list(data)
+
+    def set_quant_batch_size(self, batch_size: int) -> None:
+        """Kept: how many rows the inputs have."""
+        self._kept["batch_size"] = batch_size
+
+    def set_enabled_op_types(self, op_types: Iterable[str]) -> None:
+        """Kept: the types of the ops."""
+        self._kept["op_types"] = set(op_types)
 
 
 class AnalysisConfig:
@@ -236,7 +256,13 @@ class AnalysisConfig:
 
     def enable_quantizer(self) -> None:
         """No effect; a model runs on integers only if it was saved that way."""
-        self._settings["quantizer"] = True
+        self._settings.setdefault("quantizer", MkldnnQuantizerConfig())
+
+    def quantizer_config(self) -> MkldnnQuantizerConfig:
+        """The settings of ``enable_quantizer``. Raises EnforceNotMet where that was not called."""
+        if "quantizer" not in self._settings:
+            raise EnforceNotMet("MkldnnQuantizer was not enabled yet: expected enable_quantizer() before. Call it.")
+        return self._settings["quantizer"]
 
     def enable_memory_optim(self) -> None:
         """No effect; XLA always reuses memory."""

@@ -76,8 +76,9 @@ class _QueueLoader:
         self._loader = loader_without_ops(fields, self._capacity)
         return self._loader
 
-    def _next_batch(self) -> list[Any]:
-        return self.queue._next_batch() if self._loader is None and self.queue.used else self.loader._next_batch()
+    def next_batch(self) -> list[Any]:
+        """The next batch, of the queue where a script fills that."""
+        return self.queue.next_batch() if self._loader is None and self.queue.used else self.loader.next_batch()
 
     @property
     def loader(self) -> GeneratorLoader:

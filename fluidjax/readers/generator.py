@@ -181,7 +181,8 @@ class GeneratorLoader(DataLoaderBase):
         """Convert one field of a batch to an array. Raises TypeError for lists of different lengths."""
         return _array(item)
 
-    def _next_batch(self) -> Batch:
+    def next_batch(self) -> Batch:
+        """The next batch of a pass. RuntimeError where none was started, EOFException at its end."""
         if self._worker is None:
             raise RuntimeError(
                 "the program reads from a loader that was not started: expected loader.start() before Executor.run; "
@@ -241,7 +242,7 @@ def next_feed(program: Program, feed: dict[str, Any]) -> dict[str, Any]:
     joined = dict(feed)
     for loader, names in readers:
         if not all(name in feed for name in names):
-            joined.update(zip(names, loader._next_batch(), strict=True))
+            joined.update(zip(names, loader.next_batch(), strict=True))
     return joined
 
 

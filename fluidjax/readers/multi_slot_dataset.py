@@ -30,6 +30,8 @@ class Slot:
     name: str
     dtype: VarType
     used: bool
+    lod_level: int
+    shape: tuple[int, ...]
 
 
 class Dataset:
@@ -163,8 +165,16 @@ class Dataset:
         while group := list(itertools.islice(samples, self._desc.batch_size)):
             yield to_feed([[sample[at] for at, _ in fed] for sample in group], [var for _, var in fed])
 
+    def described(self) -> list[Slot]:
+        """What the description says of the variables of a line: a dense one has a shape, the others any length."""
+        slots = self._desc.multi_slot_desc.slots
+        return [
+            Slot(s.name, _TYPES[s.type], s.is_used, int(not s.is_dense), (-1, *s.shape) if s.is_dense else (-1, 1))
+            for s in slots
+        ]
+
     def _read(self) -> Iterator[Sample]:
-        slots: list[Any] = [Slot(s.name, _TYPES[s.type], s.is_used) for s in self._desc.multi_slot_desc.slots]
+        slots: list[Any] = self.described()
         for path in self._files:
             for sample in read_file(path, self._desc.pipe_command, slots):
                 yield [values for slot, values in zip(slots, sample, strict=True) if slot.used]

@@ -22,7 +22,10 @@ class TensorQueue:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = int(capacity)
-        self._channel = Channel(capacity)
+        self._open()
+
+    def _open(self) -> None:
+        self._channel = Channel(self._capacity)
         self.used = False
 
     def push(self, tensors: Iterable[Any]) -> bool:
@@ -53,7 +56,8 @@ class TensorQueue:
         """Always True: the queue exists from the start."""
         return True
 
-    def _next_batch(self) -> list[Any]:
+    def next_batch(self) -> list[Any]:
+        """The batch that waits longest, or the next to come. EOFException once the queue is closed and empty."""
         try:
             return self._channel.get()
         except ChannelClosed:

@@ -13,6 +13,17 @@ FLUIDS = {
     ("fluidjax.framework", "_dygraph_tracer"),
     ("fluidjax.framework", "_varbase_creator"),
     ("fluidjax.layers._schedules.epochs", "_LearningRateEpochDecay"),
+    # Of fluid.core.
+    ("fluidjax.native.eager", "_switch_tracer"),
+    ("fluidjax.native.library", "_dygraph_debug_level"),
+    ("fluidjax.native.library", "_is_dygraph_debug_enabled"),
+    ("fluidjax.native.library", "_is_program_version_supported"),
+    ("fluidjax.native.registered", "_get_all_register_op_kernels"),
+    ("fluidjax.native.registered", "_get_use_default_grad_op_desc_maker_ops"),
+    ("fluidjax.native.settings", "_set_eager_deletion_mode"),
+    ("fluidjax.native.settings", "_set_fuse_parameter_group_size"),
+    ("fluidjax.native.settings", "_set_fuse_parameter_memory_size"),
+    ("fluidjax.native.tensors", "_convert_to_tensor_list"),
 }
 # Methods and fields that Fluid's own classes have in 1.8.5.
 FLUIDS_FIELDS = set(

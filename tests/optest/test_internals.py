@@ -11,6 +11,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import core, unique_name
 from fluidjax.backward import _append_grad_suffix_, _as_list, _strip_grad_suffix_
+from fluidjax.base.flags import FLAGS
 from fluidjax.executor import FetchHandler, _as_lodtensor, as_numpy
 from fluidjax.layers.ops import _scale
 from fluidjax.optimizer import append_gradient_clip_ops, append_regularization_ops
@@ -56,7 +57,7 @@ def test_names_of_gradients() -> None:
 
 
 def test_switches_are_kept_as_flags() -> None:
-    before = dict(core.globals())
+    before = dict(FLAGS)
     try:
         core._set_eager_deletion_mode(-1.0, 0.5, False)
         core._set_fuse_parameter_group_size(3)
@@ -67,7 +68,7 @@ def test_switches_are_kept_as_flags() -> None:
         names = ("fuse_parameter_groups_size", "fuse_parameter_memory_size", "paddle_num_threads")
         assert [core.globals()[f"FLAGS_{n}"] for n in names] == [3, 16.5, 2]
     finally:
-        core.globals().update(before)
+        FLAGS.update(before)
 
 
 def test_tensors_from_python_and_back() -> None:

@@ -186,8 +186,8 @@ def _(x, dout, ddx):
 
 @_elementary
 def exp(x):
-    """Out = e ** X; integers truncate."""
-    return _as(x, jnp.exp(x))
+    """Out = e ** X; integers truncate. A single number, as schedules compute it, is rounded from float64."""
+    return _as(x, jnp.exp(x.astype(jnp.float64) if x.size == 1 else x))
 
 
 @exp.grad
