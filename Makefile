@@ -61,6 +61,7 @@ golden: $(VENV)/.with-test
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.c
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.modules
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.passes
+	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.doors
 
 # Random programs against jax.grad, finite differences and exact rows, for SECONDS.
 prove: $(VENV)/.with-test

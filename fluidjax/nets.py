@@ -6,6 +6,7 @@ from typing import Any
 
 from fluidjax import layers
 from fluidjax.base.errors import ArgumentError
+from fluidjax.base.older import without
 from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Variable
 
@@ -18,6 +19,7 @@ __all__ = [
 ]
 
 
+@without("fluid.nets", "use_mkldnn")
 def simple_img_conv_pool(
     input: Variable,
     num_filters: int,
@@ -69,6 +71,7 @@ def _per_conv(value: Any, count: int, name: str) -> list[Any]:
     return list(value)
 
 
+@without("fluid.nets", "use_mkldnn")
 def img_conv_group(
     input: Variable,
     conv_num_filter: Any,

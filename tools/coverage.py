@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import lowering
-from fluidjax.base.older import HIDDEN, OLDER
+from fluidjax.base.older import ARGUMENTS, HIDDEN, OLDER
 from fluidjax.base.unbuilt import Instead
 from tests.golden import known
 from tests.spec import api, op_families, op_protos
@@ -142,9 +142,14 @@ def older_part() -> str:
         [f"`fluid.{kind}.{name}`", f"`{kind}._{name}`"] for kind, found in HIDDEN.items() for name in sorted(found)
     ]
     rows = [[name, now.replace("fluidjax", "fluid", 1)] for name, now in rows]
+    rows += [
+        [f"`{name}({', '.join(f'{argument}=' for argument in gone)})`", "left out: it chose a library, or did nothing"]
+        for name, gone in sorted(ARGUMENTS.items())
+    ]
     head = (
-        "\n## Older names\n\nOf Fluid 0.11 to 1.7, beside `paddle.v2`, `paddle.v2.fluid`, `debuger`, `GPUPlace` and"
-        " older arguments. What is not there any more imports, and tells so when it is used.\n\n"
+        "\n## Older names\n\nOf Fluid 0.11 to 1.7, beside `paddle.v2`, `paddle.v2.fluid`, `paddle.fluid.imperative`,"
+        " `debuger`, `GPUPlace`, and eager layers that begin with a name (`Conv2D('conv', num_filters=20)`). What is"
+        " not there any more imports, and tells so when it is used.\n\n"
     )
     return head + table(["older name", "now, or what there is instead"], rows) + "\n"
 

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from fluidjax.base.unbuilt import Instead, unbuilt
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _RAGGED = "fluidjax.layers._control_flow.ragged"
-_LOOP = Instead("exe.run in a loop over batches, and fluid.io's functions to save", "write the loop as the book does")
+_TRAINER = "fluidjax.legacy.trainer"
+_CHECKPOINTS = "fluidjax.legacy.checkpoints"
+_FC = "fluidjax.dygraph._nn.named:FC"
+_THREADS = Instead(
+    "ops that run one after the other, in one step",
+    "pass values between Python threads with queue.Queue, around exe.run",
+)
 _FILES = Instead("batches from a Python reader", "give the reader to fluid.DataFeeder or fluid.io.DataLoader")
-_FOLD = Instead("the model as it is: batch norms fold when it is optimized", "use `fluidjax optimize`, or leave it out")
-_EVENTS = "Trainer Inferencer BeginEpochEvent EndEpochEvent BeginStepEvent EndStepEvent CheckpointConfig"
+_EVENTS = "Trainer BeginEpochEvent EndEpochEvent BeginStepEvent EndStepEvent CheckpointConfig Inferencer".split()
+_CHANNELS = "Go make_channel channel_send channel_recv channel_close Select"
+_KEPT = (
+    "save_checkpoint load_checkpoint clean_checkpoint get_latest_checkpoint_serial"
+    " save_persist_vars_without_grad load_persist_vars_without_grad"
+)
 _RECORDS = "open_recordio_file open_files random_data_generator Preprocessor shuffle batch parallel"
 
 # module -> older name -> where it is now, as "module:name" or a module; or what there is in its place.
@@ -20,9 +33,14 @@ OLDER: dict[str, dict[str, str | Instead]] = {
         "learning_rate_decay": "fluidjax.layers.learning_rate_scheduler",
         "distribute_transpiler": "fluidjax.transpiler.distribute_transpiler",
         "memory_optimization_transpiler": "fluidjax.transpiler.memory_optimization_transpiler",
-        **dict.fromkeys(_EVENTS.split(), _LOOP),
+        **{name: f"{_TRAINER}:{name}" for name in _EVENTS},
+        **dict.fromkeys(_CHANNELS.split(), _THREADS),
+        "imperative": "fluidjax.dygraph",
+        **dict.fromkeys(["trainer", "inferencer"], _TRAINER),
+        "concurrency": "fluidjax.legacy.concurrency",
+        "get_var": "fluidjax.framework:_get_var",
         "AsyncExecutor": Instead("Executor.train_from_dataset", "make a Dataset of the files and train from it"),
-        "InferenceTranspiler": _FOLD,
+        "InferenceTranspiler": "fluidjax.legacy.inference_transpiler:InferenceTranspiler",
         "recordio_writer": _FILES,
     },
     "fluidjax.layers": {
@@ -37,14 +55,24 @@ OLDER: dict[str, dict[str, str | Instead]] = {
         "detection_map": "fluidjax.layers._detection.map:detection_map",
         "get_places": "fluidjax.layers.device:get_places",
         **dict.fromkeys(_RECORDS.split(), _FILES),
-        "ParallelDo": Instead("CompiledProgram.with_data_parallel", "build the network once and compile it for places"),
+        "ParallelDo": "fluidjax.legacy.parallel_do:ParallelDo",
+    },
+    "fluidjax.contrib": {
+        **{name: f"{_TRAINER}:{name}" for name in _EVENTS},
+        **dict.fromkeys(["trainer", "inferencer"], _TRAINER),
+    },
+    "fluidjax.dygraph": {"FC": _FC},
+    "fluidjax.dygraph.nn": {"FC": _FC},
+    "fluidjax.io": {
+        **{name: f"{_CHECKPOINTS}:{name}" for name in _KEPT.split()},
+        "load_trainer_args": f"{_CHECKPOINTS}:load_trainer_args_of",
     },
     "fluidjax.executor": {
         "fetch_var": "fluidjax.executor:_fetch_var",
         "switch_scope": "fluidjax.base.scope:_switch_scope",
     },
     "fluidjax.framework": {"get_var": "fluidjax.framework:_get_var", "unique_name": "fluidjax.unique_name"},
-    "fluidjax.transpiler": {"InferenceTranspiler": _FOLD},
+    "fluidjax.transpiler": {"InferenceTranspiler": "fluidjax.legacy.inference_transpiler:InferenceTranspiler"},
 }
 
 # Methods that Fluid 1.0 put an underscore before.
@@ -73,3 +101,30 @@ def hidden(value: object, kind: str, name: str) -> Any:
     if name not in HIDDEN[kind]:
         raise AttributeError(f"{kind!r} object has no attribute {name!r}")
     return getattr(value, f"_{name}")
+
+
+# Arguments that functions had: "fluid.layers.fc" -> names. They chose a library, or did nothing.
+ARGUMENTS: dict[str, tuple[str, ...]] = {}
+
+
+def without(where: str, *names: str) -> Callable[[_Function], _Function]:
+    """Let a function be called with arguments that it had before Fluid 1.8, and leave them out.
+
+    Args:
+        where: the function's module as Fluid calls it.
+        names: the arguments, by name alone. They chose a library for Fluid's kernels, or did nothing there.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        ARGUMENTS[f"{where}.{function.__name__}"] = names
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if kwargs and not gone.isdisjoint(kwargs):
+                kwargs = {name: value for name, value in kwargs.items() if name not in gone}
+            return function(*args, **kwargs)
+
+        return called  # type: ignore[return-value]
+
+    gone = frozenset(names)
+    return decorate

@@ -15,8 +15,14 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-# The longer names first. Before Fluid 0.12 the whole package was ``paddle.v2``.
+# The longer names first: modules that Fluid once had, and before 0.12 the whole package as ``paddle.v2``.
 ROOTS = {
+    "paddle.fluid.imperative": "fluidjax.dygraph",
+    "paddle.fluid.contrib.trainer": "fluidjax.legacy.trainer",
+    "paddle.fluid.contrib.inferencer": "fluidjax.legacy.trainer",
+    "paddle.fluid.trainer": "fluidjax.legacy.trainer",
+    "paddle.fluid.inferencer": "fluidjax.legacy.trainer",
+    "paddle.fluid.concurrency": "fluidjax.legacy.concurrency",
     "paddle.v2.fluid": "fluidjax",
     "paddle.fluid": "fluidjax",
     "paddle.v2": "fluidjax.paddle",

@@ -1,5 +1,6 @@
 """Fluid's contributed parts."""
 
+from fluidjax.base.unknown import unknown_name as _unknown_name
 from fluidjax.contrib import decoder as decoder
 from fluidjax.contrib import extend_optimizer as extend_optimizer
 from fluidjax.contrib import layers as layers
@@ -60,3 +61,5 @@ __all__ = [
     "search_pyramid_hash", "shuffle_batch", "partial_concat", "partial_sum", "tdm_child", "rank_attention",
     "tdm_sampler", "BasicGRUUnit", "basic_gru", "BasicLSTMUnit", "basic_lstm", "ctr_metric_bundle",
 ]  # fmt: skip
+
+__getattr__ = _unknown_name(__name__)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph import (
     backward_strategy,
     base,
@@ -60,3 +61,5 @@ __all__ += learning_rate_scheduler.__all__
 __all__ += backward_strategy.__all__
 __all__ += jit.__all__
 __all__ += ["ProgramTranslator"]
+
+__getattr__ = unknown_name(__name__)

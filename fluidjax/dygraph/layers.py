@@ -270,6 +270,8 @@ class Layer(registered.Registered):
         warning.
         """
         unused = set(stat_dict)
+        for prefix, layer in self.named_sublayers(include_self=True):
+            unused -= layer._hold(prefix, stat_dict)
         for structured, parameter in self.state_dict().items():
             name = structured if use_structured_name else parameter.name
             registered.check_there(self, name, stat_dict, use_structured_name)
@@ -281,6 +283,10 @@ class Layer(registered.Registered):
                 "are not used.",
                 stacklevel=2,
             )
+
+    def _hold(self, prefix: str, state: dict[str, Any]) -> set[str]:
+        """Names in a state that a layer keeps for its first call, having no parameters before."""
+        return set()
 
     def load_dict(
         self, stat_dict: dict[str, Any], include_sublayers: bool = True, use_structured_name: bool = True

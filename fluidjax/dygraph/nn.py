@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph._nn.common import BilinearTensorProduct, Dropout, Embedding, Linear, PRelu
 from fluidjax.dygraph._nn.conv import Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose, Pool2D
 from fluidjax.dygraph._nn.losses import BCELoss, L1Loss, MSELoss, NLLLoss
@@ -13,3 +14,5 @@ __all__ = [
     "NCE", "PRelu", "BilinearTensorProduct", "Conv2DTranspose", "Conv3DTranspose", "GroupNorm", "SpectralNorm",
     "TreeConv", "MSELoss", "L1Loss", "NLLLoss", "BCELoss",
 ]  # fmt: skip
+
+__getattr__ = unknown_name(__name__)

@@ -17,6 +17,7 @@ from fluidjax.base.places import CPUPlace
 from fluidjax.eager.arguments import failure, values_of, without_absent
 from fluidjax.eager.engine import Engine, RecordingEngine
 from fluidjax.eager.kernels import Kernel, flatten, freeze, kernel_of
+from fluidjax.eager.made import Made
 from fluidjax.eager.numbers import opened
 from fluidjax.eager.passes import Watched
 from fluidjax.eager.pending import recorder
@@ -37,7 +38,7 @@ class Tracer:
 
     def __init__(self, place: Any = None) -> None:
         self.place = CPUPlace() if place is None else place
-        self._train_mode = True
+        self._train_mode, self.made = True, Made()
         self._calls: list[Call] | None = None  # the ops traced since somebody asked for them
         self.recording: Any = None  # what notes the ops that run, to write them as a program
 
@@ -94,7 +95,7 @@ class Tracer:
             with self.no_grad():
                 initializer(param, param.block)
         param._stop_gradient = False
-        return param
+        return self.made.add(param)
 
     def to_variable(self, array: np.ndarray, name: str | None = None) -> VarBase:
         """A variable with the value of an array."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.older import without
 from fluidjax.framework import Variable, convert_np_dtype_to_dtype_
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._sequence.checks import VarType, ragged, refuse_eager, variable, variables
@@ -84,6 +85,7 @@ def sequence_conv(
     return helper.append_activation(helper.append_bias_op(out))
 
 
+@without("fluid.layers", "param_attr", "bias_attr")
 def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None = None) -> Variable:
     """Softmax over the rows of each sequence: exp(x[r]) / sum of exp over the sequence of r.
 

@@ -328,7 +328,7 @@ class Optimizer(EagerUpdates):
             (the update ops, [(parameter, gradient)]).
         """
         if in_dygraph_mode():
-            return self._eager_minimize(loss, startup_program)
+            return self._eager_minimize(loss, startup_program, parameter_list)
         if not isinstance(loss, Variable):
             raise AssertionError(
                 f"The loss should be an Variable: minimize received {loss!r} of type {type(loss).__name__}. Pass the"
@@ -411,7 +411,7 @@ class Optimizer(EagerUpdates):
     def clear_gradients(self) -> None:
         """Zero the gradients of all trained parameters; a no-op in static mode, where gradients last a single run."""
         if in_dygraph_mode():
-            for param in self._parameter_list or ():
+            for param in self._eager_parameters():
                 if param.trainable:
                     param.clear_gradient()
 

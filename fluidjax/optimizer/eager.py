@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,9 +21,12 @@ Pair = tuple[Any, Any]  # (ParamBase, its gradient)
 
 
 def check_settings(optimizer: Any, learning_rate: Any, parameter_list: Any) -> None:
-    """Raise AttributeError without parameters, TypeError if the learning rate is neither a float nor a schedule."""
+    """Raise AttributeError without parameters, TypeError if the learning rate is neither a float nor a schedule.
+
+    Where layers are made as in Fluid 1.6, with a name, the optimizer finds the parameters itself, as it did then.
+    """
     name = type(optimizer).__name__
-    if parameter_list is None:
+    if parameter_list is None and not current_tracer().made.named:
         raise AttributeError(
             f"parameter_list argument given to the Optimizer should not be None in dygraph mode: {name} got none. Pass "
             "layer.parameters()."
@@ -58,16 +61,23 @@ class EagerUpdates:
     _replay: Any = None
     _replay_form: Any = None
 
-    def _eager_gradients(self) -> list[Pair]:
+    def _eager_parameters(self, named: Iterable[Any] | None = None) -> Iterable[Any]:
+        """Its own parameters; where it was given none, those named or all there are, if layers are made as in 1.6."""
+        made = current_tracer().made
+        return self._parameter_list or ((named or made.parameters()) if made.named else ())
+
+    def _eager_gradients(self, named: Iterable[Any] | None = None) -> list[Pair]:
         """Trainable parameters that have a gradient, with that gradient."""
-        pairs = [(p, p._grad_ivar()) for p in self._parameter_list or () if p.trainable]
+        pairs = [(p, p._grad_ivar()) for p in self._eager_parameters(named) if p.trainable]
         return [(p, g) for p, g in pairs if g is not None]
 
-    def _eager_minimize(self, loss: Any, startup_program: Program | None) -> tuple[list[Any], list[Pair]]:
+    def _eager_minimize(
+        self, loss: Any, startup_program: Program | None, named: Iterable[Any] | None = None
+    ) -> tuple[list[Any], list[Pair]]:
         if not isinstance(loss, Variable):
             raise AssertionError(f"The loss should be an Variable, received {loss!r:.60}. Pass what a layer returned.")
         with current_tracer().no_grad():
-            pairs = self._eager_gradients()
+            pairs = self._eager_gradients(named)
             self.apply_optimize(loss, startup_program, pairs)  # type: ignore[attr-defined] # subclasses add to it
         current_tracer().end_of_step()
         return [], pairs

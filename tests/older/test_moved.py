@@ -53,3 +53,4 @@ def test_methods_without_an_underscore() -> None:
 def test_the_page_lists_them() -> None:
     text = older_part()
     assert all(f".{name}`" in text for _, name in NAMES)
+    assert "`fluid.layers.fc(use_mkldnn=, is_test=)`" in text

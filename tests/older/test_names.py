@@ -20,8 +20,13 @@ import paddle.v2.fluid.layers as layers
 from paddle.v2.fluid.param_attr import ParamAttr
 from paddle.v2.fluid import debuger
 import paddle.fluid
+import paddle.fluid.imperative
+from paddle.fluid.imperative.nn import Conv2D, FC
+from paddle.fluid.contrib.trainer import Trainer, EndStepEvent
+from paddle.fluid.concurrency import Go
 assert fluid is paddle.fluid and layers is fluid.layers and paddle.batch and paddle.v2 is paddle
 assert debuger.draw_block_graphviz is fluid.debugger.draw_block_graphviz
+assert paddle.fluid.imperative is fluid.dygraph and Trainer is fluid.Trainer
 assert fluid.GPUPlace is fluid.CUDAPlace and not fluid.core.is_compile_gpu()
 """
 
@@ -86,3 +91,16 @@ def test_first_values_on_the_cpu() -> None:
     with fluid.initializer.init_on_cpu():
         assert not fluid.initializer.force_init_on_cpu()
     assert fluid.backward.append_backward_ops is fluid.backward.append_backward
+
+
+def test_arguments_that_chose_a_library_are_left_out() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.layers.data("x", [3, 8, 8])
+        conv = fluid.layers.conv2d(x, 4, 3, use_mkldnn=True)
+        conv = fluid.layers.batch_norm(conv, use_mkldnn=True, fuse_with_relu=False)
+        conv = fluid.layers.pool2d(conv, 2, use_mkldnn=False)
+        out = fluid.layers.softmax(fluid.layers.fc(conv, 2, use_mkldnn=True, is_test=True), bias_attr=None)
+        assert out.shape == (-1, 2)
+        with pytest.raises(TypeError, match="use_magic"):
+            fluid.layers.fc(x, 2, use_magic=True)
+    assert "use_mkldnn" not in inspect.signature(fluid.layers.fc).parameters

@@ -6,6 +6,7 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import follows_training
+from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable, default_main_program
 from fluidjax.initializer import Constant
@@ -86,6 +87,7 @@ def plus_bias(layer: Layer, out: Variable, axis: int) -> Variable:
     return layer._helper.run("elementwise_add", {"X": out, "Y": bias}, {"axis": axis})
 
 
+@named("size is_sparse is_distributed padding_idx param_attr dtype")
 class Embedding(Layer):
     """Look up rows of a table by id: [N] -> [N, D], [N, 1] -> [N, 1, D].
 
@@ -179,6 +181,14 @@ class Dropout(Layer):
         return self._helper.run("dropout", {"X": input}, attrs, "Out", ("Out", "Mask"))
 
 
+@named(
+    "size name act param_attr bias_attr",
+    of_sizes(
+        input1_dim=lambda given, inputs: inputs[0].shape[1],
+        input2_dim=lambda given, inputs: inputs[1].shape[1],
+        output_dim=lambda given, inputs: given.pop("size"),
+    ),
+)
 class BilinearTensorProduct(Layer):
     """act(x W_i y + b_i) for each i in range(output_dim).
 
@@ -215,6 +225,15 @@ class BilinearTensorProduct(Layer):
         return self._helper.append_activation(self._helper.run("bilinear_tensor_product", inputs, {}), self._act)
 
 
+def _mode_comes_second(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return "name_scope" in kwargs or bool(args) and ("mode" in kwargs or isinstance([*args, None][1], str))
+
+
+@named(
+    "mode param_attr",
+    of_sizes(channel=lambda given, inputs: inputs[0].shape[1], input_shape=lambda given, inputs: list(inputs[0].shape)),
+    _mode_comes_second,
+)
 class PRelu(Layer):
     """max(0, x) + alpha * min(0, x), with a learned alpha, initially 1.
 

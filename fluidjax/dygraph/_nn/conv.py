@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.dygraph._nn.common import check_flag, plus_bias, require
+from fluidjax.dygraph._nn.named import named, of_channels
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable
 from fluidjax.layers._nn.conv import filter_initializer, is_depthwise
@@ -102,6 +103,7 @@ class _Convolution(_Conv):
         """Select the op that suits the sizes known."""
 
 
+@named("num_filters filter_size stride padding dilation groups param_attr bias_attr use_cudnn act dtype", of_channels)
 class Conv2D(_Convolution):
     __doc__ = f"""{_Convolution.__doc__}
     Examples:
@@ -118,6 +120,7 @@ class Conv2D(_Convolution):
             self._op_type = "depthwise_conv2d"
 
 
+@named("num_filters filter_size stride padding dilation groups param_attr bias_attr use_cudnn act", of_channels)
 class Conv3D(_Convolution):
     __doc__ = _Convolution.__doc__
     _axes = 3
@@ -133,6 +136,20 @@ def _transposed_filter_size(layer: Layer, filter_size: Any) -> Any:
     return filter_size
 
 
+def _of_transposed(given: dict[str, Any], inputs: tuple[Any, ...]) -> dict[str, Any]:
+    """The channels of the first input; from its sizes, and those that the output is to have, those of the filter."""
+    if given.get("filter_size") is None and given.get("output_size") is not None:
+        names = {"output_size": None, "stride": 1, "padding": 0, "dilation": 1}
+        wanted, stride, padding, dilation = (convert_to_list(given.get(n, v), 2, n) for n, v in names.items())
+        sizes = zip(wanted, inputs[0].shape[2:], stride, padding, dilation, strict=True)
+        given = given | {"filter_size": [(out - (n - 1) * s + 2 * p - 1) // d + 1 for out, n, s, p, d in sizes]}
+    return of_channels({"filter_size": None, **given}, inputs)
+
+
+_TRANSPOSED = "num_filters output_size filter_size padding stride dilation groups param_attr bias_attr use_cudnn act"
+
+
+@named(_TRANSPOSED, _of_transposed)
 class Conv2DTranspose(_Conv):
     """The transpose (gradient) of a convolution, with filters [num_channels, num_filters / groups, *filter_size].
 
@@ -248,6 +265,7 @@ class Conv3DTranspose(_Conv):
         return self._helper.append_activation(out, self._act)
 
 
+@named("pool_size pool_type pool_stride pool_padding global_pooling use_cudnn ceil_mode exclusive")
 class Pool2D(Layer):
     """Max or average pooling of an image [N, C, H, W].
 

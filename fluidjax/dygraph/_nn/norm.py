@@ -10,6 +10,7 @@ from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import follows_training
 from fluidjax.dygraph._nn.common import require
+from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant, Normal
@@ -21,6 +22,10 @@ def _stopped(parameter: Any) -> Any:
     return parameter
 
 
+@named(
+    "num_channels act is_test momentum epsilon param_attr bias_attr dtype data_layout in_place moving_mean_name "
+    "moving_variance_name do_model_average_for_mean_and_var use_global_stats trainable_statistics"
+)
 class BatchNorm(Layer):
     """Batch normalisation: act((x - mean) / sqrt(variance + epsilon) * weight + bias), per channel.
 
@@ -153,6 +158,10 @@ class InstanceNorm(Layer):
         )
 
 
+@named(
+    "scale shift begin_norm_axis epsilon param_attr bias_attr act",
+    of_sizes(normalized_shape=lambda given, inputs: list(inputs[0].shape[given.pop("begin_norm_axis", 1) :])),
+)
 class LayerNorm(Layer):
     """act((x - mean) / sqrt(variance + epsilon) * weight + bias), with statistics over the trailing axes.
 
@@ -211,6 +220,10 @@ class LayerNorm(Layer):
         return self._helper.append_activation(out, self._act)
 
 
+@named(
+    "groups epsilon param_attr bias_attr act data_layout",
+    of_sizes(channels=lambda given, inputs: inputs[0].shape[1]),
+)
 class GroupNorm(Layer):
     """act((x - mean) / sqrt(variance + epsilon) * weight + bias), with statistics over groups of channels.
 
@@ -258,6 +271,7 @@ class GroupNorm(Layer):
         return self._helper.append_activation(out, self._act)
 
 
+@named("dim power_iters eps", of_sizes(weight_shape=lambda given, inputs: list(inputs[0].shape)))
 class SpectralNorm(Layer):
     """A weight divided by its largest singular value, estimated by power iteration on ``weight_u`` and ``weight_v``.
 

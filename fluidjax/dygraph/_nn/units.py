@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.dygraph._nn.common import require
+from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layers._loss.sampled import SAMPLERS, check_sampler, custom_inputs
@@ -12,6 +13,7 @@ from fluidjax.layers._loss.sampled import SAMPLERS, check_sampler, custom_inputs
 _ACTIVATIONS = {"identity": 0, "sigmoid": 1, "tanh": 2, "relu": 3}
 
 
+@named("size param_attr bias_attr activation gate_activation origin_mode dtype")
 class GRUUnit(Layer):
     """One step of a gated recurrent unit.
 
@@ -61,6 +63,10 @@ class GRUUnit(Layer):
         return updated, reset, gate
 
 
+@named(
+    "num_total_classes sample_weight param_attr bias_attr num_neg_samples sampler custom_dist seed is_sparse",
+    of_sizes(dim=lambda given, inputs: inputs[0].shape[1]),
+)
 class NCE(Layer):
     """Noise-contrastive estimation: a logistic loss of the labels against randomly drawn classes.
 
@@ -118,6 +124,10 @@ class NCE(Layer):
         return cost / (self._num_neg_samples + 1)
 
 
+@named(
+    "output_size num_filters max_depth act param_attr bias_attr name",
+    of_sizes(feature_size=lambda given, inputs: inputs[0].shape[2]),
+)
 class TreeConv(Layer):
     """Tree-based convolution: each window is a node with its descendants.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fluidjax.base.enums import to_var_type
 from fluidjax.base.errors import ArgumentError
+from fluidjax.base.older import without
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
@@ -218,6 +219,7 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
     return out
 
 
+@without("fluid.layers", "param_attr", "bias_attr")
 def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
     """out = exp(input) / sum of exp(input) along ``axis``; float16, float32 or float64.
 

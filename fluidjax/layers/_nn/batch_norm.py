@@ -6,6 +6,7 @@ from typing import Any
 
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import ArgumentError
+from fluidjax.base.older import without
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
@@ -71,6 +72,7 @@ def _batch_norm(helper: LayerHelper, op_type: str, layer: str, in_place: bool, e
     return out
 
 
+@without("fluid.layers", "use_mkldnn", "fuse_with_relu")
 def batch_norm(
     input: Variable,
     act: str | None = None,

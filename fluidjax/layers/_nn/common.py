@@ -7,6 +7,7 @@ from typing import Any
 
 from fluidjax.base.errors import ArgumentError
 from fluidjax.base.mode import records_gradients
+from fluidjax.base.older import without
 from fluidjax.framework import Variable, default_main_program
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_dtype, check_type, check_variable_and_dtype
@@ -14,6 +15,7 @@ from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_dtype, check_type
 __all__ = ["fc", "embedding", "dropout", "label_smooth", "fsp_matrix", "continuous_value_model", "similarity_focus"]
 
 
+@without("fluid.layers", "use_mkldnn", "is_test")
 def fc(
     input: Any,
     size: int,

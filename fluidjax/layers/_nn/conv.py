@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from fluidjax.base.errors import ArgumentError
+from fluidjax.base.older import without
 from fluidjax.framework import Variable
 from fluidjax.initializer import Normal
 from fluidjax.layer_helper import LayerHelper
@@ -92,6 +93,7 @@ def _conv(n: int, helper: LayerHelper, op_type: str, last: bool) -> Variable:
     return _bias_and_act(helper, out, last)
 
 
+@without("fluid.layers", "use_mkldnn")
 def conv2d(
     input: Variable,
     num_filters: int,
@@ -140,6 +142,7 @@ def conv2d(
     return _conv(2, helper, op_type, last)
 
 
+@without("fluid.layers", "use_mkldnn")
 def conv3d(
     input: Variable,
     num_filters: int,
@@ -209,6 +212,7 @@ def _conv_transpose(n: int, helper: LayerHelper, op_type: str, last: bool) -> Va
     return _bias_and_act(helper, out, last)
 
 
+@without("fluid.layers", "use_mkldnn")
 def conv2d_transpose(
     input: Variable,
     num_filters: int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.errors import ArgumentError
+from fluidjax.base.older import without
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._nn.windows import FORMATS, channel_last, check_rank, window_padding
@@ -61,6 +62,7 @@ def _pool(n: int, helper: LayerHelper) -> Variable:
     return out
 
 
+@without("fluid.layers", "use_mkldnn")
 def pool2d(
     input: Variable,
     pool_size: Any = -1,
@@ -99,6 +101,7 @@ def pool2d(
     return _pool(2, helper)
 
 
+@without("fluid.layers", "use_mkldnn")
 def pool3d(
     input: Variable,
     pool_size: Any = -1,
