@@ -1,1 +1,1 @@
-"""What a Scope holds and where: values, scopes, places, enumerations, flags, errors."""
+"""Foundations: values, scopes, places, enumerations, flags, errors."""

@@ -1,4 +1,4 @@
-"""What holds several tensors: rows of a sparse one, and arrays."""
+"""Containers of tensors: SelectedRows and arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lowering.values import RankTable
 
 
 class SelectedRows:
-    """Some rows of a tall table: `rows` (indices, maybe repeated), their values, and the table's `height`."""
+    """Some rows of a tall table: `rows` (indices, possibly repeated), their values, and the table's `height`."""
 
     def __init__(self, rows: Sequence[int] = (), height: int = 0) -> None:
         self._rows: Any = [int(r) for r in rows]
@@ -28,22 +28,22 @@ class SelectedRows:
         self._rows = [int(r) for r in rows]
 
     def height(self) -> int:
-        """The number of rows of the whole table."""
+        """The number of rows of the entire table."""
         return self._height
 
     def set_height(self, height: int) -> None:
-        """Set the number of rows of the whole table."""
+        """Set the number of rows of the entire table."""
         self._height = int(height)
 
     def sync_index(self) -> None:
-        """Bring the look-up index up to date; there is none to keep here."""
+        """Update the lookup index; a no-op, since there is none."""
 
     def numel(self) -> int:
-        """The number of values held."""
+        """The number of values stored."""
         return int(np.prod(self._tensor.shape()))
 
     def get_tensor(self) -> LoDTensor:
-        """The values, one row for each index; the tensor itself, not a copy."""
+        """The values, one row per index; the tensor itself, not a copy."""
         return self._tensor
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class SelectedRows:
 
 
 class LoDTensorArray:
-    """A list of LoDTensors; of these very ``items`` to begin with."""
+    """A list of LoDTensors, initially ``items`` (not copied)."""
 
     def __init__(self, items: Iterable[LoDTensor] = ()) -> None:
         self._items = list(items)
@@ -125,7 +125,7 @@ def _checked_tensor(tensor: LoDTensor) -> LoDTensor:
 
 
 def take_over(held: Any, new: Any) -> bool:
-    """Let rows or an array that users hold take over what `new` holds; False where the two are of other kinds."""
+    """Update rows or an array held by users with the contents of `new`; returns False if the types differ."""
     if isinstance(held, SelectedRows) and isinstance(new, SelectedRows):
         held._rows, held._height = new._rows, new._height
         held._tensor._set_value(new._tensor._value, new._tensor._lod)

@@ -1,7 +1,7 @@
-"""Fluid's enumerations: variable types and element types, attribute types, op roles.
+"""Fluid's enumerations: variable types and dtypes, attribute types, op roles.
 
-The members are ints, so that ``VarType.FP32 == 5`` holds and protobuf takes them as they are; they print as
-Fluid prints them (``VarType.FP32``).
+Members are ints, so that ``VarType.FP32 == 5`` holds and protobuf accepts them; they print as in Fluid
+(``VarType.FP32``).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class FluidEnum(enum.IntEnum):
 
 
 class VarType(FluidEnum):
-    """What a variable holds (LOD_TENSOR, SELECTED_ROWS ...) and what its elements are (FP32, INT64 ...).
+    """The type of a variable (LOD_TENSOR, SELECTED_ROWS ...) or of its elements (FP32, INT64 ...).
 
-    From BF16 on the members are of Paddle 2.
+    Members from BF16 on come from Paddle 2.
     """
 
     BOOL = 0
@@ -61,7 +61,7 @@ class VarType(FluidEnum):
 
 
 class AttrType(FluidEnum):
-    """The type of an op's attribute; from FLOAT64S on the members are of Paddle 2."""
+    """The type of an op's attribute; members from FLOAT64S on come from Paddle 2."""
 
     INT = 0
     FLOAT = 1
@@ -84,7 +84,7 @@ class AttrType(FluidEnum):
 
 
 class OpRole(FluidEnum):
-    """The part an op plays in a program: bits, joined with ``|`` (the loss op is ``Forward | Loss``)."""
+    """The role of an op in a program: bits, combined with ``|`` (the loss op is ``Forward | Loss``)."""
 
     Forward = 0x0000
     Backward = 0x0001
@@ -121,9 +121,9 @@ INTEGERS = frozenset((VarType.BOOL, VarType.INT8, VarType.UINT8, VarType.INT16, 
 
 
 def to_var_type(dtype: object) -> VarType:
-    """The element type for a NumPy dtype, its name, or a Fluid dtype.
+    """The dtype for a NumPy dtype, its name, or a Fluid dtype.
 
-    Raises TypeError for what NumPy has no dtype of, ValueError for a dtype that Fluid has no element type for.
+    Raises TypeError if NumPy has no such dtype, ValueError if Fluid has none.
     """
     if isinstance(dtype, VarType):
         return dtype
@@ -140,7 +140,7 @@ def to_var_type(dtype: object) -> VarType:
 
 
 def to_numpy_dtype(dtype: object) -> np.dtype:
-    """The NumPy dtype of an element type (``VarType.FP32`` or 5 -> float32)."""
+    """The NumPy dtype of a Fluid dtype (``VarType.FP32`` or 5 -> float32)."""
     try:
         return _NUMPY[VarType(dtype)]  # type: ignore[arg-type]  # what is no number is told below
     except (KeyError, ValueError):
@@ -148,5 +148,5 @@ def to_numpy_dtype(dtype: object) -> np.dtype:
 
 
 def is_floating(dtype: object) -> bool:
-    """Whether the elements are floating-point numbers."""
+    """Whether a dtype is floating-point."""
     return to_var_type(dtype) in (VarType.FP16, VarType.FP32, VarType.FP64, VarType.BF16)

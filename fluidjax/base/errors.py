@@ -1,4 +1,4 @@
-"""The exceptions that Fluid scripts catch, and how messages are worded."""
+"""Exceptions that Fluid scripts catch, and the format of messages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["ArgumentError", "EOFException", "EnforceNotMet"]
 
 
 class ArgumentError(EnforceNotMet, ValueError, AssertionError):
-    """A layer's argument has a value that does not fit.
+    """A layer's argument has an invalid value.
 
-    All three kinds that Fluid 1.8.5 raises for this, layer by layer: scripts catch what their layer raised there.
+    Derives from all three types that Fluid 1.8.5 raises here, depending on the layer: scripts catch their layer's.
     """
 
 
@@ -34,5 +34,5 @@ class EOFException(Exception):
 
 
 def explain(what: str, expected: str, received: str, todo: str) -> str:
-    """One message of three parts: what is wrong; expected and received; what to do."""
+    """Format a message in three parts: what is wrong; expected and received; what to do."""
     return f"{what}\n  expected: {expected}\n  received: {received}\n  what to do: {todo}"

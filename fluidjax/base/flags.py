@@ -89,7 +89,7 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
 class FlagValueError(ValueError, RuntimeError):
-    """A flag's value is of another type than the flag; Fluid 1.8.5 says RuntimeError."""
+    """A flag's value has the wrong type; Fluid 1.8.5 raises RuntimeError."""
 
 
 def _converted(name: str, value: Any, kind: type) -> Any:
@@ -124,7 +124,7 @@ def _known(name: str, where: str) -> str:
 
 
 def set_flags(flags: Mapping[str, Any]) -> None:
-    """Set flags by name. Raises TypeError when `flags` is not a dict, ValueError for unknown names or values."""
+    """Set flags by name. Raises TypeError if `flags` is not a dict, ValueError for unknown names or invalid values."""
     if not isinstance(flags, Mapping):
         raise TypeError(f"flags in set_flags should be a dict, got {flags!r}. Pass {{'FLAGS_check_nan_inf': 1}}.")
     for name, value in flags.items():
@@ -133,7 +133,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
 
 
 def get_flags(flags: str | Iterable[str]) -> dict[str, Any]:
-    """Flags by name. Raises TypeError when `flags` is neither a name nor a list, ValueError for unknown names."""
+    """Get flags by name. Raises TypeError if `flags` is neither a name nor a list, ValueError for unknown names."""
     if isinstance(flags, str):
         flags = [flags]
     if not isinstance(flags, (list, tuple)):
@@ -173,5 +173,5 @@ class GlobalVarGetterSetterRegistry:
 
 
 def flag(name: str) -> Any:
-    """One flag's value, for the code here."""
+    """The value of a flag, for internal use."""
     return FLAGS[name]

@@ -1,4 +1,4 @@
-"""When Python looks for garbage: not while much is made of which nothing is garbage."""
+"""Suspending garbage collection while many long-lived objects are created."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_collections() -> Iterator[None]:
-    """Within this context no garbage is collected, for work of milliseconds whose results all stay.
+    """Context manager: suspend garbage collection, for milliseconds of work whose results are all kept.
 
-    A backward pass makes enough objects that Python would look through all there are, the 120,000 that the imports
-    leave among them, which takes as long as the pass.
+    A backward pass creates so many objects that Python would traverse all existing ones, including the 120,000 left
+    by imports, which takes as long as the pass itself.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Parts of a package that are imported when they are first asked for."""
+"""Lazy import of parts of a package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def later(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], 
     """``__getattr__`` and ``__dir__`` for a module, by its ``__name__``.
 
     Args:
-        homes: name -> the module that has it, or is it. Any other name raises UnknownName.
+        homes: maps names to the modules that define them, or that they are. Any other name raises UnknownName.
     """
     unknown = unknown_name(module)
 

@@ -1,4 +1,4 @@
-"""Levels of detail: offsets, lengths, and what is wrong with one."""
+"""Levels of detail (LoD): offsets, lengths, and validation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def offsets_to_lengths(lod: Sequence[Sequence[int]]) -> Lod:
 
 
 def lod_fault(lod: Sequence[Sequence[int]], rows: int | None) -> str | None:
-    """What is wrong with offsets `lod` over `rows` rows (None: unknown), or None.
+    """The reason why offsets `lod` are invalid for `rows` rows (None: unknown), or None.
 
     A level starts at 0, does not decrease, has at least two entries, and its last entry is the number of
-    entries of the next finer level less one; the finest ends at the number of rows.
+    entries of the next finer level minus one; the finest ends at the number of rows.
     """
     for depth, level in enumerate(lod):
         if len(level) < 2:

@@ -1,4 +1,4 @@
-"""Which mode layers are in: the tracer that runs ops at once (eager mode), or None while they write programs."""
+"""The current mode: eager, with a tracer that runs ops immediately, or static, in which layers write programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _caller_: Any = None  # the tracer of the eager net that is being written as a p
 
 
 def current_tracer() -> Any:
-    """The tracer that ops go to, None in static mode."""
+    """The tracer that runs ops; None in static mode."""
     return _tracer_
 
 
@@ -24,21 +24,21 @@ def in_dygraph_mode() -> bool:
 
 
 def follows_training() -> bool:
-    """Whether layers do as their ``training`` says: in eager mode, and while a net of it is written as a program."""
+    """Whether layers follow their ``training`` attribute: in eager mode, and while an eager network is converted."""
     return _tracer_ is not None or _caller_ is not None
 
 
 def records_gradients() -> bool:
-    """Whether what runs can be differentiated: not so in eager mode under ``no_grad``, or after ``eval()``.
+    """Whether gradients are recorded: not in eager mode under ``no_grad`` or after ``eval()``.
 
-    A function of eager mode that is written as a program is as the caller's mode says.
+    For an eager function being converted to a program, the caller's mode decides.
     """
     tracer = _tracer_ if _tracer_ is not None else _caller_
     return tracer is None or tracer._train_mode
 
 
 def switch_tracer(tracer: Any) -> Any:
-    """Let ops go to `tracer` (None: write programs); returns the one before."""
+    """Set the tracer that runs ops (None: write programs); returns the previous one."""
     global _tracer_
     before, _tracer_ = _tracer_, tracer
     return before
@@ -46,7 +46,7 @@ def switch_tracer(tracer: Any) -> Any:
 
 @contextlib.contextmanager
 def tracer_guard(tracer: Any) -> Iterator[None]:
-    """Within the guard ops go to `tracer`."""
+    """Context manager: run ops on `tracer`."""
     before = switch_tracer(tracer)
     try:
         yield
@@ -56,7 +56,7 @@ def tracer_guard(tracer: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing_for(tracer: Any) -> Iterator[None]:
-    """Within the guard what runs under `tracer` is written to programs instead."""
+    """Context manager: write to programs what would run under `tracer`."""
     global _caller_
     before, _caller_ = _caller_, tracer
     try:
@@ -67,7 +67,7 @@ def writing_for(tracer: Any) -> Iterator[None]:
 
 
 def dygraph_only(func: _Function) -> _Function:
-    """A function that raises AssertionError where ops do not run at once."""
+    """Decorator: raise AssertionError outside eager mode."""
 
     @functools.wraps(func)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -82,7 +82,7 @@ def dygraph_only(func: _Function) -> _Function:
 
 
 def dygraph_not_support(func: _Function) -> _Function:
-    """A function that raises AssertionError where ops run at once."""
+    """Decorator: raise AssertionError in eager mode."""
 
     @functools.wraps(func)
     def checked(*args: Any, **kwargs: Any) -> Any:

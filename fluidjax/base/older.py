@@ -1,4 +1,4 @@
-"""What Fluid 0.11 to 1.7 called otherwise, or kept elsewhere: names that scripts of those days still use."""
+"""Names from Fluid 0.11 to 1.7 that have since been renamed or moved, for scripts that still use them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ HIDDEN: dict[str, frozenset[str]] = {
 
 
 def older(module: str, name: str) -> Any:
-    """What ``name`` was in a module, None where it was nothing; what is not there any more tells so when it is used."""
+    """The former meaning of ``name`` in a module, or None; removed features raise when used."""
     found = OLDER.get(module, {}).get(name)
     if found is None:
         return None
@@ -97,7 +97,7 @@ def older(module: str, name: str) -> Any:
 
 
 def hidden(value: object, kind: str, name: str) -> Any:
-    """A method by the name that it had before Fluid 1.0; AttributeError where there was none."""
+    """A method by its name before Fluid 1.0. Raises AttributeError if there was none."""
     if name not in HIDDEN[kind]:
         raise AttributeError(f"{kind!r} object has no attribute {name!r}")
     return getattr(value, f"_{name}")

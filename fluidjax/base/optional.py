@@ -1,4 +1,4 @@
-"""Packages that one corner of fluidjax needs, imported when it is used."""
+"""Optional dependencies, imported when used."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fluidjax.base.errors import explain
 
 
 def optional(module: str, purpose: str, package: str) -> Any:
-    """The module of that name.
+    """Import an optional module.
 
     Args:
-        purpose: what needs it, and what for: the beginning of the message.
-        package: what to give to pip.
+        purpose: what needs it and why: the beginning of the message.
+        package: the name to pass to pip.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: the module is not installed.
     """
     try:
         return import_module(module)

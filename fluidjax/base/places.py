@@ -1,6 +1,6 @@
-"""Places: where a program runs. They name jax devices.
+"""Places: the devices that programs run on, mapped to jax devices.
 
-``CPUPlace()`` is jax's CPU, ``CUDAPlace(i)`` the i-th accelerator, be it a GPU or a TPU core.
+``CPUPlace()`` is jax's CPU, ``CUDAPlace(i)`` the i-th accelerator, whether GPU or TPU core.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ def _accelerators() -> tuple:
 
 
 class Place:
-    """A device of any kind; ``set_place`` chooses which."""
+    """A device of any kind, chosen by ``set_place``."""
 
     def __init__(self) -> None:
         self._place: Place | None = None
 
     def set_place(self, place: Place) -> None:
-        """Let this be the same device as `place`."""
+        """Set this place to the same device as `place`."""
         self._place = place._place if type(place) is Place else place
 
     def _kind(self) -> type:
         return type(self._place) if type(self) is Place else type(self)
 
     def is_cpu_place(self) -> bool:
-        """Whether this is a CPU."""
+        """Whether it is a CPU."""
         return self._kind() is CPUPlace
 
     def is_gpu_place(self) -> bool:
-        """Whether this is an accelerator."""
+        """Whether it is an accelerator."""
         return self._kind() is CUDAPlace
 
     def is_cuda_pinned_place(self) -> bool:
-        """Whether this is host memory pinned for an accelerator."""
+        """Whether it is pinned host memory."""
         return self._kind() is CUDAPinnedPlace
 
     def gpu_device_id(self) -> int:
-        """The number of the accelerator."""
+        """The index of the accelerator."""
         place = self._place if type(self) is Place else self
         if not isinstance(place, CUDAPlace):
             raise ValueError(f"gpu_device_id: {place} is no accelerator. Ask is_gpu_place() first.")
@@ -88,9 +88,9 @@ class CPUPlace(Place):
 
 
 class CUDAPlace(Place):
-    """The accelerator number `device_id` among JAX's local devices other than CPUs.
+    """The accelerator at index `device_id` among JAX's local devices other than CPUs.
 
-    The name is Fluid's; any accelerator that JAX supports will do. Raises RuntimeError if there is no such device.
+    The name is Fluid's; any accelerator supported by JAX is accepted. Raises RuntimeError if there is no such device.
 
     Examples:
         >>> place = fluid.CUDAPlace(0) if fluid.is_compiled_with_cuda() else fluid.CPUPlace()
@@ -112,7 +112,7 @@ class CUDAPlace(Place):
         self.device_id = int(device_id)
 
     def get_device_id(self) -> int:
-        """The number given."""
+        """The index passed to the constructor."""
         return self.device_id
 
     def _jax_device(self) -> jax.Device:
@@ -123,7 +123,7 @@ class CUDAPlace(Place):
 
 
 class CUDAPinnedPlace(Place):
-    """Host memory from which copies to an accelerator are fast; here the same as the host's memory."""
+    """Host memory for fast copies to an accelerator; here the same as ordinary host memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,12 +140,12 @@ class CUDAPinnedPlace(Place):
 
 
 def jax_device(place: Place) -> jax.Device:
-    """The device of jax that a place names."""
+    """The jax device of a place."""
     return place._jax_device()
 
 
 def physical_devices(places: Sequence[Place]) -> list[jax.Device]:
-    """A device of jax for each place; none where there are fewer than places."""
+    """One jax device per place; empty if there are not enough."""
     devices = [place._jax_device() for place in places]
     if len(places) > 1 and len(set(devices)) == 1 and places[0].is_cpu_place():
         devices = jax.local_devices(backend="cpu")[: len(places)]
@@ -176,7 +176,7 @@ def get_cuda_device_count() -> int:
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
-    """`device_count` CPU places; by default as many as the environment variable CPU_NUM says, else one.
+    """A list of `device_count` CPU places; by default CPU_NUM (an environment variable) of them, or one.
 
     Examples:
         >>> len(fluid.cpu_places(2))
@@ -187,9 +187,9 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
 
 
 def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
-    """A place for each of `device_ids`; by default those in FLAGS_selected_gpus, else all accelerators.
+    """One place for each of `device_ids`; by default those in FLAGS_selected_gpus, or all accelerators.
 
-    Raises RuntimeError where there is no accelerator.
+    Raises RuntimeError if there is no accelerator.
 
     Examples:
         >>> places = fluid.cuda_places() if fluid.is_compiled_with_cuda() else fluid.cpu_places(1)
@@ -205,6 +205,6 @@ def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
 
 
 def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]:
-    """`device_count` pinned places; by default as many as CPU_NUM says, else one."""
+    """A list of `device_count` pinned places; by default CPU_NUM of them, or one."""
     count = int(os.environ.get("CPU_NUM", 1)) if device_count is None else device_count
     return [CUDAPinnedPlace()] * count

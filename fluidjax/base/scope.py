@@ -1,4 +1,4 @@
-"""Scopes: where values live, by name. A scope sees its own variables and those of the scopes around it."""
+"""Scopes: values by name. A scope sees its own variables and those of its ancestors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ScopeVariable:
-    """One variable of a Scope: nothing yet, or one value of a kind that stays.
+    """A variable of a Scope: empty, or holding a value of a fixed type.
 
     ``_holder`` is the value itself; programs read and replace it directly.
     """
@@ -36,15 +36,15 @@ class ScopeVariable:
         self._held = holder
 
     def get_tensor(self) -> LoDTensor:
-        """The LoDTensor; an empty one is made when the variable holds nothing yet."""
+        """The LoDTensor; created empty if the variable is empty."""
         return self._get(LoDTensor)
 
     def get_selected_rows(self) -> SelectedRows:
-        """The SelectedRows; empty ones are made when the variable holds nothing yet."""
+        """The SelectedRows; created empty if the variable is empty."""
         return self._get(SelectedRows)
 
     def get_lod_tensor_array(self) -> LoDTensorArray:
-        """The LoDTensorArray; an empty one is made when the variable holds nothing yet."""
+        """The LoDTensorArray; created empty if the variable is empty."""
         return self._get(LoDTensorArray)
 
     def is_int(self) -> bool:
@@ -52,11 +52,11 @@ class ScopeVariable:
         return type(self._holder) is int
 
     def get_int(self) -> int:
-        """The plain int. Raises EnforceNotMet when the variable holds none."""
+        """The plain int. Raises EnforceNotMet if the variable does not hold one."""
         return self._held_of(int)
 
     def set_int(self, value: int) -> None:
-        """Hold a plain int."""
+        """Store a plain int."""
         self._get(int)
         self._holder = int(value)
 
@@ -65,11 +65,11 @@ class ScopeVariable:
         return type(self._holder) is float
 
     def get_float(self) -> float:
-        """The plain float. Raises EnforceNotMet when the variable holds none."""
+        """The plain float. Raises EnforceNotMet if the variable does not hold one."""
         return self._held_of(float)
 
     def set_float(self, value: float) -> None:
-        """Hold a plain float."""
+        """Store a plain float."""
         self._get(float)
         self._holder = float(value)
 
@@ -78,19 +78,19 @@ class ScopeVariable:
         return self._get(bytes)
 
     def set_scope(self, scope: Scope) -> None:
-        """Hold a scope."""
+        """Store a scope."""
         self._holder = scope
 
     def get_fetch_list(self) -> FetchList:
-        """The list that fetch ops fill."""
+        """The list filled by fetch ops."""
         return self._get(FetchList)
 
     def get_reader(self) -> Any:
-        """The reader that the variable holds."""
+        """The reader held by the variable."""
         return self._holder
 
     def get_lod_rank_table(self) -> LodRankTable:
-        """The rank table that the variable holds; an empty one when it holds nothing yet."""
+        """The rank table held by the variable; empty if it holds nothing yet."""
         return LodRankTable(self._holder)
 
     def _get(self, kind: type[T]) -> T:
@@ -117,10 +117,10 @@ class ScopeVariable:
 
 
 class Scope:
-    """Variables by name, inside an optional parent scope.
+    """Variables by name, in an optional parent scope.
 
-    ``_edition`` counts the changes of which variable a name finds, here or in the scopes around it. ``_lock`` is held,
-    for all scopes inside one another, by whoever changes values or reads several that belong together.
+    ``_edition`` counts changes of which variable a name refers to, here or in ancestors. ``_lock``, shared by a tree of
+    scopes, is held while changing values or reading several that belong together.
 
     Examples:
         >>> scope = fluid.Scope()
@@ -142,7 +142,7 @@ class Scope:
         return self._changes if self._parent is None else self._changes + self._parent._edition
 
     def var(self, name: str = "") -> ScopeVariable:
-        """This scope's own variable of that name, made when missing; an empty name makes a nameless one."""
+        """This scope's own variable of that name, created if missing; an empty name creates an anonymous one."""
         if not name:
             name = f"@anonymous@{self._anonymous}"
             self._anonymous += 1
@@ -153,7 +153,7 @@ class Scope:
         return found
 
     def find_var(self, name: str) -> ScopeVariable | None:
-        """The variable of that name here or in the nearest scope around, or None. TypeError for what is no name."""
+        """The variable of that name here or in the nearest ancestor, or None. Raises TypeError for an invalid name."""
         if not isinstance(name, str):
             raise TypeError(f"find_var takes a name: expected a str, received {name!r}. Pass variable.name.")
         scope: Scope | None = self
@@ -169,30 +169,30 @@ class Scope:
         return self._vars.get(name)
 
     def local_var_names(self) -> list[str]:
-        """The names of this scope's own variables, in the order they were made."""
+        """The names of this scope's own variables, in order of creation."""
         return list(self._vars)
 
     def erase(self, names: list[str]) -> None:
-        """Drop this scope's own variables of those names; unknown names are ignored."""
+        """Remove this scope's own variables of those names; unknown names are ignored."""
         for name in names:
             self._vars.pop(name, None)
         self._changes += 1
 
     def new_scope(self) -> Scope:
-        """A scope inside this one; it lives until ``drop_kids``."""
+        """Create a child scope; it lives until ``drop_kids``."""
         child = Scope(self)
         self._children.append(child)
         return child
 
     def drop_kids(self) -> None:
-        """Drop all scopes inside this one."""
+        """Remove all child scopes."""
         for child in self._children:
             child._changes = child._edition + 1
             child._parent = None
         self._children = []
 
     def parent(self) -> Scope | None:
-        """The scope around this one, or None."""
+        """The parent scope, or None."""
         return self._parent
 
     def _kids(self) -> list[Scope]:
@@ -207,7 +207,7 @@ class Scope:
 
 
 def held(scope: Scope, name: str) -> Any:
-    """What the variable of that name holds, here or in the nearest scope around; None where nothing does."""
+    """The value of the variable of that name, here or in the nearest ancestor; None if there is none."""
     var = scope.find_var(name)
     return None if var is None else var._holder
 
@@ -216,7 +216,7 @@ _global_scope = Scope()
 
 
 def global_scope() -> Scope:
-    """The scope in which programs run by default; ``scope_guard`` changes it.
+    """The scope in which programs run by default; changed by ``scope_guard``.
 
     Examples:
         >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2, param_attr="w")

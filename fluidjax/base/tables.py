@@ -1,4 +1,4 @@
-"""Tables in notebooks: the rules they are set by, and those of plain text and numbers."""
+"""HTML tables for notebooks, and their style sheet."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _STYLE = (
 
 
 def page(content: str) -> str:
-    """Content under the rules above."""
+    """Content with the style sheet."""
     return f'{_STYLE}<div class="fluidjax">{content}</div>'
 
 
 def text_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain text: the first column flush left, the others, which are numbers, flush right."""
+    """A table of plain text: the first column left-aligned, the others (numbers) right-aligned."""
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     body = "".join(
         "<tr>"

@@ -1,4 +1,4 @@
-"""Short tracebacks: an error that fluidjax raises on purpose shows the user's lines and the message, not the way there.
+"""Short tracebacks: errors raised deliberately by fluidjax show the user's lines and the message only.
 
 ``FLAGS_call_stack_level=2`` shows everything.
 """
@@ -38,7 +38,7 @@ def _innermost(trace: TracebackType | None) -> str:
 
 
 def _through_user_code(trace: TracebackType | None) -> bool:
-    """Whether frames of the user's stand between ours and where it was raised: a reader, a Python function of an op."""
+    """Whether user code, such as a reader or an op's Python function, lies between our frames and the raise."""
     inside = False
     while trace is not None:
         ours = _within(_INNER, trace.tb_frame.f_code.co_filename)
@@ -50,7 +50,7 @@ def _through_user_code(trace: TracebackType | None) -> bool:
 
 
 def deliberate(error: BaseException) -> bool:
-    """Whether fluidjax raised an error for the user to read, and no code of the user's had a part in it."""
+    """Whether fluidjax raised an error for the user to read, without user code being involved."""
     seen: BaseException | None = error
     known: list[int] = []  # an error that is raised again may be its own cause's cause
     while seen is not None and id(seen) not in known:
@@ -62,7 +62,7 @@ def deliberate(error: BaseException) -> bool:
 
 
 def shorten(error: BaseException) -> None:
-    """Take the frames and causes below from an error for the user; to be followed by a bare ``raise``."""
+    """Remove the frames and causes below the user's from an error; to be followed by a bare ``raise``."""
     if flag("FLAGS_call_stack_level") >= 2 or not deliberate(error):
         return
     if hasattr(error, "__notes__"):  # jax's, on frames that it left out, and ours
@@ -72,7 +72,7 @@ def shorten(error: BaseException) -> None:
 
 
 def shortened(function: Callable[_Given, _Got]) -> Callable[_Given, _Got]:
-    """The function, whose errors are short."""
+    """Decorator: shorten the tracebacks of errors."""
 
     @functools.wraps(function)
     def call(*arguments: _Given.args, **named: _Given.kwargs) -> _Got:

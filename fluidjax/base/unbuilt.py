@@ -1,6 +1,6 @@
-"""Names of Fluid that scripts import and fluidjax does not have yet: they import, and raise when they are used.
+"""Placeholders for Fluid names not yet implemented: they can be imported, and raise when used.
 
-A script imports what trains on many machines, or deploys, at its top, and reaches for it in one branch only.
+Scripts import features for distributed training or deployment at the top, and use them in a single branch only.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from fluidjax.base.errors import explain
 
 
 class NotBuiltError(NotImplementedError):
-    """A script uses a part of Fluid that fluidjax does not have yet."""
+    """A script uses a part of Fluid that fluidjax does not implement yet."""
 
 
 class Instead(NamedTuple):
-    """What fluidjax has in place of what is not built: the middle and the end of an error."""
+    """The alternative offered by fluidjax: the middle and end of an error message."""
 
     expected: str
     todo: str
@@ -33,7 +33,7 @@ def _refuse(name: str, instead: Instead) -> NoReturn:
 
 
 class _UnbuiltClass(type):
-    """The class of classes that can be imported, derived from and asked about, and no more."""
+    """Metaclass of classes that can only be imported, subclassed and inspected."""
 
     _fluid_name = ""
     _instead = ONE_PROCESS
@@ -48,13 +48,13 @@ class _UnbuiltClass(type):
 
 
 def unbuilt(module: str, name: str, instead: Instead = ONE_PROCESS) -> Any:
-    """A stand-in for a class or function: it raises NotBuiltError when it is called or asked for an attribute."""
+    """A placeholder for a class or function: raises NotBuiltError when called or asked for an attribute."""
     own = {"__module__": module, "_fluid_name": f"{fluid_name(module)}.{name}", "_instead": instead}
     return _UnbuiltClass(name, (), own)
 
 
 class UnbuiltObject:
-    """A stand-in for a module's object (``fleet``): it raises NotBuiltError when anything of it is used."""
+    """A placeholder for a module's object (``fleet``): raises NotBuiltError when any attribute is used."""
 
     def __init__(self, module: str, name: str) -> None:
         self._fluid_name = f"{fluid_name(module)}.{name}"
@@ -66,7 +66,7 @@ class UnbuiltObject:
 
 
 def is_unbuilt(value: Any) -> bool:
-    """Whether a name's value stands in for something to be built."""
+    """Whether a value is such a placeholder."""
     return isinstance(value, UnbuiltObject) or type(value) is _UnbuiltClass
 
 

@@ -1,4 +1,4 @@
-"""What a module says of a name that it does not have."""
+"""Errors for names that a module does not have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluidjax.base.older import older
 
 
 class UnknownName(AttributeError):
-    """A module has no such name; the text, looked for only when it is shown, names one that is close."""
+    """A module has no such name; the text, computed only when shown, suggests a similar one."""
 
     def __init__(self, module: str, name: str):
         super().__init__(module, name)
@@ -26,7 +26,7 @@ class UnknownName(AttributeError):
 
 
 def unknown_name(module: str) -> Callable[[str], Any]:
-    """A ``__getattr__`` for a module, by its ``__name__``: what older Fluid had there, else it raises UnknownName."""
+    """A ``__getattr__`` for a module, by its ``__name__``: names of older Fluid releases, or UnknownName."""
 
     def __getattr__(name: str) -> Any:
         found = older(module, name)

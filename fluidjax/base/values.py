@@ -1,8 +1,8 @@
-"""The tensors a Scope holds: Tensor and LoDTensor.
+"""The tensors held by a Scope: Tensor and LoDTensor.
 
-A LoDTensor's storage is whatever put it there: a NumPy array that the user set, an array that a program left, or a
-place among the arrays that a program keeps between its runs (``Resident``). Programs may give their storage away while
-they run, so users always get copies of their own.
+The storage of a LoDTensor is a NumPy array set by the user, an array left by a program, or a slot among the arrays
+that a program keeps between its runs (``Resident``). Programs may donate their storage while they run, so users
+always receive copies.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def _checked_array(array: Any) -> np.ndarray:
 
 
 class Resident:
-    """A tensor's storage: entry ``index`` of the ``state`` that a program keeps between its runs.
+    """The storage of a tensor as entry ``index`` of the ``state`` that a program keeps between its runs.
 
-    ``state`` has ``read(index)``, the array that the last run left; ``outdate()``, which says that the tensor gets
-    another value and the program must look into the scope again, and then ``leave(index)``; and ``lock``, without which
-    a run in another thread may give the array away.
+    ``state`` has ``read(index)``, the array left by the last run; ``outdate()``, called when the tensor is assigned
+    another value, so that the program must consult the scope again, followed by ``leave(index)``; and ``lock``, which
+    prevents a run in another thread from donating the array.
     """
 
     __slots__ = ("_index", "_state")
@@ -74,7 +74,7 @@ class Resident:
             return np.array(self.read(), copy=True)
 
     def give_way(self, tensor: Tensor, array: Any) -> None:
-        """Let ``tensor`` hold ``array`` instead; at no point neither."""
+        """Make ``tensor`` hold ``array`` instead, atomically."""
         with self._state.lock:
             if tensor._stored is self:
                 self._state.outdate()
@@ -108,7 +108,7 @@ class Tensor:
             self._stored = array
 
     def _on_host(self) -> np.ndarray:
-        """A copy that nothing else shares, of a value that no run gives away meanwhile."""
+        """An unshared copy of a value that no run donates meanwhile."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             stored = self._stored
@@ -120,25 +120,25 @@ class Tensor:
                 time.sleep(0.001)
 
     def _move_out(self) -> None:
-        """Hold the value itself, if it is kept among those of a program."""
+        """Store the value in the tensor itself, if it is kept by a program."""
         if isinstance(self._stored, Resident):
             self._array = self._stored.read()
 
     @property
     def _value(self) -> Any:
-        """The storage itself, not a copy; None when nothing was stored yet."""
+        """The storage itself, not a copy; None if nothing has been stored."""
         return self._array
 
     def _set_value(self, array: Any, lod: Lod | None = None) -> None:
-        """Store `array` itself, not a copy; `lod` replaces the offsets when given."""
+        """Store `array` itself, not a copy; `lod`, if given, replaces the offsets."""
         self._array = array
 
     # What users call.
 
     def set(self, array: Any, place: Place, zero_copy: bool = False) -> None:
-        """Store a copy of `array` (anything NumPy reads; uint16 means raw float16 words).
+        """Store a copy of `array` (anything NumPy accepts; uint16 denotes raw float16 words).
 
-        Raises TypeError when `place` is no place and EnforceNotMet for element types without a Fluid type.
+        Raises TypeError if `place` is not a place, EnforceNotMet for dtypes that Fluid does not support.
         """
         if not isinstance(place, Place):
             raise TypeError(
@@ -221,16 +221,16 @@ class Tensor:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: programs go on with the storage, a copy keeps the value."""
+        """For copying and pickling: programs keep the storage, and a copy gets the value."""
         return self.__dict__ | {"_stored": None if self._array is None else self._on_host()}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """A NumPy copy; an empty array when nothing was stored."""
+        """A NumPy copy; an empty array if nothing has been stored."""
         data = np.zeros(0, np.float32) if self._array is None else self._on_host()
         return data if dtype is None else data.astype(dtype, copy=False)
 
     def __getitem__(self, item: Any) -> Tensor:
-        """A tensor with the elements of a basic slice; an integer keeps its axis, as in Fluid. Raises IndexError."""
+        """A tensor with the elements of a basic slice; as in Fluid, an integer keeps its axis. Raises IndexError."""
         self._check_initialized("[]")
         items = item if isinstance(item, tuple) else (item,)
         data = self._on_host()
@@ -273,7 +273,7 @@ class LoDTensor(Tensor):
             self.set_recursive_sequence_lengths(recursive_sequence_lengths)
 
     def _set_value(self, array: Any, lod: Lod | None = None) -> None:
-        """Store `array` itself, not a copy; its LoD is `lod` (offsets) when given, else as before."""
+        """Store `array` itself, not a copy; its LoD is `lod` (offsets) if given, else unchanged."""
         self._array = array
         if lod is not None:
             self._levels = lod
@@ -288,14 +288,14 @@ class LoDTensor(Tensor):
         self._levels = lod
 
     def lod(self) -> Lod:
-        """The LoD as offsets, a copy."""
+        """A copy of the LoD as offsets."""
         return [list(level) for level in self._lod]
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_levels": self.lod()}
 
     def set_lod(self, lod: Lod) -> None:
-        """Set the LoD from offsets. Raises EnforceNotMet when they do not fit each other or the rows."""
+        """Set the LoD from offsets. Raises EnforceNotMet if they are inconsistent or do not match the rows."""
         lod = [[int(n) for n in level] for level in lod]
         fault = lod_fault(lod, self.shape()[0] if self._array is not None and self.shape() else None)
         if fault:
@@ -310,7 +310,7 @@ class LoDTensor(Tensor):
         return offsets_to_lengths(self._lod)
 
     def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Lod) -> None:
-        """Set the LoD from lengths. Raises EnforceNotMet when they do not fit each other or the rows."""
+        """Set the LoD from lengths. Raises EnforceNotMet if they are inconsistent or do not match the rows."""
         fault = lod_fault(
             lengths_to_offsets(recursive_sequence_lengths),
             self.shape()[0] if self._array is not None and self.shape() else None,
@@ -324,7 +324,7 @@ class LoDTensor(Tensor):
         self._lod = lengths_to_offsets(recursive_sequence_lengths)
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
-        """Whether the LoD fits the rows."""
+        """Whether the LoD matches the rows."""
         return lod_fault(self._lod, self.shape()[0] if self.shape() else 0) is None
 
     def _copy(self, place: Place) -> LoDTensor:
@@ -345,6 +345,6 @@ class LoDTensor(Tensor):
 
 
 def keep_own(held: Any) -> None:
-    """Let a tensor that is about to leave its variable keep its value, out of those of a program."""
+    """Make a tensor that is about to leave its variable store its own value, independent of a program."""
     if isinstance(held, LoDTensor):
         held._move_out()

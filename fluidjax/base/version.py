@@ -1,4 +1,4 @@
-"""The version of Fluid that this package speaks, and checks against it."""
+"""The version of Fluid implemented by this package, and checks against it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 def version_number(version: str) -> int:
-    """The number that a program file notes: ``"1.8.5"`` -> 1008005."""
+    """The version number as stored in program files: ``"1.8.5"`` -> 1008005."""
     major, minor, patch, _ = _parts(version)
     return (major * 1000 + minor) * 1000 + patch
 
 
 def require_version(min_version: str, max_version: str | None = None) -> None:
-    """Check that the version of Fluid that is implemented (1.8.5) lies between the two.
+    """Check that the implemented version of Fluid (1.8.5) lies between the two.
 
-    Raises TypeError or ValueError for ill-formed versions and Exception when it does not.
+    Raises TypeError or ValueError for malformed versions, Exception if it does not.
 
     Examples:
         >>> fluid.require_version("1.7.0")
@@ -54,7 +54,7 @@ def require_version(min_version: str, max_version: str | None = None) -> None:
 
 
 def package_version() -> str:
-    """The version of this package; '0' where it is run from a folder that was never installed."""
+    """The version of this package; '0' if it runs from a directory without being installed."""
     try:
         return metadata.version("fluidjax")
     except metadata.PackageNotFoundError:

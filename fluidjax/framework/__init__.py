@@ -1,7 +1,7 @@
 # ruff: noqa: F401  (the names of the whole package are gathered here)
 """Programs: blocks of ops and variables, described in protobuf messages.
 
-The messages are the truth; Program, Block, Operator, Variable and Parameter are thin views of them.
+The messages are authoritative; Program, Block, Operator, Variable and Parameter are thin views of them.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ __all__ = [
 
 
 def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
-    """The element type of a NumPy dtype or its name. Raises ValueError when Fluid has none."""
+    """The dtype corresponding to a NumPy dtype or its name. Raises ValueError if Fluid has none."""
     return to_var_type(np_dtype)
 
 
 def dtype_is_floating(dtype: Any) -> bool:
-    """Whether an element type, in any spelling, is a floating-point one."""
+    """Whether a dtype, in any notation, is a floating-point one."""
     return is_floating(dtype)
 
 
@@ -95,13 +95,13 @@ def _non_static_mode() -> bool:
 
 
 def _current_expected_place() -> Any:
-    """The place of eager mode; None in static mode."""
+    """The place used by eager mode; None in static mode."""
     tracer = _dygraph_tracer()
     return None if tracer is None else tracer.place
 
 
 def load_op_library(lib_filename: str) -> None:
-    """Fluid loads compiled C++ ops with this; here an op is a Python function. Always raises RuntimeError."""
+    """Always raises RuntimeError: Fluid uses it to load compiled C++ ops, whereas here ops are Python functions."""
     raise RuntimeError(
         f"load_op_library({lib_filename!r}): a library of C++ ops cannot be loaded, ops are JAX functions here. "
         "Register the op with lowering.op in Python instead."
@@ -109,14 +109,14 @@ def load_op_library(lib_filename: str) -> None:
 
 
 def generate_control_dev_var_name() -> str:
-    """A fresh name for a control dependency."""
+    """A unique name for a control dependency."""
     return f"{CONTROL_DEP_VAR_PREFIX}@{random.random()}"
 
 
 def _get_var(name: str, program: Program | None = None) -> Variable:
-    """The variable of a program's first block (of the default main program) with this name.
+    """The variable with this name in a program's first block (by default, of the default main program).
 
-    Raises AssertionError when the name is no string or the program no Program, ValueError when there is no such
+    Raises AssertionError if the name is not a string or the program not a Program, ValueError if there is no such
     variable.
     """
     program = default_main_program() if program is None else program

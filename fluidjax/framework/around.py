@@ -1,4 +1,4 @@
-"""What a block uses of the variables around it."""
+"""Outer variables used by a block."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def block_reads_and_writes(block: Block, written: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """The names a block reads before it writes them, and those it writes, each in order of appearance.
+    """The names that a block reads before writing them, and those it writes, each in order of appearance.
 
-    Arrays that belong to the block alone are no reads: they start empty there. A block inside may not run: after it
-    a variable from around both may still have the value that it had there, so that to use it is to read it.
+    Arrays local to the block are not reads, as they start empty. A nested block may not run: a variable from outside
+    may keep its previous value then, so using it afterwards counts as reading it.
 
     Args:
         block: the sub-block.

@@ -54,7 +54,7 @@ def attr_type(name: str | int) -> AttrType:
 
 
 def declared_type(op_type: str, name: str) -> AttrType | None:
-    """The AttrType that an op, or the op it is the gradient of, declares for an attribute; None where neither does."""
+    """The AttrType declared for an attribute by an op, or by the op it is the gradient of; None if neither does."""
     if name in BOOKKEEPING_TYPES:
         return BOOKKEEPING_TYPES[name]
     if not lowering.has_op(op_type):
@@ -76,7 +76,7 @@ def read_attr(attr: OpDesc.Attr) -> Any:
 
 
 def read_scalar(scalar: Scalar) -> bool | int | float | complex:
-    """The number in the message; a scalar without one is that type's zero."""
+    """The number in the message; zero of its type if there is none."""
     if scalar.type == Scalar.COMPLEX128:
         return complex(scalar.c.r, scalar.c.i)
     return getattr(scalar, _SCALAR_FIELDS[scalar.type])
@@ -138,7 +138,7 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
 def attr_fields(name: str, kind: AttrType, value: Any) -> dict[str, Any]:
     """The fields of the message of one attribute.
 
-    Raises TypeError or ValueError when the value does not fit the type.
+    Raises TypeError or ValueError if the value does not match the type.
     """
     field, is_list = _FIELD_OF[kind]
     convert = _CONVERT[field]
@@ -153,9 +153,9 @@ def _as_list(value: Any) -> Iterable[Any]:
 
 
 def type_of_value(value: Any) -> AttrType:
-    """The attribute type that a bare Python value stands for.
+    """The attribute type implied by a plain Python value.
 
-    Raises TypeError for a value that no attribute can hold.
+    Raises TypeError for a value that no attribute type can represent.
     """
     if isinstance(value, (list, tuple, np.ndarray)):
         return _type_of_list(list(value))

@@ -1,4 +1,4 @@
-"""Block: a list of ops and the variables they name; a view of a BlockDesc message."""
+"""Block: a list of ops and their variables; a view of a BlockDesc message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OP_ADDED: list[Callable[[Program], None]] = []
 
 
 class Block:
-    """One block of a program, made by the program.
+    """A block of a program; created by the program.
 
     Attributes:
         program: the program it belongs to.
@@ -50,17 +50,17 @@ class Block:
 
     @property
     def idx(self) -> int:
-        """The block's number in its program."""
+        """The index of the block in its program."""
         return self.proto.idx
 
     @property
     def parent_idx(self) -> int:
-        """The number of the block around it; -1 for none."""
+        """The index of the parent block; -1 if there is none."""
         return self.proto.parent_idx
 
     @property
     def forward_block_idx(self) -> int:
-        """For a block of gradient ops, the number of the block it is the gradient of; else -1."""
+        """For a block of gradient ops, the index of the block it is the gradient of; else -1."""
         return self.proto.forward_block_idx
 
     def _set_forward_block_idx(self, idx: int) -> None:
@@ -69,7 +69,7 @@ class Block:
 
     @property
     def backward_block_idx(self) -> int:
-        """The number of the block that holds this block's gradient ops; -1 for none."""
+        """The index of the block with this block's gradient ops; -1 if there is none."""
         for block in self.program.blocks:
             if block.forward_block_idx == self.idx:
                 return block.idx
@@ -82,7 +82,7 @@ class Block:
     # Variables.
 
     def var(self, name: str) -> Variable:
-        """The block's own variable of that name. Raises ValueError when it has none."""
+        """The block's own variable of that name. Raises ValueError if it does not exist."""
         if not isinstance(name, str):
             raise TypeError(
                 f"var() expects a variable's name, a str, got {name!r} of type {type(name).__name__}. "
@@ -102,7 +102,7 @@ class Block:
         return name in self.vars
 
     def _find_var_recursive(self, name: str) -> Variable | None:
-        """The variable of that name here, around, or in the block this is the gradient of; None when none."""
+        """The variable of that name here, in an enclosing block, or in the block this is the gradient of; or None."""
         own = self.vars.get(name)
         if own is not None:
             return own
@@ -136,7 +136,7 @@ class Block:
         return list(self.iter_parameters())
 
     def create_var(self, *args: Any, **kwargs: Any) -> Variable:
-        """Make a variable; arguments as for Variable, without the block. In eager mode, an eager one."""
+        """Create a variable; arguments as for Variable, without the block. In eager mode, an eager variable."""
         tracer = current_tracer()
         if tracer is not None:
             return tracer.create_var(*args, **kwargs)
@@ -147,10 +147,10 @@ class Block:
         return var
 
     def create_parameter(self, *args: Any, **kwargs: Any) -> Parameter:
-        """Make a parameter in the global block; arguments as for Parameter, without the block.
+        """Create a parameter in the global block; arguments as for Parameter, without the block.
 
-        With ``initializer``, the op that initialises it is appended to this block, once per name. In eager mode it is
-        an eager parameter, initialised at once.
+        With ``initializer``, the op that initialises it is appended to this block, once per name. In eager mode, an
+        eager parameter is created and initialised immediately.
         """
         tracer = current_tracer()
         if tracer is not None:
@@ -176,7 +176,7 @@ class Block:
             initializer(param, self)
 
     def _writer_count(self, name: str) -> int:
-        """How many of the block's ops write that variable."""
+        """The number of ops in the block that write the variable."""
         if self._writers is None:
             self._writers = {}
             for op in self.ops:
@@ -218,7 +218,7 @@ class Block:
         return var
 
     def _remove_var(self, name: str) -> None:
-        """Drop a variable; its ops stay."""
+        """Remove a variable; its ops are kept."""
         self.var(name)
         del self.vars[name]
         self.desc._remove_var(name)
@@ -227,9 +227,9 @@ class Block:
     # Ops.
 
     def append_op(self, *args: Any, **kwargs: Any) -> Operator:
-        """Append an op: ``append_op(type, inputs, outputs, attrs)``, checked and with its outputs inferred.
+        """Append an op: ``append_op(type, inputs, outputs, attrs)``, checking it and inferring its outputs.
 
-        See Operator for the arguments and errors. In eager mode the op runs at once instead.
+        See Operator for arguments and errors. In eager mode, the op runs immediately instead.
         """
         tracer = current_tracer()
         if tracer is not None:
@@ -279,7 +279,7 @@ class Block:
         return self._insert_op(0, *args, **kwargs)
 
     def _remove_op(self, index: int) -> None:
-        """Drop the op at position `index`."""
+        """Remove the op at position `index`."""
         del self.proto.ops[index]
         del self.ops[index]
         self._op_changed()
@@ -296,10 +296,10 @@ class Block:
         like: Operator | None = None,
         index: int | None = None,
     ) -> Operator:
-        """Append an op as it is given: no checks, no defaults, no inference, no call stack.
+        """Append an op verbatim: without checks, defaults, inference or call stack.
 
-        This is how the backward pass writes gradient ops. `like` gives the types of attributes whose names it has
-        too; `index` inserts at a position instead.
+        Used by the backward pass to write gradient ops. `like` supplies the types of attributes with the same names;
+        `index` inserts at a position instead.
         """
         message = raw_op(type, inputs, outputs, attrs or {}, like)
         if index is None:
@@ -323,7 +323,7 @@ class Block:
     # Keeping up with the message.
 
     def _sync_with_cpp(self) -> None:
-        """Take in what was changed in the message itself: new or dropped variables and ops."""
+        """Update the view after changes made to the message itself: new or removed variables and ops."""
         names = [var.name for var in self.proto.vars]
         if list(self.vars) != names or any(self.vars[v.name].proto is not v for v in self.proto.vars):
             known = self.vars
@@ -341,7 +341,7 @@ class Block:
             self._op_changed()
 
     def _copy_param_info_from(self, other: Block) -> None:
-        """Make the variables that are parameters in `other` parameters here, with their settings."""
+        """Turn variables that are parameters in `other` into parameters, with the same attributes."""
         for param in other.iter_parameters():
             if param.name in self.vars:
                 self._as_parameter(self.vars[param.name])._copy_info_from(param)
@@ -354,7 +354,7 @@ class Block:
         return param
 
     def _copy_var_info_from(self, other: Block) -> None:
-        """Take over, for variables of the same name, what the message does not hold."""
+        """For variables of the same name, copy information that the message does not hold."""
         for name, var in other.vars.items():
             mine = self.vars.get(name)
             if mine is None:
@@ -369,7 +369,7 @@ class Block:
     # Text.
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
-        """The message as text; `with_details` adds what only the front end knows of the variables."""
+        """The message as text; `with_details` adds information held only by the front end."""
         if not with_details:
             return message_text(self.proto, throw_on_error)
         text = f"blocks {{\n  idx: {self.idx}\n  parent_idx: {self.parent_idx}"

@@ -1,4 +1,4 @@
-"""Where an op was made: the Python stack, kept in the op's ``op_callstack`` attribute, innermost call first."""
+"""The source location of an op: the Python stack, stored in its ``op_callstack`` attribute, innermost call first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _entry(filename: str, line: int, function: str) -> str:
 
 
 def record(skip: int = 1, limit: int = 64) -> list[str]:
-    """The stack of the caller, innermost first, without the `skip` innermost frames; at most `limit` entries."""
+    """The caller's stack, innermost first, without the `skip` innermost frames; at most `limit` entries."""
     entries: list[str] = []
     frame: Any = sys._getframe(skip + 1)
     while frame is not None and len(entries) < limit:
@@ -33,7 +33,7 @@ def record(skip: int = 1, limit: int = 64) -> list[str]:
 
 
 def depth_of_user() -> int:
-    """How many frames the caller is below the user's line, as ``warnings.warn(stacklevel=...)`` counts them."""
+    """The number of frames between the caller and the user's line, as expected by ``warnings.warn(stacklevel=...)``."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_own(frame.f_code.co_filename):
         depth, frame = depth + 1, frame.f_back
@@ -45,7 +45,7 @@ def _is_own(filename: str) -> bool:
 
 
 def user_entry(callstack: Sequence[str]) -> str | None:
-    """The innermost entry of a recorded stack that is no framework code: the line that the user wrote, or None."""
+    """The innermost entry of a recorded stack outside the framework, the user's line; None if there is none."""
     for entry in callstack:
         match = _LINE.match(entry)
         if match and not _is_own(match["file"]):
@@ -54,7 +54,7 @@ def user_entry(callstack: Sequence[str]) -> str | None:
 
 
 def user_line(op: Any) -> str:
-    """Where the user made `op`: ``file:line: code``, or a note that it is not known.
+    """Where the user created `op`: ``file:line: code``, or a note that it is unknown.
 
     `op` is an Operator, or anything with an ``op_callstack`` attribute list in ``attrs``.
     """

@@ -1,8 +1,8 @@
-"""Variables of eager mode that a static program reads: each is stood for by one of the program's own.
+"""Eager variables read by a static program, each represented by a variable of the program.
 
-While a function of eager mode is written as a program, what it takes from elsewhere - a layer's parameters, a mask kept
-in an attribute - is there with its value. The program declares a variable of that name; whoever runs it gives it the
-value that the eager variable has then, and takes over what the program leaves in it.
+While an eager function is converted to a program, values from elsewhere, such as a layer's parameters or a mask stored
+in an attribute, already exist. The program declares a variable for each; running the program feeds it the eager
+variable's current value, and copies back the value that the program leaves in it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Captures:
-    """The eager variables that a program reads.
+    """The eager variables read by a program.
 
     Attributes:
-        values: name in the program -> eager variable.
+        values: maps names in the program to eager variables.
     """
 
     def __init__(self, program: Program) -> None:
@@ -28,7 +28,7 @@ class Captures:
         self.values: dict[str, Any] = {}
 
     def variable(self, eager: Any) -> Variable:
-        """The program's variable that stands for an eager one."""
+        """The program variable that represents an eager one."""
         block = self._program.global_block()
         name = eager.name
         while name in block.vars and self.values.get(name) is not eager:
@@ -50,7 +50,7 @@ class Captures:
 
 
 def captured(program: Program, eager: Any) -> Variable:
-    """The variable of `program` that stands for an eager one. Raises TypeError where the program captures none."""
+    """The variable of `program` that represents an eager one. Raises TypeError if the program captures none."""
     if program._captures is None:
         raise TypeError(
             explain(

@@ -1,4 +1,4 @@
-"""Whether a ProgramDesc message makes sense, before anything is built on it."""
+"""Validation of ProgramDesc messages before anything is built from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lowering.program import PADDLE_2
 
 
 def parse_message(data: bytes) -> pb.ProgramDesc:
-    """The ProgramDesc that the bytes hold. Raises ValueError when they hold none."""
+    """Parse bytes as a ProgramDesc. Raises ValueError if they are not one."""
     try:
         return pb.ProgramDesc.FromString(bytes(data))
     except (DecodeError, TypeError) as error:
@@ -33,7 +33,7 @@ MAX_NESTING = 64
 
 
 def check_structure(program: pb.ProgramDesc) -> None:
-    """Raise ValueError unless the blocks form a tree, all indices of blocks exist, and strings are text."""
+    """Raise ValueError unless the blocks form a tree, all block indices exist, and strings are text."""
     count = len(program.blocks)
     if not count:
         _fault("it has no blocks, a program has at least one")
@@ -56,7 +56,7 @@ def check_structure(program: pb.ProgramDesc) -> None:
 
 
 def warn_of_unknown_attributes(program: pb.ProgramDesc) -> None:
-    """Warn, once for the whole program, of attributes that its ops do not have and that are ignored."""
+    """Warn, once per program, about attributes unknown to their ops, which are ignored."""
     newer = program.version.version >= PADDLE_2
     found = {
         f"{op.type}.{name}"
@@ -90,7 +90,7 @@ def _check_vars(position: int, block: pb.BlockDesc) -> None:
 
 
 def _check_ops(position: int, block: pb.BlockDesc, users: list[str]) -> None:
-    """``users`` names the op of each block; a block that several ops share would be run anew for each way to it."""
+    """``users`` names the op of each block; a block shared by several ops would be run once per path to it."""
     count = len(users)
     for index, op in enumerate(block.ops):
         if not op.type:
@@ -129,12 +129,12 @@ _BLOCKS = frozenset({int(AttrType.BLOCK), int(AttrType.BLOCKS)})
 
 
 def _names_blocks(op_type: str, attr: str) -> bool:
-    """Whether an op's attribute stands for blocks: what it holds otherwise would be taken for the number of one."""
+    """Whether an op's attribute refers to blocks, so that a value of another type would be mistaken for an index."""
     return attr == "sub_block" or declared_type(op_type, attr) in _BLOCKS
 
 
 def _check_text(strings: Iterable[Any], where: str) -> None:
-    """protobuf hands out a string that is no UTF-8 as bytes."""
+    """Check strings, since protobuf returns those that are not UTF-8 as bytes."""
     for string in strings:
         if isinstance(string, bytes):
             _fault(f"a string of {where} is not UTF-8: {string[:40]!r}")

@@ -1,4 +1,4 @@
-"""ComplexVariable: a complex value as two variables of real numbers."""
+"""ComplexVariable: a complex value represented by two real variables."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fluidjax.base.enums import VarType
 
 
 class ComplexVariable:
-    """A complex value of eager mode. ``fluid.dygraph.to_variable`` makes one of a complex array.
+    """A complex value in eager mode; created by ``fluid.dygraph.to_variable`` from a complex array.
 
     Args:
-        real, imag: variables of one shape and dtype.
+        real, imag: variables of the same shape and dtype.
 
-    Raises AssertionError where shapes or dtypes differ.
+    Raises AssertionError if shapes or dtypes differ.
     """
 
     def __init__(self, real: Any, imag: Any) -> None:
@@ -30,7 +30,7 @@ class ComplexVariable:
 
     @property
     def dtype(self) -> str:
-        """``complex64`` where the parts are of 16 or 32 bits, else ``complex128``."""
+        """``complex64`` if the parts have 16 or 32 bits, else ``complex128``."""
         return "complex64" if self.real.dtype in (VarType.FP16, VarType.FP32) else "complex128"
 
     @property
@@ -40,7 +40,7 @@ class ComplexVariable:
 
     @property
     def name(self) -> dict[str, str]:
-        """The names of the parts. It is set by a string, which ``.real`` and ``.imag`` are added to, or by a pair."""
+        """The names of the parts. Assign a string, to which ``.real`` and ``.imag`` are appended, or a pair."""
         return {"real": self.real.name, "imag": self.imag.name}
 
     @name.setter

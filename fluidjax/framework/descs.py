@@ -1,7 +1,7 @@
 """Fluid's desc objects (``program.desc``, ``block.desc``, ``op.desc``, ``var.desc``) as views of the messages.
 
-Front-end code and old scripts that reach below Operator and Variable find the methods they expect; every
-change goes to the message, and the owner is told of it.
+They provide the methods expected by front-end code and by old scripts that go below Operator and Variable; every
+change is made to the message, and its owner notified.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class BlockDescView:
 
     @property
     def parent(self) -> int:
-        """The index of the block around this one; -1 for the outermost."""
+        """The index of the parent block; -1 for the outermost."""
         return self.proto.parent_idx
 
     def get_forward_block_idx(self) -> int:
-        """The index of the block that this one is the gradient of; -1 where it is none."""
+        """The index of the block that this one is the gradient of; -1 if it is not one."""
         return self.proto.forward_block_idx
 
     def _set_forward_block_idx(self, index: int) -> None:
@@ -53,7 +53,7 @@ class BlockDescView:
         return len(self.proto.ops)
 
     def op(self, index: int) -> OpDescView:
-        """A view of op ``index``; IndexError where there is none."""
+        """A view of op ``index``. Raises IndexError if there is none."""
         return OpDescView(self.proto.ops[index], self._changed)
 
     def append_op(self) -> OpDescView:
@@ -78,7 +78,7 @@ class BlockDescView:
         return [VarDescView(var, self._changed) for var in self.proto.vars]
 
     def find_var(self, name: str | bytes) -> VarDescView | None:
-        """A view of the block's own variable ``name``; None where there is none."""
+        """A view of the block's own variable ``name``; None if there is none."""
         wanted = text(name)
         for var in self.proto.vars:
             if var.name == wanted:
@@ -86,11 +86,11 @@ class BlockDescView:
         return None
 
     def has_var(self, name: str | bytes) -> bool:
-        """Whether the block itself, not one around it, declares ``name``."""
+        """Whether the block itself, rather than an ancestor, declares ``name``."""
         return self.find_var(name) is not None
 
     def find_var_recursive(self, name: str | bytes) -> VarDescView | None:
-        """A view of ``name`` here, in the block this is the gradient of, or in the nearest one around either."""
+        """A view of ``name`` here, in the block this is the gradient of, or in the nearest ancestor of either."""
         pending, seen = [self.proto.idx], set[int]()
         while pending:
             idx = pending.pop(0)
@@ -105,11 +105,11 @@ class BlockDescView:
         return None
 
     def has_var_recursive(self, name: str | bytes) -> bool:
-        """Whether this block or one around it declares ``name``."""
+        """Whether this block or an ancestor declares ``name``."""
         return self.find_var_recursive(name) is not None
 
     def var(self, name: str | bytes) -> VarDescView:
-        """A view of the block's own variable ``name``, declared as a LOD_TENSOR where it is missing."""
+        """A view of the block's own variable ``name``, declared as a LOD_TENSOR if missing."""
         found = self.find_var(name)
         if found is None:
             var = self.proto.vars.add(name=text(name))
@@ -151,11 +151,11 @@ class ProgramDescView:
         self._changed = changed
 
     def num_blocks(self) -> int:
-        """The number of blocks; the outermost one counts."""
+        """The number of blocks, including the outermost."""
         return len(self.proto.blocks)
 
     def block(self, index: int) -> BlockDescView:
-        """A view of block ``index``; IndexError where there is none."""
+        """A view of block ``index``. Raises IndexError if there is none."""
         return BlockDescView(self.proto.blocks[index], self.proto, self._changed)
 
     def append_block(self, parent: BlockDescView) -> BlockDescView:
@@ -165,13 +165,13 @@ class ProgramDescView:
         return self.block(len(self.proto.blocks) - 1)
 
     def get_feed_target_names(self) -> list[str]:
-        """What the feed ops of block 0 write, in the order of their columns."""
+        """The outputs of the feed ops of block 0, in the order of their columns."""
         ops = [op for op in self.proto.blocks[0].ops if op.type == "feed"]
         named = {read_col(op): (find_slot(op.outputs, "Out") or [""])[0] for op in ops}
         return [named[col] for col in sorted(named)]
 
     def get_fetch_target_names(self) -> list[str]:
-        """What the fetch ops of block 0 read, in the order of their columns."""
+        """The inputs of the fetch ops of block 0, in the order of their columns."""
         ops = [op for op in self.proto.blocks[0].ops if op.type == "fetch"]
         named = {read_col(op): (find_slot(op.inputs, "X") or [""])[0] for op in ops}
         return [named[col] for col in sorted(named)]
@@ -184,10 +184,10 @@ class ProgramDescView:
         self._changed()
 
     def flush(self) -> None:
-        """Bring the message up to date; it always is."""
+        """A no-op: the message is always up to date."""
 
     def parse_from_string(self, data: bytes) -> None:
-        """Become the ProgramDesc that ``data`` holds; protobuf's DecodeError where it holds none."""
+        """Replace the content by a serialised ProgramDesc. Raises protobuf's DecodeError for invalid bytes."""
         self.proto.ParseFromString(data)
         self._changed()
 

@@ -1,4 +1,4 @@
-"""The table of embeddings with ``is_distributed=True``, of which a program may have one."""
+"""The embedding table with ``is_distributed=True``, of which a program may have one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fluidjax.framework.program import Program
 
 
 def table_lookups(program: Program, name: str) -> list[Operator]:
-    """The look-ups in a table."""
+    """The lookup ops of a table."""
     return [op for op in program.global_block().ops if op.type == "lookup_table" and op.input("W") == [name]]
 
 
@@ -17,7 +17,7 @@ def _is_distributed(op: Operator) -> bool:
 
 
 def find_distributed_lookup_table(program: Program) -> str | None:
-    """The parameter of the look-ups that are ``is_distributed``; None when there are none.
+    """The parameter used by the ``is_distributed`` lookups; None if there are none.
 
     Raises RuntimeError when these name several parameters, or when others look up in it too.
     """

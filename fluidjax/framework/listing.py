@@ -1,6 +1,6 @@
-"""A program to be read: one line an op, with shapes, under the user's lines that made them.
+"""The readable listing of a program: one line per op, with shapes, under the user's lines that created them.
 
-Attributes that have their defaults are left out; the backward pass and the optimizer are folded into a line each.
+Attributes with default values are omitted; the backward pass and the optimizer are folded into one line each.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _VALUE = 60
 
 
 def shape_text(var: Variable) -> str:
-    """``[?, 3]``; empty for what is no tensor."""
+    """``[?, 3]``; empty for anything but a tensor."""
     tensor = messages.tensor_desc(var.proto)
     return "" if tensor is None else "[" + ", ".join("?" if size < 0 else str(size) for size in tensor.dims) + "]"
 
 
 def dtype_text(var: Variable) -> str:
-    """``float32``; empty for what is no tensor, and for a number that names no element type."""
+    """``float32``; empty for anything but a tensor, and for an unknown dtype number."""
     tensor = messages.tensor_desc(var.proto)
     try:
         return "" if tensor is None else to_numpy_dtype(tensor.data_type).name
@@ -50,7 +50,7 @@ def dtype_text(var: Variable) -> str:
 
 
 def kind_text(var: Variable) -> str:
-    """``float32[?, 3]``, ``LOD_TENSOR_ARRAY float32[?, 3]`` or ``STEP_SCOPES``, with the LoD's levels."""
+    """``float32[?, 3]``, ``LOD_TENSOR_ARRAY float32[?, 3]`` or ``STEP_SCOPES``, with the LoD level."""
     kind = "" if var.proto.type.type == VarType.LOD_TENSOR else VarType(var.proto.type.type).name
     holder = messages.lod_holder(var.proto)
     level = f"lod {holder.lod_level}" if holder is not None and holder.lod_level else ""
@@ -66,19 +66,19 @@ def part(op: Operator) -> str:
 
 
 def parts(block: Block) -> Iterator[tuple[str, list[tuple[int, Operator]]]]:
-    """The block's ops with their positions, split where the part changes."""
+    """The block's ops with their positions, grouped by part."""
     for name, group in itertools.groupby(enumerate(block.ops), key=lambda item: part(item[1])):
         yield name, list(group)
 
 
 def counted(ops: list[tuple[int, Operator]]) -> str:
-    """``mul_grad, sgd 2``: the types of some ops, each with how often, where it is more than once."""
+    """``mul_grad, sgd 2``: op types, with their count if more than one."""
     found = Counter(op.type for _, op in ops)
     return ", ".join(name if count == 1 else f"{name} {count}" for name, count in found.items())
 
 
 def told_attrs(op: Operator) -> Iterator[tuple[str, str]]:
-    """Attributes and their values as text, without what all ops have and what has its default."""
+    """Attributes and their values as text, except those common to all ops or with default values."""
     known = lowering.get_op(op.type).attrs if lowering.has_op(op.type) else {}
     for name, value in op._attr_map.items():
         spec = known.get(name)
@@ -97,9 +97,9 @@ def _short(text: str) -> str:
 
 
 def made_at(op: Operator) -> str:
-    """``train.py:7: h = fluid.layers.fc(x, 3)``, empty where it is not known.
+    """``train.py:7: h = fluid.layers.fc(x, 3)``; empty if unknown.
 
-    The file is named as seen from here, or as it is imported.
+    The file is named relative to the working directory, or as imported.
     """
     where = callstack.user_line(op)
     if where.startswith("("):
@@ -138,7 +138,7 @@ def size_text(program: Program) -> str:
 
 
 def program_text(program: Program, folded: bool = True) -> str:
-    """The program, block by block; with `folded` False the backward pass and the optimizer op by op too."""
+    """The program, block by block; if `folded` is False, including every op of the backward pass and the optimizer."""
     lines = [f"Program: {size_text(program)}"]
     for block in program.blocks:
         lines += _block_lines(block, folded)
@@ -178,7 +178,7 @@ def _named(op: Operator) -> list[str]:
 
 
 def _op_lines(ops: list[tuple[int, Operator]]) -> Iterator[str]:
-    """The ops, each run of them that one line of the user's made under that line."""
+    """The ops, with consecutive ops of the same user line listed under that line."""
     for where, group in itertools.groupby(ops, key=lambda item: made_at(item[1])):
         if where:
             yield f"    # {where}"

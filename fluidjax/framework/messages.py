@@ -16,7 +16,7 @@ _LOD_TENSOR_ARRAY = int(VarType.LOD_TENSOR_ARRAY)
 
 
 def tensor_desc(var: pb.VarDesc) -> pb.VarType.TensorDesc | None:
-    """The message with dtype and dims, by what the variable holds; None where it holds no tensor."""
+    """The message with dtype and dims, depending on the type of variable; None if it is not a tensor."""
     kind = var.type.type
     if kind == _LOD_TENSOR:
         return var.type.lod_tensor.tensor
@@ -28,7 +28,7 @@ def tensor_desc(var: pb.VarDesc) -> pb.VarType.TensorDesc | None:
 
 
 def set_kind(var: pb.VarDesc, kind: int) -> None:
-    """Write what the variable holds."""
+    """Set the type of the variable."""
     var.type.type = int(kind)  # type: ignore[assignment]
 
 
@@ -53,7 +53,7 @@ def lod_holder(var: pb.VarDesc) -> Any:
 
 
 def dims_of(shape: Iterable[Any]) -> tuple[int, ...]:
-    """The dims of a shape as ints. TypeError for what are no numbers."""
+    """The dims of a shape as ints. Raises TypeError for anything but numbers."""
     try:
         return tuple(int(n) for n in shape)
     except ValueError:
@@ -70,7 +70,7 @@ def set_tensor(var: pb.VarDesc, shape: Sequence[int] | None = None, dtype: int |
 
 
 def find_slot(slots: Any, name: str) -> list[str] | None:
-    """The argument names of one slot, or None where the op has no such slot."""
+    """The argument names of a slot; None if the op has no such slot."""
     for slot in slots:
         if slot.parameter == name:
             return list(slot.arguments)
@@ -97,12 +97,12 @@ def find_attr(op: pb.OpDesc, name: str) -> pb.OpDesc.Attr | None:
 
 
 def add_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None) -> None:
-    """Add an attribute that the op does not have yet; its type is `kind`, or the one its value stands for."""
+    """Add an attribute that the op does not have yet; its type is `kind`, or else implied by the value."""
     op.attrs.add(**attr_fields(name, type_of_value(value) if kind is None else kind, value))
 
 
 def set_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None) -> None:
-    """Set one attribute; its type is `kind`, or the one it has, or the one its value stands for."""
+    """Set an attribute; its type is `kind`, or else its current type, or else implied by the value."""
     attr = find_attr(op, name)
     if kind is None:
         kind = type_of_value(value) if attr is None else _kept_type(AttrType(attr.type), value)
@@ -116,7 +116,7 @@ def set_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None)
 
 
 def _kept_type(kind: AttrType, value: Any) -> AttrType:
-    """The type after a new value: the old one, unless the value is of another family (a list for a scalar)."""
+    """The type after assigning a value: the current one, unless the value requires another (a list for a scalar)."""
     given = type_of_value(value)
     numbers = {AttrType.INT, AttrType.LONG, AttrType.FLOAT, AttrType.BOOL, AttrType.BLOCK}
     is_list = isinstance(value, (list, tuple))

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def nothing() -> None:
-    """Nobody is told of changes."""
+    """Do nothing: the default observer of changes."""
 
 
 def text(name: str | bytes) -> str:
-    """A name as text; callers of old give bytes too."""
+    """A name as str; old callers also pass bytes."""
     return name.decode() if isinstance(name, bytes) else name
 
 
@@ -44,58 +44,58 @@ class OpDescView:
         return self.proto.type
 
     def set_type(self, name: str) -> None:
-        """Rename the op type; slots and attributes stay as they are."""
+        """Change the op type, keeping slots and attributes."""
         self.proto.type = name
         self._changed()
 
     def input(self, name: str) -> list[str]:
-        """The variables of input slot ``name``; [] where the op has no such slot."""
+        """The variables of input slot ``name``; [] if the op has no such slot."""
         return find_slot(self.proto.inputs, name) or []
 
     def output(self, name: str) -> list[str]:
-        """The variables of output slot ``name``; [] where the op has no such slot."""
+        """The variables of output slot ``name``; [] if the op has no such slot."""
         return find_slot(self.proto.outputs, name) or []
 
     def inputs(self) -> dict[str, list[str]]:
-        """Input slot -> its variables, as a copy."""
+        """A copy of the mapping from input slots to variables."""
         return {slot.parameter: list(slot.arguments) for slot in self.proto.inputs}
 
     def outputs(self) -> dict[str, list[str]]:
-        """Output slot -> its variables, as a copy."""
+        """A copy of the mapping from output slots to variables."""
         return {slot.parameter: list(slot.arguments) for slot in self.proto.outputs}
 
     def input_names(self) -> list[str]:
-        """The input slots in the order of the message, those without variables included."""
+        """The input slots in message order, including empty ones."""
         return [slot.parameter for slot in self.proto.inputs]
 
     def output_names(self) -> list[str]:
-        """The output slots in the order of the message, those without variables included."""
+        """The output slots in message order, including empty ones."""
         return [slot.parameter for slot in self.proto.outputs]
 
     def input_arg_names(self) -> list[str]:
-        """The variables of all input slots, in the order of the slots; repeated ones are repeated."""
+        """The variables of all input slots, in slot order, with duplicates."""
         return [name for slot in self.proto.inputs for name in slot.arguments]
 
     def output_arg_names(self) -> list[str]:
-        """The variables of all output slots, in the order of the slots; repeated ones are repeated."""
+        """The variables of all output slots, in slot order, with duplicates."""
         return [name for slot in self.proto.outputs for name in slot.arguments]
 
     def set_input(self, name: str, arguments: Sequence[str]) -> None:
-        """Bind the variables ``arguments`` to input slot ``name``, which is added where it is missing."""
+        """Bind the variables ``arguments`` to input slot ``name``, added if missing."""
         set_slot(self.proto.inputs, name, [text(a) for a in arguments])
         self._changed()
 
     def set_output(self, name: str, arguments: Sequence[str]) -> None:
-        """Bind the variables ``arguments`` to output slot ``name``, which is added where it is missing."""
+        """Bind the variables ``arguments`` to output slot ``name``, added if missing."""
         set_slot(self.proto.outputs, name, [text(a) for a in arguments])
         self._changed()
 
     def remove_output(self, name: str) -> None:
-        """Drop output slot ``name``; nothing happens where there is none."""
+        """Remove output slot ``name``, if present."""
         self._remove_slot(self.proto.outputs, name)
 
     def remove_input(self, name: str) -> None:
-        """Drop input slot ``name``; nothing happens where there is none."""
+        """Remove input slot ``name``, if present."""
         self._remove_slot(self.proto.inputs, name)
 
     def _remove_slot(self, slots: Any, name: str) -> None:
@@ -120,19 +120,19 @@ class OpDescView:
         self._changed()
 
     def attr_names(self) -> list[str]:
-        """The attributes that the message holds, in its order."""
+        """The attributes in the message, in its order."""
         return [attr.name for attr in self.proto.attrs]
 
     def has_attr(self, name: str) -> bool:
-        """Whether the message holds the attribute; a default that nobody wrote does not count."""
+        """Whether the message contains the attribute; unset defaults do not count."""
         return find_attr(self.proto, name) is not None
 
     def attr(self, name: str) -> Any:
-        """The value of an attribute, a block as its index; EnforceNotMet where the op has no such attribute."""
+        """The value of an attribute, a block as its index. Raises EnforceNotMet if the op has no such attribute."""
         return read_attr(self._need_attr(name))
 
     def attr_type(self, name: str) -> AttrType:
-        """The type tag of an attribute; EnforceNotMet where the op has no such attribute."""
+        """The type of an attribute. Raises EnforceNotMet if the op has no such attribute."""
         return AttrType(self._need_attr(name).type)
 
     def _need_attr(self, name: str) -> pb.OpDesc.Attr:
@@ -149,18 +149,18 @@ class OpDescView:
         self._changed()
 
     def set_block_attr(self, name: str, block: Any) -> None:
-        """Write a BLOCK attribute: the index of ``block``, which may be given as a BlockDescView or an index."""
+        """Set a BLOCK attribute to the index of ``block``, a BlockDescView or an index."""
         set_attr(self.proto, name, block.id if isinstance(block, BlockDescView) else block, AttrType.BLOCK)
         self._changed()
 
     def set_blocks_attr(self, name: str, blocks: Sequence[Any]) -> None:
-        """Write a BLOCKS attribute: the indices of ``blocks``, each given as a BlockDescView or an index."""
+        """Set a BLOCKS attribute to the indices of ``blocks``, BlockDescViews or indices."""
         indices = [b.id if isinstance(b, BlockDescView) else b for b in blocks]
         set_attr(self.proto, name, indices, AttrType.BLOCKS)
         self._changed()
 
     def remove_attr(self, name: str) -> None:
-        """Drop an attribute; nothing happens where there is none."""
+        """Remove an attribute, if present."""
         for index, attr in enumerate(self.proto.attrs):
             if attr.name == name:
                 del self.proto.attrs[index]
@@ -174,17 +174,17 @@ class OpDescView:
         return self.attr(name)
 
     def copy_from(self, other: OpDescView) -> None:
-        """Become a copy of ``other``: type, slots, attributes and target mark are replaced."""
+        """Become a copy of ``other``, including type, slots, attributes and target mark."""
         self.proto.CopyFrom(other.proto)
         self._changed()
 
     def set_is_target(self, is_target: bool) -> None:
-        """Write the mark by which Paddle's own pruning keeps ops; nothing here reads it."""
+        """Set the mark by which Paddle's own pruning keeps ops; it has no effect here."""
         self.proto.is_target = is_target
         self._changed()
 
     def check_attrs(self) -> None:
-        """Check the attributes and fill in the defaults of those not set."""
+        """Check the attributes, and set missing ones to their defaults."""
         given = {attr.name: read_attr(attr) for attr in self.proto.attrs if not attr.name.startswith("op_")}
         spec = lowering.get_op(self.proto.type).attrs
         for name, value in lowering.check_attrs(self.proto.type, given).items():
@@ -193,14 +193,14 @@ class OpDescView:
         self._changed()
 
     def infer_var_type(self, block: BlockDescView) -> None:
-        """Set the kind and element type of the op's outputs in a block, from those of its inputs."""
+        """Infer the type and dtype of the op's outputs in a block from those of its inputs."""
         infer_desc(self, block, write_kind)
         block._changed()
 
     def infer_shape(self, block: BlockDescView) -> None:
-        """Set the shape and LoD level of the op's outputs in a block, from its inputs.
+        """Infer the shape and LoD level of the op's outputs in a block from its inputs.
 
-        Raises lowering.OpError when the inputs do not fit the op.
+        Raises lowering.OpError if the inputs do not match the op.
         """
         infer_desc(self, block, write_shape)
         block._changed()

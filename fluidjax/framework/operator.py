@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class Operator:
-    """One op of a block, made by ``Block.append_op``.
+    """An op of a block; created by ``Block.append_op``.
 
     Args:
         block: the block it belongs to.
-        desc: the message it is a view of. When that has a type already, nothing else is done.
+        desc: the message to view. If it already has a type, the other arguments are ignored.
         type: the op's type.
-        inputs: per slot, a Variable, a name, or a list of them.
+        inputs: a Variable, a name, or a list of them, per slot.
         outputs: likewise.
-        attrs: attributes; those left out take their defaults, those that are None count as left out.
+        attrs: attributes; missing ones, and those that are None, take their defaults.
 
-    Raises ValueError for an unknown type, or slots that the type does not have or needs and does not get.
+    Raises ValueError for an unknown type, unknown slots, or missing required ones.
     """
 
     OP_WITHOUT_KERNEL_SET = frozenset(
@@ -125,11 +125,11 @@ class Operator:
     # Slots.
 
     def input(self, name: str) -> list[str]:
-        """The variable names in an input slot; empty when it has none."""
+        """The variable names in an input slot; empty if there is no such slot."""
         return list(self._input_map.get(name, ()))
 
     def output(self, name: str) -> list[str]:
-        """The variable names in an output slot; empty when it has none."""
+        """The variable names in an output slot; empty if there is no such slot."""
         return list(self._output_map.get(name, ()))
 
     @property
@@ -153,7 +153,7 @@ class Operator:
         return [name for slot in self._output_map.values() for name in slot]
 
     def _mentions(self, name: str) -> bool:
-        """Whether the op reads or writes a variable, or notes it as one that its role is about."""
+        """Whether the op reads or writes a variable, or refers to it in its role attributes."""
         about = self._attr_map.get(names.OP_ROLE_VAR, ())
         return name in self.input_arg_names or name in self.output_arg_names or name in about
 
@@ -170,7 +170,7 @@ class Operator:
         return name in self._attr_map
 
     def attr(self, name: str) -> Any:
-        """An attribute's value; a block as its desc. Raises EnforceNotMet when there is none of that name."""
+        """The value of an attribute; a block as its desc. Raises EnforceNotMet if it does not exist."""
         if name not in self._attr_map:
             return self.desc.attr(name)
         value = self._attr_map[name]
@@ -201,7 +201,7 @@ class Operator:
         return values
 
     def _set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute; a new one takes the type the op's proto says, else the one its value stands for."""
+        """Set an attribute; a new one gets the type declared by the op's proto, or else implied by the value."""
         self._update_desc_attr(name, value)
 
     def _update_desc_attr(self, name: str, value: Any) -> None:
@@ -226,7 +226,7 @@ class Operator:
         return [self.block.program.block(index) for index in self._blocks_attr_ids(name)]
 
     def _sub_block_ids(self) -> list[int]:
-        """The indices of all blocks that attributes name."""
+        """The indices of all blocks that attributes refer to."""
         found: list[int] = []
         for attr in self.proto.attrs:
             if attr.type == AttrType.BLOCK:
@@ -244,7 +244,7 @@ class Operator:
     # Text.
 
     def to_string(self, throw_on_error: bool) -> str:
-        """The message as text. With `throw_on_error`, ValueError when a required field is missing."""
+        """The message as text. With `throw_on_error`, raises ValueError if a required field is missing."""
         return message_text(self.proto, throw_on_error)
 
     def __str__(self) -> str:
@@ -254,7 +254,7 @@ class Operator:
 
 
 class _Builder:
-    """Fills the message of a new op: checks slots and attributes, then infers what its outputs are."""
+    """Fills in the message of a new op: checks slots and attributes, then infers its outputs."""
 
     def __init__(self, op: Operator, op_type: str, stack: list[str]) -> None:
         self.op, self.type, self.stack = op, op_type, stack
@@ -283,7 +283,7 @@ class _Builder:
         return ArgumentError(f"op {self.type} ({self._where()}): {text}")
 
     def _leave_out(self, kind: str, unknown: Sequence[str], known: Iterable[str]) -> None:
-        """Tell of what a script gives and the op does not have. Fluid leaves it out in silence; it may be misspelt."""
+        """Warn about arguments unknown to the op. Fluid drops them silently, although they may be misspelt."""
         if unknown:
             expected = ", ".join(sorted(known)) or "none"
             warnings.warn(
@@ -293,9 +293,9 @@ class _Builder:
             )
 
     def _fill_slots(self, messages: Any, kind: str, given: Mapping, slots: Sequence[Any], keep_absent: bool) -> None:
-        """Write the slots in the order of their names. An absent optional input stays as an empty slot.
+        """Write the slots in order of their names. An absent optional input becomes an empty slot.
 
-        Only an op that is given no inputs at all, like ``fill_constant``, has no slots for them.
+        Only an op without any inputs, such as ``fill_constant``, has no input slots at all.
         """
         for slot in sorted(slots, key=lambda slot: slot.name):
             argument = given.get(slot.name)
@@ -362,7 +362,7 @@ def _add_attr(proto: pb.OpDesc, name: str, value: Any, kind: AttrType | None) ->
 
 
 def _plain(value: Any) -> Any:
-    """An attribute value as the checks want it: blocks as indices, variables as names."""
+    """An attribute value in the form expected by the checks: blocks as indices, variables as names."""
     if isinstance(value, Variable):
         return value.name
     if isinstance(value, descs.BlockDescView):

@@ -29,10 +29,10 @@ _ids = itertools.count()
 
 
 class Program:
-    """A model, or the part that initialises it: block 0 and the blocks inside it.
+    """A model, or the program that initialises it: block 0 with its sub-blocks.
 
-    ``fluid.default_main_program()`` and ``fluid.default_startup_program()`` are the ones that layers write to;
-    ``program_guard`` sets others.
+    Layers write to ``fluid.default_main_program()`` and ``fluid.default_startup_program()``; ``program_guard``
+    selects other programs.
 
     Examples:
         >>> program = fluid.Program()
@@ -98,20 +98,20 @@ class Program:
     # Versions.
 
     def _bump(self) -> None:
-        """Note a change."""
+        """Record a change."""
         self._mutations += 1
 
     def _descs_changed(self) -> None:
-        """Note a change made through desc objects: what was cached of ops is stale."""
+        """Record a change made through desc objects, which invalidates cached information about ops."""
         self._raw_generation += 1
         self._bump()
 
     def _version_token(self) -> Hashable:
-        """Another value after each change; no two programs share one."""
+        """A value that changes with every modification, unique among programs."""
         return self._id, self._mutations
 
     def fingerprint(self) -> str:
-        """A hash of the content: equal for equal programs, whatever lines made their ops."""
+        """A hash of the content: equal for equal programs, regardless of the source lines of their ops."""
         token = self._version_token()
         if self._fingerprint_cache is None or self._fingerprint_cache[0] != token:
             bare = pb.ProgramDesc()
@@ -140,7 +140,7 @@ class Program:
 
     @property
     def op_role_var(self) -> list[str]:
-        """The parameter and gradient names that new ops note as theirs."""
+        """The parameter and gradient names recorded by new ops."""
         return self._role_var
 
     @op_role_var.setter
@@ -172,15 +172,15 @@ class Program:
             return hidden(self, "Program", name)
 
     def _backward_role_guard(self) -> contextlib.AbstractContextManager[None]:
-        """Ops made inside belong to the backward pass."""
+        """Context manager: ops created inside belong to the backward pass."""
         return self._role_guard(OpRole.Backward, None)
 
     def _optimized_guard(self, param_and_grads: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
-        """Ops made inside update the given parameter by the given gradient."""
+        """Context manager: ops created inside update the given parameter with the given gradient."""
         return self._role_guard(OpRole.Optimize, [v.name if isinstance(v, Variable) else v for v in param_and_grads])
 
     def _lr_schedule_guard(self, is_with_opt: bool = False) -> contextlib.AbstractContextManager[None]:
-        """Ops made inside compute the learning rate."""
+        """Context manager: ops created inside compute the learning rate."""
         role = OpRole.LRSched | OpRole.Optimize if is_with_opt else OpRole.LRSched
         return self._role_guard(int(role), [])
 
@@ -214,11 +214,11 @@ class Program:
         return self.blocks[index]
 
     def current_block(self) -> Block:
-        """The block that layers write to."""
+        """The block to which layers are written."""
         return self.blocks[self.current_block_idx]
 
     def _create_block(self, parent_idx: int | None = None) -> Block:
-        """A new block inside the current one (or `parent_idx`); it becomes the current one."""
+        """Create a block inside the current one (or `parent_idx`) and make it current."""
         parent = self.current_block_idx if parent_idx is None else parent_idx
         self.proto.blocks.add(idx=len(self.blocks), parent_idx=parent)
         self.current_block_idx = len(self.blocks)
@@ -227,11 +227,11 @@ class Program:
         return self.current_block()
 
     def _rollback(self) -> None:
-        """Go back to the block around the current one."""
+        """Return to the parent of the current block."""
         self.current_block_idx = self.current_block().parent_idx
 
     def _sync_with_cpp(self) -> None:
-        """Take in what was changed in the message itself."""
+        """Update the view after changes made to the message itself."""
         for index in range(len(self.blocks), len(self.proto.blocks)):
             self.blocks.append(Block(self, index))
         for block in self.blocks:
@@ -253,7 +253,7 @@ class Program:
 
     @property
     def random_seed(self) -> int:
-        """The seed of the program's random ops; 0 for another one each run."""
+        """The seed of the program's random ops; 0 for a different one in each run."""
         return self._seed
 
     @random_seed.setter
@@ -264,7 +264,7 @@ class Program:
         self._bump()
 
     def global_seed(self, seed: int = 0) -> None:
-        """Seed this program and all that are made from now on."""
+        """Set the seed of this program and of all programs created later."""
         global global_prog_seed
         global_prog_seed = seed
         self.random_seed = seed
@@ -275,10 +275,10 @@ class Program:
         return self.clone()
 
     def clone(self, for_test: bool = False) -> Program:
-        """A copy; parameters keep their names, so it shares their values in the Scope.
+        """A copy; since parameters keep their names, it shares their values in the Scope.
 
-        With `for_test`, backward and optimizer ops are left out and every ``is_test`` attribute is set. Call it
-        before ``minimize``, so that nothing of the training is left that a test does not need.
+        With `for_test`, backward and optimizer ops are removed and every ``is_test`` attribute is set. Call it
+        before ``minimize``, so that no training ops remain.
         """
         if for_test:
             return without_backward(self)._inference_optimize(prune_read_op=False)
@@ -290,7 +290,7 @@ class Program:
 
     @uncollected()
     def _derived(self, message: pb.ProgramDesc, origin: dict[int, int]) -> Program:
-        """The program of a message made from this one's; `origin` maps its blocks to blocks here."""
+        """The program for a message derived from this one's; `origin` maps its blocks to blocks here."""
         program = type(self).__new__(type(self))
         program._init_state()
         program._seed = self._seed
@@ -307,7 +307,7 @@ class Program:
         return program
 
     def _copy_dist_param_info_from(self, other: Program) -> None:
-        """Take over the settings of distributed training."""
+        """Copy the settings of distributed training."""
         _check_source(other, "_copy_dist_param_info_from")
         self._is_distributed = other._is_distributed
         self._is_chief = other._is_chief
@@ -317,12 +317,12 @@ class Program:
         self._distributed_lookup_table = other._distributed_lookup_table
 
     def _copy_param_info_from(self, other: Program) -> None:
-        """Make the global variables that are parameters in `other` parameters here, with their settings."""
+        """Turn global variables that are parameters in `other` into parameters, with the same attributes."""
         _check_source(other, "_copy_param_info_from")
         self.global_block()._copy_param_info_from(other.global_block())
 
     def _copy_data_info_from(self, other: Program, pruned_origin_block_id_map: dict[int, int] | None = None) -> None:
-        """Take over from `other` which variables are fed and which stop gradients."""
+        """Copy from `other` which variables are fed and which stop gradients."""
         _check_source(other, "_copy_data_info_from")
         origin = pruned_origin_block_id_map or {index: index for index in range(self.num_blocks)}
         for block in self.blocks:
@@ -333,26 +333,26 @@ class Program:
         self._bump()
 
     def _prune(self, targets: Any) -> Program:
-        """A copy with only the ops that the targets (Variables, names or Operators) need."""
+        """A copy with only the ops needed by the targets (Variables, names or Operators)."""
         return self._prune_with_input([], targets)
 
     def _prune_with_input(self, feeded_var_names: Sequence[str], targets: Any) -> Program:
-        """A copy with only the ops that the targets need when some variables are fed."""
+        """A copy with only the ops needed by the targets, given that some variables are fed."""
         return pruned(self, feeded_var_names, targets)
 
     def _inference_optimize(self, prune_read_op: bool = True) -> Program:
-        """A copy with every ``is_test`` set; with `prune_read_op`, without the ops that read data."""
+        """A copy with every ``is_test`` set; with `prune_read_op`, without ops that read data."""
         return for_inference(self, prune_read_op)
 
     # Bytes and text.
 
     @staticmethod
     def parse_from_string(binary_str: bytes) -> Program:
-        """The program that ``desc.serialize_to_string()`` wrote.
+        """The program serialised by ``desc.serialize_to_string()``.
 
-        What a message does not hold (which variables are parameters, stop_gradient) is lost. Attributes that an op does
-        not have are kept and ignored, with a warning that names them.
-        Raises ValueError when the bytes are no program.
+        Information that the message does not hold (which variables are parameters, stop_gradient) is lost. Attributes
+        unknown to an op are kept but ignored, with a warning.
+        Raises ValueError if the bytes are not a program.
         """
         with uncollected():
             message = parse_message(binary_str)
@@ -362,7 +362,7 @@ class Program:
 
     @staticmethod
     def _construct_from_desc(desc: Any) -> Program:
-        """The program of a message or desc object, which it takes over; it counts as loaded, as of a file."""
+        """A program that takes ownership of a message or desc object; treated as if loaded from a file."""
         message = getattr(desc, "proto", desc)
         check_structure(message)
         program = Program.__new__(Program)
@@ -372,10 +372,10 @@ class Program:
         return program
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
-        """The message as text; `with_details` adds what only the front end knows of the variables.
+        """The message as text; `with_details` adds information held only by the front end.
 
-        With `throw_on_error` a message that lacks a required field raises ValueError; AssertionError for arguments that
-        are no bool.
+        With `throw_on_error`, raises ValueError if a required field is missing; AssertionError for arguments that are
+        not bool.
         """
         for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
             if not isinstance(value, bool):
@@ -388,7 +388,7 @@ class Program:
         return message_text(self.proto, throw_on_error)
 
     def __str__(self) -> str:
-        """One line an op; ``to_string`` gives the message's text."""
+        """A listing with one line per op; ``to_string`` returns the message as text."""
         return program_text(self)
 
     def __repr__(self) -> str:

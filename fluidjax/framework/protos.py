@@ -1,4 +1,4 @@
-"""Op protos, made from the lowering's registry."""
+"""Op protos, generated from the lowering's registry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lowering.program import BOOKKEEPING
 
 
 def op_proto(op_type: str) -> pb.OpProto:
-    """The OpProto message of a registered op. Raises lowering.UnknownOpError for another."""
+    """The OpProto message of a registered op. Raises lowering.UnknownOpError for any other."""
     definition = lowering.get_op(op_type)
     proto = pb.OpProto(type=op_type, comment=definition.doc)
     for slots, messages in ((definition.inputs, proto.inputs), (definition.outputs, proto.outputs)):
@@ -36,22 +36,22 @@ class OpProtoHolder:
 
     @classmethod
     def instance(cls) -> OpProtoHolder:
-        """The one holder."""
+        """The single instance."""
         if cls._instance is None:
             cls._instance = cls()
         return cls._instance
 
     def get_op_proto(self, type: str) -> pb.OpProto:
-        """The proto of an op type. Raises ValueError when it is not registered."""
+        """The proto of an op type. Raises ValueError if it is not registered."""
         if not lowering.has_op(type):
             raise ValueError(f'Operator "{type}" has not been registered. Use one of lowering.registered_ops().')
         return op_proto(type)
 
     def update_op_proto(self) -> list[str]:
-        """The types registered now; the registry is always asked anew."""
+        """The types currently registered; the registry is queried each time."""
         return lowering.registered_ops()
 
     @staticmethod
     def generated_op_attr_names() -> set[str]:
-        """The attributes that every op has besides its own."""
+        """The attributes that every op has in addition to its own."""
         return set(BOOKKEEPING)

@@ -1,7 +1,7 @@
-"""Programs made smaller: only what some targets need, or only the forward pass.
+"""Pruning programs: to what some targets need, or to the forward pass.
 
 A program is a list of statements, not a graph: a variable may be written twice, and an op may write what it
-reads. So what is needed is found backwards, statement by statement.
+reads. Dependencies are therefore found backwards, statement by statement.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
 
 
 def pruned(program: Program, feeds: Sequence[str], targets: Any) -> Program:
-    """A copy of `program` with the ops that `targets` need when `feeds` are fed.
+    """A copy of `program` with the ops that `targets` need if `feeds` are fed.
 
-    Raises ValueError for a target that the program does not compute or hold, and for feeds that are no names.
+    Raises ValueError for a target that the program neither computes nor holds, and for feeds that are not names.
     """
     feeds = [feeds] if isinstance(feeds, str) else feeds
     for name in feeds:
@@ -73,7 +73,7 @@ def _needed_ops(
     wanted_ops: Sequence[Operator],
     feeds: Collection[str],
 ) -> tuple[list[Operator], set[str]]:
-    """The ops of block 0 needed for `wanted`, in order, and the names still needed before the first op."""
+    """The ops of block 0 needed for `wanted`, in order, and the names required before the first op."""
     view = program_view(program)
     needed = {name for name in wanted if name not in feeds}
     always = {id(op) for op in wanted_ops}
@@ -98,7 +98,7 @@ def _choose_sub_blocks(program: Program, op: Operator, chosen: dict[int, list[Op
 
 
 def _extract(program: Program, chosen: dict[int, list[Operator]], keep_vars: Collection[str]) -> Program:
-    """A program of the chosen ops of the chosen blocks, with the variables they name."""
+    """A program with the chosen ops of the chosen blocks, and the variables they use."""
     for index in sorted(chosen):
         parent = program.blocks[index].parent_idx
         while parent > 0 and parent not in chosen:
@@ -139,7 +139,7 @@ def _renumber(op: pb.OpDesc, number: dict[int, int]) -> None:
 def without_backward(program: Program) -> Program:
     """A copy without the ops of the backward pass, the optimizers and their learning rate.
 
-    A program without a backward pass is copied as it is.
+    A program without a backward pass is copied unchanged.
     """
     loss_grad = OpRole.Backward | OpRole.Loss
     has_backward = any(
@@ -156,7 +156,7 @@ def without_backward(program: Program) -> Program:
 
 
 def for_inference(program: Program, prune_read_op: bool) -> Program:
-    """A copy with every ``is_test`` true; with `prune_read_op`, without reader ops and reader variables."""
+    """A copy with every ``is_test`` set; with `prune_read_op`, without reader ops and variables."""
     copy = program.clone()
     if prune_read_op:
         _drop_readers(copy)

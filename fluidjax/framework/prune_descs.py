@@ -1,4 +1,4 @@
-"""Descs made smaller: ``core.prune`` and ``core.prune_backward``."""
+"""Pruning of descs: ``core.prune`` and ``core.prune_backward``."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fluidjax.framework.prune import pruned, without_backward
 def prune_desc(
     desc: ProgramDescView, feeds: Iterable[str], targets: Iterable[Sequence[int]]
 ) -> tuple[ProgramDescView, dict[int, int]]:
-    """The part of a program that some ops need when variables are fed.
+    """The part of a program needed by some ops if variables are fed.
 
     Args:
         desc: the program.
         feeds: names of variables.
-        targets: (block, number of the op in it) of each.
+        targets: (block, index of the op in it) for each.
 
     Returns:
-        (the part, its blocks -> those they were).
+        (the pruned program, mapping from its blocks to the original ones).
     """
     program = _program_of(desc)
     ops = [program.blocks[block].ops[index] for block, index in targets]
@@ -29,7 +29,7 @@ def prune_desc(
 
 
 def prune_backward_desc(desc: ProgramDescView) -> tuple[ProgramDescView, dict[int, int]]:
-    """A program without its backward pass, as ``prune_desc``."""
+    """A program without its backward pass; results as for ``prune_desc``."""
     return _with_origin(without_backward(_program_of(desc)))
 
 

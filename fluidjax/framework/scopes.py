@@ -1,4 +1,4 @@
-"""What ops note of where they were made: the name scope and the device, with the guards that set them."""
+"""The name scope and device recorded by ops, with the guards that set them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _device = ""
 
 
 class NameScope:
-    """A node in the tree of name scopes; a prefix used again gets a number."""
+    """A node in the tree of name scopes; repeated prefixes are numbered."""
 
     def __init__(self, name: str = "", parent: NameScope | None = None) -> None:
         self._children: dict[str, list[NameScope]] = {}
@@ -25,11 +25,11 @@ class NameScope:
         return scope
 
     def parent(self) -> NameScope | None:
-        """The scope around this one."""
+        """The enclosing scope."""
         return self._parent
 
     def name(self) -> str:
-        """The scope's own part of the path."""
+        """The scope's own component of the path."""
         return self._name
 
 
@@ -38,7 +38,7 @@ _name_scope = NameScope()
 
 @contextlib.contextmanager
 def name_scope(prefix: str | None = None) -> Iterator[None]:
-    """Ops made within the guard note `prefix` in their ``op_namescope``; for reading only, names stay as they are."""
+    """Context manager: ops record `prefix` in their ``op_namescope``, for information; names are unaffected."""
     global _name_scope
     if not prefix:
         raise ValueError("name_scope: the prefix is empty. Give it a name, for instance name_scope('encoder').")
@@ -51,7 +51,7 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
 
 
 def full_name_scope() -> str:
-    """The path of the name scope that new ops note: ``/encoder/layer_0/``."""
+    """The path of the current name scope: ``/encoder/layer_0/``."""
     path, scope = "", _name_scope
     while scope.parent() is not None:
         path = f"{scope.name()}/{path}"
@@ -61,9 +61,9 @@ def full_name_scope() -> str:
 
 @contextlib.contextmanager
 def device_guard(device: str | None = None) -> Iterator[None]:
-    """Ops made within the guard note a device, 'cpu' or 'gpu' (or 'gpu:0' ...), in their ``op_device``.
+    """Context manager: ops record a device, 'cpu' or 'gpu' (or 'gpu:0' ...), in their ``op_device``.
 
-    XLA places a whole block on one device; the note is kept in files and otherwise has no effect.
+    XLA places a whole block on one device; the attribute is stored in files but otherwise has no effect.
     """
     if device not in ("cpu", "gpu", "", None) and not re.fullmatch(r"gpu:\d+", str(device)):
         raise ValueError(
@@ -77,12 +77,12 @@ def device_guard(device: str | None = None) -> Iterator[None]:
 
 
 def switch_device(device: str) -> str:
-    """Let new ops note `device`; returns the one before."""
+    """Set the device recorded by new ops; returns the previous one."""
     global _device
     before, _device = _device, device
     return before
 
 
 def current_device() -> str:
-    """The device that new ops note."""
+    """The device recorded by new ops."""
     return _device

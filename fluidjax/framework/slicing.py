@@ -20,7 +20,7 @@ _FAR = 10000000
 
 @dataclass
 class _Plan:
-    """What the indices ask for, axis by axis; axes of ``turned`` are reversed before, those of ``reversed`` after."""
+    """The operations for each axis; axes in ``turned`` are reversed before, those in ``reversed`` after slicing."""
 
     axes: list[int] = field(default_factory=list)
     starts: list[Any] = field(default_factory=list)
@@ -38,9 +38,9 @@ class _Plan:
 
 
 def getitem(self: Variable, item: Any) -> Variable:
-    """``Variable.__getitem__``: the elements that indices choose.
+    """``Variable.__getitem__``: the elements selected by the indices.
 
-    An index drops its axis. A variable may stand for an index or an end. Raises TypeError for what cannot index.
+    An index removes its axis. Indices and slice ends may be variables. Raises TypeError for invalid indices.
     """
     var, block = self, self.block
     plan = _Plan()
@@ -62,7 +62,7 @@ def _reverse(var: Variable, value: Variable, block: Block, axes: list[int]) -> V
 
 
 def _expanded(var: Variable, item: Any) -> list[Any]:
-    """One index for each leading axis; an ellipsis stands for the axes in the middle."""
+    """One index per leading axis; an ellipsis stands for the axes in the middle."""
     items = list(item) if isinstance(item, tuple) else [item]
     given = sum(1 for index in items if index is not Ellipsis)
     if given > len(var.shape) > 0:

@@ -1,4 +1,4 @@
-"""What ops on SelectedRows give: Fluid lets the kind of X pass on to Out."""
+"""Outputs of ops on SelectedRows: in Fluid, Out takes the variable type of X."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DENSE_FROM_SPARSE = frozenset(("get_tensor_from_selected_rows",))
 
 
 def sparse_outputs(op: OpView, var_of: Callable[[str], VarView | None]) -> dict[str, VarInfo]:
-    """The outputs that follow from a sparse X, by name; empty when X is not sparse or the op is none of these."""
+    """The outputs that follow from a sparse X, by name; empty if X is dense or the op is not one of these."""
     if op.type not in _SPARSE_THROUGH and op.type not in _DENSE_FROM_SPARSE:
         return {}
     inputs = [var_of(name) for name in op.inputs.get("X", ())]

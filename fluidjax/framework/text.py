@@ -1,4 +1,4 @@
-"""Messages as text, in protobuf's text format, which is how Fluid prints."""
+"""Messages in protobuf's text format, as printed by Fluid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from google.protobuf import text_format
 
 
 def message_text(message: Any, throw_on_error: bool) -> str:
-    """The text of a message. With `throw_on_error`, ValueError when a required field is missing."""
+    """The text of a message. With `throw_on_error`, raises ValueError if a required field is missing."""
     if throw_on_error and not message.IsInitialized():
         missing = ", ".join(message.FindInitializationErrors())
         raise ValueError(
@@ -19,9 +19,9 @@ def message_text(message: Any, throw_on_error: bool) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without characters that a terminal acts on, such as escape sequences in the names of a file's variables.
+    """Escape characters that a terminal interprets, such as escape sequences in variable names read from a file.
 
-    They are written as the text format writes bytes, \\nnn in octal.
+    They are written like bytes in the text format, \\nnn in octal.
     """
     if text.replace("\n", "").isprintable():
         return text
@@ -33,5 +33,5 @@ def _octal(character: str) -> str:
 
 
 def indent(text: str, by: str = "  ") -> str:
-    """Every line moved right."""
+    """Indent every line."""
     return "".join(by + line for line in text.splitlines(keepends=True))

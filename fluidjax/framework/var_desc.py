@@ -35,45 +35,45 @@ class VarDescView:
         return self.proto.name
 
     def set_name(self, name: str) -> None:
-        """Rename the variable; ops that mention the old name keep it."""
+        """Rename the variable; ops that refer to the old name are not updated."""
         self.proto.name = name
         self._changed()
 
     def type(self) -> enums.VarType:
-        """What the variable holds: LOD_TENSOR, SELECTED_ROWS, READER ..."""
+        """The type of the variable: LOD_TENSOR, SELECTED_ROWS, READER ..."""
         return enums.VarType(self.proto.type.type)
 
     def set_type(self, kind: enums.VarType) -> None:
-        """Write what the variable holds; ``kind`` is a VarType."""
+        """Set the type of the variable; ``kind`` is a VarType."""
         set_kind(self.proto, kind)
         self._changed()
 
     def shape(self) -> list[int]:
-        """The dims, -1 where unknown; EnforceNotMet where the variable holds no tensor."""
+        """The dimensions, -1 if unknown. Raises EnforceNotMet if the variable is not a tensor."""
         return list(need_tensor_desc(self.proto, "shape").dims)
 
     get_shape = shape
 
     def set_shape(self, shape: Sequence[int]) -> None:
-        """Write the dims; EnforceNotMet where the variable holds no tensor."""
+        """Set the dimensions. Raises EnforceNotMet if the variable is not a tensor."""
         set_tensor(self.proto, shape=shape)
         self._changed()
 
     def dtype(self) -> enums.VarType:
-        """The element type; EnforceNotMet where the variable holds no tensor."""
+        """The dtype. Raises EnforceNotMet if the variable is not a tensor."""
         return enums.VarType(need_tensor_desc(self.proto, "dtype").data_type)
 
     def set_dtype(self, dtype: Any) -> None:
-        """Write the element type, given as a VarType, a NumPy dtype or its name; EnforceNotMet as for ``dtype``."""
+        """Set the dtype, given as a VarType, a NumPy dtype or its name. Raises EnforceNotMet as for ``dtype``."""
         set_tensor(self.proto, dtype=to_var_type(dtype))
         self._changed()
 
     def lod_level(self) -> int:
-        """The number of LoD levels; EnforceNotMet unless a LOD_TENSOR or LOD_TENSOR_ARRAY."""
+        """The LoD level. Raises EnforceNotMet unless it is a LOD_TENSOR or LOD_TENSOR_ARRAY."""
         return self._lod_holder().lod_level
 
     def set_lod_level(self, level: int) -> None:
-        """Write the number of LoD levels; EnforceNotMet unless a LOD_TENSOR or LOD_TENSOR_ARRAY."""
+        """Set the LoD level. Raises EnforceNotMet unless it is a LOD_TENSOR or LOD_TENSOR_ARRAY."""
         self._lod_holder().lod_level = level
         self._changed()
 
@@ -87,49 +87,49 @@ class VarDescView:
         return holder
 
     def persistable(self) -> bool:
-        """Whether the scope keeps the variable between runs."""
+        """Whether the variable persists in the scope between runs."""
         return self.proto.persistable
 
     def set_persistable(self, persistable: bool) -> None:
-        """Write whether the scope keeps the variable between runs."""
+        """Set whether the variable persists in the scope between runs."""
         self.proto.persistable = persistable
         self._changed()
 
     def need_check_feed(self) -> bool:
-        """Whether a fed value must have the declared dtype and shape."""
+        """Whether feeds must match the declared dtype and shape."""
         return self.proto.need_check_feed
 
     def set_need_check_feed(self, need: bool) -> None:
-        """Write whether a fed value must have the declared dtype and shape."""
+        """Set whether feeds must match the declared dtype and shape."""
         self.proto.need_check_feed = need
         self._changed()
 
     def shapes(self) -> list[list[int]]:
-        """The dims of each tensor that a READER variable yields."""
+        """The dimensions of each tensor that a READER variable yields."""
         return [list(t.tensor.dims) for t in self.proto.type.reader.lod_tensor]
 
     def set_shapes(self, shapes: Sequence[Sequence[int]]) -> None:
-        """Write the dims of the tensors that a READER variable yields, as many as are given."""
+        """Set the dimensions of the tensors that a READER variable yields, as many as given."""
         for tensor, shape in zip(self._reader(len(shapes)), shapes, strict=True):
             tensor.tensor.dims[:] = shape
         self._changed()
 
     def dtypes(self) -> list[enums.VarType]:
-        """The element type of each tensor that a READER variable yields."""
+        """The dtype of each tensor that a READER variable yields."""
         return [enums.VarType(t.tensor.data_type) for t in self.proto.type.reader.lod_tensor]
 
     def set_dtypes(self, dtypes: Sequence[Any]) -> None:
-        """Write the element types of the tensors that a READER variable yields, as many as are given."""
+        """Set the dtypes of the tensors that a READER variable yields, as many as given."""
         for tensor, dtype in zip(self._reader(len(dtypes)), dtypes, strict=True):
             tensor.tensor.data_type = int(to_var_type(dtype))
         self._changed()
 
     def lod_levels(self) -> list[int]:
-        """The number of LoD levels of each tensor that a READER variable yields."""
+        """The LoD level of each tensor that a READER variable yields."""
         return [t.lod_level for t in self.proto.type.reader.lod_tensor]
 
     def set_lod_levels(self, levels: Sequence[int]) -> None:
-        """Write the LoD levels of the tensors that a READER variable yields, as many as are given."""
+        """Set the LoD levels of the tensors that a READER variable yields, as many as given."""
         for tensor, level in zip(self._reader(len(levels)), levels, strict=True):
             tensor.lod_level = level
         self._changed()

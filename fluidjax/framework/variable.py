@@ -1,4 +1,4 @@
-"""Variable and Parameter: views of a VarDesc message, with what the message does not hold."""
+"""Variable and Parameter: views of a VarDesc message, with information that the message does not hold."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class EagerVariable:
-    """What variables of eager mode derive from; ``isinstance(x, Variable)`` holds for them too."""
+    """Base class of eager variables; ``isinstance(x, Variable)`` holds for them too."""
 
     __slots__ = ()
 
 
 class EagerParameter:
-    """What parameters of eager mode derive from; ``isinstance(x, Parameter)`` holds for them too."""
+    """Base class of eager parameters; ``isinstance(x, Parameter)`` holds for them too."""
 
     __slots__ = ()
 
 
 class VariableMetaClass(type):
-    """``isinstance(x, Variable)`` as Fluid scripts ask it."""
+    """Implements ``isinstance(x, Variable)`` as Fluid scripts expect it."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         kind = cls, instance.__class__
@@ -47,22 +47,22 @@ _instances: dict[tuple[type, type], bool] = {}  # layers ask for each of their i
 
 
 class Variable(metaclass=VariableMetaClass):
-    """A named value of a program, made by ``Block.create_var``.
+    """A named value of a program; created by ``Block.create_var``.
 
     Args:
         block: the block it belongs to.
-        type: what it holds, LOD_TENSOR by default.
-        name: a name unique in the block; generated when None.
-        shape: dimensions, -1 where unknown.
-        dtype: element type, in any of Fluid's or NumPy's spellings.
-        lod_level: the number of LoD levels, 0 for none.
-        persistable: whether it outlives a run.
-        error_clip: how its gradient is clipped in the backward pass.
-        stop_gradient: whether no gradient flows through it.
+        type: variable type, LOD_TENSOR by default.
+        name: a name unique in the block; generated if None.
+        shape: dimensions, -1 if unknown.
+        dtype: its dtype, in Fluid's or NumPy's notation.
+        lod_level: number of LoD levels, 0 for none.
+        persistable: whether it persists between runs.
+        error_clip: clipping of its gradient in the backward pass.
+        stop_gradient: whether to block gradients.
         is_data: whether it is fed.
-        need_check_feed: whether feeds are checked against shape and dtype.
+        need_check_feed: whether feeds must match shape and dtype.
 
-    Raises ValueError when the block has a variable of that name with another description.
+    Raises ValueError if the block has a variable of that name with a different description.
     """
 
     def __init__(
@@ -123,14 +123,14 @@ class Variable(metaclass=VariableMetaClass):
 
     @classmethod
     def _of(cls, block: Block, proto: pb.VarDesc) -> Variable:
-        """The view of a message that the block's message already holds."""
+        """A view of a message already contained in the block's message."""
         var = cls.__new__(cls)
         var.block, var.proto = block, proto
         var._init_info()
         return var
 
     def _describe(self, wanted: dict[str, Any], existing: Variable | None) -> None:
-        """Write what is wanted into a new message, or hold it against the one there is."""
+        """Write the requested properties to a new message, or compare them with the existing variable's."""
         if existing is None:
             messages.set_kind(self.proto, wanted["type"])
             if wanted["persistable"] is not None:
@@ -167,12 +167,12 @@ class Variable(metaclass=VariableMetaClass):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The dimensions; -1 where unknown."""
+        """The dimensions; -1 if unknown."""
         return tuple(messages.need_tensor_desc(self.proto, "shape").dims)
 
     @property
     def dtype(self) -> VarType:
-        """The element type."""
+        """The dtype."""
         return VarType(messages.need_tensor_desc(self.proto, "dtype").data_type)
 
     @property
@@ -184,12 +184,12 @@ class Variable(metaclass=VariableMetaClass):
 
     @property
     def type(self) -> VarType:
-        """What the variable holds."""
+        """The type of the variable."""
         return VarType(self.proto.type.type)
 
     @property
     def persistable(self) -> bool:
-        """Whether the variable outlives a run."""
+        """Whether the variable persists between runs."""
         return self.proto.persistable
 
     @persistable.setter
@@ -199,7 +199,7 @@ class Variable(metaclass=VariableMetaClass):
 
     @property
     def stop_gradient(self) -> bool:
-        """Whether no gradient flows through the variable."""
+        """Whether gradients are blocked."""
         return self._stop_gradient
 
     @stop_gradient.setter
@@ -209,7 +209,7 @@ class Variable(metaclass=VariableMetaClass):
 
     @property
     def grad_name(self) -> str:
-        """The name its gradient has."""
+        """The name of its gradient."""
         return grad_var_name(self.name)
 
     def _set_error_clip(self, error_clip: Any) -> None:
@@ -222,7 +222,7 @@ class Variable(metaclass=VariableMetaClass):
         return self._info.get(key)
 
     def _copy_info_from(self, other: Variable) -> None:
-        """Take over what the message does not hold."""
+        """Copy information that the message does not hold."""
         self.error_clip = other.error_clip
         self._stop_gradient = other._stop_gradient
         self.is_data = other.is_data
@@ -232,9 +232,9 @@ class Variable(metaclass=VariableMetaClass):
     # Text.
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
-        """The message as text; `with_details` adds what only the front end knows.
+        """The message as text; `with_details` adds information held only by the front end.
 
-        With `throw_on_error` a message that lacks a required field raises ValueError.
+        With `throw_on_error`, raises ValueError if a required field is missing.
         """
         text = message_text(self.proto, throw_on_error)
         if with_details:
@@ -273,7 +273,7 @@ class Variable(metaclass=VariableMetaClass):
         self._no_number("int()")
 
     def __bool__(self) -> bool:
-        """True, as for any object. A condition is warned of: it is not decided by its value."""
+        """True, as for any object; warns if used as a condition, which does not depend on its value."""
         if self.type == VarType.LOD_TENSOR and self.dtype == VarType.BOOL:
             warnings.warn(
                 explain(
@@ -352,24 +352,24 @@ class Variable(metaclass=VariableMetaClass):
 
 
 class ParameterMetaClass(VariableMetaClass):
-    """``isinstance(x, Parameter)`` as Fluid scripts ask it."""
+    """Implements ``isinstance(x, Parameter)`` as Fluid scripts expect it."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return super().__instancecheck__(instance) or (cls is Parameter and issubclass(type(instance), EagerParameter))
 
 
 class Parameter(Variable, metaclass=ParameterMetaClass):
-    """A persistable variable that training updates.
+    """A persistable variable updated by training.
 
     Args:
         shape: dimensions, all known and positive.
-        dtype: element type.
-        trainable: whether optimizers change it.
-        optimize_attr: its optimizer settings; ``{"learning_rate": 1.0}`` scales the learning rate.
+        dtype: its dtype.
+        trainable: whether optimizers update it.
+        optimize_attr: optimizer settings; ``{"learning_rate": 1.0}`` scales the learning rate.
         regularizer: overrides the optimizer's regularization.
-        do_model_average: whether ModelAverage keeps an average of it.
+        do_model_average: whether ModelAverage includes it.
 
-    Raises ValueError when the shape or dtype is missing or a dimension is not positive.
+    Raises ValueError if the shape or dtype is missing or a dimension is not positive.
 
     Examples:
         >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2)

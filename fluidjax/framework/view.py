@@ -1,4 +1,4 @@
-"""A program as the lowering sees it: read-only views, made once per change."""
+"""A program in the form used by the lowering: read-only views, created once per change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def op_view(op: Operator, index: int = -1) -> OpView:
-    """One op as the lowering sees it."""
+    """An op in the form used by the lowering."""
     op._fresh()
     view = op._view
     if view is None or view.index != index or view.block_idx != op.block.idx:
@@ -26,12 +26,12 @@ def op_view(op: Operator, index: int = -1) -> OpView:
 
 
 def var_view(var: Variable) -> VarView:
-    """One variable as the lowering sees it."""
+    """A variable in the form used by the lowering."""
     return desc_view(var.proto, var.stop_gradient)
 
 
 def desc_view(proto: pb.VarDesc, stop_gradient: bool = False) -> VarView:
-    """The variable of a message as the lowering sees it."""
+    """The variable of a message in the form used by the lowering."""
     tensor, holder = messages.tensor_desc(proto), messages.lod_holder(proto)
     return VarView(
         name=proto.name,
@@ -46,7 +46,7 @@ def desc_view(proto: pb.VarDesc, stop_gradient: bool = False) -> VarView:
 
 
 def block_view(block: Block) -> BlockView:
-    """One block as the lowering sees it."""
+    """A block in the form used by the lowering."""
     return BlockView(
         idx=block.idx,
         parent_idx=block.parent_idx,
@@ -57,7 +57,7 @@ def block_view(block: Block) -> BlockView:
 
 
 def program_view(program: Program) -> ProgramView:
-    """The whole program as the lowering sees it; the same object until the program changes."""
+    """A program in the form used by the lowering; the same object until the program changes."""
     token = program._version_token()
     cached = program._view_cache
     if cached is None or cached[0] != token:

@@ -1,7 +1,7 @@
-"""What scripts of Fluid's time expect of Python, NumPy and protobuf, and newer versions no longer give.
+"""Features of older Python, NumPy and protobuf releases that scripts of Fluid's time expect.
 
-``fluidjax run`` installs it into its process, and so do the Python processes that its script starts; an import of
-fluidjax never does.
+``fluidjax run`` installs them in its process and in Python processes started by the script; importing fluidjax does
+not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from fluidjax.legacy import numpy_arrays, numpy_names, package_names, protobuf_s
 
 
 def install() -> None:
-    """Put it all in place, without warnings; what is there already stays. Calling it again does nothing."""
+    """Install everything, without warnings, leaving existing names alone. Idempotent."""
     python_names.install()
     numpy_names.install()
     numpy_arrays.install()

@@ -1,7 +1,7 @@
-"""Arrays of one element that convert to Python numbers, and methods of arrays that went with NumPy 2.
+"""Conversion of single-element arrays to Python numbers, and array methods removed in NumPy 2.
 
 Fetched arrays convert by themselves. But scripts also write ``"%f" % np.array(tensor)`` and ``float(np.mean(losses,
-axis=0))``, which are plain arrays: their class belongs to NumPy, and has to be changed where C keeps it.
+axis=0))``, which involve plain arrays: NumPy's own class has to be patched at the C level.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CONVERSIONS = ("__float__", "__int__", "__complex__")
 
 
 def itemset(array: np.ndarray, *args: Any) -> None:
-    """``itemset(value)`` sets the one element; ``itemset(i, value)`` and ``itemset((i, j), value)`` one of many."""
+    """``itemset(value)`` sets the only element; ``itemset(i, value)`` and ``itemset((i, j), value)`` one of several."""
     *index, value = args
     if not index and array.size != 1:
         raise ValueError(f"itemset: the array has the shape {array.shape}, expected one element; say which one")
@@ -69,7 +69,7 @@ def _slot(kind: type, number: int) -> int | None:
 
 
 def install() -> None:
-    """Let NumPy's own arrays convert, and give back their methods, where this Python lays out classes as expected."""
+    """Make NumPy's own arrays convert, and restore their methods, if this Python lays out classes as expected."""
     names = gc.get_referents(np.ndarray.__dict__)[0]  # what the read-only view shows
     for name, method in _METHODS.items():
         names.setdefault(name, method)
@@ -86,7 +86,7 @@ def _converts() -> bool:
 
 
 def _is_laid_out(kind: type) -> bool:
-    """Whether what is read through the structures is what CPython itself says; the numbers only once the class is."""
+    """Whether the values read through the structures agree with CPython's; numbers only once the class does."""
     found = _Type.from_address(id(kind))
     if found.repr != _slot(kind, _REPR) or not found.as_number:
         return False

@@ -1,4 +1,4 @@
-"""Names of NumPy 1.16 to 1.23 that went since: Python's types, other names of things that stayed, small functions."""
+"""Names removed since NumPy 1.16 to 1.23: aliases of Python's types, aliases of other names, small functions."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _EXCEPTIONS = "AxisError ComplexWarning ModuleDeprecationWarning RankWarning Too
 
 
 def alen(a: Any) -> int:
-    """The length of the first axis, 1 for a number."""
+    """The length of the first axis; 1 for a number."""
     return len(np.atleast_1d(a))
 
 
 def asfarray(a: Any, dtype: Any = np.float64) -> np.ndarray:
-    """An array of floats."""
+    """Convert to an array of floats."""
     return np.asarray(a, dtype if np.issubdtype(dtype, np.inexact) else np.float64)
 
 
 def asscalar(a: np.ndarray) -> Any:
-    """The one element as a Python number."""
+    """The only element as a Python number."""
     return a.item()
 
 
@@ -95,7 +95,7 @@ _VALUES = {"NINF": -np.inf, "PZERO": 0.0, "NZERO": -0.0, "loads": pickle.loads}
 
 
 def install() -> None:
-    """Put back what is missing; ``fromstring`` reads bytes again, lists of unequal lengths make arrays of lists."""
+    """Restore what is missing; ``fromstring`` reads bytes again, lists of unequal lengths become arrays of lists."""
     names: dict[str, Any] = {**_TYPES, **_VALUES}
     names |= {old: getattr(np, new) for new, olds in _RENAMED.items() for old in olds.split()}
     names |= {name: getattr(np.exceptions, name) for name in _EXCEPTIONS.split() if hasattr(np.exceptions, name)}

@@ -1,4 +1,4 @@
-"""Names of packages that came with Paddle's wheel, and that their newer versions lack."""
+"""Names missing from newer versions of the packages that Paddle's wheel depended on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _pillow(image: ModuleType) -> None:
 
 
 def _pyyaml(yaml: ModuleType) -> None:
-    """``yaml.load(text)`` builds plain things, as it did with a warning in PyYAML 5."""
+    """``yaml.load(text)`` loads plain objects, as it did with a warning in PyYAML 5."""
     load = yaml.load
 
     def load_plain(stream: Any, Loader: Any = yaml.FullLoader) -> Any:
@@ -29,7 +29,7 @@ _changed: set[str] = set()
 
 
 def install() -> None:
-    """Put them back in the packages that are installed."""
+    """Restore them in the packages that are installed."""
     for name, change in _CHANGES.items():
         try:
             module = importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Names of the standard library of Python 3.7 that went since."""
+"""Names of Python 3.7's standard library that have since been removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class ArgSpec(NamedTuple):
-    """What ``getargspec`` gives."""
+    """The result of ``getargspec``."""
 
     args: list[str]
     varargs: str | None
@@ -25,7 +25,7 @@ class ArgSpec(NamedTuple):
 
 
 def getargspec(func: Callable) -> ArgSpec:
-    """The parameters of a function without keyword-only ones. Raises ValueError when it has some."""
+    """The parameters of a function. Raises ValueError if some are keyword-only."""
     spec = inspect.getfullargspec(func)
     if spec.kwonlyargs or spec.annotations:
         raise ValueError("Function has keyword-only parameters or annotations, use inspect.signature()")
@@ -47,7 +47,7 @@ _NAMES: list[tuple[Any, str, Any]] = [
 
 
 def install() -> None:
-    """Put back what is missing."""
+    """Restore what is missing."""
     for place, name, value in _NAMES:
         if not hasattr(place, name):
             setattr(place, name, value)

@@ -1,7 +1,7 @@
-"""Comparisons of ``unittest`` by the arithmetic of NumPy 1.
+"""``unittest`` comparisons with the arithmetic of NumPy 1.
 
-There ``0.9 - numpy.float32(0.9)`` was a double, as Python's number is one; since NumPy 2 it is a float32, whose last
-place is more than the seven decimals that ``assertAlmostEqual`` looks at. Tests of Fluid's time compare the two.
+There, ``0.9 - numpy.float32(0.9)`` was a double, like the Python number; since NumPy 2 it is a float32, whose last
+digit exceeds the seven decimals checked by ``assertAlmostEqual``. Tests of Fluid's time compare the two.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _of_numbers(compare: Callable[..., None]) -> Callable[..., None]:
 
 
 def install() -> None:
-    """Compare a number of NumPy with one of Python as doubles."""
+    """Compare NumPy numbers with Python numbers as doubles."""
     for name in _COMPARISONS:
         compare = getattr(unittest.TestCase, name)
         if not hasattr(compare, "of_numbers"):

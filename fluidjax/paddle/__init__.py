@@ -1,4 +1,4 @@
-"""What a script gets that says ``import paddle``: readers, data sets and ``paddle.fluid``."""
+"""The package imported by ``import paddle``: readers, datasets and ``paddle.fluid``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TENSORS = ("Tensor", "ones", "randn", "square", "tanh")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the modules below, and the functions of tensors, when a script first asks for them."""
+    """Import submodules and tensor functions on first access."""
     if name == "v2":  # what the package was called inside, before Fluid 0.12
         return sys.modules[__name__]
     if name in _MODULES:

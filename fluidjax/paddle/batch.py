@@ -1,4 +1,4 @@
-"""``paddle.batch``: from a reader of samples to a reader of batches."""
+"""``paddle.batch``: converts a reader of samples to a reader of batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def batch(
 ) -> Callable[[], Iterator[list[Any]]]:
     """A reader of lists of ``batch_size`` samples; the last may be shorter unless ``drop_last``.
 
-    Raises ValueError when ``batch_size`` is not positive.
+    Raises ValueError if ``batch_size`` is not positive.
 
     Examples:
         >>> reader = paddle.batch(lambda: iter(range(5)), batch_size=2)

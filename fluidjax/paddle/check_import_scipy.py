@@ -1,4 +1,4 @@
-"""A check that ``paddle`` makes on Windows."""
+"""A check that ``paddle`` performs on Windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 
 
 def check_import_scipy(OsName: str) -> None:
-    """On Windows ('nt'), raise ImportError with advice when scipy is there and cannot be loaded."""
+    """On Windows ('nt'), raise ImportError with advice if scipy is installed but cannot be loaded."""
     if OsName != "nt":
         return
     try:

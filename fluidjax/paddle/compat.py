@@ -1,4 +1,4 @@
-"""``paddle.compat``: helpers from the days when scripts ran under Python 2 and 3."""
+"""``paddle.compat``: helpers from the time when scripts supported both Python 2 and 3."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ long_type = int
 
 
 def _each(obj: Any, convert: Callable[[Any], Any], inplace: bool) -> Any:
-    """Apply to a value, to the items of a list, set or dict; with ``inplace`` the container itself is changed."""
+    """Apply to a value, or to the items of a list, set or dict; with ``inplace``, modify the container itself."""
     if isinstance(obj, list):
         new: Any = [_each(item, convert, inplace) for item in obj]
     elif isinstance(obj, set):
@@ -33,12 +33,12 @@ def _each(obj: Any, convert: Callable[[Any], Any], inplace: bool) -> Any:
 
 
 def to_text(obj: Any, encoding: str = "utf-8", inplace: bool = False) -> Any:
-    """Decode bytes to str; also each item of a list, set or dict. Other values stay as they are."""
+    """Decode bytes to str, including the items of a list, set or dict. Other values are unchanged."""
     return _each(obj, lambda value: value.decode(encoding) if isinstance(value, bytes) else value, inplace)
 
 
 def to_bytes(obj: Any, encoding: str = "utf-8", inplace: bool = False) -> Any:
-    """Encode str to bytes; also each item of a list, set or dict. Other values stay as they are."""
+    """Encode str to bytes, including the items of a list, set or dict. Other values are unchanged."""
     return _each(obj, lambda value: value.encode(encoding) if isinstance(value, str) else value, inplace)
 
 

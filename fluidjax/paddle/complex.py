@@ -1,4 +1,4 @@
-"""``paddle.complex``: layers on ComplexVariables, written as real ones. Variables of real numbers may stand beside."""
+"""``paddle.complex``: layers on ComplexVariables, composed of real ones. Real operands are accepted too."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def _require(layer: str, *inputs: Any) -> None:
 
 
 def _parts(x: Any) -> tuple[Any, Any]:
-    """The real and the imaginary part; None for the latter of a variable of real numbers."""
+    """The real and imaginary parts; the latter is None for a real variable."""
     return (x.real, x.imag) if isinstance(x, ComplexVariable) else (x, None)
 
 
 def _each(layer: str, x: ComplexVariable, function: Callable[[Any], Any]) -> ComplexVariable:
-    """What a linear layer gives for both parts."""
+    """Apply a linear layer to both parts."""
     _require(layer, x)
     return ComplexVariable(function(x.real), function(x.imag))
 
@@ -55,7 +55,7 @@ def _bilinear(layer: str, x: Any, y: Any, product: Callable[[Any, Any], Any]) ->
 
 
 def _sum(name: str, x: Any, y: Any, axis: int) -> ComplexVariable:
-    """x + y or x - y: a missing part counts as zeros, which give the result its shape."""
+    """x + y or x - y: a missing part counts as zeros and determines the shape of the result."""
     _require(name, x, y)
     layer = getattr(layers, name)
     (a, b), (c, d) = _parts(x), _parts(y)
@@ -96,12 +96,12 @@ def kron(x: Any, y: Any, name: str | None = None) -> ComplexVariable:
 def matmul(
     x: Any, y: Any, transpose_x: bool = False, transpose_y: bool = False, alpha: float = 1.0, name: str | None = None
 ) -> ComplexVariable:
-    """alpha x y, as ``layers.matmul``; a transposed factor is not conjugated."""
+    """alpha x y, as ``layers.matmul``; transposed operands are not conjugated."""
     return _bilinear("matmul", x, y, lambda a, b: layers.matmul(a, b, transpose_x, transpose_y, alpha))
 
 
 def reshape(x: ComplexVariable, shape: list[int], inplace: bool = False, name: str | None = None) -> ComplexVariable:
-    """x in another shape, as ``layers.reshape``; ``inplace`` gives x itself that shape."""
+    """Reshape x, as ``layers.reshape``; ``inplace`` reshapes x itself."""
     made = _each("reshape", x, lambda part: layers.reshape(part, shape))
     if not inplace:
         return made
@@ -110,14 +110,14 @@ def reshape(x: ComplexVariable, shape: list[int], inplace: bool = False, name: s
 
 
 def transpose(x: ComplexVariable, perm: list[int], name: str | None = None) -> ComplexVariable:
-    """x with its dims in the order ``perm``; nothing is conjugated."""
+    """x with its dimensions permuted to ``perm``, without conjugation."""
     return _each("transpose", x, lambda part: layers.transpose(part, perm))
 
 
 def sum(
     input: ComplexVariable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None
 ) -> ComplexVariable:
-    """The sum over ``dim``, over all elements for None, as ``layers.reduce_sum``."""
+    """The sum over ``dim`` (over all elements if None), as ``layers.reduce_sum``."""
     return _each("sum", input, lambda part: layers.reduce_sum(part, dim, keep_dim))
 
 

@@ -1,4 +1,4 @@
-"""``paddle.inference``: how models of Paddle 2 are deployed; the predictors of ``fluid.core`` under later names."""
+"""``paddle.inference``: Paddle 2's deployment interface; the predictors of ``fluid.core`` under their new names."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ DataType, PlaceType, PrecisionType, Tensor = PaddleDType, PaddlePlace, Precision
 
 
 class Config(AnalysisConfig):
-    """A model, and how to run it: a folder, or the paths of ``.pdmodel`` and ``.pdiparams``.
+    """A model, and how to run it: a directory, or the paths of ``.pdmodel`` and ``.pdiparams``.
 
-    Switches choose kernels in Paddle; they are kept, and XLA compiles every model the same way.
+    Switches select kernels in Paddle; here they are stored only, and XLA compiles every model the same way.
     """
 
     def set_model(self, *model: str) -> None:
-        """Name the model: a folder, or its two files."""
+        """Specify the model: a directory, or its two files."""
         super().set_model(*(str(part) for part in model))
 
     def enable_use_gpu(
         self, memory_pool_init_size_mb: int, device_id: int = 0, precision_mode: Precision = Precision.Float32
     ) -> None:
-        """Run on a GPU where there is one, in the model's own precision whatever ``precision_mode`` says."""
+        """Run on a GPU if there is one, in the model's own precision regardless of ``precision_mode``."""
         del precision_mode
         super().enable_use_gpu(memory_pool_init_size_mb, device_id)
 
     def enable_mkldnn_bfloat16(self) -> None:
-        """Kept; the model runs in its own precision."""
+        """No effect; the model runs in its own precision."""
 
     def exp_disable_mixed_precision_ops(self, ops: Any) -> None:
-        """Kept; no op runs in another precision."""
+        """No effect; no op runs in another precision."""
 
     def summary(self) -> str:
-        """What is set, a line each."""
+        """The settings, one per line."""
         return "\n".join(f"{name}: {value}" for name, value in sorted(self._settings.items()))
 
 
 class Predictor(AnalysisPredictor):
-    """One model, ready to run; made by ``create_predictor``.
+    """A model ready to run; created by ``create_predictor``.
 
     Args:
-        config: what to load and where to run. Raises what ``fluid.io.load_inference_model`` raises.
+        config: the model to load and where to run it. Raises the errors of ``fluid.io.load_inference_model``.
     """
 
     Config = Config
 
     def get_input_handle(self, name: str) -> ZeroCopyTensor:
-        """The tensor to be filled for an input. Raises ValueError for a name that is none."""
+        """The tensor to fill for an input. Raises ValueError for an unknown name."""
         return self.get_input_tensor(name)
 
     def get_output_handle(self, name: str) -> ZeroCopyTensor:
-        """The tensor that ``run`` fills for an output. Raises ValueError for a name that is none."""
+        """The tensor that ``run`` fills for an output. Raises ValueError for an unknown name."""
         return self.get_output_tensor(name)
 
     def run(self, inputs: Sequence[Any] | None = None) -> Any:
-        """Run once, from the input tensors to the output tensors; True when done.
+        """Run the model once, from the input tensors to the output tensors; returns True.
 
         Args:
-            inputs: instead of filled tensors, an array for each input, in order; a list of arrays is returned then.
+            inputs: instead of filling tensors, one array per input, in order; then a list of arrays is returned.
 
-        Raises ValueError when an input has no value, and what ``Executor.run`` raises.
+        Raises ValueError if an input has no value, and the errors of ``Executor.run``.
         """
         if inputs is None:
             return self.zero_copy_run()
@@ -79,19 +79,19 @@ class Predictor(AnalysisPredictor):
         return [self.get_output_tensor(name).copy_to_cpu() for name in self.get_output_names()]
 
     def clear_intermediate_tensor(self) -> None:
-        """Nothing is kept between runs but inputs and outputs."""
+        """A no-op: only inputs and outputs are kept between runs."""
 
     def try_shrink_memory(self) -> int:
-        """How many bytes were given back: 0, the memory is JAX's."""
+        """The number of bytes released: 0, as JAX manages the memory."""
         return 0
 
 
 class PredictorPool:
-    """Several predictors of one model, for threads.
+    """Several predictors for one model, for use in threads.
 
     Args:
-        config: what to load and where to run.
-        size: how many.
+        config: the model to load and where to run it.
+        size: number of predictors.
     """
 
     def __init__(self, config: Config, size: int = 1):
@@ -99,22 +99,22 @@ class PredictorPool:
         self._predictors = [first, *(first.clone() for _ in range(size - 1))]
 
     def retrive(self, index: int) -> Predictor:
-        """One of them. (The name is Paddle's.)"""
+        """The predictor at an index. (The spelling is Paddle's.)"""
         return self._predictors[index]
 
     retrieve = retrive
 
 
 def create_predictor(config: AnalysisConfig) -> Predictor:
-    """Load a model and make it ready to run. Raises what ``fluid.io.load_inference_model`` raises."""
+    """Load a model and prepare it to run. Raises the errors of ``fluid.io.load_inference_model``."""
     return Predictor(config)
 
 
 def get_version() -> str:
-    """The release whose programs are understood."""
+    """The Paddle release whose programs are supported."""
     return "version: 2.6.2"
 
 
 def get_num_bytes_of_data_type(dtype: PaddleDType) -> int:
-    """The bytes of one element."""
+    """The size of an element in bytes."""
     return paddle_dtype_size(dtype)

@@ -1,4 +1,4 @@
-"""``paddle.static``: the names under which Paddle 2 has Fluid's programs, and its way to load and save models."""
+"""``paddle.static``: Paddle 2's names for Fluid's programs, and its functions to load and save models."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = [
 
 
 def load_inference_model(path_prefix: str | None, executor: Any, **kwargs: Any) -> list[Any]:
-    """Read ``path_prefix`` + .pdmodel and .pdiparams, and put the parameters into the global scope.
+    """Load ``path_prefix`` + .pdmodel and .pdiparams; the parameters are placed in the global scope.
 
     Args:
-        path_prefix: the files' path without their endings; or a folder, with the files' names as keywords.
-        executor: accepted as in Paddle.
+        path_prefix: path of the files without suffix; or a directory, with the file names as keywords.
+        executor: accepted for compatibility with Paddle.
         kwargs: ``model_filename`` and ``params_filename``.
 
-    Returns [program, names to feed, variables to fetch]. Raises as ``fluid.io.load_inference_model``.
+    Returns [program, names to feed, variables to fetch]. Raises the errors of ``fluid.io.load_inference_model``.
     """
     names = {key: kwargs[key] for key in ("model_filename", "params_filename") if key in kwargs}
     if names or path_prefix is None:
@@ -48,13 +48,13 @@ def load_inference_model(path_prefix: str | None, executor: Any, **kwargs: Any) 
 
 
 def save_inference_model(path_prefix: str, feed_vars: Any, fetch_vars: Any, executor: Any, **kwargs: Any) -> None:
-    """Write ``path_prefix`` + .pdmodel and .pdiparams.
+    """Save ``path_prefix`` + .pdmodel and .pdiparams.
 
     Args:
-        path_prefix: the files' path without their endings.
-        feed_vars, fetch_vars: the variables that go in and come out.
+        path_prefix: path of the files without suffix.
+        feed_vars, fetch_vars: the input and output variables.
         executor: whose scope holds the parameters.
-        kwargs: ``program``, default the main program.
+        kwargs: ``program``; the main program by default.
     """
     folder, name = os.path.split(path_prefix)
     feeds = feed_vars if isinstance(feed_vars, (list, tuple)) else [feed_vars]

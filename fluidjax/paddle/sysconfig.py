@@ -1,4 +1,4 @@
-"""``paddle.sysconfig``: where a build of C++ code looks for Paddle."""
+"""``paddle.sysconfig``: where builds of C++ code look for Paddle."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ _PACKAGE = Path(__file__).parent
 
 
 def get_include() -> str:
-    """The folder ``include`` of the package ``paddle``; fluidjax's ops are Python and have no headers in it."""
+    """The directory ``include`` of the package ``paddle``; it has no headers, since fluidjax's ops are Python."""
     return str(_PACKAGE / "include")
 
 
 def get_lib() -> str:
-    """The folder ``libs`` of the package ``paddle``; fluidjax is no library to link with, and has none in it."""
+    """The directory ``libs`` of the package ``paddle``; it has no libraries to link with."""
     return str(_PACKAGE / "libs")

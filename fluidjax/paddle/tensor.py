@@ -1,7 +1,7 @@
-"""The small part of Paddle 2's surface on ``paddle`` that PyLayer scripts use: tensors that are eager anywhere.
+"""The small part of Paddle 2's ``paddle`` namespace used by PyLayer scripts: tensors that are always eager.
 
-Not a Paddle 2: ``randn``, ``ones``, ``tanh``, ``square``, and what a tensor has beyond a variable of eager mode,
-``grad`` and ``mean()``. Outside ``fluid.dygraph.guard()`` such tensors compute at once too.
+This is not Paddle 2: only ``randn``, ``ones``, ``tanh``, ``square``, and the attributes ``grad`` and ``mean()`` that
+tensors have in addition to eager variables. Such tensors also compute outside ``fluid.dygraph.guard()``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Tensor", "ones", "randn", "square", "tanh"]
 
 
 def _tensor(value: Any) -> Any:
-    """A variable that an op made, as a tensor."""
+    """Convert the output variable of an op to a tensor."""
     if type(value) is VarBase:
         value.__class__ = Tensor
     return value
@@ -36,13 +36,13 @@ def _at_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Tensor(VarBase):
-    """A variable of eager mode that needs no guard."""
+    """An eager variable that needs no guard."""
 
     __slots__ = ()
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that the last backward pass left; None before one."""
+        """The gradient computed by the last backward pass; None before."""
         with eager():
             return _tensor(self._grad_ivar())
 
@@ -75,13 +75,13 @@ _give_operators()
 
 
 def randn(shape: Sequence[int], dtype: Any = None) -> Any:
-    """Numbers drawn from the standard normal distribution, float32 unless `dtype` says otherwise."""
+    """Values from the standard normal distribution, float32 unless `dtype` is given."""
     with eager():
         return _tensor(layers.gaussian_random(list(shape), dtype=dtype or "float32"))
 
 
 def ones(shape: Sequence[int], dtype: Any = None) -> Any:
-    """Ones, float32 unless `dtype` says otherwise."""
+    """A tensor of ones, float32 unless `dtype` is given."""
     with eager():
         return _tensor(layers.ones(list(shape), dtype or "float32"))
 

@@ -1,4 +1,4 @@
-"""``paddle.version``: the version of Paddle whose programs and files these are."""
+"""``paddle.version``: the version of Paddle whose programs and files are supported."""
 
 full_version = "1.8.5"
 major = "1"
@@ -20,5 +20,5 @@ def show() -> None:
 
 
 def mkl() -> str:
-    """Whether the maths comes from MKL: it does not, it comes from XLA."""
+    """Whether MKL is used: no, XLA is."""
     return with_mkl

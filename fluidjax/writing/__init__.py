@@ -1,1 +1,1 @@
-"""Writing ops into programs: what layers, clips and parameters share."""
+"""Writing ops into programs: code shared by layers, clips and parameters."""

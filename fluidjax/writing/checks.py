@@ -1,4 +1,4 @@
-"""Checks of layer arguments, and the groups of element types that layers accept."""
+"""Checks of layer arguments, and the groups of dtypes that layers accept."""
 
 from fluidjax.data_feeder import check_dtype, check_type, check_variable_and_dtype, convert_dtype
 

@@ -1,4 +1,4 @@
-"""The ops that clips write, each a layer of its own so that its names are Fluid's: ``clip_0.tmp_0``."""
+"""The ops written by clips, each as a layer so that its variables have Fluid's names: ``clip_0.tmp_0``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _write(
 
 
 def _write_like(op_type: str, x: Variable, attrs: dict[str, Any]) -> Variable:
-    """As `_write`, with a result of the kind of `x`: sparse gradients stay sparse."""
+    """As `_write`, with a result of the same variable type as `x`: sparse gradients stay sparse."""
     helper = LayerHelper(op_type)
     name = unique_name.generate_with_ignorable_key(f"{helper.name}.tmp")
     out = helper.create_variable(type=x.type, name=name, dtype=x.dtype, persistable=False)
@@ -40,7 +40,7 @@ def clip_by_norm(x: Variable, max_norm: float) -> Variable:
 
 
 def square_sum(x: Variable) -> Variable:
-    """The sum of squares, shape [1]; the rows of a sparse one are added up first."""
+    """The sum of squares, shape [1]; duplicate rows of a sparse value are summed first."""
     if x.type == VarType.SELECTED_ROWS:
         x = _write("merge_selected_rows", {"X": x}, {}, x)
         x = _write("get_tensor_from_selected_rows", {"X": x}, {}, x)

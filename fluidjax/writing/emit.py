@@ -1,4 +1,4 @@
-"""Writing one op and the variables for its results."""
+"""Writing an op and the variables for its results."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def emit_again(
     name: str | None = None,
     layer: str | None = None,
 ) -> list[Variable] | None:
-    """In eager mode, the results of an op that comes again as it came last time; None for another one.
+    """In eager mode, the results of an op that recurs exactly as last time; None otherwise.
 
     Args:
-        slots: of its outputs; (slot, n) where one has n variables.
+        slots: output slots; (slot, n) for one with n variables.
         name, layer: as for ``emit``.
     """
     tracer = current_tracer()
@@ -46,15 +46,15 @@ def emit(
     stop_gradient: bool = False,
     act: str | None = None,
 ) -> Variable:
-    """Append an op with one result and return it.
+    """Append an op with a single result and return the result.
 
     Args:
         op_type, inputs, attrs: the op.
-        dtype: element type of the result.
-        name: the layer's name; ``layer``: its kind (default the op type), which names it otherwise.
+        dtype: dtype of the result.
+        name: the layer's name; ``layer``: its type (default the op type), from which a name is generated otherwise.
         slot: the output slot.
-        out: an existing variable for the result.
-        stop_gradient: of a new result.
+        out: an existing variable to use for the result.
+        stop_gradient: set on a new result.
         act: activation applied to the result.
     """
     if out is None and act is None:
@@ -77,7 +77,7 @@ def emit_many(
     name: str | None = None,
     layer: str | None = None,
 ) -> list[Variable]:
-    """Append an op with several results, given as (slot, element type, stop_gradient) in order; returns them."""
+    """Append an op with several results, given as (slot, dtype, stop_gradient) in order; returns them."""
     found = emit_again(op_type, inputs, tuple([slot for slot, _, _ in outputs]), attrs or {}, name=name, layer=layer)
     if found is not None:
         return found

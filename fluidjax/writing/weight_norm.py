@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Writer:
-    """Writes small ops into one block, with names after the layer."""
+    """Writes small ops into one block, naming them after the layer."""
 
     def __init__(self, helper: LayerHelperBase, block: Block) -> None:
         self.helper, self.block = helper, block
@@ -44,7 +44,7 @@ class _Writer:
         return self._op("pow", total, self._result("norm", x.dtype) if out is None else out, factor=0.5)
 
     def norm_except_dim(self, x: Variable, dim: int | None, out: Variable | None = None) -> Variable:
-        """The norm of each slice along `dim`, shaped to broadcast against x; over everything for None."""
+        """The norm of each slice along `dim`, shaped to broadcast against x; over everything if None."""
         if dim is None:
             return self.norm_over_rows(x, None, out)
         out = self._result("norm", x.dtype) if out is None else out
@@ -65,7 +65,7 @@ class _Writer:
 
 
 def normalized_parameter(helper: LayerHelperBase, attr: WeightNormParamAttr, shape: Any, dtype: Any) -> Variable:
-    """The variable w = g * v / |v|; g and v are the parameters, and g starts as |v|, so that w starts as v."""
+    """The variable w = g * v / |v| with parameters g and v; g is initialised to |v|, so that w starts as v."""
     g_attr, v_attr = copy.deepcopy(attr), copy.deepcopy(attr)
     g_attr.name, v_attr.name = f"{attr.name}_g", f"{attr.name}_v"
     g_shape = [1] * len(shape)
@@ -91,7 +91,7 @@ def _scaled(helper: LayerHelperBase, g: Variable, v: Variable, dim: int | None) 
 
 
 def _layer(helper: LayerHelperBase, op_type: str, inputs: dict[str, Variable], *more: str, **attrs: Any) -> Variable:
-    """The op of a layer of its own, named as that layer: the names of what is made are part of Fluid's programs."""
+    """Write an op as a layer of its own, since the names it creates are part of Fluid's programs."""
     name = unique_name.generate(op_type)
     block = helper.main_program.current_block()
     dtype = inputs["X"].dtype

@@ -1,4 +1,4 @@
-"""``paddle.dataset``: the data sets of Paddle's book, read from a local cache and fetched into it."""
+"""``paddle.dataset``: the datasets of Paddle's book, downloaded to and read from a local cache."""
 
 from fluidjax.paddle.dataset import (
     cifar,

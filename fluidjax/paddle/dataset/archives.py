@@ -1,4 +1,4 @@
-"""Opening the archives of data sets: what is broken, or unpacks to far more than it is, becomes one clear error."""
+"""Opening dataset archives: corrupt ones, and those that unpack to an excessive size, raise a clear error."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SIGNS_OF_DAMAGE = (
 
 @contextlib.contextmanager
 def sound(path: str) -> Iterator[None]:
-    """Within this context, in which a data set's file is read, signs of damage become FileFormatErrors."""
+    """Context manager for reading a dataset's file: converts signs of corruption to FileFormatErrors."""
     try:
         yield
     except FileFormatError:
@@ -66,14 +66,14 @@ def _broken(path: str, error: Exception) -> FileFormatError:
 
 @contextlib.contextmanager
 def tar(path: str) -> Iterator[tarfile.TarFile]:
-    """A tar archive, compressed or not, open for reading."""
+    """Open a tar archive, compressed or not, for reading."""
     with sound(path), open(path, "rb") as file, Bounded(_unpacked(file), path, allowance(path)) as stream:
         with _Tar.open(fileobj=stream, mode="r:") as archive:
             yield archive
 
 
 class _Tar(tarfile.TarFile):
-    """A sparse member says its size and need not have the bytes."""
+    """Rejects sparse members, which declare a size without containing the bytes."""
 
     def next(self) -> tarfile.TarInfo | None:
         member = super().next()
@@ -84,7 +84,7 @@ class _Tar(tarfile.TarFile):
 
 @contextlib.contextmanager
 def zipped(path: str) -> Iterator[zipfile.ZipFile]:
-    """A zip archive, open for reading."""
+    """Open a zip archive for reading."""
     with sound(path), zipfile.ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
         if size > allowance(path):
@@ -94,13 +94,13 @@ def zipped(path: str) -> Iterator[zipfile.ZipFile]:
 
 @contextlib.contextmanager
 def gzipped(path: str) -> Iterator[BinaryIO]:
-    """A gzipped file, open for reading."""
+    """Open a gzipped file for reading."""
     with sound(path), gzip.open(path) as file, Bounded(file, path, allowance(path)) as stream:
         yield stream
 
 
 def allowance(path: str) -> int:
-    """The bytes that a file may unpack to."""
+    """The number of bytes a file may unpack to."""
     return MAX_RATIO * os.path.getsize(path) + ROOM
 
 
@@ -125,25 +125,25 @@ def _unpacked(file: BinaryIO) -> Any:
 
 
 class Bounded(io.BufferedIOBase, BinaryIO):
-    """A stream for reading, of which no byte after ``limit`` is unpacked."""
+    """A readable stream that unpacks no byte beyond ``limit``."""
 
     def __init__(self, stream: Any, path: str, limit: int) -> None:
         self._stream, self._path, self.limit = stream, path, limit
 
     def readable(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def tell(self) -> int:
-        """Bytes from the start."""
+        """The position in bytes from the start."""
         return self._stream.tell()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to another place; not beyond the limit."""
+        """Change the position; not beyond the limit."""
         target = {os.SEEK_SET: 0, os.SEEK_CUR: self.tell()}.get(whence, self.limit) + offset
         if whence == os.SEEK_END:
             return self._stream.seek(offset, whence)
@@ -151,7 +151,7 @@ class Bounded(io.BufferedIOBase, BinaryIO):
         return self._stream.seek(target)
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next ``size`` bytes, or all; the error that ``too_much`` makes if they reach beyond the limit."""
+        """The next ``size`` bytes, or all; raises the error of ``too_much`` if they extend beyond the limit."""
         size = -1 if size is None else size
         left = self.limit - self.tell()
         data = self._stream.read(left + 1 if size < 0 else min(size, left + 1))
@@ -163,7 +163,7 @@ class Bounded(io.BufferedIOBase, BinaryIO):
         return self.read(size)
 
     def close(self) -> None:
-        """Close the stream underneath, too."""
+        """Close the stream and the underlying one."""
         self._stream.close()
         super().close()
 

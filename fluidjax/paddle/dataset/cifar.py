@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: colour pictures, 32 x 32 pixels."""
+"""CIFAR-10 and CIFAR-100: colour images of 32 x 32 pixels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reader = Callable[[], Iterator[tuple[np.ndarray, int]]]
 def reader_creator(filename: str, sub_name: str, cycle: bool = False) -> Reader:
     """A reader of (float32 [3072] in [0, 1], label) from the members whose name contains ``sub_name``.
 
-    With ``cycle`` it never ends.
+    With ``cycle``, it never ends.
     """
 
     def one_pass() -> Iterator[tuple[np.ndarray, int]]:
@@ -66,6 +66,6 @@ def test10(cycle: bool = False) -> Reader:
 
 
 def fetch() -> None:
-    """Fetch both archives."""
+    """Download both archives."""
     common.download(CIFAR10_URL, "cifar", CIFAR10_MD5)
     common.download(CIFAR100_URL, "cifar", CIFAR100_MD5)

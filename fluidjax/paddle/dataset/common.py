@@ -1,4 +1,4 @@
-"""Where data sets are kept, and how they get there."""
+"""The dataset cache, and downloads to it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ RETRIES = 3
 
 
 class DatasetUnavailable(RuntimeError):
-    """A data set is neither in the cache nor can it be fetched."""
+    """A dataset is neither in the cache nor can it be downloaded."""
 
 
 def must_mkdirs(path: str) -> None:
-    """Make a folder, and those above it, unless it is there."""
+    """Create a directory and its parents, unless it exists."""
     os.makedirs(path, exist_ok=True)
 
 
@@ -40,15 +40,15 @@ def md5file(fname: str) -> str:
 
 
 def download(url: str, module_name: str, md5sum: str, save_name: str | None = None) -> str:
-    """The path of a file in the cache, fetched from ``url`` when it is absent or its checksum differs.
+    """The path of a file in the cache, downloaded from ``url`` if it is missing or its checksum differs.
 
     Args:
-        url: where to fetch it from.
-        module_name: folder below ``DATA_HOME``.
-        md5sum: the checksum that the file must have.
+        url: where to download it from.
+        module_name: subdirectory of ``DATA_HOME``.
+        md5sum: the expected checksum.
         save_name: file name in the cache; by default the last part of the URL.
 
-    Raises DatasetUnavailable when the file is not there and cannot be fetched.
+    Raises DatasetUnavailable if the file is missing and cannot be downloaded.
     """
     folder = os.path.join(DATA_HOME, module_name)
     path = os.path.join(folder, save_name or url.split("/")[-1])
@@ -74,7 +74,7 @@ def _sound(path: str, md5sum: str) -> bool:
 
 
 def _fetch(url: str, path: str, md5sum: str) -> str:
-    """Fetch into a file aside and move it into place once its checksum is right; what went wrong, or ''."""
+    """Download to a temporary file, moved into place once its checksum matches; returns what went wrong, or ''."""
     aside = f"{path}.part-{os.getpid()}"
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as source, open(aside, "wb") as target:
@@ -92,7 +92,7 @@ def _fetch(url: str, path: str, md5sum: str) -> str:
 
 
 def fetch_all() -> None:
-    """Fetch every data set that can be fetched whole."""
+    """Download every dataset that is available as a whole."""
     from fluidjax.paddle import dataset
 
     for name in dataset.__all__:
@@ -107,9 +107,9 @@ def split(
     suffix: str = "%05d.pickle",
     dumper: Callable[..., Any] = pickle.dump,
 ) -> None:
-    """Write the samples of a reader into files of ``line_count`` samples, named ``suffix % 0``, ``suffix % 1``, ...
+    """Write the samples of a reader to files of ``line_count`` samples, named ``suffix % 0``, ``suffix % 1``, ...
 
-    Files hold what ``dumper(list_of_samples, file)`` writes. As in Fluid, the first file gets one sample more.
+    Files are written by ``dumper(list_of_samples, file)``. As in Fluid, the first file gets one sample more.
     """
     if not callable(dumper):
         raise TypeError(f"dumper should be callable, got {type(dumper).__name__}; pass a function like pickle.dump")
@@ -132,9 +132,9 @@ def _dump(lines: list[Any], path: str, dumper: Callable[..., Any]) -> None:
 def cluster_files_reader(
     files_pattern: str, trainer_count: int, trainer_id: int, loader: Callable[..., Any] = pickle.load
 ) -> Callable[[], Iterator[Any]]:
-    """A reader over this trainer's share of the files that match a pattern: each ``trainer_count``-th of them.
+    """A reader over this trainer's share of the files matching a pattern: every ``trainer_count``-th one.
 
-    ``loader(file)`` reads one; the default is pickle's, so the files must be your own (see ``split``).
+    ``loader(file)`` reads a file; it defaults to pickle's, so only use your own files (see ``split``).
     """
 
     def reader() -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""CoNLL 2005, semantic role labelling: who did what to whom. Only the test part is free, so it serves for training."""
+"""CoNLL 2005, semantic role labelling: who did what to whom. Only the test set is free, so it is used for training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Sentence = tuple[list[str], str, list[str]]  # words, predicate, one label for e
 
 
 def load_label_dict(filename: str) -> dict[str, int]:
-    """Numbers for the labels: B- and I- of each tag, tags sorted (Fluid: in any order), then O."""
+    """Numbers for the labels: B- and I- of each tag, with sorted tags (in Fluid, in arbitrary order), then O."""
     with archives.sound(filename), open(filename) as file:
         tags = sorted({line.strip()[2:] for line in file if line.strip()[:2] in ("B-", "I-")})
     labels = [mark + tag for tag in tags for mark in ("B-", "I-")]
@@ -42,7 +42,7 @@ def load_dict(filename: str) -> dict[str, int]:
 
 
 def corpus_reader(data_path: str, words_name: str, props_name: str) -> Callable[[], Iterator[Sentence]]:
-    """A reader of (words, predicate, labels): each sentence once for each of its predicates."""
+    """A reader of (words, predicate, labels): each sentence once per predicate."""
 
     def reader() -> Iterator[Sentence]:
         with archives.tar(data_path) as archive:
@@ -78,7 +78,7 @@ def _by_predicate(words: list[str], columns: list[list[str]]) -> Iterator[Senten
 
 
 def _labels(span: tuple[str, ...]) -> list[str]:
-    """From brackets, as in ``(A0*  *  *)``, to B-A0 I-A0 I-A0."""
+    """Convert bracket notation, as in ``(A0*  *  *)``, to B-A0 I-A0 I-A0."""
     labels, tag, inside = [], "O", False
     for mark in span:
         if "(" in mark:
@@ -103,9 +103,9 @@ def reader_creator(
     predicate_dict: Mapping[str, int] | None = None,
     label_dict: Mapping[str, int] | None = None,
 ) -> Callable[[], Iterator[tuple[list[Any], ...]]]:
-    """A reader of nine lists as long as the sentence; FileFormatError for one without a predicate.
+    """A reader of nine lists, each as long as the sentence; raises FileFormatError for one without a predicate.
 
-    They are: words; the words two before, one before, at, one after and two after the predicate (repeated);
+    These are: words; the words two before, one before, at, one after and two after the predicate (repeated);
     the predicate (repeated); marks of those five words; labels.
     """
     known, verbs, tags = word_dict or {}, predicate_dict or {}, label_dict or {}
@@ -128,7 +128,7 @@ def reader_creator(
 
 
 def get_dict() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """Numbers for words, verbs and labels."""
+    """Dictionaries of words, verbs and labels."""
     return (
         load_dict(common.download(WORDDICT_URL, "conll05st", WORDDICT_MD5)),
         load_dict(common.download(VERBDICT_URL, "conll05st", VERBDICT_MD5)),
@@ -137,12 +137,12 @@ def get_dict() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
 
 
 def get_embedding() -> str:
-    """The path of word vectors trained on Wikipedia."""
+    """The path of word embeddings trained on Wikipedia."""
     return common.download(EMB_URL, "conll05st", EMB_MD5)
 
 
 def test() -> Callable[[], Iterator[tuple[list[Any], ...]]]:
-    """A reader over the test part; see ``reader_creator`` for its samples."""
+    """A reader over the test set; see ``reader_creator`` for its samples."""
     corpus = corpus_reader(
         common.download(DATA_URL, "conll05st", DATA_MD5),
         words_name="conll05st-release/test.wsj/words/test.wsj.words.gz",
@@ -152,7 +152,7 @@ def test() -> Callable[[], Iterator[tuple[list[Any], ...]]]:
 
 
 def fetch() -> None:
-    """Fetch all files."""
+    """Download all files."""
     get_dict()
     get_embedding()
     common.download(DATA_URL, "conll05st", DATA_MD5)

@@ -1,4 +1,4 @@
-"""Oxford's 102 kinds of flowers. Reading the pictures needs OpenCV."""
+"""Oxford's 102 categories of flowers. Reading the images requires OpenCV."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Reader = Callable[[], Iterable[Any]]
 
 
 def default_mapper(is_train: bool, sample: tuple[bytes, int]) -> tuple[np.ndarray, int]:
-    """From (JPEG bytes, label) to (float32 [3 * 224 * 224], label)."""
+    """Convert (JPEG bytes, label) to (float32 [3 * 224 * 224], label)."""
     data, label = sample
     picture = image.load_image_bytes(data)
     picture = image.simple_transform(picture, 256, 224, is_train, mean=[103.94, 116.78, 123.68])
@@ -58,7 +58,7 @@ def reader_creator(
     use_xmap: bool = True,
     cycle: bool = False,
 ) -> Reader:
-    """A reader of ``mapper((JPEG bytes, label))`` over one part of the archive; labels start at 0."""
+    """A reader of ``mapper((JPEG bytes, label))`` over one split of the archive; labels start at 0."""
     labels = _row(label_file, "labels")
     numbers = _row(setid_file, dataset_name)
     with archives.sound(setid_file):
@@ -94,22 +94,22 @@ def _part(name: str, mapper: Mapper, buffered_size: int, use_xmap: bool, cycle: 
 def train(
     mapper: Mapper = train_mapper, buffered_size: int = 1024, use_xmap: bool = True, cycle: bool = False
 ) -> Reader:
-    """6,149 flowers to train with."""
+    """6,149 training images."""
     return _part(TRAIN_FLAG, mapper, buffered_size, use_xmap, cycle)
 
 
 def test(mapper: Mapper = test_mapper, buffered_size: int = 1024, use_xmap: bool = True, cycle: bool = False) -> Reader:
-    """1,020 flowers to test with."""
+    """1,020 test images."""
     return _part(TEST_FLAG, mapper, buffered_size, use_xmap, cycle)
 
 
 def valid(mapper: Mapper = test_mapper, buffered_size: int = 1024, use_xmap: bool = True) -> Reader:
-    """1,020 flowers to validate with."""
+    """1,020 validation images."""
     return _part(VALID_FLAG, mapper, buffered_size, use_xmap)
 
 
 def fetch() -> None:
-    """Fetch all files."""
+    """Download all files."""
     download(DATA_URL, "flowers", DATA_MD5)
     download(LABEL_URL, "flowers", LABEL_MD5)
     download(SETID_URL, "flowers", SETID_MD5)

@@ -1,6 +1,6 @@
-"""Pictures as arrays [height, width, channels] (blue, green, red): loading, cropping, flipping.
+"""Images as arrays [height, width, channels] (blue, green, red): loading, cropping, flipping.
 
-Loading and resizing need OpenCV (``pip install opencv-python-headless``); the rest needs NumPy only.
+Loading and resizing require OpenCV (``pip install opencv-python-headless``); the rest requires only NumPy.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _opencv() -> Any:
 def batch_images_from_tar(
     data_file: str, dataset_name: str, img2label: Mapping[str, Any], num_per_batch: int = 1024
 ) -> str:
-    """Pack the pictures of an archive that have a label into pickles of ``num_per_batch``; made once.
+    """Pack the labelled images of an archive into pickles of ``num_per_batch``, unless already done.
 
-    Returns the path of a text file that lists them. Each is a dict of 'label' and 'data' (files' bytes).
+    Returns the path of a text file that lists them. Each is a dict with 'label' and 'data' (the files' bytes).
     """
     folder = f"{data_file}_batch"
     meta_file = os.path.join(folder, f"{dataset_name}.txt")
@@ -62,17 +62,17 @@ def batch_images_from_tar(
 
 
 def load_image_bytes(bytes: bytes, is_color: bool = True) -> np.ndarray:
-    """A picture from a file's bytes: uint8 [height, width, 3], or [height, width] if not ``is_color``."""
+    """Decode an image from bytes: uint8 [height, width, 3], or [height, width] if not ``is_color``."""
     return _opencv().imdecode(np.frombuffer(bytes, np.uint8), int(is_color))
 
 
 def load_image(file: str, is_color: bool = True) -> np.ndarray:
-    """A picture from a file: uint8 [height, width, 3], or [height, width] if not ``is_color``."""
+    """Load an image from a file: uint8 [height, width, 3], or [height, width] if not ``is_color``."""
     return _opencv().imread(file, int(is_color))
 
 
 def resize_short(im: np.ndarray, size: int) -> np.ndarray:
-    """Resize so that the shorter edge has ``size`` pixels and the proportions stay (bicubic)."""
+    """Resize so that the shorter edge has ``size`` pixels, preserving the aspect ratio (bicubic)."""
     height, width = im.shape[:2]
     new = (size, size * height // width) if height > width else (size * width // height, size)
     cv2 = _opencv()
@@ -91,29 +91,29 @@ def _crop(im: np.ndarray, top: int, left: int, size: int) -> np.ndarray:
 
 
 def center_crop(im: np.ndarray, size: int, is_color: bool = True) -> np.ndarray:
-    """The ``size`` x ``size`` pixels in the middle."""
+    """Crop the central ``size`` x ``size`` pixels."""
     height, width = im.shape[:2]
     return _crop(im, (height - size) // 2, (width - size) // 2, size)
 
 
 def random_crop(im: np.ndarray, size: int, is_color: bool = True) -> np.ndarray:
-    """``size`` x ``size`` pixels from anywhere, drawn with NumPy's global generator."""
+    """Crop ``size`` x ``size`` pixels at a random position, drawn with NumPy's global generator."""
     height, width = im.shape[:2]
     top = np.random.randint(0, height - size + 1)
     return _crop(im, top, np.random.randint(0, width - size + 1), size)
 
 
 def left_right_flip(im: np.ndarray, is_color: bool = True) -> np.ndarray:
-    """The mirror image."""
+    """Mirror the image."""
     return im[:, ::-1]
 
 
 def simple_transform(
     im: np.ndarray, resize_size: int, crop_size: int, is_train: bool, is_color: bool = True, mean: Any = None
 ) -> np.ndarray:
-    """Resize, crop (at random and perhaps mirrored when training, else the middle), transpose, subtract ``mean``.
+    """Resize, crop (at random and possibly mirrored when training, else centrally), transpose, subtract ``mean``.
 
-    Returns float32 [channels, crop_size, crop_size]; ``mean`` has a value for each channel, or each element.
+    Returns float32 [channels, crop_size, crop_size]; ``mean`` has one value per channel, or per element.
     """
     im = resize_short(im, resize_size)
     if is_train:
@@ -132,5 +132,5 @@ def simple_transform(
 def load_and_transform(
     filename: str, resize_size: int, crop_size: int, is_train: bool, is_color: bool = True, mean: Any = None
 ) -> np.ndarray:
-    """``simple_transform`` of a picture file."""
+    """``simple_transform`` of an image file."""
     return simple_transform(load_image(filename, is_color), resize_size, crop_size, is_train, is_color, mean)

@@ -32,14 +32,14 @@ def tokenize(pattern: re.Pattern[str]) -> Iterator[list[bytes]]:
 
 
 def build_dict(pattern: re.Pattern[str], cutoff: int) -> dict[Any, int]:
-    """Numbers for the words seen more than ``cutoff`` times, the most frequent first; '<unk>' comes last."""
+    """Numbers for the words that occur more than ``cutoff`` times, most frequent first; '<unk>' comes last."""
     counts = Counter(word for review in tokenize(pattern) for word in review)
     words: list[Any] = sorted((w for w, n in counts.items() if n > cutoff), key=lambda w: (-counts[w], w))
     return {word: index for index, word in enumerate([*words, "<unk>"])}
 
 
 def reader_creator(pos_pattern: re.Pattern[str], neg_pattern: re.Pattern[str], word_idx: Mapping[Any, int]) -> Reader:
-    """A reader of (word numbers, label): all reviews of the first pattern, then all of the second."""
+    """A reader of (word ids, label): all reviews matching the first pattern, then all matching the second."""
     unknown = word_idx["<unk>"]
     samples = [
         ([word_idx.get(word, unknown) for word in review], label)
@@ -59,20 +59,20 @@ def _part(name: str, word_idx: Mapping[Any, int]) -> Reader:
 
 
 def train(word_idx: Mapping[Any, int]) -> Reader:
-    """25,000 training reviews as (word numbers, label)."""
+    """25,000 training reviews as (word ids, label)."""
     return _part("train", word_idx)
 
 
 def test(word_idx: Mapping[Any, int]) -> Reader:
-    """25,000 test reviews as (word numbers, label)."""
+    """25,000 test reviews as (word ids, label)."""
     return _part("test", word_idx)
 
 
 def word_dict() -> dict[Any, int]:
-    """Numbers for the words seen more than 150 times in all reviews."""
+    """Numbers for the words that occur more than 150 times in all reviews."""
     return build_dict(re.compile(r"aclImdb/((train)|(test))/((pos)|(neg))/.*\.txt$"), 150)
 
 
 def fetch() -> None:
-    """Fetch the archive."""
+    """Download the archive."""
     common.download(URL, "imdb", MD5)

@@ -1,6 +1,6 @@
-"""The Penn Treebank as Mikolov prepared it: one sentence a line, for language models.
+"""The Penn Treebank as prepared by Mikolov: one sentence per line, for language models.
 
-Words are ``bytes`` and the marks '<s>', '<e>', '<unk>' are ``str``, as in Fluid under Python 3; so the corpus's
+Words are ``bytes`` and the markers '<s>', '<e>', '<unk>' are ``str``, as in Fluid under Python 3; so the corpus's
 own b'<unk>' is a word like any other.
 """
 
@@ -23,14 +23,14 @@ Reader = Callable[[], Iterator[tuple[Any, ...]]]
 
 
 class DataType:
-    """What a sample is: ``n`` consecutive words, or a sentence and the same shifted by one."""
+    """The type of a sample: ``n`` consecutive words, or a sentence and the same shifted by one."""
 
     NGRAM = 1
     SEQ = 2
 
 
 def word_count(f: Iterable[bytes], word_freq: dict[Any, int] | None = None) -> dict[Any, int]:
-    """How often each word occurs in the lines; each line counts as one '<s>' and one '<e>'."""
+    """Count the words in the lines; each line also counts as one '<s>' and one '<e>'."""
     counts = defaultdict(int) if word_freq is None else word_freq
     for line in f:
         for word in [*line.split(), "<s>", "<e>"]:
@@ -46,7 +46,7 @@ def _lines(filename: str) -> Iterator[bytes]:
 
 
 def build_dict(min_word_freq: int = 50) -> dict[Any, int]:
-    """Numbers for the words seen more than ``min_word_freq`` times, the most frequent first; '<unk>' comes last."""
+    """Numbers for the words that occur more than ``min_word_freq`` times, most frequent first; '<unk>' comes last."""
     counts = Counter(word_count(_lines(TEST_FILE), word_count(_lines(TRAIN_FILE))))
     counts.pop("<unk>", None)
     words = [word for word, count in counts.items() if count > min_word_freq]
@@ -55,7 +55,7 @@ def build_dict(min_word_freq: int = 50) -> dict[Any, int]:
 
 
 def reader_creator(filename: str, word_idx: Mapping[Any, int], n: int, data_type: int) -> Reader:
-    """A reader of n-grams (tuples of n numbers), or of (sentence, next words), of at most n words when n > 0."""
+    """A reader of n-grams (tuples of n ids), or of (sentence, next words) with at most n words if n > 0."""
 
     def numbers(words: Iterable[Any]) -> list[int]:
         return [word_idx.get(word, word_idx["<unk>"]) for word in words]
@@ -83,15 +83,15 @@ def reader_creator(filename: str, word_idx: Mapping[Any, int], n: int, data_type
 
 
 def train(word_idx: Mapping[Any, int], n: int, data_type: int = DataType.NGRAM) -> Reader:
-    """Training samples; ``n`` is the length of a gram, or the longest sentence."""
+    """Training samples; ``n`` is the n-gram length, or the maximum sentence length."""
     return reader_creator(TRAIN_FILE, word_idx, n, data_type)
 
 
 def test(word_idx: Mapping[Any, int], n: int, data_type: int = DataType.NGRAM) -> Reader:
-    """Validation samples; ``n`` is the length of a gram, or the longest sentence."""
+    """Validation samples; ``n`` is the n-gram length, or the maximum sentence length."""
     return reader_creator(TEST_FILE, word_idx, n, data_type)
 
 
 def fetch() -> None:
-    """Fetch the archive."""
+    """Download the archive."""
     common.download(URL, "imikolov", MD5)

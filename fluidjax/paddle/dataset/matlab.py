@@ -1,4 +1,4 @@
-"""Arrays of numbers in MATLAB's files (level 5), read as a hostile file has to be: SciPy's reader can crash on one."""
+"""Numeric arrays in MATLAB files (level 5), read defensively: SciPy's reader can crash on a malicious file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f
 
 
 def load(path: str) -> dict[str, np.ndarray]:
-    """The arrays of numbers in a file, by name; FileFormatError where it is damaged, or holds anything else."""
+    """The numeric arrays in a file, by name. Raises FileFormatError if it is corrupt or contains anything else."""
     with archives.sound(path), open(path, "rb") as file:
         data = file.read()
         order = {b"IM": "<", b"MI": ">"}[data[126:_HEADER]]
@@ -24,7 +24,7 @@ def load(path: str) -> dict[str, np.ndarray]:
 
 
 def _elements(data: bytes, path: str, order: str) -> list[tuple[int, bytes]]:
-    """The (type, content) elements; one of up to four bytes has its size in the upper half of its type."""
+    """The (type, content) elements; the size of one with up to four bytes is in the upper half of its type."""
     cursor, found = Cursor(data, path), []
     while cursor.left:
         (kind,) = struct.unpack(order + "I", cursor.take(4, "a type"))

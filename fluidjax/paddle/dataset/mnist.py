@@ -25,7 +25,7 @@ Reader = Callable[[], Iterator[tuple[np.ndarray, int]]]
 
 
 def reader_creator(image_filename: str, label_filename: str, buffer_size: int) -> Reader:
-    """A reader of (float32 [784] in [-1, 1], label) from gzipped IDX files, ``buffer_size`` scaled at a time."""
+    """A reader of (float32 [784] in [-1, 1], label) from gzipped IDX files, rescaled in blocks of ``buffer_size``."""
 
     def reader() -> Iterator[tuple[np.ndarray, int]]:
         with archives.gzipped(image_filename) as file:
@@ -61,6 +61,6 @@ def test() -> Reader:
 
 
 def fetch() -> None:
-    """Fetch all files."""
+    """Download all files."""
     train()
     test()

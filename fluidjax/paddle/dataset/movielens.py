@@ -1,6 +1,6 @@
-"""MovieLens 1M: what 6,040 users thought of 3,883 films.
+"""MovieLens 1M: ratings of 3,883 films by 6,040 users.
 
-Words and categories are numbered in sorted order (in Fluid, in the order of a set, which varies from run to run).
+Words and categories are numbered in sorted order (in Fluid, in set order, which varies between runs).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _records(package: zipfile.ZipFile, name: str) -> Iterator[list[str]]:
 
 
 def _load() -> str:
-    """Read films and users once; the archive's path."""
+    """Load films and users once; returns the path of the archive."""
     global MOVIE_INFO, MOVIE_TITLE_DICT, CATEGORIES_DICT, USER_INFO
     path = common.download(URL, "movielens", MD5)
     if MOVIE_INFO is not None:
@@ -152,17 +152,17 @@ def user_info() -> dict[int, UserInfo]:
 
 
 def max_movie_id() -> int:
-    """The largest id of a film."""
+    """The largest film id."""
     return max(movie_info())
 
 
 def max_user_id() -> int:
-    """The largest id of a user."""
+    """The largest user id."""
     return max(user_info())
 
 
 def max_job_id() -> int:
-    """The largest number of a job."""
+    """The largest job number."""
     return max(user.job_id for user in user_info().values())
 
 
@@ -172,5 +172,5 @@ def unittest() -> None:
 
 
 def fetch() -> None:
-    """Fetch the archive."""
+    """Download the archive."""
     common.download(URL, "movielens", MD5)

@@ -1,7 +1,7 @@
-"""MQ2007 of LETOR 4.0, learning to rank: queries, and documents with 46 features and a relevance of 0, 1 or 2.
+"""MQ2007 of LETOR 4.0, learning to rank: queries with documents of 46 features and a relevance of 0, 1 or 2.
 
-The archive is a RAR file: unpacking it needs the module ``rarfile`` and a program that it calls, or unpack it
-yourself beside the archive.
+The archive is a RAR file: unpacking it requires the module ``rarfile`` and a program that it calls; alternatively,
+unpack it yourself next to the archive.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Query:
         return f"{self.relevance_score} {self.query_id} {' '.join(map(str, self.feature_vector))}"
 
     def _parse_(self, text: str) -> Query | None:
-        """Fill in from a line ``2 qid:10 1:0.03 ... 46:0.07 #docid = ...``; None for another number of fields."""
+        """Parse a line ``2 qid:10 1:0.03 ... 46:0.07 #docid = ...``; None if the number of fields is wrong."""
         line, _, comment = text.partition("#")
         parts = line.split()
         if len(parts) != FIELDS:
@@ -108,7 +108,7 @@ def gen_point(querylist: QueryList | list[Query]) -> Iterator[tuple[int, np.ndar
 def gen_pair(
     querylist: QueryList | list[Query], partial_order: str = "full"
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """([1], features of the more relevant, features of the less relevant) of each two that differ in relevance."""
+    """([1], features of the more relevant, features of the less relevant) for each pair of different relevance."""
     ranked = _ranked(querylist)
     for index, better in enumerate(ranked):
         for worse in ranked.querylist[index + 1 :]:
@@ -123,7 +123,7 @@ def gen_list(querylist: QueryList | list[Query]) -> Iterator[tuple[np.ndarray, n
 
 
 def query_filter(querylists: Iterable[Iterable[Query]]) -> list[Any]:
-    """The queries that have any relevant document."""
+    """The queries that have a relevant document."""
     return [querylist for querylist in querylists if sum(query.relevance_score for query in querylist) != 0]
 
 
@@ -138,8 +138,8 @@ def _folder() -> str:
 
 
 def load_from_text(filepath: str, shuffle: bool = False, fill_missing: int = -1) -> list[QueryList]:
-    """The queries of a file below the unpacked archive, in its order (``shuffle`` and ``fill_missing`` as in Fluid:
-    accepted, without effect)."""
+    """The queries of a file in the unpacked archive, in order (``shuffle`` and ``fill_missing`` have no effect, as in
+    Fluid)."""
     querylists: list[QueryList] = []
     path = os.path.join(_folder(), filepath)
     with archives.sound(path), open(path) as file:
@@ -154,7 +154,7 @@ def load_from_text(filepath: str, shuffle: bool = False, fill_missing: int = -1)
 
 
 def _reader(filepath: str, format: str = "pairwise", shuffle: bool = False, fill_missing: int = -1) -> Iterator[Any]:
-    """Samples of each query in the given format; only the first of 'plain_txt' and 'pointwise', as in Fluid."""
+    """Samples of each query in the given format; for 'plain_txt' and 'pointwise' only the first, as in Fluid."""
     for querylist in query_filter(load_from_text(filepath, shuffle=shuffle, fill_missing=fill_missing)):
         if format == "plain_txt":
             yield next(gen_plain_txt(querylist))
@@ -173,5 +173,5 @@ test = functools.partial(_reader, filepath="MQ2007/MQ2007/Fold1/test.txt")
 
 
 def fetch() -> str:
-    """Fetch the archive; its path."""
+    """Download the archive; returns its path."""
     return download(URL, "MQ2007", MD5)

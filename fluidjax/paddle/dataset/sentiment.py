@@ -1,6 +1,6 @@
-"""Film reviews of NLTK's corpus: negative (label 0) and positive (label 1), in turn.
+"""Film reviews of NLTK's corpus: negative (label 0) and positive (label 1), alternating.
 
-The archive is read as it is; NLTK is not needed.
+The archive is read directly; NLTK is not required.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ def _corpus(path: str) -> dict[str, list[str]]:
 
 
 def get_word_dict() -> list[tuple[str, int]]:
-    """(word, number) pairs, the most frequent word first."""
+    """(word, number) pairs, most frequent word first."""
     counts = Counter(word for words in _corpus(download_data_if_not_yet()).values() for word in words)
     return [(word, index) for index, (word, _) in enumerate(counts.most_common())]
 
 
 def sort_files() -> list[str]:
-    """The reviews' names: a negative and a positive one in turn."""
+    """The names of the reviews, alternately negative and positive."""
     names = _corpus(download_data_if_not_yet())
     negative, positive = ([n for n in names if n.startswith(kind)] for kind in ("neg/", "pos/"))
     return [name for pair in zip(negative, positive, strict=False) for name in pair]
 
 
 def load_sentiment_data() -> list[tuple[list[int], int]]:
-    """All samples: (word numbers, label)."""
+    """All samples: (word ids, label)."""
     path = download_data_if_not_yet()
     corpus, numbers = _corpus(path), dict(get_word_dict())
     with archives.sound(path):  # whose words are in lower case
@@ -61,7 +61,7 @@ def load_sentiment_data() -> list[tuple[list[int], int]]:
 
 
 def reader_creator(data: Any) -> Iterator[tuple[list[int], int]]:
-    """An iterator over samples (not a reader: that is how Fluid has it)."""
+    """An iterator over samples (rather than a reader, as in Fluid)."""
     yield from data
 
 
@@ -76,5 +76,5 @@ def test() -> Iterator[tuple[list[int], int]]:
 
 
 def fetch() -> None:
-    """Fetch the archive."""
+    """Download the archive."""
     download_data_if_not_yet()

@@ -26,7 +26,7 @@ Reader = Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 
 def feature_range(maximums: np.ndarray, minimums: np.ndarray) -> None:
-    """Draw the range of each feature into ``image/ranges.png`` (needs matplotlib)."""
+    """Plot the range of each feature to ``image/ranges.png`` (requires matplotlib)."""
     drawing = optional("matplotlib.figure", "paddle.dataset.uci_housing draws the ranges of features", "matplotlib")
     figure = drawing.Figure(figsize=(10, 6))
     axes = figure.subplots()
@@ -38,10 +38,10 @@ def feature_range(maximums: np.ndarray, minimums: np.ndarray) -> None:
 
 
 def load_data(filename: str, feature_num: int = 14, ratio: float = 0.8) -> None:
-    """Read the table once; features become (x - mean) / (max - min). The first ``ratio`` of rows is for training.
+    """Load the table once; features become (x - mean) / (max - min). The first ``ratio`` of the rows is for training.
 
-    Raises FileFormatError where the file is no table of numbers, or a feature is the same in all rows.
-    Fluid also draws the features' ranges into the working directory; call ``feature_range`` for that.
+    Raises FileFormatError if the file is not a table of numbers, or a feature is the same in all rows.
+    Fluid also plots the features' ranges to the working directory; call ``feature_range`` for that.
     """
     global UCI_TRAIN_DATA, UCI_TEST_DATA
     if UCI_TRAIN_DATA is not None and UCI_TEST_DATA is not None:
@@ -77,7 +77,7 @@ def test() -> Reader:
 
 
 def fluid_model() -> str:
-    """A folder, new at each call, with a trained inference model."""
+    """A directory, new for each call, with a trained inference model."""
     path = common.download(FLUID_URL_MODEL, "uci_housing", FLUID_MD5_MODEL, "fit_a_line.fluid.tar")
     folder = tempfile.mkdtemp()
     with archives.tar(path) as archive:
@@ -93,5 +93,5 @@ def predict_reader() -> tuple[np.ndarray]:
 
 
 def fetch() -> None:
-    """Fetch the table."""
+    """Download the table."""
     common.download(URL, "uci_housing", MD5)

@@ -1,4 +1,4 @@
-"""Pascal VOC 2012, segmentation: pictures and the class of each pixel. Reading it needs Pillow."""
+"""Pascal VOC 2012, segmentation: images and the class of each pixel. Reading them requires Pillow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _pillow() -> Any:
 
 
 def _pixels(pillow: Any, data: bytes) -> np.ndarray:
-    """The pixels of a picture; FileFormatError (of the archive) for what claims to be far larger than any here."""
+    """The pixels of an image. Raises FileFormatError (for the archive) if its declared size is implausibly large."""
     try:
         with pillow.open(io.BytesIO(data)) as picture:
             if picture.width * picture.height > MAX_PIXELS:
@@ -41,7 +41,7 @@ def _pixels(pillow: Any, data: bytes) -> np.ndarray:
 
 
 def reader_creator(filename: str, sub_name: str) -> Reader:
-    """A reader of (uint8 [height, width, 3], uint8 [height, width]) over the pictures that a set lists."""
+    """A reader of (uint8 [height, width, 3], uint8 [height, width]) over the images listed in a split."""
     pillow = _pillow()
 
     def reader() -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -59,15 +59,15 @@ def reader_creator(filename: str, sub_name: str) -> Reader:
 
 
 def train() -> Reader:
-    """2,913 pictures to train with."""
+    """2,913 training images."""
     return reader_creator(download(VOC_URL, CACHE_DIR, VOC_MD5), "trainval")
 
 
 def test() -> Reader:
-    """1,464 pictures to test with."""
+    """1,464 test images."""
     return reader_creator(download(VOC_URL, CACHE_DIR, VOC_MD5), "train")
 
 
 def val() -> Reader:
-    """1,449 pictures to validate with."""
+    """1,449 validation images."""
     return reader_creator(download(VOC_URL, CACHE_DIR, VOC_MD5), "val")

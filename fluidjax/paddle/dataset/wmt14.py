@@ -1,4 +1,4 @@
-"""WMT 2014, English to French: sentences as word numbers, with dictionaries of 30,000 words."""
+"""WMT 2014, English to French: sentences as word ids, with dictionaries of 30,000 words."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _dictionaries(tar_file: str, size: int) -> tuple[dict[str, int], dict[str, i
 def reader_creator(tar_file: str, file_name: str, dict_size: int) -> Callable[[], Iterator[Pair]]:
     """A reader of (source, target, target shifted by one) from the members whose name ends with ``file_name``.
 
-    Pairs with a side of more than 80 words are left out.
+    Pairs with more than 80 words on either side are skipped.
     """
 
     def reader() -> Iterator[Pair]:
@@ -69,22 +69,22 @@ def _part(name: str, dict_size: int) -> Callable[[], Iterator[Pair]]:
 
 
 def train(dict_size: int) -> Callable[[], Iterator[Pair]]:
-    """The training part, with the ``dict_size`` most frequent words."""
+    """The training set, with the ``dict_size`` most frequent words."""
     return _part("train/train", dict_size)
 
 
 def test(dict_size: int) -> Callable[[], Iterator[Pair]]:
-    """The test part, with the ``dict_size`` most frequent words."""
+    """The test set, with the ``dict_size`` most frequent words."""
     return _part("test/test", dict_size)
 
 
 def gen(dict_size: int) -> Callable[[], Iterator[Pair]]:
-    """The part meant for generation, with the ``dict_size`` most frequent words."""
+    """The generation set, with the ``dict_size`` most frequent words."""
     return _part("gen/gen", dict_size)
 
 
 def get_dict(dict_size: int, reverse: bool = True) -> tuple[dict, dict]:
-    """The source and target dictionaries: from numbers to words, or from words to numbers if not ``reverse``."""
+    """The source and target dictionaries: from ids to words, or from words to ids if not ``reverse``."""
     found = _dictionaries(common.download(URL_TRAIN, "wmt14", MD5_TRAIN), dict_size)
     if not reverse:
         return found
@@ -93,6 +93,6 @@ def get_dict(dict_size: int, reverse: bool = True) -> tuple[dict, dict]:
 
 
 def fetch() -> None:
-    """Fetch the corpus and the model."""
+    """Download the corpus and the model."""
     common.download(URL_TRAIN, "wmt14", MD5_TRAIN)
     common.download(URL_MODEL, "wmt14", MD5_MODEL)

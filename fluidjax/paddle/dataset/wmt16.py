@@ -1,6 +1,6 @@
-"""WMT 2016 (Multi30K), English and German: sentences as word numbers.
+"""WMT 2016 (Multi30K), English and German: sentences as word ids.
 
-Dictionaries are made of the training part, and kept beside the archive.
+Dictionaries are built from the training set, and stored beside the archive.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _size(lang: str, dict_size: int) -> int:
 
 
 def reader_creator(tar_file: str, file_name: str, src_dict_size: int, trg_dict_size: int, src_lang: str) -> Reader:
-    """A reader of (source, target, target shifted by one); marks have the same numbers in both languages."""
+    """A reader of (source, target, target shifted by one); markers have the same ids in both languages."""
 
     def reader() -> Iterator[Pair]:
         known = _load_dict(tar_file, src_dict_size, src_lang)
@@ -98,24 +98,24 @@ def _part(name: str, src_dict_size: int, trg_dict_size: int, src_lang: str) -> R
 
 
 def train(src_dict_size: int, trg_dict_size: int, src_lang: str = "en") -> Reader:
-    """The training part; sizes of dictionaries count the three marks."""
+    """The training set; dictionary sizes include the three markers."""
     return _part("train", src_dict_size, trg_dict_size, src_lang)
 
 
 def test(src_dict_size: int, trg_dict_size: int, src_lang: str = "en") -> Reader:
-    """The test part; sizes of dictionaries count the three marks."""
+    """The test set; dictionary sizes include the three markers."""
     return _part("test", src_dict_size, trg_dict_size, src_lang)
 
 
 def validation(src_dict_size: int, trg_dict_size: int, src_lang: str = "en") -> Reader:
-    """The validation part; sizes of dictionaries count the three marks."""
+    """The validation set; dictionary sizes include the three markers."""
     return _part("val", src_dict_size, trg_dict_size, src_lang)
 
 
 def get_dict(lang: str, dict_size: int, reverse: bool = False) -> dict:
-    """The dictionary of a language: from words to numbers, or from numbers to words if ``reverse``.
+    """The dictionary of a language: from words to ids, or from ids to words if ``reverse``.
 
-    Raises AssertionError unless a reader has made it before.
+    Raises AssertionError unless a reader has created it before.
     """
     size = _size(lang, dict_size)
     if not os.path.exists(_dict_path(lang, size)):
@@ -127,5 +127,5 @@ def get_dict(lang: str, dict_size: int, reverse: bool = False) -> dict:
 
 
 def fetch() -> None:
-    """Fetch the archive."""
+    """Download the archive."""
     common.download(DATA_URL, "wmt16", DATA_MD5, "wmt16.tar.gz")

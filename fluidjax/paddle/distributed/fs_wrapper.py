@@ -1,4 +1,4 @@
-"""File systems that checkpoints of a fleet go to."""
+"""File systems for fleet checkpoints."""
 
 from __future__ import annotations
 
@@ -14,58 +14,58 @@ class FS(abc.ABC):
 
     @abc.abstractmethod
     def list_dirs(self, fs_path: str) -> list[str]:
-        """The names of the folders in a folder; none where it is missing."""
+        """The names of the subdirectories of a directory; empty if it does not exist."""
 
     @abc.abstractmethod
     def ls_dir(self, fs_path: str) -> list[str]:
-        """The names of all that is in a folder."""
+        """The names of all entries of a directory."""
 
     @abc.abstractmethod
     def stat(self, fs_path: str) -> bool:
-        """Whether a path is there."""
+        """Whether a path exists."""
 
     @abc.abstractmethod
     def mkdir(self, fs_path: str) -> None:
-        """Make a folder, with those around it, unless it is there."""
+        """Create a directory and its parents, unless it exists."""
 
     @abc.abstractmethod
     def mv(self, fs_src_path: str, fs_dst_path: str) -> None:
-        """Give a path another name."""
+        """Rename a path."""
 
     @abc.abstractmethod
     def delete(self, fs_path: str) -> None:
-        """Remove a file, or a folder with all that is in it, if it is there."""
+        """Remove a file, or a directory with its contents, if it exists."""
 
     @abc.abstractmethod
     def need_upload_download(self) -> bool:
-        """Whether files have to be copied there and back."""
+        """Whether files must be copied to and from this machine."""
 
 
 class LocalFS(FS):
-    """This machine's files."""
+    """The local file system."""
 
     def list_dirs(self, fs_path: str) -> list[str]:
-        """The names of the folders in a folder; none where it is missing."""
+        """The names of the subdirectories of a directory; empty if it does not exist."""
         return [name for name in self.ls_dir(fs_path) if os.path.isdir(os.path.join(fs_path, name))]
 
     def ls_dir(self, fs_path: str) -> list[str]:
-        """The names of all that is in a folder; none where it is missing."""
+        """The names of all entries of a directory; empty if it does not exist."""
         return sorted(os.listdir(fs_path)) if self.stat(fs_path) else []
 
     def stat(self, fs_path: str) -> bool:
-        """Whether a path is there."""
+        """Whether a path exists."""
         return os.path.exists(fs_path)
 
     def mkdir(self, fs_path: str) -> None:
-        """Make a folder, with those around it, unless it is there."""
+        """Create a directory and its parents, unless it exists."""
         os.makedirs(fs_path, exist_ok=True)
 
     def mv(self, fs_src_path: str, fs_dst_path: str) -> None:
-        """Give a path another name."""
+        """Rename a path."""
         os.rename(fs_src_path, fs_dst_path)
 
     def rmr(self, fs_path: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a directory with its contents."""
         shutil.rmtree(fs_path)
 
     def rm(self, fs_path: str) -> None:
@@ -73,10 +73,10 @@ class LocalFS(FS):
         os.remove(fs_path)
 
     def delete(self, fs_path: str) -> None:
-        """Remove a file, or a folder with all that is in it, if it is there."""
+        """Remove a file, or a directory with its contents, if it exists."""
         if self.stat(fs_path):
             self.rm(fs_path) if os.path.isfile(fs_path) else self.rmr(fs_path)
 
     def need_upload_download(self) -> bool:
-        """They have not."""
+        """Always False."""
         return False

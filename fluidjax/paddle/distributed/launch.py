@@ -1,4 +1,4 @@
-"""``paddle.distributed.launch``: one process for each device of this machine, which train together."""
+"""``paddle.distributed.launch``: one process per device of this machine, training together."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _RULE = "-----------  Configuration Arguments -----------", "-------------------
 
 
 def truth(text: str) -> bool:
-    """Whether an argument says yes."""
+    """Parse a boolean argument."""
     return text.lower() in ("true", "t", "1", "yes")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments, Fluid's and those about failures."""
+    """Declare Fluid's arguments, and those about restarts."""
     add = parser.add_argument
     add("--cluster_node_ips", default="127.0.0.1", help="addresses of all machines, with commas")
     add("--node_ip", default="127.0.0.1", help="this machine's address")
@@ -43,9 +43,9 @@ def print_arguments(options: argparse.Namespace) -> None:
 
 
 def launch(options: argparse.Namespace) -> int:
-    """Run the processes of this machine to their end: 0, or 1 where one failed too often.
+    """Run the processes of this machine to their end: returns 0, or 1 if one failed too often.
 
-    Raises ValueError where this machine is none of the cluster's, or has no devices.
+    Raises ValueError if this machine is not part of the cluster, or has no devices.
     """
     if options.print_config:
         print_arguments(options)

@@ -11,7 +11,7 @@ from fluidjax.paddle.distributed.launch import COMMAND, truth
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments, Fluid's and those about failures."""
+    """Declare Fluid's arguments, and those about restarts."""
     add = parser.add_argument
     add("--cluster_node_ips", default="127.0.0.1", help="accepted; all processes are of this machine")
     add("--node_ip", default="127.0.0.1", help="this machine's address")
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def launch(options: argparse.Namespace) -> int:
-    """Run the servers and workers until all workers have ended: 0, or 1 where a process failed too often."""
+    """Run servers and workers until all workers have ended: returns 0, or 1 if a process failed too often."""
     ports = range(options.start_port, options.start_port + options.server_num)
     servers = options.endpoints.split(",") if options.endpoints else [f"{options.node_ip}:{p}" for p in ports]
     command = [*COMMAND, options.training_script, *options.training_script_args]

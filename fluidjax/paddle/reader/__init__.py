@@ -1,4 +1,4 @@
-"""``paddle.reader``: decorators that make readers of readers."""
+"""``paddle.reader``: decorators that create readers from readers."""
 
 from fluidjax.paddle.reader.decorator import (
     ComposeNotAligned,

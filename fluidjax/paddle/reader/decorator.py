@@ -1,7 +1,7 @@
 """Reader decorators: functions from readers to readers.
 
-A *reader* is a function without arguments that returns an iterable of samples; calling it again starts a new pass.
-Nothing here knows tensors: samples are any Python objects.
+A *reader* is a function without arguments that returns an iterable of samples; each call starts a new pass.
+Nothing here depends on tensors: samples may be any Python objects.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ComposeNotAligned(ValueError):
 
 
 def cache(reader: Reader) -> Reader:
-    """A reader over the samples of ``reader``, which is read once, now, and kept in memory."""
+    """A reader over the samples of ``reader``, which is read once, immediately, and kept in memory."""
     samples = tuple(reader())
 
     def cached() -> Iterator[Any]:
@@ -46,7 +46,7 @@ def cache(reader: Reader) -> Reader:
 
 
 def map_readers(func: Callable[..., Any], *readers: Reader) -> Reader:
-    """A reader of ``func(a, b, ...)`` where a, b, ... are samples of the readers; ends with the shortest."""
+    """A reader of ``func(a, b, ...)`` for samples a, b, ... of the readers; ends with the shortest."""
 
     def mapped() -> Iterator[Any]:
         return map(func, *(reader() for reader in readers))
@@ -83,12 +83,12 @@ def chain(*readers: Reader) -> Reader:
 
 
 def compose(*readers: Reader, **kwargs: Any) -> Reader:
-    """A reader of tuples that join one sample of each reader; a sample that is a tuple is flattened into it.
+    """A reader of tuples that combine one sample of each reader; samples that are tuples are flattened.
 
     Args:
         readers: readers of samples or of tuples.
-        check_alignment: raise ComposeNotAligned when the readers do not end together (default True);
-            otherwise end quietly with the shortest.
+        check_alignment: raise ComposeNotAligned if the readers do not end together (default True);
+            otherwise end silently with the shortest.
     """
     check_alignment = kwargs.pop("check_alignment", True)
     if kwargs:
@@ -115,7 +115,7 @@ def compose(*readers: Reader, **kwargs: Any) -> Reader:
 
 
 def buffered(reader: Reader, size: int) -> Reader:
-    """A reader that reads up to ``size`` samples ahead, in a thread; errors of ``reader`` are raised where due."""
+    """A reader that prefetches up to ``size`` samples in a thread; errors of ``reader`` are raised in order."""
 
     def ahead() -> Iterator[Any]:
         return prefetched(reader, size)
@@ -150,10 +150,10 @@ def xmap_readers(
 
     Args:
         mapper: a function of one sample.
-        reader: where the samples come from.
+        reader: supplies the samples.
         process_num: number of threads.
-        buffer_size: how many samples wait before the threads, and how many results after them.
-        order: keep the order of ``reader``; otherwise results come as they are ready.
+        buffer_size: maximum number of samples queued before the threads, and of results after them.
+        order: preserve the order of ``reader``; otherwise results are yielded as they become ready.
 
     An error in ``reader`` or ``mapper`` is raised in the consumer.
     """

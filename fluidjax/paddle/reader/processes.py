@@ -1,4 +1,4 @@
-"""Readers in processes of their own."""
+"""Readers in separate processes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class ReaderProcessError(ValueError):
 
 
 def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_size: int = 1000) -> Reader:
-    """A reader over the samples of several readers, each of which runs in its own process.
+    """A reader over the samples of several readers, each running in its own process.
 
     Args:
-        readers: at least one reader; its samples are pickled to come over and must not be None.
-        use_pipe: accepted for Fluid's sake; both of its ways give the same samples.
-        queue_size: how many samples may wait.
+        readers: at least one reader; samples are pickled for transfer and must not be None.
+        use_pipe: accepted for compatibility with Fluid; both settings yield the same samples.
+        queue_size: maximum number of queued samples.
 
-    Samples of different readers come in any order. Readers are closures, so the processes are forked and must not
+    Samples of different readers arrive in any order. Since readers are closures, processes are forked and must not
     run operators themselves. Raises ReaderProcessError with the traceback of the reader that failed.
     """
     if not isinstance(readers, (list, tuple)) or not readers:
@@ -52,7 +52,7 @@ def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_
 
 
 def _fork(workers: Sequence[Any]) -> None:
-    """Start the workers. Python and JAX warn of forking beside threads; the workers only run plain readers."""
+    """Start the workers. Python and JAX warn about forking with threads; the workers only run plain readers."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*fork\(\)", category=RuntimeWarning)
         warnings.filterwarnings("ignore", message=r".*fork\(\)", category=DeprecationWarning)

@@ -1,4 +1,4 @@
-"""``paddle.utils``: curves of a training run."""
+"""``paddle.utils``: training curves."""
 
 from fluidjax.paddle.utils.plot import Ploter
 

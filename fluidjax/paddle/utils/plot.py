@@ -1,4 +1,4 @@
-"""Curves of a training run."""
+"""Training curves."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class PlotData:
         self.value.append(value)
 
     def reset(self) -> None:
-        """Drop all points."""
+        """Remove all points."""
         self.step, self.value = [], []
 
 
 class Ploter:
-    """Named curves in one picture; needs matplotlib, and IPython to show it in a notebook.
+    """Named curves in one plot; requires matplotlib, and IPython for display in a notebook.
 
-    The environment variable DISABLE_PLOT=True turns drawing off.
+    The environment variable DISABLE_PLOT=True disables plotting.
     """
 
     def __init__(self, *args: str) -> None:
@@ -48,7 +48,7 @@ class Ploter:
         self.__plot_data__[title].append(step, value)
 
     def plot(self, path: str | None = None) -> None:
-        """Draw the curves into a file, or below the notebook's cell in place of the last picture."""
+        """Plot the curves to a file, or below the notebook's cell in place of the previous plot."""
         if self.__plot_is_disabled__():
             return
         figure = optional("matplotlib.figure", "paddle.utils.plot draws curves", "matplotlib").Figure()
@@ -65,6 +65,6 @@ class Ploter:
         display.display(figure)
 
     def reset(self) -> None:
-        """Drop all points."""
+        """Remove all points."""
         for data in self.__plot_data__.values():
             data.reset()
