@@ -1,1 +1,1 @@
-"""The layers of networks: convolution, pooling, normalisation, activations, embeddings."""
+"""Neural-network layers: convolution, pooling, normalisation, activations, embeddings."""

@@ -118,7 +118,7 @@ def _(out, d_out, *, threshold):
 
 @op(vendor="use_mkldnn", rows=WISE)
 def leaky_relu(x, *, alpha: float = 0.02, ctx):
-    """Out = max(X, alpha * X); since Paddle 2 alpha * X where X <= 0, which differs for an alpha above 1."""
+    """Out = max(X, alpha * X); since Paddle 2 alpha * X for X <= 0, which differs if alpha is above 1."""
     return jnp.where(x > 0, x, alpha * x) if ctx.release >= PADDLE_2 else jnp.maximum(x, alpha * x)
 
 
@@ -183,7 +183,7 @@ def _(out, d_out, *, threshold):
 
 @op(vendor="use_mkldnn use_cudnn", rows=WISE, newer="beta threshold")
 def softplus(x, *, beta: float = 1.0, threshold: float = float("inf")):
-    """Out = log(1 + exp(beta X)) / beta; Paddle 2 takes X itself where beta X is above a threshold."""
+    """Out = log(1 + exp(beta X)) / beta; Paddle 2 uses X itself where beta X exceeds a threshold."""
     z = x if beta == 1 else beta * x
     soft = jnp.maximum(z, 0) + jnp.log1p(jnp.exp(-jnp.abs(z)))
     soft = soft if beta == 1 else soft / beta
@@ -331,7 +331,7 @@ def _prelu_alpha(alpha, x, mode, data_format):
 
 @op(rows=WISE, newer="data_format")
 def prelu(x, alpha, *, mode: str = "all", data_format: str = "NCHW"):
-    """Out = X where X > 0, else Alpha * X; one Alpha in all ("all"), one per channel, or one per element."""
+    """Out = X where X > 0, else Alpha * X; a single Alpha ("all"), one per channel, or one per element."""
     return jnp.where(x > 0, x, _prelu_alpha(alpha, x, mode, data_format) * x)
 
 

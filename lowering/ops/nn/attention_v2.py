@@ -1,4 +1,4 @@
-"""Attention and what stands around it, as Paddle 2 has it in single ops."""
+"""Attention and related ops, fused as in Paddle 2."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from lowering.registry import op
 
 
 def _causal(scores):
-    """Scores [..., q, k] where a query sees no later key; the last query sees them all."""
+    """Scores [..., q, k] with a causal mask; the last query sees all keys."""
     q, k = scores.shape[-2:]
     return jnp.where(jnp.tril(jnp.ones((q, k), bool), k - q), scores, -jnp.inf)
 
 
 def _wide(x):
-    """x, in float32 where it was narrower."""
+    """x in at least float32."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 @op(grad="vjp", reads="x mask", diff="x")
 def fused_softmax_mask(x, mask):
-    """Out = softmax(X + Mask) over the last dim."""
+    """Out = softmax(X + Mask) over the last dimension."""
     return jax.nn.softmax(_wide(x + mask), axis=-1).astype(x.dtype)
 
 
 @op(grad="vjp", reads="x")
 def fused_softmax_mask_upper_triangle(x):
-    """Out = softmax of X over the last dim, of each row up to the diagonal."""
+    """Out = softmax of X over the last dimension, with each row restricted to the columns up to the diagonal."""
     return jax.nn.softmax(_causal(_wide(x)), axis=-1).astype(x.dtype)
 
 
@@ -42,9 +42,9 @@ def flash_attn(
     q, k, v, fixed_seed_offset=None, attn_mask=None, *, dropout: float = 0.0, causal: bool = False,
     return_softmax: bool = False, is_test: bool = False, rng_name: str = "",
 ):  # fmt: skip
-    """out = softmax(q k^T / sqrt(size) + attn_mask) v of [batch, length, heads, size]; fewer heads of k and v repeat.
+    """out = softmax(q k^T / sqrt(size) + attn_mask) v for [batch, length, heads, size]; missing k and v heads repeat.
 
-    Dropout of the probabilities while training is not built.
+    Dropout of the probabilities during training is not implemented.
     """
     del fixed_seed_offset, rng_name
     if dropout and not is_test:

@@ -1,6 +1,6 @@
-"""batch_norm and inplace_abn: normalisation over all axes but the channels, with running statistics.
+"""batch_norm and inplace_abn: normalisation over all axes except the channels, with running statistics.
 
-SavedVariance holds 1 / sqrt(variance + epsilon), as Fluid's CPU kernel leaves it.
+SavedVariance holds 1 / sqrt(variance + epsilon), as in Fluid's CPU kernel.
 """
 
 import math
@@ -77,7 +77,7 @@ def _normalise(x, scale, bias, mean, inv_std, axis):
 def batch_norm_forward(rows: LoDArray, scale, bias, mean, variance, momentum, *, epsilon, running, axis):
     """(Y, MeanOut, VarianceOut, SavedMean, SavedVariance); Fluid leaves the saved ones unset when running.
 
-    Fluid skips channels of one value: Y = X, and the running statistics stay.
+    Fluid skips channels with a single value: Y = X, and the running statistics are unchanged.
     """
     x = rows.data
     unused = jnp.zeros_like(mean)
@@ -210,7 +210,7 @@ def inplace_abn(
     alpha: float = 0.1,
     use_sync_bn: bool = False,
 ):
-    """Y = activation(batch_norm(X)), written over X; activation is identity, leaky_relu or elu."""
+    """Y = activation(batch_norm(X)), computed in place; activation is identity, leaky_relu or elu."""
     if momentum_tensor is not None:
         momentum = momentum_tensor.reshape(())
     running = uses_running(is_test, use_global_stats, trainable_statistics)

@@ -1,8 +1,8 @@
 """conv2d, conv3d and depthwise_conv2d, with first and second gradients.
 
-Out[N, O, ...] = Input[N, C, ...] (*) Filter[O, C / groups, ...] (cross-correlation). SAME padding drops the
-dilations. The plain CPU kernels of Fluid leave Bias and ResidualData to the fused MKL-DNN ones; so do these rules,
-and layers add a bias with elementwise_add.
+Out[N, O, ...] = Input[N, C, ...] (*) Filter[O, C / groups, ...] (cross-correlation). SAME padding ignores the
+dilations. Fluid's plain CPU kernels leave Bias and ResidualData to the fused MKL-DNN ones, and so do these rules;
+layers add a bias with elementwise_add.
 """
 
 import jax.numpy as jnp

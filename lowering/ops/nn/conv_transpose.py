@@ -2,7 +2,7 @@
 
 Input[N, C, ...] and Filter[C, O / groups, ...] make Output[N, O, ...] with
 size = (in - 1) * stride - padding + dilation * (k - 1) + 1, or `output_size` where given (up to stride - 1 larger);
-Paddle 2 may also say how many rows and columns more by `output_padding`.
+Paddle 2 may also specify the additional rows and columns by `output_padding`.
 """
 
 import jax.numpy as jnp

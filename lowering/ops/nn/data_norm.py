@@ -50,9 +50,9 @@ def data_norm(
 
 @data_norm.grad
 def _(x, means, scales, d_y, scale_w=None, bias=None, *, epsilon, slot_dim, enable_scale_and_shift):
-    """BatchSize@GRAD and the like are what the batch adds to the sums: N, sum of X, sum of (X - Means)^2 + N epsilon
+    """BatchSize@GRAD etc. are the contributions of the batch to the sums: N, sum of X, sum of (X - Means)^2 + N epsilon
     (1 and the means over the N shown rows with slot_dim). They are no derivatives of Y. X@GRAD ignores the slots unless
-    scale_w is in use, as in Fluid.
+    scale_w is used, as in Fluid.
     """
     shown = _shown(x, slot_dim)
     d_size = shown.sum(axis=0, dtype=x.dtype)

@@ -1,4 +1,4 @@
-"""dropout: zeroing elements at random, with the mask kept for the gradient."""
+"""dropout: zeroes elements at random, keeping the mask for the gradient."""
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,10 @@ def dropout(
     dropout_implementation: str = "downgrade_in_infer",
     key,
 ):
-    """Out = X * Mask, Mask (uint8) being 1 with probability 1 - dropout_prob.
+    """Out = X * Mask, where Mask (uint8) is 1 with probability 1 - dropout_prob.
 
-    downgrade_in_infer scales by 1 - dropout_prob when testing, upscale_in_train by its inverse when training (a
-    probability of 1 gives zeros). No Mask is made when testing.
+    downgrade_in_infer scales by 1 - dropout_prob at test time, upscale_in_train by its inverse during training (a
+    probability of 1 gives zeros). There is no Mask at test time.
     """
     upscale = dropout_implementation == "upscale_in_train"
     keep = 1 - dropout_prob

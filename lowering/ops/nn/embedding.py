@@ -1,6 +1,6 @@
-"""lookup_table, lookup_table_v2 and lookup_table_dequant: rows of a table by integer ids.
+"""lookup_table, lookup_table_v2 and lookup_table_dequant: table lookup by integer ids.
 
-With is_sparse the gradient of the table is a SelectedRows holding one row per id (duplicates not merged).
+With is_sparse, the gradient of the table is a SelectedRows with one row per id (duplicates are not merged).
 """
 
 import jax
@@ -15,7 +15,7 @@ VENDOR = "is_distributed remote_prefetch trainer_id height_sections epmap table_
 
 
 def gather_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
-    """table[ids]; an id outside the table, which is refused where values are checked, gives NaN."""
+    """table[ids]; NaN for an id out of range, which is rejected if values are checked."""
     fill = jnp.nan if jnp.issubdtype(table.dtype, jnp.floating) else 0
     return jnp.asarray(table).at[ids].get(mode="fill", fill_value=fill, wrap_negative_indices=False)
 

@@ -1,4 +1,4 @@
-"""Padding, folding and rearranging images, as Paddle 2 has it."""
+"""Padding, folding and rearranging images, as in Paddle 2."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def pad3d(
     x, paddings=None, *, paddings_: list[int] = (), mode: str = "constant", value: float = 0.0,
     data_format: str = "NCDHW",
 ):  # fmt: skip
-    """Out = X [N, C, D, H, W] with (left, right, top, bottom, front, back) more elements: ``value``, or X's own.
+    """Out = X [N, C, D, H, W] padded by (left, right, top, bottom, front, back) with ``value`` or elements of X.
 
-    "reflect" mirrors without the edge, "replicate" repeats it, "circular" goes on from the other side.
+    "reflect" mirrors excluding the edge, "replicate" repeats it, "circular" continues from the other side.
     """
     pads = list(paddings_) if paddings is None else ints(paddings, "pad3d: the paddings")
     if mode not in _MODES:
@@ -54,7 +54,7 @@ def _shuffled(x, groups: int, data_format: str):
 
 @op(rows=WISE)
 def channel_shuffle(x, *, groups: int, data_format: str = "NCHW"):
-    """Out = X with its channels taken in turns from each of ``groups`` groups."""
+    """Out = X with its channels taken in turn from each of ``groups`` groups."""
     return _shuffled(x, groups, data_format)
 
 
@@ -68,7 +68,7 @@ def fold(
     x, *, output_sizes: list[int], kernel_sizes: list[int], strides: list[int], paddings: list[int],
     dilations: list[int],
 ):  # fmt: skip
-    """Y [N, C, H, W] = the sum of all windows [N, C kh kw, L] put back where ``unfold`` takes them from."""
+    """Y [N, C, H, W] = the sum of all windows [N, C kh kw, L] at the positions from which ``unfold`` takes them."""
     (h, w), (kh, kw), (sh, sw), (dh, dw) = output_sizes, kernel_sizes, strides, dilations
     top, left, bottom, right = paddings if len(paddings) == 4 else (*paddings, *paddings)
     rows, columns = (h + top + bottom - dh * (kh - 1) - 1) // sh + 1, (w + left + right - dw * (kw - 1) - 1) // sw + 1

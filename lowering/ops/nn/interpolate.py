@@ -1,7 +1,7 @@
 """bilinear_interp, nearest_interp, trilinear_interp, bicubic_interp: resizing images, one axis at a time.
 
 Every method is a sparse matrix per axis: output row i = sum over taps of weight[t, i] * input row index[t, i]. The
-forward gathers and adds; the gradient multiplies by the dense matrix, which on CPU beats a scatter.
+forward pass gathers and adds; the gradient multiplies by the dense matrix, which is faster than a scatter on CPU.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The resizing ops of Paddle 2: a scale for each axis, which also says how far apart the rows are that are read."""
+"""Paddle 2's resizing ops: a scale for each axis, which also determines the spacing of the rows read."""
 
 from __future__ import annotations
 

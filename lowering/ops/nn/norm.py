@@ -31,7 +31,7 @@ def _infer_layer_norm(op, var_of):
 
 @op(out="Y Mean~ Variance~", lod={"Y": "x"}, rows=Wise("x"), infer=_infer_layer_norm)
 def layer_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1):
-    """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over the axes from begin_norm_axis on.
+    """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over axes begin_norm_axis onward.
 
     Mean and Variance are [product of the leading dims]; Scale and Bias [product of the normalised dims].
     """
@@ -83,7 +83,7 @@ def instance_norm(x, scale, bias, *, epsilon: float = 1e-5):
     """Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias over each (n, c) plane.
 
     SavedMean and SavedVariance are [N * C]; SavedVariance is 1 / sqrt(variance + epsilon).
-    Programs of Paddle 2 may leave Scale and Bias out.
+    Paddle 2 programs may omit Scale and Bias.
     """
     flat = x.reshape(*x.shape[:2], -1)
     mean = flat.mean(axis=2, keepdims=True)
@@ -135,7 +135,7 @@ def _affine(v, groups):
 def group_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, groups: int, data_layout: str = "NCHW"):
     """Y = Scale * (X - Mean) / sqrt(Variance + epsilon) + Bias over groups of channels; Mean, Variance [N, groups].
 
-    Where groups does not divide the channels, a group has ceil(C / groups) of them and the last ones what is left.
+    If groups does not divide the channels, each group has ceil(C / groups) channels and the last one the remainder.
     """
     axis = _channel_axis(x, data_layout)
     if x.shape[axis] % groups == 0:
@@ -175,7 +175,7 @@ def _normalised(x, scale, bias, epsilon, groups, data_layout):
 
 @group_norm.grad
 def _(y, variance, d_y, scale=None, bias=None, *, epsilon, groups, data_layout):
-    """From Y, not X: the normalised value is (Y - Bias) / Scale; where Scale is 0 it counts as 0, as in Fluid."""
+    """Computed from Y rather than X: the normalised value is (Y - Bias) / Scale, or 0 where Scale is 0, as in Fluid."""
     axis = _channel_axis(y, data_layout)
     if y.shape[axis] % groups == 0:
         return _normalised_grad(y, variance, d_y, scale, bias, epsilon, groups, data_layout)
@@ -226,7 +226,7 @@ def _power_iteration(matrix, u, v, power_iters, eps):
 def spectral_norm(weight, u, v, *, dim: int = 0, power_iters: int = 1, eps: float = 1e-12):
     """Out = Weight / sigma, sigma = u' W v after `power_iters` steps of power iteration from U and V.
 
-    U and V are left as they are: Fluid's CPU kernel iterates on copies.
+    U and V are left unchanged: Fluid's CPU kernel iterates on copies.
     """
     matrix = unfold_matrix(weight, dim)
     u, v = _power_iteration(matrix, u, v, power_iters, eps)
@@ -235,9 +235,9 @@ def spectral_norm(weight, u, v, *, dim: int = 0, power_iters: int = 1, eps: floa
 
 @spectral_norm.grad
 def _(weight, u, v, d_out, *, dim, power_iters, eps):
-    """u and v count as constants: dW = (dOut - sum(dOut * W / sigma) u v') / sigma.
+    """u and v are treated as constants: dW = (dOut - sum(dOut * W / sigma) u v') / sigma.
 
-    Fluid's kernel has dOut * (1 - sum(W / sigma) u v') / sigma, which is this only for a dOut that is equal everywhere.
+    Fluid's kernel computes dOut * (1 - sum(W / sigma) u v') / sigma, which agrees only if dOut is constant.
     """
     matrix, d_matrix = unfold_matrix(weight, dim), unfold_matrix(d_out, dim)
     u, v = _power_iteration(matrix, u, v, power_iters, eps)

@@ -1,7 +1,7 @@
 """pool2d, pool3d, the max pools that return indices, unpool and spp.
 
-A window i along an axis covers rows i * stride - pad ... + ksize; their number is
-`windows.count`. `exclusive` averages divide by the rows really in the window.
+Window i along an axis covers rows i * stride - pad ... + ksize; the number of windows is
+`windows.count`. `exclusive` averages divide by the number of rows actually in the window.
 """
 
 import math
@@ -130,7 +130,7 @@ def pool2d(
     is_test: bool = False,
     padding_algorithm: str = "EXPLICIT",
 ):
-    """Out = max or mean of X over boxes of two spatial axes."""
+    """Out = max or mean of X over windows along two spatial axes."""
     return _pool(
         x, pooling_type, exclusive, data_format, ksize, strides, paddings, global_pooling=global_pooling,
         adaptive=adaptive, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
@@ -155,7 +155,7 @@ def pool3d(
     data_format: str = "NCDHW",
     padding_algorithm: str = "EXPLICIT",
 ):
-    """Out = max or mean of X over boxes of three spatial axes."""
+    """Out = max or mean of X over windows along three spatial axes."""
     return _pool(
         x, pooling_type, exclusive, data_format, ksize, strides, paddings, global_pooling=global_pooling,
         adaptive=adaptive, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
@@ -199,7 +199,7 @@ def max_pool2d_with_index(
     strides: list[int] = (1, 1),
     paddings: list[int] = (0, 0),
 ):
-    """Out = maxima over boxes, Mask = their flat positions h * W + w in X (int32)."""
+    """Out = maxima over windows, Mask = their flat positions h * W + w in X (int32)."""
     return _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive)
 
 
@@ -213,7 +213,7 @@ def max_pool3d_with_index(
     strides: list[int] = (1, 1, 1),
     paddings: list[int] = (0, 0, 0),
 ):
-    """Out = maxima over boxes, Mask = their flat positions (d * H + h) * W + w in X (int32)."""
+    """Out = maxima over windows, Mask = their flat positions (d * H + h) * W + w in X (int32)."""
     return _max_pool_with_index(x, ksize, strides, paddings, global_pooling, adaptive)
 
 
@@ -226,7 +226,7 @@ def unpool(x, indices, *, ksize: list[int], strides: list[int] = (1, 1), padding
            unpooling_type: str, output_size: list[int] = ()):  # fmt: skip
     """Out = zeros with X at the flat positions Indices; out = (in - 1) * stride - 2 * padding + ksize.
 
-    Paddle 2 says ``output_size``.
+    Paddle 2 specifies ``output_size``.
     """
     sizes = list(output_size)[-2:] or [
         windows.at_least_one((i - 1) * s - 2 * p + k, i, f"unpool with ksize {k} and {p} rows less at each end")
@@ -259,7 +259,7 @@ def _spp_levels(x, pyramid_height):
 
 @op(lod=None, rows=WISE)
 def spp(x, *, pyramid_height: int, pooling_type: str):
-    """Spatial pyramid pooling: for each level, X pooled to 2^level x 2^level bins, flattened and joined."""
+    """Spatial pyramid pooling: for each level, X pooled to 2^level x 2^level bins, flattened and concatenated."""
     pool = max_pool if _is_max(pooling_type) else lambda x, axes: avg_pool(x, axes, True)
     return lax.concatenate([pool(x, axes).reshape(x.shape[0], -1) for axes in _spp_levels(x, pyramid_height)], 1)
 

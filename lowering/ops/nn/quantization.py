@@ -1,6 +1,6 @@
-"""Fake quantisation: rounding to 2^(bits-1) - 1 steps of a scale, as quantisation-aware training inserts it.
+"""Fake quantisation: rounding to 2^(bits-1) - 1 levels of a scale, as used in quantisation-aware training.
 
-Ops named quantize return the integers (as floats), dequantize ops multiply back, and quantize_dequantize do both.
+Ops named quantize return the integers (as floats), dequantize ops rescale them, and quantize_dequantize do both.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def fake_quantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1):
 
 @op("fake_quantize_dequantize_abs_max", out="Out OutScale", lod={"Out": "x"})
 def fake_quantize_dequantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1):
-    """As fake_quantize_abs_max, multiplied back."""
+    """As fake_quantize_abs_max, rescaled."""
     scale = abs_max(x)
     return quantized(x, scale, bit_length, round_type) * (scale / steps(bit_length)), scale.reshape(1)
 
@@ -70,14 +70,14 @@ _CHANNELS = {"out": "Out OutScale", "lod": {"Out": "x"}}
 
 @op("fake_channel_wise_quantize_abs_max", diff="", newer="round_type quant_axis", **_CHANNELS)
 def fake_channel_wise_quantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1, quant_axis: int = 0):
-    """As fake_quantize_abs_max with a scale for each channel, X[c] in Fluid."""
+    """As fake_quantize_abs_max with one scale per channel, X[c] in Fluid."""
     scale = channel_max(x, quant_axis)
     return quantized(x, by_channel(scale, x, quant_axis), bit_length, round_type), scale
 
 
 @op("fake_channel_wise_quantize_dequantize_abs_max", **_CHANNELS)
 def fake_channel_wise_quantize_dequantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1, quant_axis: int = 0):
-    """As fake_channel_wise_quantize_abs_max, multiplied back."""
+    """As fake_channel_wise_quantize_abs_max, rescaled."""
     scale = channel_max(x, quant_axis)
     wide = by_channel(scale, x, quant_axis)
     return quantized(x, wide, bit_length, round_type) * (wide / steps(bit_length)), scale
@@ -128,9 +128,9 @@ def fake_quantize_range_abs_max(
 ):
     """Quantise with the largest |X| of the last ``window_size`` steps.
 
-    OutScales[Iter % window_size] = max|X|; OutScale is InScale unless max|X| exceeds it; when the entry that falls out
-    of the window was the maximum, the maximum of the window is taken anew. In a test InScale is used as it is.
-    The window is what the variable of OutScales holds, zeros before the first step.
+    OutScales[Iter % window_size] = max|X|; OutScale is InScale unless max|X| exceeds it; if the entry that leaves the
+    window was the maximum, the maximum of the window is recomputed. At test time, InScale is used as it is.
+    The window is the content of the OutScales variable, zeros before the first step.
     """
     data, scale = jnp.asarray(data_of(x)), jnp.asarray(data_of(in_scale)).reshape(())
     window = None
@@ -167,7 +167,7 @@ def fake_quantize_moving_average_abs_max(
     x, in_scale, in_accum=None, in_state=None, *, moving_rate: float = 0.9, bit_length: int = 8, is_test: bool = False,
     round_type: int = 1,
 ):  # fmt: skip
-    """OutState = r InState + 1; OutAccum = r InAccum + max|X|; OutScale = OutAccum / OutState; Out quantises by it."""
+    """OutState = r InState + 1; OutAccum = r InAccum + max|X|; OutScale = OutAccum / OutState, used to quantise Out."""
     scale, state, accum = _moving(x, in_scale, in_accum, in_state, moving_rate, is_test)
     return quantized(x, scale, bit_length, round_type), scale.reshape(1), state, accum
 
@@ -177,7 +177,7 @@ def fake_quantize_dequantize_moving_average_abs_max(
     x, in_scale, in_accum=None, in_state=None, *, moving_rate: float = 0.9, bit_length: int = 8, is_test: bool = False,
     round_type: int = 1,
 ):  # fmt: skip
-    """As fake_quantize_moving_average_abs_max, multiplied back: Out = quantised * OutScale / (2^(bits-1) - 1)."""
+    """As fake_quantize_moving_average_abs_max, rescaled: Out = quantised * OutScale / (2^(bits-1) - 1)."""
     scale, state, accum = _moving(x, in_scale, in_accum, in_state, moving_rate, is_test)
     back = quantized(x, scale, bit_length, round_type) * (scale / steps(bit_length))
     return back, scale.reshape(1), state, accum
@@ -185,7 +185,7 @@ def fake_quantize_dequantize_moving_average_abs_max(
 
 @op("moving_average_abs_max_scale", inplace={"OutState": "in_state", "OutAccum": "in_accum"}, **_MOVING)
 def moving_average_abs_max_scale(x, in_accum=None, in_state=None, *, moving_rate: float = 0.9, is_test: bool = False):
-    """Out = X; the scale statistics of fake_quantize_moving_average_abs_max, none of them in a test."""
+    """Out = X; updates the scale statistics of fake_quantize_moving_average_abs_max, except at test time."""
     if is_test:
         return x, None, None, None
     scale, state, accum = moving_scale(x, in_accum, in_state, jnp.asarray(moving_rate, x.dtype))
@@ -223,9 +223,9 @@ def quantize_linear(
     x, scale, zero_point, in_accum=None, in_state=None, *, quant_axis: int = 0, bit_length: int = 8,
     round_type: int = 0, is_test: bool = True, only_observer: bool = False, moving_rate: float = 0.9, ctx,
 ):  # fmt: skip
-    """Y = round(X / Scale (2^(bits-1) - 1)) of a scale for each channel, or for all with ``quant_axis`` -1.
+    """Y = round(X / Scale (2^(bits-1) - 1)) with one scale per channel, or a single one if ``quant_axis`` is -1.
 
-    While training the scale is the largest |X|, of a tensor a running mean of it. ``only_observer`` leaves X.
+    During training, the scale is the largest |X|, for a tensor a running mean of it. ``only_observer`` returns X.
     """
     del zero_point
     state = accum = None
@@ -243,7 +243,7 @@ def dequantize_linear(
     x, scale, zero_point, in_accum=None, in_state=None, *, quant_axis: int = 0, bit_length: int = 8,
     round_type: int = 0, is_test: bool = True, only_observer: bool = False, moving_rate: float = 0.9,
 ):  # fmt: skip
-    """Y = X Scale / (2^(bits-1) - 1), X integers of any data type, Y of Scale's. ``only_observer`` leaves X."""
+    """Y = X Scale / (2^(bits-1) - 1), with X integers of any dtype, Y of Scale's. ``only_observer`` returns X."""
     del zero_point, in_accum, in_state, round_type, is_test, moving_rate
     values = x.astype(scale.dtype)
     y = values if only_observer else values * by_channel(scale, x, quant_axis) / steps(bit_length)

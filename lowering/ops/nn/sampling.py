@@ -1,4 +1,4 @@
-"""Reading images at real coordinates: grid_sampler, affine_grid, deformable_conv(_v1), deformable_psroi_pooling."""
+"""Sampling images at real coordinates: grid_sampler, affine_grid, deformable_conv(_v1), deformable_psroi_pooling."""
 
 import jax
 import jax.numpy as jnp
@@ -69,10 +69,10 @@ _SAMPLED = {"bilinear": bilinear, "nearest": _nearest}
     newer="mode padding_mode align_corners",
 )  # fmt: skip
 def grid_sampler(x, grid, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True):
-    """Output[n, c, h, w] = X[n, c] at (x, y) = (Grid[n, h, w] + 1) / 2 * (size - 1), bilinear, zeros outside.
+    """Output[n, c, h, w] = X[n, c] at (x, y) = (Grid[n, h, w] + 1) / 2 * (size - 1), bilinear, zero outside.
 
-    Paddle 2 may read the ``nearest`` pixel, hold positions at the ``border`` or throw them back (``reflection``), and
-    without ``align_corners`` -1 and 1 are the outer edges of the first and last pixels.
+    Paddle 2 may use the ``nearest`` pixel, clamp positions at the ``border`` or mirror them (``reflection``), and
+    without ``align_corners``, -1 and 1 are the outer edges of the first and last pixels.
     """
     if mode not in _SAMPLED or padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(f"mode is {mode!r}, padding_mode {padding_mode!r}; expected bilinear or nearest, and zeros,"
@@ -106,7 +106,7 @@ def _infer_affine_grid(op, var_of):
     newer="align_corners",
 )  # fmt: skip
 def affine_grid(theta, output_shape=None, *, output_shape_: list[int] = (), align_corners: bool = True):
-    """Output[n, h, w] = Theta[n] (x, y, 1), x and y running from -1 to 1 over an image of output_shape [N, C, H, W]."""
+    """Output[n, h, w] = Theta[n] (x, y, 1), with x and y from -1 to 1 over an image of output_shape [N, C, H, W]."""
     base = _base_grid(output_shape_, output_shape, theta.dtype, align_corners)
     return jnp.einsum("hwk,njk->nhwj", base, theta)
 
@@ -243,8 +243,8 @@ def deformable_psroi_pooling(
     sample_per_part: int,
     trans_std: float,
 ):
-    """Position-sensitive pooling whose bins move by Trans: Output [R, output_dim, PH, PW] = mean of sample_per_part^2
-    bilinear samples of the bin's own channel, those inside the image, whose number is TopCount.
+    """Position-sensitive pooling whose bins are displaced by Trans: Output [R, output_dim, PH, PW] = mean of the
+    sample_per_part^2 bilinear samples of the bin's own channel inside the image; TopCount is their number.
     """
     pooled, s = (pooled_height, pooled_width), sample_per_part
     classes = 1 if no_trans else trans.shape[1] // 2

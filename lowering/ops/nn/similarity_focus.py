@@ -23,7 +23,7 @@ def _greedy_mask(plane):
 
 @op(diff=(), rows=WISE)
 def similarity_focus(x, *, axis: int, indexes: list[int]):
-    """Out = 1 where some slice X[:, index along axis] picks the place greedily, row and column once each; else 0."""
+    """Out = 1 where some slice X[:, index along axis] takes the position greedily, each row and column once; else 0."""
     planes = jnp.moveaxis(x, axis, 1)[:, jnp.asarray(indexes)]
     masks = jax.vmap(jax.vmap(_greedy_mask))(planes).max(axis=1)
     return jnp.broadcast_to(jnp.expand_dims(masks, axis), x.shape)

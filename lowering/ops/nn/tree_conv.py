@@ -40,8 +40,8 @@ def _patches(edges: Array, nodes: int, max_depth: int, dtype: np.dtype) -> Array
 def tree_conv(nodes_vector, edge_set, filter, *, max_depth: int = 2):
     """Out[b, u] = sum over the patch of u of (left W_l + right W_r + top W_t) x_v; Filter [width, 3, out, filters].
 
-    A node at depth d below u counts 1 - d / max_depth as top; the rest is shared between left and right by its place
-    among its siblings. NodesVector [b, nodes, width], EdgeSet int [b, edges, 2]; Out [b, nodes, out, filters].
+    A node at depth d below u has weight 1 - d / max_depth as top; the rest is divided between left and right according
+    to its position among its siblings. NodesVector [b, nodes, width], EdgeSet int [b, edges, 2].
     """
 
     def one(nodes: Array, edges: Array) -> Array:

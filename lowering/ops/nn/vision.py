@@ -83,7 +83,7 @@ def _shift(x, seg_num, shift_ratio, step):
 
 @op(newer="data_format")
 def temporal_shift(x, *, seg_num: int, shift_ratio: float = 0.25, data_format: str = "NCHW"):
-    """X [N seg_num, C, H, W]: the first C * ratio channels come from the frame before, the next from the one after."""
+    """X [N seg_num, C, H, W]: the first C * ratio channels come from the previous frame, the next from the next one."""
     return channel_back(_shift(channel_first(x, data_format), seg_num, shift_ratio, 1), data_format)
 
 
@@ -117,7 +117,7 @@ def patches(x, kernel_sizes, strides, paddings, dilations):
 
 @op(out="Y", lod=None, rows=WISE)
 def unfold(x, *, kernel_sizes: list[int], strides: list[int], paddings: list[int], dilations: list[int]):
-    """Y[N, C * kh * kw, L]: each column is one kernel window of X (im2col)."""
+    """Y[N, C * kh * kw, L]: each column is one sliding window of X (im2col)."""
     return patches(x, kernel_sizes, strides, paddings, dilations)
 
 

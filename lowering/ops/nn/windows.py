@@ -1,4 +1,4 @@
-"""How many windows fit along an axis: what convolutions, pools, unfold and im2sequence compute their sizes with."""
+"""The number of windows along an axis, from which convolutions, pools, unfold and im2sequence compute their sizes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def extent(k: int, dilation: int = 1) -> int:
 def count(size: int, k: int, stride: int, pads: Pads, dilation: int = 1, *, ceil_mode: bool = False) -> int:
     """Windows along an axis of ``size`` rows: (size + pads - extent) / stride + 1, rounded up with ``ceil_mode``.
 
-    Fluid divides as C++ does, towards zero: where fewer than ``stride`` rows lack there is still one window, which
-    reaches out of the axis (the last pool of GoogLeNet has 7 of 6 rows).
+    Fluid divides as in C++, truncating towards zero: if fewer than ``stride`` rows are missing, there is still one
+    window, which extends beyond the axis (the last pool of GoogLeNet has 7 of 6 rows).
 
     Raises:
         SizeError: not even one window.

@@ -64,11 +64,11 @@ def adam(
 ):
     """M1 = beta1 Moment1 + (1-beta1) Grad; M2 = beta2 Moment2 + (1-beta2) Grad^2; with b_i = Beta<i>Pow:
 
-    ParamOut = Param - LearningRate sqrt(1-b2) / (1-b1) * M1 / (sqrt(M2) + epsilon); Beta<i>PowOut = b_i beta_i. Of a
-    sparse gradient the rows are merged, and with ``lazy_mode`` only its rows change, else the others see a gradient
-    of zero. The real CPU kernel writes the powers before the sparse update reads them: where they are updated in
-    place, as every optimizer does, a sparse step uses the advanced ones. A sparse gradient without any
-    row changes nothing.
+    ParamOut = Param - LearningRate sqrt(1-b2) / (1-b1) * M1 / (sqrt(M2) + epsilon); Beta<i>PowOut = b_i beta_i. For a
+    sparse gradient, rows are merged; with ``lazy_mode`` only its rows change, otherwise the others have a gradient of
+    zero. Paddle's CPU kernel writes the powers before the sparse update reads them: where they are updated in place,
+    as by every optimizer, a sparse step uses the advanced powers. A sparse gradient without rows
+    changes nothing.
     """
     lr = scalar(learning_rate, param.dtype)
     b1 = beta1 if beta1_tensor is None else scalar(beta1_tensor, param.dtype)
@@ -105,7 +105,7 @@ def adamax(
 ):
     """MomentOut = beta1 Moment + (1-beta1) Grad; InfNormOut = max(beta2 InfNorm + epsilon, |Grad|);
 
-    ParamOut = Param - LearningRate / (1 - Beta1Pow) * MomentOut / InfNormOut. Beta1Pow is advanced by an op of its own.
+    ParamOut = Param - LearningRate / (1 - Beta1Pow) * MomentOut / InfNormOut. Beta1Pow is advanced by a separate op.
     """
     g = only_dense(grad, "adamax")
     m = beta1 * moment + (1 - beta1) * g
@@ -131,8 +131,8 @@ def lamb(
 ):
     """M1, M2 as in adam; r = M1 / (sqrt(M2) + epsilon) + weight_decay Param;
 
-    ParamOut = Param - LearningRate * (|Param| / |r|, or 1 where a norm is zero) * r. The real kernel does not read the
-    two powers, and no op advances them. Rows that a sparse gradient does not touch have a gradient of zero.
+    ParamOut = Param - LearningRate * (|Param| / |r|, or 1 if a norm is zero) * r. Paddle's kernel does not read the two
+    powers, and no op advances them. Rows absent from a sparse gradient have a gradient of zero.
     """
     g = dense(grad).reshape(param.shape)
     m1 = beta1 * moment1 + (1 - beta1) * g

@@ -1,4 +1,4 @@
-"""Optimizers with a step size for each element: the adagrad, adadelta, rmsprop and ftrl families."""
+"""Optimizers with per-element step sizes: the adagrad, adadelta, rmsprop and ftrl families."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lowering.values import SelectedRows, data_of
 def adagrad(param, grad: Value, moment, learning_rate, *, epsilon: float = 1e-6):
     """MomentOut = Moment + Grad^2; ParamOut = Param - LearningRate * Grad / (sqrt(MomentOut) + epsilon).
 
-    Of a sparse gradient (rows merged first) only its rows change.
+    For a sparse gradient (rows merged first), only its rows change.
     """
     lr = scalar(learning_rate, param.dtype)
     if isinstance(grad, SelectedRows):
@@ -56,9 +56,9 @@ def adadelta(
 ):
     """G = rho * AvgSquaredGrad + (1-rho) Grad^2; update = -sqrt((AvgSquaredUpdate + eps) / (G + eps)) * Grad;
 
-    U = rho * AvgSquaredUpdate + (1-rho) update^2; ParamOut = Param + update. There is no learning rate: the real op
-    ignores the optimizer's. Where AvgSquaredUpdate is updated in place, as every optimizer has it, the real kernel
-    adds -sqrt((U + eps) / (G + eps)) * Grad instead: it reads the variable again after writing it.
+    U = rho * AvgSquaredUpdate + (1-rho) update^2; ParamOut = Param + update. There is no learning rate: Paddle's op
+    ignores the optimizer's. Where AvgSquaredUpdate is updated in place, as by every optimizer, Paddle's kernel adds
+    -sqrt((U + eps) / (G + eps)) * Grad instead: it reads the variable again after writing it.
     """
     g = only_dense(grad, "adadelta")
     squared = rho * avg_squared_grad + (1 - rho) * g * g
@@ -92,9 +92,9 @@ def rmsprop(
 ):
     """MeanSquareOut = decay * MeanSquare + (1-decay) Grad^2; ParamOut = Param - MomentOut;
 
-    MomentOut = momentum * Moment + LearningRate * Grad / sqrt(MeanSquareOut + eps). Centered, MeanGradOut^2 is taken
-    off under the root, where MeanGradOut = decay * MeanGrad + (1-decay) Grad; else MeanGrad stays as it is.
-    Rows that a sparse gradient does not touch have a gradient of zero.
+    MomentOut = momentum * Moment + LearningRate * Grad / sqrt(MeanSquareOut + eps). If centered, MeanGradOut^2 is
+    subtracted under the root, where MeanGradOut = decay * MeanGrad + (1-decay) Grad; else MeanGrad is unchanged.
+    Rows absent from a sparse gradient have a gradient of zero.
     """
     g = dense(grad).reshape(param.shape)
     lr = scalar(learning_rate, param.dtype)

@@ -32,9 +32,9 @@ def average_accumulates(
     max_average_window: Long,
     min_average_window: Long = 10000,
 ):
-    """Add Param to sum_1 and count it; a window that is full moves to sum_3 and a new one begins.
+    """Add Param to sum_1 and count it; a full window is moved to sum_3 and a new one starts.
 
-    It is full when num_accumulates >= min_average_window and num_accumulates >= min(max_average_window,
+    A window is full if num_accumulates >= min_average_window and num_accumulates >= min(max_average_window,
     num_updates * average_window). The average is (sum_1 + sum_2 + sum_3) / (num_accumulates + old_num_accumulates).
     """
     updates, count = in_num_updates + 1, in_num_accumulates + 1

@@ -15,9 +15,9 @@ from lowering.values import Array, SelectedRows, data_of
 
 @op(out="ParamOut", lod=None, inplace={"ParamOut": "param"})
 def sgd(param: Value, learning_rate, grad: Value):
-    """ParamOut = Param - LearningRate * Grad; of a sparse gradient only its rows change.
+    """ParamOut = Param - LearningRate * Grad; for a sparse gradient, only its rows change.
 
-    Param may be SelectedRows itself (a table that grows): a row of the gradient then goes where the table has it.
+    Param may itself be SelectedRows (a growing table): rows of the gradient are then located in the table.
     """
     table = param.values if isinstance(param, SelectedRows) else jnp.asarray(data_of(param))
     lr = scalar(learning_rate, table.dtype)
@@ -42,9 +42,9 @@ def _places(table: Array, rows: Array) -> Array:
 def momentum(param, grad: Value, velocity, learning_rate, *, mu: float, use_nesterov: bool = False):
     """VelocityOut = mu * Velocity + Grad; ParamOut = Param - LearningRate * VelocityOut.
 
-    With Nesterov, ParamOut = Param - LearningRate * (Grad + mu * VelocityOut). Under a sparse gradient the rows that
-    it does not touch have a gradient of zero: their velocity decays and moves them on, as in the real kernel; one
-    without any row changes nothing.
+    With Nesterov, ParamOut = Param - LearningRate * (Grad + mu * VelocityOut). Rows absent from a sparse gradient have
+    a gradient of zero: their velocity decays but still moves them, as in Paddle's kernel; one without rows changes
+    nothing.
     """
     g = dense(grad).reshape(param.shape)
     lr = scalar(learning_rate, param.dtype)
@@ -64,7 +64,7 @@ def lars_momentum(
     lars_coeff: float = 0.001,
     lars_weight_decay: float = 0.0005,
 ):
-    """Momentum with a learning rate for each layer.
+    """Momentum with a separate learning rate for each layer.
 
     local_lr = LearningRate * lars_coeff * |Param| / (|Grad| + lars_weight_decay * |Param|), or LearningRate where a
     norm or the weight decay is zero; VelocityOut = mu * Velocity + local_lr * (Grad + lars_weight_decay * Param);
@@ -96,7 +96,7 @@ def dpsgd(
 ):
     """Differentially private descent: ParamOut = Param - LearningRate * (Grad / max(1, |Grad|/clip) + n / batch_size).
 
-    n is one draw of N(0, sigma^2), the same for all elements, as in the real kernel.
+    n is a single draw from N(0, sigma^2), shared by all elements, as in Paddle's kernel.
     """
     g = only_dense(grad, "dpsgd")
     lr = scalar(learning_rate, param.dtype)

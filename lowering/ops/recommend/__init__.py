@@ -1,1 +1,1 @@
-"""Ops of recommendation models: hashes, trees, click-through rates."""
+"""Ops for recommendation models: hashes, trees, click-through rates."""

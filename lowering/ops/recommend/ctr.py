@@ -1,4 +1,4 @@
-"""Operators of recommendation models: cvm, rank_attention; and fsp, the Gram matrix of distillation."""
+"""Operators for recommendation models: cvm, rank_attention; and fsp, the Gram matrix used in distillation."""
 
 import jax.numpy as jnp
 
@@ -37,7 +37,7 @@ def _rank_blocks(rank_offset, max_rank, x, param):
 def rank_attention(x, rank_offset, rank_param, *, MaxRank: int = 3):
     """Out[n] = sum over ranks k of X[peer k of n] RankParam[block (rank of n, rank k)].
 
-    RankOffset [N, 1 + 2 MaxRank] holds the row's rank (from 1), then (rank, row) of each peer; 0 marks none.
+    RankOffset [N, 1 + 2 MaxRank] holds the row's rank (from 1), then (rank, row) of each peer; 0 means none.
     """
     rows, block, _ = _rank_blocks(rank_offset, MaxRank, x, rank_param)
     blocks = jnp.asarray(rank_param).reshape(MaxRank * MaxRank, x.shape[1], -1)

@@ -66,7 +66,7 @@ def xxh64(words, half, seed: int):
 def hash_(x, *, num_hash: int = 1, mod_by: Long = 100000):
     """Out [N, num_hash, 1] = XXH64 of each row of X [N, K] with seeds 0 .. num_hash - 1, modulo ``mod_by``.
 
-    The hash runs over the row's bytes: 4 K of int32 ids, 8 K of int64 ones.
+    The hash covers the row's bytes: 4 K for int32 ids, 8 K for int64 ones.
     """
     size = x.shape[-1]
     rows = x.reshape(-1, size)

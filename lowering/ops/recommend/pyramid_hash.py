@@ -1,4 +1,4 @@
-"""pyramid_hash: embeddings of all n-grams of each sequence, cut by hash from one flat table."""
+"""pyramid_hash: embeddings of all n-grams of each sequence, hashed into one flat table."""
 
 from __future__ import annotations
 
@@ -235,9 +235,9 @@ def pyramid_hash(
     """Out: for each n-gram of each sequence of X, n = 2 .. pyramid_layer, the blocks W[h_j : h_j + rand_len].
 
     h_j = XXH32(ids as float32, seed j * rand_len) % space_len, j < num_emb / rand_len. N-grams that are not in the
-    white list, or in the black one, or dropped in training, have no row; a sequence without any has one of zeros.
-    Outside training a float Out is multiplied by drop_out_percent. DropPos flags the n-grams that are kept; X_Temp_Out
-    is X as float32. Dropout draws from ``seed`` anew in each run, as in Fluid. Where a list is no Bloom filter Out is
+    white list, or are in the black one, or are dropped in training, have no row; a sequence without any gets a row of
+    zeros. At test time, a float Out is multiplied by drop_out_percent. DropPos flags the n-grams kept; X_Temp_Out is X
+    as float32. Dropout restarts from ``seed`` in each run, as in Fluid. If a list is not a Bloom filter, Out is
     NaN; Fluid raises.
     """
     _check(w.shape[0], num_emb, rand_len, space_len, pyramid_layer)
@@ -259,7 +259,7 @@ def pyramid_hash(
 
 @pyramid_hash.grad(updates="w")
 def _(x: LoDArray, w, drop_pos, x_temp_out, d_out, *, num_emb, space_len, pyramid_layer, rand_len, lr):
-    """Ids have no gradient. W itself takes a step of gradient descent with the op's own ``lr``, as in Fluid."""
+    """Ids have no gradient. W itself is updated by gradient descent at the op's own rate ``lr``, as in Fluid."""
     grams, words = _grams(x, pyramid_layer), _words(x, pyramid_layer)
     kept = _counted(grams, grams.valid & (drop_pos.reshape(-1)[: grams.source.shape[0]] != 0))
     rows, _ = _rows(x, grams, kept)

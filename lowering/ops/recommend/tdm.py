@@ -73,8 +73,8 @@ def tdm_sampler(
 ):
     """For each item X and each layer of the tree: the node on its path (label 1), then sampled other nodes (label 0).
 
-    Travel [items, layers] holds the paths (0: ended, which gives zeros with mask 0); Layer [nodes, 1] the nodes of all
-    layers, cut by ``layer_offset_lod``.
+    Travel [items, layers] holds the paths (0: ended, giving zeros with mask 0); Layer [nodes, 1] the nodes of all
+    layers, split by ``layer_offset_lod``.
     """
     del seed
     paths = jnp.asarray(travel)[x.reshape(-1)]

@@ -1,1 +1,1 @@
-"""Recurrent kernels: LSTM, GRU and their relatives."""
+"""Recurrent kernels: LSTM, GRU and variants."""

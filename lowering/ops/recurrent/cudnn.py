@@ -1,4 +1,4 @@
-"""cudnn_lstm (layers.lstm): a stack of dense LSTMs, in one or both directions, over one flat weight."""
+"""cudnn_lstm (layers.lstm): stacked dense LSTMs, in one or both directions, with a single flat weight."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def cudnn_lstm(
 ):
     """Stacked LSTM over Input [steps, batch, width]; InitH and InitC are [layers * directions, batch, H].
 
-    The weight has cuDNN's layout. Dropout acts between layers; its mask follows from the seed and the numbers in
-    Input, so that the gradient op, which draws for itself, draws the same.
+    The weight has cuDNN's layout. Dropout is applied between layers; its mask depends on the seed and the values of
+    Input, so that the gradient op, which samples independently, obtains the same mask.
     """
     directions = 2 if is_bidirec else 1
     key = jax.random.fold_in(key, lax.bitcast_convert_type(jnp.sum(input).astype(jnp.float32), jnp.uint32))

@@ -1,4 +1,4 @@
-"""gru (dynamic_gru) over ragged sequences, in packed time-major order, and gru_unit, one step of it."""
+"""gru (dynamic_gru) over variable-length sequences, in packed time-major order, and gru_unit, one step of it."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def gru_unit(
     gate_activation: int = 1,
     origin_mode: bool = False,
 ):
-    """One step of gru on rows [n, 3H] and [n, H]; activations by number: 0 identity, 1 sigmoid, 2 tanh, 3 relu."""
+    """One step of gru on rows [n, 3H] and [n, H]; activations by code: 0 identity, 1 sigmoid, 2 tanh, 3 relu."""
     x = input if bias is None else input + bias.reshape(1, -1)
     names = NUMBERED[activation], NUMBERED[gate_activation]
     return gru_cell(x, hidden_prev, split_weight(weight), *names, origin_mode)

@@ -1,4 +1,4 @@
-"""lstm (dynamic_lstm): LSTM over ragged sequences, in packed time-major order."""
+"""lstm (dynamic_lstm): LSTM over variable-length sequences, in packed time-major order."""
 
 from __future__ import annotations
 
@@ -120,10 +120,10 @@ def lstm(
     cell_activation: str = "tanh",
     candidate_activation: str = "tanh",
 ):
-    """LSTM over the rows of each sequence; Input [rows, 4H] holds the projected inputs, Weight [H, 4H] recurs.
+    """LSTM over the rows of each sequence; Input [rows, 4H] holds the projected inputs, Weight [H, 4H] is recurrent.
 
     gates = Input + h W + b in the order candidate, i, f, o; i, f += c_prev * peephole; c = f c_prev + i candidate;
-    o += c * peephole; h = o act(c). Empty sequences yield nothing. BatchGate (activated gates) and
+    o += c * peephole; h = o act(c). Empty sequences produce nothing. BatchGate (activated gates) and
     BatchCellPreAct (act(c)) are in packed order.
     """
     width = weight.shape[0]

@@ -1,4 +1,4 @@
-"""lstmp (dynamic_lstmp), an LSTM whose recurrence goes through a projection, and lstm_unit, one plain step."""
+"""lstmp (dynamic_lstmp), an LSTM with a recurrent projection, and lstm_unit, a single plain step."""
 
 from __future__ import annotations
 
@@ -50,11 +50,12 @@ def lstmp(
     candidate_activation: str = "tanh",
     proj_activation: str = "tanh",
 ):
-    """lstm whose hidden state is projected: r = act(h ProjWeight), and r recurs through Weight [P, 4H].
+    """lstm with a projected hidden state: r = act(h ProjWeight), and r recurs through Weight [P, 4H].
 
-    As in Fluid's kernel act is ``cell_activation``; ``proj_activation`` says whether there is one ("identity": none).
+    As in Fluid's kernel, act is ``cell_activation``; ``proj_activation`` only says whether there is one ("identity":
+    none).
 
-    ``cell_clip`` and ``proj_clip`` bound the cell and the projection to [-clip, clip] where positive.
+    ``cell_clip`` and ``proj_clip`` clip the cell and the projection to [-clip, clip] if positive.
     """
     acts = Activations(gate_activation, cell_activation, candidate_activation)
     b, peep = split_bias(bias, proj_weight.shape[0], use_peepholes)

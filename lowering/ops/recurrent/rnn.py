@@ -1,4 +1,4 @@
-"""rnn: stacks of simple, LSTM and GRU layers in one or both directions, with a list of weights (Paddle 2)."""
+"""rnn: stacked simple, LSTM or GRU layers in one or both directions, with a list of weights (Paddle 2)."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def rnn(
     seed: int = 0,
     is_test: bool = False,
 ):
-    """Out [steps, batch, directions H] and State, the last states [layers directions, batch, H], of Input by ``mode``.
+    """Out [steps, batch, directions H] and State, the final states [layers directions, batch, H], by ``mode``.
 
-    ``mode``: "LSTM" (states h and c), "GRU", "RNN_TANH" or "RNN_RELU". Steps after SequenceLength give zeros and leave
-    the state. Dropout between layers while training is not built.
+    ``mode``: "LSTM" (states h and c), "GRU", "RNN_TANH" or "RNN_RELU". Steps beyond SequenceLength give zeros and keep
+    the state. Dropout between layers during training is not implemented.
     """
     if mode not in _CELLS:
         raise ValueError(f"mode is {mode!r}; expected one of {sorted(_CELLS)}; set one of them")

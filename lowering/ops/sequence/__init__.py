@@ -1,1 +1,1 @@
-"""Ops over the rows of ragged sequences."""
+"""Ops on variable-length sequences."""

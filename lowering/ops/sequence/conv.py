@@ -70,7 +70,7 @@ def _padding_gradient(d_columns: Array, off: Array, start: int, length: int) -> 
 
 
 def check_context(contextLength: int, contextStride: int) -> None:
-    """Raise ValueError unless contextStride is 1 and contextLength at least 1, all that Fluid's op takes."""
+    """Raise ValueError unless contextStride is 1 and contextLength at least 1, as Fluid's op requires."""
     if contextStride != 1 or contextLength < 1:
         raise ValueError(
             f"sequence_conv takes contextStride 1 and contextLength >= 1, received {contextStride} and"
@@ -89,9 +89,9 @@ def sequence_conv(
     contextStart: int = 0,
     contextStride: int = 1,
 ):
-    """Out[r] = concat(X[r + contextStart], ..., contextLength rows) Filter, zeros outside the sequence.
+    """Out[r] = concat(X[r + contextStart], ..., contextLength rows) Filter, zero outside the sequence.
 
-    With ``paddingTrainable`` the rows before and after a sequence come from PaddingData.
+    With ``paddingTrainable``, the rows before and after a sequence come from PaddingData.
     """
     check_context(contextLength, contextStride)
     padding = padding_data if paddingTrainable else None
@@ -191,9 +191,9 @@ def im2sequence(
     paddings: list[int] = [0, 0, 0, 0],  # noqa: B006
     out_stride: list[int] = [1, 1],  # noqa: B006
 ):
-    """The patches of image i of X [n, c, h, w] are the rows of sequence i of Out [patches, c * kh * kw].
+    """The patches of image i of X [n, c, h, w] form sequence i of Out [patches, c * kh * kw].
 
-    Y [n, 2] gives each image's own height and width (before a division by ``out_stride``) in a batch of several.
+    Y [n, 2] gives each image's own height and width (before division by ``out_stride``) in a batch of several.
     """
     if y is None or x.shape[0] == 1:
         size = _patch_count(x.shape[2:], kernels, strides, paddings)

@@ -57,9 +57,9 @@ def _repeated_sequences(x: LoDArray, y: LoDArray, level: int) -> tuple[np.ndarra
 
 @op(rows=MASKED, diff="x", infer=shapes.sequence_expand)
 def sequence_expand(x: LoDArray, y: LoDArray, *, ref_level: int = -1):
-    """Sequence (without LoD: row) i of X, repeated as often as sequence i of Y's ``ref_level`` has entries.
+    """Repeat sequence i of X (row i, without LoD) as often as sequence i of Y's ``ref_level`` has entries.
 
-    Repeated sequences stay sequences of their own. ``ref_level`` -1 is Y's finest level.
+    Repetitions of sequences are separate sequences. ``ref_level`` -1 is Y's finest level.
     """
     level = _level(y, ref_level)
     if offsets(y, level).shape[0] <= 1:
@@ -86,7 +86,7 @@ def _(x: LoDArray, y: LoDArray, d_out, *, ref_level=-1):
 
 @op(rows=MASKED, lod="y", diff="x", infer=shapes.sequence_expand_as)
 def sequence_expand_as(x, y: LoDArray):
-    """Row i of X, repeated as often as sequence i of Y has rows; Out has Y's LoD."""
+    """Repeat row i of X as often as sequence i of Y has rows; Out has Y's LoD."""
     repeated = _repeat_rows(x, y, 0)
     return LoDArray(repeated.data, y.lod, repeated.nrows, y.nseq, y.longest)
 
@@ -117,7 +117,7 @@ def _joined(xs: list[LoDArray]) -> tuple[Array, list[Array]]:
 
 @op(rows=MASKED, infer=shapes.sequence_concat)
 def sequence_concat(x: list[LoDArray]):
-    """Sequence i of Out is sequence i of every X, one after the other."""
+    """Sequence i of Out is the concatenation of the i-th sequences of all X."""
     total, targets = _joined(x)
     capacity = sum(v.capacity for v in x)
     out = jnp.zeros((capacity,) + x[0].shape[1:], x[0].dtype)
@@ -146,7 +146,7 @@ def _reshaped(data: Array, width: int) -> Array:
 
 @op(rows=MASKED, infer=shapes.sequence_reshape)
 def sequence_reshape(x: LoDArray, *, new_dim: int):
-    """The same numbers in rows of width ``new_dim``; sequence lengths scale by width(X) / new_dim."""
+    """Reshape to rows of width ``new_dim``; sequence lengths are scaled by width(X) / new_dim."""
     off, width = offsets(x), x.shape[1]
     if isinstance(off, np.ndarray) and np.any(off * width % new_dim):
         raise ValueError(
@@ -165,7 +165,7 @@ def _(x: LoDArray, d_out):
 
 @op(out="Y", lod="x", rows=MASKED, infer=sequence_infer.like("X", "Y"))
 def sequence_reverse(x: LoDArray):
-    """Each sequence of X with its rows in reverse order; its own gradient."""
+    """Reverse the rows of each sequence of X; the op is its own gradient."""
     _, start, end = bounds(offsets(x), x.capacity)
     rows = row_numbers(x.capacity)
     # Padding rows stay where they are, so both invariants (copies, or zeros in a gradient) survive.

@@ -1,4 +1,4 @@
-"""filter_by_instag: keep the instances that carry wanted tags."""
+"""filter_by_instag: keeps the instances that have given tags."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lowering.values import LoDArray, concrete
     infer=shapes.filter_by_instag,
 )
 def filter_by_instag(ins: LoDArray, ins_tag: LoDArray, filter_tag, *, is_lod: bool, out_val_if_empty: Long = 0):
-    """The instances (sequences of Ins, or rows where not ``is_lod``) that carry some tag of Filter_tag.
+    """The instances (sequences of Ins, or rows if not ``is_lod``) that have a tag in Filter_tag.
 
-    IndexMap [kept, 3] holds their first row in Out, in Ins, and their number of rows; LossWeight is 1. Where nothing
-    is kept, Out is one row of ``out_val_if_empty`` with LossWeight 0.
+    IndexMap [kept, 3] holds their first row in Out, in Ins, and their number of rows; LossWeight is 1. If nothing is
+    kept, Out is one row of ``out_val_if_empty`` with LossWeight 0.
     """
     tags = concrete(ins_tag.data, "the tags of filter_by_instag").reshape(-1)
     tag_off = concrete(offsets(ins_tag, 0), "the LoD of Ins_tag")

@@ -1,7 +1,7 @@
-"""Ops over pairs of sequences whose matrices differ in size: match matrices, their pooling and convolution.
+"""Ops on pairs of sequences whose matrices differ in size: match matrices, their pooling and convolution.
 
-The matrices of a batch lie flat, one after the other, and their sizes follow from the LoD of two other inputs, which
-these ops need on the host. Inside, a batch is padded to its largest matrix.
+The matrices of a batch are stored flattened, one after the other; their sizes follow from the LoD of two other
+inputs, which these ops need on the host. Internally, a batch is padded to its largest matrix.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ def match_matrix_tensor(x: LoDArray, y: LoDArray, w, *, dim_t: int = 1):
     infer=shapes.sequence_topk_avg_pooling,
 )
 def sequence_topk_avg_pooling(x: LoDArray, row: LoDArray, column: LoDArray, *, topks: list[int], channel_num: int):
-    """For each row and channel of the matrices in X, the sums of the k largest numbers over k, for each k in ``topks``.
+    """For each row and channel of the matrices in X, the sums of the k largest values over k, for each k in ``topks``.
 
-    Rows shorter than k count zeros. Out [rows, channels * len(topks)] has ROW's LoD; pos holds the columns, or -1.
+    Missing values of rows shorter than k count as zero. Out [rows, channels * len(topks)] has ROW's LoD; pos holds the
+    columns, or -1.
     """
     rows, cols = _sizes(row, "ROW"), _sizes(column, "COLUMN")
     most = max(topks)
@@ -114,7 +115,7 @@ def var_conv_2d(
     KernelH: int = 1,
     KernelW: int = 1,
 ):
-    """Convolve images [channels, rows, cols] of differing size, centred, with W [out, in * kh * kw]; all lie flat.
+    """Convolve flattened images [channels, rows, cols] of different sizes, centred, with W [out, in * kh * kw].
 
     Col holds the patches [in * kh * kw, out rows * out cols] of each image.
     """

@@ -66,7 +66,7 @@ def levenshtein(hyps: Rows, refs: Rows) -> Array:
     infer=shapes.edit_distance,
 )
 def edit_distance(hyps: LoDArray, refs: LoDArray, hyps_length=None, refs_length=None, *, normalized: bool = False):
-    """Out[i] = least number of insertions, deletions and substitutions from sequence i of Hyps to that of Refs.
+    """Out[i] = the minimum number of insertions, deletions and substitutions from sequence i of Hyps to that of Refs.
 
     ``normalized`` divides by the length in Refs. SequenceNum is the number of sequences.
     """
@@ -166,10 +166,10 @@ def chunk_eval(
     chunk_scheme: str = "IOB",
     excluded_chunk_types: list[int] = [],  # noqa: B006
 ):
-    """Precision, recall and F1 of the chunks in Inference against those in Label, and their numbers.
+    """Precision, recall and F1 score of the chunks in Inference against those in Label, with their counts.
 
-    An id is chunk type * tags of the scheme + tag, or num_chunk_types * tags for no chunk. A chunk is correct when its
-    begin, end and type agree. Schemes: IOB, IOE, IOBES, plain.
+    An id is chunk type * number of tags + tag, or num_chunk_types * number of tags outside chunks. A chunk is correct
+    if its start, end and type agree. Schemes: IOB, IOE, IOBES, plain.
     """
     if chunk_scheme not in _SCHEMES:
         raise ValueError(f"chunk_scheme {chunk_scheme!r} is unknown; expected one of {sorted(_SCHEMES)}")

@@ -1,4 +1,4 @@
-"""Between ragged rows and padded batches."""
+"""Conversion between variable-length rows and padded batches."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def _longest(x: LoDArray, ctx) -> int:
 
 @op(out="Out Length", rows=MASKED, lod=None, diff="x", infer=shapes.sequence_pad)
 def sequence_pad(x: LoDArray, pad_value, *, padded_length: int = -1, ctx):
-    """Out[i, t] = row t of sequence i of X, ``PadValue`` past its end; Length[i] is the length.
+    """Out[i, t] = row t of sequence i of X, ``PadValue`` beyond its end; Length[i] is the length.
 
-    ``padded_length`` -1 pads to the longest sequence, which changes the shape from batch to batch; to a bound of it
-    where the program cuts off again what follows.
+    ``padded_length`` -1 pads to the longest sequence, so the shape changes from batch to batch; or to an upper bound of
+    it, if the program removes the excess afterwards.
     """
     off = offsets(x)
     label = ctx.label(off) if padded_length < 0 and _may_be_wide(x, ctx) else None

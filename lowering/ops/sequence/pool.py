@@ -69,8 +69,8 @@ def _max_pool(x: Array, off: Array) -> tuple[Array, Array]:
 def sequence_pool(x: LoDArray, *, is_test: bool = False, pooltype: str = "AVERAGE", pad_value: float = 0.0):
     """Out[i] = pool(X rows of sequence i): SUM, AVERAGE, SQRT (sum / sqrt(length)), MAX, FIRST or LAST.
 
-    An empty sequence gives ``pad_value``. MAX also yields the row of each maximum (-1 for an empty sequence).
-    The finest LoD level is pooled away.
+    An empty sequence yields ``pad_value``. MAX also yields the row of each maximum (-1 for an empty sequence).
+    The finest LoD level is removed.
     """
     pooltype = pooltype.upper()
     out, index = pool_rows(x, pooltype, pad_value)

@@ -1,4 +1,4 @@
-"""Cutting rows out of sequences, windows of ids, and LoD changes."""
+"""Slicing sequences, sliding windows of ids, and LoD changes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def sequence_erase(x: LoDArray, *, tokens: list[int]):
     infer=shapes.sequence_enumerate,
 )
 def sequence_enumerate(x: LoDArray, *, win_size: int, pad_value: int = 0):
-    """Out[r, j] = X[r + j] within the sequence of row r, ``pad_value`` past its end."""
+    """Out[r, j] = X[r + j] within the sequence of row r, ``pad_value`` beyond its end."""
     _, _, end = bounds(offsets(x), x.capacity)
     flat, rows = x.data.reshape(x.capacity), row_numbers(x.capacity)
     fill = jnp.asarray(pad_value, x.dtype)
@@ -86,7 +86,7 @@ def sequence_enumerate(x: LoDArray, *, win_size: int, pad_value: int = 0):
 
 @op(rows=MASKED, lod=None, diff="x", infer=shapes.lod_reset, inplace={"Out": "x"})
 def lod_reset(x: LoDArray, y: LoDArray = None, *, target_lod: list[int] = [], append: bool = False):  # noqa: B006
-    """X with another LoD: that of Y, else the offsets that Y holds, else ``target_lod``.
+    """X with a new LoD: that of Y, or the offsets stored in Y, or ``target_lod``.
 
     ``append`` adds the offsets as a new finest level instead of replacing the LoD.
     """

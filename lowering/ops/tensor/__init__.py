@@ -1,1 +1,1 @@
-"""Making tensors, reshaping them, taking parts and joining."""
+"""Creating, reshaping, slicing and joining tensors."""

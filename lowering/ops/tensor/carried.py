@@ -1,4 +1,4 @@
-"""Values carried from one variable, or one memory, to another: what Paddle 2's exports hold beside ``assign``."""
+"""Ops that pass values on, found in Paddle 2's exports besides ``assign``."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _moved("memcpy_d2h", "Out = X, from the device to the host.")
 
 @op(out="Out* XOut*", lod=None, diff="")
 def share_buffer(x: list, *, share_dims_and_dtype: list[bool] = ()):
-    """Out = X, one by one, and XOut = X."""
+    """Out = X, element by element, and XOut = X."""
     del share_dims_and_dtype
     return x, x
 
 
 @op(diff="", rows=WISE)
 def depend(x, dep: list = None):
-    """Out = X, once all of Dep are there; order follows from the values here."""
+    """Out = X, once all of Dep are available; the order follows from data flow."""
     del dep
     return x
 
@@ -57,13 +57,13 @@ def depend(x, dep: list = None):
     slots={"shape_tensor": "ShapeTensor", "shape_tensor_list": "ShapeTensorList"},
 )  # fmt: skip
 def empty(shape_tensor=None, shape_tensor_list: list = None, *, shape: Longs = (), dtype: int = 5):
-    """Out = a tensor of that shape. Paddle leaves its numbers to chance; here they are zeros."""
+    """Out = a tensor of that shape. Paddle leaves it uninitialised; here it is zero."""
     return jnp.zeros(shape_from(shape, shape_tensor, shape_tensor_list, "empty: the shape"), to_numpy(dtype))
 
 
 @op(rows=WISE)
 def fill_any(x, *, value_float: float = 0.0, value_int: int = 0):
-    """Out = X's shape filled with ``value_float``, or ``value_int`` where X holds integers."""
+    """Out = X's shape filled with ``value_float``, or ``value_int`` if X holds integers."""
     return jnp.full_like(x, value_float if jnp.issubdtype(x.dtype, jnp.floating) else value_int)
 
 

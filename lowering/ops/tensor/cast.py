@@ -14,10 +14,10 @@ from lowering.registry import WISE, Value, op
 
 @op(rows=WISE, fold=True, linear=True)
 def cast(x, *, out_dtype: int, in_dtype: int):
-    """Out = X as data type ``out_dtype``.
+    """Out = X converted to dtype ``out_dtype``.
 
-    A float that an integer type cannot hold is undefined in C++. As x86 does it, it becomes the lowest int32 (int64 for
-    int64); narrower types take the low bits of the int32. XLA alone would saturate.
+    A float that an integer type cannot represent is undefined in C++. As on x86, it becomes the lowest int32 (int64 for
+    int64), and narrower types take the low bits of the int32; XLA by itself would saturate.
     """
     del in_dtype
     dtype = to_numpy(out_dtype)

@@ -1,4 +1,4 @@
-"""coalesce_tensor: many tensors in one flat buffer."""
+"""coalesce_tensor: several tensors in one flat buffer."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def coalesce_tensor(
     constant: float = 0.0,
     check_name: bool = False,
 ):
-    """FusedOutput [K] = all of Input one after another, each from the next multiple of 4096 bytes on, zeros between.
+    """FusedOutput [K] = all of Input one after another, each aligned to 4096 bytes, with zeros between.
 
-    Output_i = Input_i, or ``constant`` everywhere (FusedOutput too) with ``set_constant``. In Fluid outputs are views
-    of the buffer; here they are values, so what a later op writes into the buffer does not show in them. OpError where
-    an input is not of ``dtype``.
+    Output_i = Input_i, or ``constant`` everywhere (also in FusedOutput) with ``set_constant``. In Fluid, outputs are
+    views of the buffer; here they are values, so later writes to the buffer do not show in them. Raises OpError if an
+    input is not of ``dtype``.
     """
     wanted = np.dtype(to_numpy(dtype))
     for i, value in enumerate(input):

@@ -1,4 +1,4 @@
-"""Tensors out of nothing, or out of shapes."""
+"""Creating tensors from scratch or from shapes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fill_constant(
     value: float = 0.0,
     str_value: str = "",
 ):
-    """Out = a tensor of ``shape`` full of one value: ValueTensor, else ``str_value``, else ``value``."""
+    """Out = a tensor of ``shape`` filled with ValueTensor, or ``str_value``, or ``value``."""
     dims = shape_from(shape, shape_tensor, shape_tensor_list, "fill_constant: the shape")
     kind = to_numpy(dtype)
     if value_tensor is not None:
@@ -83,9 +83,9 @@ def fill_constant_batch_size_like(
     value: float = 0.0,
     str_value: str = "",
 ):
-    """Out = a tensor of one value whose dim ``output_dim_idx`` is Input's ``input_dim_idx``.
+    """Out = a constant tensor whose dimension ``output_dim_idx`` equals dimension ``input_dim_idx`` of Input.
 
-    For an Input with LoD and input_dim_idx 0 that dim is the number of sequences of the finest level.
+    If Input has LoD and input_dim_idx is 0, that is the number of sequences of the finest level.
     """
     dims = _batch_dims(input, shape, input_dim_idx, output_dim_idx)
     nrows = input.nrows if input_dim_idx == output_dim_idx == 0 else None
@@ -106,13 +106,13 @@ def fill_zeros_like(x: Meta):
 
 @op(fold=True, rows=WISE, diff="")
 def fill_zeros_like2(x: Meta, *, dtype: int = 5):
-    """Out = zeros like X, of data type ``dtype``."""
+    """Out = zeros like X, with dtype ``dtype``."""
     return jnp.zeros(x.shape, to_numpy(dtype))
 
 
 @op(fold=True, rows=WISE, diff="")
 def fill_any_like(x: Meta, *, value: float = 0.0, dtype: int = -1):
-    """Out = ``value`` in the shape of X; data type -1 means X's."""
+    """Out = ``value`` in the shape of X; dtype -1 means X's."""
     kind = x.dtype if dtype < 0 else to_numpy(dtype)
     return jnp.full(x.shape, np.asarray(value).astype(kind)[()], kind)
 
@@ -135,7 +135,7 @@ def assign_value(
     fp64_values: Float64s = (),
     values: Scalars = (),
 ):
-    """Out = the values of the attribute that matches ``dtype``, in ``shape``; Paddle 2 may list them in ``values``."""
+    """Out = the values of the attribute for ``dtype``, in ``shape``; Paddle 2 may store them in ``values``."""
     kind = to_numpy(dtype)
     if len(values) or len(fp64_values):
         return np.asarray(list(values) or list(fp64_values)).astype(kind).reshape(shape)
@@ -147,7 +147,7 @@ def assign_value(
 
 @op(lod=None, rows=MASKED, diff="")
 def shape(input: Meta):
-    """Out = the dims of Input, int32."""
+    """Out = the shape of Input, int32."""
     if input.nrows is None:
         return np.asarray(input.shape, np.int32)
     return shape_counts(input.shape, input.nrows, np.int32)
@@ -176,9 +176,9 @@ def _numbered(start, end, step):
 
 @op("range", infer=_vector_of_start, diff="", fold=True)
 def range_(start, end: Sizes, step):
-    """Out = Start, Start + Step, ... before End; all [1], needed as host values since they set the length.
+    """Out = Start, Start + Step, ... before End; all [1], required as host values since they determine the length.
 
-    An End that is a row count, from 0 by 1, numbers the rows.
+    An End that is a row count, from 0 by 1, enumerates the rows.
     """
     kind = start.dtype
     if isinstance(end, RowCounts):
@@ -196,7 +196,7 @@ def _spaced(start, stop, count: RowSize):
 
 @op(infer=_vector_of_start, diff="")
 def linspace(start, stop, num: Sizes):
-    """Out = Num values from Start to Stop, both included; Num is needed as a host value, or counts rows."""
+    """Out = Num values from Start to Stop inclusive; Num must be a host value, or count rows."""
     if isinstance(num, RowCounts):
         return _spaced(start, stop, *sizes_of(num))
     count = int(concrete_scalar(num, "linspace: Num"))
@@ -208,7 +208,7 @@ def linspace(start, stop, num: Sizes):
 
 @op()
 def eye(*, dtype: int = 5, num_rows: Long, num_columns: Long = -1):
-    """Out = the identity [num_rows, num_columns]; -1 columns means as many as rows."""
+    """Out = the identity matrix [num_rows, num_columns]; -1 columns means as many as rows."""
     return jnp.eye(num_rows, num_columns if num_columns >= 0 else num_rows, dtype=to_numpy(dtype))
 
 
@@ -220,7 +220,7 @@ def diag(diagonal):
 
 @op(lod=None, diff="")
 def diag_embed(input, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
-    """Out: the last dim of Input becomes the ``offset``-th diagonal of planes (dim1, dim2)."""
+    """Out: the last dimension of Input becomes the ``offset``-th diagonal of dimensions (dim1, dim2)."""
     n = input.shape[-1] + abs(offset)
     row = jnp.arange(input.shape[-1]) + max(-offset, 0)
     out = jnp.zeros((*input.shape[:-1], n, n), input.dtype).at[..., row, row + offset].set(input)
@@ -249,7 +249,7 @@ def _infer_one_hot(op, var_of, lead):
     infer=lambda op, var_of: _infer_one_hot(op, var_of, lambda s: s[:-1]),
 )
 def one_hot(x, depth_tensor=None, *, depth: int = -1, dtype: int = 5, allow_out_of_range: bool = False):
-    """Out[.., j] = 1 where X[.., 0] == j; ids outside [0, depth), where they are allowed, give a row of zeros."""
+    """Out[.., j] = 1 where X[.., 0] == j; ids outside [0, depth), if allowed, give a row of zeros."""
     del allow_out_of_range
     return _hot(x.reshape(x.shape[:-1]), _depth(depth, depth_tensor), dtype)
 
@@ -266,7 +266,7 @@ def _(x, depth_tensor=None, *, depth, allow_out_of_range):
     infer=lambda op, var_of: _infer_one_hot(op, var_of, lambda s: s),
 )
 def one_hot_v2(x, depth_tensor=None, *, depth: int = -1, dtype: int = 5, allow_out_of_range: bool = False):
-    """Out[.., j] = 1 where X[..] == j; ids outside [0, depth), where they are allowed, give a row of zeros."""
+    """Out[.., j] = 1 where X[..] == j; ids outside [0, depth), if allowed, give a row of zeros."""
     del allow_out_of_range
     return _hot(x, _depth(depth, depth_tensor), dtype)
 
@@ -278,7 +278,7 @@ def _(x, depth_tensor=None, *, depth, allow_out_of_range):
 
 @op(rows=None)
 def tril_triu(x, *, diagonal: int = 0, lower: bool):
-    """Out = the lower (or upper) triangle of the last two dims of X, zeros elsewhere."""
+    """Out = the lower (or upper) triangle of the last two dimensions of X, zeros elsewhere."""
     return (jnp.tril if lower else jnp.triu)(x, diagonal)
 
 
@@ -289,7 +289,7 @@ def _(d_out, *, diagonal, lower):
 
 @op(out="Out*", lod=None, rows=None)
 def meshgrid(x: list):
-    """Out[i] = X[i] (a vector) spread over the grid of all X."""
+    """Out[i] = X[i] (a vector) broadcast over the grid of all X."""
     return list(jnp.meshgrid(*[v.reshape(-1) for v in x], indexing="ij"))
 
 

@@ -1,4 +1,4 @@
-"""Diagonals and triangles, as Paddle 2 has them."""
+"""Diagonals and triangles, as in Paddle 2."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _(x: Meta, d_out, *, offset):
 
 @op(slots={"input": "Input"}, lod=None, grad="vjp", reads="input")
 def diagonal(input, *, offset: int = 0, axis1: int = 0, axis2: int = 1):
-    """Out = the diagonals of Input over two axes, as a last dim."""
+    """Out = the diagonals of Input over two axes, as the last dimension."""
     return jnp.diagonal(input, offset, axis1, axis2)
 
 
@@ -48,7 +48,7 @@ _triangle("triu_indices", jnp.triu_indices)
 
 @op("fill_diagonal", grad="vjp", reads="x")
 def fill_diagonal(x, *, value: float = 0.0, offset: int = 0, wrap: bool = False):
-    """Out = X with ``value`` on its diagonal; with ``wrap`` a tall matrix's diagonal begins anew below the square."""
+    """Out = X with ``value`` on its diagonal; with ``wrap``, a tall matrix's diagonal restarts below the square."""
     rows = jnp.arange(x.shape[0], dtype=jnp.int32)[:, None]
     columns = jnp.arange(x.shape[1], dtype=jnp.int32)[None]
     period = x.shape[1] + 1 if wrap and x.ndim == 2 else x.shape[0]

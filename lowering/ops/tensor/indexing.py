@@ -1,6 +1,6 @@
 """Gathering and scattering by index tensors.
 
-Where Fluid writes several values to one place, the last one stays; ``_last_writer`` makes that certain on every
+If Fluid writes several values to one position, the last one remains; ``_last_writer`` guarantees this on every
 device, which a plain XLA scatter does not.
 """
 
@@ -47,8 +47,8 @@ def _along(axis: int, tensor) -> int:
 def gather(x: LoDArray, index: LoDArray, axis=None, *, overwrite: bool = True, axis_: int = 0):
     """Out[i] = X[Index[i]]; Index [N] or [N, 1]. Paddle 2 gathers along any ``axis``.
 
-    The gradient of rows taken several times is the last one's with ``overwrite`` (Fluid's default), else their sum; in
-    Paddle 2 always the sum.
+    For a row gathered several times, the last gradient wins with ``overwrite`` (Fluid's default), else they accumulate;
+    in Paddle 2 they always accumulate.
     """
     del overwrite
     if along := _along(axis_, axis):
@@ -125,7 +125,7 @@ def _valid(index: LoDArray, flat: Any, size: int) -> Any:
 
 @op(diff="x", rows=MASKED)
 def gather_nd(x: LoDArray, index: LoDArray):
-    """Out = X[Index[..., 0], Index[..., 1], ...]; the last dim of Index addresses the first dims of X."""
+    """Out = X[Index[..., 0], Index[..., 1], ...]; the last dimension of Index addresses the leading ones of X."""
     data = _whole(x)
     if index.shape[-1] == 0:
         return _by_rows(index, jnp.broadcast_to(data, (*index.shape[:-1], *x.shape)))
@@ -172,7 +172,7 @@ def _(x: Meta, ids):
 
 @scatter.grad(rows=MASKED)
 def _(ids: LoDArray, updates: Meta, d_out: LoDArray, *, ctx):
-    """As Fluid's kernel: X@GRAD is Out@GRAD itself, the replaced rows included; since Paddle 2 these are zero."""
+    """As in Fluid's kernel, X@GRAD is Out@GRAD itself, including replaced rows; since Paddle 2 these are zero."""
     whole = _whole(d_out)
     part = _by_rows(ids, jnp.asarray(whole)[ids.data.reshape(-1)], backward=True)
     return jnp.asarray(whole).at[ids.data.reshape(-1)].set(0) if ctx.release >= PADDLE_2 else whole, part
@@ -180,7 +180,7 @@ def _(ids: LoDArray, updates: Meta, d_out: LoDArray, *, ctx):
 
 @op(diff="x updates", rows=MASKED)
 def scatter_nd_add(x: LoDArray, index: LoDArray, updates: LoDArray):
-    """Out = X with Updates added at Index (see gather_nd); equal places add up."""
+    """Out = X with Updates added at Index (see gather_nd); repeated indices accumulate."""
     data, given = _whole(x), updates.data
     _aligned(index, updates)
     if index.padded:
@@ -248,7 +248,7 @@ def _(x: Meta, index, d_out):
 
 @op(diff="x", lod=None, rows=WISE)
 def multiplex(ids, x: list):
-    """Out[b] = X[Ids[b]][b]: each row from the X that Ids [B, 1] names."""
+    """Out[b] = X[Ids[b]][b]: each row taken from the X selected by Ids [B, 1]."""
     return jnp.stack(x)[ids.reshape(-1), jnp.arange(x[0].shape[0])]
 
 
@@ -265,7 +265,7 @@ def _(ids, d_out, *, ctx):
 
 @op(diff="x y", rows=WISE)
 def where(condition, x, y):
-    """Out = X where Condition, else Y; all of one shape."""
+    """Out = X where Condition, else Y; all of the same shape."""
     return jnp.where(condition, x, y)
 
 
@@ -276,7 +276,7 @@ def _(condition, x: Meta, y: Meta, d_out):
 
 @op(diff="", rows=WISE)
 def shard_index(x, *, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1):
-    """Out = X's place within shard ``shard_id`` of ``nshards`` equal ones, ignore_value where it lies in another."""
+    """Out = X's index within shard ``shard_id`` of ``nshards`` equal ones, ignore_value if it lies in another."""
     size = (index_num + nshards - 1) // nshards
     return jnp.where(x // size == shard_id, x % size, jnp.asarray(ignore_value, x.dtype))
 
@@ -288,7 +288,7 @@ def _(x, *, index_num):
 
 @op(diff="", lod=None, rows=None)
 def gather_tree(ids, parents):
-    """Out [T, B, W] = whole beams: from the last step back, Ids along the chain of Parents."""
+    """Out [T, B, W] = complete beams, backtracking Ids from the last step along Parents."""
 
     def back(beam: Any, step: Any) -> tuple[Any, Any]:
         of_ids, of_parents = (jnp.take_along_axis(part, beam, axis=-1) for part in step)

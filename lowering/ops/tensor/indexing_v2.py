@@ -1,4 +1,4 @@
-"""Taking and writing elements along an axis or under a mask, as Paddle 2 has it."""
+"""Reading and writing elements along an axis or under a mask, as in Paddle 2."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _along(x, index, axis: int) -> tuple:
 
 @op(out="Result", slots=_ALONG, diff="input", lod={"Result": "input"})
 def take_along_axis(input, index, *, Axis: int):
-    """Result = the elements of Input at Index along ``Axis``; Index broadcasts against Input in the other dims."""
+    """Result = the elements of Input at Index along ``Axis``; Index is broadcast against Input in other dimensions."""
     return jnp.take_along_axis(input, _widened(index, input, Axis), axis=Axis)
 
 
@@ -63,7 +63,7 @@ def _infer_selected(op, var_of):
 
 @op(out="Y", diff="x", lod=None, infer=_infer_selected, grad="vjp", reads="x mask")
 def masked_select(x, mask):
-    """Y [n] = the elements of X where Mask holds, in order. The program compiles for each mask."""
+    """Y [n] = the elements of X where Mask holds, in order. The program is compiled for each mask."""
     x, mask = jnp.broadcast_arrays(x, concrete(mask, "masked_select: the mask"))
     return x.reshape(-1)[np.flatnonzero(concrete(mask, "masked_select: the mask"))]
 
@@ -84,14 +84,14 @@ def _(index, add_value: Meta, d_out, *, axis):
     reads="x indices value",
 )  # fmt: skip
 def index_put(x, indices: list, value, *, accumulate: bool = False):
-    """out = x with value written (or added) at the places that the index tensors name together."""
+    """out = x with value written (or added) at the positions jointly given by the index tensors."""
     at = x.at[tuple(indices)]
     return at.add(value) if accumulate else at.set(value)
 
 
 @op(diff="x", grad="vjp", reads="x repeats_tensor", slots={"repeats_tensor": "RepeatsTensor"}, lod=None)
 def repeat_interleave(x, repeats_tensor=None, *, Repeats: int = 0, dim: int = 0):
-    """Out = X with each slice along ``dim`` as often as ``Repeats``, or its entry of RepeatsTensor, says."""
+    """Out = X with each slice along ``dim`` repeated ``Repeats`` times, or as given by RepeatsTensor."""
     times = Repeats if repeats_tensor is None else np.array(ints(repeats_tensor, "repeat_interleave: the repeats"))
     if isinstance(times, np.ndarray):
         return jnp.repeat(x, times, axis=dim, total_repeat_length=int(times.sum()))

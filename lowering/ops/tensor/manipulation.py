@@ -1,4 +1,4 @@
-"""Joining, splitting, reversing and shifting tensors."""
+"""Joining, splitting, reversing and rolling tensors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _concat_rows(attrs, ndim):
 
 @op(vendor="use_mkldnn use_quantizer", rows=_concat_rows, diff="x", infer=_infer_concat, linear=True)
 def concat(x: list[Value], axis_tensor=None, *, axis: int = 0):
-    """Out = all X joined along ``axis`` (or AxisTensor); along axis 0 the sequences of all X follow each other."""
+    """Out = all X concatenated along ``axis`` (or AxisTensor); along axis 0, so are their sequences."""
     along = _axis(axis, axis_tensor, data_of(x[0]).ndim)
     if along == 0 and any(isinstance(v, LoDArray) for v in x):
         return _concat_ragged([v if isinstance(v, LoDArray) else LoDArray(v) for v in x])
@@ -162,7 +162,7 @@ def split(
     num: int = 0,
     axis: int = 0,
 ):
-    """Out = X cut along ``axis`` into ``num`` equal pieces or pieces of ``sections`` (one -1 takes the rest)."""
+    """Out = X split along ``axis`` into ``num`` equal parts or parts of ``sections`` (one -1 takes the remainder)."""
     along = _axis(axis, axis_tensor, x.ndim)
     if sections_tensor_list:
         sections = [ints(t, "split: the sections")[0] for t in sections_tensor_list]
@@ -192,7 +192,7 @@ def _(g):
 
 @op(out="Y", rows=off_rows, lod="x", linear=True)
 def stack(x: list, *, axis: int = 0):
-    """Y = all X joined along a new dim ``axis``."""
+    """Y = all X stacked along a new dimension ``axis``."""
     return jnp.stack(x, axis=axis)
 
 
@@ -221,7 +221,7 @@ def _infer_slices(slot: str, keeps_lod: bool):
 
 @op(out="Y*", rows=off_rows, lod=None, infer=_infer_slices("Y", False))
 def unstack(x, *, axis: int = 0, num: int):
-    """Y[i] = the i-th slice of X along ``axis``, without that dim."""
+    """Y[i] = the i-th slice of X along ``axis``, with that dimension removed."""
     del num
     return _unstacked(x, axis)
 
@@ -233,7 +233,7 @@ def _(d_y, *, axis):
 
 @op(out="Out*", rows=off_rows, lod={"Out": "x"}, infer=_infer_slices("Out", True))
 def unbind(x, *, axis: int = 0):
-    """Out[i] = the i-th slice of X along ``axis``, without that dim."""
+    """Out[i] = the i-th slice of X along ``axis``, with that dimension removed."""
     return _unstacked(x, axis)
 
 
@@ -249,7 +249,7 @@ def _columns(x: Any, start: int, length: int) -> slice:
 
 @op(rows=WISE, lod="x")
 def partial_concat(x: list, *, start_index: int = 0, length: int = -1):
-    """Out = columns [start_index, start_index + length) of all X [B, N], side by side."""
+    """Out = columns [start_index, start_index + length) of all X [B, N], concatenated."""
     return jnp.concatenate([v[:, _columns(v, start_index, length)] for v in x], axis=1)
 
 
@@ -293,7 +293,7 @@ def _off_first(name: str):
 
 @op(rows=_off_first("axis"), lod=None)
 def reverse(x, *, axis: list[int]):
-    """Out = X in reverse order along each of ``axis``."""
+    """Out = X reversed along each of ``axis``."""
     return jnp.flip(x, [a % x.ndim for a in axis])
 
 
@@ -304,7 +304,7 @@ def _(g):
 
 @op(rows=_off_first("dims"), renamed={"dims": "axis"})
 def flip(x, *, dims: list[int]):
-    """Out = X in reverse order along each of ``dims``."""
+    """Out = X reversed along each of ``dims``."""
     return jnp.flip(x, [a % x.ndim for a in dims])
 
 
@@ -328,7 +328,7 @@ def _rolled(x, shifts, dims, sign):
 
 @op(renamed={"dims": "axis"}, newer="shifts_tensor", diff="x")
 def roll(x, shifts_tensor=None, *, shifts: Longs = (), dims: Longs = ()):
-    """Out = X shifted cyclically by shifts[i] along dims[i]; without dims, as one flat vector."""
+    """Out = X rolled by shifts[i] along dims[i]; without dims, as a flattened vector."""
     return _rolled(x, shape_from(shifts, shifts_tensor, None, "roll: the shifts"), dims, 1)
 
 

@@ -1,4 +1,4 @@
-"""Rows sent along the edges of a graph, and rows pooled by segment."""
+"""Message passing along the edges of a graph, and pooling of rows by segment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pooled(rows: Any, ids: Any, count: int, kind: str) -> tuple[Any, Any]:
 
 @op(out="Out SummedIds?~", slots={"segment_ids": "SegmentIds"}, diff="x", lod=None, grad="vjp", reads="x segment_ids")
 def segment_pool(x, segment_ids, *, pooltype: str = "SUM"):
-    """Out[i] = the sum (MEAN, MAX, MIN) of the rows of X whose SegmentIds, which rise, is i; 0 where there is none."""
+    """Out[i] = the sum (MEAN, MAX, MIN) of the rows of X with SegmentIds (nondecreasing) equal to i; 0 if none."""
     count = int(concrete_scalar(segment_ids[-1:], "segment_pool: the last segment")) + 1 if segment_ids.size else 0
     out, numbers = pooled(x, segment_ids, count, pooltype)
     return out, numbers.astype(x.dtype)[:, None] if pooltype == "MEAN" else None
@@ -51,7 +51,7 @@ _EDGES = {"src_index": "Src_index", "dst_index": "Dst_index"}
 @op(out="Out Dst_count~", slots={**_EDGES, "size": "Out_size"}, diff="x", lod=None, grad="vjp",
     reads="x src_index dst_index size")  # fmt: skip
 def graph_send_recv(x, src_index, dst_index, size=None, *, reduce_op: str = "SUM", out_size: Longs = (0,)):
-    """Out[d] = the sum (MEAN, MAX, MIN) of X[s] over the edges s -> d; Dst_count = how many those are."""
+    """Out[d] = the sum (MEAN, MAX, MIN) of X[s] over the edges s -> d; Dst_count = the number of these."""
     return pooled(x[src_index], dst_index, _size(size, out_size, x), reduce_op)
 
 
@@ -60,12 +60,12 @@ def graph_send_recv(x, src_index, dst_index, size=None, *, reduce_op: str = "SUM
 def graph_send_ue_recv(
     x, y, src_index, dst_index, size=None, *, message_op: str = "ADD", reduce_op: str = "SUM", out_size: Longs = (0,)
 ):
-    """As graph_send_recv of X[s] + Y[e] (or times it), Y the features of the edges."""
+    """As graph_send_recv, for X[s] + Y[e] (or their product), where Y holds edge features."""
     return pooled(_MESSAGES[message_op](x[src_index], y), dst_index, _size(size, out_size, x), reduce_op)
 
 
 @op(out="out", slots={n: n for n in ("x", "y", "src_index", "dst_index")}, diff="x y", lod=None, grad="vjp",
     reads="x y src_index dst_index")  # fmt: skip
 def graph_send_uv(x, y, src_index, dst_index, *, message_op: str = "ADD"):
-    """out[e] = x[s] + y[d] (or times it) of each edge e from s to d."""
+    """out[e] = x[s] + y[d] (or their product) for each edge e from s to d."""
     return _MESSAGES[message_op](x[src_index], y[dst_index])

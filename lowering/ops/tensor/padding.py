@@ -1,4 +1,4 @@
-"""Room around tensors."""
+"""Padding tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _off_padded(attrs, ndim):
 
 @op(rows=_off_padded)
 def pad(x, *, paddings: list[int], pad_value: float = 0.0):
-    """Out = X with paddings[2i] elements of ``pad_value`` before dim i and paddings[2i + 1] after it."""
+    """Out = X with paddings[2i] elements of ``pad_value`` before dimension i and paddings[2i + 1] after it."""
     return jnp.pad(x, _pairs(paddings), constant_values=jnp.asarray(pad_value, x.dtype))
 
 
@@ -32,7 +32,7 @@ def _(d_out, *, paddings):
 
 @op(diff="y", rows=None)
 def pad_constant_like(x: Meta, y, *, pad_value: float = 0.0):
-    """Out = Y extended at the end of each dim with ``pad_value`` to the shape of X."""
+    """Out = Y padded at the end of each dimension with ``pad_value`` to the shape of X."""
     margins = [(0, n - m) for n, m in zip(x.shape, y.shape, strict=True)]
     return jnp.pad(y, margins, constant_values=jnp.asarray(pad_value, y.dtype))
 
@@ -77,7 +77,7 @@ def pad2d(
     mode: str = "constant",
     data_format: str = "NCHW",
 ):
-    """Out = images X with [top, bottom, left, right] margins: constant, reflect (without the edge) or edge."""
+    """Out = images X padded by [top, bottom, left, right]: constant, reflect (excluding the edge) or edge."""
     return _pad2d(x, _sides(paddings_, paddings), mode, pad_value, data_format)
 
 

@@ -13,7 +13,7 @@ _PLATFORMS = {"CPU": ("cpu",), "CUDA": ("gpu", "cuda", "rocm"), "AUTO": ()}
 
 @op(out="Out", infer=lambda op, var_of: {})
 def get_places(*, device_count: int = 0, device_type: str = "AUTO"):
-    """Out = the numbers of the first ``device_count`` devices of a kind, all of them for 0; AUTO: those jax prefers."""
+    """Out = the indices of the first ``device_count`` devices of a kind (0: all); AUTO: those preferred by jax."""
     if device_type not in _PLATFORMS:
         raise AttrError(
             f"op get_places: device_type is {device_type!r}; expected one of {', '.join(_PLATFORMS)}. Give one of them"

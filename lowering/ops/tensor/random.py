@@ -129,7 +129,7 @@ def uniform_random_batch_size_like(
     diag_val: float = 1.0,
     dtype: int = 5,
 ):
-    """Out = values from [min, max); dim ``output_dim_idx`` is Input's ``input_dim_idx``."""
+    """Out = values from [min, max); dimension ``output_dim_idx`` equals Input's ``input_dim_idx``."""
     del seed, diag_num, diag_step, diag_val
     kind = to_numpy(dtype)
     return _batch_like(
@@ -150,7 +150,7 @@ def gaussian_random_batch_size_like(
     seed: int = 0,
     dtype: int = 5,
 ):
-    """Out = values from N(mean, std ** 2); dim ``output_dim_idx`` is Input's ``input_dim_idx``."""
+    """Out = values from N(mean, std ** 2); dimension ``output_dim_idx`` equals Input's ``input_dim_idx``."""
     del seed
     kind = to_numpy(dtype)
     return _batch_like(
@@ -165,9 +165,9 @@ def _infer_sampling(op, var_of):
 
 @op(diff="", rows=WISE, infer=_infer_sampling)
 def sampling_id(x, *, key, min: float = 0.0, max: float = 1.0, seed: int = 0):
-    """Out[b] = a column drawn with the probabilities X[b, :], int64.
+    """Out[b] = a column sampled with the probabilities X[b, :], int64.
 
-    A number from [min, max) is compared with the running sums of the row; the last column takes what is left.
+    A number from [min, max) is compared with the cumulative sums of the row; the last column takes the remainder.
     """
     del seed
     threshold = random_bits.uniform(key, (x.shape[0], 1), x.dtype, min, max)
@@ -206,9 +206,9 @@ def _infer_shuffled(of):
 
 @op(out="Out ShuffleIdx SeedOut", lod={"Out": "x", "SeedOut": "seed"}, diff="x", absent="seed", infer=_infer_shuffled)
 def shuffle_batch(x, seed, *, startup_seed: int = 0):
-    """Out = the rows of X (all dims but the last) in random order; ShuffleIdx[i] = where Out's row i came from.
+    """Out = the rows of X (all dimensions but the last) in random order; ShuffleIdx[i] = the origin of Out's row i.
 
-    Seed [1] is a counter in the program: SeedOut replaces it, so each run shuffles anew.
+    Seed [1] is a counter in the program, updated by SeedOut, so that each run shuffles differently.
     """
     state = _state(seed, startup_seed)
     order = random_bits.permutation(jax.random.key(state), prod(x.shape[:-1]))
@@ -224,7 +224,7 @@ def _(shuffle_idx, d_out):
 
 @op(out="Out SeedOut~", lod=None, diff="", absent="seed", undeclared="SeedOut")
 def random_crop(x, seed, *, shape: list[int], startup_seed: int = 0):
-    """Out = a window of ``shape`` over the last dims of X, at a random place of its own for each leading index."""
+    """Out = a window of ``shape`` over the last dimensions of X, at a random position for each leading index."""
     state = _state(seed, startup_seed)
     lead = x.ndim - len(shape)
     batch = x.reshape(-1, *x.shape[lead:])

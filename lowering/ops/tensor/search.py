@@ -1,7 +1,7 @@
 """Sorting, searching and distinct values.
 
-where_index, unique and unique_with_counts have results whose size only the data tells: they run on the host between
-the jitted parts of a program, and give exact results.
+The result sizes of where_index, unique and unique_with_counts depend on the data, so they run on the host between
+the jitted parts of a program, and return unpadded results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _infer_top_k(op, var_of):
 
 @op(out="Out Indices", lod={"Out": "x", "Indices": "x"}, rows=Wise("x"), diff="x", infer=_infer_top_k)
 def top_k(x, k=None, *, k_: int = 1, ctx):
-    """Out, Indices = the k largest values of each row (the last dim) and their places, falling; K replaces ``k``."""
+    """Out, Indices = the k largest values of each row (last dimension) and their positions, descending; K overrides k."""
     count = k_ if k is None else int(concrete_scalar(k, "top_k: K"))
     values, indices = largest(x, count, ctx.platform)
     return values, indices.astype(np.int64)
@@ -50,7 +50,7 @@ def _scattered_last(x: Meta, indices: Any, d_out: Any) -> Any:
 
 @op(out="Out Indices", lod={"Out": "x", "Indices": "x"}, rows=off_rows, diff="x")
 def argsort(x, *, axis: int = -1, descending: bool = False):
-    """Out, Indices = X sorted along ``axis`` and where each value came from; equal values keep their order."""
+    """Out, Indices = X sorted along ``axis`` and the original positions; the sort is stable."""
     indices = jnp.argsort(x, axis=axis, stable=True, descending=descending)
     return jnp.take_along_axis(x, indices, axis=axis), indices.astype(np.int64)
 
@@ -102,10 +102,10 @@ def unique(
     x, *, dtype: int, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
     axis: list[int] = (), is_sorted: bool = False,
 ):  # fmt: skip
-    """Out = the distinct values of X in order of appearance; Index [N] = where each X is among them. A host op.
+    """Out = the distinct values of X in order of appearance; Index [N] = the index of each X among them. A host op.
 
-    Paddle 2 sorts them (``is_sorted``), over the flat X or along ``axis``, and also tells where each is first
-    (Indices) and how often it occurs (Counts).
+    Paddle 2 sorts them (``is_sorted``), for flattened X or along ``axis``, and also returns first positions
+    (Indices) and Counts.
     """
     del return_index, return_inverse, return_counts
     kind = to_numpy(dtype)
@@ -119,7 +119,7 @@ def unique(
 
 @op(out="Out Index Count", kind="host", infer=_infer_unique, diff="", lod=None)
 def unique_with_counts(x, *, dtype: int):
-    """``unique`` with Count = how often each distinct value occurs. A host op."""
+    """``unique`` with Count = the number of occurrences of each value. A host op."""
     values, index, counts = _distinct(x)
     kind = to_numpy(dtype)
     return LoDArray(values), index.astype(kind), LoDArray(counts.astype(kind))

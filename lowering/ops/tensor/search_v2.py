@@ -1,4 +1,4 @@
-"""Ordering and looking up values, as Paddle 2 has it."""
+"""Sorting and searching, as in Paddle 2."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _infer_top(op, var_of):
 
 @op(out="Out Indices", diff="x", infer=_infer_top)
 def top_k_v2(x, k=None, *, k_: int = 1, axis: int = -1, largest: bool = True, sorted: bool = True):
-    """Out, Indices = the k largest (smallest) elements along ``axis`` and their places, in order."""
+    """Out, Indices = the k largest (smallest) elements along ``axis`` and their positions, in order."""
     del sorted
     if x.ndim == 0:
         return x, np.zeros((), np.int64)
@@ -60,7 +60,7 @@ def _kept(value, axis: int, keepdim: bool):
 
 @op(out="Out Indices", diff="x")
 def kthvalue(x, *, k: int = 1, axis: int = -1, keepdim: bool = False):
-    """Out, Indices = the k-th smallest element along ``axis`` and its place."""
+    """Out, Indices = the k-th smallest element along ``axis`` and its position."""
     out, places = _ranked(jnp.moveaxis(x, axis, -1), k, False)
     return _kept(out[..., -1], axis, keepdim), _kept(places[..., -1], axis, keepdim)
 
@@ -74,7 +74,7 @@ def _(x: Meta, indices, d_out, *, axis, keepdim):
 
 @op(out="Out Indices", diff="x")
 def mode(x, *, axis: int = -1, keepdim: bool = False):
-    """Out, Indices = the most frequent element along ``axis`` and its last place; of several, the smallest."""
+    """Out, Indices = the most frequent element along ``axis`` and its last position; among ties, the smallest."""
     rows = jnp.moveaxis(x, axis, -1)
     counts = jnp.sum(rows[..., :, None] == rows[..., None, :], axis=-1)
     best = counts == jnp.max(counts, axis=-1, keepdims=True)
@@ -94,7 +94,7 @@ def _(x: Meta, indices, d_out, *, axis, keepdim):
 
 @op(diff="", slots={"sorted_sequence": "SortedSequence", "values": "Values"}, lod=None)
 def searchsorted(sorted_sequence, values, *, out_int32: bool = False, right: bool = False):
-    """Out = where each of Values would stand in SortedSequence, row by row; after its equals with ``right``."""
+    """Out = the insertion positions of Values in SortedSequence, row by row; after equal elements if ``right``."""
     find = lambda row, wanted: jnp.searchsorted(row, wanted, side="right" if right else "left")  # noqa: E731
     if sorted_sequence.ndim == 1:
         found = find(sorted_sequence, values)
@@ -106,9 +106,9 @@ def searchsorted(sorted_sequence, values, *, out_int32: bool = False, right: boo
 
 @op(diff="", lod=None)
 def bincount(x, weights=None, *, minlength: int = 0):
-    """Out[n] = how often n is in X [N], or the sum of its Weights; at least ``minlength`` long.
+    """Out[n] = the number of occurrences of n in X [N], or the sum of its Weights; at least ``minlength`` long.
 
-    The result's size depends on the numbers, so the program compiles for each largest one.
+    The size of the result depends on the values, so the program is compiled for each largest one.
     """
     most = int(concrete_scalar(jnp.max(x), "bincount: the largest number")) + 1 if x.size else 0
     out = jnp.bincount(x, weights, length=max(most, minlength))
@@ -117,7 +117,7 @@ def bincount(x, weights=None, *, minlength: int = 0):
 
 @op(diff="", lod=None)
 def histogram(x, *, bins: Long = 100, min: int = 0, max: int = 0):
-    """Out[bins] = how many elements of X fall into each of ``bins`` equal parts of [min, max], or of X's own range."""
+    """Out[bins] = histogram of X over ``bins`` equal bins in [min, max], or in X's own range."""
     low, high = (jnp.min(x), jnp.max(x)) if min == max else (min, max)
     low, high = jnp.where(low == high, low - 1.0, low), jnp.where(low == high, high + 1.0, high)
     part = jnp.floor((x.reshape(-1) - low) * bins / (high - low)).astype(np.int32)
@@ -141,13 +141,13 @@ _RUNNING = {"out": "out indices", "slots": {"x": "x"}, "diff": "", "lod": {"out"
 
 @op(**_RUNNING)
 def cummax(x, *, axis: int = -1, dtype: int = 3):
-    """out, indices = the largest element so far along ``axis`` and its place."""
+    """out, indices = the cumulative maximum along ``axis`` and its position."""
     return _running(x, axis, dtype, jnp.greater_equal)
 
 
 @op(**_RUNNING)
 def cummin(x, *, axis: int = -1, dtype: int = 3):
-    """out, indices = the smallest element so far along ``axis`` and its place."""
+    """out, indices = the cumulative minimum along ``axis`` and its position."""
     return _running(x, axis, dtype, jnp.less_equal)
 
 
@@ -155,9 +155,9 @@ def cummin(x, *, axis: int = -1, dtype: int = 3):
 def unique_consecutive(
     x, *, return_inverse: bool = False, return_counts: bool = False, axis: list[int] = (), dtype: int = 5
 ):
-    """Out = X (flat, or its parts along ``axis``) without those that equal the one before.
+    """Out = X (flattened, or slices along ``axis``) without consecutive duplicates.
 
-    Index tells where each went, Counts how many each stands for. A host op.
+    Index maps elements to results, Counts holds the lengths of runs. A host op.
     """
     del return_inverse, return_counts
     rows = np.moveaxis(np.asarray(x), axis[0], 0) if len(axis) else np.asarray(x).reshape(-1)
@@ -170,14 +170,14 @@ def unique_consecutive(
 
 @op(out="Out MedianIndex~", diff="", lod=None)
 def nanmedian(x, *, axis: list[int] = (), keepdim: bool = False):
-    """Out = the median along ``axis`` (or of all) of the elements that are numbers."""
+    """Out = the median along ``axis`` (or of all elements), ignoring NaN."""
     over = tuple(axis) or None
     return jnp.nanmedian(x, axis=over, keepdims=keepdim), None
 
 
 @op(diff="")
 def renorm(x, *, p: float, axis: int, max_norm: float):
-    """Out = X whose parts along ``axis`` are scaled down to a p-norm of ``max_norm`` where theirs is larger."""
+    """Out = X whose slices along ``axis`` are scaled down to a p-norm of at most ``max_norm``."""
     others = tuple(d for d in range(x.ndim) if d != axis % x.ndim)
     norms = jnp.sum(jnp.abs(x) ** p, axis=others, keepdims=True) ** (1 / p)
     return jnp.where(norms > max_norm, x * (max_norm / (norms + 1e-7)), x)

@@ -38,13 +38,13 @@ def _sparse(x: object, op_type: str) -> SelectedRows:
 
 @op(grad=None, lod=None, infer=_like_x(None))
 def merge_selected_rows(x: Value):
-    """Out = X with each row once, in ascending order, values of equal rows added up."""
+    """Out = X with unique rows in ascending order; duplicate rows are summed."""
     return merge_rows(_sparse(x, "merge_selected_rows"))
 
 
 @op(grad=None, lod=None, infer=_like_x(LOD_TENSOR))
 def get_tensor_from_selected_rows(x: Value):
-    """Out [n, ...] = the value rows of X, without their row numbers; entries after the last row are zero."""
+    """Out [n, ...] = the values of X, without row numbers; entries after the last row are zero."""
     sparse = _sparse(x, "get_tensor_from_selected_rows")
     if sparse.nrows is None:
         return sparse.values

@@ -1,4 +1,4 @@
-"""Writing a part of a tensor: ``x[1:3, ::2] = value`` in Paddle 2's static programs."""
+"""Assignment to slices: ``x[1:3, ::2] = value`` in Paddle 2's static programs."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def set_value(
     fp64_values: Float64s = (),
     fp16_values: list[float] = (),
 ):
-    """Out = Input with ValueTensor, or the listed values, broadcast into the part that the bounds name.
+    """Out = Input with ValueTensor, or the listed values, broadcast into the slice given by the bounds.
 
-    Before version 4 the values are in the attribute of their type, since then in ``values``.
+    Before version 4, the values are in the attribute for their type, since then in ``values``.
     """
     lists = (starts_tensor_list, ends_tensor_list, steps_tensor_list)
     index = _part(input, axes, (starts, ends, steps), lists, decrease_axes)
@@ -110,7 +110,7 @@ def _(
     decrease_axes,
     none_axes,
 ):
-    """The part written takes no gradient to Input; the value takes it, summed where it was broadcast."""
+    """The slice assigned passes no gradient to Input; the value receives it, summed over broadcast dimensions."""
     lists = (starts_tensor_list, ends_tensor_list, steps_tensor_list)
     index = _part(d_out, axes, (starts, ends, steps), lists, decrease_axes)
     d_input = d_out.at[index].set(0)

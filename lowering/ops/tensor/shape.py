@@ -1,4 +1,4 @@
-"""Changes of shape that move no element, and permutations of dims."""
+"""Reshaping, which moves no elements, and transposition."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _reshape(x: LoDArray, shape_, shape, shape_tensor):
 
 @op(rows=MASKED, lod=None, infer=_infer_reshape, diff="x shape shape_tensor", inplace={"Out": "x"}, linear=True)
 def reshape(x: LoDArray, shape: Sizes = None, shape_tensor: list[Sizes] = None, *, shape_: list[int] = ()):
-    """Out = X in another shape, given by ShapeTensor (list), Shape or the attribute; 0 copies a dim, -1 infers one."""
+    """Out = X reshaped to ShapeTensor (list), Shape or the attribute; 0 copies a dimension, -1 infers one."""
     return _reshape(x, shape_, shape, shape_tensor)
 
 
@@ -110,7 +110,7 @@ def _back(d_out: LoDArray, x: Meta, shape: tuple[int, ...]) -> Any:
     linear=True,
 )
 def reshape2(x: LoDArray, shape: Sizes = None, shape_tensor: list[Sizes] = None, *, shape_: list[int] = ()):
-    """``reshape`` with XShape, which carries X's dims to the gradient op."""
+    """``reshape`` with XShape, which passes X's shape to the gradient op."""
     return _reshape(x, shape_, shape, shape_tensor), x.with_data(zero_rows(x))
 
 
@@ -148,7 +148,7 @@ def _squeeze(x: LoDArray, axes):
 
 @op(rows=MASKED, lod=None, infer=_infer_squeeze, linear=True)
 def squeeze(x: LoDArray, *, axes: list[int] = ()):
-    """Out = X without its dims of 1, or without those among ``axes``."""
+    """Out = X without its dimensions of size 1, or without those among ``axes``."""
     return _squeeze(x, axes)
 
 
@@ -193,7 +193,7 @@ def _unsqueeze(x: LoDArray, axes, tensor, tensors):
 
 @op(rows=MASKED, lod=None, infer=_infer_unsqueeze, diff="x", linear=True)
 def unsqueeze(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, axes: list[int] = ()):
-    """Out = X with a dim of 1 inserted at each of ``axes`` in turn."""
+    """Out = X with a dimension of size 1 inserted at each of ``axes`` in turn."""
     return _unsqueeze(x, axes, axes_tensor, axes_tensor_list)
 
 
@@ -240,7 +240,7 @@ def _infer_flatten(op, var_of):
 
 @op(rows=MASKED, lod=None, infer=_infer_flatten)
 def flatten(x: LoDArray, *, axis: int = 1):
-    """Out = X as a matrix: the first ``axis`` dims are rows."""
+    """Out = X as a matrix; its first ``axis`` dimensions form the rows."""
     return _flatten(x, axis)
 
 
@@ -274,7 +274,7 @@ def _inverse(axis: list[int]) -> list[int]:
 
 @op(vendor="use_mkldnn use_quantizer", rows=_rows_first, lod=None)
 def transpose(x, *, axis: list[int], data_format: str = "AnyLayout"):
-    """Out's dim i is X's dim axis[i]."""
+    """Dimension i of Out is dimension axis[i] of X."""
     del data_format
     return jnp.transpose(x, axis)
 
@@ -338,7 +338,7 @@ def _expand(x: LoDArray, expand_times, tensor, tensors):
 def expand(
     x: LoDArray, expand_times: Sizes = None, expand_times_tensor: list[Sizes] = None, *, expand_times_: list[int] = ()
 ):
-    """Out = X repeated expand_times[i] times along dim i."""
+    """Out = X tiled expand_times[i] times along dimension i."""
     return _expand(x, expand_times_, expand_times, expand_times_tensor)
 
 
@@ -365,7 +365,7 @@ def _(x: Meta, d_out: LoDArray, expand_times: Sizes = None, expand_times_tensor:
 
 @op(slots={"target_tensor": "target_tensor"}, diff="x", rows=None, lod=None)
 def expand_as(x, target_tensor: Meta):
-    """Out = X repeated to the shape of target_tensor, whose dims are multiples of X's."""
+    """Out = X tiled to the shape of target_tensor, whose dimensions are multiples of X's."""
     return jnp.tile(x, [t // n for t, n in zip(target_tensor.shape, x.shape, strict=True)])
 
 

@@ -1,4 +1,4 @@
-"""Shapes as Paddle 2 changes them: flattened ranges, expansion to a shape, repetition."""
+"""Shape changes as in Paddle 2: flattened ranges, broadcasting, tiling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _infer_flat(op, var_of):
 
 @op(out="Out XShape?~", infer=_infer_flat, linear=True)
 def flatten_contiguous_range(x, *, start_axis: int = 1, stop_axis: int = 1):
-    """Out = X with the dims from ``start_axis`` to ``stop_axis`` as one; XShape keeps X's shape for the gradient."""
+    """Out = X with dimensions ``start_axis`` to ``stop_axis`` flattened; XShape keeps X's shape for the gradient."""
     return x.reshape(_flat_shape(x.shape, start_axis, stop_axis)), zero_rows(x)
 
 
@@ -56,7 +56,7 @@ def _infer_expand(op, var_of):
     slots={"expand_shapes_tensor": "expand_shapes_tensor"},
 )  # fmt: skip
 def expand_v2(x, shape=None, expand_shapes_tensor: list = None, *, shape_: list[int] = ()):
-    """Out = X broadcast to ``shape`` (a tensor, a list of tensors, or the attribute); -1 keeps a dim of X."""
+    """Out = X broadcast to ``shape`` (a tensor, a list of tensors, or the attribute); -1 keeps a dimension of X."""
     dims = shape_from(shape_, shape, expand_shapes_tensor, "expand_v2: the shape")
     own = _aligned(x.shape, len(dims))
     return jnp.broadcast_to(x, [n if d == -1 else d for n, d in zip(own, dims, strict=True)])
@@ -83,11 +83,11 @@ def _infer_tile(op, var_of):
     slots={"repeat_times_tensor": "repeat_times_tensor"},
 )  # fmt: skip
 def tile(x, repeat_times=None, repeat_times_tensor: list = None, *, repeat_times_: list[int] = ()):
-    """Out = X repeated along each dim, missing dims in front counted as 1."""
+    """Out = X tiled along each dimension, with missing leading dimensions taken as 1."""
     return jnp.tile(x, shape_from(repeat_times_, repeat_times, repeat_times_tensor, "tile: the repeats"))
 
 
 @op(out="Out*", grad="vjp", reads="x", lod=None)
 def broadcast_tensors(x: list):
-    """Out = all X, broadcast to one shape."""
+    """Out = all X, broadcast to a common shape."""
     return list(jnp.broadcast_arrays(*x))

@@ -1,4 +1,4 @@
-"""Parts of a tensor: slices, strided slices and crops."""
+"""Slices, strided slices and crops."""
 
 from __future__ import annotations
 
@@ -129,10 +129,10 @@ def slice_(
     infer_flags: list[int] = (),
     decrease_axis: list[int] = (),
 ):
-    """Out = Input[starts[i]:ends[i]] along axes[i]; dims of ``decrease_axis`` (of size 1) are dropped.
+    """Out = Input[starts[i]:ends[i]] along axes[i]; dimensions ``decrease_axis`` (of size 1) are removed.
 
-    Bounds come from tensor lists, tensors or attributes. Input may be a tensor array, of which axis 0 is cut. Rows up
-    to as many as another value has are padded as that one is.
+    Bounds come from tensor lists, tensors or attributes. A tensor array is sliced along axis 0. Rows up to the number
+    of rows of another value are padded like that value.
     """
     del infer_flags
     first = _lists(starts, starts_tensor, starts_tensor_list, len(axes))
@@ -343,7 +343,7 @@ def crop_tensor(
     offsets_: list[int] = (),
     shape_: list[int] = (),
 ):
-    """``crop`` whose shape and offsets may be tensors or lists of tensors; a -1 in the shape takes all that is left."""
+    """``crop`` whose shape and offsets may be tensors or lists of tensors; a -1 in the shape extends to the end."""
     dims = shape_from(shape_, shape, shape_tensor, "crop_tensor: the shape")
     starts = _offsets(offsets_, offsets, offsets_tensor, x.ndim)
     if -1 in dims:
