@@ -1,4 +1,4 @@
-"""A variable that is used several times gets several gradients: give each its own name and sum them."""
+"""Gradients of variables used several times: each part gets its own name, and they are summed."""
 
 from __future__ import annotations
 
@@ -172,17 +172,17 @@ def sum_repeated_gradients(
     carried: Iterable[str] = (),
     arrays: Iterable[str] = (),
 ) -> list[OpSpec]:
-    """Rename gradients that several of ``ops`` write and add ``sum`` ops before their first reader.
+    """Rename gradients written by several of ``ops``, and add ``sum`` ops before their first reader.
 
     The parts are called ``x@GRAD@RENAME@block<block_idx>@<n>``. A part that was read before the next one was
-    written (an op that gradients flow through in place) keeps its reader.
+    written (by an op through which gradients flow in place) keeps its reader.
 
-    Where a gradient ends it is set to zero: what would write it in front of there may turn out to read no gradient.
-    ``prune.drop_clearing`` and ``variables.declare`` drop what of that is of no use.
+    Where a gradient ends, it is set to zero, since what would write it earlier may turn out to read no gradient.
+    ``prune.drop_clearing`` and ``variables.declare`` remove such ops if they are not needed.
 
     Args:
-        ends: index of an op -> gradients whose variable holds another value from there on: see ``lives``.
-        carried: gradients that flow from step to step of the loop, or past the branch, whose gradient block this is.
-        arrays: gradients of tensor arrays around the block: its grad ops add to the elements that flow in.
+        ends: index of an op -> gradients whose variable holds a different value from there on; see ``lives``.
+        carried: gradients that flow between steps of the loop, or past the branch, whose gradient block this is.
+        arrays: gradients of outer tensor arrays: the block's grad ops add to the elements that flow in.
     """
     return _Accumulator(ops, block_idx, ends, carried, arrays).run()

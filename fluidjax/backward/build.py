@@ -29,22 +29,22 @@ def append_backward(
 ) -> list[tuple[Variable, Variable]]:
     """Append the ops that compute d(loss)/d(parameters) to the program of ``loss``.
 
-    The gradient of variable ``x`` is named ``x@GRAD``. A variable that is used several times has its gradients
-    summed; one that gets none where an op needs it is filled with zeros.
+    The gradient of variable ``x`` is named ``x@GRAD``. The gradients of a variable used several times are summed;
+    missing gradients required by an op are filled with zeros.
 
     Args:
         loss: a float Variable of shape [1].
-        parameter_list: the parameters to differentiate by, Variables or names; None: all that are trainable.
-        no_grad_set: Variables (or names) that no gradient passes, besides those with ``stop_gradient``.
-        callbacks: each is called after each appended op as ``callback(block=..., context=...)``.
-        checkpoints: Variables (or names) whose values are kept; what lies between them is computed again in the
+        parameter_list: the parameters, as Variables or names; all trainable ones if None.
+        no_grad_set: Variables (or names) through which no gradient is propagated, in addition to ``stop_gradient``.
+        callbacks: each is called after every op appended, as ``callback(block=..., context=...)``.
+        checkpoints: Variables (or names) whose values are kept; activations between them are recomputed in the
             backward pass instead of being kept.
 
     Returns:
-        [(parameter, gradient)] of the parameters that have one.
+        [(parameter, gradient)] for the parameters that have one.
 
     Raises:
-        TypeError: an argument is of another type.
+        TypeError: an argument has the wrong type.
         ValueError: ``loss`` is not the result of an op.
     """
     _check_arguments(loss, parameter_list, callbacks)
@@ -128,7 +128,7 @@ def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:
 
 
 def _mark_loss(loss: Variable) -> None:
-    """Give the op that computes the loss its op_role."""
+    """Set the op_role of the op that computes the loss."""
     for op in reversed(loss.block.ops):
         if loss.name in op.output_arg_names:
             op._set_attr(_ROLE, ROLE_FORWARD | ROLE_LOSS)
@@ -140,7 +140,7 @@ def _mark_loss(loss: Variable) -> None:
 
 
 def _target_block(program: Program, current: int) -> Any:
-    """Where the grad ops go: the global block, or for a loss inside a branch a new block that mirrors it."""
+    """The block for the grad ops: the global block or, for a loss inside a branch, a new block that mirrors it."""
     if current == 0:
         return program.block(0)
     block = program._create_block(program.block(current).parent_idx)
@@ -178,7 +178,7 @@ def _parameters_and_gradients(program: Program, names: list[str], info: GradInfo
 
 
 def _note_parameters(block: Any, pairs: list[tuple[Variable, Variable]]) -> None:
-    """Write [parameter, gradient, ...] into the op_role_var of the op that completes each gradient."""
+    """Record [parameter, gradient, ...] in the op_role_var of the op that completes each gradient."""
     writer = {name: op for op in block.ops for name in op.output_arg_names}
     for parameter, gradient in pairs:
         op = writer.get(gradient.name)

@@ -1,4 +1,4 @@
-"""Recompute: keep only checkpoints of the forward pass and compute the rest again in the backward pass."""
+"""Recomputation: keep only checkpoints of the forward pass, and recompute the rest in the backward pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Span = tuple[int, int]
 
 
 class ProgramStats:
-    """Who writes and reads each variable among ``ops`` (the forward ops of ``block`` to be differentiated)."""
+    """The writers and readers of each variable among ``ops`` (the forward ops of ``block`` to be differentiated)."""
 
     def __init__(self, block: Block, ops: Iterable[Operator]) -> None:
         self.block = block
@@ -51,7 +51,7 @@ class ProgramStats:
         return self.var_op_deps.get(name, {}).get(role, [])
 
     def get_input_nodes(self) -> list[str]:
-        """Variables that are read and never written: data and parameters."""
+        """Variables that are read but never written: data and parameters."""
         return [
             name
             for name, uses in self.var_op_deps.items()
@@ -59,11 +59,11 @@ class ProgramStats:
         ]
 
     def get_reserved_vars(self) -> list[str]:
-        """Outputs of ``seed`` ops: a recomputed dropout must draw the same mask."""
+        """Outputs of ``seed`` ops, since a recomputed dropout must use the same mask."""
         return [name for op in self.ops if op.type == "seed" for name in op.output_arg_names]
 
     def get_out_of_subgraph_vars(self, begin_op_idx: int, end_op_idx: int) -> list[str]:
-        """Variables that ops [begin, end) write and ops from ``end`` on read."""
+        """Variables written by ops [begin, end) and read by ops from ``end`` on."""
         found = []
         for op in self.ops[begin_op_idx:end_op_idx]:
             for name in op.output_arg_names:
@@ -78,7 +78,7 @@ class ProgramStats:
         return first < last, first, last
 
     def sort_checkpoints(self, checkpoints_name: Iterable[str]) -> list[str]:
-        """Names in the order in which they are (last) computed; those that no op of the path touches are left out."""
+        """Names in the order in which they are (last) computed; names not used by any op of the path are dropped."""
         position = {}
         for name in checkpoints_name:
             if name in self.var_op_deps:
@@ -86,7 +86,7 @@ class ProgramStats:
         return sorted(position, key=position.__getitem__)
 
     def modify_forward_desc_for_recompute(self) -> None:
-        """Give each dropout that draws its own seed a ``seed`` op, so that a second run repeats the first."""
+        """Give each dropout with its own seed a ``seed`` op, so that a second run repeats the first."""
         for op in [op for op in self.ops if op.type == "dropout" and not op.input("Seed")]:
             self._insert_seed(op)
 
@@ -110,12 +110,12 @@ def serialize_op_decs(op_desc: Any) -> str:
 def append_with_checkpoints(
     walk: Walk, block: Block, ops: list[Operator], target: Block, checkpoints: Iterable[Variable | str]
 ) -> None:
-    """Append the grad ops of ``ops``; between checkpoints the forward ops come again before their gradients.
+    """Append the grad ops of ``ops``; between checkpoints, forward ops are repeated before their gradients.
 
-    A recomputed variable ``x`` is called ``x.subprog_<n>``, n counting segments from the last. The lowering puts an
+    A recomputed variable ``x`` is called ``x.subprog_<n>``, with segments numbered from the last. The lowering puts an
     optimization barrier before each recomputed segment, without which XLA would merge it with the original.
 
-    Raises ValueError for an op with a sub-block on the path, and for one that overwrites what is wanted again.
+    Raises ValueError for an op with a sub-block on the path, and for one that overwrites a value needed again.
     """
     for op in ops:
         if sub_block_of(op) is not None:
@@ -138,7 +138,7 @@ def append_with_checkpoints(
 
 
 def _segments(stats: ProgramStats, names: list[str]) -> list[Span]:
-    """Ranges of op indices to compute again, first to last."""
+    """Ranges of op indices to recompute, first to last."""
     if len(names) == 1:
         last = max(stats.var_op_deps[names[0]]["var_as_output_ops"], default=-1)
         return [(0, last + 1)] if last > 0 else []

@@ -25,17 +25,17 @@ def calc_gradient(
     """Append the ops that compute sum over i of target_gradients[i] * d(targets[i])/d(inputs).
 
     Args:
-        targets: what to differentiate, one Variable or several, of the same program.
-        inputs: what to differentiate by.
-        target_gradients: Variables of the shapes of ``targets``; None (for all, or one of them) means ones.
-        no_grad_set: Variables (or names) that no gradient passes.
+        targets: the variables to differentiate, one Variable or several, of the same program.
+        inputs: the variables to differentiate with respect to.
+        target_gradients: Variables shaped like ``targets``; None (for all, or one of them) means ones.
+        no_grad_set: Variables (or names) through which no gradient is propagated.
 
     Returns:
-        One gradient Variable per input, of its shape; None where no gradient reaches it.
+        One gradient Variable per input, of the same shape; None if no gradient reaches it.
 
     Raises:
-        ValueError: the numbers of targets and target gradients, or their shapes, differ.
-        TypeError: an argument holds something else than Variables.
+        ValueError: the numbers or shapes of targets and target gradients differ.
+        TypeError: an argument contains anything but Variables.
     """
     targets = _variables(targets, "targets")
     inputs = _variables(inputs, "inputs")
@@ -74,20 +74,20 @@ def gradients(
 ) -> list[Variable | None]:
     """Append the ops that compute sum over i of target_gradients[i] * d(targets[i])/d(inputs).
 
-    Called on a gradient, it gives second derivatives.
+    Applied to a gradient, it computes second derivatives.
 
     Args:
-        targets: what to differentiate, one Variable or several, of the same program.
-        inputs: what to differentiate by.
-        target_gradients: Variables of the shapes of ``targets``; None (for all, or one of them) means ones.
-        no_grad_set: Variables (or names) that no gradient passes.
+        targets: the variables to differentiate, one Variable or several, of the same program.
+        inputs: the variables to differentiate with respect to.
+        target_gradients: Variables shaped like ``targets``; None (for all, or one of them) means ones.
+        no_grad_set: Variables (or names) through which no gradient is propagated.
 
     Returns:
-        One gradient Variable per input, of its shape; None where no gradient reaches it.
+        One gradient Variable per input, of the same shape; None if no gradient reaches it.
 
     Raises:
-        ValueError: the numbers of targets and target gradients, or their shapes, differ.
-        TypeError: an argument holds something else than Variables.
+        ValueError: the numbers or shapes of targets and target gradients differ.
+        TypeError: an argument contains anything but Variables.
     """
     return calc_gradient(targets, inputs, target_gradients, no_grad_set)
 
@@ -139,7 +139,7 @@ def _check_program(program: Any, inputs: list[Variable]) -> None:
 
 
 def _seed(block: Any, targets: list[Variable], given: list[Variable | None]) -> tuple[set[str], dict[str, str]]:
-    """The gradients to start from: ones are filled in, those given are to be read in place of ``target@GRAD``."""
+    """The initial gradients: ones are written, given ones are to be read in place of ``target@GRAD``."""
     starts: set[str] = set()
     renamed: dict[str, str] = {}
     for target, gradient in zip(targets, given, strict=True):

@@ -1,4 +1,4 @@
-"""The backward pass by the names that Fluid keeps to itself, as its tests and tools call them."""
+"""Internal functions of the backward pass under Fluid's names, for its tests and tools."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from lowering.program import OpSpec
 def find_op_path(
     block: Block, outputs: Iterable[Variable], inputs: Iterable[Variable], no_grad_set: set[str]
 ) -> list[Operator]:
-    """The ops of a block that a gradient from `outputs` to `inputs` (all, if empty) passes; as ``find_path``.
+    """The ops of a block through which a gradient passes from `outputs` to `inputs` (all, if empty); see ``find_path``.
 
-    `no_grad_set` is extended by the inputs of these ops that are constant.
+    `no_grad_set` is extended by constant inputs of these ops.
     """
     return find_path(block, [out.name for out in outputs], [var.name for var in inputs], no_grad_set).ops
 
@@ -31,22 +31,22 @@ def find_op_path(
 def find_no_grad_vars(
     block: Block, op_path: list[Operator], targets: Iterable[Variable], no_grad_set: set[str]
 ) -> set[str]:
-    """What the ops of a path write and none of them reads: it gets no gradient."""
+    """Variables written but not read by the ops of a path, which get no gradient."""
     return unused_outputs(block, op_path, [target.name for target in targets], no_grad_set)
 
 
 def some_in_set(names: Iterable[str], wanted: Collection[str]) -> bool:
-    """Whether one of the names, or more, is in a set."""
+    """Whether any of the names is in a set."""
     return any(name in wanted for name in names)
 
 
 def all_in_set(names: Sequence[str], wanted: Collection[str]) -> bool:
-    """Whether there are names and all of them are in a set."""
+    """Whether there are names, all of which are in a set."""
     return bool(names) and all(name in wanted for name in names)
 
 
 def create_op_desc(op_type: str, inputs: dict[str, Any], outputs: dict[str, Any], attrs: dict[str, Any]) -> OpDescView:
-    """An op's desc outside of any block; its role is Backward where `attrs` says nothing."""
+    """The desc of an op outside any block; its role is Backward unless given in `attrs`."""
     attrs = {OP_ROLE: ROLE_BACKWARD, OP_DEVICE: "", **attrs}
     return OpDescView(raw_op(op_type, _texts(inputs), _texts(outputs), attrs))
 
@@ -62,7 +62,7 @@ def rename_arguments(
 
 
 def infer_from_forward(grad_var_name: str, block: Block) -> None:
-    """Give a gradient the type and shape of its variable; float32 where the block knows no such variable."""
+    """Set the type and shape of a gradient to those of its variable; float32 if the block does not know it."""
     grad, forward = block.desc.find_var(grad_var_name), block.desc.find_var_recursive(plain_name(grad_var_name))
     if grad is None:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Proof of gradients: Fluid's gradient ops against ``jax.vjp`` and finite differences; see ``check_grad``."""
+"""Verification of gradients: Fluid's gradient ops against ``jax.vjp`` and finite differences; see ``check_grad``."""
 
 from fluidjax.gradcheck.check import check_grad
 from fluidjax.gradcheck.report import GradientMismatch, GradientReport

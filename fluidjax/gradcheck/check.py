@@ -1,4 +1,4 @@
-"""``check_grad``: a program's gradients, three ways."""
+"""``check_grad``: verifies a program's gradients in three ways."""
 
 from __future__ import annotations
 
@@ -52,42 +52,42 @@ def check_grad(
     seed: int = 0,
     raises: bool = True,
 ) -> GradientReport:
-    """Hold a program's Fluid gradients against ``jax.vjp`` and finite differences in float64, and against themselves.
+    """Compare a program's Fluid gradients with ``jax.vjp``, with float64 finite differences, and among themselves.
 
-    Each gradient op is checked by itself, at the values it meets in this program and for a random output gradient, in
-    loops and branches too; then the whole backward pass, by every parameter and every fed tensor of floats. With u a
-    random direction the three numbers are <Fluid's gradient, u>, <jax's gradient, u> and
-    (8 (f(x+eu) - f(x-eu)) - (f(x+2eu) - f(x-2eu))) / 12e, e small enough to stay on one side of kinks. Variables that
-    stop gradients, and inputs that Fluid's gradient op gives no gradient of, are held constant in all three.
+    Each gradient op is checked individually, at the values it receives in this program and for a random output
+    gradient, including those in loops and branches; then the whole backward pass, for every parameter and every
+    floating-point feed. For a random direction u, the three numbers are <Fluid's gradient, u>, <jax's gradient, u> and
+    (8 (f(x+eu) - f(x-eu)) - (f(x+2eu) - f(x-2eu))) / 12e, with e small enough to stay on one side of kinks. Variables
+    that stop gradients, and inputs for which Fluid's gradient op computes none, are held constant in all three.
 
-    Then what runs in practice is compared with that: each op in float32 against float64, each op over padded rows
-    against exact ones, and the gradients of one compiled float32 run of an executor.
+    Practical runs are then compared with these: each op in float32 with float64, each op on padded rows with
+    unpadded ones, and the gradients of a compiled float32 run of an executor.
 
-    Fewer than nine rows (sequences) are repeated, with slightly smaller numbers, where the program takes any number of
-    them: some faults only show after the first few. The loss may be computed from ``fluid.gradients``.
+    If the program accepts any number of rows (or sequences), fewer than nine are repeated with slightly smaller values,
+    since some faults only show after the first few. The loss may be computed from ``fluid.gradients``.
 
-    The program and the scope are left as they are: a copy is run, its backward pass appended anew.
+    The program and the scope are left unchanged: a copy is run, with a new backward pass.
 
     Args:
         loss: the loss variable (of shape [1]), its name in the default main program, or a program whose last
-            forward output is the loss. Of an eager loss, before its backward pass, the ops that gave it are checked, by
-            all variables that need gradients; ``feed`` and the arguments up to ``scope`` do not apply.
+            forward output is the loss. For an eager loss, before its backward pass, the ops that gave it are checked
+            for all variables that require gradients; ``feed`` and the arguments up to ``scope`` do not apply.
         feed: as for ``Executor.run``; float32 feeds are used as float64.
-        parameter_list: parameters or names to check; default all trainable ones.
+        parameter_list: parameters or names to check; all trainable ones by default.
         no_grad_set: as for ``append_backward``.
-        scope: where the parameters' values are; default the global scope.
-        rtol: largest relative error that passes.
-        float32_rtol: largest relative error of float32 that passes.
+        scope: holds the values of the parameters; the global scope if None.
+        rtol: maximum relative error.
+        float32_rtol: maximum relative error in float32.
         seed: of the random directions.
-        raises: raise GradientMismatch when something disagrees; otherwise look at ``report.ok``.
+        raises: raise GradientMismatch on disagreement; otherwise, see ``report.ok``.
 
     Returns:
-        The report; print it for tables. It is ``ok`` when everything was checked and agrees.
+        The report; print it to see tables. It is ``ok`` if everything was checked and agrees.
 
     Raises:
-        GradientMismatch: naming the first gradient op, in the order of the backward pass, that disagrees.
+        GradientMismatch: names the first gradient op, in the order of the backward pass, that disagrees.
         ValueError: the loss is not a scalar of this program.
-        UntrustedProgramError: the program was loaded and acts on the host; see ``fluid.io.allow_host_ops``.
+        UntrustedProgramError: the program was loaded and has host effects; see ``fluid.io.allow_host_ops``.
     """
     if isinstance(loss, VarBase):
         with tracer_guard(None):
@@ -121,7 +121,7 @@ class _Limits:
 
 
 class _Check:
-    """One check; made and used with 64-bit types."""
+    """A single check, created and used with 64-bit types."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class _Check:
         return feed, env, self._walked(env)
 
     def _values(self, feed: dict[str, Any]) -> Env:
-        """Feeds and state, in double precision."""
+        """Feeds and state in double precision."""
         plan = make_plan(self.program, [self.loss])
         feeder = Feeder(self.program.blocks[0].vars, plan.ranks)
         env = gather_values(self.scope, [n for n in plan.reads if n not in feed], exact=True)
@@ -185,7 +185,7 @@ class _Check:
         return Subject(self.program, op, self.program.blocks[0].ops[index])
 
     def each_op(self, report: GradientReport) -> None:
-        """Check the ops one by one, in the order of the backward pass."""
+        """Check each op individually, in the order of the backward pass."""
         covered = self.whole.covered([*self.parameters, *self.feeds])
         for place, op in reversed(list(enumerate(self.forward))):
             subject, env = self._subject(op), self.steps[place]
@@ -212,7 +212,7 @@ class _Check:
                 report.unchecked.append(f"{inner.type} of block {inner.block_idx}: it did not run")
 
     def _by_itself(self, subject: Subject, env: Env, what: str, report: GradientReport) -> bool:
-        """Check one op; whether there was something to check."""
+        """Check a single op; returns whether there was anything to check."""
         probe = local.check_op(subject, env, self.rng, self.key, self.limits.double)
         if probe is None:
             return False
@@ -232,7 +232,7 @@ class _Check:
         return True
 
     def each_input(self, report: GradientReport) -> Env:
-        """Check the whole backward pass, by every parameter and every fed value; returns the values after it."""
+        """Check the whole backward pass for every parameter and feed; returns the values after it."""
         after = local.run_ops(self.program, self.backward, self.steps[-1], self.key)
         wanted: dict[str, str | None] = {**self.parameters, **self.feeds}
         wanted = {n: g for n, g in wanted.items() if local.floating(self.env.get(n))}
@@ -251,7 +251,7 @@ class _Check:
         return after
 
     def executor(self, after: Env, report: GradientReport) -> None:
-        """Hold the gradients of a compiled float32 run against those in float64."""
+        """Compare the gradients of a compiled float32 run with those in float64."""
         random = draws_inside(self.copy)
         if random:
             report.unchecked.append(f"the compiled run: {', '.join(random)} in a loop or branch draws other numbers")

@@ -1,4 +1,4 @@
-"""What a gradient check found."""
+"""The results of a gradient check."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class GradientMismatch(AssertionError):
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison along a random direction u: <gradient, u> by three ways, and their largest relative error.
+    """One comparison along a random direction u: <gradient, u> in three ways, and their largest relative error.
 
-    ``autodiff`` is None where jax cannot differentiate the function (a loop of unknown length, say).
+    ``autodiff`` is None if jax cannot differentiate the function (such as a loop of unknown length).
     """
 
     what: str
@@ -32,21 +32,21 @@ class Row:
     ok: bool
 
     def cells(self) -> list[str]:
-        """The texts of its row in the report's table."""
+        """The cells of its row in the report's table."""
         autodiff = "--" if self.autodiff is None else f"{self.autodiff:.8e}"
         return [self.what, f"{self.fluid:.8e}", autodiff, f"{self.difference:.8e}", f"{self.error:.1e}", _mark(self.ok)]
 
 
 @dataclass(frozen=True)
 class Beside:
-    """One thing computed in two ways that should agree: the norm of the difference, relative."""
+    """A result computed in two ways that should agree: the relative norm of the difference."""
 
     what: str
     error: float
     ok: bool
 
     def cells(self) -> list[str]:
-        """The texts of its row in the report's table."""
+        """The cells of its row in the report's table."""
         return [self.what, f"{self.error:.1e}", _mark(self.ok)]
 
 
@@ -56,16 +56,16 @@ _ERROR = ["", "error", ""]
 
 @dataclass
 class GradientReport:
-    """Rows per gradient op, per parameter and per fed value. Printing it gives a table.
+    """Rows per gradient op, parameter and feed. Printed as tables.
 
     Attributes:
-        ops: gradient ops by themselves, those in loops and branches with their block.
+        ops: individual gradient ops, those in loops and branches with their block.
         parameters, feeds: the whole backward pass.
         float32: results and gradients of each op in float32, against float64.
-        padded: results and gradients of each op over padded rows, against exact rows.
+        padded: results and gradients of each op on padded rows, against unpadded rows.
         compiled: gradients as the executor computes them (compiled, float32, padded), against float64.
-        whole: ops that were checked as a part of the whole program alone.
-        unchecked: what was not checked at all, with the reason.
+        whole: ops checked only as part of the whole program.
+        unchecked: what was not checked, with the reason.
         first_bad_op: the first gradient op, in the order of the backward pass, that disagrees.
     """
 
@@ -81,17 +81,17 @@ class GradientReport:
 
     @property
     def agrees(self) -> bool:
-        """Whether all that was compared agrees."""
+        """Whether everything compared agrees."""
         tables = (self.ops, self.parameters, self.feeds, self.float32, self.padded, self.compiled)
         return all(row.ok for table in tables for row in table)
 
     @property
     def ok(self) -> bool:
-        """Whether all was checked, and agrees."""
+        """Whether everything was checked and agrees."""
         return self.agrees and not self.unchecked and bool(self.parameters or self.feeds)
 
     def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
-        """(title, heads, cells) of each table that has rows."""
+        """(title, heads, cells) of each nonempty table."""
         all_of_them: list[tuple[str, list[str], list[Row] | list[Beside]]] = [
             ("per gradient op", _WAYS, self.ops),
             ("per parameter", _WAYS, self.parameters),
@@ -114,7 +114,7 @@ class GradientReport:
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        """The verdict, and below it the tables to unfold: those with a disagreement are open."""
+        """The verdict, followed by foldable tables; those with a disagreement are unfolded."""
         folds = [
             f"<details{' open' if any(_mark(False) in row for row in cells) else ''}><summary>{title}: {len(cells)}"
             f"</summary>{text_table(head, cells)}</details>"
@@ -137,7 +137,7 @@ def _mark(ok: bool) -> str:
 
 
 def _table(title: str, head: list[str], cells: list[list[str]]) -> str:
-    """A table with a line for each row; numbers are set flush right."""
+    """A table with one line per row; numbers are right-aligned."""
     lines = [head, *cells]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     last = len(head) - 1

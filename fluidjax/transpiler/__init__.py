@@ -1,5 +1,5 @@
 # ruff: noqa: F401  (names are gathered here)
-"""Rewriting programs for many machines: trainers and parameter servers, or workers among themselves."""
+"""Rewriting programs for several machines: trainers with parameter servers, or collective workers."""
 
 from fluidjax.base.unknown import unknown_name as _unknown_name
 from fluidjax.transpiler import collective, details, distribute_transpiler

@@ -1,4 +1,4 @@
-"""Programs for workers that exchange gradients or parameters among themselves."""
+"""Programs for workers that exchange gradients or parameters directly."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["GradAllReduce", "LocalSGD"]
 
 
 class Collective:
-    """Base of the collective transpilers: brings the workers together, and hands the parameters of the first to all.
+    """Base of the collective transpilers: connects the workers, and broadcasts the parameters of the first.
 
     Args:
-        nrings: how many groups of the same workers take turns.
+        nrings: number of groups of the same workers, used in turn.
     """
 
     mode = ""
@@ -42,14 +42,14 @@ class Collective:
         current_endpoint: str,
         wait_port: bool,
     ) -> None:
-        """Change both programs (default the default ones) in place into those of worker ``rank``.
+        """Transform both programs (the default ones by default) in place into those of worker ``rank``.
 
         Args:
             endpoints: those of all workers, as a list or ``host:port,host:port``.
             current_endpoint: this worker's.
-            wait_port: whether worker 0 waits until the others listen.
+            wait_port: whether worker 0 waits until the others are listening.
 
-        Raises ValueError for one worker, a negative rank, or an endpoint that is not among all.
+        Raises ValueError for a single worker, a negative rank, or an endpoint not in the list.
         """
         self.startup_program = startup_program or default_startup_program()
         self.main_program = main_program or default_main_program()
@@ -114,7 +114,7 @@ def _role(role: OpRole) -> dict[str, Any]:
 
 
 def _shared(block: Block) -> Iterator[Variable]:
-    """The parameters that every worker has whole."""
+    """The parameters replicated on every worker."""
     return (param for param in block.iter_parameters() if not param.is_distributed)
 
 
@@ -123,13 +123,13 @@ def _is_split(var: Variable) -> bool:
 
 
 def _in_place(block: Block, index: int | None, op_type: str, var: Variable, role: OpRole, **attrs: Any) -> Operator:
-    """An op of one variable that it reads and writes, before position ``index`` or at the end."""
+    """Insert an op that updates a variable in place, before position ``index`` or at the end."""
     op = {"type": op_type, "inputs": {"X": var}, "outputs": {"Out": var}, "attrs": {**attrs, OP_ROLE: role}}
     return block.append_op(**op) if index is None else block._insert_op(index, **op)
 
 
 class GradAllReduce(Collective):
-    """Each step, all workers update by the mean of their gradients."""
+    """At each step, all workers update with the mean of their gradients."""
 
     mode = "grad_allreduce"
 
@@ -154,7 +154,7 @@ class GradAllReduce(Collective):
                 _in_place(block, index + 1, "scale", grad, OpRole.Backward, scale=1.0 / self.nranks)
 
     def _reduce_gradients(self, block: Block) -> Variable | None:
-        """Sum gradients where they are made, from the last op to the first; returns the gradient that came last."""
+        """Reduce gradients where they are computed, from the last op to the first; returns the last gradient."""
         rings, last = self._rings(), None
         for index, op in reversed(list(enumerate(block.ops))):
             names = role_vars(op) if role_of(op) & OpRole.Backward else []
@@ -170,7 +170,7 @@ class GradAllReduce(Collective):
 
 
 class LocalSGD(Collective):
-    """Workers update by their own gradients, and go on from the mean of their parameters after each step."""
+    """Workers update with their own gradients, and average their parameters after each step."""
 
     snapshot_key = "@SNAPSHOT"
     mode = "local_sgd"
@@ -179,7 +179,7 @@ class LocalSGD(Collective):
         super().__init__(nrings)
 
     def snapshot_name(self, param_name: str) -> str:
-        """The name of the variable that keeps a parameter's last mean."""
+        """The name of the variable that holds a parameter's last average."""
         return param_name + self.snapshot_key
 
     def _snapshot(self, block: Block, param: Variable) -> Variable:
@@ -223,7 +223,7 @@ def _binary(block: Block, index: int | None, op_type: str, role: OpRole, out: Va
 
 
 class SingleProcessMultiThread(GradAllReduce):
-    """As GradAllReduce, for the devices of one process."""
+    """As GradAllReduce, for the devices of a single process."""
 
     mode = "single_process_multi_thread"
 

@@ -1,4 +1,4 @@
-"""What a transpilation may be told, and what servers are told."""
+"""Configuration of transpilers and servers."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def _flag(name: str, value: Any) -> Any:
 
 
 class DistributeTranspilerConfig:
-    """How programs are made for many machines.
+    """How programs are distributed over machines.
 
     Attributes:
-        slice_var_up: whether parameters are cut into blocks for several servers.
-        split_method: the class that says which server gets a block, a PSDispatcher; None for RoundRobin.
-        min_block_size: the smallest number of elements in a block; at least 8192.
-        enable_dc_asgd: whether servers compensate for the delay of gradients; asynchronous modes only.
+        slice_var_up: whether to split parameters into blocks for several servers.
+        split_method: the PSDispatcher class that assigns blocks to servers; RoundRobin if None.
+        min_block_size: minimum number of elements in a block; at least 8192.
+        enable_dc_asgd: whether servers compensate for delayed gradients; asynchronous modes only.
         mode: ``pserver``, ``nccl2`` or ``collective``.
-        print_log: accepted and without effect: programs can be printed.
-        wait_port: whether to wait until the others listen.
+        print_log: accepted but ignored: programs can be printed.
+        wait_port: whether to wait until the others are listening.
         half_async, completely_not_async: see fleet's strategies: gradients are sent by a communicator, which waits.
-        geo_sgd_mode, geo_sgd_need_push_nums: trainers optimize, and send what changed every so many steps.
-        nccl_comm_num: the number of rings for collective modes.
+        geo_sgd_mode, geo_sgd_need_push_nums: trainers optimise locally, and send changes every so many steps.
+        nccl_comm_num: number of rings for collective modes.
         use_hierarchical_allreduce, hierarchical_allreduce_inter_nranks: reductions in two stages.
         collective_mode: ``grad_allreduce``, ``local_sgd`` or ``single_process_multi_thread``, for mode ``collective``.
     """
@@ -63,7 +63,7 @@ class DistributeTranspilerConfig:
 
     @property
     def runtime_split_send_recv(self) -> bool:
-        """Whether a communicator cuts and sends gradients; not in sync mode, which raises ValueError."""
+        """Whether a communicator splits and sends gradients; raises ValueError in sync mode."""
         return self._runtime_split
 
     @runtime_split_send_recv.setter
@@ -74,7 +74,7 @@ class DistributeTranspilerConfig:
 
     @property
     def sync_mode(self) -> bool:
-        """Whether servers wait for the gradients of all trainers; not with runtime_split_send_recv (ValueError)."""
+        """Whether servers wait for the gradients of all trainers; raises ValueError with runtime_split_send_recv."""
         return self._sync
 
     @sync_mode.setter
@@ -91,7 +91,7 @@ def _both(wanted: str, other: str) -> str:
 
 
 class ServerRuntimeConfig:
-    """How many threads Fluid's servers use, from FLAGS_rpc_send_thread_num and its like in the environment."""
+    """The numbers of threads of Fluid's servers, from FLAGS_rpc_send_thread_num etc. in the environment."""
 
     def __init__(self) -> None:
         self._rpc_send_thread_num = int(os.getenv("FLAGS_rpc_send_thread_num", "12"))
@@ -99,6 +99,6 @@ class ServerRuntimeConfig:
         self._rpc_prefetch_thread_num = int(os.getenv("FLAGS_rpc_prefetch_thread_num", "12"))
 
     def attributes(self) -> dict[str, int]:
-        """As attributes of listen_and_serv."""
+        """The settings as attributes of listen_and_serv."""
         kinds = ("get", "send", "prefetch")
         return {f"rpc_{kind}_thread_num": getattr(self, f"_rpc_{kind}_thread_num") for kind in kinds}

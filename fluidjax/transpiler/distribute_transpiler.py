@@ -1,4 +1,4 @@
-"""Programs for trainers and parameter servers, or for workers that exchange gradients among themselves."""
+"""Programs for trainers and parameter servers, or for collective workers."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ __all__ = [
 
 
 class DistributeTranspiler:
-    """Turns one program into those of trainers and parameter servers (mode ``pserver``), or adds what workers need to
-    exchange gradients (``nccl2``, ``collective``).
+    """Splits a program into those of trainers and parameter servers (mode ``pserver``), or adds the communication of
+    collective workers (``nccl2``, ``collective``).
 
     Args:
-        config: how; its defaults when None.
+        config: the configuration; the default one if None.
 
     Attributes:
-        origin_program, startup_program: the programs that ``transpile`` was given and changed.
-        trainer_id, trainer_num, sync_mode, pserver_endpoints: as ``transpile`` was told.
-        vars_overview: which part of what is on which server.
-        param_grad_ep_mapping: server -> ``{"params": [...], "grads": [...]}``, the blocks it has.
-        table_name: the distributed look-up table, or None; has_distributed_lookup_table: whether there is one.
+        origin_program, startup_program: the programs passed to ``transpile``, and modified by it.
+        trainer_id, trainer_num, sync_mode, pserver_endpoints: as passed to ``transpile``.
+        vars_overview: the distribution of variables over servers.
+        param_grad_ep_mapping: server -> ``{"params": [...], "grads": [...]}``, its blocks.
+        table_name: the distributed lookup table, or None; has_distributed_lookup_table: whether there is one.
 
     Examples:
         >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 1))
@@ -95,17 +95,17 @@ class DistributeTranspiler:
         startup_program: Program | None = None,
         current_endpoint: str = "127.0.0.1:6174",
     ) -> None:
-        """Change the programs in place into those of one trainer, and remember what the servers' are made from.
+        """Transform the programs in place into those of one trainer, and record what is needed for the servers.
 
         Args:
-            trainer_id: the number of this trainer.
-            program, startup_program: the programs after ``minimize``; default the default ones.
+            trainer_id: index of this trainer.
+            program, startup_program: the programs after ``minimize``; the default ones by default.
             pservers: the servers as ``host:port,host:port``.
-            trainers: how many trainers there are; in the modes without servers their endpoints.
-            sync_mode: whether servers wait for all trainers in each step; has to agree with the config's.
+            trainers: number of trainers; in the modes without servers, their endpoints.
+            sync_mode: whether servers wait for all trainers at each step; must agree with the config.
             current_endpoint: this process's own.
 
-        Raises ValueError for optimizers that servers do not have.
+        Raises ValueError for optimizers not supported by servers.
         """
         main = program or default_main_program()
         startup = startup_program or default_startup_program()
@@ -163,7 +163,7 @@ class DistributeTranspiler:
         self.has_distributed_lookup_table = self.table_name is not None
 
     def _mark(self, current_endpoint: str) -> None:
-        """Note in the main program that it is part of a job; checkpoints ask."""
+        """Record in the main program that it is part of a job, for checkpoints."""
         main = self.origin_program
         main._is_distributed = True
         main._endpoints = self.pserver_endpoints
@@ -205,9 +205,9 @@ class DistributeTranspiler:
         }
 
     def get_trainer_program(self, wait_port: bool = True) -> Program:
-        """The trainer's main program: without optimizer, with sends and receives.
+        """The trainer's main program: without the optimizer, with sends and receives.
 
-        With ``wait_port``, returns when all servers listen.
+        With ``wait_port``, waits until all servers are listening.
         """
         strip_trainer(self._job, self._layout.params)
         if wait_port:
@@ -215,7 +215,7 @@ class DistributeTranspiler:
         return self.origin_program
 
     def get_pserver_program(self, endpoint: str) -> Program:
-        """The main program of a server: block 0 listens, each other block updates a part of a parameter."""
+        """The main program of a server: block 0 listens, every other block updates part of a parameter."""
         self._check_endpoint(endpoint)
         writer = ServerWriter(self._job, self._layout, endpoint, self._prefetched)
         attrs: dict[str, Any] = {"distributed_mode": self.distributed_mode, **self.server_config.attributes()}

@@ -1,4 +1,4 @@
-"""Geo-SGD: trainers optimize by themselves, and now and then send how far their parameters have moved."""
+"""Geo-SGD: trainers optimise locally, and periodically send the change of their parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fluidjax.transpiler.trainer_startup import write_startup
 
 
 class GeoSgdTranspiler(DistributeTranspiler):
-    """A DistributeTranspiler whose servers add up what trainers changed.
+    """A DistributeTranspiler whose servers add up the changes made by trainers.
 
     Attributes:
         vars_info: for each parameter ``var_names``, ``sections`` and ``epmap`` of its blocks, and ``is_sparse``.
@@ -61,7 +61,7 @@ class GeoSgdTranspiler(DistributeTranspiler):
                     self._create_delta(block, name)
 
     def _create_delta(self, var: Variable, param: str) -> Variable:
-        """The variable for how far a parameter, or a block of it, has moved."""
+        """The variable for the change of a parameter or a block of it."""
         return self.origin_program.global_block().create_var(
             name=f"{var.name}.delta",
             persistable=False,
@@ -107,7 +107,7 @@ class GeoSgdTranspiler(DistributeTranspiler):
         return self.param_opt_ep_mapping
 
     def _write_send(self) -> None:
-        """Tell the communicator which rows of sparse tables each step used; look-ups stay in the trainer."""
+        """Tell the communicator which rows of sparse tables each step used; lookups remain in the trainer."""
         block = self.origin_program.global_block()
         used: list[tuple[str, str]] = []
         latest: dict[str, str] = {}  # ids of several tables come up again in the backward pass; Fluid lists them twice
@@ -142,13 +142,13 @@ class GeoSgdTranspiler(DistributeTranspiler):
         )
 
     def get_trainer_program(self, wait_port: bool = True) -> Program:
-        """The trainer's main program; with ``wait_port``, when all servers listen."""
+        """The trainer's main program; with ``wait_port``, waits until all servers are listening."""
         if wait_port:
             wait_server_ready(self.pserver_endpoints)
         return self.origin_program
 
     def get_pserver_program(self, endpoint: str) -> Program:
-        """The main program of a server: block 0 listens, each other block adds a change to a part of a parameter."""
+        """The main program of a server: block 0 listens, every other block adds a change to part of a parameter."""
         self._check_endpoint(endpoint)
         program = Program()
         program.random_seed = self.origin_program.random_seed

@@ -1,4 +1,4 @@
-"""Fluid's memory passes over programs, which it kept as names that do nothing since 1.6."""
+"""Fluid's memory optimisation passes, which have been no-ops since 1.6."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def _check(program: Any, name: str) -> None:
 def memory_optimize(
     input_program: Program, skip_opt_set: Any = None, print_log: bool = False, level: int = 0, skip_grads: bool = True
 ) -> None:
-    """Does nothing but say so in the log, as in Fluid 1.8. Raises TypeError for what is no Program."""
+    """A no-op that logs a message, as in Fluid 1.8. Raises TypeError unless given a Program."""
     _check(input_program, "memory_optimize")
 
 
 def release_memory(input_program: Program, skip_opt_set: Any = None) -> None:
-    """Does nothing but say so in the log, as in Fluid 1.8. Raises TypeError for what is no Program."""
+    """A no-op that logs a message, as in Fluid 1.8. Raises TypeError unless given a Program."""
     _check(input_program, "release_memory")

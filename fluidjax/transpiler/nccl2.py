@@ -1,4 +1,4 @@
-"""Mode nccl2: the startup program brings workers together; the main program stays, and data parallel runs reduce."""
+"""Mode nccl2: the startup program connects the workers; the main program is unchanged, data-parallel runs reduce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fluidjax.transpiler.details import wait_server_ready
 def transpile_nccl2(
     config: DistributeTranspilerConfig, main: Program, startup: Program, rank: int, trainers: Any, endpoint: str
 ) -> None:
-    """Note the workers in the main program, and let the startup program exchange an id among them."""
+    """Record the workers in the main program, and make the startup program exchange an id among them."""
     assert isinstance(trainers, str), f"trainers {trainers!r}: expected endpoints, 'host:port,host:port'. Pass a str."
     if rank < 0:
         raise ValueError(f"must set trainer_id > 0: expected the number of this worker, got {rank}.")

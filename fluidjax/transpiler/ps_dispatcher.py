@@ -1,4 +1,4 @@
-"""Which parameter server holds which parameter."""
+"""Assignment of parameters to parameter servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class PSDispatcher:
-    """Base of what deals variables to servers; derived classes have ``dispatch``."""
+    """Base class for assigning variables to servers; subclasses define ``dispatch``."""
 
     def __init__(self, pserver_endpoints: Sequence[str]) -> None:
         self._eps = pserver_endpoints
@@ -20,29 +20,29 @@ class PSDispatcher:
         return self._eps
 
     def reset(self) -> None:
-        """Begin with the first server again."""
+        """Restart with the first server."""
         self._step = 0
 
     def dispatch(self, varlist: Sequence[Any]) -> list[str]:
-        """One server for each variable."""
+        """One server per variable."""
         raise NotImplementedError(
             f"{type(self).__name__} has no dispatch(varlist): expected a list of one endpoint per variable. Define it."
         )
 
 
 class HashName(PSDispatcher):
-    """Deals by a hash (CRC-32) of the names, the same in every process."""
+    """Assigns by a hash (CRC-32) of the names, identically in every process."""
 
     def dispatch(self, varlist: Sequence[Any]) -> list[str]:
-        """The server that each variable's name says."""
+        """The server for each variable, by its name."""
         return [self._eps[zlib.crc32(var.name.encode()) % len(self._eps)] for var in varlist]
 
 
 class RoundRobin(PSDispatcher):
-    """Deals in turn, going on where the last call ended."""
+    """Assigns in turn, continuing where the last call ended."""
 
     def dispatch(self, varlist: Sequence[Any]) -> list[str]:
-        """The next servers."""
+        """The next servers in turn."""
         first = self._step
         self._step = (first + len(varlist)) % len(self._eps)
         return [self._eps[(first + k) % len(self._eps)] for k in range(len(varlist))]

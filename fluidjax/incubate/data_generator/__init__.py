@@ -1,4 +1,4 @@
-"""Scripts that write training data: lines in, MultiSlot text out, for the pipe command of ``fluid.dataset``.
+"""Scripts that produce training data: lines in, MultiSlot text out, for the pipe command of ``fluid.dataset``.
 
 class Words(MultiSlotDataGenerator):
     def generate_sample(self, line):
@@ -25,14 +25,14 @@ Samples = Callable[[], Iterable[Any]]
 
 
 class DataGenerator:
-    """Reads lines, makes samples of them with the user's ``generate_sample``, and writes them as text."""
+    """Reads lines, converts them to samples with the user's ``generate_sample``, and writes these as text."""
 
     def __init__(self) -> None:
         self._proto_info: list[tuple[str, str]] | None = None
         self.batch_size_ = 32
 
     def _set_line_limit(self, line_limit: int) -> None:
-        """Kept and not used, as in Fluid."""
+        """No effect, as in Fluid."""
         if not isinstance(line_limit, int):
             raise ValueError(f"line_limit{type(line_limit)} must be in int type")
         if line_limit < 1:
@@ -40,15 +40,15 @@ class DataGenerator:
         self._line_limit = line_limit
 
     def set_batch(self, batch_size: int) -> None:
-        """How many samples ``generate_batch`` gets at once; 32 unless set."""
+        """Set the number of samples passed to ``generate_batch``; 32 by default."""
         self.batch_size_ = batch_size
 
     def run_from_memory(self) -> None:
-        """Write the samples of ``generate_sample(None)`` to the standard output."""
+        """Write the samples of ``generate_sample(None)`` to standard output."""
         self._write(self.generate_sample(None)())
 
     def run_from_stdin(self) -> None:
-        """Write the samples of each line of the standard input to the standard output."""
+        """Write the samples of each line of standard input to standard output."""
         self._write(sample for line in sys.stdin for sample in self.generate_sample(line)())
 
     def _write(self, samples: Iterable[Any]) -> None:
@@ -74,7 +74,7 @@ class DataGenerator:
         )
 
     def generate_sample(self, line: str | None) -> Samples:
-        """To be written by the user: a function without arguments that yields the samples of a line.
+        """To be overridden: returns a function without arguments that yields the samples of a line.
 
         A sample is a list (or tuple) of (name, values) in the order of the variables; None is skipped.
         """
@@ -84,27 +84,27 @@ class DataGenerator:
         )
 
     def generate_batch(self, samples: list[Any]) -> Samples:
-        """May be written by the user: a function that yields the samples of a batch, by default as they are."""
+        """May be overridden: returns a function that yields the samples of a batch, by default unchanged."""
         return lambda: iter(samples)
 
 
 class MultiSlotStringDataGenerator(DataGenerator):
-    """Writes values that are text already, which is faster."""
+    """Writes values that are already strings, which is faster."""
 
     def _gen_str(self, line: Any) -> str:
-        """[('words', ['1926', '08']), ('label', ['1'])] -> '2 1926 08 1 1'. ValueError for no list."""
+        """[('words', ['1926', '08']), ('label', ['1'])] -> '2 1926 08 1 1'. Raises ValueError unless given a list."""
         _check_sample(line)
         return " ".join(" ".join([str(len(values)), *values]) for _, values in line) + "\n"
 
 
 class MultiSlotDataGenerator(DataGenerator):
-    """Writes integers and floats, and holds every sample to the fields of the first."""
+    """Writes integers and floats, checking that every sample has the same fields as the first."""
 
     def _gen_str(self, line: Any) -> str:
         """[('words', [1926, 8]), ('label', [1])] -> '2 1926 8 1 1'.
 
-        Raises ValueError for anything but a list of (name, non-empty list of numbers), and for other fields than
-        those of the first sample.
+        Raises ValueError for anything but a list of (name, nonempty list of numbers), or fields other than those of the
+        first sample.
         """
         _check_sample(line)
         self._check_names([name for name, _ in line])

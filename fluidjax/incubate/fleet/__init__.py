@@ -1,1 +1,1 @@
-"""Fleet: training on many machines."""
+"""Fleet: distributed training."""

@@ -21,7 +21,7 @@ def _listens(endpoint: str) -> bool:
 
 
 def wait_server_ready(endpoints: Sequence[str]) -> None:
-    """Return when every endpoint, ``host:port``, accepts connections; looks again, at last every 3 s, without limit."""
+    """Wait until every endpoint, ``host:port``, accepts connections, retrying at up to 3 s intervals without limit."""
     assert not isinstance(endpoints, str), "wait_server_ready: expected a list of host:port, got a str. Split it."
     pause = _FIRST_PAUSE
     while missing := [endpoint for endpoint in endpoints if not _listens(endpoint)]:

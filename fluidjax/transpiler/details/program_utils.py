@@ -1,4 +1,4 @@
-"""Finding, dropping and printing the ops of a program."""
+"""Finding, deleting and printing the ops of a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fluidjax.framework import Block, Operator, Parameter, Program, Variable
 
 
 def delete_ops(block: Block, ops: Iterable[Operator]) -> None:
-    """Drop ops from a block; those that it does not hold (any more) do not matter."""
+    """Delete ops from a block, ignoring those it does not contain."""
     for op in ops:
         index = next((i for i, own in enumerate(block.ops) if own is op), None)
         if index is not None:
@@ -18,18 +18,18 @@ def delete_ops(block: Block, ops: Iterable[Operator]) -> None:
 
 
 def find_op_by_input_arg(block: Block, arg_name: str) -> int:
-    """The index of the first op that reads a variable; -1 when none does."""
+    """The index of the first op that reads a variable; -1 if there is none."""
     return next((i for i, op in enumerate(block.ops) if arg_name in op.input_arg_names), -1)
 
 
 def find_op_by_output_arg(block: Block, arg_name: str, reverse: bool = False) -> int:
-    """The index of the first op, or with ``reverse`` the last, that writes a variable; -1 when none does."""
+    """The index of the first op, or with ``reverse`` the last, that writes a variable; -1 if there is none."""
     writers = [i for i, op in enumerate(block.ops) if arg_name in op.output_arg_names]
     return writers[-1 if reverse else 0] if writers else -1
 
 
 def variable_to_code(var: Variable) -> str:
-    """One line that says what a variable is."""
+    """A one-line description of a variable."""
     text = f"{var.name} : fluid.{var.type}"
     if var.type in (VarType.SELECTED_ROWS, VarType.LOD_TENSOR):
         text += f".shape{var.shape}.astype({var.dtype})"
@@ -54,7 +54,7 @@ def _attribute(op: Operator, name: str) -> str:
 
 
 def op_to_code(op: Operator, skip_op_callstack: bool = True) -> str:
-    """One line that says what an op reads, writes and is told."""
+    """A one-line description of an op with its inputs, outputs and attributes."""
     skipped = {"op_callstack"} if skip_op_callstack else set()
     attributes = ", ".join(_attribute(op, name) for name in sorted(set(op.attr_names) - skipped))
     call = f"{op.type}(inputs={_slots(op.input_names, op.input)}, {attributes})"
@@ -63,7 +63,7 @@ def op_to_code(op: Operator, skip_op_callstack: bool = True) -> str:
 
 
 def block_to_code(block: Block, block_idx: int, fout: TextIO | None = None, skip_op_callstack: bool = False) -> None:
-    """Print a block: its variables by name, then its ops; to ``fout`` or the standard output."""
+    """Print a block, its variables by name, then its ops, to ``fout`` or standard output."""
     print(f"{{ // block {block_idx}", file=fout)
     for _, var in sorted(block.vars.items()):
         print("    " + variable_to_code(var), file=fout)
@@ -75,6 +75,6 @@ def block_to_code(block: Block, block_idx: int, fout: TextIO | None = None, skip
 
 
 def program_to_code(prog: Program, fout: TextIO | None = None, skip_op_callstack: bool = True) -> None:
-    """Print all blocks of a program, to ``fout`` or the standard output."""
+    """Print all blocks of a program to ``fout`` or standard output."""
     for block in prog.blocks:
         block_to_code(block, block.idx, fout, skip_op_callstack)

@@ -1,4 +1,4 @@
-"""Sets that are joined."""
+"""Union-find."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 class UnionFind:
-    """Disjoint sets over some elements, each alone at first."""
+    """Disjoint sets of elements, initially singletons."""
 
     def __init__(self, elementes: Iterable[Hashable] | None = None) -> None:
         self._index = {element: index for index, element in enumerate(elementes or ())}
         self._parents = list(range(len(self._index)))
 
     def find(self, x: Any) -> int:
-        """The number of the set that holds x; -1 for what is no element."""
+        """The number of the set that contains x; -1 if x is not an element."""
         if x not in self._index:
             return -1
         root = self._index[x]
@@ -23,9 +23,9 @@ class UnionFind:
         return root
 
     def union(self, x: Any, y: Any) -> None:
-        """Join the sets of two elements."""
+        """Merge the sets of two elements."""
         self._parents[self.find(x)] = self.find(y)
 
     def is_connected(self, x: Any, y: Any) -> bool:
-        """Whether two elements are in one set."""
+        """Whether two elements are in the same set."""
         return self.find(x) == self.find(y)

@@ -1,4 +1,4 @@
-"""Which parts of a variable are on which server."""
+"""The distribution of variables over servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluidjax.framework import Variable
 
 @dataclass
 class VarStruct:
-    """What is known of a variable, without its program."""
+    """The properties of a variable, independent of its program."""
 
     name: str
     shape: Any
@@ -35,10 +35,10 @@ class VarDistributed:
     """A variable, or a block of one, on one server.
 
     Attributes:
-        origin, slice: the whole variable and the part, as VarStruct.
-        is_slice: whether the part is less than the whole; by default whether they differ.
-        block_id: the number of the part.
-        offset: how many elements stand before it.
+        origin, slice: the whole variable and its part, as VarStruct.
+        is_slice: whether the part is less than the whole; by default, whether they differ.
+        block_id: index of the part.
+        offset: number of elements before it.
         vtype: ``Param``, ``Optimizer`` or ``RemotePrefetch``.
         endpoint: the server.
     """
@@ -62,7 +62,7 @@ class VarDistributed:
 
     @staticmethod
     def equal(var1: VarStruct, var2: VarStruct) -> bool:
-        """Whether two variables have all properties in common."""
+        """Whether two variables agree in all properties."""
         return var1 == var2
 
     def __str__(self) -> str:
@@ -72,31 +72,31 @@ class VarDistributed:
 
 
 class VarsDistributed:
-    """All variables that servers hold: ``distributed_vars``."""
+    """All variables held by servers: ``distributed_vars``."""
 
     def __init__(self) -> None:
         self.distributed_vars: list[VarDistributed] = []
 
     def add_distributed_var(self, *args: Any, **kwargs: Any) -> None:
-        """Add a VarDistributed; arguments as for it."""
+        """Add a VarDistributed, given its arguments."""
         self.distributed_vars.append(VarDistributed(*args, **kwargs))
 
     def get_distributed_var_by_slice(self, var_name: str) -> VarDistributed | None:
-        """The part of that name; None when there is none."""
+        """The part with that name; None if there is none."""
         return next((var for var in self.distributed_vars if var.slice.name == var_name), None)
 
     @staticmethod
     def equal(var1: VarStruct, var2: VarStruct) -> bool:
-        """Whether two variables have all properties in common."""
+        """Whether two variables agree in all properties."""
         return _struct(var1) == _struct(var2)
 
     def get_distributed_var_by_origin_and_ep(self, origin_var_name: str, endpoint: str) -> VarDistributed | None:
-        """The part of a variable on a server; None when it holds none."""
+        """The part of a variable on a server; None if it holds none."""
         found = (v for v in self.distributed_vars if v.origin.name == origin_var_name and v.endpoint == endpoint)
         return next(found, None)
 
     def get_distributed_vars_by_vtypes(self, vtypes: Collection[str], groupby: bool = False) -> Any:
-        """The parts of some vtypes as a list; with ``groupby`` as a dict of lists by the variables' names."""
+        """The parts of some vtypes as a list; with ``groupby``, as a dict of lists by variable name."""
         found = [var for var in self.distributed_vars if var.vtype in vtypes]
         if not groupby:
             return found
@@ -106,9 +106,9 @@ class VarsDistributed:
         return groups
 
     def get_distributed_vars_by_ep(self, endpoint: str, vtype: str | None = None) -> list[VarDistributed]:
-        """The parts on one server; only those of a vtype where it is given."""
+        """The parts on one server, optionally of one vtype only."""
         return [v for v in self.distributed_vars if v.endpoint == endpoint and (not vtype or v.vtype == vtype)]
 
     def overview(self) -> str:
-        """All of them as text, one a line."""
+        """All parts as text, one per line."""
         return "\n".join(map(str, self.distributed_vars))

@@ -29,7 +29,7 @@ def _infer_top_k(op, var_of):
 
 @op(out="Out Indices", lod={"Out": "x", "Indices": "x"}, rows=Wise("x"), diff="x", infer=_infer_top_k)
 def top_k(x, k=None, *, k_: int = 1, ctx):
-    """Out, Indices = the k largest values of each row (last dimension) and their positions, descending; K overrides k."""
+    """Out, Indices = the k largest values of each row (last dimension) and their positions, descending; K overrides."""
     count = k_ if k is None else int(concrete_scalar(k, "top_k: K"))
     values, indices = largest(x, count, ctx.platform)
     return values, indices.astype(np.int64)

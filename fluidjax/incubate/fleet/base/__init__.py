@@ -1,1 +1,1 @@
-"""What the kinds of fleet share."""
+"""Base classes of the kinds of fleet."""

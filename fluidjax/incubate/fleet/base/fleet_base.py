@@ -1,4 +1,4 @@
-"""The classes that the kinds of fleet derive from."""
+"""The base classes of the kinds of fleet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["DistributedOptimizer", "Fleet", "Mode"]
 
 
 class Fleet(abc.ABC):
-    """All processes of a job, as one of them sees it; ``init`` comes first.
+    """All processes of a job, as seen by one of them; call ``init`` first.
 
     Args:
         mode: a ``Mode``.
@@ -30,7 +30,7 @@ class Fleet(abc.ABC):
         self._executor: Any = None
 
     def init(self, role_maker: RoleMakerBase | None = None) -> None:
-        """Learn from a role maker what this process is. TypeError when it is none."""
+        """Take this process's role from a role maker. Raises TypeError unless given one."""
         if not isinstance(role_maker, RoleMakerBase):
             raise TypeError(
                 f"role_maker must be an instance of RoleMakerBase: received a {type(role_maker).__name__}; pass a"
@@ -46,11 +46,11 @@ class Fleet(abc.ABC):
         return self._role_maker.is_first_worker()
 
     def worker_index(self) -> int:
-        """The number of this worker."""
+        """The index of this worker."""
         return self._role_maker.worker_index()
 
     def worker_num(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return self._role_maker.worker_num()
 
     def is_worker(self) -> bool:
@@ -58,20 +58,20 @@ class Fleet(abc.ABC):
         return self._role_maker.is_worker()
 
     def worker_endpoints(self, to_string: bool = False) -> Any:
-        """The endpoints of all workers, as a list or as text with commas."""
+        """The endpoints of all workers, as a list or a comma-separated string."""
         endpoints = self._role_maker.get_trainer_endpoints()
         return ",".join(endpoints) if to_string else endpoints
 
     def server_num(self) -> int:
-        """How many servers there are."""
+        """The number of servers."""
         return len(self._role_maker.get_pserver_endpoints())
 
     def server_index(self) -> int:
-        """The number of this server."""
+        """The index of this server."""
         return self._role_maker.server_index()
 
     def server_endpoints(self, to_string: bool = False) -> Any:
-        """The endpoints of all servers, as a list or as text with commas."""
+        """The endpoints of all servers, as a list or a comma-separated string."""
         endpoints = self._role_maker.get_pserver_endpoints()
         return ",".join(endpoints) if to_string else endpoints
 
@@ -80,7 +80,7 @@ class Fleet(abc.ABC):
         return self._role_maker.is_server()
 
     def split_files(self, files: list[str]) -> list[str]:
-        """This worker's share of a list: five files for two workers are dealt as three and two."""
+        """This worker's share of a list: five files for two workers are split into three and two."""
         if not isinstance(files, list):
             raise TypeError("files should be a list of file need to be read.")
         size, more = divmod(len(files), self.worker_num())
@@ -98,11 +98,11 @@ class Fleet(abc.ABC):
 
     @abc.abstractmethod
     def init_worker(self) -> None:
-        """What a worker does before it trains."""
+        """Prepare a worker for training."""
 
     @abc.abstractmethod
     def init_server(self, model_dir: str | None = None) -> None:
-        """What a server does before it serves."""
+        """Prepare a server."""
 
     @abc.abstractmethod
     def run_server(self) -> None:
@@ -110,11 +110,11 @@ class Fleet(abc.ABC):
 
     @abc.abstractmethod
     def stop_worker(self) -> None:
-        """What a worker does when it has trained."""
+        """Finish a worker after training."""
 
     @abc.abstractmethod
     def distributed_optimizer(self, optimizer: Any, strategy: Any = None) -> Any:
-        """An optimizer whose ``minimize`` also makes the programs of this process."""
+        """An optimizer whose ``minimize`` also creates the programs of this process."""
 
     @abc.abstractmethod
     def save_inference_model(
@@ -126,19 +126,19 @@ class Fleet(abc.ABC):
         main_program: Any = None,
         export_for_deployment: bool = True,
     ) -> None:
-        """Write a model for inference."""
+        """Save a model for inference."""
 
     @abc.abstractmethod
     def save_persistables(self, executor: Any, dirname: str, main_program: Any = None) -> None:
-        """Write all that outlives a run."""
+        """Save all persistable variables."""
 
 
 class DistributedOptimizer(abc.ABC):
-    """An optimizer of a fleet.
+    """Base class of fleet optimizers.
 
     Args:
-        optimizer: the one that it goes by; TypeError for anything else.
-        strategy: how the fleet works.
+        optimizer: the optimizer to wrap; raises TypeError for anything else.
+        strategy: the strategy of the fleet.
     """
 
     def __init__(self, optimizer: Any, strategy: Any = None) -> None:
@@ -171,4 +171,4 @@ class DistributedOptimizer(abc.ABC):
         parameter_list: Any = None,
         no_grad_set: Any = None,
     ) -> Any:
-        """Write the ops that minimize a loss, and the programs of this process."""
+        """Write the ops that minimize a loss, and create the programs of this process."""

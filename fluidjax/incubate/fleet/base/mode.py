@@ -4,7 +4,7 @@ __all__ = ["Mode"]
 
 
 class Mode:
-    """Which kind of fleet a script uses."""
+    """The kind of fleet used by a script."""
 
     TRANSPILER = 1
     PSLIB = 2

@@ -1,4 +1,4 @@
-"""What a process is in a fleet: a worker or a server, and which one."""
+"""The role of a process in a fleet: worker or server, and its index."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ __all__ = [
 
 
 class Role:
-    """What a process of a fleet is."""
+    """The role of a process."""
 
     WORKER = 1
     SERVER = 2
 
 
 class MockBarrier:
-    """Stands for a barrier where a process is alone."""
+    """A barrier for a single process."""
 
     def barrier(self) -> None:
-        """Nobody is waited for."""
+        """A no-op."""
 
     def barrier_all(self) -> None:
-        """Nobody is waited for."""
+        """A no-op."""
 
     def all_reduce(self, obj: Any) -> Any:
-        """The value itself."""
+        """Returns the value itself."""
         return obj
 
     def all_gather(self, obj: Any) -> list[Any]:
-        """The value alone."""
+        """Returns the value in a list."""
         return [obj]
 
 
 class RoleMakerBase:
-    """Says what this process is. What it says is settled by ``generate_role``, at the first question at the latest."""
+    """Determines the role of this process, in ``generate_role``, which is called at the first query at the latest."""
 
     def __init__(self) -> None:
         self._worker_endpoints: list[str] = []
@@ -68,19 +68,19 @@ class RoleMakerBase:
         raise NotImplementedError("Please implement this method in child class")
 
     def worker_num(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         raise NotImplementedError("Please implement this method in child class")
 
     def worker_index(self) -> int:
-        """The number of this worker."""
+        """The index of this worker."""
         raise NotImplementedError("Please implement this method in child class")
 
     def server_index(self) -> int:
-        """The number of this server."""
+        """The index of this server."""
         raise NotImplementedError("Please implement this method in child class")
 
     def generate_role(self) -> None:
-        """Find out what this process is."""
+        """Determine the role of this process."""
         self._role_is_generated = True
 
     def get_trainer_endpoints(self) -> list[str]:
@@ -92,32 +92,32 @@ class RoleMakerBase:
         return self._server_endpoints
 
     def to_string(self) -> str:
-        """All of it as text."""
+        """A description of the role."""
         return (
             f"role: {self._role}, current_id: {self._current_id}, worker_endpoints: {self._worker_endpoints},"
             f" server_endpoints: {self._server_endpoints}"
         )
 
     def all_gather(self, input: Any) -> list[Any] | None:
-        """Values of all processes; this role maker connects none."""
+        """Gather values from all processes; not supported by this role maker."""
         print("warning: RoleMakerBase does not have all gather.")
         return None
 
     def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:
-        """Reduce an array over all workers; this role maker connects none."""
+        """Reduce an array over all workers; not supported by this role maker."""
         print("warning: RoleMakerBase does not have all reduce worker.")
 
     def barrier_worker(self) -> None:
-        """Wait for all workers; this role maker connects none."""
+        """Wait for all workers; not supported by this role maker."""
         print("warning: RoleMakerBase does not have barrier worker.")
 
     def barrier_all(self) -> None:
-        """Wait for all processes; this role maker connects none."""
+        """Wait for all processes; not supported by this role maker."""
         print("warning: RoleMakerBase does not have barrier all.")
 
 
 class _Known(RoleMakerBase):
-    """A role that is a role, a number, and how many workers there are."""
+    """A role given by a kind, an index and the number of workers."""
 
     _trainers_num = 0
 
@@ -140,17 +140,17 @@ class _Known(RoleMakerBase):
         return self.is_worker() and self._current_id == 0
 
     def worker_num(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         self._settle()
         return self._trainers_num
 
     def worker_index(self) -> int:
-        """The number of this worker; of a server, its own number."""
+        """The index of this worker; for a server, its own index."""
         self._settle()
         return self._current_id
 
     def server_index(self) -> int:
-        """The number of this server; of a worker, its own number."""
+        """The index of this server; for a worker, its own index."""
         self._settle()
         return self._current_id
 
@@ -161,7 +161,7 @@ class _Known(RoleMakerBase):
 
 
 class PaddleCloudRoleMaker(_Known):
-    """A role that launchers tell by the environment.
+    """A role given by launchers in the environment.
 
     Args:
         is_collective: False: PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM, TRAINING_ROLE, and PADDLE_TRAINER_ID of
@@ -174,7 +174,7 @@ class PaddleCloudRoleMaker(_Known):
         self._is_collective = is_collective
 
     def generate_role(self) -> None:
-        """Read the environment. ValueError says what is missing or wrong there."""
+        """Read the environment. Raises ValueError if something is missing or invalid."""
         if self._role_is_generated:
             return
         if self._is_collective:
@@ -210,7 +210,7 @@ class PaddleCloudRoleMaker(_Known):
 
 
 def _told(name: str) -> str:
-    """A variable of the environment."""
+    """An environment variable."""
     value = os.environ.get(name)
     if value is None:
         raise _wrong(name, "a value, which launchers set", "nothing")
@@ -236,13 +236,13 @@ def _wrong(name: str, expected: str, received: str) -> ValueError:
 
 
 class UserDefinedRoleMaker(_Known):
-    """A role that the script tells.
+    """A role given by the script.
 
     Args:
-        current_id: the number of this worker, or of this server.
+        current_id: index of this worker or server.
         role: ``Role.WORKER`` or ``Role.SERVER``.
-        worker_num: how many workers there are.
-        server_endpoints: of all servers, a list of host:port.
+        worker_num: number of workers.
+        server_endpoints: endpoints of all servers, a list of host:port.
     """
 
     def __init__(
@@ -267,11 +267,11 @@ class UserDefinedRoleMaker(_Known):
 
 
 class UserDefinedCollectiveRoleMaker(_Known):
-    """A worker of a fleet without servers, as the script tells.
+    """A worker of a fleet without servers, as given by the script.
 
     Args:
-        current_id: the number of this worker.
-        worker_endpoints: of all workers, a list of host:port.
+        current_id: index of this worker.
+        worker_endpoints: endpoints of all workers, a list of host:port.
     """
 
     def __init__(self, current_id: int = 0, worker_endpoints: list[str] | None = None) -> None:
@@ -305,14 +305,14 @@ def _checked_id(current_id: Any, limit: int | None, subject: str, of: str) -> in
 
 
 class GeneralRoleMaker(_Known):
-    """A role that the environment tells, of a fleet that knows the endpoints of its workers, too.
+    """A role given by the environment, for a fleet that also knows the endpoints of its workers.
 
-    PADDLE_PSERVERS_IP_PORT_LIST and PADDLE_TRAINER_ENDPOINTS name all processes; TRAINING_ROLE and PADDLE_TRAINER_ID
-    tell a worker, PADDLE_PSERVER_ID (or POD_IP and PADDLE_PORT) a server. Barriers and reductions between workers are
-    not built: what keeps workers in step are the rounds of the servers.
+    PADDLE_PSERVERS_IP_PORT_LIST and PADDLE_TRAINER_ENDPOINTS list all processes; TRAINING_ROLE and PADDLE_TRAINER_ID
+    identify a worker, PADDLE_PSERVER_ID (or POD_IP and PADDLE_PORT) a server. Barriers and reductions between workers
+    are not implemented: workers are kept in step by the rounds of the servers.
 
     Args:
-        kwargs: where Fluid's Gloo meets (hdfs_name, http_ip_port ...); accepted, and not used.
+        kwargs: rendezvous settings of Fluid's Gloo (hdfs_name, http_ip_port ...); ignored.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -320,7 +320,7 @@ class GeneralRoleMaker(_Known):
         self._meeting = kwargs
 
     def generate_role(self) -> None:
-        """Read the environment. ValueError says what is missing or wrong there."""
+        """Read the environment. Raises ValueError if something is missing or invalid."""
         if self._role_is_generated:
             return
         servers, workers = (
@@ -351,7 +351,7 @@ class GeneralRoleMaker(_Known):
         return self._worker_endpoints
 
     def server_num(self) -> int:
-        """How many servers there are."""
+        """The number of servers."""
         return len(self.get_pserver_endpoints())
 
 

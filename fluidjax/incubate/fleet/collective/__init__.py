@@ -1,4 +1,4 @@
-"""Fleet whose workers exchange gradients among themselves.
+"""Fleet of workers that exchange gradients directly.
 
 fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
 fleet.distributed_optimizer(fluid.optimizer.SGD(0.1)).minimize(loss)
@@ -30,16 +30,16 @@ DistFCConfig = unbuilt(__name__, "DistFCConfig")
 
 
 class LambConfig:
-    """Settings of Lamb in a fleet: none, as in Fluid."""
+    """Settings of Lamb in a fleet; empty, as in Fluid."""
 
 
 class DistributedStrategy(BuildStrategy):
-    """How a collective fleet trains.
+    """The strategy of a collective fleet.
 
     Attributes:
-        mode: 'nccl2': data parallel runs sum gradients over the workers; 'collective': the program has ops for it.
+        mode: 'nccl2': data-parallel runs reduce gradients over the workers; 'collective': the program has ops for it.
         collective_mode: 'grad_allreduce' or 'local_sgd'.
-        use_local_sgd: the same as mode 'collective' with 'local_sgd'.
+        use_local_sgd: equivalent to mode 'collective' with 'local_sgd'.
         forward_recompute, recompute_checkpoints: see ``RecomputeOptimizer``.
         use_amp, amp_loss_scaling: see ``mixed_precision.decorate``.
         exec_strategy: of the CompiledProgram.
@@ -83,7 +83,7 @@ class Collective(Fleet):
     """Workers that train together.
 
     Attributes:
-        main_program, startup_program: those of this worker, once ``minimize`` was called.
+        main_program, startup_program: those of this worker, after ``minimize``.
     """
 
     def __init__(self) -> None:
@@ -95,27 +95,27 @@ class Collective(Fleet):
         self._transpiled_program: Program | None = None
 
     def init_worker(self) -> None:
-        """Nothing to do: workers come together when the startup program runs."""
+        """A no-op: workers connect when the startup program runs."""
         _needless("init_worker")
 
     def run_worker(self, main_programs: Any = None, scopes: Any = None) -> None:
-        """Nothing to do: run ``main_program``."""
+        """A no-op: run ``main_program``."""
         _needless("run_worker")
 
     def init_server(self, model_dir: str | None = None) -> None:
-        """Nothing to do: there are no servers."""
+        """A no-op: there are no servers."""
         _needless("init_server")
 
     def run_server(self) -> None:
-        """Nothing to do: there are no servers."""
+        """A no-op: there are no servers."""
         _needless("run_server")
 
     def stop_worker(self) -> None:
-        """Nothing to do."""
+        """A no-op."""
         _needless("stop_worker")
 
     def distributed_optimizer(self, optimizer: Any, strategy: Any = None) -> CollectiveOptimizer:
-        """An optimizer whose ``minimize`` also makes the programs of this worker; ``strategy``: DistributedStrategy."""
+        """An optimizer whose ``minimize`` also creates this worker's programs; ``strategy``: a DistributedStrategy."""
         self._optimizer = CollectiveOptimizer(optimizer, DistributedStrategy() if strategy is None else strategy)
         return self._optimizer
 
@@ -128,7 +128,7 @@ class Collective(Fleet):
         main_program: Any = None,
         export_for_deployment: bool = True,
     ) -> None:
-        """Write a model for inference; see ``fluid.io.save_inference_model``."""
+        """Save a model for inference; see ``fluid.io.save_inference_model``."""
         program = self._program(executor, main_program, "save_inference_model")
         io.save_inference_model(
             dirname, feeded_var_names, target_vars, executor, program, None, None, export_for_deployment
@@ -137,7 +137,7 @@ class Collective(Fleet):
     def save_persistables(
         self, executor: Any, dirname: str, main_program: Any = None, filename: str | None = None
     ) -> None:
-        """Write all that outlives a run; see ``fluid.io.save_persistables``."""
+        """Save all persistable variables; see ``fluid.io.save_persistables``."""
         io.save_persistables(executor, dirname, self._program(executor, main_program, "save_persistables"), filename)
 
     def _program(self, executor: Any, program: Any, caller: str) -> Program:
@@ -159,15 +159,15 @@ class Collective(Fleet):
         local_cache_path: str = ".cache",
         remain_all_checkpoint: bool = True,
     ) -> None:
-        """Write the next checkpoint into a folder.
+        """Save the next checkpoint to a directory.
 
         Args:
-            executor, main_program: of what to write; default the program that was given to ``minimize``.
-            path: the folder.
-            train_status: how far the training is.
+            executor, main_program: the program to save; by default the one passed to ``minimize``.
+            path: the directory.
+            train_status: the progress of the training.
             fs: its file system.
-            local_cache_path: accepted as in Fluid.
-            remain_all_checkpoint: whether older ones are kept.
+            local_cache_path: accepted for compatibility with Fluid.
+            remain_all_checkpoint: whether to keep older checkpoints.
         """
         program = self._program(executor, main_program, "save_check_point")
         checkpoints.save(executor, path, train_status, program, fs)
@@ -184,9 +184,9 @@ class Collective(Fleet):
         local_cache_path: str = ".cache",
         ignore_empty: bool = True,
     ) -> TrainStatus | None:
-        """Read the last checkpoint of a folder: how far it was; None where there is none.
+        """Load the latest checkpoint in a directory; returns its progress, or None if there is none.
 
-        Raises AssertionError where there is none and ``ignore_empty`` is False, ValueError where it is damaged.
+        Raises AssertionError if there is none and ``ignore_empty`` is False, ValueError if it is corrupt.
         """
         program = self._program(executor, main_program, "load_check_point")
         found = checkpoints.load(executor, path, program, fs)
@@ -199,7 +199,7 @@ class Collective(Fleet):
         fs: Any = LocalFS(),  # noqa: B008
         checkpoint_num: int = 1,
     ) -> None:
-        """Remove all checkpoints of a folder but the last ones."""
+        """Remove all checkpoints in a directory except the latest ones."""
         for number in checkpoints.numbers(root_path, fs)[: -max(checkpoint_num, 1)]:
             fs.delete(checkpoints.folder(root_path, number))
 
@@ -212,10 +212,10 @@ fleet = Collective()
 
 
 class CollectiveOpBasedOptimizer(DistributedOptimizer):
-    """An optimizer of a collective fleet: it goes by another one.
+    """An optimizer of a collective fleet, wrapping another one.
 
     Args:
-        optimizer: the other one.
+        optimizer: the optimizer to wrap.
         strategy: a DistributedStrategy.
     """
 
@@ -242,11 +242,11 @@ class CollectiveOpBasedOptimizer(DistributedOptimizer):
 
 
 class CollectiveOptimizer(CollectiveOpBasedOptimizer):
-    """``minimize`` writes the programs of a worker.
+    """An optimizer whose ``minimize`` writes the programs of a worker.
 
     Args:
         optimizer: the optimizer of one worker.
-        strategy: how the workers train.
+        strategy: the strategy of the fleet.
     """
 
     def __init__(self, optimizer: Any, strategy: Any = None) -> None:
@@ -256,14 +256,14 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
     def minimize(  # type: ignore[override]
         self, loss: Any, startup_program: Any = None, parameter_list: Any = None, no_grad_set: Any = None
     ) -> Any:
-        """Write the ops that minimize a loss, and make ``fleet.main_program`` and ``fleet.startup_program``.
+        """Write the ops that minimize a loss, and create ``fleet.main_program`` and ``fleet.startup_program``.
 
-        Where the fleet is one worker, these are the program as it is, which runs on its devices.
+        If the fleet has a single worker, these are the unchanged program, run on its devices.
 
         Returns:
             (the ops, [(parameter, gradient), ...]).
 
-        Raises ValueError where settings contradict each other.
+        Raises ValueError for contradictory settings.
         """
         strategy = self._strategy
         _settle(strategy)
@@ -289,7 +289,7 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
 
 
 def _settle(strategy: DistributedStrategy) -> None:
-    """Let settings that mean others set these."""
+    """Apply settings implied by others."""
     if strategy.forward_recompute and not isinstance(strategy.recompute_checkpoints, list):
         raise ValueError("DistStrategy.recompute_checkpoints should be a List of variables or names")
     if strategy.forward_recompute and not strategy.recompute_checkpoints:

@@ -1,4 +1,4 @@
-"""Checkpoints of a collective fleet: folders of numbers that rise, in Fluid's files."""
+"""Checkpoints of a collective fleet: directories with increasing numbers, in Fluid's format."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ PREFIX, PARAMETERS, STATUS = "__paddle_fleet_checkpoint__", "_paddle_fleet_param
 
 
 class TrainStatus:
-    """How far a training is.
+    """The progress of a training.
 
     Args:
-        epoch_no: the last epoch that is done; -1: none.
+        epoch_no: the last epoch completed; -1 for none.
     """
 
     def __init__(self, epoch_no: int = -1) -> None:
         self._epoch_no = epoch_no
 
     def next(self) -> int:
-        """The epoch that comes."""
+        """The next epoch."""
         return self._epoch_no + 1
 
     @property
     def done(self) -> int:
-        """The last epoch that is done."""
+        """The last epoch completed."""
         return self._epoch_no
 
     def __eq__(self, t: object) -> bool:
@@ -41,18 +41,18 @@ class TrainStatus:
 
 
 def numbers(path: str, fs: Any) -> list[int]:
-    """The numbers of the checkpoints in a folder, rising."""
+    """The numbers of the checkpoints in a directory, increasing."""
     found = (name.rsplit(".", 1) for name in fs.list_dirs(path))
     return sorted(int(parts[1]) for parts in found if parts[0] == PREFIX and len(parts) == 2 and parts[1].isdecimal())
 
 
 def folder(path: str, number: int) -> str:
-    """The folder of a checkpoint."""
+    """The directory of a checkpoint."""
     return os.path.join(path, f"{PREFIX}.{number}")
 
 
 def save(executor: Any, path: str, status: TrainStatus, program: Any, fs: Any) -> str:
-    """Write the next checkpoint; it gets its name when all of it is there. Returns its folder."""
+    """Save the next checkpoint, renamed into place once complete. Returns its directory."""
     number = max(numbers(path, fs), default=-1) + 1
     partial = folder(path, number) + ".tmp"
     fs.delete(partial)
@@ -65,7 +65,7 @@ def save(executor: Any, path: str, status: TrainStatus, program: Any, fs: Any) -
 
 
 def load(executor: Any, path: str, program: Any, fs: Any) -> TrainStatus | None:
-    """Read the last checkpoint; None where there is none. ValueError if it does not hold the number of an epoch."""
+    """Load the latest checkpoint; None if there is none. Raises ValueError if it lacks the number of an epoch."""
     last = max(numbers(path, fs), default=None)
     if last is None:
         return None

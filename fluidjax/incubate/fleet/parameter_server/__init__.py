@@ -1,1 +1,1 @@
-"""Fleet with servers that hold the parameters."""
+"""Fleet with parameter servers."""

@@ -1,6 +1,6 @@
-"""Which of the two parameter servers is in use."""
+"""Which of the two kinds of parameter server is in use."""
 
 
 def is_transpiler() -> bool:
-    """Whether it is the one that the transpiler writes, as in Fluid's wheels."""
+    """Whether it is the transpiler's, as in Fluid's wheels."""
     return True

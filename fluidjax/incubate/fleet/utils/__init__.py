@@ -1,1 +1,1 @@
-"""Tools around a fleet."""
+"""Fleet utilities."""

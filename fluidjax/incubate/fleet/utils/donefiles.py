@@ -1,4 +1,4 @@
-"""Files beside models of many days that list what is saved: their lines, and how they are written to HDFS."""
+"""Files on HDFS that list the models saved on successive days: formatting and writing their lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fluidjax.incubate.fleet.utils.workers import Workers
 
 
 class Donefiles(Workers):
-    """Notes about saved models, in files beside them on HDFS that worker 0 writes."""
+    """Records saved models in files next to them on HDFS, written by worker 0."""
 
     def write_model_donefile(
         self,
@@ -28,17 +28,17 @@ class Donefiles(Workers):
         hadoop_home: str = "$HADOOP_HOME",
         donefile_name: str = "donefile.txt",
     ) -> None:
-        """Note a saved model in a file of its folder: day, key, path, pass and 0 with tabs between; once for each.
+        """Record a saved model in a file of its directory, once: day, key, path, pass and 0, separated by tabs.
 
         Args:
-            output_path: the folder on HDFS.
+            output_path: the directory on HDFS.
             day: of the model, yyyymmdd.
             pass_id: of the model; -1 for that of the whole day.
             xbox_base_key: a number.
             hadoop_fs_name: the file system.
             hadoop_fs_ugi: user and password.
-            hadoop_home: the folder of the client.
-            donefile_name: the file.
+            hadoop_home: installation directory of the client.
+            donefile_name: name of the file.
         """
         if self._fleet.worker_index() == 0:
             client = _client_of(hadoop_fs_name, hadoop_fs_ugi, hadoop_home)
@@ -62,13 +62,13 @@ class Donefiles(Workers):
         hadoop_home: str = "$HADOOP_HOME",
         donefile_name: str | None = None,
     ) -> None:
-        """Note a model that is served in a file of its folder, a JSON object a line, unless a later one is there.
+        """Record a model for serving in a file of its directory, one JSON object per line, unless a later one is there.
 
         Args:
             pass_id: of the model, in xbox_patch_done.txt; -1 for the base of a day, in xbox_base_done.txt.
-            data_path: what it was trained on.
-            monitor_data: as in Fluid without effect.
-            donefile_name: another file.
+            data_path: the data it was trained on.
+            monitor_data: has no effect, as in Fluid.
+            donefile_name: a different file name.
         """
         if self._fleet.worker_index() == 0:
             base = str(pass_id) == "-1"
@@ -108,10 +108,10 @@ class Donefiles(Workers):
         donefile_name: str = "sparse_cache.meta",
         **kwargs: Any,
     ) -> None:
-        """Say beside the cache of a model how many keys and files it has, unless it is said already.
+        """Record, next to the cache of a model, its numbers of keys and files, unless already recorded.
 
         Args:
-            key_num: how many keys.
+            key_num: number of keys.
             kwargs: ``file_num``, 16, and ``table_id``, 0.
         """
         if self._fleet.worker_index() == 0:
@@ -128,7 +128,7 @@ class Donefiles(Workers):
     def get_last_save_xbox_base(
         self, output_path: str, hadoop_fs_name: str, hadoop_fs_ugi: str, hadoop_home: str = "$HADOOP_HOME"
     ) -> list[Any]:
-        """Day, path and key of the last base that is served; -1, -1 and the time where there is none."""
+        """Day, path and key of the latest base model for serving; -1, -1 and the time if there is none."""
         client = _client_of(hadoop_fs_name, hadoop_fs_ugi, hadoop_home)
         lines = _read_lines(client, f"{output_path}/xbox_base_done.txt")
         if not lines:
@@ -139,7 +139,7 @@ class Donefiles(Workers):
     def get_last_save_xbox(
         self, output_path: str, hadoop_fs_name: str, hadoop_fs_ugi: str, hadoop_home: str = "$HADOOP_HOME"
     ) -> list[Any]:
-        """Day, pass, path and key of the last model that is served; -1, -1, "" and the time where there is none."""
+        """Day, pass, path and key of the latest model for serving; -1, -1, "" and the time if there is none."""
         client = _client_of(hadoop_fs_name, hadoop_fs_ugi, hadoop_home)
         lines = _read_lines(client, f"{output_path}/xbox_patch_done.txt")
         if not lines:
@@ -150,7 +150,7 @@ class Donefiles(Workers):
     def get_last_save_model(
         self, output_path: str, hadoop_fs_name: str, hadoop_fs_ugi: str, hadoop_home: str = "$HADOOP_HOME"
     ) -> list[Any]:
-        """Day, pass, path and key of the last saved model; -1, -1, "" and the time where there is none."""
+        """Day, pass, path and key of the latest saved model; -1, -1, "" and the time if there is none."""
         client = _client_of(hadoop_fs_name, hadoop_fs_ugi, hadoop_home)
         lines = _read_lines(client, f"{output_path}/donefile.txt")
         if not lines:
@@ -160,7 +160,7 @@ class Donefiles(Workers):
 
 
 def _day_and_pass(line: str) -> tuple[int, int]:
-    """Of a line of an xbox file; a base has pass -1, so that it is never later than another of its day."""
+    """Day and pass of a line of an xbox file; a base has pass -1, so it is never later than another of its day."""
     day, of_pass, _, _ = _saved_at(line)
     return day, -1 if of_pass == "base" else int(of_pass.rpartition("-")[2])
 
@@ -188,14 +188,14 @@ def _xbox_line(
 
 
 def _job(environment: Mapping[str, str]) -> str:
-    """The name of the job; with its host, where the name of the instance has both."""
+    """The name of the job, with its host if the instance name contains both."""
     job, instance = environment.get("JOB_ID", "").strip(), environment.get("INSTANCE_ID", "").strip()
     start, end = instance.find(job), instance.find("--")
     return instance[start:end] if start != -1 and end != -1 else job
 
 
 def _saved_at(line: str) -> tuple[int, str, str, int]:
-    """Day, name of the pass's folder, path and key of a line that ``xbox_line`` wrote."""
+    """Day, name of the pass's directory, path and key of a line written by ``xbox_line``."""
     facts = json.loads(line)
     path, _, _ = facts["input"].rpartition("/")
     day, of_pass = path.split("/")[-2:]
@@ -203,12 +203,12 @@ def _saved_at(line: str) -> tuple[int, str, str, int]:
 
 
 def _read_lines(client: HDFSClient, path: str) -> list[str]:
-    """The lines of a file, none where there is no file."""
+    """The lines of a file; empty if it does not exist."""
     return [line for line in client.cat(path).split("\n") if line]
 
 
 def _write(client: HDFSClient, folder: str, name: str, text: str) -> None:
-    """Write a file into a folder of HDFS, over what is there."""
+    """Write a file to a directory on HDFS, replacing an existing one."""
     with tempfile.TemporaryDirectory() as local:
         Path(local, name).write_text(text)
         client.delete(f"{folder}/{name}")

@@ -14,13 +14,13 @@ _SECONDS_BETWEEN_LOOKS = 10
 
 
 def check_all_trainers_ready(ready_path: str, epoch: int) -> None:
-    """Leave a file ready.EPOCH.TRAINER.done in a folder of HDFS and wait for those of all trainers of the fleet.
+    """Create a file ready.EPOCH.TRAINER.done in a directory on HDFS and wait for those of all trainers of the fleet.
 
-    The folder is to hold nothing else: trainers are ready when the number of its files is a multiple of theirs.
-    HADOOP_HOME, FS_NAME and FS_UGI of the environment say which file system, and how it is reached.
+    The directory must contain nothing else: trainers are ready when the number of its files is a multiple of theirs.
+    The environment variables HADOOP_HOME, FS_NAME and FS_UGI specify the file system and how to access it.
 
     Raises:
-        KeyError: the environment lacks one of them.
+        KeyError: one of these is not set.
         RuntimeError: the file cannot be written.
     """
     properties = {"fs.default.name": os.environ["FS_NAME"], "hadoop.job.ugi": os.environ["FS_UGI"]}

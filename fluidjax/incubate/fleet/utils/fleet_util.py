@@ -1,4 +1,4 @@
-"""Tools for training over many days."""
+"""Utilities for training over many days."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _MODELS_OF_PSLIB = frozenset(
 
 
 class FleetUtil(Donefiles):
-    """What workers of a fleet print, measure and note down together.
+    """Printing, measuring and recording by the workers of a fleet.
 
-    Methods that save and load the models of pslib's servers are not built: they raise NotBuiltError.
+    Methods that save and load the models of pslib's servers are not implemented: they raise NotBuiltError.
 
     Args:
-        mode: "transpiler" for the fleet of transpiled programs; "pslib" for pslib's, which is not built: with it, what
-            asks for a worker's number raises NotBuiltError.
+        mode: "transpiler" for the fleet of transpiled programs; "pslib" for pslib's, which is not implemented: with it,
+            methods that need a worker's index raise NotBuiltError.
 
     Raises:
-        ValueError: another mode.
+        ValueError: any other mode.
     """
 
     def __init__(self, mode: str = "pslib") -> None:
@@ -52,12 +52,12 @@ class FleetUtil(Donefiles):
         return lambda *args, **kwargs: _refuse(name)
 
     def set_zero(self, var_name: str, scope: Scope | None = None, place: Any = None, param_type: str = "int64") -> None:
-        """Fill a variable with zeros of a dtype, as many as it has values.
+        """Fill a variable with zeros of a dtype, keeping its size.
 
         Args:
             var_name: its name.
-            scope: where it is; None for the global scope.
-            place: where the zeros are put; None for the host.
+            scope: the scope that holds it; the global scope if None.
+            place: where to place the zeros; the host if None.
             param_type: their dtype.
         """
         tensor = _in(scope).var(var_name).get_tensor()
@@ -76,18 +76,18 @@ class FleetUtil(Donefiles):
     def get_global_auc(
         self, scope: Scope | None = None, stat_pos: str = "_generated_var_2", stat_neg: str = "_generated_var_3"
     ) -> float | None:
-        """The area under the ROC curve, from what ``layers.auc`` counted on all workers.
+        """The area under the ROC curve, from the counts of ``layers.auc`` on all workers.
 
         Args:
-            scope: where the counts are; None for the global scope.
+            scope: the scope that holds the counts; the global scope if None.
             stat_pos: name of the counts of label 1, [1, n].
             stat_neg: of label 0.
 
         Returns:
-            The area; None, which is printed, where the scope lacks one of them.
+            The area; None, with a message printed, if the scope lacks one of them.
 
         Raises:
-            RuntimeError: there are several workers, and the role maker does not connect them.
+            RuntimeError: there are several workers, not connected by the role maker.
         """
         if self._lacks(scope, {stat_pos: "auc bucket", stat_neg: "auc bucket"}):
             return None
@@ -105,10 +105,10 @@ class FleetUtil(Donefiles):
         pos_ins_num_name: str = "pos",
         total_ins_num_name: str = "total",
     ) -> list[Any]:
-        """Figures of a click model, from ``layers.auc`` and ``contrib.layers.ctr_metric_bundle`` on all workers.
+        """Metrics of a click model, from ``layers.auc`` and ``contrib.layers.ctr_metric_bundle`` on all workers.
 
         Args:
-            scope: where their variables are; None for the global scope.
+            scope: the scope that holds their variables; the global scope if None.
             stat_pos_name: name of the counts of label 1, [1, n].
             stat_neg_name: of label 0.
             sqrerr_name: name of the sum of squared errors, [1].
@@ -119,11 +119,11 @@ class FleetUtil(Donefiles):
             total_ins_num_name: of examples.
 
         Returns:
-            AUC, bucket error, mean absolute error, root of the mean squared error, the share of clicks, that predicted,
-            their quotient, the mean q value, and the number of examples; nine times None where a variable is missing.
+            AUC, bucket error, mean absolute error, root mean squared error, actual and predicted click-through rate,
+            their ratio, the mean q value, and the number of examples; nine times None if a variable is missing.
 
         Raises:
-            RuntimeError: there are several workers, and the role maker does not connect them.
+            RuntimeError: there are several workers, not connected by the role maker.
         """
         sums = {
             "sqrerr": sqrerr_name,
@@ -154,7 +154,7 @@ class FleetUtil(Donefiles):
         total_ins_num_name: str = "total",
         print_prefix: str = "",
     ) -> None:
-        """Print on worker 0, in one line, what ``get_global_metrics`` returns."""
+        """Print on worker 0, in one line, the result of ``get_global_metrics``."""
         names = (sqrerr_name, abserr_name, prob_name, q_name, pos_ins_num_name, total_ins_num_name)
         found = self.get_global_metrics(scope, stat_pos_name, stat_neg_name, *names)
         if found[0] is not None:
@@ -165,7 +165,7 @@ class FleetUtil(Donefiles):
             self.rank0_print(line % (print_prefix, *found))
 
     def _lacks(self, scope: Scope | None, names: dict[str, str]) -> bool:
-        """Whether a scope lacks a variable; which one is printed."""
+        """Whether a scope lacks a variable, which is reported."""
         for name, told in names.items():
             if _in(scope).find_var(name) is None:
                 self.rank0_print(f"not found {told}")
@@ -178,14 +178,14 @@ class FleetUtil(Donefiles):
     def get_online_pass_interval(
         self, days: str, hours: str, split_interval: Any, split_per_pass: Any, is_data_hourly_placed: bool
     ) -> list[list[str]]:
-        """The pieces of a day's data, in passes: "hhmm" of each, or "hh" where data lie by the hour.
+        """The intervals of a day's data, grouped by pass: "hhmm" of each, or "hh" if data are stored by hour.
 
         Args:
-            days: without effect, as in Fluid.
-            hours: those with data: "{0..23}", or numbers with spaces between, of which first and last count.
-            split_interval: minutes of a piece.
-            split_per_pass: pieces of a pass; what is left at the end of the day makes none.
-            is_data_hourly_placed: name the hour alone.
+            days: has no effect, as in Fluid.
+            hours: those with data: "{0..23}", or numbers separated by spaces, of which the first and last count.
+            split_interval: length of an interval in minutes.
+            split_per_pass: number of intervals per pass; a remainder at the end of the day is dropped.
+            is_data_hourly_placed: name only the hour.
         """
         shown = [int(number) for number in re.findall(r"\d+", hours)]
         step, size = int(split_interval), int(split_per_pass)
@@ -202,7 +202,7 @@ class FleetUtil(Donefiles):
         return utils.program_type_trans(prog_dir, prog_fn, is_text)
 
     def draw_from_program_file(self, model_filename: str, is_text: bool, output_dir: str, output_filename: str) -> None:
-        """Draw the global block of a program's file; see ``utils.graphviz``."""
+        """Draw the global block of a program file; see ``utils.graphviz``."""
         self.draw_from_program(utils.load_program(model_filename, is_text), output_dir, output_filename)
 
     def draw_from_program(self, program: Program, output_dir: str, output_name: str) -> None:
@@ -214,7 +214,7 @@ class FleetUtil(Donefiles):
 
         Args:
             config: with the attributes ``train_prog_path``, ``is_text_train_program``, ``pruned_prog_path``,
-                ``is_text_pruned_program``, and ``draw``: whether the pruned program is drawn beside its file, as
+                ``is_text_pruned_program``, and ``draw``: whether to draw the pruned program next to its file, as
                 ``draw_out_name``.
         """
         pruned = utils.load_program(config.pruned_prog_path, config.is_text_pruned_program)
@@ -241,7 +241,7 @@ class FleetUtil(Donefiles):
         )
 
     def parse_program_proto(self, prog_path: str, is_text: bool, output_dir: str) -> None:
-        """List a program's file in ``output_dir``; see ``utils.parse_program``."""
+        """List the contents of a program file in ``output_dir``; see ``utils.parse_program``."""
         utils.parse_program(utils.load_program(prog_path, is_text), output_dir)
 
 

@@ -1,4 +1,4 @@
-"""Figures of a click model from sums over all workers."""
+"""Metrics of a click model, from sums over all workers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def area_under_curve(positives: Any, negatives: Any) -> float:
     """The area under the ROC curve.
 
     Args:
-        positives: [n], how many examples of label 1 were predicted as i / n.
+        positives: [n], number of examples with label 1 predicted as i / n.
         negatives: [n], of label 0.
 
     Returns:
-        The area, 0.5 where a label is missing.
+        The area; 0.5 if a label is missing.
     """
     pos, neg = (np.asarray(counts, np.float64)[::-1] for counts in (positives, negatives))
     reached = np.cumsum(pos)
@@ -28,12 +28,12 @@ def area_under_curve(positives: Any, negatives: Any) -> float:
 
 
 def bucket_error(positives: Any, negatives: Any) -> float:
-    """How far clicks are from predictions, a mean over buckets weighted by their examples.
+    """The deviation of clicks from predictions, averaged over buckets weighted by their numbers of examples.
 
-    A bucket takes neighbouring predictions until it is certain enough to be counted, or wider than 0.01.
+    A bucket collects neighbouring predictions until it is statistically certain enough, or wider than 0.01.
 
     Args:
-        positives: [n], how many examples of label 1 were predicted as i / n.
+        positives: [n], number of examples with label 1 predicted as i / n.
         negatives: [n], of label 0.
     """
     start, shows, predicted, clicks = -1.0, 0.0, 0.0, 0.0
@@ -52,16 +52,16 @@ def bucket_error(positives: Any, negatives: Any) -> float:
 
 
 def figures(positives: Any, negatives: Any, sums: dict[str, Any]) -> list[Any]:
-    """All figures of a click model.
+    """All metrics of a click model.
 
     Args:
-        positives: [n], how many examples of label 1 were predicted as i / n.
+        positives: [n], number of examples with label 1 predicted as i / n.
         negatives: [n], of label 0.
         sums: of squared and absolute errors (sqrerr, abserr), predictions (prob, q), clicks (pos), examples (total).
 
     Returns:
-        AUC, bucket error, mean absolute error, root of the mean squared error, the share of clicks, that predicted,
-        their quotient (0 where nothing is predicted), the mean of q, and the number of examples.
+        AUC, bucket error, mean absolute error, root mean squared error, actual and predicted click-through rate, their
+        ratio (0 if nothing is predicted), the mean of q, and the number of examples.
     """
     total, clicked = sums["total"], sums["pos"] / sums["total"]
     predicted = sums["prob"] / total

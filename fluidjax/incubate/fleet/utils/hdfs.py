@@ -1,4 +1,4 @@
-"""The Hadoop file system, as the workers of a fleet use it."""
+"""Access to HDFS for the workers of a fleet."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _logger = logging.getLogger(__name__)
 
 
 def get_logger(name: str, level: int, fmt: str) -> logging.Logger:
-    """A logger that writes into a new file ``hdfs.log`` of the current folder.
+    """A logger that writes to a new file ``hdfs.log`` in the current directory.
 
     Args:
-        name: of the logger.
-        level: the least level that is written.
-        fmt: the format of a line, as logging.Formatter takes it.
+        name: name of the logger.
+        level: minimum level to log.
+        fmt: line format, as for logging.Formatter.
     """
     logger = logging.getLogger(name)
     logger.setLevel(level)
@@ -31,40 +31,40 @@ def get_logger(name: str, level: int, fmt: str) -> logging.Logger:
 
 
 class HDFSClient(HadoopFiles):
-    """Copies many files at once to and from a file system, by the command ``hadoop``.
+    """Copies many files in parallel to and from a file system, using the ``hadoop`` command.
 
     Args:
-        hadoop_home: the folder whose ``bin/hadoop`` is run; variables of the environment in it ("$HADOOP_HOME") are
-            replaced by their values.
+        hadoop_home: the directory containing ``bin/hadoop``; environment variables in it ("$HADOOP_HOME") are
+            expanded.
         configs: properties, such as ``fs.default.name`` and ``hadoop.job.ugi``.
 
     Raises:
-        FileNotFoundError: by every method, when there is no ``hadoop`` that can be run.
-        ValueError: by every method, for a path that is empty or that the command would take for an option.
+        FileNotFoundError: by every method, if there is no executable ``hadoop``.
+        ValueError: by every method, for a path that is empty or would be taken for an option.
     """
 
     def __init__(self, hadoop_home: str, configs: Mapping[str, str]) -> None:
         super().__init__(os.path.expandvars(hadoop_home), configs)
 
     def is_file(self, hdfs_path: str | None = None) -> bool:
-        """Whether there is a file."""
+        """Whether a file exists."""
         return self.is_exist(hdfs_path) and not self.is_dir(hdfs_path)
 
     def cat(self, hdfs_path: str | None = None) -> str:
-        """The text of a file without the white space around it; empty where there is no such file."""
+        """The text of a file, stripped of surrounding white space; empty if it does not exist."""
         if hdfs_path is None or not self.is_file(hdfs_path):
             return ""
         done = self._run("-cat", hdfs_path)
         return "" if done.returncode else done.stdout.strip()
 
     def lsr(self, hdfs_path: str, excludes: Sequence[str] = []) -> list[str]:  # noqa: B006 - Fluid's default
-        """Paths of the files in a folder and those inside it, in the order of the listing, without ``excludes``."""
+        """Paths of the files in a directory, recursively, in listing order, except ``excludes``."""
         found = self._listing("-ls", "-R", hdfs_path)
         return [entry.path for entry in found if not entry.is_dir and entry.path not in excludes]
 
     @staticmethod
     def split_files(files: list[str], trainer_id: int, trainers: int) -> list[str]:
-        """A trainer's share of a list, in one piece: five files for two trainers are dealt as three and two."""
+        """A trainer's contiguous share of a list: five files for two trainers are split into three and two."""
         size, more = divmod(len(files), trainers)
         begin = trainer_id * size + min(trainer_id, more)
         return files[begin : begin + size + (trainer_id < more)]
@@ -77,18 +77,18 @@ class HDFSClient(HadoopFiles):
         overwrite: bool = False,
         retry_times: int = 5,
     ) -> list[str]:
-        """Copy what a folder holds into a local folder, which is made when absent.
+        """Copy the contents of a directory to a local directory, created if missing.
 
         Args:
-            multi_processes: how many commands run at once.
-            overwrite: as in Fluid without effect; ``hadoop`` refuses to replace a file.
-            retry_times: how often a copy that failed is tried again.
+            multi_processes: number of commands to run concurrently.
+            overwrite: has no effect, as in Fluid; ``hadoop`` refuses to replace a file.
+            retry_times: how often to retry a failed copy.
 
         Returns:
-            Paths of all files that are in the local folder afterwards.
+            Paths of all files that are in the local directory afterwards.
 
         Raises:
-            RuntimeError: a file did not go through.
+            RuntimeError: a file could not be copied.
         """
         self.make_local_dirs(local_path)
         copy = self._copier("-get", os.path.abspath(local_path), retry_times)
@@ -103,15 +103,15 @@ class HDFSClient(HadoopFiles):
         overwrite: bool = False,
         retry_times: int = 5,
     ) -> None:
-        """Copy a local file, or all that a local folder holds, into a folder, which is made when absent.
+        """Copy a local file, or the contents of a local directory, to a directory, created if missing.
 
         Args:
-            multi_processes: how many commands run at once.
-            overwrite: empty the folder ``hdfs_path`` first.
-            retry_times: how often a copy that failed is tried again.
+            multi_processes: number of commands to run concurrently.
+            overwrite: empty the directory ``hdfs_path`` first.
+            retry_times: how often to retry a failed copy.
 
         Raises:
-            RuntimeError: a file did not go through.
+            RuntimeError: a file could not be copied.
         """
         files = _local_files(local_path)
         if not files:
@@ -124,10 +124,10 @@ class HDFSClient(HadoopFiles):
         in_parallel(self._copier("-put", hdfs_path, retry_times), files, multi_processes, "upload")
 
     def upload_dir(self, dest_dir: str, local_dir: str, overwrite: bool = False) -> bool:
-        """Copy a local folder into the folder ``dest_dir``; whether it went through.
+        """Copy a local directory to the directory ``dest_dir``; returns whether it succeeded.
 
         Args:
-            overwrite: remove the folder of that name in ``dest_dir`` first.
+            overwrite: remove the directory of that name in ``dest_dir`` first.
         """
         target, local = dest_dir.rstrip("/"), local_dir.rstrip("/")
         if overwrite:

@@ -1,4 +1,4 @@
-"""A server of keys and values, where the processes of a fleet meet."""
+"""A key-value server used for rendezvous of the processes of a fleet."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MAX_VALUE = 1 << 20
 
 
 class KVHandler(BaseHTTPRequestHandler):
-    """Answers GET, PUT and DELETE of /SCOPE/KEY: read a value, write one, say that a key is not needed any more.
+    """Handles GET, PUT and DELETE of /SCOPE/KEY: read a value, write one, mark a key as no longer needed.
 
-    Status 200 is success, 404 a key that is not there, 400 a path or length that is none, 413 a value of over 1 MiB.
+    Status 200 is success, 404 an unknown key, 400 an invalid path or length, 413 a value larger than 1 MiB.
     """
 
     server: KVHTTPServer
@@ -31,7 +31,7 @@ class KVHandler(BaseHTTPRequestHandler):
             self._answer(404 if value is None else 200, value or b"")
 
     def do_PUT(self) -> None:
-        """Write a key's value: the body."""
+        """Set the value of a key to the body."""
         place = self._place()
         length = self.headers.get("Content-Length", "")
         if place is None:
@@ -45,14 +45,14 @@ class KVHandler(BaseHTTPRequestHandler):
             self._answer(200)
 
     def do_DELETE(self) -> None:
-        """Count a key as deleted. Its value stays readable for processes that come later."""
+        """Mark a key as deleted. Its value remains readable for processes that come later."""
         place = self._place()
         if place is not None:
             self.server.delete(*place)
             self._answer(200)
 
     def _place(self) -> tuple[str, str] | None:
-        """The scope and the key of the path; where it has none, the request is answered with 400."""
+        """The scope and key in the path; if invalid, the request is answered with 400."""
         parts = self.path.split("/")
         if len(parts) == 3:
             return parts[1], parts[2]
@@ -65,7 +65,7 @@ class KVHandler(BaseHTTPRequestHandler):
         self._answer(code)
 
     def send_status_code(self, code: int) -> None:
-        """Answer with a status and nothing else."""
+        """Send a response with only a status."""
         self._answer(code)
 
     def _answer(self, code: int, value: bytes = b"") -> None:
@@ -75,15 +75,15 @@ class KVHandler(BaseHTTPRequestHandler):
         self.wfile.write(value)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not logged one by one."""
+        """Do nothing: individual requests are not logged."""
 
 
 class KVHTTPServer(ThreadingHTTPServer):
-    """Keys and values of scopes served by HTTP on 127.0.0.1 unless FLAGS_rpc_bind names another address.
+    """Serves keys and values over HTTP, on 127.0.0.1 unless FLAGS_rpc_bind names another address.
 
     Args:
-        port: of the server; 0 for any that is free.
-        handler: the class that answers requests.
+        port: port of the server; 0 for any free one.
+        handler: the class that handles requests.
     """
 
     daemon_threads = True
@@ -105,22 +105,22 @@ class KVHTTPServer(ThreadingHTTPServer):
             self._values.setdefault(scope, {})[key] = value
 
     def delete(self, scope: str, key: str) -> None:
-        """Count a key as deleted."""
+        """Mark a key as deleted."""
         with self._lock:
             self._deleted.setdefault(scope, set()).add(key)
 
     def get_deleted_size(self, key: str) -> int:
-        """How many keys of a scope are deleted."""
+        """The number of deleted keys in a scope."""
         with self._lock:
             return len(self._deleted.get(key, ()))
 
 
 class KVServer:
-    """A ``KVHTTPServer`` in a thread of its own.
+    """A ``KVHTTPServer`` running in a thread.
 
     Args:
         port: of the server.
-        size: how many keys of each scope are to be deleted before the server is not needed any more.
+        size: number of keys of each scope to be deleted before the server is no longer needed.
     """
 
     def __init__(self, port: int, size: Mapping[str, int] = {}) -> None:  # noqa: B006 - Fluid's default
@@ -129,15 +129,15 @@ class KVServer:
         self.size = dict(size)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start serving."""
         self.listen_thread.start()
 
     def stop(self) -> None:
-        """Answer no more, and free the port."""
+        """Stop serving, and free the port."""
         self.http_server.shutdown()
         self.listen_thread.join()
         self.http_server.server_close()
 
     def shoud_stop(self) -> bool:
-        """Whether all keys are deleted (the name is Fluid's)."""
+        """Whether all keys are deleted (the spelling is Fluid's)."""
         return all(self.http_server.get_deleted_size(scope) == size for scope, size in self.size.items())

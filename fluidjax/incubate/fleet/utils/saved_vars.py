@@ -1,4 +1,4 @@
-"""Does a saved model load and run: its parameters held against its program, and one batch through it."""
+"""Checks that a saved model loads and runs: compares its parameters with its program, and runs one batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 def try_saved(
     folder: str, file: str, feed_config: Any, fetch_config: Any, batch_size: int, params_file: str | None
 ) -> list[Any]:
-    """What the program of a saved model computes from a batch, in a scope of its own; see check_saved_vars_try_dump."""
+    """The results of a saved model's program for one batch, in a scope of its own; see check_saved_vars_try_dump."""
     with scope_guard(Scope()):
         executor = Executor(CPUPlace())
         program, fed, targets = io.load_inference_model(folder, executor, file, params_file)
@@ -84,7 +84,7 @@ def _without(program: Program, types: tuple[str, ...]) -> None:
 
 
 def _random(var: Variable, kind: str, batch_size: int) -> Any:
-    """Numbers between 0 and 1; for a variable of sequences, each of length 1."""
+    """Values between 0 and 1; for a variable of sequences, each of length 1."""
     value = np.random.random((batch_size, *var.shape[1:])).astype(kind)
     if var.lod_level > 1:
         raise RuntimeError(
@@ -112,7 +112,7 @@ def _from_files(feeds: list[Variable], config: Any, batch_size: int) -> Any:
 
 
 def _batches(file: str, dims: Iterable[int], batch_size: int) -> list[Any]:
-    """The batches of each line of numbers; what is left of a line makes none."""
+    """The batches of each line of numbers, dropping a remainder."""
     shape = (batch_size, *dims)
     size = int(np.prod(shape))
     found = []

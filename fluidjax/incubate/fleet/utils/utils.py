@@ -27,9 +27,9 @@ _HANDED = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST)
 
 
 def load_program(model_filename: str, is_text: bool = False) -> Program:
-    """A program from its file: the bytes of a ProgramDesc, or, with ``is_text``, protobuf's text of it.
+    """Load a program from a file: a serialised ProgramDesc, or with ``is_text`` its text format.
 
-    Raises ValueError for a text that is none of a ProgramDesc.
+    Raises ValueError if the text is not a ProgramDesc.
     """
     data = Path(model_filename).read_bytes()
     return Program.parse_from_string(_parsed(data.decode(), model_filename) if is_text else data)
@@ -50,7 +50,7 @@ def _parsed(text: str, file: str) -> bytes:
 
 
 def save_program(program: Program, model_filename: str = "__model__", is_text: bool = False) -> None:
-    """Write a program to a file that ``load_program`` reads."""
+    """Save a program to a file that ``load_program`` can read."""
     data = program.desc.serialize_to_string()
     if is_text:
         data = text_format.MessageToString(ProgramDesc.FromString(data)).encode()
@@ -58,16 +58,16 @@ def save_program(program: Program, model_filename: str = "__model__", is_text: b
 
 
 def program_type_trans(prog_dir: str, prog_fn: str, is_text: bool) -> str:
-    """Write a program beside its file in the other form; returns the name: with ``.bin`` of a text, else ``.pbtxt``."""
+    """Save a program file in the other form; returns its name, with ``.bin`` for a text file, else ``.pbtxt``."""
     written = prog_fn + (".bin" if is_text else ".pbtxt")
     save_program(load_program(os.path.join(prog_dir, prog_fn), is_text), os.path.join(prog_dir, written), not is_text)
     return written
 
 
 def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool:
-    """Whether the persistable variables of a pruned program have the shapes and dtypes that they have in training.
+    """Whether the persistable variables of a pruned program have the same shapes and dtypes as in training.
 
-    One that training lacks is logged, and is no fault, as in Fluid.
+    Variables missing from the training program are logged but accepted, as in Fluid.
     """
     known = train_prog.global_block().vars
     held = [var for var in _persistable(pruned_prog) if var.type not in _HANDED]
@@ -96,25 +96,25 @@ def check_saved_vars_try_dump(
     batch_size: int = 1,
     save_filename: str | None = None,
 ) -> list[Any]:
-    """Load a saved model, hold its parameters against its program, and run it once.
+    """Load a saved model, compare its parameters with its program, and run it once.
 
     Args:
-        dump_dir: the folder of the model.
-        dump_prog_fn: the file of its program.
-        is_text_dump_program: whether that is text; its other form is then written beside it.
+        dump_dir: directory of the model.
+        dump_prog_fn: file name of its program.
+        is_text_dump_program: whether that is text; its other form is then saved as well.
         feed_config: with the attributes ``feeded_vars_names``, ``feeded_vars_dims`` (of one example),
-            ``feeded_vars_types`` and ``feeded_vars_filelist``: a file of numbers for each variable, lines of whole
-            batches; without files random numbers are fed.
-        fetch_config: with the attribute ``fetch_vars_names``; None for what the program was saved to fetch.
-        batch_size: examples of a batch.
-        save_filename: the file of the parameters; None when each has its own.
+            ``feeded_vars_types`` and ``feeded_vars_filelist``: a file of numbers for each variable, with lines of whole
+            batches; without files, random numbers are fed.
+        fetch_config: with the attribute ``fetch_vars_names``; None for the outputs the program was saved with.
+        batch_size: number of examples per batch.
+        save_filename: file of combined parameters; None if each has its own.
 
     Returns:
-        The fetched values: arrays, or tensors with their LoD where one of them has sequences.
+        The fetched values: arrays, or tensors with LoD if one of them has sequences.
 
     Raises:
-        MismatchError: the file of a parameter has another shape than the program says.
-        RuntimeError: a feed has.
+        MismatchError: the shape of a parameter file differs from the program's declaration.
+        RuntimeError: the shape of a feed does.
     """
     program = load_program(os.path.join(dump_dir, dump_prog_fn), is_text_dump_program)
     if any(op.type == "lookup_table" for op in program.global_block().ops):
@@ -131,7 +131,7 @@ def graphviz(block: Block, output_dir: str = "", filename: str = "debug") -> Non
 
 
 def parse_program(program: Program, output_dir: str) -> None:
-    """List a program in ``output_dir``: vars_persistable.log, vars_all.log and ops.log, a dict a line."""
+    """List a program in ``output_dir``: vars_persistable.log, vars_all.log and ops.log, one dict per line."""
     _list(output_dir, "vars_persistable.log", "persistable vars", map(_persistable_facts, _persistable(program)))
     _list(output_dir, "vars_all.log", "all vars", map(_variable_facts, program.list_vars()))
     _list(output_dir, "ops.log", "ops", map(_op_facts, program.global_block().ops))

@@ -1,4 +1,4 @@
-"""What the workers of a fleet say and do together."""
+"""Common actions of the workers of a fleet."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _logger = logging.getLogger("fluidjax.incubate.fleet.utils.fleet_util")
 
 
 class Workers:
-    """The workers of a fleet, as one of them sees them.
+    """The workers of a fleet, as seen by one of them.
 
     Args:
-        fleet: an initialized fleet.
+        fleet: an initialised fleet.
     """
 
     def __init__(self, fleet: Any) -> None:
@@ -38,7 +38,7 @@ class Workers:
             _logger.error(s)
 
     def _total(self, value: Any) -> Any:
-        """An array's sum over all workers, by the role maker where there are several."""
+        """The sum of an array over all workers, using the role maker if there are several."""
         if self._fleet.worker_num() == 1:
             return value
         total = np.zeros_like(value.reshape(-1))

@@ -1,5 +1,5 @@
 # ruff: noqa: F401  (names are gathered here)
-"""Parameter servers made of programs, which the transpiler writes.
+"""Parameter servers that run programs, written by the transpiler.
 
 fleet.init(role_maker.PaddleCloudRoleMaker())
 fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), StrategyFactory.create_sync_strategy()).minimize(loss)
@@ -46,7 +46,7 @@ class DistributedTranspiler(Fleet):
     """Workers and parameter servers.
 
     Attributes:
-        main_program, startup_program: those of this process, once ``minimize`` was called.
+        main_program, startup_program: those of this process, after ``minimize``.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class DistributedTranspiler(Fleet):
         self.vars_info: dict[str, Any] = {}
 
     def init_worker(self) -> None:
-        """Start the communicator; to be called before the startup program runs."""
+        """Start the communicator; call it before the startup program runs."""
         config = self._transpile_config
         runtime = config.get_trainer_runtime_config()
         kwargs: dict[str, Any] | None = None
@@ -78,7 +78,7 @@ class DistributedTranspiler(Fleet):
         self._communicator.start()
 
     def init_server(self, model_dir: str | None = None) -> None:
-        """Run the startup program, and load what ``save_persistables`` wrote into a folder."""
+        """Run the startup program, and load a directory written by ``save_persistables``."""
         self._executor.run(_made(self.startup_program, "startup_program"))
         if model_dir:
             if not os.path.isdir(model_dir):
@@ -90,16 +90,16 @@ class DistributedTranspiler(Fleet):
         self._executor.run(_made(self.main_program, "main_program"))
 
     def stop_worker(self) -> None:
-        """End the communicator, and tell the servers that this worker ends."""
+        """Stop the communicator, and tell the servers that this worker is done."""
         self._communicator.stop()
         self._executor.close()
 
     def distributed_optimizer(self, optimizer: Any, strategy: Any = None) -> TranspilerOptimizer:
-        """An optimizer whose ``minimize`` also makes the programs of this process.
+        """An optimizer whose ``minimize`` also creates the programs of this process.
 
         Args:
             optimizer: a fluid.optimizer.Optimizer.
-            strategy: a DistributedStrategy or DistributeTranspilerConfig; the sync strategy for None.
+            strategy: a DistributedStrategy or DistributeTranspilerConfig; the sync strategy if None.
         """
         if not isinstance(optimizer, Optimizer):
             raise ValueError("optimizer must be an instance of Optimizer")
@@ -119,7 +119,7 @@ class DistributedTranspiler(Fleet):
         main_program: Any = None,
         export_for_deployment: bool = True,
     ) -> None:
-        """Write the part of a program that computes some variables; of the job's network, with what servers hold.
+        """Save the part of a program that computes some variables; for the job's network, with the state of servers.
 
         Arguments as for ``fluid.io.save_inference_model``.
         """
@@ -140,7 +140,7 @@ class DistributedTranspiler(Fleet):
         self.save_persistables(executor, dirname, program)
 
     def save_persistables(self, executor: Any, dirname: str, main_program: Any = None) -> None:
-        """Write all that outlives a run, one file for each variable; worker 0 writes what servers hold."""
+        """Save all persistable variables, one file each; worker 0 saves the state of servers."""
         _check_executor("save_persistables", executor)
         _check_program("save_persistables", main_program)
         program = main_program or _made(self.main_program, "main_program")
@@ -195,7 +195,7 @@ def _check_program(what: str, program: Any) -> None:
 
 
 def _strategy_of(config: Any) -> DistributedStrategy:
-    """The strategy that a config of the transpiler means; a strategy itself."""
+    """The strategy corresponding to a transpiler config; strategies are returned unchanged."""
     if isinstance(config, DistributedStrategy):
         return config
     if not isinstance(config, DistributeTranspilerConfig):
@@ -224,7 +224,7 @@ fleet = DistributedTranspiler()
 
 
 class TranspilerOptimizer(DistributedOptimizer):
-    """An optimizer whose ``minimize`` also makes the programs of this process."""
+    """An optimizer whose ``minimize`` also creates the programs of this process."""
 
     def __init__(self, optimizer: Any, strategy: Any = None) -> None:
         super().__init__(optimizer, strategy)
@@ -264,16 +264,16 @@ class TranspilerOptimizer(DistributedOptimizer):
         parameter_list: Any = None,
         no_grad_set: Any = None,
     ) -> Any:
-        """Write the ops that minimize a loss, and ``fleet.main_program`` and ``fleet.startup_program``.
+        """Write the ops that minimize a loss, and create ``fleet.main_program`` and ``fleet.startup_program``.
 
         Args:
-            loss: one variable; TypeError for a list.
-            scopes: accepted as in Fluid.
-            startup_program: one program; TypeError for a list.
+            loss: a single variable; raises TypeError for a list.
+            scopes: accepted for compatibility with Fluid.
+            startup_program: a single program; raises TypeError for a list.
             parameter_list, no_grad_set: as for the optimizer's own ``minimize``.
 
         Returns:
-            What the optimizer's own ``minimize`` returns.
+            The result of the optimizer's own ``minimize``.
         """
         if isinstance(loss, list):
             raise TypeError("DistributedTranspiler's minimize can not accept loss with list")

@@ -1,4 +1,4 @@
-"""How workers and parameter servers keep step."""
+"""Strategies for synchronising workers and parameter servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TrainerRuntimeConfig:
 
     Attributes:
         mode: a ``DistributedMode``.
-        runtime_configs: all of them, as strings.
+        runtime_configs: all flags, as strings.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class TrainerRuntimeConfig:
         self.runtime_configs = {key: os.getenv(f"FLAGS_{key}", value) for key, value in defaults.items()}
 
     def get_communicator_flags(self) -> dict[str, str]:
-        """Those that the mode uses; where steps are the unit, a worker sends as often as it has threads."""
+        """The flags used by the mode; in step-based modes, a worker sends as often as it has threads."""
         if self.mode is None or self.mode == DistributedMode.ASYNC:
             keys = list(self.runtime_configs)
         elif self.mode in (DistributedMode.SYNC, DistributedMode.HALF_ASYNC):
@@ -73,7 +73,7 @@ class TrainerRuntimeConfig:
             self.runtime_configs[key] = value
 
     def display(self, configs: dict[str, str]) -> str:
-        """Settings as a table."""
+        """Format settings as a table."""
         lines = [f"{'TrainerRuntimeConfig Overview':^45s}{'Value':<5s}", "-" * 50]
         lines += [f"{key:<45s}{value:<5s}" for key, value in configs.items()]
         return "\n".join(["", "=" * 50, *lines, "=" * 50, ""])
@@ -83,7 +83,7 @@ class TrainerRuntimeConfig:
 
 
 class DistributedStrategy:
-    """Settings of programs, workers and servers; its subclasses hold them to one mode."""
+    """Settings of programs, workers and servers; subclasses restrict them to one mode."""
 
     _mode: int | None = None
     _program: dict[str, bool] = {}
@@ -107,11 +107,11 @@ class DistributedStrategy:
             self.check_execute_strategy()
 
     def set_debug_opt(self, opt_info: Any) -> None:
-        """What to dump."""
+        """Set what to dump."""
         self.debug_opt = opt_info
 
     def get_debug_opt(self) -> dict[str, Any]:
-        """What to dump, completed by defaults; empty where nothing was said."""
+        """What to dump, with defaults filled in; empty if not set."""
         if not isinstance(self.debug_opt, dict):
             return {}
         kinds: dict[str, tuple[Any, Any]] = {
@@ -125,26 +125,26 @@ class DistributedStrategy:
         return {key: kind(self.debug_opt.get(key, default)) for key, (kind, default) in kinds.items()}
 
     def get_program_config(self) -> DistributeTranspilerConfig:
-        """How programs are made."""
+        """The configuration of programs."""
         return self._program_config
 
     def set_program_config(self, config: Any) -> None:
-        """How programs are made: a DistributeTranspilerConfig, or some of its attributes by name."""
+        """Set the configuration of programs: a DistributeTranspilerConfig, or some of its attributes by name."""
         self._program_config = _set(self._program_config, config, DistributeTranspilerConfig, "program_config")
         self.check_program_config()
 
     def check_program_config(self) -> None:
-        """Hold it to the mode."""
+        """Restrict it to the mode."""
         self._check_mode("check_program_config")
         for name, value in self._program.items():
             setattr(self._program_config, name, value)
 
     def get_trainer_runtime_config(self) -> TrainerRuntimeConfig:
-        """How workers send and receive."""
+        """The communication settings of workers."""
         return self._trainer_runtime_config
 
     def set_trainer_runtime_config(self, config: Any) -> None:
-        """How workers send and receive: a TrainerRuntimeConfig, or some of its settings by name."""
+        """Set how workers communicate: a TrainerRuntimeConfig, or some of its settings by name."""
         if isinstance(config, dict):
             known = self._trainer_runtime_config.runtime_configs
             for key, value in config.items():
@@ -156,23 +156,23 @@ class DistributedStrategy:
         self.check_trainer_runtime_config()
 
     def check_trainer_runtime_config(self) -> None:
-        """Hold it to the mode."""
+        """Restrict it to the mode."""
         self._check_mode("check_trainer_runtime_config")
         self._trainer_runtime_config.mode = self._mode
 
     def get_server_runtime_config(self) -> ServerRuntimeConfig:
-        """How many threads servers have."""
+        """The numbers of server threads."""
         return self._server_runtime_config
 
     def set_server_runtime_config(self, config: Any) -> None:
-        """How many threads servers have: a ServerRuntimeConfig, or some of its attributes by name."""
+        """Set the numbers of server threads: a ServerRuntimeConfig, or some of its attributes by name."""
         self._server_runtime_config = _set(
             self._server_runtime_config, config, ServerRuntimeConfig, "server_runtime_config"
         )
         self.check_server_runtime_config()
 
     def check_server_runtime_config(self) -> None:
-        """Any goes with any mode."""
+        """A no-op: all settings are allowed in every mode."""
         self._check_mode("check_server_runtime_config")
 
     def get_execute_strategy(self) -> ExecutionStrategy:
@@ -180,12 +180,12 @@ class DistributedStrategy:
         return self._execute_strategy
 
     def set_execute_strategy(self, config: Any) -> None:
-        """How a worker runs its program: an ExecutionStrategy, or some of its attributes by name."""
+        """Set how a worker runs its program: an ExecutionStrategy, or some of its attributes by name."""
         self._execute_strategy = _set(self._execute_strategy, config, ExecutionStrategy, "execute_strategy")
         self.check_execute_strategy()
 
     def check_execute_strategy(self) -> None:
-        """Hold it to the mode."""
+        """Restrict it to the mode."""
         self._check_mode("check_execute_strategy")
         if self._barrier:
             self._execute_strategy.use_thread_barrier = True
@@ -195,12 +195,12 @@ class DistributedStrategy:
         return self._build_strategy
 
     def set_build_strategy(self, config: Any) -> None:
-        """How a worker's program is built: a BuildStrategy, or some of its attributes by name."""
+        """Set how a worker's program is built: a BuildStrategy, or some of its attributes by name."""
         self._build_strategy = _set(self._build_strategy, config, BuildStrategy, "build_strategy")
         self.check_build_strategy()
 
     def check_build_strategy(self) -> None:
-        """Hold it to the mode."""
+        """Restrict it to the mode."""
         self._check_mode("check_build_strategy")
         self._build_strategy.async_mode = True
 
@@ -213,7 +213,7 @@ class DistributedStrategy:
 
 
 def _set(held: Any, config: Any, kind: type, what: str) -> Any:
-    """The ``config`` of that kind; or what is ``held``, with attributes from a dict."""
+    """The ``config`` if it has that type; or the current value with attributes from a dict."""
     if isinstance(config, kind):
         return config
     if held is None or not isinstance(config, dict):
@@ -226,7 +226,7 @@ def _set(held: Any, config: Any, kind: type, what: str) -> Any:
 
 
 class SyncStrategy(DistributedStrategy):
-    """Servers wait for all workers in each step."""
+    """Servers wait for all workers at each step."""
 
     _mode = DistributedMode.SYNC
     _program = {
@@ -239,14 +239,14 @@ class SyncStrategy(DistributedStrategy):
 
 
 class AsyncStrategy(DistributedStrategy):
-    """Workers send and receive beside their steps."""
+    """Workers communicate alongside their steps."""
 
     _mode = DistributedMode.ASYNC
     _program = {"sync_mode": False, "runtime_split_send_recv": True}
 
 
 class HalfAsyncStrategy(DistributedStrategy):
-    """Workers send and receive at the end of each step, without waiting for each other."""
+    """Workers communicate at the end of each step, without waiting for each other."""
 
     _mode = DistributedMode.HALF_ASYNC
     _program = {"sync_mode": False, "runtime_split_send_recv": True, "half_async": True}
@@ -254,7 +254,7 @@ class HalfAsyncStrategy(DistributedStrategy):
 
 
 class GeoStrategy(DistributedStrategy):
-    """Workers optimize by themselves, and exchange what changed every ``update_frequency`` steps."""
+    """Workers optimise locally, and exchange changes every ``update_frequency`` steps."""
 
     _mode = DistributedMode.GEO
     _program = {"sync_mode": False, "runtime_split_send_recv": True, "geo_sgd_mode": True}
@@ -265,24 +265,24 @@ class GeoStrategy(DistributedStrategy):
 
 
 class StrategyFactory:
-    """Makes strategies."""
+    """Creates strategies."""
 
     @staticmethod
     def create_sync_strategy() -> SyncStrategy:
-        """Servers wait for all workers in each step."""
+        """Servers wait for all workers at each step."""
         return SyncStrategy()
 
     @staticmethod
     def create_half_async_strategy() -> HalfAsyncStrategy:
-        """Workers send and receive at the end of each step."""
+        """Workers communicate at the end of each step."""
         return HalfAsyncStrategy()
 
     @staticmethod
     def create_async_strategy() -> AsyncStrategy:
-        """Workers send and receive beside their steps."""
+        """Workers communicate alongside their steps."""
         return AsyncStrategy()
 
     @staticmethod
     def create_geo_strategy(update_frequency: int = 100) -> GeoStrategy:
-        """Workers optimize by themselves."""
+        """Workers optimise locally."""
         return GeoStrategy(update_frequency)
