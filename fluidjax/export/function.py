@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -87,6 +88,7 @@ class JaxFunction:
     def with_runner(self, runner: type[Runner]) -> JaxFunction:
         """The same function, traced by another kind of Runner."""
         other = copy.copy(self)
+        other.__dict__.pop("_compiled", None)
         other._runner_type = runner
         return other
 
@@ -107,6 +109,17 @@ class JaxFunction:
 
     def step(self, parameters: Mapping[str, Any], inputs: Any, key: Any = None) -> tuple[list[Any], Parameters]:
         """As a call, with the parameters afterwards: (fetched values, parameters). They have the same structure."""
+        given = (parameters, inputs, key)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(given)):
+            return self._traced(*given)
+        return self._compiled(*given)
+
+    @cached_property
+    def _compiled(self) -> Any:
+        """A call with arrays: shapes alone decide what is computed, as in every transformation."""
+        return jax.jit(self._traced)
+
+    def _traced(self, parameters: Mapping[str, Any], inputs: Any, key: Any) -> tuple[list[Any], Parameters]:
         env = {**parameters, **self._named(inputs)}
         runner = self._runner(key)
         with warnings.catch_warnings():

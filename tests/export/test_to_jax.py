@@ -249,3 +249,25 @@ def test_what_cannot_leave_says_so(classifier):
     fluid.layers.py_func(lambda v: v, loss, out)
     with pytest.raises(ExportError, match="py_func"):
         to_jax(fluid.default_main_program(), fetches=[out])
+
+
+def test_a_call_with_arrays_pads_as_a_compiled_one():
+    """A recurrence gives rows beside those of another ragged input, whether it is compiled or not."""
+    x, y = (fluid.data(name, [None, 2], lod_level=1) for name in "xy")
+    recurrence = fluid.layers.DynamicRNN()
+    with recurrence.block():
+        step = recurrence.step_input(x)
+        before = recurrence.memory(shape=[2], value=0.0)
+        now = step + before
+        recurrence.update_memory(before, now)
+        recurrence.output(now)
+    out = fluid.layers.square_error_cost(recurrence(), y)
+    function, parameters = to_jax(fluid.default_main_program(), ["x", "y"], [out])
+    rows = np.arange(10, dtype="float32").reshape(5, 2)
+    with jax.enable_x64(True):
+        given = {"x": ragged(rows, [[3, 2]]), "y": ragged(rows + 1, [[3, 2]])}
+        (plain,), (compiled,) = function(parameters, given), jax.jit(function)(parameters, given)
+    sums = np.concatenate([rows[:3].cumsum(0), rows[3:].cumsum(0)])
+    assert int(plain.nrows) == 5
+    np.testing.assert_allclose(plain.data[:5], (sums - rows - 1) ** 2)
+    np.testing.assert_array_equal(plain.data, compiled.data)
