@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from fluidjax.framework.program import Program
 
 _startup_program_ = Program()
-_main_program_ = Program()
+# What layers write to where a script names no program.
+FIRST_PROGRAM = _main_program_ = Program()
 
 
 def default_startup_program() -> Program:
