@@ -1,7 +1,8 @@
 """``fluidjax bench MODEL|SCRIPT``: times loading, compilation and runs, or a script's first training step.
 
 A script runs up to its first training step and no further; that step is repeated with the script's own batch, on
-copies of the parameters. A saved model is run on random inputs.
+copies of the parameters. An eager step is spread over the script, which therefore runs on for the measuring time: a
+step is whatever it does from one ``backward()`` to the next. A saved model is run on random inputs.
 
 first run     including compilation, except of programs cached on disk
 a run         the median: wall-clock time, and CPU time of all threads of this process
@@ -12,6 +13,7 @@ peak memory   of the device; on the CPU, of this process since its start
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,12 +28,13 @@ from fluidjax.base.scope import Scope, held
 from fluidjax.base.values import LoDTensor
 from fluidjax.command import models, samples, steps
 from fluidjax.command.terms import BadUse, size, table
+from fluidjax.eager.pending import recorder
 from fluidjax.execution.prepared import compilations
 from fluidjax.execution.state import private_copy
 from fluidjax.execution.waiting import waiting
 from fluidjax.executor import Executor
 from fluidjax.export.files import Model
-from fluidjax.framework import Program
+from fluidjax.framework import Program, _current_expected_place
 
 NAME, HELP = "bench", "time the compilation and runs of a model or training step"
 _FEWEST = 5  # runs, however long they take
@@ -57,15 +60,49 @@ def _of_script(options: argparse.Namespace) -> list[_Row]:
     def of_program(step: steps.Step) -> list[_Row]:
         return list(_of_step(step, options.seconds))
 
-    rows = steps.first_step(options.model, options.arguments, of_program, lambda loss: [])
-    if not rows:
-        raise BadUse(
-            f"the first training step of {options.model!r} is eager",
-            "a step that an executor runs as a program",
-            "backward() of an eager loss, whose step is spread over the script",
-            "time the loop in the script, or make the network a program with @declarative",
-        )
-    return rows
+    pace = _Pace(options.seconds)
+    rows = steps.first_step(
+        options.model, options.arguments, of_program, lambda loss: pace.started(), follow=pace.goes_on
+    )
+    return rows or pace.rows(options.model)
+
+
+class _Pace:
+    """The eager steps of a script, timed from one backward pass to the next."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._place: Any = None
+        self._compiled = 0
+        self._passes: list[_Times] = []  # when each backward pass began
+
+    def started(self) -> list[_Row]:
+        """Record the first backward pass; there is nothing to report yet."""
+        self._place, self._compiled = _current_expected_place(), recorder.blocks.compilations
+        return []
+
+    def goes_on(self) -> bool:
+        """Record a backward pass; returns whether more are wanted."""
+        now = _Times(time.perf_counter(), time.process_time())
+        self._passes.append(now)
+        return len(self._passes) <= _FEWEST + 1 or now.clock < self._passes[1].clock + self._seconds
+
+    def rows(self, script: str) -> list[_Row]:
+        """The rows to print. Raises BadUse if the script made too few steps."""
+        taken = [
+            _Times(end.clock - start.clock, end.processor - start.processor)
+            for start, end in itertools.pairwise(self._passes)
+        ]
+        if len(taken) < 2:
+            raise BadUse(
+                f"the eager training of {script!r} ended too early",
+                "at least 3 calls of backward(), to time what the script does between them",
+                f"{len(self._passes)}",
+                "let it train for more steps",
+            )
+        compiled = f"{recorder.blocks.compilations - self._compiled} of repeated ops as one"
+        found = _Measured(taken[0], taken[1:], compiled)
+        return [("on", f"{self._place}, an eager training step"), *found.rows("step", self._place)]
 
 
 def _of_step(step: steps.Step, seconds: float) -> Iterator[_Row]:
@@ -73,7 +110,7 @@ def _of_step(step: steps.Step, seconds: float) -> Iterator[_Row]:
     given = {**step.given, "fetch_list": step.fetches or (step.loss,), "scope": scope}
     if not isinstance(given.get("feed"), (list, tuple)):
         given["feed"] = feed
-    found = _measured(lambda: step.executor.run(**given), step.program, seconds)
+    found = _measured(lambda: step.executor.run(**given), step.program, seconds, "step")
     fed = ", ".join(f"{name} {_shape(value)}" for name, value in feed.items())
     yield "on", f"{step.executor.place}, a training step of {len(step.program.global_block().ops)} ops"
     yield "fed", fed or "nothing"
@@ -103,7 +140,7 @@ def _of_model(options: argparse.Namespace) -> list[_Row]:
     def run() -> Any:
         return executor.run(model.program, feed, model.fetches, scope=model.scope, return_numpy=False)
 
-    found = _measured(run, model.program, options.seconds)
+    found = _measured(run, model.program, options.seconds, "run")
     return [
         ("on", f"{place}, {options.batch} samples a run"),
         ("loading", f"{loading.clock * 1e3:.1f} ms"),
@@ -122,12 +159,11 @@ class _Times:
 
 @dataclass(frozen=True)
 class _Measured:
-    """The first run and the following ones, with their numbers of compilations."""
+    """The first run and the following ones, and what was compiled for them."""
 
     first: _Times
-    first_compiled: int
     later: list[_Times]
-    later_compiled: int
+    compiled: str
 
     @property
     def middle(self) -> float:
@@ -144,11 +180,11 @@ class _Measured:
             f"{self.middle:.3f} ms (median of {len(self.later)}; nine of ten under {highest:.3f}), "
             f"{processor:.3f} ms of processor time",
         )
-        yield "compilations", f"{self.first_compiled} in the first {what}, {self.later_compiled} in later ones"
+        yield "compilations", self.compiled
         yield "peak memory", size(memory.of(place).peak)
 
 
-def _measured(run: Callable[[], Any], program: Program, seconds: float) -> _Measured:
+def _measured(run: Callable[[], Any], program: Program, seconds: float, what: str) -> _Measured:
     """Run the program once, then repeatedly, waiting for the results each time."""
 
     def whole() -> None:
@@ -159,7 +195,8 @@ def _measured(run: Callable[[], Any], program: Program, seconds: float) -> _Meas
     between = compilations(program)
     with waiting("Measuring"):
         later = _repeated(whole, seconds)
-    return _Measured(first, between - before, later, compilations(program) - between)
+    compiled = f"{between - before} in the first {what}, {compilations(program) - between} in later ones"
+    return _Measured(first, later, compiled)
 
 
 def _await(values: Any) -> None:

@@ -1,6 +1,7 @@
 """The first training step of a script: commands run the script up to it, inspect it, and stop the script.
 
-A training step is a run of a program with a backward pass, or ``backward()`` of an eager loss.
+A training step is a run of a program with a backward pass, or ``backward()`` of an eager loss. A command may also
+follow the eager steps of a script, and stop it later.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from fluidjax.base.enums import OpRole
 from fluidjax.base.scope import Scope, global_scope
@@ -72,41 +73,58 @@ class _Done(BaseException):
 
 
 class _Watch(Generic[T]):
-    """Intercepts program runs and backward passes up to the first training step; afterwards, each stops the script."""
+    """Intercepts program runs and backward passes up to the first training step; afterwards, each stops the script.
 
-    def __init__(self, of_program: Callable[[Step], T], of_loss: Callable[[VarBase], T]):
+    If ``follow`` is given, a script with eager steps goes on for as long as it returns True.
+    """
+
+    def __init__(
+        self, of_program: Callable[[Step], T], of_loss: Callable[[VarBase], T], follow: Callable[[], bool] | None
+    ):
         self.found: list[T] = []
         self.error: Exception | None = None  # of what was to be found; the script must not handle it
         self.other: Step | None = None  # the first run that fetches something, of a program that does not train
-        self._of_program, self._of_loss = of_program, of_loss
+        self._of_program, self._of_loss, self._follow = of_program, of_loss, follow
+        self._follows = False  # the first training step was eager, and others are followed
 
     def run(self, *arguments: Any, **named: Any) -> list[Any]:
         """Replaces ``Executor.run``."""
         executor_run, _ = _USUAL
         step = _asked(inspect.signature(executor_run).bind(*arguments, **named).arguments)
-        if step is not None and (self.reached or step.loss is not None):
+        if step is not None and not self._follows and (self.reached or step.loss is not None):
             self._end(self._of_program, step)
         if step is not None and self.other is None and step.fetches:
             self.other = step
         return executor_run(*arguments, **named)
 
-    def backward(self, loss: VarBase) -> None:
+    def backward(self, loss: VarBase, *arguments: Any, **named: Any) -> None:
         """Replaces ``VarBase.backward``."""
-        self._end(self._of_loss, loss)
+        if self._follow is None:
+            self._end(self._of_loss, loss)
+        self._follows = True
+        self._look(self._of_loss, loss)
+        if self.error is not None or not self._follow():
+            raise _Done
+        _, backward = _USUAL
+        backward(loss, *arguments, **named)
 
     @property
     def reached(self) -> bool:
         """Whether there was a training step."""
         return bool(self.found or self.error)
 
-    def _end(self, work: Callable[[Any], T], at: Any) -> None:
-        if not self.reached:
-            try:
-                with _instead(*_USUAL):  # the work runs programs of its own
-                    self.found.append(work(at))
-            except Exception as error:  # noqa: BLE001 - raised again after the script's end
-                self.error = error
+    def _end(self, work: Callable[[Any], T], at: Any) -> NoReturn:
+        self._look(work, at)
         raise _Done
+
+    def _look(self, work: Callable[[Any], T], at: Any) -> None:
+        if self.reached:
+            return
+        try:
+            with _instead(*_USUAL):  # the work runs programs of its own
+                self.found.append(work(at))
+        except Exception as error:  # noqa: BLE001 - raised again after the script's end
+            self.error = error
 
 
 _USUAL = Executor.run, VarBase.backward
@@ -150,6 +168,7 @@ def first_step(
     of_loss: Callable[[VarBase], T],
     *,
     trains: bool = True,
+    follow: Callable[[], bool] | None = None,
 ) -> T:
     """Run a script up to its first training step; returns the result of one of the functions for it.
 
@@ -158,12 +177,15 @@ def first_step(
         of_program: called for a program, within the script and its scopes and guards.
         of_loss: called for an eager loss, likewise.
         trains: require a training step; otherwise, after the script's end, use the first run that fetches something.
+        follow: called before each backward pass of an eager loss; while it returns True, the script goes on.
 
     Raises:
         BadUse: there is no such step.
     """
-    watch = _Watch(of_program, of_loss)
-    with _instead(lambda *given, **named: watch.run(*given, **named), lambda loss, *_, **__: watch.backward(loss)):
+    watch = _Watch(of_program, of_loss, follow)
+    with _instead(
+        lambda *given, **named: watch.run(*given, **named), lambda *given, **named: watch.backward(*given, **named)
+    ):
         failed = _fails(path, arguments)
     if watch.error is not None:
         raise watch.error

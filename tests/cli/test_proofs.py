@@ -168,10 +168,33 @@ EAGER = (
 )
 
 
+EAGER_LOOP = """
+with fluid.dygraph.guard():
+    net = fluid.dygraph.Linear(3, 2)
+    sgd = fluid.optimizer.SGD(0.1, parameter_list=net.parameters())
+    for i in range(STEPS):
+        loss = fluid.layers.mean(net(fluid.dygraph.to_variable(np.ones((2, 3), 'float32'))))
+        loss.backward()
+        sgd.minimize(loss)
+        net.clear_gradients()
+        print('step', i)
+"""
+
+
 def test_bench_of_an_eager_script(script, capsys):
-    assert script(EAGER, "bench") == 2
+    """The script goes on until there are enough steps, with gradients and updates as without the command."""
+    check = "        assert i == 0 or loss.numpy() < last\n        last = loss.numpy()\n"
+    assert script(EAGER_LOOP.replace("STEPS", "100") + check, "bench", "--seconds", "0") == 0
+    said = capsys.readouterr().out
+    assert "step 5" in said and "step 6" not in said
+    found = dict(line.split(None, 1) for line in said.splitlines() if not line.startswith("step "))
+    assert found["on"] == "CPUPlace, an eager training step" and "median of 5" in found["a"]
+
+
+def test_bench_of_an_eager_script_that_ends_early(script, capsys):
+    assert script(EAGER_LOOP.replace("STEPS", "2"), "bench") == 2
     said = capsys.readouterr()
-    assert "is eager" in said.err and "@declarative" in said.err and "went on" not in said.out
+    assert "ended too early" in said.err and "let it train for more steps" in said.err and "step 1" in said.out
 
 
 @pytest.mark.parametrize(("text", "words"), [(TRAIN, ["tanh", "fc_0.w_0"]), (EAGER, ["linear_0.w_0", "mean"])])
