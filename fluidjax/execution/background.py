@@ -1,15 +1,23 @@
-"""One thread that compiles beside the runs; the process ends without what has not begun yet."""
+"""One thread that works beside the runs; the process ends without what has not begun yet, unless it is to last."""
 
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
-Task = Callable[[], None]
+Task = Callable[[], object]
 
-_tasks: deque[Task] = deque()
+
+class _Submitted(NamedTuple):
+    task: Task
+    lasting: bool
+
+
+_tasks: deque[_Submitted] = deque()
 _changed = threading.Condition()
 _thread: threading.Thread | None = None
 _busy = False
@@ -29,13 +37,16 @@ class Once:
                 task()
 
 
-def submit(task: Task) -> None:
-    """Call ``task``, which raises nothing, after those that were submitted before."""
+def submit(task: Task, *, lasting: bool = False) -> None:
+    """Call ``task``, which raises nothing, after those that were submitted before.
+
+    ``lasting``: even where the process would end first.
+    """
     global _thread
     with _changed:
-        _tasks.append(task)
+        _tasks.append(_Submitted(task, lasting))
         if _thread is None or not _thread.is_alive():
-            _thread = threading.Thread(target=_work, name="fluidjax-compile", daemon=True)
+            _thread = threading.Thread(target=_work, name="fluidjax-beside", daemon=True)
             _thread.start()
         _changed.notify_all()
 
@@ -51,7 +62,7 @@ def _work() -> None:
     while True:
         with _changed:
             _changed.wait_for(lambda: bool(_tasks))
-            task, _busy = _tasks.popleft(), True
+            task, _busy = _tasks.popleft().task, True
         try:
             task()
         finally:
@@ -65,5 +76,18 @@ def _work() -> None:
 def _finish() -> None:
     """XLA must not be at work while the process is taken down."""
     with _changed:
+        lasting = [submitted for submitted in _tasks if submitted.lasting]
         _tasks.clear()
+        _tasks.extend(lasting)
     wait()
+
+
+def _forked() -> None:
+    """The thread did not come along, and is at work for the other process."""
+    global _changed, _thread, _busy
+    _changed, _thread, _busy = threading.Condition(), None, False
+    _tasks.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from jaxlib.xla_client import ArrayImpl
 
+from fluidjax.execution import background
+from fluidjax.execution.allocator import give_back_freed_memory
 from fluidjax.execution.background import Once
 from fluidjax.execution.buffers import NOTHING, Buffers, Unpackable
 from fluidjax.execution.executable import Executable
@@ -28,6 +30,9 @@ from lowering.errors import InvalidArgumentError, Need, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import data_of
+
+# Seconds of a compilation beside which it does not matter that what it left free is given back: a hundredth of them.
+_LONG = 0.25
 
 
 def _shape_of(value: Any) -> Any:
@@ -231,6 +236,8 @@ class CompiledOps:
         if outcome is None:
             outcome = self._outcome(replaced, values, seed, whole=record.wanted)
             record.write(outcome)
+            if isinstance(outcome, Compiled) and outcome.traced.seconds > _LONG:
+                background.submit(give_back_freed_memory)
         if isinstance(outcome, Exception):
             raise outcome
         traced = outcome.traced

@@ -1,7 +1,11 @@
-"""Dims of dense feeds that change from batch to batch: found by watching, and given room for more.
+"""Dims of dense feeds that change from batch to batch: declared so or found by watching, and given room for more.
 
 The first dim is the batch, and compiled for as it is. Another dim that was seen to change gets a label; dims that have
 been equally large in every batch share one, and a program may pair them (see ``lowering.engine.wide``).
+
+A dim that is declared to be of any size is taken to change before it is seen to, so that the first executable already
+serves what comes after the first batch. That is a guess: where the program needs one such dim as it is, none has room
+for more until it is seen to change. A single place is no guess, as it may be there to be paired with any number.
 """
 
 from __future__ import annotations
@@ -52,27 +56,45 @@ def _grown(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 
 
 class ChangingDims:
-    """Which dims of which feeds were seen to change."""
+    """Which dims of which feeds change.
 
-    def __init__(self) -> None:
+    Args:
+        ahead: whether dims that are declared to be of any size are taken to, before they do.
+    """
+
+    def __init__(self, *, ahead: bool = False) -> None:
+        self._ahead = ahead
+        self._guessed: set[int] = set()  # labels of dims that did not change yet
         self._labels: dict[Place, int] = {}
         self._refused: set[Place] = set()
         self._first: dict[int, int] = {}
         self._count = 0
-        self._alike: dict[tuple[int, int], int] = {}  # of dims that change first in this batch
+        self._alike: dict[tuple[int, ...], int] = {}  # of dims that change, or come, first in this batch
 
     def begin(self) -> None:
         """A batch comes."""
         self._alike.clear()
 
-    def see(self, name: str, before: Sequence[int] | None, now: Sequence[int]) -> None:
+    def expect(self, name: str, declared: Sequence[int], first: Sequence[int]) -> None:
+        """Note what is declared of a feed, and the first shape that it has."""
+        if not self._ahead or len(declared) != len(first):
+            return
+        for dim in range(1, len(first)):
+            if declared[dim] < 0 and first[dim] > 1 and (name, dim) not in self._labels:
+                self._labels[name, dim] = label = self._alike.setdefault((first[dim],), self._new())
+                self._guessed.add(label)
+
+    def see(self, name: str, before: Sequence[int], now: Sequence[int]) -> None:
         """Note the shape of a feed, and the one that it had ``before``."""
-        if before is None or len(before) != len(now):
+        if len(before) != len(now):
             return
         for dim in range(1, len(now)):
-            if before[dim] != now[dim] and (name, dim) not in self._labels.keys() | self._refused:
+            if before[dim] == now[dim] or (name, dim) in self._refused:
+                continue
+            if (name, dim) not in self._labels:
                 self._labels[name, dim] = label = self._alike.setdefault((before[dim], now[dim]), self._new())
                 self._first[label] = max(before[dim], now[dim])
+            self._guessed.discard(self._labels[name, dim])
 
     def of(self, name: str, rank: int) -> dict[int, int]:
         """The labels of a feed's dims."""
@@ -96,11 +118,17 @@ class ChangingDims:
         first = self._first.get(label, 0)
         return bucket(first + first // 4)
 
-    def refuse(self, labels: Collection[Any]) -> None:
-        """These dims have their true size from now on."""
-        gone = {place for place, label in self._labels.items() if label in labels}
-        self._refused |= gone
+    def refuse(self, labels: Collection[Any]) -> bool:
+        """These dims have their true size from now on; if some were guesses, all that were, until they change.
+
+        Returns:
+            Whether it is for good.
+        """
+        wrong = not self._guessed.isdisjoint(labels)
+        gone = {place for place, label in self._labels.items() if label in (self._guessed if wrong else labels)}
+        self._refused |= set() if wrong else gone
         self._labels = {place: label for place, label in self._labels.items() if place not in gone}
+        return not wrong
 
     def _new(self) -> int:
         self._count += 1

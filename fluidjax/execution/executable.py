@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable
 from functools import cached_property
@@ -9,9 +10,8 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src.config import persistent_cache_min_compile_time_secs
 from jax.experimental import serialize_executable
-
-from lowering.extend import extend
 
 # Memory that a step asks for below this is not looked after: it is there, or nothing is.
 _LARGE = 2**20
@@ -49,12 +49,15 @@ class Executable:
         """What a trace (``jax.stages.Traced``) is compiled to.
 
         What jax finds in its own cache lacks its machine code when it is written once more (jaxlib 0.10). So where it
-        is wanted ``whole``, it is compiled under a name that no cache knows.
+        is wanted ``whole``, it is compiled under a name that no cache knows; and jax keeps nothing under that name.
         """
         lowered = traced.lower()
-        if whole:
-            _rename(lowered, f"jit_run_{uuid.uuid4().hex}")
-        return Executable(lowered.compile(), whole=whole and not traced.jaxpr.effects, waits=waits)
+        if not whole:
+            return Executable(lowered.compile(), waits=waits)
+        _rename(lowered, f"jit_run_{uuid.uuid4().hex}")
+        with persistent_cache_min_compile_time_secs(math.inf):
+            compiled = lowered.compile()
+        return Executable(compiled, whole=not traced.jaxpr.effects, waits=waits)
 
     def settle(self) -> None:
         """After the first call: let ``call`` be one without any of Python's own instructions in between."""
@@ -106,7 +109,8 @@ class Executable:
 def _rename(lowered: jax.stages.Lowered, name: str) -> None:
     module: Any = lowered.compiler_ir()
     with module.context:
-        module.operation.attributes["sym_name"] = extend().mlir.ir.StringAttr.get(name)
+        attributes = module.operation.attributes
+        attributes["sym_name"] = type(attributes["sym_name"]).get(name)
 
 
 def default_device() -> jax.Device:

@@ -81,13 +81,14 @@ class Feeder:
         floor: int = 0,
         *,
         padding: bool = True,
+        ahead: bool = False,
     ):
         self._variables = variables
         self._ranks = ranks
         self._tiers = tiers or Tiers(beside=False)
         self._floor = floor
         self._padding = padding
-        self._dims = ChangingDims()
+        self._dims = ChangingDims(ahead=ahead)
         self._run = threading.local()
         self.tight = self.padded = False
         self._lock = threading.Lock()
@@ -119,9 +120,9 @@ class Feeder:
         """The values that this thread was given last, in another room that they fit into."""
         return _in_room(self._run.values, room)
 
-    def refuse(self, labels: Collection[Any]) -> None:
-        """Give the dims of dense feeds with these labels their true size."""
-        self._dims.refuse(labels)
+    def refuse(self, labels: Collection[Any]) -> bool:
+        """Give the dims of dense feeds with these labels their true size; whether they have it for good."""
+        return self._dims.refuse(labels)
 
     def _labelled(self, names: Sequence[str], values: list[Any]) -> tuple[list[Any], dict[int, int]]:
         """The values with the labels of this batch, and the size that each stands for; none where one is empty."""
@@ -175,7 +176,10 @@ class Feeder:
         if type(data) is not np.ndarray or not self._padding:
             return data
         before = self._accepted.get(var.name)
-        self._dims.see(var.name, before[1] if before else None, data.shape)
+        if before is None:
+            self._dims.expect(var.name, var.shape, data.shape)
+        else:
+            self._dims.see(var.name, before[1], data.shape)
         labels = self._dims.of(var.name, data.ndim)
         # Those that change are looked at each time: the next shape is no other than this.
         self._accepted[var.name] = (None if labels else data.dtype), data.shape

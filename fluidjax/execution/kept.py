@@ -16,7 +16,7 @@ import pickle
 import platform
 import zlib
 from collections.abc import Callable, Hashable, Iterator
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import jax
 import jaxlib
 
 import lowering
+from fluidjax.execution import background
 from fluidjax.execution.executable import Executable, default_device
 from fluidjax.execution.store import Store
 from lowering.errors import Need
@@ -84,15 +85,21 @@ class Record:
         return outcome if where == _where(outcome) else None
 
     def write(self, outcome: Any) -> None:
-        """Keep what came of the compilation, if another process can use it."""
+        """Keep what came of the compilation, if another process can use it; executables are written beside the runs."""
         if self._store is None:
             return
+        if isinstance(outcome, Exception):
+            self._write(self._store, outcome)
+        else:
+            background.submit(partial(self._write, self._store, outcome), lasting=True)
+
+    def _write(self, store: Store, outcome: Any) -> None:
         file = io.BytesIO()
         try:
             _Pickler(file, self._program).dump((outcome, _where(outcome)))
         except _UNWRITABLE:
             return
-        self._store.put(self._key, zlib.compress(file.getvalue(), 1))
+        store.put(self._key, zlib.compress(file.getvalue(), 1))
 
 
 class Kept:

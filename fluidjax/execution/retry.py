@@ -55,7 +55,8 @@ class Attempts:
         self.plan = self._make_plan(())
         ranks = self.plan.ranks or bool(compilations.widened) or compilations.wide
         rows = least_rows(job.program)
-        self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, rows, padding=not job.alike)
+        padding = {"padding": not job.alike, "ahead": job.beside}
+        self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, rows, **padding)
 
     def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """What is fed, as the next attempt takes it."""
@@ -169,8 +170,8 @@ class Attempts:
 
     def _give_sizes(self, needed: NeedsSizes) -> None:
         """See to it that the next attempt has the sizes that an op refused room in as they are."""
-        self._compilations.causes.blame(needed, "every size of what it reads is compiled")
-        self._feeder.refuse(needed.labels)
+        if self._feeder.refuse(needed.labels):
+            self._compilations.causes.blame(needed, "every size of what it reads is compiled")
         if any(not isinstance(label, int) for label in needed.labels):
             self._compilations.wide = False
         self._compilations.clear()

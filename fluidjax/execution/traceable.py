@@ -72,6 +72,10 @@ class Traced:
     ran: bool = False
     seconds: float = 0.0
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process is told: there it has not run."""
+        return {**self.__dict__, "ran": False}
+
 
 @dataclass(frozen=True, eq=False)
 class Traceable:

@@ -41,3 +41,21 @@ def test_a_step_in_a_fork_is_refused():
 
 def test_a_fork_before_the_first_step_works():
     assert output(BEFORE + CHILD) == "8.0\n"
+
+
+BESIDE = """
+import threading
+from fluidjax.execution import background
+begun, go = threading.Event(), threading.Event()
+background.submit(lambda: (begun.set(), go.wait()))
+begun.wait()
+if os.fork() == 0:
+    background.submit(lambda: print("done", flush=True), lasting=True)
+    sys.exit()
+os.wait()
+go.set()
+"""
+
+
+def test_a_fork_ends_without_the_thread_that_works_beside():
+    assert output(BEFORE + BESIDE) == "done\n"

@@ -1,0 +1,97 @@
+"""Dims that are declared to be of any size have room for more from the first batch on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax import layers
+from fluidjax.execution import background
+from fluidjax.execution.dense import ChangingDims
+from tests.stream.test_wide import B, D, Feed, Trained, histories, history, train
+
+
+@pytest.fixture(autouse=True)
+def beside() -> Iterator[None]:
+    fluid.set_flags({"FLAGS_background_compilation": True})
+    yield
+    background.wait()
+    fluid.set_flags({"FLAGS_background_compilation": False})
+
+
+def compare(
+    monkeypatch: pytest.MonkeyPatch, build: Callable[[], Sequence[Any]], feeds: Sequence[Feed], count: int
+) -> None:
+    """So many compilations, and the numbers of each shape as it is."""
+    found = train(build, feeds, seed=0)
+    assert found.compilations == count
+    with monkeypatch.context() as patch:
+        patch.setattr(ChangingDims, "expect", lambda *_: None)
+        patch.setattr(ChangingDims, "see", lambda *_: None)
+        assert_close(found, train(build, feeds, seed=0))
+
+
+def assert_close(found: Trained, exact: Trained) -> None:
+    for mine, theirs in zip(found.fetches, exact.fetches, strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            assert a.shape == b.shape
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+    for name, value in found.parameters.items():
+        np.testing.assert_allclose(value, exact.parameters[name], rtol=2e-4, atol=1e-5, err_msg=name)
+
+
+def test_the_first_batch_has_room_for_the_next(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    compare(monkeypatch, history, histories(rng, [3, 5, 8, 7, 2]), 1)
+
+
+def test_a_seeded_program_has_none_before_it_needs_it(rng: np.random.Generator) -> None:
+    """It compiles by sizes alone, and nothing beside its runs: a room too large would stay."""
+    assert train(history, histories(rng, [8, 8, 8])).compilations == 1
+    assert train(history, histories(rng, [3, 5, 8, 7, 2])).compilations == 2
+
+
+def scaled() -> Sequence[Any]:
+    """The second dim meets a parameter of its size, whatever is declared of it."""
+    x, w = fluid.data("x", [None, None, None], "float32"), layers.create_parameter([D], "float32", name="w")
+    weighed = layers.elementwise_mul(x, w)
+    return [layers.mean(layers.reduce_sum(weighed, 1)), weighed]
+
+
+def test_a_dim_that_stays_is_taken_for_what_it_is(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch is compiled as it is then; what does change later has room, as if nothing had been guessed."""
+    feeds = [{"x": rng.normal(size=(B, n, D)).astype(np.float32)} for n in (3, 5, 8, 2)]
+    compare(monkeypatch, scaled, feeds, 2)
+
+
+def masked() -> Sequence[Any]:
+    """One row of a mask for all rows of scores, or one for each."""
+    x, mask = fluid.data("x", [None, None, D], "float32"), fluid.data("mask", [None, None, None], "float32")
+    weights = layers.softmax(layers.elementwise_add(layers.matmul(x, x, transpose_y=True), mask))
+    return [layers.mean(layers.fc(layers.matmul(weights, x), 2, num_flatten_dims=2)), weights]
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_a_single_place_is_paired_with_any_number(
+    each: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds = [
+        {
+            "x": rng.normal(size=(B, n, D)).astype(np.float32),
+            "mask": rng.normal(size=(B, n if each else 1, n)).astype(np.float32),
+        }
+        for n in (4, 6, 8, 3)
+    ]
+    compare(monkeypatch, masked, feeds, 1)
+
+
+def test_dims_that_agreed_in_the_first_batch_are_told_apart(rng: np.random.Generator) -> None:
+    dims = ChangingDims(ahead=True)
+    dims.expect("x", [-1, -1, -1, 4], (2, 5, 5, 4))
+    assert list(dims.of("x", 4)) == [1, 2] and len(set(dims.of("x", 4).values())) == 1
+    dims.begin()
+    dims.see("x", (2, 5, 5, 4), (2, 5, 7, 4))
+    assert sorted(dims.sizes({"x": (2, 5, 7, 4)}).values()) == [5, 7]
