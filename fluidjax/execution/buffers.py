@@ -66,6 +66,10 @@ class Buffers:
         ordered = tuple(parts[i] for i in range(len(arrays)))
         return Buffers(ordered, tuple(a.shape for a in arrays), singles, packs)
 
+    def names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Of each buffer the name of its array, out of those of all; '' where several share it."""
+        return (*(names[i] for i in self.singles), *("" for _ in self.packs))
+
     def join(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """The buffers, outside jit."""
         packed = (np.concatenate([np.asarray(arrays[i]) for i in group]) for group in self.packs)

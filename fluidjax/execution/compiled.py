@@ -282,7 +282,7 @@ class CompiledOps:
         """``step`` jitted; its results as arrays alone: what is made of them Python would make after its return."""
         donated = (0,) if self._donate else ()
         if self._spread is not None:
-            step = self._spread.over(step, self.inputs, self._work.outputs, donate=self._donate)
+            step = self._spread.over(step, self._buffers(), self.inputs, self._work.outputs, donate=self._donate)
 
         def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
             state, outputs, overflows, faults = step(replaced, values, seed)
@@ -293,7 +293,10 @@ class CompiledOps:
 
         if self._spread is None:
             return jax.jit(run, donate_argnums=donated)
-        return self._spread.jitted(run, self.inputs, donated)
+        return self._spread.jitted(run, self._buffers(), self.inputs, donated)
+
+    def _buffers(self) -> tuple[str, ...]:
+        return self._work.buffers.names(self._work.replaced)
 
     def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
         """Positions of the inputs, state apart, that the host reads without waiting for the device."""

@@ -1,6 +1,7 @@
 """Steps over several physical devices at once: what they are given, and what becomes of what they leave.
 
-The state is the same on all of them. Feeds and fetches of each device are shares of the rows of one array.
+The state is the same on all of them, but for parameters that are divided: each device has a part of these, and their
+arrays are the whole. Feeds and fetches of each device are shares of the rows of one array.
 """
 
 from __future__ import annotations
@@ -42,20 +43,32 @@ class Spread(Spreading):
         self._mesh = Mesh(np.array(devices), (AXIS,))
         self._alike = NamedSharding(self._mesh, _SHARED)
 
-    def to_all(self, array: Any) -> Any:
+    def to_all(self, array: Any, name: str) -> Any:
         """An array of the state, on all devices; what the user set is copied, as the buffer may be donated."""
-        if type(array) is ArrayImpl and array.sharding == self._alike:
+        sharding = self._sharding(name)
+        if type(array) is ArrayImpl and array.sharding.is_equivalent_to(sharding, array.ndim):
             return array
-        return jax.device_put(array, self._alike, may_alias=False)
+        return jax.device_put(array, sharding, may_alias=False)
+
+    def _spec(self, name: str) -> PartitionSpec:
+        """How a variable of the state is divided among the devices."""
+        axis = self.written.parts.get(name)
+        return _SHARED if axis is None else PartitionSpec(*(None,) * axis, AXIS)
+
+    def _sharding(self, name: str) -> NamedSharding:
+        return NamedSharding(self._mesh, self._spec(name)) if name in self.written.parts else self._alike
 
     def draws(self, name: str) -> Any:
         """See ``SpreadProgram.draws``: the number of the device that is being traced for."""
         return jnp.array(self.written.draws(name), jnp.uint32)[jax.lax.axis_index(AXIS)]
 
-    def over(self, step: Step, inputs: Sequence[str], outputs: Sequence[str], *, donate: bool) -> Step:
+    def over(
+        self, step: Step, replaced: Sequence[str], inputs: Sequence[str], outputs: Sequence[str], *, donate: bool
+    ) -> Step:
         """``step`` of each device, as one function of all."""
-        of_values = [_DIVIDED if n in self._fed else _SHARED for n in inputs]
-        of_outputs = [_DIVIDED if self.written.divided(n) else _SHARED for n in outputs]
+        of_state = tuple(map(self._spec, replaced))
+        of_values = [_DIVIDED if n in self._fed else self._spec(n) for n in inputs]
+        of_outputs = [_DIVIDED if self.written.divided(n) else self._spec(n) for n in outputs]
 
         apart = on_each_device(step, donate=donate)
 
@@ -64,15 +77,18 @@ class Spread(Spreading):
             left = [self._left(v, spec) for v, spec in zip(left, of_outputs, strict=True)]
             return state, left, overflows, faults
 
-        specs = (_SHARED, tuple(of_values), _SHARED)
-        results = (_SHARED, of_outputs, _SHARED, _SHARED)
+        specs = (of_state, tuple(of_values), _SHARED)
+        results = (of_state, of_outputs, _SHARED, _SHARED)
         return jax.shard_map(on_each, mesh=self._mesh, in_specs=specs, out_specs=results, check_vma=False)
 
-    def jitted(self, run: Callable[..., Any], inputs: Sequence[str], donated: tuple[int, ...]) -> Any:
+    def jitted(
+        self, run: Callable[..., Any], replaced: Sequence[str], inputs: Sequence[str], donated: tuple[int, ...]
+    ) -> Any:
         """See ``Spreading``; says where the arguments of a step of these inputs are."""
         rows = NamedSharding(self._mesh, _DIVIDED)
-        values = tuple(rows if n in self._fed else self._alike for n in inputs)
-        return jax.jit(run, donate_argnums=donated, in_shardings=(self._alike, values, self._alike))
+        state = tuple(map(self._sharding, replaced))
+        values = tuple(rows if n in self._fed else self._sharding(n) for n in inputs)
+        return jax.jit(run, donate_argnums=donated, in_shardings=(state, values, self._alike))
 
     def _left(self, value: Any, spec: PartitionSpec) -> Any:
         if value is not None and not isinstance(value, (jax.Array, np.ndarray)):
@@ -81,6 +97,7 @@ class Spread(Spreading):
 
 
 def on_one_device(array: Any) -> Any:
-    """An array that all devices have alike, as the first of them has it; others as they are."""
-    shared = type(array) is ArrayImpl and len(array.sharding.device_set) > 1
-    return array.addressable_data(0) if shared else array
+    """An array that all devices have alike, as the first has it; one that is divided as a whole; others as they are."""
+    if type(array) is not ArrayImpl or len(array.sharding.device_set) == 1:
+        return array
+    return array.addressable_data(0) if array.is_fully_replicated else np.asarray(array)

@@ -58,11 +58,15 @@ class Processes(Spreading):
         first = {d.process_index: d for d in reversed(jax.devices())}
         return NamedSharding(Mesh(np.array([first[i] for i in range(self.count)]), (AXIS,)), _ROWS)
 
-    def over(self, step: Step, inputs: Sequence[str], outputs: Sequence[str], *, donate: bool) -> Step:
+    def over(
+        self, step: Step, replaced: Sequence[str], inputs: Sequence[str], outputs: Sequence[str], *, donate: bool
+    ) -> Step:
         """See ``Spreading``: overflows and faults of one process are those of all."""
         return on_each_device(step, donate=donate)
 
-    def jitted(self, run: Callable[..., Any], inputs: Sequence[str], donated: tuple[int, ...]) -> _Jitted:
+    def jitted(
+        self, run: Callable[..., Any], replaced: Sequence[str], inputs: Sequence[str], donated: tuple[int, ...]
+    ) -> _Jitted:
         """See ``Spreading``."""
         return _Jitted(run, donated, self._rows)
 

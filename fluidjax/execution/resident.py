@@ -17,7 +17,6 @@ from fluidjax.base.values import Resident
 from fluidjax.execution.buffers import Buffers
 from fluidjax.execution.compiled import Compiled
 from fluidjax.execution.mesh import on_one_device
-from fluidjax.execution.state import on_device
 
 
 class ResidentState:
@@ -31,7 +30,7 @@ class ResidentState:
         buffers: how the replaced arrays are joined to buffers.
         slot: (what the last run left, the buffers first; ...). A run appends to it, which replaces all buffers at once.
         kept: arrays that it only reads.
-        place: puts an array where runs take it from.
+        place: puts an array where runs take it from, by the name of its variable ('' where several share a buffer).
         complete: whether a run reads nothing else of the scope, so that the state may be attached.
         attached: whether tensors refer to it.
         names: of these tensors.
@@ -48,15 +47,17 @@ class ResidentState:
         *,
         complete: bool,
         pack: bool,
-        place: Callable[[Any], Any] = on_device,
+        place: Callable[[Any, str], Any],
+        replaced_names: Sequence[str],
+        kept_names: Sequence[str],
     ):
         self.buffers = Buffers.of(replaced, pack=pack)
-        self.place = place
-        buffers = tuple(map(place, self.buffers.join(replaced)))
+        self._place, self._buffer_names = place, self.buffers.names(replaced_names)
+        buffers = self.place(self.buffers.join(replaced))
         self.slot: deque[Any] = deque([(buffers,)], maxlen=1)
         self._count = len(buffers)
         self._found = tuple(kept)
-        self.kept = tuple(map(place, kept))
+        self.kept = tuple(map(place, kept, kept_names))
         self.complete = complete
         self.attached = False
         self.names: tuple[str, ...] = ()
@@ -67,6 +68,10 @@ class ResidentState:
         self._scope: Callable[[], Scope | None] = lambda: None
         self._edition = 0
         self.lock: Any = threading.RLock()
+
+    def place(self, buffers: Iterable[Any]) -> tuple[Any, ...]:
+        """The buffers that a run takes, where it takes them from."""
+        return tuple(map(self._place, buffers, self._buffer_names))
 
     @property
     def replaced(self) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ inside the one that is run over, and device 0's in that one itself; so the kinds
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -30,10 +31,11 @@ from lowering.engine.spread import SpreadProgram, spread
 
 
 class Facts(NamedTuple):
-    """The persistable variables of a program's outermost block, and whether it has a backward pass."""
+    """The persistable variables of a program's outermost block, whether it has a backward pass, what is divided."""
 
     persistable: frozenset[str]
     trains: bool
+    divided: frozenset[str]
 
 
 class SeveralDevices:
@@ -106,7 +108,7 @@ class SeveralDevices:
             view = program_view(self._program)
             held = frozenset(v.name for v in view.blocks[0].vars.values() if v.persistable)
             trains = any(op.is_backward for block in view.blocks for op in block.ops)
-            self._known = token, Facts(held, trains)
+            self._known = token, Facts(held, trains, _divided(self._program))
         return self._known[1]
 
     def written(self, parts: Sequence[Feed], *, together: bool = False) -> Written:
@@ -128,7 +130,8 @@ class SeveralDevices:
         devices, view = replace(self.devices, count=count), program_view(self._program)
         if not spreads:
             return Written(replicate(view, devices, fed), None)
-        program = spread(view, devices, fed)
+        program = spread(view, devices, fed, self._facts().divided)
+        _tell_whole(self._facts().divided - program.parts.keys(), count)
         return Written(program, Spread(self._physical[:count], program, fed))
 
     def _fit(self, parts: Sequence[Feed], fed: frozenset[str]) -> bool:
@@ -201,6 +204,24 @@ class Written:
         else:
             values = [found[n] for n in names]
         return merged(values, name) if merge else values
+
+
+def _divided(program: Program) -> frozenset[str]:
+    """The parameters that the user divides among the devices: by ``is_distributed``, their own or that of look-ups."""
+    lookups = (op for op in program.global_block().ops if op.type in ("lookup_table", "lookup_table_v2"))
+    tables = {op.input("W")[0] for op in lookups if op._attr_map.get("is_distributed")}
+    return frozenset(tables | {p.name for p in program.all_parameters() if p.is_distributed})
+
+
+def _tell_whole(names: Collection[str], count: int) -> None:
+    """Warn of parameters that were to be divided and are not."""
+    if names:
+        warnings.warn(
+            f"is_distributed: {', '.join(sorted(names))} cannot be divided among {count} devices: expected matrices"
+            f" that no loop or branch reads, of a multiple of {count} rows (tables that ids look up) or columns (what"
+            " products multiply by). Each device has the whole; change the sizes",
+            stacklevel=2,
+        )
 
 
 def _fed(part: Feed, held: Feed, name: str) -> Any:

@@ -27,19 +27,23 @@ class Spreading:
 
     alike = False
 
-    def to_all(self, array: Any) -> Any:
-        """An array of the state, where the step takes it from."""
+    def to_all(self, array: Any, name: str) -> Any:
+        """An array of the state, the variable ``name`` or several joined (''), where the step takes it from."""
         return on_device(array)
 
     def draws(self, name: str) -> Any:
         """A number by which what is drawn into ``name`` is drawn apart from all else."""
         return number_of(name)
 
-    def over(self, step: Step, inputs: Sequence[str], outputs: Sequence[str], *, donate: bool) -> Step:
-        """``step`` as it is traced."""
+    def over(
+        self, step: Step, replaced: Sequence[str], inputs: Sequence[str], outputs: Sequence[str], *, donate: bool
+    ) -> Step:
+        """``step`` as it is traced; ``replaced`` are the variables of its buffers, '' where one has several."""
         raise NotImplementedError
 
-    def jitted(self, run: Callable[..., Any], inputs: Sequence[str], donated: tuple[int, ...]) -> Any:
+    def jitted(
+        self, run: Callable[..., Any], replaced: Sequence[str], inputs: Sequence[str], donated: tuple[int, ...]
+    ) -> Any:
         """``run``, which calls a step, jitted."""
         raise NotImplementedError
 

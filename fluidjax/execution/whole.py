@@ -47,7 +47,7 @@ class WholeRuns:
         self._attempts = attempts
         self._compilations = compilations
         self._pack = job.platform == "cpu"
-        self._place = on_device if job.spread is None else job.spread.to_all
+        self._place = (lambda array, name: on_device(array)) if job.spread is None else job.spread.to_all
         self._starts = Starts()
         self._unsettled: dict[str, Any] = {}
 
@@ -93,7 +93,15 @@ class WholeRuns:
         starts = self._starts.inputs(self._unsettled)
         kept = [*found[1], *starts.values()]
         pack = self._pack and complete
-        state = ResidentState(distinct(found[0]), kept, complete=complete, pack=pack, place=self._place)
+        state = ResidentState(
+            distinct(found[0]),
+            kept,
+            complete=complete,
+            pack=pack,
+            place=self._place,
+            replaced_names=layout.replaced,
+            kept_names=(*layout.kept, *starts),
+        )
         others = gather_values(scope, layout.others, exact=self._attempts.exact)
         if others and self._job.alike:
             raise Unspreadable(f"{', '.join(others)} in the scope are no plain arrays")
@@ -150,7 +158,7 @@ class WholeRuns:
             return None
         except BaseException:
             if before and any(b.is_deleted() for b in replaced):
-                self._give_back(scope, state, tuple(map(state.place, before)))
+                self._give_back(scope, state, state.place(before))
             raise
         if overflows and self._attempts.grew(compiled, overflows):
             return None

@@ -130,7 +130,7 @@ class Writer:
         elif differs(self._program, op, self._own, self._sums):
             self._write_differing(op)
         else:
-            self._add(op)
+            self._write_alike(op)
         roles = {k: op.attrs[k] for k in ("op_role", "op_callstack") if k in op.attrs}
         for name in op.output_names():
             if self._sums.get(name) == op.index:
@@ -145,6 +145,10 @@ class Writer:
     def _write_differing(self, op: OpView) -> None:
         """An op that computes something else on each device."""
         raise NotImplementedError
+
+    def _write_alike(self, op: OpView) -> None:
+        """An op that computes the same on all devices."""
+        self._add(op)
 
     def _add_sum(self, name: str, roles: Mapping[str, Any]) -> None:
         """The sum of a gradient over the devices; ``roles`` are the attributes of where it comes from."""

@@ -9,11 +9,12 @@ It is run over a mesh (see ``lowering.mesh``), all devices at once. What the sco
 
 Variables that devices have for themselves between runs go by the names that ``replicas`` gives them: before the first
 op each device takes its own, after the last one all are put together. So a run of either kind may follow the other.
+Parameters that are divided among the devices (see ``division.py``) go by their own names, each device's part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,12 +22,16 @@ from lowering.engine.dataflow import MARKERS, flow
 from lowering.engine.devices import (
     Devices,
     Writer,
+    differs,
     on_device,
     own_of,
     sums_of,
 )
+from lowering.engine.division import Division, in_place, lookup
 from lowering.engine.runner import number_of
-from lowering.program import EMPTY, GRAD, ROLE_BACKWARD, OpView, ProgramView
+from lowering.program import BOOKKEEPING, EMPTY, GRAD, ROLE_BACKWARD, OpView, ProgramView
+
+GRAD_OP = "_grad"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,7 @@ class SpreadProgram:
         sums: those of them that are the same on all devices in the end.
         kept: the names on all devices of those that the scope keeps.
         count: how many devices there are.
+        parts: variables that devices have parts of -> the axis along which they are divided.
     """
 
     program: ProgramView
@@ -46,6 +52,7 @@ class SpreadProgram:
     sums: frozenset[str]
     kept: Mapping[str, list[str]]
     count: int
+    parts: Mapping[str, int]
 
     def names(self, name: str) -> list[str]:
         """By which names a variable is fetched: one whose rows are the devices' or that all share, or one of each."""
@@ -65,13 +72,16 @@ class SpreadProgram:
         return [*map(number_of, names)]
 
 
-def spread(program: ProgramView, devices: Devices, fed: Collection[str]) -> SpreadProgram:
+def spread(
+    program: ProgramView, devices: Devices, fed: Collection[str], divided: Collection[str] = ()
+) -> SpreadProgram:
     """The program of each device.
 
     Args:
         program: the program of one device.
         devices: how many there are, and what happens between them.
         fed: what each device is fed for itself.
+        divided: the parameters of which devices have parts, where these can be equal.
     """
     sums = sums_of(program)
     own = own_of(program, devices, sums, fed)
@@ -81,12 +91,29 @@ def spread(program: ProgramView, devices: Devices, fed: Collection[str]) -> Spre
         for n in block.vars
         if n in own and n not in sums and block.vars[n].persistable
     }
-    writer = _Writer(program, devices, sums, own)
-    return SpreadProgram(writer.written(kept), own, frozenset(sums), kept, devices.count)
+    division = Division.of(program, divided, devices.count, lambda op: differs(program, op, own, sums))
+    writer = _Writer(program, devices, sums, own, division)
+    return SpreadProgram(writer.written(kept), own, frozenset(sums), kept, devices.count, writer.parts)
 
 
 class _Writer(Writer):
-    """Writes the ops of a device."""
+    """Writes the ops of a device.
+
+    Attributes:
+        parts: what the device has a part of, after the ops so far -> the axis.
+    """
+
+    def __init__(
+        self,
+        program: ProgramView,
+        devices: Devices,
+        sums: Mapping[str, int],
+        own: frozenset[str],
+        division: Division,
+    ):
+        super().__init__(program, devices, sums, own)
+        self._division = division
+        self.parts = dict(division.axes)
 
     def written(self, kept: Mapping[str, list[str]]) -> ProgramView:
         """The program of a device; see ``SpreadProgram`` for what is ``kept``."""
@@ -114,10 +141,92 @@ class _Writer(Writer):
         if self._is_joint(op):
             self._write_joint(op)
         else:
+            name = self._division.worked_on(op)
+            if name is None:
+                self._write_alike(op)
+            elif lookup(op, name):
+                self._write_lookup(op, name)
+            else:
+                self._write_product(op, name)
+
+    def _write_alike(self, op: OpView) -> None:
+        if all(n not in self.parts for n in (*op.input_names(), *op.output_names())):
             self._add(op)
+            return
+        names = in_place(op, self.parts, self._program.blocks[0].vars)
+        if names is None:
+            self._write_whole(op)
+        else:
+            self._write_in_place(op, names)
 
     def _add_sum(self, name: str, roles: Mapping[str, Any]) -> None:
-        self._op("sum_over_devices", {"X": [name]}, name, roles)
+        if name not in self.parts:
+            self._op("sum_over_devices", {"X": [name]}, name, roles)
+
+    # --- parameters of which the device has a part ----------------------------------------------------------------
+
+    def _write_lookup(self, op: OpView, table: str) -> None:
+        """Rows of the part by the ids of all devices, or the gradient of the part."""
+        ids, attrs = op.inputs["Ids"][0], {k: op.attrs[k] for k in ("padding_idx", "is_sparse") if k in op.attrs}
+        attrs["column"] = op.type.startswith("lookup_table") and "_v2" not in op.type
+        inputs = {"W": [table], "Ids": [self._gathered(ids)]}
+        if not op.type.endswith(GRAD_OP):
+            (out,) = op.outputs["Out"]
+            self._op("lookup_in_share", inputs, _all(out), attrs)
+            self._op("sum_to_shares", {"X": [_all(out)]}, out)
+            return
+        inputs[f"Out{GRAD}"] = [self._gathered(op.inputs[f"Out{GRAD}"][0])]
+        self._add(OpView("lookup_in_share_grad", inputs, {f"W{GRAD}": op.outputs[f"W{GRAD}"]}, _with_roles(op, attrs)))
+        self.parts[op.outputs[f"W{GRAD}"][0]] = self.parts[table]
+
+    def _write_product(self, op: OpView, matrix: str) -> None:
+        """Columns of the product of all devices' rows, or its gradients."""
+        inputs = {"X": [self._gathered(op.inputs["X"][0])], "Y": [matrix]}
+        if not op.type.endswith(GRAD_OP):
+            (out,) = op.outputs["Out"]
+            self._add(replace(op, inputs=inputs, outputs={"Out": [_all(out)]}))
+            self._op("columns_to_rows", {"X": [_all(out)]}, out)
+            return
+        of_out = op.inputs[f"Out{GRAD}"][0]
+        self._op("rows_to_columns", {"X": [of_out]}, _all(of_out))
+        inputs[f"Out{GRAD}"] = [_all(of_out)]
+        of_rows = [n for n in op.outputs.get(f"X{GRAD}", ()) if n != EMPTY]
+        outputs = {**op.outputs, f"X{GRAD}": [*map(_all, of_rows)]} if of_rows else op.outputs
+        self._add(replace(op, inputs=inputs, outputs=outputs))
+        for name in of_rows:
+            self._op("sum_to_shares", {"X": [_all(name)]}, name)
+        for name in op.outputs.get(f"Y{GRAD}", ()):
+            self.parts[name] = self.parts[matrix]
+
+    def _write_in_place(self, op: OpView, names: Collection[str]) -> None:
+        """An op that works place by place, on parts of ``names``."""
+        axis = next(self.parts[n] for n in names if n in self.parts)
+        cut = [n for n in names if n not in self.parts]
+        for name in cut:
+            self._op("device_share", {"X": [name]}, _own(name), {"axis": axis})
+        renamed = {n: _own(n) for n in cut}
+        self._add(replace(op, inputs=_renamed(op.inputs, renamed)))
+        single = set(op.input_names()) - set(names)
+        self.parts.update((n, axis) for n in op.output_names() if n not in single)
+
+    def _write_whole(self, op: OpView) -> None:
+        """An op that takes and gives whole variables, put together from parts and cut again."""
+        gathered = {n: _all(n) for n in (*op.input_names(), *op.output_names()) if n in self.parts}
+        for name in dict.fromkeys(n for n in op.input_names() if n in self.parts):
+            self._op("device_shares", {"X": [name]}, _all(name), {"axis": self.parts[name]})
+        kept = {n: whole for n, whole in gathered.items() if n in self._division.axes}
+        outputs = _renamed(op.outputs, kept)
+        self._add(replace(op, inputs=_renamed(op.inputs, gathered), outputs=outputs))
+        for name in dict.fromkeys(op.output_names()):
+            if name in kept:
+                self._op("device_share", {"X": [kept[name]]}, name, {"axis": self.parts[name]})
+            else:
+                self.parts.pop(name, None)
+
+    def _gathered(self, name: str) -> str:
+        """The rows of all devices, as one."""
+        self._op("device_shares", {"X": [name]}, _all(name))
+        return _all(name)
 
     def _write_joint(self, op: OpView) -> None:
         """Normalise the batches of all devices as one, or what belongs to its gradient."""
@@ -141,3 +250,16 @@ class _Writer(Writer):
 def _all(name: str) -> str:
     """The name of what all devices have, as one."""
     return f"{name}@DEVICES"
+
+
+def _own(name: str) -> str:
+    """The name of a device's part of what is whole."""
+    return f"{name}@PART"
+
+
+def _renamed(slots: Mapping[str, Sequence[str]], names: Mapping[str, str]) -> dict[str, list[str]]:
+    return {slot: [names.get(n, n) for n in found] for slot, found in slots.items()}
+
+
+def _with_roles(op: OpView, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    return {**attrs, **{k: op.attrs[k] for k in BOOKKEEPING if k in op.attrs}}

@@ -1,0 +1,123 @@
+"""Parameters that are divided among devices: which, along which axis, and what is done on parts of them.
+
+A table that ids look rows up in is divided by rows, what products multiply by by columns; so is all that updates keep
+for them in the same shape. Their ops work on the parts: each device has the ids, or the rows, of all of them, and gives
+back what the others need::
+
+    ids  = all devices' ids                   x   = all devices' rows
+    rows = those in the part, zeros else      out = x w, of all rows some columns
+    out  = the sums of this device's rows     out = of this device's rows all columns
+
+What each device has of the gradient is then the sum over all devices already. Other ops get the whole, put together
+from the parts; what they write of it is cut again. So any program may have any parameter divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lowering.engine.dataflow import definitions, sub_blocks, uses
+from lowering.program import ROLE_OPTIMIZE, OpView, ProgramView, VarView
+
+_LOOKUPS = frozenset({"lookup_table", "lookup_table_v2"})
+_PRODUCTS = frozenset({"mul", "matmul"})
+# Updates of one element by what is in its place.
+_UPDATES = frozenset(
+    "sgd momentum adam adamax adagrad decayed_adagrad adadelta rmsprop ftrl proximal_gd proximal_adagrad".split()
+)
+# Ops whose result has, in each place, what follows from that place of inputs of its shape, and of single numbers.
+_ELEMENTWISE = frozenset(
+    "abs assign cast clip elementwise_add elementwise_div elementwise_max elementwise_min elementwise_mul"
+    " elementwise_sub scale sign sqrt square sum".split()
+)
+
+
+@dataclass(frozen=True)
+class Division:
+    """How variables are divided.
+
+    Attributes:
+        axes: variables that persist -> the axis along which devices have parts of them.
+        working: the parameters among them whose own ops work on parts.
+    """
+
+    axes: Mapping[str, int] = field(default_factory=dict)
+    working: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(program: ProgramView, names: Collection[str], count: int, differs: Callable[[OpView], bool]) -> Division:
+        """The division of parameters among ``count`` devices.
+
+        Those that have no axis of which each device gets an equal part stay whole, and so do those of blocks inside.
+
+        Args:
+            program: what all devices run.
+            names: the parameters.
+            count: how many devices there are.
+            differs: whether an op has to run on each device.
+        """
+        block, axes, working = program.blocks[0], {}, set()
+        inside = {n for op in block.ops if sub_blocks(op) for n in (*uses(program, op), *definitions(program, op))}
+        for name in (n for n in names if n not in inside and n in block.vars):
+            users = [op for op in block.ops if name in op.input_names() and differs(op)]
+            axis = 1 if users and all(product(op, name) for op in users) else 0
+            if _divides(block.vars[name], axis, count):
+                axes[name] = axis
+                if users and (axis or all(lookup(op, name) for op in users)):
+                    working.add(name)
+        for op in (op for op in block.ops if _is_update(op)):
+            param = op.inputs["Param"][0]
+            if param in axes and op.type in _UPDATES:
+                kept = (n for n in op.input_names() if n not in inside and block.vars[n].persistable)
+                axes.update((n, axes[param]) for n in kept if block.vars[n].shape == block.vars[param].shape)
+        return Division(axes, frozenset(working))
+
+    def worked_on(self, op: OpView) -> str | None:
+        """The parameter that an op, which differs between devices, works on a part of; None where there is none."""
+        return next((n for n in op.input_names() if n in self.working and (lookup(op, n) or product(op, n))), None)
+
+
+def _divides(var: VarView, axis: int, count: int) -> bool:
+    return len(var.shape) == 2 and var.shape[axis] > 0 and var.shape[axis] % count == 0
+
+
+def _is_update(op: OpView) -> bool:
+    return bool(int(op.attrs.get("op_role", 0)) & ROLE_OPTIMIZE) and bool(op.inputs.get("Param"))
+
+
+def lookup(op: OpView, name: str) -> bool:
+    """Whether an op looks rows up in ``name``, or computes the gradient of that."""
+    return op.type.removesuffix("_grad") in _LOOKUPS and list(op.inputs.get("W", ())) == [name]
+
+
+def product(op: OpView, name: str) -> bool:
+    """Whether an op multiplies rows by the matrix ``name``, or computes the gradient of that."""
+    attrs = op.attrs
+    plain = not (attrs.get("transpose_X") or attrs.get("transpose_Y")) and int(attrs.get("y_num_col_dims", 1)) == 1
+    right = list(op.inputs.get("Y", ())) == [name] and name not in op.inputs.get("X", ())
+    return op.type.removesuffix("_grad") in _PRODUCTS and plain and right
+
+
+def in_place(op: OpView, parts: Mapping[str, int], variables: Mapping[str, VarView]) -> list[str] | None:
+    """The inputs that an op takes in parts where it works place by place, so that it may do so on parts; else None."""
+    if op.type not in _ELEMENTWISE and op.type not in _UPDATES:
+        return None
+    shaped = [n for n in op.input_names() if n in parts]
+    shape = variables[shaped[0]].shape if shaped and shaped[0] in variables else None
+    if shape is None or len({parts[n] for n in shaped}) > 1:
+        return None
+    others = {n: variables[n].shape for n in op.input_names() if n in variables and n not in parts}
+    alike = [n for n, other in others.items() if other == shape]
+    if len(others) + len(set(shaped)) < len(set(op.input_names())):
+        return None
+    if any(n not in alike and _numbers(other) != 1 for n, other in others.items()):
+        return None
+    return [*dict.fromkeys(shaped), *alike]
+
+
+def _numbers(shape: Iterable[int]) -> int:
+    count = 1
+    for n in shape:
+        count *= n
+    return count
