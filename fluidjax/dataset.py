@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from fluidjax.base.errors import explain
 from fluidjax.framework import Variable, default_main_program
-from fluidjax.readers.dump import Run, dumping
+from fluidjax.readers.dump import Dump
 from fluidjax.readers.multi_slot import Sample, desc_text, read_file, to_feed
-from fluidjax.readers.prefetch import Prefetcher, prefetched
+from fluidjax.readers.prefetch import Dealt, Prefetcher, prefetched
+from fluidjax.readers.watching import FetchHandler as FetchHandler
+from fluidjax.readers.watching import looking
 
 __all__ = ["DatasetFactory", "InMemoryDataset", "QueueDataset"]
 
 READ_AHEAD = 8  # batches
+
+# (program, data set, fetch list) -> what each batch fetched
+Train = Callable[[Any, "DatasetBase", list[Any]], Iterable[list[Any]]]
 
 
 class DatasetBase:
@@ -50,7 +52,7 @@ class DatasetBase:
         self.batch_size = batch_size
 
     def set_thread(self, thread_num: int) -> None:
-        """Set the number of reader threads in Fluid; here, one thread prefetches, and the order of samples is fixed."""
+        """Set the number of workers of ``Executor.train_from_dataset``, unless it is given another."""
         self.thread_num = thread_num
 
     def set_filelist(self, filelist: Sequence[str]) -> None:
@@ -100,14 +102,27 @@ class DatasetBase:
         for path in self.filelist:
             yield from read_file(path, self.pipe_command, self.use_var)
 
+    def _parts(self, count: int) -> list[Iterable[Sample]]:
+        """The samples in parts for ``count`` workers, who take them in turn: the files."""
+        return [read_file(path, self.pipe_command, self.use_var) for path in self.filelist]
+
+    def _shares(self, count: int) -> list[Iterator[dict[str, Any]]]:
+        """The feeds of one pass for each of ``count`` workers, or of as many as have something to do."""
+        self._check_variables()
+        parts = self._parts(count)
+        dealt = Dealt(parts)
+        return [self._batches(itertools.chain.from_iterable(dealt)) for _ in range(min(count, len(parts)))]
+
     def _feeds(self, drop_last: bool = False) -> Iterator[dict[str, Any]]:
         """The feeds of one pass."""
+        self._check_variables()
+        return prefetched(lambda: self._batches(self._samples(), drop_last), READ_AHEAD)
+
+    def _check_variables(self) -> None:
         if not self.use_var:
             raise RuntimeError("the data set has no variables; call set_use_var with those of a line, in its order")
-        return prefetched(lambda: self._make_feeds(drop_last), READ_AHEAD)
 
-    def _make_feeds(self, drop_last: bool) -> Iterator[dict[str, Any]]:
-        samples = self._samples()
+    def _batches(self, samples: Iterator[Sample], drop_last: bool = False) -> Iterator[dict[str, Any]]:
         while group := list(itertools.islice(samples, self.batch_size)):
             if len(group) == self.batch_size or not drop_last:
                 yield to_feed(group, self.use_var)
@@ -236,6 +251,13 @@ class InMemoryDataset(DatasetBase):
     def _samples(self) -> Iterator[Sample]:
         return iter(self._held())
 
+    def _parts(self, count: int) -> list[Iterable[Sample]]:
+        """As many parts as workers, of whole batches, but for the last one."""
+        samples = self._held()
+        batches = -(-len(samples) // self.batch_size)
+        step = max(-(-batches // count), 1) * self.batch_size
+        return [samples[at : at + step] for at in range(0, len(samples), step)]
+
 
 class DatasetFactory:
     """Creates datasets by class name."""
@@ -250,80 +272,39 @@ class DatasetFactory:
         return known[datafeed_class]()
 
 
-class FetchHandler:
-    """Inspects variables periodically while a program runs over a dataset; override ``handler``.
+def feeds_of(dataset: DatasetBase) -> Iterator[dict[str, Any]]:
+    """The feeds of one pass over a data set."""
+    return dataset._feeds()
 
-    Args:
-        var_dict: maps names to the Variables to inspect; required, or AssertionError is raised.
-        period_secs: seconds between two inspections.
-    """
 
-    def __init__(self, var_dict: Mapping[str, Any] | None = None, period_secs: float = 60):
-        if var_dict is None:
-            raise AssertionError("FetchHandler: var_dict is None; expected name -> Variable. Give what to look at")
-        self.var_dict = var_dict
-        self.period_secs = period_secs
-
-    def handler(self, res_dict: Mapping[str, Any]) -> None:
-        """Called with a dict from names to arrays; prints the first element of each."""
-        for name, value in res_dict.items():
-            if isinstance(value, np.ndarray):
-                print(f"{name}[0]: {value[0]} ")
-
-    @staticmethod
-    def help() -> None:
-        """Print how to write a handler."""
-        print("class Watch(FetchHandler):\n    def handler(self, res_dict):\n        print(res_dict['auc'])\n")
-        print("handler = Watch(var_dict={'auc': auc}, period_secs=60)")
+def shares_of(dataset: DatasetBase, count: int) -> list[Iterator[dict[str, Any]]]:
+    """The feeds of one pass for each of ``count`` workers, or of as many as have something to do."""
+    return dataset._shares(count)
 
 
 def run_from_dataset(
-    executor: Any,
+    train: Train,
     program: Any,
     dataset: Any,
-    scope: Any,
     fetch_list: Sequence[Any] | None,
     fetch_info: Sequence[str] | None,
     print_period: int,
     fetch_handler: Any,
 ) -> None:
-    """Run a program once per batch of a dataset, printing fetches every ``print_period`` batches."""
+    """Run a program once for each batch of a data set, and print fetches every ``print_period`` batches.
+
+    Args:
+        train: (program, data set, fetch list) -> what each batch fetched.
+        program: None is the default main program.
+    """
     if dataset is None:
         raise RuntimeError("dataset is need and should be initialized: received None; pass dataset=")
     if not isinstance(dataset, DatasetBase):
         raise TypeError(f"dataset must be a fluid data set, received {type(dataset).__name__}; use DatasetFactory")
-    fetches = list(fetch_list or ())
-    names = list(fetch_info or [getattr(f, "name", f) for f in fetches])
-    if len(names) != len(fetches):
-        raise AssertionError(f"fetch_info has {len(names)} texts for {len(fetches)} fetches; give one for each")
-
-    def step_of(feed: Any, fetches: Sequence[Any]) -> list[Any]:
-        return executor.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
-
     trained = default_main_program() if program is None else program
-    run = dumping(step_of, trained.global_block(), trained._fleet_opt)
-    if isinstance(fetch_handler, FetchHandler):
-        _watch(run, dataset, fetch_handler)
-        return
-    for step, feed in enumerate(dataset._feeds(), 1):
-        values = run(feed, fetches)
-        if fetch_handler is not None and step % print_period == 0:
-            fetch_handler.handler(dict(zip(names, values, strict=True)))
-        elif fetches and step % print_period == 0:
-            print(f"step {step}:", ", ".join(f"{n} = {_short(v)}" for n, v in zip(names, values, strict=True)))
-
-
-def _watch(run: Run, dataset: DatasetBase, watcher: FetchHandler) -> None:
-    """Run over a dataset, passing the watcher its variables' arrays at its interval."""
-    last = time.monotonic()
-    for feed in dataset._feeds():
-        due = time.monotonic() - last >= watcher.period_secs
-        fetches = list(watcher.var_dict.values()) if due else []
-        values = run(feed, fetches)
-        if due:
-            watcher.handler(dict(zip(watcher.var_dict, map(np.array, values), strict=True)))
-            last = time.monotonic()
-
-
-def _short(value: Any) -> str:
-    return np.array2string(np.asarray(value), threshold=8)
+    look = looking(fetch_list, fetch_info, print_period, fetch_handler)
+    dump = Dump(trained.global_block(), trained._fleet_opt)
+    for step, values in enumerate(train(trained, dataset, [*look.fetches, *dump.names]), 1):
+        count = len(look.fetches)
+        dump.write(values[count:])
+        look(step, values[:count])

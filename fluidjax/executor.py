@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
 from fluidjax.base.unknown import unknown_name
 from fluidjax.compiler import CompiledProgram
-from fluidjax.dataset import DatasetBase, run_from_dataset
+from fluidjax.dataset import DatasetBase, feeds_of, run_from_dataset, shares_of
 from fluidjax.dataset import FetchHandler as FetchHandler
 from fluidjax.execution import asked, closing, fork, largest, mode
 from fluidjax.execution.allocator import keep_freed_memory
@@ -35,6 +35,7 @@ from fluidjax.execution.fits import program_cache_key as _get_strong_program_cac
 from fluidjax.execution.kept import keep_in
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.missing import explained
+from fluidjax.execution.pipeline import Pipeline
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.processes import join_for, meeting
 from fluidjax.execution.seeds import next_seed
@@ -45,6 +46,7 @@ from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, default_main_program, program_view
 from fluidjax.readers.generator import next_feed, next_feeds
+from fluidjax.readers.prefetch import by_workers
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import UninitializedError
 
@@ -269,14 +271,56 @@ class Executor:
 
         Args:
             program, scope: as for ``run``.
-            dataset: created by ``fluid.DatasetFactory``.
-            thread, debug: accepted for compatibility; batches are prefetched by one thread.
-            fetch_list, fetch_info: what to print every ``print_period`` batches, and under which names.
-            fetch_handler: if given, its ``handler`` receives the fetches by name instead.
+            dataset: made by ``fluid.DatasetFactory``.
+            thread: how many workers share the batches; 0: as many as ``dataset.set_thread`` says. They all train the
+                same variables, one step after another, and read and parse files beside each other. One worker takes
+                the batches in the order of the files. Programs that ``PipelineOptimizer`` has cut have a worker for
+                each stage instead, and ``thread`` times ``queue_size`` batches on their way.
+            debug: accepted as in Fluid.
+            fetch_list, fetch_info: what to print, and under which names, every ``print_period`` batches.
+            fetch_handler: its ``handler`` gets the fetches by name instead.
         """
         if isinstance(program, CompiledProgram):
             program = program._program  # batches go to the threads of one device, in Fluid
-        run_from_dataset(self, program, dataset, scope, fetch_list, fetch_info, print_period, fetch_handler)
+
+        def train(program: Program, dataset: DatasetBase, fetches: list[Any]) -> Iterator[list[Any]]:
+            if program._pipeline_opt:
+                return self._run_in_stages(program, dataset, fetches, scope, thread)
+            return self._run_by_workers(program, dataset, fetches, scope, thread)
+
+        run_from_dataset(train, program, dataset, fetch_list, fetch_info, print_period, fetch_handler)
+
+    def _run_by_workers(
+        self, program: Program, dataset: DatasetBase, fetches: list[Any], scope: Scope | None, thread: int
+    ) -> Iterator[list[Any]]:
+        """What each batch of a data set fetched, as they are done."""
+        scope = global_scope() if scope is None else scope
+        count = thread if thread > 0 else dataset.thread_num
+        if count <= 0:
+            raise RuntimeError(
+                "You should set thread num first, either in Dataset or in Executor.train_from_dataset: expected 1 or"
+                f" more, received {count}; call dataset.set_thread(n)"
+            )
+
+        def step(feed: Any) -> list[Any]:
+            return self.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
+
+        shares = shares_of(dataset, count) if count > 1 else []
+        return by_workers(step, shares) if len(shares) > 1 else map(step, feeds_of(dataset))
+
+    def _run_in_stages(
+        self, program: Program, dataset: DatasetBase, fetches: list[Any], scope: Scope | None, thread: int
+    ) -> Iterator[list[Any]]:
+        """What each batch of a data set fetched, in order."""
+        options, names = program._pipeline_opt, fetch_names(fetches)
+        fed = tuple(var.name for var in dataset.use_var)
+        key = program._version_token(), fed, names, asked.preparing_flags()
+        last, pipeline = program.__dict__.get("_pipeline", (None, None))
+        if last != key:
+            pipeline = Pipeline(program, fed, names)
+            program.__dict__["_pipeline"] = key, pipeline
+        ways = max(options["queue_size"], 1) * max(min(thread, len(dataset.filelist)), 1)
+        return pipeline.run(global_scope() if scope is None else scope, self._device, feeds_of(dataset), ways)
 
     def infer_from_dataset(
         self,
@@ -296,16 +340,7 @@ class Executor:
         )
 
     def _values(self, program: Program, prepared: Prepared, scope: Scope, feed: dict[str, Any]) -> list[Any]:
-        seed = next_seed(program) if prepared.random else None
-        if mode.current.interpret:
-            if mode.current.before_run is not None:
-                mode.current.before_run(prepared, scope, feed, seed)
-            return prepared.interpret(scope, feed, seed, mode.current.after_op)
-        if flag("FLAGS_check_nan_inf"):
-            return prepared.interpret(scope, feed, seed, mode.check_finite)
-        if prepared.constant:
-            return prepared.interpret(scope, feed, seed)
-        return prepared.run(scope, feed, seed)
+        return mode.run(prepared, scope, feed, next_seed(program) if prepared.random else None)
 
     def _on_device(self, function: Any, *args: Any) -> Any:
         return with_x64(function, *args) if self._is_default else with_device(self._device, function, *args)

@@ -15,10 +15,24 @@ from fluidjax.base.lod import lod_fault
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.buckets import bucket
 from fluidjax.execution.dense import ChangingDims, Dense
-from fluidjax.execution.exchange import lod_array, to_lowering, usual_room
+from fluidjax.execution.exchange import lod_array, to_holder, to_lowering, usual_room
 from fluidjax.execution.tiers import Sizes, Tiers, Visit
 from lowering.dtypes import from_numpy, to_numpy
 from lowering.program import VarView
+
+
+class Handed(NamedTuple):
+    """A value of the lowering that another step has left, with rows that are padded."""
+
+    value: Any
+
+    def exact(self) -> Any:
+        """It without the padding."""
+        tensor = to_holder(self.value)
+        rows = tensor.lod()[-1][-1] if tensor.lod() else 0
+        if rows and not tensor.shape()[0]:  # no rows, and after this 0 the shape of what had them
+            return np.empty((0, rows, *tensor.shape()[2:]), np.asarray(tensor).dtype)
+        return to_lowering(tensor)
 
 
 class Ragged(NamedTuple):
@@ -162,6 +176,8 @@ class Feeder:
             )
         if isinstance(fed, np.ndarray):
             return self._dense(var, fed)
+        if isinstance(fed, Handed):
+            return fed.exact() if exact else fed.value
         if isinstance(fed, LoDTensor):
             return self._tensor(var, fed, exact)
         if isinstance(fed, (SelectedRows, LoDTensorArray)):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fluidjax.base.flags import flag
+from fluidjax.base.scope import Scope
+from fluidjax.execution.prepared import Prepared
 from lowering.errors import EnforceNotMet
 from lowering.program import OpView
 from lowering.values import LoDArray, SelectedRows
@@ -26,6 +29,19 @@ class Mode:
 
 
 current = Mode()
+
+
+def run(prepared: Prepared, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
+    """Run a program once, in the mode that is on: the fetched values, in order."""
+    if current.interpret:
+        if current.before_run is not None:
+            current.before_run(prepared, scope, feed, seed)
+        return prepared.interpret(scope, feed, seed, current.after_op)
+    if flag("FLAGS_check_nan_inf"):
+        return prepared.interpret(scope, feed, seed, check_finite)
+    if prepared.constant:
+        return prepared.interpret(scope, feed, seed)
+    return prepared.run(scope, feed, seed)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any
 
@@ -9,16 +10,18 @@ import numpy as np
 
 ENTROPY = int(np.random.SeedSequence().generate_state(1)[0])
 # Of each program: what its base is where it has no ``random_seed``, and the count of its runs.
+_lock = threading.Lock()
 _runs: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
 
 
 def next_seed(program: Any) -> np.ndarray:
     """uint32 [2]: the program's ``random_seed`` (0: chosen anew in each process) and the count of its runs so far."""
-    runs = _runs.get(program)
-    if runs is None:
-        runs = _runs[program] = [ENTROPY, 0]
-    base, count = int(program.random_seed) or runs[0], runs[1]
-    runs[1] += 1
+    with _lock:
+        runs = _runs.get(program)
+        if runs is None:
+            runs = _runs[program] = [ENTROPY, 0]
+        base, count = int(program.random_seed) or runs[0], runs[1]
+        runs[1] += 1
     return np.array([base & 0xFFFFFFFF, count], np.uint32)
 
 

@@ -50,6 +50,14 @@ def pruned(program: Program, feeds: Sequence[str], targets: Any) -> Program:
     return _extract(program, chosen, keep_vars=wanted_names)
 
 
+def part(program: Program, ops: Sequence[Operator]) -> Program:
+    """A copy of some ops of block 0, in this order, with the blocks that they run and the variables that they name."""
+    chosen = {0: list(ops)}
+    for op in ops:
+        _choose_sub_blocks(program, op, chosen)
+    return _extract(program, chosen, keep_vars=())
+
+
 def _split_targets(program: Program, targets: Any) -> tuple[set[str], list[Operator]]:
     items = list(targets) if isinstance(targets, (list, tuple, set)) else [targets]
     wanted_names: set[str] = set()

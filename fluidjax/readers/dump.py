@@ -3,45 +3,48 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-Run = Callable[[Mapping[str, Any], Sequence[Any]], list[Any]]
 
-
-def dumping(run: Run, block: Any, options: Mapping[str, Any] | None) -> Run:
-    """Wrap ``run`` to append the values requested by a program's options to a file; ``run`` itself if there are none.
+class Dump:
+    """Appends to a file, batch after batch, what a program's options ask for.
 
     Each batch writes one line per example: its id and content, both empty here, and NAME:COLUMNS:VALUE:VALUE... for
     each of ``dump_fields`` with one row per example, tab-separated; then a line (BATCH,NAME):VALUE:VALUE... for each of
     ``dump_param``. As in Fluid, names not in the program are skipped.
 
     Args:
-        run: (feed, fetch list) -> fetched tensors.
         block: the program's global block.
-        options: with dump_fields, dump_param, dump_fields_path (the directory) and mpi_rank (used in the file name).
+        options: with dump_fields, dump_param, dump_fields_path (the folder) and mpi_rank (of the file's name).
+
+    Attributes:
+        names: what has to be fetched; none where the options ask for nothing.
     """
-    if not options or not options.get("dump_fields"):
-        return run
-    fields, params = ([n for n in options.get(of) or () if block.has_var(n)] for of in ("dump_fields", "dump_param"))
-    os.makedirs(options["dump_fields_path"], exist_ok=True)
-    path = os.path.join(options["dump_fields_path"], f"part-{options.get('mpi_rank', 0):03d}-00000")
-    open(path, "w").close()
-    batch = 0
 
-    def run_and_dump(feed: Mapping[str, Any], fetches: Sequence[Any]) -> list[Any]:
-        nonlocal batch
-        values = run(feed, [*fetches, *fields, *params])
-        own, asked = values[: len(fetches)], dict(zip([*fields, *params], values[len(fetches) :], strict=True))
-        with open(path, "a") as file:
-            file.writelines(_examples({name: asked[name] for name in fields}))
-            file.writelines(f"({batch},{name}):{_joined(np.asarray(asked[name]))}\n" for name in params)
-        batch += 1
-        return own
+    def __init__(self, block: Any, options: Mapping[str, Any] | None):
+        asked = options if options and options.get("dump_fields") else {}
+        self._fields, self._params = (
+            [n for n in asked.get(of) or () if block.has_var(n)] for of in ("dump_fields", "dump_param")
+        )
+        self.names = [*self._fields, *self._params]
+        self._batch = 0
+        if asked:
+            os.makedirs(asked["dump_fields_path"], exist_ok=True)
+            self._path = os.path.join(asked["dump_fields_path"], f"part-{asked.get('mpi_rank', 0):03d}-00000")
+            open(self._path, "w").close()
 
-    return run_and_dump
+    def write(self, tensors: Sequence[Any]) -> None:
+        """Write what a batch has fetched of ``names``."""
+        if not self.names:
+            return
+        asked = dict(zip(self.names, tensors, strict=True))
+        with open(self._path, "a") as file:
+            file.writelines(_examples({name: asked[name] for name in self._fields}))
+            file.writelines(f"({self._batch},{name}):{_joined(np.asarray(asked[name]))}\n" for name in self._params)
+        self._batch += 1
 
 
 def _examples(tensors: Mapping[str, Any]) -> Iterable[str]:

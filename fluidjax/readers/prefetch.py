@@ -119,3 +119,58 @@ def prefetched(source: Callable[[], Iterable[Any]], capacity: int) -> Iterator[A
         yield from worker
     finally:
         worker.close()
+
+
+class Dealt:
+    """An iterator that several threads take from: each item goes to one of them."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = iter(items)
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            return next(self._items)
+
+
+def by_workers(step: Callable[[Any], Any], shares: Iterable[Iterable[Any]]) -> Iterator[Any]:
+    """What ``step`` makes of all items, as they come: a thread for each share takes one item after another.
+
+    The first error in one of the threads ends them all, and is raised. So does closing the generator end them.
+    """
+    shares = list(shares)
+    done = Channel(2 * len(shares))
+    threads = [
+        threading.Thread(target=_serve, args=(step, share, done), daemon=True, name=f"fluidjax-worker-{at}")
+        for at, share in enumerate(shares)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        working = len(threads)
+        while working:
+            made = done.get()
+            if not isinstance(made, _End):
+                yield made
+            elif made.error is not None:
+                raise made.error
+            else:
+                working -= 1
+    finally:
+        done.close()
+        for thread in threads:
+            thread.join()
+
+
+def _serve(step: Callable[[Any], Any], share: Iterable[Any], done: Channel) -> None:
+    try:
+        for item in share:
+            if done.closed or not done.put(step(item)):
+                return
+    except BaseException as error:  # handed over to the thread that waits
+        done.put(_End(error))
+    else:
+        done.put(_End())

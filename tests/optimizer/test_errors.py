@@ -78,19 +78,6 @@ def test_weight_decay_arguments() -> None:
         fluid.contrib.extend_with_decoupled_weight_decay(optimizer.SGD(0.1))
 
 
-def test_pipeline_notes_its_sections() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()):
-        w = fluid.layers.create_parameter([2], "float32", name="w")
-        h = fluid.layers.square(w)
-        pipeline = optimizer.PipelineOptimizer(optimizer.SGD(0.1), cut_list=[[h]], queue_size=3)
-        ops, pairs = pipeline.minimize(fluid.layers.mean(h))
-    assert [op.type for op in ops] == ["sgd"]
-    assert [p.name for p, _ in pairs] == ["w"]
-    assert main._pipeline_opt["cut_list"] == [[h.name]]
-    assert main._pipeline_opt["queue_size"] == 3
-
-
 def _append_sgd(gradient_shape: list[int]) -> fluid.framework.Operator:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):

@@ -1,6 +1,6 @@
 """Runs on several physical devices against the same program written out for one; started by test_physical.
 
-``python -m tests.parallel.physical`` needs XLA_FLAGS=--xla_force_host_platform_device_count=4 or more.
+``python -m tests.parallel.physical`` needs XLA_FLAGS=--xla_force_host_platform_device_count=8 or more.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution.several import SeveralDevices
+from tests.parallel import divided, pipelined
 from tests.parallel.nets import conv_bn, mlp
 from tests.parallel.test_data_parallel import Training, assert_same
 from tests.parallel.test_recordings import test_recording
@@ -158,8 +159,8 @@ def check_steps_compile_once() -> None:
 
 
 def main() -> None:
-    assert len(jax.devices("cpu")) >= 4
-    for name, check in list(globals().items()):
+    assert len(jax.devices("cpu")) >= 8
+    for name, check in [*globals().items(), *vars(divided).items(), *vars(pipelined).items()]:
         if name.startswith("check_"):
             print(name, flush=True)
             check()

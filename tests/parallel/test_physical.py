@@ -1,4 +1,4 @@
-"""Several physical devices of one host: a CPU that XLA was told to make four of, in a process of its own."""
+"""Several physical devices of one host: a CPU that XLA was told to make eight of, in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def test_several_physical_devices() -> None:
-    flags = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    flags = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
     child = [sys.executable, "-W", "error", "-m", "tests.parallel.physical"]
     done = subprocess.run(child, env=flags, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0 and "all is well" in done.stdout, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 import random
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -100,6 +101,46 @@ def test_training(net, files, capsys):
         net, dataset, fetch_list=[loss], fetch_info=["loss"], print_period=1, fetch_handler=Handler()
     )
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize("kind", ["QueueDataset", "InMemoryDataset"])
+def test_workers_share_the_samples(kind, net, tmp_path, files):
+    """Each sample is taken once, whoever takes it; the parameter has the sum over all of them."""
+    prices = np.arange(1, 38, dtype="float32")
+    for at in range(5):
+        lines = [f"1 0 1 3 1 {price}\n" for price in prices[at::5]]
+        (tmp_path / f"part{at}").write_text("".join(lines))
+    weight = fluid.layers.create_parameter(
+        [1], "float32", name="w", default_initializer=fluid.initializer.Constant(0.0)
+    )
+    total = fluid.layers.reduce_sum(net.slots[2])
+    fluid.optimizer.SGD(1.0).minimize(fluid.layers.reduce_sum(weight * total))
+    EXE.run(fluid.default_startup_program())
+    dataset = make(kind, net, [str(tmp_path / f"part{at}") for at in range(5)])
+    seen = []
+
+    class Handler:
+        def handler(self, values):
+            seen.extend(np.array(values["price"]).ravel().tolist())
+
+    asked = {"fetch_list": [net.slots[2]], "fetch_info": ["price"], "print_period": 1, "fetch_handler": Handler()}
+    for thread in (3, 0):
+        EXE.train_from_dataset(net, dataset, thread=thread, **asked)
+    assert sorted(seen) == sorted([*prices, *prices])
+    assert np.array(fluid.global_scope().find_var("w").get_tensor()) == -2 * prices.sum()
+    assert not [t for t in threading.enumerate() if t.name.startswith("fluidjax-worker")]
+
+
+def test_what_a_worker_raises_ends_all(net, files):
+    with open(files[1], "a") as file:
+        file.write("1 x 1 3 1 0.5\n")
+    net.global_block()
+    with pytest.raises(FileFormatError, match="b.txt, line 4"):
+        EXE.train_from_dataset(net, make("QueueDataset", net, files), fetch_list=[net.slots[2]], thread=2)
+    dataset = make("QueueDataset", net, files)
+    dataset.set_thread(0)
+    with pytest.raises(RuntimeError, match="You should set thread num first"):
+        EXE.train_from_dataset(net, dataset)
 
 
 def test_memory(net, files):
