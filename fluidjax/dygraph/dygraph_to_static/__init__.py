@@ -6,6 +6,7 @@ from __future__ import annotations
 from fluidjax.dygraph.dygraph_to_static import (
     ast_transformer,
     convert_call_func,
+    ifelse_transformer,
     loop_transformer,
     partial_program,
     program_translator,

@@ -232,7 +232,7 @@ class StaticAnalysisVisitor:
 
     def _of_Call(self, node: Any, _: AstNodeWrapper) -> set[int]:
         called = source_of(node.func)
-        module = _module_of(called)
+        module = module_of(called)
         if module.startswith("fluidjax.dygraph") and called.endswith(".to_variable"):
             return {NodeVarType.TENSOR}
         if module.startswith("fluidjax"):
@@ -266,7 +266,7 @@ _ROOTS = {
 }
 
 
-def _module_of(called: str) -> str:
+def module_of(called: str) -> str:
     """The module that defines what a dotted name refers to, or "" if unknown."""
     for root in sorted(_ROOTS, key=len, reverse=True):
         if called == root or called.startswith(root + "."):

@@ -8,12 +8,21 @@ import contextlib
 import inspect
 import os
 import tempfile
+from collections.abc import Mapping
 from typing import Any
 
 from fluidjax.base.errors import explain
-from fluidjax.dygraph.dygraph_to_static.trees import source_of
+from fluidjax.dygraph.dygraph_to_static.static_analysis import NodeVarType, StaticAnalysisVisitor, module_of
+from fluidjax.dygraph.dygraph_to_static.trees import kind, source_of
 
-__all__ = ["ast_to_func", "ast_to_source_code", "get_attribute_full_name"]
+__all__ = [
+    "IsControlFlowVisitor",
+    "ast_to_func",
+    "ast_to_source_code",
+    "compare_with_none",
+    "get_attribute_full_name",
+    "is_control_flow_to_transform",
+]
 
 
 def ast_to_source_code(ast_node: Any) -> str:
@@ -72,3 +81,115 @@ def _closed_over(function: Any) -> dict[str, Any]:
 def _remove(path: str) -> None:
     with contextlib.suppress(OSError):
         os.remove(path)
+
+
+def compare_with_none(node: Any) -> bool:
+    """Whether a tree is a comparison with None."""
+    if kind(node) != "Compare":
+        return False
+    return any(kind(side) == "Constant" and side.value is None for side in (node.left, node.comparators[0]))
+
+
+def is_control_flow_to_transform(
+    node: Any, static_analysis_visitor: Any = None, var_name_to_type: Mapping[str, set[int]] | None = None
+) -> bool:
+    """Whether a statement or condition is one of variables; arguments as for ``IsControlFlowVisitor``."""
+    if not isinstance(node, ast.AST):
+        raise AssertionError(
+            f"The type of input node must be gast.AST, but received {type(node)}. Parse the source first."
+        )
+    return IsControlFlowVisitor(node, static_analysis_visitor, var_name_to_type).transform()
+
+
+class IsControlFlowVisitor(ast.NodeVisitor):
+    """Looks for variables in the condition of a statement, or in a condition itself.
+
+    A loop is of variables too where it has a ``break`` or ``continue`` of its own; ``for`` only over ``range``.
+
+    Args:
+        ast_node: a tree of ``ast`` or ``gast``.
+        static_analysis_visitor: what is known of the function around; by default of the tree alone.
+        node_var_type_map: the types of names, where they are known.
+    """
+
+    def __init__(
+        self,
+        ast_node: Any,
+        static_analysis_visitor: Any = None,
+        node_var_type_map: Mapping[str, set[int]] | None = None,
+    ) -> None:
+        if not isinstance(ast_node, ast.AST):
+            raise AssertionError(
+                f"Type of input node should be gast.AST, but received {type(ast_node)}. Parse the source first."
+            )
+        self.ast_root = ast_node
+        known = StaticAnalysisVisitor(ast_node) if static_analysis_visitor is None else static_analysis_visitor
+        self.node_to_wrapper_map = known.get_node_to_wrapper_map()
+        self._types = node_var_type_map or {}
+        self._count = 0
+        self._compared: set[Any] = set()
+
+    def transform(self) -> bool:
+        """Whether there are any."""
+        node: Any = self.ast_root
+        what = kind(node)
+        if what == "If":
+            self.visit(node.test)
+        elif what == "While":
+            self.generic_visit(node.test)
+            self._count += _has_jump(node)
+        elif what != "For":
+            self.visit(node)
+        elif kind(node.iter) == "Call" and kind(node.iter.func) == "Name" and node.iter.func.id == "range":
+            for bound in node.iter.args:
+                self.visit(bound)
+            self._count += _has_jump(node)
+        return self._count > 0
+
+    def get_compare_nodes_with_tensor(self) -> set[Any]:
+        """The comparisons of variables among what was looked at."""
+        return self._compared
+
+    def visit(self, node: Any) -> None:
+        """Look at a tree."""
+        getattr(self, f"visit_{kind(node)}", self.generic_visit)(node)
+
+    def visit_Compare(self, node: Any) -> None:
+        """A comparison; with None it is never one of variables."""
+        before = self._count
+        if not compare_with_none(node):
+            self.generic_visit(node)
+        if self._count > before:
+            self._compared.add(node)
+
+    def visit_Call(self, node: Any) -> None:
+        """A call of ours, or of ``numpy()``, gives a variable."""
+        self._count += kind(node.func) == "Attribute" and node.func.attr == "numpy"
+        self._count += module_of(source_of(node.func)).startswith("fluidjax")
+
+    def visit_Name(self, node: Any) -> None:
+        """A name that is known to be of a variable."""
+        self._count += self._is_tensor(node, node.id)
+
+    def visit_Constant(self, node: Any) -> None:
+        """A text may be the name of one."""
+        self._count += self._is_tensor(node, node.value)
+
+    def _is_tensor(self, node: Any, name: Any) -> bool:
+        wrapper = self.node_to_wrapper_map.get(node)
+        types = set(self._types.get(name, ())) if isinstance(name, str) else set()
+        if wrapper is not None:
+            types |= wrapper.node_var_type
+        return bool(types & NodeVarType.TENSOR_TYPES)
+
+
+def _has_jump(loop: Any) -> bool:
+    """Whether a loop has a ``break`` or ``continue`` that is not of a loop within."""
+    pending = list(ast.iter_child_nodes(loop))
+    while pending:
+        node = pending.pop()
+        if kind(node) in ("Break", "Continue"):
+            return True
+        if kind(node) not in ("For", "While"):
+            pending += ast.iter_child_nodes(node)
+    return False
