@@ -207,7 +207,7 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
         value: a NumPy array (if complex, the result is a ComplexVariable), or a variable.
         name: name of the variable; generated if None.
         zero_copy: whether array and variable share memory, so that writes to either are visible in the other; the
-            default on a CPU. An op that writes to the variable leaves the array unchanged.
+            default on a CPU.
 
     Raises AssertionError outside a guard, TypeError for any other value.
 

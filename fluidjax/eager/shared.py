@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from fluidjax.eager import values
+from fluidjax.eager.pending import recorder
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
 from lowering.values import LoDArray
@@ -20,6 +21,7 @@ from lowering.values import LoDArray
 # References to an array that nobody else has: the slot, local variables of two functions, getrefcount's argument; and
 # to the array that it is a view of: the view, a local variable, getrefcount's argument.
 _ARRAY, _BASE = 4, 3
+_SMALL = 1 << 15  # bytes that are copied faster than NumPy is asked six times
 
 
 def shared_with(array: np.ndarray, name: str | None) -> VarBase:
@@ -66,13 +68,14 @@ class SharedVarBase(VarBase):
 
     @_value.setter
     def _value(self, value: Value) -> None:
-        """The variable gets another value, which is written into the array if it is there already."""
+        """The variable gets another value: numbers that fit are written into the array, which somebody else has."""
         array: np.ndarray | None = getattr(self, "_array_shared", None)
+        if array is None or _is_ours(array) or value is None or value.spec is not self._seen.spec:
+            self._seen, self._array_shared = value, None
+            return
         self._seen = value
-        self._array_shared = None
-        if array is not None and isinstance(value.array, np.ndarray) and value.spec.plain:
-            array[...] = value.array
-            self._array_shared = array
+        array[...] = values.on_host(recorder.array_of(value))
+        self._seen = values.value_of(array)
 
 
 SharedVarBase.__name__ = VarBase.__name__  # `type(x).__name__` is what scripts print
@@ -90,5 +93,7 @@ def _same(array: np.ndarray, seen: Any) -> bool:
     """Whether two arrays hold the same bits."""
     if isinstance(seen, LoDArray) or array.shape != seen.shape:
         return False
+    if array.nbytes <= _SMALL:
+        return array.tobytes() == seen.tobytes()
     word = np.dtype(f"u{array.dtype.itemsize}")
     return bool((array.reshape(-1).view(word) == seen.reshape(-1).view(word)).all())

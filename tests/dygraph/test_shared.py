@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from fluidjax import dygraph as dg
 from fluidjax import layers
+from fluidjax.base.flags import FLAGS
 
 
 def ones() -> np.ndarray:
@@ -32,6 +34,31 @@ def test_what_the_variable_is_set_to_shows_in_the_array() -> None:
         assert not array.any()
         array[1, 1] = 4
         assert x.numpy()[1, 1] == 4
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_what_an_op_computes_into_the_variable_shows_in_the_array(
+    blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FLAGS, "FLAGS_eager_blocks", blocks)
+    with dg.guard():
+        array, count = ones(), np.zeros(1, "float32")
+        x, steps = dg.to_variable(array), dg.to_variable(count)
+        for k in range(3):
+            layers.increment(steps)
+            assert count.tolist() == [k + 1]
+        layers.assign(x * 3 + steps, x)
+        assert array.tolist() == [[6, 6, 6]] * 2
+        array[0, 0] = 1
+        assert (x + 1).numpy().tolist() == [[2, 7, 7], [7, 7, 7]]
+
+
+def test_what_does_not_fit_the_array_leaves_it_as_it_is() -> None:
+    with dg.guard():
+        array = ones()
+        x = dg.to_variable(array)
+        layers.assign(dg.to_variable(np.zeros(7, "float32")), x)
+        assert array.all() and x.shape == [7]
 
 
 def test_a_gradient_is_that_of_the_numbers_there_are_then() -> None:
