@@ -5,12 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable
 from fluidjax.layers import nn, sequence_lod, tensor
 from fluidjax.layers._control_flow.static_rnn import StaticRNN
-from fluidjax.layers._rnn.units import BasicGRUUnit, BasicLSTMUnit, named
+from fluidjax.layers._rnn import units
+from fluidjax.layers._rnn.units import named
 
 __all__ = ["BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm"]
+
+
+class _AsLayer:
+    """A unit as a Layer: its parameters are those of the network that it is assigned to."""
+
+    __call__, full_name, parameters = Layer.__call__, Layer.full_name, Layer.parameters
+    __getattr__ = Layer.__getattr__
+
+    def _begin(self: Any, name_scope: str, dtype: str) -> None:
+        Layer.__init__(self, name_scope, dtype)
+
+    def _parameter(self: Any, key: str, attr: Any, shape: list[int], is_bias: bool = False) -> None:
+        setattr(self, key, self.create_parameter(shape, attr, self._dtype, is_bias))
+
+
+class BasicGRUUnit(_AsLayer, units.BasicGRUUnit, Layer):
+    __doc__ = units.BasicGRUUnit.__doc__
+
+
+class BasicLSTMUnit(_AsLayer, units.BasicLSTMUnit, Layer):
+    __doc__ = units.BasicLSTMUnit.__doc__
 
 
 def _units(make: Callable[[str, Any, Any], Any], name: str, count: int, param: Any, bias: Any, tag: str) -> list:

@@ -31,7 +31,10 @@ class _Unit:
     forward: Callable[..., Any]
 
     def __init__(self, name_scope: str, dtype: str):
-        self._full_name = unique_name.generate(f"{name_scope}/{type(self).__name__}")
+        self._begin(f"{name_scope}/{type(self).__name__}", dtype)
+
+    def _begin(self, name_scope: str, dtype: str) -> None:
+        self._full_name = unique_name.generate(name_scope)
         self._dtype = dtype
         self._parameters: dict[str, Variable] = {}
 
@@ -49,6 +52,12 @@ class _Unit:
         made = helper.create_parameter(attr=given, shape=shape, dtype=self._dtype, is_bias=is_bias)
         assert made is not None, "a ParamAttr was given, so a parameter is made"
         self._parameters[key] = made
+
+    def __getattr__(self, name: str) -> Variable:
+        try:
+            return self.__dict__["_parameters"][name]
+        except KeyError:
+            raise AttributeError(name) from None
 
     def __call__(self, *inputs: Variable, **kwargs: Variable) -> Any:
         if not self._parameters:
@@ -86,20 +95,19 @@ class BasicGRUUnit(_Unit):
 
     def _build_once(self, input: Variable, pre_hidden: Variable) -> None:
         size, width = self._hidden_size, input.shape[-1]
-        self._parameter("gate_w", named(self._param_attr, "_gate"), [width + size, 2 * size])
-        self._parameter("candidate_w", named(self._param_attr, "_candidate"), [width + size, size])
-        self._parameter("gate_b", named(self._bias_attr, "_gate"), [2 * size], is_bias=True)
-        self._parameter("candidate_b", named(self._bias_attr, "_candidate"), [size], is_bias=True)
+        self._parameter("_gate_weight", named(self._param_attr, "_gate"), [width + size, 2 * size])
+        self._parameter("_candidate_weight", named(self._param_attr, "_candidate"), [width + size, size])
+        self._parameter("_gate_bias", named(self._bias_attr, "_gate"), [2 * size], is_bias=True)
+        self._parameter("_candidate_bias", named(self._bias_attr, "_candidate"), [size], is_bias=True)
 
     def forward(self, input: Variable, pre_hidden: Variable) -> Variable:
         """The new hidden state [batch, hidden] from input [batch, width] and the previous state."""
-        weights = self._parameters
-        gates = nn.matmul(x=tensor.concat([input, pre_hidden], 1), y=weights["gate_w"])
-        gates = self._gate_activation(nn.elementwise_add(gates, weights["gate_b"]))
+        gates = nn.matmul(x=tensor.concat([input, pre_hidden], 1), y=self._gate_weight)
+        gates = self._gate_activation(nn.elementwise_add(gates, self._gate_bias))
         r, u = nn.split(gates, num_or_sections=2, dim=1)
         reset = r * pre_hidden
-        candidate = nn.matmul(tensor.concat([input, reset], 1), weights["candidate_w"])
-        c = self._activation(nn.elementwise_add(candidate, weights["candidate_b"]))
+        candidate = nn.matmul(tensor.concat([input, reset], 1), self._candidate_weight)
+        c = self._activation(nn.elementwise_add(candidate, self._candidate_bias))
         return u * pre_hidden + (1 - u) * c
 
 
@@ -135,13 +143,13 @@ class BasicLSTMUnit(_Unit):
 
     def _build_once(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> None:
         size, width = self._hidden_size, input.shape[-1]
-        self._parameter("w", self._param_attr, [width + size, 4 * size])
-        self._parameter("b", self._bias_attr, [4 * size], is_bias=True)
+        self._parameter("_weight", self._param_attr, [width + size, 4 * size])
+        self._parameter("_bias", self._bias_attr, [4 * size], is_bias=True)
 
     def forward(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> tuple[Variable, Variable]:
         """(new hidden, new cell), [batch, hidden], from input [batch, width] and the previous states."""
-        gates = nn.matmul(x=tensor.concat([input, pre_hidden], 1), y=self._parameters["w"])
-        gates = nn.elementwise_add(gates, self._parameters["b"])
+        gates = nn.matmul(x=tensor.concat([input, pre_hidden], 1), y=self._weight)
+        gates = nn.elementwise_add(gates, self._bias)
         i, j, f, o = nn.split(gates, num_or_sections=4, dim=-1)
         kept = nn.elementwise_mul(pre_cell, ops.sigmoid(nn.elementwise_add(f, self._forget_bias)))
         new_cell = nn.elementwise_add(kept, nn.elementwise_mul(ops.sigmoid(i), ops.tanh(j)))
