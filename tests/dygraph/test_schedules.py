@@ -127,3 +127,11 @@ def test_a_base_rate_may_be_a_variable() -> None:
         rate = float(schedule())
         assert rate > 0 and isinstance(schedule(), fluid.core.VarBase)
     assert isinstance(fluid.layers.noam_decay(8, 4), dg.NoamDecay)
+
+
+def test_a_warm_up_is_a_number_before_the_first_step() -> None:
+    with fluid.dygraph.guard():
+        rate = fluid.dygraph.LinearLrWarmup(fluid.dygraph.PolynomialDecay(0.01, 5, 0.0), 2, 0.0, 0.01)
+        net = fluid.dygraph.Linear(2, 2)
+        optimizer = fluid.optimizer.SGD(rate, parameter_list=net.parameters())
+        assert isinstance(rate.step(), float) and type(optimizer.current_step_lr()) is float

@@ -202,8 +202,8 @@ class LinearLrWarmup(LearningRateDecay):
         self.lr_ratio_before_warmup = (float(end_lr) - float(start_lr)) / float(warmup_steps)
 
     def step(self) -> Any:
-        """The rate at ``step_num``: a Variable of shape [1] during warm-up, then the value of ``learning_rate``."""
+        """The rate at ``step_num``: a number during warm-up, then the value of ``learning_rate``."""
         later = self.learning_rate() if isinstance(self.learning_rate, LearningRateDecay) else self.learning_rate
         if self.step_num < self.warmup_steps:
-            return self.create_lr_var(self.lr_ratio_before_warmup * self.step_num)
+            return self.lr_ratio_before_warmup * self.step_num
         return later
