@@ -160,7 +160,7 @@ class Layer(registered.Registered):
 
     def clear_gradients(self) -> None:
         """Set the existing gradients of all trainable parameters to zero."""
-        for parameter in self.parameters():
+        for parameter in registered.each_parameter(self):
             if parameter.trainable:
                 parameter.clear_gradient()
 
@@ -225,7 +225,10 @@ class Layer(registered.Registered):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not registered.assign(self, name, value):
+        of_class = isinstance(getattr(type(self), name, None), property)
+        if of_class:
+            object.__setattr__(self, name, value)
+        if not registered.assign(self, name, value) and not of_class:
             object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:

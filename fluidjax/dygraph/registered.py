@@ -40,6 +40,24 @@ def parameters(top: Any, prefix: str, below: bool) -> Iterator[tuple[str, Any]]:
                 yield _joined(path, name), parameter
 
 
+def each_parameter(top: Any) -> list[Any]:
+    """The same parameters without their names."""
+    found: dict[int, Any] = {}
+    seen: set[Any] = set()
+    pending = [top]
+    while pending:
+        layer = pending.pop()
+        if layer is None or layer in seen:
+            continue
+        seen.add(layer)
+        for parameter in layer._parameters.values():
+            if parameter is not None:
+                found[id(parameter)] = parameter
+        if layer._sub_layers:
+            pending += layer._sub_layers.values()
+    return list(found.values())
+
+
 def _joined(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else str(name)
 

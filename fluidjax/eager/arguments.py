@@ -9,7 +9,10 @@ from fluidjax.base.errors import explain
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import VarBase
+from fluidjax.framework.operator import tell_left_out
 from lowering import OpDef
+from lowering.engine.validate import unknown_attrs
+from lowering.program import BOOKKEEPING
 
 
 def without_absent(definition: OpDef, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,6 +21,27 @@ def without_absent(definition: OpDef, inputs: Mapping[str, Any]) -> dict[str, An
     return {
         slot: v for slot, v in inputs.items() if slot not in absent or all(x._value is not None for x in _listed(v))
     }
+
+
+def known_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The attributes without those that the op does not have; a warning tells of these."""
+    given = [name for name, value in attrs.items() if value is not None and name not in BOOKKEEPING]
+    unknown = unknown_attrs(definition.type, given, newer=False)
+    tell_left_out(definition.type, "attribute", unknown, definition.attrs)
+    return {name: value for name, value in attrs.items() if name not in unknown} if unknown else attrs
+
+
+def known_slots(
+    definition: OpDef, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """(inputs, outputs) without the slots that the op does not have; None where it has all of them."""
+    held: list[dict[str, Any]] = []
+    for kind, given, slots in (("input", inputs, definition.inputs), ("output", outputs, definition.outputs)):
+        known = {slot.name for slot in slots}
+        unknown = [name for name in given if name not in known and given[name] is not None]
+        tell_left_out(definition.type, f"{kind} slot", unknown, known)
+        held.append({name: argument for name, argument in given.items() if name in known})
+    return None if len(held[0]) == len(inputs) and len(held[1]) == len(outputs) else (held[0], held[1])
 
 
 def _listed(argument: Any) -> Sequence[VarBase]:

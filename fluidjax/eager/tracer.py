@@ -14,15 +14,16 @@ from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import CPUPlace
-from fluidjax.eager.arguments import failure, values_of, without_absent
+from fluidjax.eager.arguments import failure, known_slots, values_of, without_absent
 from fluidjax.eager.engine import Engine, RecordingEngine
-from fluidjax.eager.kernels import Kernel, flatten, freeze, kernel_of
+from fluidjax.eager.forms import expected, kernel_of_form, same
+from fluidjax.eager.kernels import Kernel, flatten, kernel_of
 from fluidjax.eager.made import Made
 from fluidjax.eager.numbers import opened
 from fluidjax.eager.passes import Watched
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
-from fluidjax.eager.tape import UNWANTED, OpNode, Pass, key_of, places
+from fluidjax.eager.tape import OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework.guards import default_main_program
@@ -128,17 +129,20 @@ class Tracer:
         """
         ins, in_layout = flatten(inputs) if inputs else ([], ())
         outs, out_layout = flatten(outputs) if outputs else ([], ())
-        kernel = _expected(type, in_layout, out_layout, attrs or {})
+        kernel = expected(type, in_layout, out_layout, attrs or {})
         if kernel is None or (kernel.declared and kernel.declared != tuple([out.dtype for out in outs])):
-            kernel = self._kernel(type, attrs or {}, ins, in_layout, outs, out_layout)
+            held = known_slots(get_op(type), inputs or {}, outputs or {})
+            if held is not None:
+                return self.trace_op(type, *held, attrs, stop_gradient)
+            kernel = kernel_of_form(type, attrs or {}, ins, in_layout, outs, out_layout)
             if kernel.movable:
                 kernel, ins = self._with_operands(kernel, ins)  # type: ignore[assignment]
-        if kernel.simple and not stop_gradient and self._follow(kernel, ins, outs) is not None:
+        if kernel.simple and not stop_gradient and self.follow(kernel, ins, outs) is not None:
             return
         if kernel.definition.absent:
-            held = without_absent(kernel.definition, inputs or {})
-            if held != inputs:
-                return self.trace_op(type, held, outputs, attrs, stop_gradient)
+            present = without_absent(kernel.definition, inputs or {})
+            if present != inputs:
+                return self.trace_op(type, present, outputs, attrs, stop_gradient)
         if self._calls is not None:
             self._calls.append((kernel, ins, outs))
         results = self.run(kernel, values_of(type, ins))
@@ -165,32 +169,6 @@ class Tracer:
     def replay(calls: list[Call], given: Sequence[VarBase]) -> Replay:
         """What was traced, to be run again with other variables in the place of `given`."""
         return Replay(calls, given)
-
-    @staticmethod
-    def _kernel(
-        type: str, attrs: Mapping[str, Any], ins: list[Any], in_layout: Any, outs: list[Any], out_layout: Any
-    ) -> Kernel:
-        """The kernel of an op on these variables: what it writes in place, and declarations of results, tell too."""
-        form = type, in_layout, out_layout, tuple([(k, freeze(v)) for k, v in attrs.items()])
-        kernel = _forms.get(form)
-        if kernel is not None:
-            return kernel
-        definition = get_op(type)
-        aliases: tuple[int, ...] = ()
-        if definition.inplace:
-            aliases = tuple([next((i for i, v in enumerate(ins) if v is out), -1) for out in outs])
-        declared: tuple[VarType, ...] = ()
-        if "ctx" in definition.special:
-            declared = tuple([out.dtype for out in outs])
-        kernel = kernel_of(type, attrs, in_layout, out_layout, aliases=aliases, declared=declared)
-        given = {k: list(v) if v.__class__ is list else v for k, v in attrs.items()}
-        if not definition.inplace:
-            if not declared and (not kernel.movable or type == "slice"):
-                _forms[form] = kernel
-            kernel.given = given
-        if all(source < 0 for source in aliases) and not declared and not definition.updates:
-            kernel.given_fresh = given
-        return kernel
 
     def op(self, type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any], slots: tuple[str, ...]) -> list[Any]:
         """Run an op whose outputs are fresh variables; returns them.
@@ -219,10 +197,10 @@ class Tracer:
         if point is None or point.kernel.type != type:
             return None
         kernel = point.kernel
-        if kernel.outs != slots or not _same(kernel.given_fresh, attrs):
+        if kernel.outs != slots or not same(kernel.given_fresh, attrs):
             return None
         if tuple(inputs) == kernel.ins and not kernel.movable:
-            known = self._follow(kernel, [*inputs.values()])  # most slots hold a variable, not a list
+            known = self.follow(kernel, [*inputs.values()])  # most slots hold a variable, not a list
             if known is not None:
                 return known
         ins, layout = flatten(inputs)
@@ -241,7 +219,7 @@ class Tracer:
         """Fresh variables with what a kernel gives."""
         if kernel.movable:
             kernel, ins = self._with_operands(kernel, ins)
-        known = self._follow(kernel, ins)
+        known = self.follow(kernel, ins)
         if known is not None:
             return known
         values = values_of(kernel.type, ins)
@@ -251,9 +229,7 @@ class Tracer:
         self._bind(kernel, ins, outs, self.run(kernel, values))
         return outs
 
-    def _follow(
-        self, kernel: Kernel, ins: Sequence[VarBase], outs: list[VarBase] | None = None
-    ) -> list[VarBase] | None:
+    def follow(self, kernel: Kernel, ins: Sequence[VarBase], outs: list[VarBase] | None = None) -> list[VarBase] | None:
         """Bind `outs`, None for fresh variables, to what the op gives that came next last time; returns them.
 
         None for another op, and nothing is done. This is ``run`` and ``_bind`` without their calls: nearly every op of
@@ -266,12 +242,15 @@ class Tracer:
         if parents is None:
             return None
         node = None
-        traced = self._train_mode and parents.count(UNWANTED) < len(parents)
-        if traced and kernel.differentiable:
-            node = OpNode(kernel, ins, parents, point.outs)
-        values = recorder.record(point)
+        flows = parents.pop() if self._train_mode else 0
+        if flows and kernel.differentiable:
+            plan = point.plans.get(flows)
+            if plan is None:
+                plan = point.plans[flows] = OpNode.plan_of(kernel, parents)
+            node = OpNode(kernel, ins, parents, point.outs, plan)
         if outs is None:
-            outs = VarBase._temporaries(len(values))
+            outs = VarBase._temporaries(len(point.outs))
+        values = recorder.record(point)
         k = 0
         for out in outs:
             out._value = values[k]
@@ -279,7 +258,7 @@ class Tracer:
                 out._place = node, k
             elif out._place is not None:
                 out._place = None
-            if traced and out._stop_gradient is None:
+            if flows and out._stop_gradient is None:
                 out._stop_gradient = False
             k += 1  # noqa: SIM113 (enumerate takes longer)
         if node is not None and node.plan.reads:
@@ -314,7 +293,8 @@ class Tracer:
                     break
         node = None
         if parents is not None and kernel.differentiable:
-            node = OpNode(kernel, ins, parents, tuple([None if r is None else r.spec for r in results]), forward)
+            specs = tuple([None if r is None else r.spec for r in results])
+            node = OpNode(kernel, ins, parents, specs, OpNode.plan_of(kernel, parents, forward), forward)
             if node.plan.reads:
                 node.save(outs, results)
         k = 0
@@ -416,26 +396,6 @@ class Tracer:
 
 
 _PASSES = 32  # that are known for one point; many begin where a batch does
-
-# The kernels of ops by type, layouts and attributes as they are given, where nothing else tells.
-_forms: dict[Any, Kernel] = {}
-
-
-def _expected(type: str, ins: Any, outs: Any, attrs: Mapping[str, Any]) -> Kernel | None:
-    """The kernel of an op, where it is the one that came next last time."""
-    point = recorder.point.expected
-    if point is None:
-        return None
-    kernel = point.kernel
-    known = kernel.type == type and kernel.ins == ins and kernel.outs == outs and _same(kernel.given, attrs)
-    return kernel if known else None
-
-
-def _same(given: Any, attrs: Mapping[str, Any]) -> bool:
-    try:
-        return given == attrs
-    except ValueError:  # arrays among them
-        return False
 
 
 def _first(inputs: Mapping[str, Any]) -> Any:

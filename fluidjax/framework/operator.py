@@ -253,6 +253,17 @@ class Operator:
     __repr__ = __str__
 
 
+def tell_left_out(op_type: str, kind: str, unknown: Sequence[str], known: Iterable[str]) -> None:
+    """Warn about arguments unknown to the op. Fluid drops them silently, although they may be misspelt."""
+    if unknown:
+        expected = ", ".join(sorted(known)) or "none"
+        warnings.warn(
+            f"op {op_type}: {kind} {', '.join(unknown)} is not one of the op's: {expected}."
+            " It is left out, as in Paddle; rename it if it is misspelt",
+            stacklevel=callstack.depth_of_user(),
+        )
+
+
 class _Builder:
     """Fills in the message of a new op: checks slots and attributes, then infers its outputs."""
 
@@ -282,16 +293,6 @@ class _Builder:
     def _fail(self, text: str) -> ArgumentError:
         return ArgumentError(f"op {self.type} ({self._where()}): {text}")
 
-    def _leave_out(self, kind: str, unknown: Sequence[str], known: Iterable[str]) -> None:
-        """Warn about arguments unknown to the op. Fluid drops them silently, although they may be misspelt."""
-        if unknown:
-            expected = ", ".join(sorted(known)) or "none"
-            warnings.warn(
-                f"op {self.type}: {kind} {', '.join(unknown)} is not one of the op's: {expected}."
-                " It is left out, as in Paddle; rename it if it is misspelt",
-                stacklevel=callstack.depth_of_user(),
-            )
-
     def _fill_slots(self, messages: Any, kind: str, given: Mapping, slots: Sequence[Any], keep_absent: bool) -> None:
         """Write the slots in order of their names. An absent optional input becomes an empty slot.
 
@@ -307,7 +308,8 @@ class _Builder:
                 continue
             messages.add(parameter=slot.name, arguments=self._names(argument, kind, slot))
         known = {slot.name for slot in slots}
-        self._leave_out(f"{kind.lower()} slot", [k for k in given if k not in known and given[k] is not None], known)
+        unknown = [k for k in given if k not in known and given[k] is not None]
+        tell_left_out(self.type, f"{kind.lower()} slot", unknown, known)
 
     def _names(self, argument: Any, kind: str, slot: Any) -> list[str]:
         items = list(argument) if isinstance(argument, (list, tuple)) else [argument]
@@ -333,7 +335,7 @@ class _Builder:
         program = self.op.block.program
         own = {k: _plain(v) for k, v in attrs.items() if v is not None and k not in BOOKKEEPING_TYPES}
         unknown = unknown_attrs(self.type, own, newer=False)
-        self._leave_out("attribute", unknown, spec.attrs)
+        tell_left_out(self.type, "attribute", unknown, spec.attrs)
         own = {k: v for k, v in own.items() if k not in unknown}
         try:
             own = lowering.check_attrs(self.type, own)

@@ -231,3 +231,23 @@ def test_data_parallel_of_one_process() -> None:
     assert dg.DataParallel(layer, two).scale_loss(loss).numpy() == loss.numpy() / 2
     with pytest.raises(ValueError, match="2 processes"):
         dg.prepare_context(two)
+
+
+def test_what_a_property_is_set_to_is_registered_beside_it() -> None:
+    class Tied(dg.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = self.create_parameter([2])
+
+        @property
+        def weight(self) -> Any:
+            return self.held
+
+        @weight.setter
+        def weight(self, value: Any) -> None:
+            self.held = value
+
+    one, two = Tied(), Tied()
+    two.weight = one.weight
+    assert two.held is one.held and two.weight is one.held
+    assert {name: p.name for name, p in two.state_dict().items()} == {"held": "tied_0.w_0", "weight": "tied_0.w_0"}

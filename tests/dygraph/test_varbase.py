@@ -361,3 +361,15 @@ def test_the_default_program_stays_empty() -> None:
     layers.reduce_sum(net(var([[1.0, 2.0]]))).backward()
     assert fluid.default_main_program().global_block().ops == []
     assert list(fluid.default_main_program().list_vars()) == []
+
+
+def test_what_an_op_does_not_have_is_left_out_with_a_warning() -> None:
+    with fluid.dygraph.guard():
+        x = fluid.dygraph.to_variable(np.float32([-1, 2]))
+        helper = fluid.layer_helper.LayerHelper("relu")
+        for _ in range(2):
+            out, other = [helper.create_variable_for_type_inference("float32") for _ in range(2)]
+            with pytest.warns(UserWarning, match="op relu: .* is not one of the op's") as told:
+                helper.append_op("relu", {"X": [x], "Y": [x]}, {"Out": [out], "Mask": other}, {"axis": 1})
+            assert out.numpy().tolist() == [0, 2]
+            assert {str(each.message).split()[2] for each in told} >= {"input", "output"}

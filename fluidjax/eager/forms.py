@@ -1,0 +1,60 @@
+"""Which kernel an op is, by what it is given: told without looking into its content where it came before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fluidjax.base.enums import VarType
+from fluidjax.eager.arguments import known_attrs
+from fluidjax.eager.kernels import Kernel, freeze, kernel_of
+from fluidjax.eager.pending import recorder
+from lowering import get_op
+
+# The kernels of ops by type, layouts and attributes as they are given, where nothing else tells.
+_forms: dict[Any, Kernel] = {}
+
+
+def kernel_of_form(
+    type: str, attrs: Mapping[str, Any], ins: list[Any], in_layout: Any, outs: list[Any], out_layout: Any
+) -> Kernel:
+    """The kernel of an op on these variables: what it writes in place, and declarations of results, tell too."""
+    form = type, in_layout, out_layout, tuple([(k, freeze(v)) for k, v in attrs.items()])
+    kernel = _forms.get(form)
+    if kernel is not None:
+        return kernel
+    definition = get_op(type)
+    aliases: tuple[int, ...] = ()
+    if definition.inplace:
+        aliases = tuple([next((i for i, v in enumerate(ins) if v is out), -1) for out in outs])
+    declared: tuple[VarType, ...] = ()
+    if "ctx" in definition.special:
+        declared = tuple([out.dtype for out in outs])
+    own = known_attrs(definition, attrs)
+    kernel = kernel_of(type, own, in_layout, out_layout, aliases=aliases, declared=declared)
+    given = {k: list(v) if v.__class__ is list else v for k, v in attrs.items()}
+    if not definition.inplace:
+        if not declared and (not kernel.movable or type == "slice"):
+            _forms[form] = kernel
+        kernel.given = given
+    if all(source < 0 for source in aliases) and not declared and not definition.updates:
+        kernel.given_fresh = given
+    return kernel
+
+
+def expected(type: str, ins: Any, outs: Any, attrs: Mapping[str, Any]) -> Kernel | None:
+    """The kernel of an op, where it is the one that came next last time."""
+    point = recorder.point.expected
+    if point is None:
+        return None
+    kernel = point.kernel
+    known = kernel.type == type and kernel.ins == ins and kernel.outs == outs and same(kernel.given, attrs)
+    return kernel if known else None
+
+
+def same(given: Any, attrs: Mapping[str, Any]) -> bool:
+    """Whether attributes are those that were given before."""
+    try:
+        return given == attrs
+    except ValueError:  # arrays among them
+        return False
