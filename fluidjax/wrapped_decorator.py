@@ -21,10 +21,14 @@ def wrap_decorator(decorator_func: Callable[[Callable], Callable]) -> Callable[[
     def decorate(function: Callable) -> Callable:
         decorated = decorator_func(function)
         signature = inspect.signature(function)
+        parameters = signature.parameters.values()
+        plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+        least = sum(p.default is p.empty for p in parameters)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            signature.bind(*args, **kwargs)
+            if kwargs or not plain or not least <= len(args) <= len(parameters):  # binding takes 10 us
+                signature.bind(*args, **kwargs)
             return decorated(*args, **kwargs)
 
         call.__signature__ = signature  # type: ignore[attr-defined]  # for inspect.getfullargspec

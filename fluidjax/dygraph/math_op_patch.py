@@ -89,7 +89,12 @@ def _binary(
     kernel: Kernel = kernel_of(op_type, {"axis": -1}, ("X", "Y"), ("Out",))
 
     def operate(self: VarBase, other_var: Any) -> VarBase:
-        if other_var.__class__ is not VarBase:
+        if isinstance(other_var, VarBase):
+            tracer = current_tracer() or _tracer(method)
+            known = tracer.follow(kernel, (other_var, self) if reverse else (self, other_var))
+            if known is not None:
+                return known[0]
+        else:
             check_number(self, other_var, method)
             whole_division = op_type == "elementwise_div" and self.dtype in INTEGERS
             if scale_of is not None and isinstance(other_var, (int, float)) and not whole_division:

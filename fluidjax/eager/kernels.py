@@ -100,7 +100,7 @@ class Kernel:
         view: the op with stand-in names: ``i0``, ``i1`` ... for its inputs, ``o0`` ... for its outputs; an output that
             is the variable of an input it updates has the input's name.
         aliases: for each output the number of the input whose variable it is, -1 for none; () where none is any.
-        plans: what the gradient takes, by the inputs that want one (see ``tape``); `plan` where all of them do.
+        plans: what the gradient takes, by the inputs that want one (see ``tape``).
         known: what the outputs are by what the inputs are; None where only a run tells; where all outputs are inputs as
             they are, for each output the number of the input.
         takes_key: whether it draws random numbers from a key that is its first input.
@@ -137,7 +137,6 @@ class Kernel:
         self._wanted = wanted
         self._variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
         self.plans: dict[Any, Any] = {}
-        self.plan: Any = None
         self.known: dict[tuple[Spec, ...], Outcome] = {}
         seeded = bool(int(self.attrs.get("seed", 0) or 0))
         draws = "key" in self.definition.special

@@ -64,20 +64,26 @@ class Recorder:
     def follow(self, point: Point, variables: Sequence[Any]) -> list[Any] | None:
         """The places on the tape of the inputs of the op that leads to the expected point.
 
-        None where the op is another one after all, or where more has to be done than to record it.
+        None where the op is another one after all, or where more has to be done than to record it. Beside the places,
+        the last of the list: a number with a bit for each input, 1 where a gradient flows to it.
         """
         if point.special or point.depth > self._limit or not FLAGS["FLAGS_eager_blocks"]:
             return None
         serial, codes = self.serial, point.codes
         parents: list[Any] = []
-        k = 0
+        k = flows = 0
         try:
             for var in variables:
                 value = var._value
                 if (value.index if value.serial == serial else self.leaf(value)) != codes[k]:
                     return None
-                parents.append(var._place if var._stop_gradient is False else UNWANTED)
                 k += 1
+                if var._stop_gradient is False:
+                    parents.append(var._place)
+                    flows += flows + 1
+                else:
+                    parents.append(UNWANTED)
+                    flows += flows
         except AttributeError:  # no variable of eager mode, or one without a value
             return None
         leaves = self._leaves
@@ -85,6 +91,7 @@ class Recorder:
             return None
         if point.fresh and [v.spec for v in leaves[-len(point.fresh) :]] != point.fresh:
             return None
+        parents.append(flows)
         return parents
 
     def run(self, kernel: Kernel, ins: Sequence[Value], seed: int = 0) -> list[Value | None]:

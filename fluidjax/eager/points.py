@@ -27,13 +27,14 @@ class Point:
         special: whether more than recording has to be done for the last record.
         expected: the point that came after this one last time.
         numbers: of ops that came after it, the numbers that they had (see ``numbers``).
+        plans: of the last record, what the gradient takes, by the inputs that gradients flow to (see ``follow``).
         passes: the backward passes that began here (see ``passes``); None before the first.
         updates: the updates that began here, of each replay (see ``replay``); None before the first.
     """
 
     __slots__ = (
         "_after", "before", "codes", "depth", "expected", "first", "fresh", "kernel", "leaves", "numbers", "outs",
-        "passes", "record", "special", "tree", "updates",
+        "passes", "plans", "record", "special", "tree", "updates",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +55,7 @@ class Point:
             self.depth, self.first = before.depth + 1, before.first + len(before.outs)
             self.leaves = before.leaves + len(fresh)
         self.expected: Point | None = None
+        self.plans: dict[int, Any] = {}
         self.passes: list[Any] | None = None
         self.updates: WeakKeyDictionary[Any, list[Any]] | None = None
         self.numbers: dict[Any, set[Any]] = {}

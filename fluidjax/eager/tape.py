@@ -71,30 +71,27 @@ class OpNode(Node):
         inputs: Sequence[Any],
         parents: Sequence[Any],
         specs: Sequence[Any],
+        plan: Any,
         forward: OpNode | None = None,
     ) -> None:
         self.order, self.freed = next(_counter), False
         self.inputs, self.parents, self.specs = inputs, parents, specs
-        self.kernel, self.forward = kernel, forward
+        self.kernel, self.forward, self.plan = kernel, forward, plan
         self.saved: dict[int, Any] | None = None
-        plan = kernel.plan if forward is None and UNWANTED not in parents else None
-        if plan is None:
-            plan = self._plan(kernel, tuple([p is not UNWANTED for p in parents]), forward)
-        self.plan = plan
 
     def save(self, outputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Keep the outputs that the gradient reads."""
         self.saved = {k: (weakref.ref(outputs[k]), results[k]) for k in self.plan.reads}
 
     @staticmethod
-    def _plan(kernel: Kernel, wanted: tuple[bool, ...], forward: OpNode | None) -> Any:
+    def plan_of(kernel: Kernel, parents: Sequence[Any], forward: OpNode | None = None) -> Any:
+        """What the gradient takes of a kernel whose inputs are at these places."""
+        wanted = tuple([p is not UNWANTED for p in parents])
+        origin = None if forward is None else forward.kernel
         try:
-            plan = kernel.plans[wanted, None if forward is None else forward.kernel]
+            return kernel.plans[wanted, origin]
         except KeyError:
-            plan = plan_of(kernel, wanted, None if forward is None else forward.kernel)
-        if forward is None and all(wanted):
-            kernel.plan = plan
-        return plan
+            return plan_of(kernel, wanted, origin)
 
     def free(self) -> None:
         """See Node."""

@@ -8,11 +8,23 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _NUMBERS = sorted(map(int, signal.valid_signals()))
+
+
+_seen: tuple[list[Any], dict[int, Any]] = [], {}  # the handlers of all signals, and those of them in Python
+
+
+def _handlers() -> dict[int, Any]:
+    """The handlers in Python, by signal. There are 64 signals; which of them have one changes seldom."""
+    global _seen
+    found = list(map(_signal.getsignal, _NUMBERS))
+    if found != _seen[0]:
+        _seen = found, {number: handler for number, handler in zip(_NUMBERS, found, strict=True) if callable(handler)}
+    return _seen[1]
 
 
 def uninterrupted(function: Callable[[], T]) -> T:
@@ -23,7 +35,7 @@ def uninterrupted(function: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return function()
-    before = {n: h for n in _NUMBERS if callable(h := _signal.getsignal(n))}
+    before = _handlers()
     waiting: list[int] = []
     active = False
 
