@@ -21,6 +21,7 @@ from fluidjax.framework import Program, Variable
 from fluidjax.gradcheck.eager import recorded
 
 NAME, HELP = "info", "describe a model or script"
+_Row = tuple[object, ...]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +60,7 @@ def describe(program: Program, fetched: Sequence[str] = ()) -> Iterator[str]:
     fetches = fetches or list(fetched)
     yield from _section("inputs", [_row(block.var(name)) for name in feeds if block.has_var(name)])
     yield from _section("outputs", [_row(block.var(name)) for name in fetches if block.has_var(name)])
-    yield from _section("parameters", _parameters(program))
+    yield from _section("parameters", *_parameters(program))
     ops = Counter(op.type for b in program.blocks for op in b.ops if op.type not in ("feed", "fetch"))
     total = sum(ops.values())
     yield f"ops: {total} in {len(program.blocks)} block{'s' if len(program.blocks) > 1 else ''}"
@@ -71,10 +72,10 @@ def describe(program: Program, fetched: Sequence[str] = ()) -> Iterator[str]:
     yield "runs here: yes" if not problems else "runs here: no\n" + "\n".join(f"  {p}" for p in problems)
 
 
-def _section(title: str, rows: list[tuple[object, ...]]) -> Iterator[str]:
+def _section(title: str, rows: list[_Row], total: _Row | None = None) -> Iterator[str]:
     yield f"{title}: {len(rows)}"
     if rows:
-        yield table(rows)
+        yield table([*rows, total] if total else rows)
 
 
 def _ends(program: Program) -> tuple[list[str], list[str]]:
@@ -85,18 +86,18 @@ def _ends(program: Program) -> tuple[list[str], list[str]]:
     return [name for _, name in feeds] or data, [name for _, name in fetches]
 
 
-def _row(var: Variable) -> tuple[object, ...]:
+def _row(var: Variable) -> _Row:
     level = f"lod level {var.lod_level}" if var.lod_level else ""
     return var.name, to_numpy_dtype(var.dtype), list(var.shape), level
 
 
-def _parameters(program: Program) -> list[tuple[object, ...]]:
+def _parameters(program: Program) -> tuple[list[_Row], _Row]:
     kinds = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.RAW, VarType.READER)
     held = [v for v in program.global_block().vars.values() if v.persistable and v.type not in kinds]
     sizes = [math.prod(max(n, 1) for n in var.shape) * to_numpy_dtype(var.dtype).itemsize for var in held]
-    rows: list[tuple[object, ...]] = [
+    rows: list[_Row] = [
         (var.name, to_numpy_dtype(var.dtype), list(var.shape), size(count))
         for var, count in zip(held, sizes, strict=True)
     ]
     values = sum(math.prod(max(n, 1) for n in var.shape) for var in held)
-    return [*rows, ("all of them", "", f"{values:,} values", size(sum(sizes)))] if rows else rows
+    return rows, ("all of them", "", f"{values:,} values", size(sum(sizes)))

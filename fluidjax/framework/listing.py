@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 KEPT = "kept"  # between runs, and no parameter
+_TENSORS = (VarType.LOD_TENSOR, VarType.SELECTED_ROWS)
 # The file that a notebook gives to a cell.
 _CELL = re.compile(r"^.*[/\\]ipykernel_\d+[/\\]\d+\.py:")
 # Longer values of attributes are cut.
@@ -129,12 +130,15 @@ def op_line(op: Operator) -> str:
 
 
 def size_text(program: Program) -> str:
-    """``5 ops, 2 parameters of 16 elements``."""
+    """``5 ops, 2 parameters of 16 elements``; a file does not say which of its variables are parameters."""
     ops = sum(len(block.ops) for block in program.blocks)
-    held = program.all_parameters()
+    held: list[Any] = program.all_parameters()
+    kind = "parameters"
+    if program._loaded_from is not None and not held:
+        kind, held = "persistable variables", [v for v in program.list_vars() if v.persistable and v.type in _TENSORS]
     elements = sum(math.prod(map(abs, tensor.dims)) for p in held if (tensor := messages.tensor_desc(p.proto)))
     blocks = f" in {len(program.blocks)} blocks" if len(program.blocks) > 1 else ""
-    return f"{ops} ops{blocks}, {len(held)} parameters of {elements:,} elements"
+    return f"{ops} ops{blocks}, {len(held)} {kind} of {elements:,} elements"
 
 
 def program_text(program: Program, folded: bool = True) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType, to_numpy_dtype
+from fluidjax.base.tables import page
 from fluidjax.dygraph.layers import Layer
 from fluidjax.eager.varbase import VarBase
 
@@ -33,7 +34,7 @@ def variable_text(var: VarBase) -> str:
 
 def variable_html(var: VarBase) -> str:
     """The same as HTML."""
-    return f"<div><b>{escape(var.name)}</b>: {escape(_facts(var))}</div><pre>{escape(_numbers(var))}</pre>"
+    return page(f"<div><b>{escape(var.name)}</b>: {escape(_facts(var))}</div><pre>{escape(_numbers(var))}</pre>")
 
 
 def _count(layer: Layer) -> str:
@@ -63,11 +64,15 @@ def layer_text(layer: Layer, name: str = "", indent: str = "") -> str:
     return "\n".join(lines)
 
 
-def layer_html(layer: Layer, name: str = "") -> str:
+def layer_html(layer: Layer) -> str:
     """The same as foldable HTML."""
+    return page(_tree(layer))
+
+
+def _tree(layer: Layer, name: str = "") -> str:
     head = f"{f'<b>{escape(name)}</b>: ' if name else ''}{escape(_title(layer))}"
     own = f"<div>{escape(_own(layer))}</div>" if _own(layer) else ""
-    below = "".join(layer_html(child, key) for key, child in _children(layer))
+    below = "".join(_tree(child, key) for key, child in _children(layer))
     body = f'<div style="margin-left:1.5em">{own}{below}</div>'
     return f"<details open><summary>{head}</summary>{body}</details>"
 

@@ -39,8 +39,8 @@ def spoil(model, tmp_path):
 def test_info_of_a_model(model, capsys):
     assert cli.main(["info", str(model)]) == 0
     said = capsys.readouterr().out
-    for line in ("inputs: 1", "x  float32  [-1, 3]", "outputs: 1", "fc_0.w_0", "[3, 4]", "48 B", "ops: 4 in 1 block",
-                 "runs here: yes"):  # fmt: skip
+    for line in ("inputs: 1", "x  float32  [-1, 3]", "outputs: 1", "parameters: 2\n", "fc_0.w_0", "[3, 4]", "48 B",
+                 "ops: 4 in 1 block", "runs here: yes"):  # fmt: skip
         assert line in said, said
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import fluidjax as fluid
+from fluidjax.base.tables import page
 
 dg = fluid.dygraph
 
@@ -33,7 +34,8 @@ def test_a_variable_shows_its_value_and_facts() -> None:
         assert text_of(x) == "<x>: [1, 2] float32, no gradient\n[[ 1.5 -2. ]]"
         x.stop_gradient = False
         assert "needs gradient" in text_of(x * 2.0)
-        assert x._repr_html_() == "<div><b>&lt;x&gt;</b>: [1, 2] float32, needs gradient</div><pre>[[ 1.5 -2. ]]</pre>"
+        shown = "<div><b>&lt;x&gt;</b>: [1, 2] float32, needs gradient</div><pre>[[ 1.5 -2. ]]</pre>"
+        assert x._repr_html_() == page(shown)
         assert "no value yet" in text_of(dg.Layer().create_variable())
         big = dg.to_variable(np.zeros((100, 100), "int64"))
         assert "..." in text_of(big) and "int64" in text_of(big)

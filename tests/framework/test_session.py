@@ -264,6 +264,17 @@ def test_sequences_as_a_picture() -> None:
     assert sum(e.tag.endswith("path") for e in root) == 2, "a bracket for each sequence of sequences"
 
 
+def test_the_size_of_a_loaded_program() -> None:
+    """A file does not say which variables are parameters; feed and fetch variables are none."""
+    main = Program()
+    with fluid.program_guard(main, Program()), fluid.unique_name.guard():
+        y = fluid.layers.fc(fluid.data("x", [None, 3]), 4)
+        fluid.io.prepend_feed_ops(main, ["x"])
+        fluid.io.append_fetch_ops(main, [y.name])
+    loaded = Program.parse_from_string(main.desc.serialize_to_string())
+    assert str(loaded).splitlines()[0] == "Program: 4 ops, 2 persistable variables of 16 elements"
+
+
 def test_a_program_as_text() -> None:
     main, startup = Program(), Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
