@@ -185,6 +185,7 @@ class CompiledProgram:
         self._is_data_parallel = False
         self._places: list[Place] | None = None
         self._place: Place | None = None
+        self._scope: Scope | None = None
         self._several: SeveralDevices | None = None
 
     def with_data_parallel(
@@ -252,12 +253,13 @@ class CompiledProgram:
         """
         if self._place is None:
             self._choose_places(place, scope)
+            self._scope = scope
         elif self._place != place:
             raise ValueError(
                 f"Cannot compile program with different place: expected {self._place}, where it ran first, received"
                 f" {place}; make another CompiledProgram"
             )
-        if self._several is not None and self._several.scope is not scope:
+        if self._scope is not scope:
             raise ValueError(
                 "Cannot compile program with different scope: expected the scope of its first run, received another;"
                 " make another CompiledProgram"

@@ -9,6 +9,8 @@ from fluidjax.base.errors import ArgumentError
 from fluidjax.base.older import without
 from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Variable
+from fluidjax.writing.checks import check_variable_and_dtype
+from lowering.dtypes import to_numpy
 
 __all__ = [
     "simple_img_conv_pool",
@@ -149,6 +151,9 @@ def glu(input: Variable, dim: int = -1) -> Variable:
 
 
 def _check_attention(queries: Any, keys: Any, values: Any, num_heads: int) -> None:
+    check_variable_and_dtype(queries, "queries", ("float32", "float64"), "scaled_dot_product_attention")
+    for name, x in (("keys", keys), ("values", values)):
+        check_variable_and_dtype(x, name, (str(to_numpy(queries.dtype)),), "scaled_dot_product_attention")
     if not (len(queries.shape) == len(keys.shape) == len(values.shape) == 3):
         raise ArgumentError(
             "Inputs queries, keys and values should all be 3-D tensors [N, length, width]; received"
@@ -196,7 +201,7 @@ def scaled_dot_product_attention(
         dropout_rate: applied to the attention weights.
 
     Returns:
-        [N, L_q, D_v]. Raises ValueError for incompatible shapes.
+        [N, L_q, D_v]. Raises ValueError for incompatible shapes, TypeError for data types that differ.
     """
     _check_attention(queries, keys, values, num_heads)
     if num_heads > 1:

@@ -112,7 +112,11 @@ def no_grad(func: Callable[..., Any] | None = None) -> Any:
     if func is None:
         return _switch_tracer_mode_guard_(is_train=False)
 
-    @functools.wraps(func)
+    return _unrecorded(func)
+
+
+@wrap_decorator
+def _unrecorded(func: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         with _switch_tracer_mode_guard_(is_train=False):
             return func(*args, **kwargs)

@@ -219,7 +219,7 @@ class Feeder:
                 f"feed {var.name!r}: its LoD does not fit its {data.shape[0]} rows: {fault}; set lengths that add up"
                 " to the number of rows"
             )
-        checked = _checked(var, data)
+        checked = _checked(var, data, ragged=True)
         if not self.tight:
             self.padded = True
             return Ragged(checked, fed._lod, self._ranks)
@@ -277,20 +277,33 @@ def _from_python(var: VarView, fed: Any) -> np.ndarray:
     return array if array.ndim else array.reshape(1)
 
 
-def _checked(var: VarView, data: Any) -> Any:
-    """``data`` if its shape and dtype suit the variable; ValueError otherwise."""
+def _checked(var: VarView, data: Any, *, ragged: bool = False) -> Any:
+    """``data`` if its dtype and shape suit the variable; ValueError otherwise.
+
+    The rows of a ``ragged`` feed are as many as its sequences have: no declaration counts them.
+    """
     expected = to_numpy(var.dtype)
+    if var.need_check_feed:
+        shape = (-1, *data.shape[1:]) if ragged else data.shape
+        if not _shape_fits(var.shape, shape):
+            raise _misfit(
+                f"The fed Variable {var.name!r} should have dimensions = {len(var.shape)}, shape = {var.shape}, but"
+                f" received fed shape {list(shape)} on each device",
+                "-1 is any size. Reshape the data, or declare the variable with the shape you feed.",
+            )
     if data.dtype != expected and _dtype_matters(var, data.dtype):
-        raise ValueError(
-            f"feed {var.name!r}: the data type does not match: expected {expected}, received {data.dtype}; convert it"
-            f" with array.astype({str(expected)!r})"
-        )
-    if var.need_check_feed and not _shape_fits(var.shape, data.shape):
-        raise ValueError(
-            f"feed {var.name!r}: the shape does not match: expected {list(var.shape)} (-1 is any size), received"
-            f" {list(data.shape)}; reshape the data or declare the variable with the shape you feed"
+        raise _misfit(
+            f"The data type of fed Variable {var.name!r} must be {str(expected)!r}, but received {str(data.dtype)!r}",
+            f"Convert it with array.astype({str(expected)!r}).",
         )
     return data
+
+
+def _misfit(message: str, advice: str) -> ValueError:
+    """Fluid 1.8.5's words, which scripts compare; what to do is a note."""
+    error = ValueError(message)
+    error.add_note(advice)
+    return error
 
 
 def _dtype_matters(var: VarView, fed: np.dtype) -> bool:
@@ -303,7 +316,7 @@ def _dtype_matters(var: VarView, fed: np.dtype) -> bool:
 
 
 def _shape_fits(declared: tuple[int, ...], fed: tuple[int, ...]) -> bool:
-    return len(declared) == len(fed) and all(d < 0 or d == f for d, f in zip(declared, fed, strict=True))
+    return len(declared) == len(fed) and all(d < 0 or f < 0 or d == f for d, f in zip(declared, fed, strict=True))
 
 
 def joined(parts: Sequence[Any]) -> Any:

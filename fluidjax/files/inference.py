@@ -91,10 +91,9 @@ def _targets(targets: Any) -> list[Variable]:
 
 def _warn_of_states(program: Program) -> None:
     if any(op.type == "auc" for op in program.global_block().ops):
+        # Fluid 1.8.5's words, which scripts compare. Else the loaded model goes on counting.
         warnings.warn(
-            "the program has an auc op: set its states to zeros before saving an inference model, or the loaded model "
-            "goes on counting",
-            stacklevel=4,
+            "please ensure that you have set the auc states to zeros before saving inference model", stacklevel=4
         )
 
 

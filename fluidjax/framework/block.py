@@ -324,21 +324,28 @@ class Block:
 
     def _sync_with_cpp(self) -> None:
         """Update the view after changes made to the message itself: new or removed variables and ops."""
-        names = [var.name for var in self.proto.vars]
-        if list(self.vars) != names or any(self.vars[v.name].proto is not v for v in self.proto.vars):
-            known = self.vars
-            self.vars = {
-                var.name: known[var.name]
-                if var.name in known and known[var.name].proto is var
-                else Variable._of(self, var)
-                for var in self.proto.vars
-            }
-        if len(self.ops) != len(self.proto.ops) or any(
-            op.proto is not proto for op, proto in zip(self.ops, self.proto.ops, strict=True)
-        ):
-            by_message = {id(op.proto): op for op in self.ops}
-            self.ops = [by_message.get(id(proto)) or Operator(self, proto) for proto in self.proto.ops]
+        self.vars = self._declared()
+        ops = self._written()
+        if ops is not self.ops:
+            self.ops = ops
             self._op_changed()
+
+    def _declared(self) -> dict[str, Variable]:
+        """The variables of the message, which desc objects may have changed; ``vars`` itself where they did not."""
+        known = self.vars
+        if list(known) == [v.name for v in self.proto.vars] and all(known[v.name].proto is v for v in self.proto.vars):
+            return known
+        mine = {id(var.proto): var for var in known.values()}
+        return {v.name: mine.get(id(v)) or Variable._of(self, v) for v in self.proto.vars}
+
+    def _written(self) -> list[Operator]:
+        """The ops of the message, which desc objects may have changed; ``ops`` itself where they did not."""
+        if len(self.ops) == len(self.proto.ops) and all(
+            op.proto is proto for op, proto in zip(self.ops, self.proto.ops, strict=True)
+        ):
+            return self.ops
+        mine = {id(op.proto): op for op in self.ops}
+        return [mine.get(id(proto)) or Operator(self, proto) for proto in self.proto.ops]
 
     def _copy_param_info_from(self, other: Block) -> None:
         """Turn variables that are parameters in `other` into parameters, with the same attributes."""

@@ -46,12 +46,14 @@ def desc_view(proto: pb.VarDesc, stop_gradient: bool = False) -> VarView:
 
 
 def block_view(block: Block) -> BlockView:
-    """A block in the form used by the lowering."""
+    """A block in the form used by the lowering, with the ops and variables added through desc objects."""
+    by_descs = block.program._raw_generation > 0
+    ops, variables = (block._written(), block._declared()) if by_descs else (block.ops, block.vars)
     return BlockView(
         idx=block.idx,
         parent_idx=block.parent_idx,
-        ops=tuple(op_view(op, index) for index, op in enumerate(block.ops)),
-        vars={name: var_view(var) for name, var in block.vars.items()},
+        ops=tuple(op_view(op, index) for index, op in enumerate(ops)),
+        vars={name: var_view(var) for name, var in variables.items()},
         forward_idx=block.forward_block_idx,
     )
 

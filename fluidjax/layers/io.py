@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,6 +65,9 @@ def data(
     return input_variable(name, dims, dtype, lod_level, type, stop_gradient)
 
 
+FIRST_PUSH_SECONDS = 10.0  # that a run waits for the first batch of a thread that fills the queue
+
+
 class _QueueLoader:
     """The batches of a ``py_reader``: the source set by ``decorate_...``, between ``start`` and ``reset``."""
 
@@ -78,7 +83,14 @@ class _QueueLoader:
 
     def next_batch(self) -> list[Any]:
         """The next batch, of the queue where a script fills that."""
-        return self.queue.next_batch() if self._loader is None and self.queue.used else self.loader.next_batch()
+        return self.queue.next_batch() if self._loader is None and self._pushed() else self.loader.next_batch()
+
+    def _pushed(self) -> bool:
+        """Whether the script pushes the batches itself. A thread of it may be about to."""
+        until = time.monotonic() + FIRST_PUSH_SECONDS
+        while not self.queue.used and threading.active_count() > 1 and time.monotonic() < until:
+            time.sleep(0.01)
+        return self.queue.used
 
     @property
     def loader(self) -> GeneratorLoader:

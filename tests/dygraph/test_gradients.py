@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -114,6 +115,14 @@ def test_intermediate_gradients_stay() -> None:
     y.backward()
     same(h.gradient(), [4, 8])
     same(y.gradient(), [1])
+
+
+def test_no_grad_keeps_the_signature_of_what_it_decorates() -> None:
+    def double(a: int, b: int = 1) -> int:
+        return a + b
+
+    assert inspect.getfullargspec(dg.no_grad(double)) == inspect.getfullargspec(double)
+    assert dg.no_grad(double)(1, b=3) == 4
 
 
 def test_backward_works_under_no_grad_for_what_was_recorded() -> None:

@@ -33,13 +33,13 @@ def test_an_uninitialized_parameter_is_named(net: Net) -> None:
 
 
 def test_a_feed_of_another_dtype_is_refused(net: Net) -> None:
-    message = "feed 'x': the data type does not match: expected float32, received float64; convert"
+    message = r"(?s)fed Variable 'x' must be 'float32', but received 'float64'.*Convert it with array.astype"
     with pytest.raises(ValueError, match=message):
         linear(net).run({"x": X.astype(np.float64)}, ["y"])
 
 
 def test_a_feed_of_another_shape_is_refused(net: Net) -> None:
-    with pytest.raises(ValueError, match=r"expected \[-1, 2\] \(-1 is any size\), received \[3, 5\]; reshape"):
+    with pytest.raises(ValueError, match=r"(?s)shape = \(-1, 2\), but received fed shape \[3, 5\].*Reshape"):
         linear(net).run({"x": np.ones((3, 5), np.float32)}, ["y"])
 
 

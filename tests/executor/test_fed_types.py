@@ -82,8 +82,16 @@ def test_ops_refuse_two_types_and_types_without_kernels(case):
 
 
 def test_variables_of_fluid_data_are_checked():
-    with pytest.raises(ValueError, match="data type does not match"):
+    with pytest.raises(ValueError, match="data type of fed Variable"):
         run(lambda: fluid.data("x", [2, 3]) * 2.0, x=X)
+
+
+def test_a_declaration_does_not_count_the_rows_of_sequences():
+    rows = fluid.create_lod_tensor(np.ones((5, 3), "float32"), [[2, 3]], fluid.CPUPlace())
+    sums = run(lambda: layers.sequence_pool(fluid.data("x", [4, 3], lod_level=1), "sum"), x=rows)
+    np.testing.assert_array_equal(sums, [[2.0] * 3, [3.0] * 3])
+    with pytest.raises(ValueError, match=r"shape = \(2, 4\), but received fed shape \[-1, 3\]"):
+        run(lambda: fluid.data("x", [2, 4], lod_level=1) * 2.0, x=rows)
 
 
 def test_a_program_takes_one_type_after_another():
@@ -118,5 +126,5 @@ def test_gradients_are_refused_with_their_ops():
 
 
 def test_a_type_that_fluid_lacks_is_refused_by_the_variables_name():
-    with pytest.raises(ValueError, match="feed 'x'.*expected float32, received.*convert it"):
+    with pytest.raises(ValueError, match="(?s)fed Variable 'x' must be 'float32', but received.*Convert it"):
         run(lambda: layers.relu(data()), x=np.zeros((2, 3), [("a", "<f4")]))

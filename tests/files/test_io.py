@@ -144,6 +144,17 @@ def test_inference_model(program, scope, tmp_path, params, rng):
     np.testing.assert_allclose(out, x @ VALUES["w"] + VALUES["b"], rtol=1e-6)
 
 
+def test_saving_a_model_that_counts_warns_in_1_8_5s_words(tmp_path):
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+        scores, labels = fluid.data("scores", [-1, 2]), fluid.data("labels", [-1, 1], "int64")
+        fluid.layers.auc(scores, labels)
+        EXE.run(startup)
+        with pytest.warns(UserWarning, match="^please ensure that you have set the auc states to zeros") as told:
+            fluid.io.save_inference_model(str(tmp_path), ["scores"], [fluid.layers.scale(scores)], EXE, main)
+    assert len(told) == 1 and told[0].filename == __file__
+
+
 def test_inference_model_without_parameters_and_whole(program, scope, tmp_path):
     target = program.global_block().var("out")
     with pytest.warns(UserWarning, match="program_only"):

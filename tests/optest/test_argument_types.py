@@ -37,6 +37,10 @@ def loss() -> Any:
     return layers.mean(layers.fc(fluid.data("x", [2, 2]), 2))
 
 
+def attention(*dtypes: str) -> Any:
+    return fluid.nets.scaled_dot_product_attention(*(layers.fill_constant([2, 3, 4], kind, 1.0) for kind in dtypes))
+
+
 def in_recurrence(use: Callable[[Any, Any], Any]) -> None:
     rnn, rows = layers.DynamicRNN(), fluid.data("rows", [None, 4], lod_level=1)
     with rnn.block():
@@ -107,6 +111,10 @@ REFUSED: list[tuple[type[Exception], Callable[[], Any]]] = [
     (TypeError, lambda: in_recurrence(lambda rnn, step: rnn.update_memory(3, rnn.memory(shape=[3])))),
     (TypeError, lambda: in_recurrence(lambda rnn, step: rnn.update_memory(rnn.memory(shape=[3]), 3))),
     (ValueError, lambda: layers.DynamicRNN()()),
+    (TypeError, lambda: layers.is_empty(one(), one())),
+    (TypeError, lambda: attention("float32", "float32", "float64")),
+    (TypeError, lambda: attention("float32", "float64", "float32")),
+    (TypeError, lambda: attention("int32", "int32", "int32")),
 ]
 
 

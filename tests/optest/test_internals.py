@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -129,6 +131,57 @@ def test_compiling_and_dropping_scopes() -> None:
     assert not parallel._need_create_local_exe_scopes()
     parallel.drop_local_exe_scopes()
     assert parallel._need_create_local_exe_scopes()
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_compiled_program_stays_in_its_scope(devices: int) -> None:
+    out = fluid.layers.scale(fluid.data("x", [2, 2]), 2.0)
+    compiled = fluid.CompiledProgram(fluid.default_main_program())
+    if devices > 1:
+        compiled = compiled.with_data_parallel(places=[CPU] * devices)
+    compiled._compile(fluid.global_scope(), CPU)
+    with pytest.raises(ValueError, match="different scope"):
+        compiled._compile(core.Scope(), CPU)
+    with pytest.raises(ValueError, match="different scope"):
+        fluid.Executor(CPU).run(compiled, {"x": np.ones((2, 2), "float32")}, [out], scope=core.Scope())
+
+
+def test_a_run_waits_for_the_thread_that_fills_the_queue() -> None:
+    reader = fluid.layers.py_reader(2, [[-1, 3]], ["float32"], use_double_buffer=False)
+    x = fluid.layers.read_file(reader)
+    running = threading.Event()
+
+    def push() -> None:
+        running.wait()
+        time.sleep(0.2)
+        batch = core.LoDTensorArray()
+        batch.append(_tensor(np.ones((2, 3), "float32")))
+        reader.queue.push(batch)
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    exe = fluid.Executor(CPU)
+    exe.run(fluid.default_startup_program())
+    running.set()
+    np.testing.assert_array_equal(exe.run(fetch_list=[x])[0], np.ones((2, 3)))
+    thread.join()
+
+
+def test_ops_that_were_made_through_descs_run() -> None:
+    x = fluid.data("x", [2, 2])
+    out = fluid.layers.scale(x, 3.0)
+    block = fluid.default_main_program().global_block()
+    (gradient,), _ = core.get_grad_op_desc(out.op.desc, set(), [])
+    block.desc.append_op().copy_from(gradient)
+    for name in ("x@GRAD", out.name + "@GRAD"):
+        block.desc.var(name).set_dtype(core.VarDesc.VarType.FP32)
+    assert (block.desc.op_size(), len(block.ops), block.has_var("x@GRAD")) == (2, 1, False)
+    exe, ones = fluid.Executor(CPU), np.ones((2, 2), "float32")
+    (found,) = exe.run(feed={"x": ones, out.name + "@GRAD": 2 * ones}, fetch_list=["x@GRAD"])
+    np.testing.assert_array_equal(found, 6 * ones)
+    block.desc._remove_op(0, 1)
+    (found,) = exe.run(feed={out.name + "@GRAD": ones}, fetch_list=["x@GRAD"])
+    np.testing.assert_array_equal(found, 3 * ones)
 
 
 def test_a_script_fills_the_queue_of_a_py_reader() -> None:

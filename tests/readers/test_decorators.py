@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+import fluidjax as fluid
 from fluidjax.paddle import reader as R
 from fluidjax.paddle.batch import batch
 from fluidjax.paddle.reader.processes import ReaderProcessError
@@ -112,8 +113,9 @@ def test_multiprocess_reader_says_what_failed():
         list(R.multiprocess_reader([failing(1)])())
     with pytest.raises(ReaderProcessError, match="sample has None"):
         list(R.multiprocess_reader([lambda: [None]])())
-    with pytest.raises(ValueError, match="multiprocess reader raises an exception"):
-        list(R.multiprocess_reader([failing(1)], use_pipe=False)())
+    for kind in (ValueError, fluid.core.EnforceNotMet):
+        with pytest.raises(kind, match="multiprocess reader raises an exception"):
+            list(R.multiprocess_reader([failing(1)], use_pipe=False)())
     with pytest.raises(AssertionError, match="at least one reader"):
         R.multiprocess_reader([])
 

@@ -91,14 +91,14 @@ def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
     """Whether x has no elements, as a bool Variable of shape [1].
 
     Raises:
-        TypeError: x or cond is not a Variable.
+        TypeError: x or cond is not a Variable, or cond is none of bool.
     """
     require_dtype(x, "x", "is_empty", FULL_NUMBERS)
     helper = LayerHelper("is_empty")
     if cond is None:
         cond = helper.create_variable_for_type_inference(dtype="bool")
         cond.stop_gradient = True
-    require_variable(cond, "cond", "is_empty")
+    require_dtype(cond, "cond", "is_empty", ("bool",))
     helper.append_op(type="is_empty", inputs={"X": [x]}, outputs={"Out": [cond]})
     return cond
 

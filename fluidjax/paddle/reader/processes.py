@@ -9,13 +9,18 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from fluidjax.base.errors import EnforceNotMet
+
 Reader = Callable[[], Iterable[Any]]
 
 POLL_SECONDS = 1.0
 
 
-class ReaderProcessError(ValueError):
-    """A reader failed, or its process died, inside ``multiprocess_reader``."""
+class ReaderProcessError(EnforceNotMet, ValueError):
+    """A reader failed, or its process died, inside ``multiprocess_reader``.
+
+    Both kinds: Fluid 1.8.5 says ValueError to who reads the samples, EnforceNotMet to who trains on them.
+    """
 
 
 def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_size: int = 1000) -> Reader:
