@@ -93,7 +93,7 @@ def _warn_of_states(program: Program) -> None:
     if any(op.type == "auc" for op in program.global_block().ops):
         # Fluid 1.8.5's words, which scripts compare. Else the loaded model goes on counting.
         warnings.warn(
-            "please ensure that you have set the auc states to zeros before saving inference model", stacklevel=4
+            "please ensure that you have set the auc states to zeros before saving inference model", stacklevel=5
         )
 
 

@@ -148,10 +148,11 @@ def test_saving_a_model_that_counts_warns_in_1_8_5s_words(tmp_path):
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
         scores, labels = fluid.data("scores", [-1, 2]), fluid.data("labels", [-1, 1], "int64")
+        hidden = fluid.layers.fc(scores, 2)
         fluid.layers.auc(scores, labels)
         EXE.run(startup)
         with pytest.warns(UserWarning, match="^please ensure that you have set the auc states to zeros") as told:
-            fluid.io.save_inference_model(str(tmp_path), ["scores"], [fluid.layers.scale(scores)], EXE, main)
+            fluid.io.save_inference_model(str(tmp_path), ["scores"], [hidden], EXE, main)
     assert len(told) == 1 and told[0].filename == __file__
 
 

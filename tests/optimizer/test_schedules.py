@@ -111,3 +111,21 @@ def test_rates_are_fluids_to_the_last_bit(make: Callable[[], Any], expected: lis
         exe.run(startup)
         rates = [exe.run(main, fetch_list=[rate])[0][0] for _ in expected]
     np.testing.assert_array_equal(rates, np.array(expected, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        (fluid.dygraph.PiecewiseDecay([1], [0.5, 0.25], begin=0), [0.5, 0.25]),
+        (fluid.dygraph.PolynomialDecay(0.5, 4, 0.0), [0.5, 0.375]),
+        (fluid.dygraph.NaturalExpDecay(0.5, 1, 0.0), [0.5, 0.5]),
+    ],
+)
+def test_a_schedule_of_eager_mode_in_a_program_is_a_value_of_it(schedule: Any, rates: list[float]) -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+        steps = [schedule(), schedule()]
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(startup)
+        for _ in range(2):
+            np.testing.assert_array_equal(np.ravel(exe.run(main, fetch_list=steps)), np.float32(rates))

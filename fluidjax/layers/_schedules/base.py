@@ -11,6 +11,7 @@ from fluidjax.base.enums import to_numpy_dtype, to_var_type
 from fluidjax.base.errors import ArgumentError, explain
 from fluidjax.base.mode import current_tracer
 from fluidjax.framework import Variable
+from fluidjax.layers.tensor import create_global_var
 
 
 class LearningRateDecay:
@@ -44,9 +45,14 @@ class LearningRateDecay:
         return self.step()
 
     def create_lr_var(self, lr: float) -> Variable:
-        """The rate as a Variable of shape [1]: a value rather than an op, so that every step runs the same ops."""
-        array = np.array([float(lr)], to_numpy_dtype(to_var_type(self.dtype)))
-        return current_tracer().to_variable(array, unique_name.generate("learning_rate"))
+        """The rate as a Variable of shape [1]: a value rather than an op, so that every step runs the same ops.
+
+        In static mode it is a variable of the program with that rate in every run, as in Fluid.
+        """
+        name, tracer = unique_name.generate("learning_rate"), current_tracer()
+        if tracer is None:
+            return create_global_var([1], float(lr), self.dtype, name=name)
+        return tracer.to_variable(np.array([float(lr)], to_numpy_dtype(to_var_type(self.dtype))), name)
 
     def _variable(self, rate: Any) -> Variable:
         return rate if isinstance(rate, Variable) else self.create_lr_var(rate)
