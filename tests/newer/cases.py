@@ -213,6 +213,13 @@ case("index_steps", lambda p, x: x[:, ::2], x=X234)
 case("index_none", lambda p, x: x[:, None, 1:], x=X234)
 case("index_by_tensor", lambda p, x, i: x[:, i], False, x=X234, i=np.array([1], "int64"))
 case("strided_slice", lambda p, x: p.strided_slice(x, [1, 2], [0, 3], [3, 0], [2, -1]), x=X234)
+case("strided_slice_reversed", lambda p, x: x[::-1, :, ::-2], x=X234)
+for _at, (_start, _end, _step) in enumerate([(4, 0, -2), (3, -1, -2), (4, -7, -2), (3, -6, -1), (-7, -1, -1)]):
+    case(
+        f"strided_slice_back_{_at}",
+        lambda p, x, b=(_start, _end, _step): p.strided_slice(x, [0], *([n] for n in b)),
+        x=values(5, 2),
+    )
 case("gather", lambda p, x, i: p.gather(x, i, axis=1), False, x=X234, i=np.array([2, 0, 2]))
 case("gather_rows", lambda p, x, i: p.gather(x, i), x=X234, i=np.array([1, 1, 0]))
 case("gather_nd", lambda p, x, i: p.gather_nd(x, i), x=X234, i=np.array([[1, 2], [0, 0]]))
@@ -832,3 +839,25 @@ case(
     b=_TWICE,
     s=np.array([[[0.9, 0.8, 0.7, 0.6]]], "float32"),
 )
+_ROIS = np.array([[0, 0, 5, 4], [1, 2, 7, 7], [2, 1, 4, 6]], "float32")
+case(
+    "psroi_pool_counts",
+    _op("psroi_pool", "X ROIs RoisNum", "Out", output_channels=2, pooled_height=2, pooled_width=2, spatial_scale=0.8),
+    False,
+    x=values(2, 8, 8, 8),
+    b=_ROIS,
+    n=np.array([1, 2], "int32"),
+)
+case(
+    "fill_diagonal_tensor",
+    lambda p, x, y: p.tensor.manipulation.fill_diagonal_tensor(x, y, 1, 0, 2),
+    x=X234,
+    y=values(3, 2, seed=2),
+)
+case(
+    "fill_diagonal_tensor_below",
+    lambda p, x, y: p.tensor.manipulation.fill_diagonal_tensor(x, y, -2, 2, 3),
+    x=X2344,
+    y=values(2, 3, 2, seed=2),
+)
+case("rrelu_test", lambda p, x: p.nn.functional.rrelu(x, 0.1, 0.4, training=False), x=X23)

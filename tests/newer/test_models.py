@@ -144,3 +144,46 @@ def test_quantised_weights_are_integers_in_the_file(tmp_path) -> None:
         with pytest.raises(ValueError, match="the program requires float32"):
             fluid.io.load_persistables(exe, str(tmp_path), quantised(1008005), "held")
     np.testing.assert_allclose(y, weights * scales[:, None] / 127, rtol=1e-6)
+
+
+def drawn(type: str, x: np.ndarray, **attrs) -> np.ndarray:
+    """What a random op of Paddle 2 draws."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        block = fluid.default_main_program().global_block()
+        given = fluid.data("x", x.shape, str(x.dtype))
+        out = block.create_var(name="out", dtype="float32" if type != "multinomial" else "int64")
+        outputs = {"Out": out} | ({"Noise": block.create_var(name="noise")} if type == "rrelu" else {})
+        block.append_op(type=type, inputs={"X": given}, outputs=outputs, attrs=attrs)
+        return np.asarray(fluid.Executor(fluid.CPUPlace()).run(feed={"x": x}, fetch_list=[out])[0])
+
+
+def test_draws_follow_their_weights() -> None:
+    weights = np.tile(np.array([[1, 0, 3]], "float32"), (400, 1))
+    many = drawn("multinomial", weights, num_samples=5, replacement=True)
+    assert many.shape == (400, 5) and many.dtype == np.int64
+    assert set(np.unique(many)) == {0, 2} and abs((many == 2).mean() - 0.75) < 0.05
+    once = drawn("multinomial", weights, num_samples=2)
+    assert (np.sort(once, 1) == [0, 2]).all()
+    ones = drawn("bernoulli", np.full((50, 40), 0.3, "float32"))
+    assert set(np.unique(ones)) == {0, 1} and abs(ones.mean() - 0.3) < 0.05
+    soft = drawn("gumbel_softmax", np.log(weights + 1e-6), temperature=0.5)
+    np.testing.assert_allclose(soft.sum(1), 1, rtol=1e-5)
+    hard = drawn("gumbel_softmax", np.log(weights + 1e-6), hard=True)
+    assert set(np.unique(hard.round(5))) == {0, 1} and abs(hard[:, 2].mean() - 0.75) < 0.1
+    slopes = drawn("rrelu", np.full((30, 30), -1, "float32"), lower=0.1, upper=0.4)
+    assert -0.4 <= slopes.min() < -0.35 and -0.15 < slopes.max() <= -0.1
+
+
+def test_assertions_end_a_run() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [3])
+        out = fluid.layers.scale(x, 2.0)
+        holds = fluid.layers.reduce_all(fluid.layers.less_than(x, fluid.layers.fill_constant([3], "float32", 5.0)))
+        fluid.default_main_program().global_block().append_op(
+            type="assert", inputs={"Cond": holds, "Data": [x]}, outputs={}, attrs={"summarize": 2}
+        )
+        exe = fluid.Executor(fluid.CPUPlace())
+        (found,) = exe.run(feed={"x": np.ones(3, "float32")}, fetch_list=[out])
+        with pytest.raises(lowering.OpError, match=r"(?s)condition does not hold.*\[\[9.0, 1.0\]\]"):
+            exe.run(feed={"x": np.array([9, 1, 1], "float32")}, fetch_list=[out])
+    assert found.tolist() == [2, 2, 2]

@@ -155,7 +155,10 @@ def test_declared_shapes_where_dims_are_unknown() -> None:
 
 @pytest.mark.parametrize(
     ("start", "end", "step", "want"),
-    [(5, 1, -2, [4, 2]), (5, 0, -3, [4, 1]), (10, -10, -2, [4, 2, 0]), (-1, -6, -2, [5, 3, 1]), (3, -5, -1, [3, 2])],
+    [
+        *[(5, 1, -2, [4, 2]), (5, 0, -3, [4, 1]), (10, -10, -2, [4, 2, 0]), (-1, -6, -2, [5, 3, 1])],
+        *[(3, -5, -1, [3, 2]), (5, -1, -1, [5, 4, 3, 2, 1, 0]), (4, -1, -2, [4, 2, 0]), (9, -1, -4, [4, 0])],
+    ],
 )
 def test_strided_slices_backwards_begin_at_the_end(start: int, end: int, step: int, want: list[int]) -> None:
     """Recorded from Paddle; NumPy's x[5:1:-2] is [5, 3]."""

@@ -225,13 +225,14 @@ def _position_weights(x, rois, scale, bins):
     return rows, _mean_weights(start[:, 0], size[:, 0], bins[1], x.shape[3])
 
 
-_PS = {"slots": {"rois": "ROIs"}, "rows": MASKED, "lod": None}
+_PS = {"rois": "ROIs", "rois_num": "RoisNum"}
 
 
-@op(diff="x", **_PS)
+@op(slots=_PS, diff="x", rows=MASKED, lod=None, newer="rois_num")
 def psroi_pool(
     x,
     rois: LoDArray,
+    rois_num=None,
     *,
     output_channels: int,
     spatial_scale: float = 1.0,
@@ -241,17 +242,17 @@ def psroi_pool(
     """Out[r, c, i, j] = mean over bin (i, j) of region r of channel (c * pooled_height + i) * pooled_width + j of X."""
     bins = (pooled_height, pooled_width)
     rows, columns = _position_weights(x, rois, spatial_scale, bins)
-    maps = x.reshape(x.shape[0], output_channels, *bins, *x.shape[2:])[image_of(rois)]
+    maps = x.reshape(x.shape[0], output_channels, *bins, *x.shape[2:])[image_of(rois, None, rois_num)]
     return per_region(rois, jnp.einsum("rih,rjw,rcijhw->rcij", rows, columns, maps))
 
 
-@psroi_pool.grad(slots={"rois": "ROIs"})
-def _(x: Meta, rois: LoDArray, d_out, *, output_channels, spatial_scale, pooled_height, pooled_width):
+@psroi_pool.grad(slots=_PS, newer="rois_num")
+def _(x: Meta, rois: LoDArray, d_out, rois_num=None, *, output_channels, spatial_scale, pooled_height, pooled_width):
     bins = (pooled_height, pooled_width)
     rows, columns = _position_weights(x, rois, spatial_scale, bins)
     zeros = jnp.zeros((x.shape[0], output_channels, *bins, *x.shape[2:]), x.dtype)
     spread = jnp.einsum("rih,rjw,rcij->rcijhw", rows, columns, valid(rois, d_out))
-    return zeros.at[image_of(rois)].add(spread).reshape(x.shape)
+    return zeros.at[image_of(rois, None, rois_num)].add(spread).reshape(x.shape)
 
 
 # --- prroi_pool ---------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from lowering.dtypes import to_numpy
-from lowering.registry import op
+from lowering.registry import Long, op
 from lowering.values import Meta
 
 
@@ -59,3 +59,21 @@ def fill_diagonal(x, *, value: float = 0.0, offset: int = 0, wrap: bool = False)
             hit = hit & (axis == grid[0])
         return jnp.where(hit, jnp.asarray(value, x.dtype), x)
     return jnp.where(rows % period + offset == columns, jnp.asarray(value, x.dtype), x)
+
+
+def _with_diagonal(x, y, offset: int, dim1: int, dim2: int):
+    moved = jnp.moveaxis(x, (dim1, dim2), (-2, -1))
+    at = jnp.arange(jnp.diagonal(moved, offset, -2, -1).shape[-1], dtype=jnp.int32)
+    filled = moved.at[..., at - min(offset, 0), at + max(offset, 0)].set(y)
+    return jnp.moveaxis(filled, (-2, -1), (dim1, dim2))
+
+
+@op(diff="x", lod=None)
+def fill_diagonal_tensor(x, y, *, offset: Long = 0, dim1: int = 0, dim2: int = 1):
+    """Out = X with Y [..., diagonal] on its diagonals over two axes."""
+    return _with_diagonal(x, y, offset, dim1, dim2)
+
+
+@fill_diagonal_tensor.grad
+def _(d_out, *, offset, dim1, dim2):
+    return _with_diagonal(d_out, 0, offset, dim1, dim2)

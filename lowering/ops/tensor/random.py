@@ -235,3 +235,43 @@ def random_crop(x, seed, *, shape: list[int], startup_seed: int = 0):
     ]
     crop = jax.vmap(lambda row, *at: jax.lax.dynamic_slice(row, at, shape))(batch, *starts)
     return crop.reshape(*x.shape[:lead], *shape), _next_seed(state).reshape(1)
+
+
+@op(diff="", lod=None)
+def bernoulli(x, *, key):
+    """Out = 1 with the probability X, else 0."""
+    return (random_bits.uniform(key, x.shape, x.dtype) < x).astype(x.dtype)
+
+
+@op(diff="", lod=None)
+def multinomial(x, *, key, num_samples: int = 1, replacement: bool = False):
+    """Out [..., num_samples] int64 = columns drawn with weights X [..., columns], each once unless ``replacement``."""
+    shape = (*x.shape[:-1], num_samples if replacement else 1, x.shape[-1])
+    noise = -jnp.log(-jnp.log(random_bits.uniform(key, shape, x.dtype, np.finfo(x.dtype).tiny, 1.0)))
+    scores = jnp.log(x)[..., None, :] + noise
+    drawn = jnp.argmax(scores, -1) if replacement else jax.lax.top_k(scores[..., 0, :], num_samples)[1]
+    return drawn.astype(np.int64)
+
+
+@op(grad="vjp", reads="x", lod=None)
+def gumbel_softmax(x, *, key, temperature: float = 1.0, hard: bool = False, axis: int = -1):
+    """Out = softmax((X + Gumbel noise) / temperature); ``hard``: one where it is largest, with the soft gradient."""
+    noise = -jnp.log(-jnp.log(random_bits.uniform(key, x.shape, x.dtype, np.finfo(x.dtype).tiny, 1.0)))
+    soft = jax.nn.softmax((x + noise) / temperature, axis)
+    if not hard:
+        return soft
+    one = jax.nn.one_hot(jnp.argmax(soft, axis), x.shape[axis], axis=axis, dtype=x.dtype)
+    return one + soft - jax.lax.stop_gradient(soft)
+
+
+@op(out="Out Noise", lod=None)
+def rrelu(x, *, key, lower: float = 0.125, upper: float = 1 / 3, is_test: bool = False):
+    """Out = X where it is positive, else X * Noise: drawn from [lower, upper), their middle in a test."""
+    drawn = (lower + upper) / 2 if is_test else random_bits.uniform(key, x.shape, x.dtype, lower, upper)
+    noise = jnp.where(x > 0, 1, drawn).astype(x.dtype)
+    return x * noise, noise
+
+
+@rrelu.grad
+def _(noise, d_out):
+    return d_out * noise

@@ -12,7 +12,7 @@ from lowering.engine.counts import RowSize, sizes_of, with_rows
 from lowering.errors import NeedsConcrete, NeedsExact, OpError
 from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
-from lowering.program import VarInfo
+from lowering.program import PADDLE_2, VarInfo
 from lowering.registry import MASKED, Sizes, Value, Wise, op
 from lowering.values import LoDArray, Meta, RowCounts, TensorArray, data_of, is_concrete
 
@@ -193,25 +193,29 @@ def _(
 # --- strided_slice -----------------------------------------------------------------------------------------------
 
 
-def _stride(n: int, start: int, end: int, step: int) -> slice:
-    """What is taken of a dim of size n.
+def _stride(n: int, start: int, end: int, step: int, newer: bool = False) -> slice:
+    """What is taken of a dim of size n. Backwards an end of -1 is before the first element.
 
     Backwards Fluid steps from the end: it takes ``x[end + 1]``, ``x[end + 1 - step]`` ... up to ``start``, last first.
-    NumPy takes others unless ``start - end`` is one more than a multiple of the step.
+    NumPy and Paddle 2 (``newer``) step from the start, which gives others unless ``start - end`` is one more than a
+    multiple of the step.
     """
+    whole = end == -1 and step < 0
     start = start + n if start < 0 else start
-    end = end + n if end < 0 else end
+    end = end + n if end < 0 and not whole else end
     if step > 0:
         return slice(max(start, 0), max(end, 0), step)
     start, end = min(start, n - 1), max(end, -1)
-    last = end + 1 + (start - end - 1) // -step * -step
+    if newer:
+        start, end = max(start, 0), end if whole else max(end, 0)
+    last = start if newer else end + 1 + (start - end - 1) // -step * -step
     return slice(last, end if end >= 0 else None, step) if start > end else slice(0, 0)
 
 
-def _strided(x, axes, bounds, decrease_axis):
+def _strided(x, axes, bounds, decrease_axis, ctx):
     index = [slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, *bounds, strict=True):
-        index[axis] = _stride(x.shape[axis], start, end, step)
+        index[axis] = _stride(x.shape[axis], start, end, step, ctx.release >= PADDLE_2)
     return _squeezed(x[tuple(index)], decrease_axis)
 
 
@@ -253,13 +257,14 @@ def strided_slice(
     strides: list[int] = (),
     infer_flags: list[int] = (),
     decrease_axis: list[int] = (),
+    ctx,
 ):
     """Out = Input[starts[i]:ends[i]:strides[i]] along axes[i]; strides may be negative."""
     del infer_flags
     tensors = (starts_tensor, ends_tensor, strides_tensor)
     lists = (starts_tensor_list, ends_tensor_list, strides_tensor_list)
     bounds = _strided_bounds(starts, ends, strides, tensors, lists)
-    return _strided(input, axes, bounds, list(decrease_axis))
+    return _strided(input, axes, bounds, list(decrease_axis), ctx)
 
 
 @strided_slice.grad
@@ -278,11 +283,12 @@ def _(
     ends,
     strides,
     decrease_axis,
+    ctx,
 ):
     tensors = (starts_tensor, ends_tensor, strides_tensor)
     lists = (starts_tensor_list, ends_tensor_list, strides_tensor_list)
     bounds = _strided_bounds(starts, ends, strides, tensors, lists)
-    return transpose_of(lambda x: _strided(x, axes, bounds, list(decrease_axis)), input, d_out)
+    return transpose_of(lambda x: _strided(x, axes, bounds, list(decrease_axis), ctx), input, d_out)
 
 
 # --- crop --------------------------------------------------------------------------------------------------------
