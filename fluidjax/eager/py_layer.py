@@ -1,6 +1,6 @@
-"""PyLayer: an op whose forward and backward are Python functions.
+"""PyLayer: an op whose forward and backward passes are Python functions.
 
-It has had two forms. In the one with a context, ``apply`` runs ``forward`` on eager variables, and ``backward`` on
+There are two styles. In the one with a context, ``apply`` runs ``forward`` on eager variables, and ``backward`` on
 their gradients::
 
     class Tanh(PyLayer):
@@ -17,8 +17,8 @@ their gradients::
 
     y = Tanh.apply(x)
 
-In the older one, ``forward`` takes a list of arrays and ``backward`` the inputs, outputs and gradients of the outputs
-in one list; an instance is called, and returns a list of variables.
+In the older one, ``forward`` takes a list of arrays and ``backward`` a single list of inputs, outputs and output
+gradients; an instance is called, and returns a list of variables.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = ["PyLayer", "PyLayerContext"]
 
 
 class PyLayerContext:
-    """What ``forward`` leaves for ``backward``: saved variables, and whatever is set as an attribute."""
+    """Passes information from ``forward`` to ``backward``: saved variables, and any attributes set on it."""
 
     _saved: tuple[Any, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep variables for ``saved_tensor``; a second call replaces them. Raises TypeError for anything else."""
+        """Save variables for ``saved_tensor``; a second call replaces them. Raises TypeError for anything else."""
         for tensor in tensors:
             if not (tensor is None or isinstance(tensor, VarBase)):
                 raise TypeError(
@@ -65,7 +65,7 @@ class PyLayerContext:
 
 
 class PyLayer:
-    """An op of eager mode that is written in Python; see the module. Its functions are static methods."""
+    """An eager op written in Python; see the module. Its functions are static methods."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
@@ -74,21 +74,21 @@ class PyLayer:
 
     @staticmethod
     def backward(ctx: Any, *args: Any) -> Any:
-        """The gradient of each variable among forward's arguments, None for one that has none."""
+        """The gradient of each variable argument of forward; None for one without."""
         raise NotImplementedError("PyLayer.backward: expected a static method of the subclass, found none. Define it.")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Run ``forward(ctx, *args, **kwargs)``; gradients pass through ``backward(ctx, *gradients)``.
+        """Run ``forward(ctx, *args, **kwargs)``; gradients are propagated by ``backward(ctx, *gradients)``.
 
         Args:
-            args, kwargs: variables, which get gradients, and anything else, which is passed on.
+            args, kwargs: variables, which receive gradients, and anything else, which is passed on.
 
-        Returns what forward does: a variable, or a tuple or list of them.
+        Returns the result of forward: a variable, or a tuple or list of them.
 
         Raises:
-            TypeError: forward returns something that is no variable, or backward does.
-            ValueError: backward returns not one gradient for each variable, or one of another shape.
+            TypeError: forward or backward returns something other than variables.
+            ValueError: backward returns the wrong number of gradients, or one of the wrong shape.
         """
         if any(_is_static(value) for value in (*args, *kwargs.values())):
             return _written(cls, args, kwargs)
@@ -103,7 +103,7 @@ class PyLayer:
         return type(result)(outputs) if several else outputs[0]
 
     def __call__(self, *inputs: Any) -> list[VarBase]:
-        """The older form: ``forward`` of the list of the inputs' arrays; a list of variables."""
+        """The older style: call ``forward`` with the list of input arrays; returns a list of variables."""
         with eager() as tracer:
             variables = [v if isinstance(v, VarBase) else tracer.to_variable(np.asarray(v)) for v in inputs]
             given = [v.numpy() for v in variables]
@@ -129,7 +129,7 @@ def _is_static(value: Any) -> bool:
 
 
 def _written(cls: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """``apply`` while a static program is written: a py_layer op. What it returns is found by a run on zeros."""
+    """``apply`` while a static program is written: a py_layer op, whose outputs are determined by a run on zeros."""
     given = [*args, *kwargs.values()]
     variables = [v for v in given if isinstance(v, Variable)]
     for v in variables:
@@ -163,7 +163,7 @@ def _written(cls: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _output(cls: type, value: Any, inputs: Sequence[VarBase]) -> VarBase:
-    """An output as a variable of its own; what forward hands on as it came is a copy."""
+    """An output as a separate variable; one that forward returns unchanged is copied."""
     if not isinstance(value, VarBase):
         raise TypeError(
             explain(
@@ -209,7 +209,7 @@ def _zeros(shape: list[int], dtype: Any) -> VarBase:
 
 
 def check_count(cls: type, inputs: Sequence[VarBase], results: Sequence[Any]) -> None:
-    """Raise ValueError unless there is one gradient for each input."""
+    """Raise ValueError unless there is one gradient per input."""
     if len(results) != len(inputs):
         raise ValueError(
             explain(
@@ -245,7 +245,7 @@ def _check_gradient(cls: type, variable: VarBase, result: Any) -> None:
 
 
 def as_arrays(layer: type, method: str, result: Any, optional: bool = False) -> list[Any]:
-    """What a function of the older form returns, as arrays."""
+    """The result of a function in the older style, as arrays."""
     found: list[Any] = []
     for value in result if isinstance(result, (tuple, list)) else [result]:
         if value is None and optional:

@@ -1,4 +1,4 @@
-"""How gradients are summed in a backward pass."""
+"""The order of gradient summation in a backward pass."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ class BackwardStrategy:
     """Settings of ``VarBase.backward``.
 
     Attributes:
-        sort_sum_gradient: whether the gradients of a variable are added in the order in which it was used. They always
-            are here, so both ways give the same bits.
+        sort_sum_gradient: whether the gradients of a variable are added in the order of its uses. They always are here,
+            so both settings give the same bits.
     """
 
     def __init__(self) -> None:

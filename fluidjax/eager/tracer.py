@@ -1,4 +1,4 @@
-"""The tracer: what layers, operators and optimizers hand their ops to in eager mode."""
+"""The tracer: receives the ops of layers, operators and optimizers in eager mode."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from lowering import get_op
 
 
 class Tracer:
-    """Runs ops at once, and keeps a tape of those that gradients flow through.
+    """Runs ops immediately, and keeps a tape of those through which gradients flow.
 
     Attributes:
-        place: where layers were told to run.
+        place: the place layers were told to run on.
     """
 
     def __init__(self, place: Any = None) -> None:
@@ -50,12 +50,12 @@ class Tracer:
         self._train_mode = True
 
     def eval_mode(self) -> None:
-        """Record nothing."""
+        """Stop recording."""
         self._train_mode = False
 
     @contextlib.contextmanager
     def no_grad(self) -> Iterator[None]:
-        """Within, nothing is recorded."""
+        """Context manager: nothing is recorded."""
         before, self._train_mode = self._train_mode, False
         try:
             yield
@@ -90,7 +90,7 @@ class Tracer:
         return var
 
     def create_parameter(self, *args: Any, initializer: Any = None, **kwargs: Any) -> ParamBase:
-        """A parameter, initialised at once; arguments as for ``Block.create_parameter``."""
+        """A parameter, initialised immediately; arguments as for ``Block.create_parameter``."""
         param = ParamBase(*args, **kwargs)
         if initializer is not None:
             with self.no_grad():
@@ -123,9 +123,9 @@ class Tracer:
         """Run an op; arguments as for ``Block.append_op``.
 
         Args:
-            inputs: per slot a variable, or a list of them.
-            outputs: likewise; their values are replaced.
-            stop_gradient: whether the op leaves no trace.
+            inputs: a variable, or a list of variables, per slot.
+            outputs: likewise; their values are overwritten.
+            stop_gradient: whether to leave the op unrecorded.
         """
         ins, in_layout = flatten(inputs) if inputs else ([], ())
         outs, out_layout = flatten(outputs) if outputs else ([], ())

@@ -1,4 +1,4 @@
-"""VarBase: a variable of eager mode. It has a value, and, where it takes part in training, a gradient."""
+"""VarBase: an eager variable, with a value and, if it takes part in training, a gradient."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class VarBase(EagerVariable):
     """A named value.
 
     Args:
-        value: a NumPy array; None: no value yet.
-        place: where it is; XLA decides itself.
+        value: a NumPy array; None for no value yet.
+        place: its location; decided by XLA.
         persistable: whether it is state.
-        zero_copy: whether it shares memory with `value`: here it never does.
-        name: its name; generated when empty.
+        zero_copy: accepted for compatibility; memory is never shared with `value`.
+        name: its name; generated if empty.
     """
 
     __slots__ = ("__weakref__", "_declared", "_grad", "_name", "_place", "_stop_gradient", "_value", "persistable")
@@ -63,7 +63,7 @@ class VarBase(EagerVariable):
 
     @staticmethod
     def _temporary() -> VarBase:
-        """A variable for a result, called ``tmp_N``; the name is spelt when somebody asks for it."""
+        """A variable for a result, called ``tmp_N``; the name is only generated when requested."""
         return VarBase._temporaries(1)[0]
 
     @staticmethod
@@ -104,17 +104,17 @@ class VarBase(EagerVariable):
 
     @property
     def dtype(self) -> VarType:
-        """The element type."""
+        """The dtype."""
         return self._spec.dtype
 
     @property
     def type(self) -> VarType:
-        """What the variable holds: LOD_TENSOR, or SELECTED_ROWS for a sparse gradient."""
+        """The type of variable: LOD_TENSOR, or SELECTED_ROWS for a sparse gradient."""
         return self._spec.kind
 
     @property
     def stop_gradient(self) -> bool:
-        """Whether no gradient flows to it."""
+        """Whether gradients are blocked."""
         return self._stop_gradient is not False
 
     @stop_gradient.setter
@@ -123,22 +123,22 @@ class VarBase(EagerVariable):
 
     @property
     def block(self) -> Any:
-        """The global block of the default main program; ops that are appended to it run at once."""
+        """The global block of the default main program; ops appended to it run immediately."""
         return default_main_program().global_block()
 
     @property
     def lod_level(self) -> int:
-        """The number of LoD levels."""
+        """The LoD level."""
         return len(self.lod())
 
     def lod(self) -> list[list[int]]:
-        """The LoD offsets; [] for none."""
+        """The LoD offsets; [] if there are none."""
         return [] if self._value is None else values.lod_of(self._array())
 
     # Values.
 
     def _array(self) -> Any:
-        """The value, once it is there. Raises EnforceNotMet when there is none."""
+        """The value, once computed. Raises EnforceNotMet if there is none."""
         if self._value is None:
             raise EnforceNotMet(
                 explain(
@@ -165,7 +165,7 @@ class VarBase(EagerVariable):
         return values.on_host(array).view(FetchedArray)
 
     def set_value(self, value: Any) -> None:
-        """Replace the value. Raises AssertionError unless shape and dtype are those it has."""
+        """Replace the value. Raises AssertionError unless shape and dtype are unchanged."""
         array = value.numpy() if isinstance(value, VarBase) else value
         if isinstance(array, LoDTensor):
             array = np.array(array)
@@ -192,11 +192,11 @@ class VarBase(EagerVariable):
             )
 
     def value(self) -> Holder:
-        """Fluid's handle of the value: ``var.value().get_tensor()``."""
+        """Fluid's handle to the value: ``var.value().get_tensor()``."""
         return Holder(self)
 
     def detach(self) -> VarBase:
-        """A variable with the same value, that no gradient flows through."""
+        """A variable with the same value that blocks gradients."""
         self._array()
         return VarBase._of(unique_name.generate("generated_var"), self._value, True)
 
@@ -206,10 +206,10 @@ class VarBase(EagerVariable):
     # Gradients.
 
     def backward(self, backward_strategy: Any = None, retain_graph: bool = False) -> None:
-        """Compute the gradient of this variable by all that it was computed from; it replaces those there were.
+        """Compute the gradients of this variable with respect to everything it depends on, replacing existing ones.
 
         Args:
-            backward_strategy: a BackwardStrategy; it changes the order of sums only.
+            backward_strategy: a BackwardStrategy; affects the order of sums only.
             retain_graph: whether backward may be called again.
         """
         if backward_strategy is not None and not isinstance(backward_strategy, BackwardStrategy):
@@ -225,7 +225,7 @@ class VarBase(EagerVariable):
         tracer.backward(self, backward_strategy, retain_graph)
 
     def gradient(self) -> Any:
-        """A copy of the gradient, (values, rows) where it is sparse; None before a backward pass reached this."""
+        """A copy of the gradient, (values, rows) if it is sparse; None before any backward pass."""
         grad = None if self._grad is None else _value_of(self._grad)
         if grad is None:
             return None
@@ -235,7 +235,7 @@ class VarBase(EagerVariable):
         return values.on_host(array).view(FetchedArray)
 
     def clear_gradient(self) -> None:
-        """Make the gradient zeros; a sparse one goes."""
+        """Zero the gradient; a sparse one is removed."""
         grad = None if self._grad is None else _value_of(self._grad)
         if grad is None:
             return
@@ -249,7 +249,7 @@ class VarBase(EagerVariable):
             self._grad = zeros
 
     def _grad_ivar(self) -> VarBase | None:
-        """The gradient as a variable; None where there is none."""
+        """The gradient as a variable; None if there is none."""
         if isinstance(self._grad, Value):
             self._grad = VarBase._of(self.name + GRAD, self._grad, False)
         return self._grad
@@ -260,7 +260,7 @@ class VarBase(EagerVariable):
     # Python's own.
 
     def __len__(self) -> int:
-        """The first dimension."""
+        """The size of the first dimension."""
         if not self._spec.shape:
             raise IndexError(f"variable {self.name} is a scalar of shape [] and has no length. Reshape it to [1].")
         return self._spec.shape[0]
@@ -275,7 +275,7 @@ class VarBase(EagerVariable):
         return self.numpy().reshape(-1)[0]
 
     def __bool__(self) -> bool:
-        """Whether the one element is greater than 0."""
+        """Whether the only element is greater than 0."""
         return bool(self._one() > 0)
 
     __nonzero__ = __bool__
@@ -293,7 +293,7 @@ class VarBase(EagerVariable):
     __array_ufunc__ = None  # NumPy's scalars and arrays leave operators to the variable
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """The value as an array: what ``numpy.array(x)`` gives."""
+        """The value as an array, for ``numpy.array(x)``."""
         return np.asarray(self.numpy(), dtype=dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -303,7 +303,7 @@ class VarBase(EagerVariable):
         raise TypeError(f"variable {self.name} cannot be pickled. Save its state with fluid.save_dygraph.")
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """Name, dtype, shape and numbers, as Fluid prints them."""
+        """Name, dtype, shape and values, in Fluid's format."""
         if self._value is None:
             return f"name {self.name}, shape: {self.shape}, not inited"
         return f"name {self.name}, dtype: {self.dtype} shape: {self.shape} {self.value().get_tensor()}"
@@ -317,18 +317,18 @@ def _value_of(grad: Value | VarBase) -> Value | None:
 
 
 class ParamBase(VarBase, EagerParameter):
-    """A parameter: a persistable variable that training changes.
+    """A parameter: a persistable variable updated by training.
 
     Args:
         shape: dimensions, all positive.
-        dtype: element type.
-        name: generated when None.
-        trainable: whether optimizers change it.
-        optimize_attr: its optimizer settings; ``{"learning_rate": 1.0}`` scales the learning rate.
-        regularizer: its own regularizer, which goes before the optimizer's.
-        do_model_average: whether ModelAverage keeps an average of it.
+        dtype: its dtype.
+        name: generated if None.
+        trainable: whether optimizers update it.
+        optimize_attr: optimizer settings; ``{"learning_rate": 1.0}`` scales the learning rate.
+        regularizer: its own regularizer, which overrides the optimizer's.
+        do_model_average: whether ModelAverage includes it.
 
-    Raises ValueError when the shape or dtype is missing or a dimension is not positive.
+    Raises ValueError if the shape or dtype is missing or a dimension is not positive.
     """
 
     def __init__(self, shape: Any, dtype: Any, **kwargs: Any) -> None:
@@ -352,7 +352,7 @@ class ParamBase(VarBase, EagerParameter):
         self._stop_gradient = False
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:  # type: ignore[override]
-        """As for a variable; Fluid wants the first argument here."""
+        """As for a variable; Fluid requires the first argument here."""
         return super().to_string(throw_on_error, with_details)
 
     def __str__(self) -> str:
@@ -369,14 +369,14 @@ def varbase_creator(
     persistable: bool | None = None,
     **kwargs: Any,
 ) -> VarBase:
-    """A variable without a value yet, for an op to write.
+    """A variable without a value, for an op to write to.
 
     Args:
-        type: accepted as in Fluid; what an op writes says what the variable holds.
-        name: its name; generated for None.
-        shape, dtype: what it says of itself until then; [] and float32 for None.
+        type: accepted for compatibility; the type follows from the op that writes to it.
+        name: its name; generated if None.
+        shape, dtype: reported until then; [] and float32 if None.
         persistable: whether it is state.
-        kwargs: accepted as in Fluid.
+        kwargs: accepted for compatibility with Fluid.
     """
     var = VarBase(name=name, persistable=bool(persistable))
     var._declared = Spec.of(tuple(int(n) for n in shape or ()), VarType.FP32 if dtype is None else to_var_type(dtype))

@@ -1,4 +1,4 @@
-"""Ways out: a program as a pure JAX function."""
+"""Exporting programs as pure JAX functions."""
 
 from fluidjax.export.costs import Cost, Costs, op_costs
 from fluidjax.export.function import ExportError, JaxFunction, from_jax, to_jax

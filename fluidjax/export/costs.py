@@ -1,4 +1,4 @@
-"""What each op of a program costs, as XLA counts it: floating-point operations, and bytes read and written."""
+"""The cost of each op of a program as counted by XLA: floating-point operations, and bytes read and written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEAD = ("op", "output", "FLOP", "bytes")
 
 @dataclass(frozen=True)
 class Cost:
-    """One op: operations and bytes, before XLA fuses it with others; NaN where XLA does not say."""
+    """The cost of one op before XLA fuses it with others; NaN if XLA does not report it."""
 
     op: str
     output: str
@@ -31,12 +31,12 @@ class Cost:
     bytes: float
 
     def cells(self) -> tuple[str, ...]:
-        """The texts of its row."""
+        """The cells of its table row."""
         return (self.op, self.output, *(f"{n:,.0f}" if math.isfinite(n) else "?" for n in (self.flops, self.bytes)))
 
 
 class Costs(list[Cost]):
-    """The costs in the order of the ops; printed, or shown by a notebook, they are a table."""
+    """The costs in op order; printed, or displayed by a notebook, as a table."""
 
     def _rows(self) -> list[tuple[str, ...]]:
         total = Cost("all", "", math.fsum(c.flops for c in self), math.fsum(c.bytes for c in self))
@@ -59,17 +59,17 @@ class Costs(list[Cost]):
 def op_costs(
     program: Program, feed: Mapping[str, Any], fetch_list: Sequence[Any] = (), scope: Scope | None = None
 ) -> Costs:
-    """What each op of the outermost block costs, with all that it runs, for a feed of these shapes.
+    """The cost of each op of the outermost block, including the blocks it runs, for feeds of the given shapes.
 
-    Nothing is run: ops are lowered one by one, and XLA counts. A loop counts as one turn.
+    Nothing is run: ops are lowered individually and counted by XLA. A loop counts as a single iteration.
 
     Args:
-        program: its parameters have to be in the scope.
-        feed: name -> array.
-        fetch_list: variables or names; what they need not is left out where they are given.
-        scope: default the global scope.
+        program: its parameters must be in the scope.
+        feed: maps names to arrays.
+        fetch_list: variables or names; if given, ops not needed for them are omitted.
+        scope: the scope; the global scope if None.
 
-    Raises ExportError for programs with ops that work on the host.
+    Raises ExportError for programs with host ops.
     """
     function, parameters = to_jax(program, list(feed), list(fetch_list), scope=scope)
     found = Costs()

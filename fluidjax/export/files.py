@@ -1,6 +1,6 @@
-"""A saved model in other file formats: weights as .npz or .safetensors, the whole as StableHLO or as a C program.
+"""Exporting a saved model to other formats: weights as .npz or .safetensors, the whole as StableHLO or C.
 
-Each file is read back and compared before it is called done.
+Each file is read back and compared before export succeeds.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def _needed(module: str) -> Any:
 
 
 class Model:
-    """A saved model, read once, and written in other formats.
+    """A saved model, loaded once, to be written in other formats.
 
     Args:
-        folder: as ``save_inference_model`` wrote it.
+        folder: a directory written by ``save_inference_model``.
         model_filename, params_filename: as for ``load_inference_model``.
     """
 
@@ -64,17 +64,17 @@ class Model:
         self.name = os.path.basename(os.path.abspath(os.fspath(folder)))
 
     def function(self, platform: str | None = None) -> tuple[JaxFunction, dict[str, Any]]:
-        """The model as ``to_jax`` gives it."""
+        """The model as a function; see ``to_jax``."""
         return to_jax(self.program, self.feeds, self.fetches, scope=self.scope, platform=platform)
 
     def weights(self) -> dict[str, np.ndarray]:
-        """Name -> array of all parameters."""
+        """All parameters, by name."""
         return {name: np.asarray(value) for name, value in self.function()[1].items()}
 
     def write(self, name: str, to: str, **options: Any) -> list[str]:
         """Write the model; ``to`` is one of ``FORMATS``. Returns the paths of the files.
 
-        Raises ExportError when the model cannot be put into the format, or came back changed.
+        Raises ExportError if the model cannot be represented in the format, or is changed by it.
         """
         folder, files = FORMATS[to](self, **options)
         path = Path(name)

@@ -37,23 +37,23 @@ Parameters = dict[str, Any]
 
 
 class ExportError(LoweringError, ValueError):
-    """A program cannot leave as a pure function."""
+    """A program cannot be exported as a pure function."""
 
 
 class JaxFunction:
-    """A program as a pure function; made by ``to_jax``.
+    """A program as a pure function; created by ``to_jax``.
 
-    ``function(parameters, inputs, key=None)`` returns the fetched values, ``function.step`` the parameters afterwards
-    too. Both may be traced by jax.jit, jax.grad, jax.vmap, jax.lax.scan and so on. Fluid's 64-bit types are 64 bits
-    wide where ``jax_enable_x64`` is on, and 32 where it is off, as everywhere in JAX.
+    ``function(parameters, inputs, key=None)`` returns the fetched values; ``function.step`` also returns the updated
+    parameters. Both can be transformed by jax.jit, jax.grad, jax.vmap, jax.lax.scan and so on. Fluid's 64-bit types
+    have 64 bits if ``jax_enable_x64`` is set, else 32, as everywhere in JAX.
 
-    No exception can leave a compiled function: ids out of range are clamped, and where a buffer overflowed (see
-    ``capacities``) all outputs are NaN, or the smallest integer.
+    Since compiled functions cannot raise, ids out of range are clamped, and if a buffer overflows (see
+    ``capacities``), all outputs are NaN, or the smallest integer.
 
     Attributes:
         feeds, fetches: names of the inputs and outputs, in order.
-        written: names of the parameters that a run replaces.
-        random: whether a run draws random numbers, and so needs a key.
+        written: names of the parameters updated by a run.
+        random: whether a run draws random numbers, and therefore needs a key.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class JaxFunction:
 
     @property
     def program(self) -> ProgramView:
-        """The ops that a call runs."""
+        """The ops run by a call."""
         return self._program
 
     def with_runner(self, runner: type[Runner]) -> JaxFunction:
-        """The same function, traced by another kind of Runner."""
+        """The same function, traced by another type of Runner."""
         other = copy.copy(self)
         other.__dict__.pop("_compiled", None)
         other._runner_type = runner
@@ -96,19 +96,19 @@ class JaxFunction:
         """The fetched values.
 
         Args:
-            parameters: name -> array, as ``to_jax`` returned them.
-            inputs: name -> array, or a list in the order of ``feeds``; ragged ones made by ``fluidjax.ragged``.
-            key: a jax.random key, where the program is ``random``.
+            parameters: maps names to arrays, as returned by ``to_jax``.
+            inputs: maps names to arrays, or a list in the order of ``feeds``; for sequences, use ``fluidjax.ragged``.
+            key: a jax.random key, if the program is ``random``.
 
-        Returns a list in the order of ``fetches``; ragged values as LoDArray (``data`` padded, ``lod``, ``nrows``).
+        Returns a list in the order of ``fetches``; sequences are LoDArrays (``data`` padded, ``lod``, ``nrows``).
 
-        Raises ExportError (at trace time) for missing or unknown inputs, a missing key, and programs that need to look
-        at values.
+        Raises ExportError (at trace time) for missing or unknown inputs, a missing key, and programs that depend on
+        concrete values.
         """
         return self.step(parameters, inputs, key)[0]
 
     def step(self, parameters: Mapping[str, Any], inputs: Any, key: Any = None) -> tuple[list[Any], Parameters]:
-        """As a call, with the parameters afterwards: (fetched values, parameters). They have the same structure."""
+        """As a call, but returns (fetched values, updated parameters). The parameters keep their structure."""
         given = (parameters, inputs, key)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(given)):
             return self._traced(*given)
@@ -190,22 +190,22 @@ def to_jax(
     model_filename: str | None = None,
     params_filename: str | None = None,
 ) -> tuple[JaxFunction, Parameters]:
-    """A program, or a saved model, as a pure JAX function and its parameters.
+    """Convert a program or saved model to a pure JAX function and its parameters.
 
     Args:
-        program: a Program, or the folder of a model that ``save_inference_model`` wrote.
-        feeds, fetches: variables or names; a model brings its own. Default feeds of a Program: the data variables that
-            it reads.
-        scope: has the values of a Program's persistable variables; default the global scope. Not used for a folder.
-        platform: 'cpu', 'gpu' or 'tpu', which the function will be compiled for; default jax's.
-        capacities: name -> size, for buffers that nothing bounds; the error that misses one names it.
+        program: a Program, or a directory written by ``save_inference_model``.
+        feeds, fetches: variables or names; a saved model has its own. By default, the feeds of a Program are the data
+            variables it reads.
+        scope: holds the persistable variables of a Program; the global scope if None. Not used for a directory.
+        platform: 'cpu', 'gpu' or 'tpu', for which the function will be compiled; jax's default if None.
+        capacities: maps names to sizes of otherwise unbounded buffers; the error for a missing one gives its name.
         model_filename, params_filename: as for ``load_inference_model``.
 
     Returns:
-        (function, parameters): a ``JaxFunction``, and name -> array for all persistable variables that the program
-        reads or writes, copies of the scope's.
+        (function, parameters): a ``JaxFunction``, and a dict with copies of all persistable variables that the program
+        reads or writes.
 
-    Raises ExportError for programs with ops that work on the host, or variables that hold no value.
+    Raises ExportError for programs with host ops, or variables without a value.
     """
     if isinstance(program, (str, os.PathLike)):
         scope = Scope()
@@ -226,11 +226,11 @@ def to_jax(
 
 
 def from_jax(parameters: Mapping[str, Any], scope: Scope | None = None) -> None:
-    """Put parameters (name -> array) back into a scope, copied; ``fluid.io.save_*`` then writes Paddle's files.
+    """Copy parameters (a dict of arrays) back to a scope; ``fluid.io.save_*`` then saves them in Paddle's formats.
 
     Args:
-        parameters: as ``to_jax`` returned them, or trained since.
-        scope: default the global scope.
+        parameters: as returned by ``to_jax``, or trained since.
+        scope: the scope; the global scope if None.
     """
     copies = jax.tree_util.tree_map(lambda leaf: jnp.array(leaf, copy=True), dict(parameters))
     scope = global_scope() if scope is None else scope

@@ -1,4 +1,4 @@
-"""Ragged values for functions that ``to_jax`` made."""
+"""Variable-length sequences for functions created by ``to_jax``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from lowering.values import LoDArray
 
 
 def ragged(rows: Any, lengths: Sequence[Any], room: int = 0) -> LoDArray:
-    """Sequences of rows as one value that goes into a function made by ``to_jax``: a pytree.
+    """Sequences of rows as a single pytree, to be passed to a function created by ``to_jax``.
 
-    Its rows are padded to a capacity, and how many are valid is data, so that one compiled function serves all values
-    of the same capacity and number of sequences.
+    The rows are padded to a capacity, and the number of valid rows is data, so that one compiled function serves all
+    values with the same capacity and number of sequences.
 
     Args:
-        rows: array [total, ...], the sequences one after the other.
-        lengths: the sequences' lengths; for several levels a list of lists, outermost first.
-        room: the least capacity, in rows.
+        rows: array [total, ...], the concatenated sequences.
+        lengths: lengths of the sequences; for several levels, a list of lists, outermost first.
+        room: minimum capacity, in rows.
 
     Returns a ``lowering.values.LoDArray``: ``data`` [capacity, ...], ``lod`` (offsets), ``nrows``.
 
-    Raises ValueError when the lengths do not add up to the rows.
+    Raises ValueError if the lengths do not add up to the number of rows.
     """
     levels = [list(lengths)] if not lengths or np.ndim(lengths[0]) == 0 else [list(level) for level in lengths]
     lod = lengths_to_offsets(levels)

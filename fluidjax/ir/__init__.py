@@ -1,8 +1,8 @@
-"""Passes over inference programs, and graphs that scripts change programs by.
+"""Passes over inference programs, and the graphs through which scripts modify programs.
 
-Each pass makes ops fewer or cheaper, and leaves what is fetched as it is: ``rewriter`` knows who writes and reads what;
-``folding``, ``fusion`` and ``cleaning`` have the passes, ``pipeline`` runs them in order. ``graph`` makes nodes of a
-program and ``applied`` a program of nodes, so that passes run over graphs too; ``ir_graph`` is what scripts hold of it.
+Each pass reduces the number or cost of ops without changing what is fetched: ``rewriter`` tracks who writes and reads
+what; ``folding``, ``fusion`` and ``cleaning`` contain the passes, ``pipeline`` runs them in order. ``graph`` converts a
+program to nodes and ``applied`` converts back, so that passes run on graphs too; ``ir_graph`` is the scripts' view.
 """
 
 from fluidjax.ir import applied as applied

@@ -1,7 +1,7 @@
-"""``core.Graph``: block 0 of a program as nodes that scripts link anew.
+"""``core.Graph``: block 0 of a program as nodes that scripts can relink.
 
-A graph is a form of a program, not another one: it is made of descs, ``graph_to_program_pass`` makes descs of it, and
-the passes of this package turn it into a program, change that, and turn it back.
+A graph is another form of a program: it is built from descs, ``graph_to_program_pass`` converts it back, and the passes
+of this package convert it to a program, modify that, and convert it again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fluidjax.ir.ordering import topology_sort
 class Graph:
     """The ops and variables of block 0, as nodes.
 
-    Each time that an op writes a variable is a node of its own, which those that read it afterwards follow. Where an op
-    must wait for one that reads or writes an older value, a control variable links them.
+    Every write to a variable has a node of its own, which precedes the ops that read that value. Where an op must wait
+    for one that reads or writes an older value, a control variable links the two.
 
     Args:
-        program: a ProgramDesc; the graph has copies of its descs.
+        program: a ProgramDesc; the graph copies its descs.
     """
 
     def __init__(self, program: ProgramDescView):
@@ -37,7 +37,7 @@ class Graph:
         self.resolve_hazard(self._build(program.block(0)))
 
     def _build(self, block: BlockDescView) -> dict[str, list[Node]]:
-        """Make the nodes of a block; name -> its nodes, oldest value first."""
+        """Create the nodes of a block; returns a dict from names to nodes, oldest value first."""
         declared = {var.name(): var for var in block.all_vars()}
         versions: dict[str, list[Node]] = {}
         for desc in (block.op(at) for at in range(block.op_size())):
@@ -65,7 +65,7 @@ class Graph:
         return set(self._nodes.values())
 
     def _in_order(self) -> list[Node]:
-        """All nodes, as they were made."""
+        """All nodes in order of creation."""
         return list(self._nodes.values())
 
     def _made_node(self, name: str, kind: NodeType, desc: OpDescView | VarDescView | None) -> Node:
@@ -75,11 +75,11 @@ class Graph:
         return node
 
     def create_op_node(self, desc: OpDescView) -> Node:
-        """A new node of an op, with a copy of its desc and no links."""
+        """A new op node, with a copy of the desc and no links."""
         return self._made_node(desc.type(), NodeType.Operation, copied_op(desc))
 
     def create_var_node(self, desc: VarDescView) -> Node:
-        """A new node of a variable, with a copy of its desc and no links."""
+        """A new variable node, with a copy of the desc and no links."""
         return self._made_node(desc.name(), NodeType.Variable, copied_var(desc))
 
     def create_empty_node(self, name: str, kind: NodeType) -> Node:
@@ -91,31 +91,31 @@ class Graph:
         return self.create_empty_node(f"{CONTROL_DEP_VAR_PREFIX}@{self._made}", NodeType.Variable)
 
     def retrieve_node(self, number: int) -> Node:
-        """The node of a number. Raises EnforceNotMet where there is none."""
+        """The node with a given number. Raises EnforceNotMet if there is none."""
         if number not in self._nodes:
             raise EnforceNotMet(f"Graph: no node {number}. Expected one of nodes(). Take the id() of one of them.")
         return self._nodes[number]
 
     def remove_node(self, node: Node) -> Node:
-        """Take a node out, and return it; links to it stay. Raises EnforceNotMet where it is of another graph."""
+        """Remove a node and return it, leaving links to it. Raises EnforceNotMet if it belongs to another graph."""
         if self._nodes.get(node.id()) is not node:
             raise EnforceNotMet(f"Graph: {node!r} is no node of it. Expected one of nodes(). Take one of them.")
         return self._nodes.pop(node.id())
 
     def _remove_all(self, nodes: Iterable[Node]) -> None:
-        """Take nodes out, and the links to them."""
+        """Remove nodes and the links to them."""
         gone = {self.remove_node(node) for node in nodes}
         for node in self._nodes.values():
             node._without(gone)
 
     def release_nodes(self) -> list[Node]:
-        """Take all nodes out, and return them."""
+        """Remove and return all nodes."""
         found = self._in_order()
         self._nodes.clear()
         return found
 
     def _write(self, desc: ProgramDescView) -> None:
-        """Fill block 0 of a ProgramDesc; the other blocks are those of the program, as ops refer to them."""
+        """Write block 0 of a ProgramDesc; the other blocks are the program's, as ops refer to them."""
         message = desc.proto
         if len(message.blocks) == 1:
             message.blocks.extend(self._program.proto.blocks[1:])
@@ -135,18 +135,18 @@ class Graph:
         return Program._construct_from_desc(desc)
 
     def origin_program_desc(self) -> ProgramDescView:
-        """The ProgramDesc that it was made of."""
+        """The ProgramDesc from which the graph was built."""
         return self._program
 
     def clone(self) -> Graph:
-        """A graph of copies of the nodes, linked in the same way; attributes are not taken over."""
+        """A copy of the graph with copies of the nodes; attributes are not copied."""
         other = Graph.__new__(Graph)
         other._program, other._nodes, other._made, other._attrs = self._program, {}, 0, {}
         other._take(self)
         return other
 
     def _take(self, other: Graph) -> None:
-        """Make copies of another graph's nodes, linked in the same order."""
+        """Copy another graph's nodes, preserving the order of links."""
         made = {node: self._copy(node) for node in other._in_order()}
         for node, copy in made.items():
             copy._inputs = [made[near] for near in node._inputs if near in made]
@@ -163,10 +163,10 @@ class Graph:
     # Who waits for whom.
 
     def resolve_hazard(self, versions: Mapping[str, Sequence[Node]]) -> None:
-        """Let each op that writes a variable wait for those that read or write its older value.
+        """Make each op that writes a variable wait for those that read or write its older value.
 
         Args:
-            versions: name -> its nodes, oldest value first.
+            versions: maps names to nodes, oldest value first.
         """
         for _, nodes in sorted(versions.items()):
             for old, new in reversed(list(zip(nodes[:-1], nodes[1:], strict=True))):
@@ -193,11 +193,11 @@ class Graph:
     # What passes leave for one another.
 
     def has(self, name: str) -> bool:
-        """Whether an attribute was set."""
+        """Whether an attribute has been set."""
         return name in self._attrs
 
     def set(self, name: str, value: Any) -> None:
-        """Set an attribute. Raises EnforceNotMet when it is set already."""
+        """Set an attribute. Raises EnforceNotMet if it is already set."""
         if name in self._attrs:
             raise EnforceNotMet(
                 f"{name} already set in the graph. Expected a new attribute. Call erase({name!r}) first."
@@ -214,11 +214,11 @@ class Graph:
     get_bool = get_int = get_float = get_double = get_string = get_marked_nodes = _get
 
     def erase(self, name: str) -> None:
-        """Forget an attribute. Raises EnforceNotMet where there is none."""
+        """Remove an attribute. Raises EnforceNotMet if it is not set."""
         self._get(name)
         del self._attrs[name]
 
 
 def graph_safe_remove_nodes(graph: Graph, nodes: Iterable[Node]) -> None:
-    """Take nodes out of a graph, and the links to them."""
+    """Remove nodes from a graph, and the links to them."""
     graph._remove_all(nodes)

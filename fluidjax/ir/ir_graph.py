@@ -1,4 +1,4 @@
-"""``framework.IrGraph``: what scripts and the passes of quantization change a graph by."""
+"""``framework.IrGraph``: the graph interface for scripts and quantization passes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class IrGraph:
 
     Args:
         graph: the graph. Raises AssertionError for anything else.
-        for_test: whether it is one that is tested, not trained.
+        for_test: whether it is a test graph rather than a training graph.
     """
 
     def __init__(self, graph: Graph, for_test: bool = False):
@@ -37,11 +37,11 @@ class IrGraph:
         self._for_test = for_test
 
     def clone(self) -> IrGraph:
-        """A graph of copies of its nodes."""
+        """A copy of the graph with copies of the nodes."""
         return IrGraph(self.graph.clone(), self._for_test)
 
     def is_test(self) -> bool:
-        """Whether it is one that is tested."""
+        """Whether it is a test graph."""
         return self._for_test
 
     # Nodes that are there.
@@ -51,11 +51,11 @@ class IrGraph:
         return {IrNode(node) for node in self.graph._in_order()}
 
     def all_var_nodes(self) -> set[IrVarNode]:
-        """All variables, those that hold no value included."""
+        """All variables, including those without a value."""
         return {IrVarNode(node) for node in self.graph._in_order() if node.is_var()}
 
     def all_persistable_nodes(self) -> set[IrVarNode]:
-        """The variables that a scope keeps between runs."""
+        """The persistable variables."""
         return {node for node in self.all_var_nodes() if (desc := node.var()) is not None and desc.persistable()}
 
     def all_op_nodes(self) -> set[IrOpNode]:
@@ -63,7 +63,7 @@ class IrGraph:
         return {IrOpNode(node) for node in self.graph._in_order() if node.is_op()}
 
     def _find_node_by_name(self, nodes: Iterable[Any], node_name: str) -> Any:
-        """The last of some nodes that has a name. Raises AssertionError where none has it."""
+        """The last of some nodes with a given name. Raises AssertionError if there is none."""
         found = [node for node in nodes if node.name() == node_name]
         if not found:
             raise AssertionError(f"Cannot find the target node in the giving set: no {node_name!r} is among them.")
@@ -74,18 +74,18 @@ class IrGraph:
     def create_persistable_node(
         self, name: str, var_type: VarType, shape: Sequence[int], var_dtype: VarType
     ) -> IrVarNode:
-        """A new variable that the scope keeps between runs.
+        """A new persistable variable.
 
         Args:
             name, shape: of the variable.
-            var_type, var_dtype: what it holds, and of which element type.
+            var_type, var_dtype: its type and dtype.
         """
         desc = _declared(name, var_type, shape, var_dtype)
         desc.set_persistable(True)
         return self.create_var_node_from_desc(desc)
 
     def create_var_node(self, name: str, var_type: VarType, shape: Sequence[int], var_dtype: VarType) -> IrVarNode:
-        """A new variable; arguments as in ``create_persistable_node``."""
+        """A new variable; arguments as for ``create_persistable_node``."""
         return self.create_var_node_from_desc(_declared(name, var_type, shape, var_dtype))
 
     def create_control_dep_var(self) -> IrVarNode:
@@ -93,7 +93,7 @@ class IrGraph:
         return IrVarNode(self.graph.create_control_dep_var())
 
     def create_var_node_from_desc(self, var_desc: VarDescView) -> IrVarNode:
-        """A new variable as a VarDesc says."""
+        """A new variable from a VarDesc."""
         return IrVarNode(self.graph.create_var_node(var_desc))
 
     def create_op_node(
@@ -103,8 +103,8 @@ class IrGraph:
 
         Args:
             op_type: its type.
-            attrs: name -> value; the others stay unset.
-            inputs, outputs: slot -> a variable's node, or a list of them.
+            attrs: maps names to values; others remain unset.
+            inputs, outputs: map slots to variable nodes, or lists of them.
         """
         desc = OpDescView()
         desc.set_type(op_type)
@@ -117,13 +117,13 @@ class IrGraph:
         return self.create_op_node_from_desc(desc)
 
     def create_op_node_from_desc(self, op_desc: OpDescView) -> IrOpNode:
-        """A new op as an OpDesc says, without links."""
+        """A new op from an OpDesc, without links."""
         return IrOpNode(self.graph.create_op_node(op_desc))
 
     # Links.
 
     def update_input_link(self, old_input_node: IrNode, new_input_node: IrNode, op_node: IrOpNode) -> None:
-        """Let an op read another variable in place of an old one."""
+        """Make an op read another variable instead of a given one."""
         self._check_here(old_input_node, new_input_node, op_node)
         old_input_node.remove_output(op_node)
         op_node.remove_input(old_input_node)
@@ -131,7 +131,7 @@ class IrGraph:
         op_node.rename_input(old_input_node.name(), new_input_node.name())
 
     def update_output_link(self, old_output_node: IrNode, new_output_node: IrNode, op_node: IrOpNode) -> None:
-        """Let an op write another variable in place of an old one."""
+        """Make an op write another variable instead of a given one."""
         self._check_here(old_output_node, new_output_node, op_node)
         old_output_node.remove_input(op_node)
         op_node.remove_output(old_output_node)
@@ -139,7 +139,7 @@ class IrGraph:
         op_node.rename_output(old_output_node.name(), new_output_node.name())
 
     def link_to(self, node_in: IrNode, node_out: IrNode) -> None:
-        """Say that one node comes before another."""
+        """Add a link between two nodes."""
         self._check_here(node_in, node_out)
         node_in.append_output(node_out)
         node_out.append_input(node_in)
@@ -153,11 +153,11 @@ class IrGraph:
             )
 
     def safe_remove_nodes(self, remove_nodes: IrNode | Iterable[IrNode]) -> None:
-        """Take out a node or several, and the links to them."""
+        """Remove one or more nodes, and the links to them."""
         self.graph._remove_all(dict.fromkeys(node.node for node in _several(remove_nodes)))
 
     def resolve_hazard(self) -> None:
-        """Let ops that write a variable wait for those that read or write its older value, after ops were put in."""
+        """After insertions: make ops that write a variable wait for those that read or write its older value."""
         versions: dict[str, list[Node]] = {}
         for node in ordering.topology_sort(self.graph):
             desc = node.op()
@@ -171,30 +171,30 @@ class IrGraph:
     # The whole.
 
     def has_circle(self) -> bool:
-        """Whether an op waits for itself."""
+        """Whether the graph has a cycle."""
         return ordering.has_circle(self.graph)
 
     def graph_num(self) -> int:
-        """How many parts there are that no link connects."""
+        """The number of connected components."""
         return ordering.graph_num(self.graph)
 
     def topology_sort(self) -> list[IrNode]:
-        """The ops in an order in which they may run. Raises EnforceNotMet when there is a circle."""
+        """The ops in topological order. Raises EnforceNotMet if there is a cycle."""
         return [IrNode(node) for node in ordering.topology_sort(self.graph)]
 
     def build_adjacency_list(self) -> dict[IrNode, set[IrNode]]:
-        """Op -> the ops that must run before it."""
+        """Maps each op to the ops that must run before it."""
         found = ordering.build_adjacency_list(self.graph)
         return {IrNode(op): {IrNode(other) for other in before} for op, before in found.items()}
 
     def draw(self, save_path: str, name: str, marked_nodes: Any = None, remove_ctr_var: bool = True) -> None:
-        """Write the graph to ``save_path/name.dot``, and a PDF beside it where the program ``dot`` is installed.
+        """Write the graph to ``save_path/name.dot`` and, if the program ``dot`` is installed, a PDF beside it.
 
         Args:
-            save_path: a folder, made where it is missing.
-            name: of the file, without ending.
-            marked_nodes: a node or several to colour.
-            remove_ctr_var: take control variables out of the graph first, for good.
+            save_path: a directory, created if missing.
+            name: file name without suffix.
+            marked_nodes: one or more nodes to colour.
+            remove_ctr_var: first remove control variables from the graph, permanently.
         """
         if remove_ctr_var:
             self.safe_remove_nodes([node for node in self.all_var_nodes() if node.is_ctrl_var()])
@@ -210,7 +210,7 @@ class IrGraph:
         as_pdf(path)
 
     def to_program(self) -> Program:
-        """The program that its nodes describe: ops in the order of ``topology_sort``, variables as they were made."""
+        """The program described by the nodes: ops in ``topology_sort`` order, variables in order of creation."""
         return self.graph._as_program()
 
 

@@ -1,4 +1,4 @@
-"""``core.Node``: an op or a variable of a graph, and the nodes before and after it."""
+"""``core.Node``: an op or variable of a graph, with links to the nodes before and after it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fluidjax.framework.var_desc import VarDescView
 
 
 class NodeType(enum.Enum):
-    """What a node stands for."""
+    """The type of a node."""
 
     Operation = 0
     Variable = 1
 
 
 class Node:
-    """One node; ``Graph.create_op_node`` and its like make it.
+    """A node; created by ``Graph.create_op_node`` etc.
 
-    A variable that ops write several times is a node for each time. The desc is the node's own copy.
+    A variable written several times has one node per write. The desc is the node's own copy.
 
     Attributes:
-        inputs, outputs: the nodes before and after it, in the order in which they were linked.
+        inputs, outputs: the nodes before and after it, in the order of linking.
     """
 
     Type = NodeType
@@ -43,15 +43,15 @@ class Node:
         return f"Node({self._id}, {self._name!r}, {self._kind.name})"
 
     def id(self) -> int:
-        """Its number: nodes are numbered as they are made."""
+        """Its number; nodes are numbered in order of creation."""
         return self._id
 
     def name(self) -> str:
-        """The variable's name, or the op's type, as they were when the node was made."""
+        """The variable's name or the op's type at the time of creation."""
         return self._name
 
     def node_type(self) -> NodeType:
-        """What it stands for."""
+        """The type of the node."""
         return self._kind
 
     def is_op(self) -> bool:
@@ -63,17 +63,17 @@ class Node:
         return self._kind is NodeType.Variable
 
     def is_ctrl_var(self) -> bool:
-        """Whether it holds no value, and only says that one op runs before another."""
+        """Whether it is a control variable: one without a value that orders two ops."""
         return self.is_var() and CONTROL_DEP_VAR_PREFIX in self._name
 
     def op(self) -> OpDescView | None:
-        """The op's desc. Raises EnforceNotMet where the node is a variable."""
+        """The op's desc. Raises EnforceNotMet if the node is a variable."""
         if not self.is_op():
             raise EnforceNotMet(f"Node {self._name}: expected an op, received a variable. Ask is_op() first.")
         return self._desc  # type: ignore[return-value]
 
     def var(self) -> VarDescView | None:
-        """The variable's desc; None where the program declares none. Raises EnforceNotMet where the node is an op."""
+        """The variable's desc; None if the program does not declare it. Raises EnforceNotMet if the node is an op."""
         if not self.is_var():
             raise EnforceNotMet(f"Node {self._name}: expected a variable, received an op. Ask is_var() first.")
         return self._desc  # type: ignore[return-value]
@@ -89,27 +89,27 @@ class Node:
         return list(self._outputs)
 
     def append_input(self, node: Node) -> None:
-        """Put a node before it; the other end is the caller's."""
+        """Add a node before it; the caller updates the other end."""
         self._inputs.append(node)
 
     def append_output(self, node: Node) -> None:
-        """Put a node after it; the other end is the caller's."""
+        """Add a node after it; the caller updates the other end."""
         self._outputs.append(node)
 
     def remove_input(self, node: Node | int) -> None:
-        """Take out one link to a node before it, given as itself or as its number; nothing where there is none."""
+        """Remove a link to a node before it, given as a node or number, if there is one."""
         _take_out(self._inputs, node)
 
     def remove_output(self, node: Node | int) -> None:
-        """Take out one link to a node after it, given as itself or as its number; nothing where there is none."""
+        """Remove a link to a node after it, given as a node or number, if there is one."""
         _take_out(self._outputs, node)
 
     def clear_inputs(self) -> None:
-        """Take out all links to nodes before it."""
+        """Remove all links to nodes before it."""
         self._inputs.clear()
 
     def clear_outputs(self) -> None:
-        """Take out all links to nodes after it."""
+        """Remove all links to nodes after it."""
         self._outputs.clear()
 
     def _without(self, gone: set[Node]) -> None:
@@ -125,20 +125,20 @@ def _take_out(nodes: list[Node], node: Node | int) -> None:
 
 
 def link(first: Node, then: Node) -> None:
-    """Say that one node comes before another, at both ends."""
+    """Link two nodes, at both ends."""
     first.append_output(then)
     then.append_input(first)
 
 
 def copied_op(desc: OpDescView) -> OpDescView:
-    """A desc of its own."""
+    """A copy of a desc."""
     message = pb.OpDesc()
     message.CopyFrom(desc.proto)
     return OpDescView(message)
 
 
 def copied_var(desc: VarDescView) -> VarDescView:
-    """A desc of its own."""
+    """A copy of a desc."""
     message = pb.VarDesc()
     message.CopyFrom(desc.proto)
     return VarDescView(message)

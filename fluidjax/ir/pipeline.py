@@ -1,4 +1,4 @@
-"""All passes in order, and what each did."""
+"""All passes in order, and the effect of each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PASSES: dict[str, Callable[[Rewriter], int]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """What a pass did: how often it found something, and how many ops there were before and after."""
+    """The effect of a pass: the number of matches, and the numbers of ops before and after."""
 
     name: str
     found: int
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Optimized:
-    """A program that computes the same fetches, the parameters that it reads, and what each pass did."""
+    """A program that computes the same fetches, with its parameters and the effect of each pass."""
 
     program: Program
     scope: Scope
@@ -52,14 +52,14 @@ def optimize(
     scope: Scope,
     passes: Sequence[str] | None = None,
 ) -> Optimized:
-    """An inference program with fewer ops. The given program and scope stay as they are.
+    """Reduce the number of ops of an inference program. The given program and scope are left unchanged.
 
     Args:
-        program, feeds, fetches: as ``load_inference_model`` returns them; names.
-        scope: has the parameters.
-        passes: of ``PASSES``, which run in this order; default: all.
+        program, feeds, fetches: as returned by ``load_inference_model``; names.
+        scope: holds the parameters.
+        passes: a subset of ``PASSES``, run in this order; all by default.
 
-    Raises ValueError for an unknown pass, and for fetches that the program does not compute.
+    Raises ValueError for an unknown pass, and for fetches not computed by the program.
     """
     names = list(PASSES) if passes is None else list(passes)
     if unknown := [name for name in names if name not in PASSES]:

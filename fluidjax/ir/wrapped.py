@@ -1,4 +1,4 @@
-"""``framework.IrNode`` and its kinds: what scripts hold of a graph's nodes."""
+"""``framework.IrNode`` and its subclasses: the nodes seen by scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fluidjax.ir.nodes import Node, NodeType
 
 
 class IrNode:
-    """A node; two of them may stand for the same one, which ``node`` tells.
+    """A node; two of them may wrap the same node, see ``node``.
 
     Args:
         node: a core.Node. Raises AssertionError for anything else.
@@ -31,7 +31,7 @@ class IrNode:
         return f"{type(self).__name__}({self.id()}, {self.name()!r})"
 
     def name(self) -> str:
-        """The variable's name, or the op's type, as they were when the node was made."""
+        """The variable's name or the op's type at the time of creation."""
         return self.node.name()
 
     def node_type(self) -> NodeType:
@@ -39,11 +39,11 @@ class IrNode:
         return self.node.node_type()
 
     def var(self) -> VarDescView | None:
-        """The variable's desc; None where the program declares none. Raises EnforceNotMet where it is an op."""
+        """The variable's desc; None if the program does not declare it. Raises EnforceNotMet if it is an op."""
         return self.node.var()
 
     def op(self) -> OpDescView | None:
-        """The op's desc. Raises EnforceNotMet where it is a variable."""
+        """The op's desc. Raises EnforceNotMet if it is a variable."""
         return self.node.op()
 
     def id(self) -> int:
@@ -59,39 +59,39 @@ class IrNode:
         return self.node.is_var()
 
     def is_ctrl_var(self) -> bool:
-        """Whether it only says that one op runs before another."""
+        """Whether it is a control variable."""
         return self.node.is_ctrl_var()
 
     def clear_inputs(self) -> None:
-        """Take out all links to nodes before it."""
+        """Remove all links to nodes before it."""
         self.node.clear_inputs()
 
     def clear_outputs(self) -> None:
-        """Take out all links to nodes after it."""
+        """Remove all links to nodes after it."""
         self.node.clear_outputs()
 
     def remove_input_by_id(self, node_id: int) -> None:
-        """Take out a link to the node before it of that number."""
+        """Remove a link to the node before it with a given number."""
         self.node.remove_input(node_id)
 
     def remove_output_by_id(self, node_id: int) -> None:
-        """Take out a link to the node after it of that number."""
+        """Remove a link to the node after it with a given number."""
         self.node.remove_output(node_id)
 
     def remove_input(self, node: IrNode) -> None:
-        """Take out a link to a node before it."""
+        """Remove a link to a node before it."""
         self.node.remove_input(node.node)
 
     def remove_output(self, node: IrNode) -> None:
-        """Take out a link to a node after it."""
+        """Remove a link to a node after it."""
         self.node.remove_output(node.node)
 
     def append_input(self, node: IrNode) -> None:
-        """Put a node before it; the other end is the caller's."""
+        """Add a node before it; the caller updates the other end."""
         self.node.append_input(node.node)
 
     def append_output(self, node: IrNode) -> None:
-        """Put a node after it; the other end is the caller's."""
+        """Add a node after it; the caller updates the other end."""
         self.node.append_output(node.node)
 
     @property
@@ -124,23 +124,23 @@ class IrVarNode(IrNode):
         return desc  # type: ignore[return-value]
 
     def set_shape(self, shape: Sequence[int]) -> None:
-        """Write the declared shape."""
+        """Set the declared shape."""
         self._desc.set_shape(shape)
 
     def persistable(self) -> bool:
-        """Whether the scope keeps the variable between runs."""
+        """Whether the variable is persistable."""
         return self._desc.persistable()
 
     def type(self) -> VarType:
-        """What the variable holds: LOD_TENSOR, SELECTED_ROWS ..."""
+        """The type of the variable: LOD_TENSOR, SELECTED_ROWS ..."""
         return self._desc.type()
 
     def dtype(self) -> VarType:
-        """The declared element type."""
+        """The declared dtype."""
         return self._desc.dtype()
 
     def shape(self) -> list[int]:
-        """The declared shape, -1 where unknown."""
+        """The declared shape, -1 if unknown."""
         return self._desc.shape()
 
     @property
@@ -173,11 +173,11 @@ class IrOpNode(IrNode):
         return desc  # type: ignore[return-value]
 
     def rename_input(self, old_input_name: str, new_input_name: str) -> None:
-        """Let it read another name; links stay as they are."""
+        """Rename an input variable, leaving links unchanged."""
         self._desc._rename_input(old_input_name, new_input_name)
 
     def rename_output(self, old_output_name: str, new_output_name: str) -> None:
-        """Let it write another name; links stay as they are."""
+        """Rename an output variable, leaving links unchanged."""
         self._desc._rename_output(old_output_name, new_output_name)
 
     def input(self, name: str) -> list[str]:
@@ -189,11 +189,11 @@ class IrOpNode(IrNode):
         return self._desc.output(name)
 
     def set_type(self, new_type: str) -> None:
-        """Make the desc another op's; the node keeps its name."""
+        """Change the op type in the desc; the node keeps its name."""
         self._desc.set_type(new_type)
 
     def set_attr(self, name: str, val: object) -> None:
-        """Write an attribute: a number, a text, a bool, a block, or a list of these."""
+        """Set an attribute: a number, string, bool or block, or a list of these."""
         write_attr(self._desc, name, val)
 
     _update_desc_attr = set_attr
@@ -208,17 +208,17 @@ class IrOpNode(IrNode):
 
     @property
     def inputs(self) -> list[IrVarNode]:
-        """The variables that it reads, and the control variables before it."""
+        """The variables it reads, and the control variables before it."""
         return [IrVarNode(node) for node in self.node.inputs]
 
     @property
     def outputs(self) -> list[IrVarNode]:
-        """The variables that it writes, and the control variables after it."""
+        """The variables it writes, and the control variables after it."""
         return [IrVarNode(node) for node in self.node.outputs]
 
 
 def write_attr(desc: OpDescView, name: str, value: Any) -> None:
-    """Write an attribute into a desc; a desc of a block or program as its bytes."""
+    """Set an attribute of a desc; descs of blocks and programs are stored as bytes."""
     if isinstance(value, Block):
         desc.set_block_attr(name, value.idx)
     elif isinstance(value, list) and value and all(isinstance(one, Block) for one in value):

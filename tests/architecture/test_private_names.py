@@ -10,6 +10,7 @@ from tests.architecture.test_imports import MODULES
 
 # Fluid 1.8.5 has them, and hands them on.
 FLUIDS = {
+    ("fluidjax.framework", "_current_expected_place"),
     ("fluidjax.framework", "_dygraph_tracer"),
     ("fluidjax.framework", "_varbase_creator"),
     ("fluidjax.layers._schedules.epochs", "_LearningRateEpochDecay"),
@@ -49,8 +50,8 @@ FLUIDS_FIELDS = set(
 OUR_FIELDS = set(
     """
     _append_op_desc _array _attr_map _bind _bump _captures _cells _copy_info_from _copy_var_info_from _declared _derived
-    _descs_changed _device _first _fresh _holder _input_map _lock _lod _mentions _model _name_scope_path _of
-    _op_changed _origin_blocks _output_map _raw_generation _rows _run_at _set_value _spec _stored _sub_block_ids
+    _descs_changed _device _first _fresh _holder _input_map _loaded_from _lock _lod _mentions _model _name_scope_path
+    _of _op_changed _origin_blocks _output_map _raw_generation _rows _run_at _set_value _spec _stored _sub_block_ids
     _temporaries _temporary _vars _version_token _view _view_cache _written
 """.split()
 )
