@@ -228,6 +228,22 @@ class InMemoryDataset(DatasetBase):
         """No effect: lines have no content field."""
         self.parse_content = parse_content
 
+    def set_parse_logkey(self, parse_logkey: bool) -> None:
+        """No effect: lines have no log keys."""
+        self.parse_logkey = parse_logkey
+
+    def set_merge_by_sid(self, merge_by_sid: bool) -> None:
+        """No effect: lines have no search ids to be merged by."""
+        self.merge_by_sid = merge_by_sid
+
+    def set_enable_pv_merge(self, enable_pv_merge: bool) -> None:
+        """No effect: lines belong to no page views."""
+        self.enable_pv_merge = enable_pv_merge
+
+    def set_merge_by_lineid(self, merge_size: int = 2) -> None:
+        """No effect but that ids are said to be parsed, as in Fluid: lines have none to be merged by."""
+        self.merge_by_lineid = self.parse_ins_id = True
+
     def set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
         """No effect: samples are not sent to other processes."""
         self.fleet_send_batch_size = fleet_send_batch_size

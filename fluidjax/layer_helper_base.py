@@ -83,7 +83,8 @@ class LayerHelperBase:
         """Create a parameter, and write its initialisation to the startup program.
 
         Args:
-            attr: a ParamAttr; False for no parameter, in which case the result is None.
+            attr: a ParamAttr, or what makes one (a name, an initializer, a regularizer, True or None); False for no
+                parameter, in which case the result is None.
             shape: the dimensions.
             dtype: of the parameter.
             is_bias: initialise with zeros if neither `attr` nor `default_initializer` specifies an initializer.
@@ -91,9 +92,7 @@ class LayerHelperBase:
 
         Raises TypeError for a dtype that is not floating-point, without an initializer.
         """
-        attr = copy.copy(attr)
-        if attr is None:
-            attr = ParamAttr._to_attr(attr)
+        attr = ParamAttr._to_attr(copy.copy(attr))
         if attr is False:
             return None
         if not isinstance(attr, ParamAttr):

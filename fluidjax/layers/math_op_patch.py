@@ -5,6 +5,8 @@ With a plain number, ``+ - * /`` become one ``scale`` op; other operators create
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.base.enums import INTEGERS, VarType, to_var_type
 from fluidjax.framework import Block, Variable
+from fluidjax.framework.callstack import depth_of_user
 
 
 def _block(var: Variable) -> Block:
@@ -72,13 +75,27 @@ def astype(self: Variable, dtype: Any) -> Variable:
     return out
 
 
+# A scale op would compute these with the fraction; the others meet a constant of the variable's type.
+_NEED_WHOLE = ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__")
+
+
 def check_number(var: Any, other: Any, symbol: str) -> None:
-    """Raise AssertionError for a fractional number combined with an integer variable."""
-    if isinstance(other, float) and var.dtype in INTEGERS and other != int(other):
+    """Raise AssertionError for a fractional number added to or multiplied with an integer variable, as Fluid does.
+
+    Fluid cuts it to a whole one where it divides, raises or compares: ``x < 0.5`` is ``x < 0``. A warning says so.
+    """
+    if not isinstance(other, float) or var.dtype not in INTEGERS or not math.isfinite(other) or other == int(other):
+        return
+    if symbol in _NEED_WHOLE:
         raise AssertionError(
             f"float value {other} cannot convert to integer, which {symbol} with variable {var.name} of {var.dtype} "
             "needs. Cast the variable first: var.astype('float32')."
         )
+    warnings.warn(
+        f"{symbol} of variable {var.name} of {var.dtype} and {other}: Fluid makes the number one of the variable's "
+        f"type, which is {int(other)}. Cast the variable first if the fraction matters: var.astype('float32').",
+        stacklevel=depth_of_user(),
+    )
 
 
 def _operand(var: Variable, other: Any, reverse: bool, symbol: str) -> Variable:

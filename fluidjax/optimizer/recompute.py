@@ -38,8 +38,8 @@ class RecomputeOptimizer(Optimizer):
         self._checkpoints = list(checkpoints)
 
     def load(self, stat_dict: dict[str, Any]) -> NoReturn:
-        """Always raises RuntimeError: as in Fluid, state is loaded by ``fluid.load`` or ``fluid.io``."""
-        raise RuntimeError(
+        """Always raises NotImplementedError: as in Fluid, state is loaded by ``fluid.load`` or ``fluid.io``."""
+        raise NotImplementedError(
             "RecomputeOptimizer has no state of its own to load; expected the state of a program. Use fluid.load or "
             "fluid.io.load_persistables on the program"
         )

@@ -46,8 +46,8 @@ __all__ = [
 
 
 _MODULES = (
-    "autograd", "complex", "dataset", "distributed", "framework", "imperative", "inference", "io", "metric", "nn",
-    "optimizer", "static", "tensor", "utils",
+    "autograd", "complex", "dataset", "distributed", "framework", "imperative", "incubate", "inference", "io", "metric",
+    "nn", "optimizer", "static", "tensor", "utils",
 )  # fmt: skip
 # Functions of Paddle 2's alpha, and what they are called elsewhere.
 _SURFACES = ("tensor", "framework")

@@ -10,6 +10,7 @@ import pytest
 
 from fluidjax.backward import append_backward
 from fluidjax.framework.view import program_view
+from fluidjax.optimizer import Adam, RecomputeOptimizer
 from lowering import Runner
 from tests.backward.build import Builder, run
 
@@ -98,6 +99,11 @@ def test_ops_are_paddles() -> None:
     )
     relu_grad = next(op for op in net.block.ops if op.type == "relu_grad")
     assert relu_grad.input("Out") == ["r2"]  # a checkpoint, not computed again
+
+
+def test_it_has_no_state_to_load() -> None:
+    with pytest.raises(NotImplementedError, match=r"no state of its own to load.*fluid.load"):
+        RecomputeOptimizer(Adam(0.1)).load({})
 
 
 def test_a_sub_block_is_refused() -> None:

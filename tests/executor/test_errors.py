@@ -43,6 +43,22 @@ def test_a_feed_of_another_shape_is_refused(net: Net) -> None:
         linear(net).run({"x": np.ones((3, 5), np.float32)}, ["y"])
 
 
+@pytest.mark.parametrize("declared, fed", [([3, 1], [3]), ([-1, 7], [5]), ([-1, 3, 9], [2, 3]), ([2, 2, 2], [2])])
+def test_trailing_dimensions_may_be_missing(net: Net, declared: list[int], fed: list[int]) -> None:
+    net.data("x", declared, check=True)
+    net.op("scale", {"X": ["x"]}, "y", scale=2.0)
+    (y,) = net.run({"x": np.ones(fed, np.float32)}, ["y"])
+    np.testing.assert_array_equal(y, np.full(fed, 2, np.float32))
+
+
+@pytest.mark.parametrize("declared, fed", [([4, 7], [5]), ([-1, 3, 9], [2, 4]), ([-1], [2, 2]), ([2, -1], [2, 3, 1])])
+def test_dimensions_that_were_fed_must_fit(net: Net, declared: list[int], fed: list[int]) -> None:
+    net.data("x", declared, check=True)
+    net.op("scale", {"X": ["x"]}, "y", scale=2.0)
+    with pytest.raises(ValueError, match="the shape does not match"):
+        net.run({"x": np.ones(fed, np.float32)}, ["y"])
+
+
 def test_rows_that_do_not_fit_name_the_op_and_the_users_line(net: Net) -> None:
     net.data("x", [-1, 2])
     net.parameter("w", W)

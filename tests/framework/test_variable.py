@@ -127,6 +127,12 @@ def test_fractions_do_not_meet_integers(block) -> None:
     z = block.create_var(name="z", shape=[2], dtype="int64")
     with pytest.raises(AssertionError, match=r"float value 1.5 cannot convert to integer.*Cast the variable"):
         z + 1.5
+    for operate, type in ((lambda v: v < 0.5, "less_than"), (lambda v: v / 1.5, "elementwise_div")):
+        with pytest.warns(UserWarning, match=r"makes the number one of the variable's type, which is [01]") as warned:
+            operate(z)
+        assert warned[0].filename == __file__
+        constant, made = block.ops[-2:]
+        assert (constant.type, made.type) == ("fill_constant", type)
 
 
 @pytest.mark.parametrize(

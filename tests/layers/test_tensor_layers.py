@@ -137,3 +137,13 @@ def test_names_of_created_parameters_are_paddles():
 def test_sequence_conv_takes_rows_of_numbers_alone(shape):
     with fluid.program_guard(fluid.Program(), fluid.Program()), pytest.raises(fluid.core.EnforceNotMet, match="rank 2"):
         layers.sequence_conv(fluid.data("x", shape, lod_level=1), 4, 3)
+
+
+@pytest.mark.parametrize(
+    "attr", ["centers", fluid.initializer.Constant(2.0), fluid.regularizer.L2Decay(0.1), None, True]
+)
+def test_parameters_of_layers_are_made_of_what_attributes_are(program, attr) -> None:
+    x, label = fluid.data("x", [4, 3]), fluid.data("label", [4, 1], "int64")
+    layers.center_loss(x, label, 5, 0.1, attr)
+    (centers,) = fluid.default_main_program().all_parameters()
+    assert centers.shape == (5, 3)

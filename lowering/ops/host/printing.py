@@ -12,7 +12,7 @@ import numpy as np
 
 from lowering.engine.context import Context
 from lowering.engine.grad_maker import GradMaker
-from lowering.loops.carried import known
+from lowering.mesh import over_mesh
 from lowering.ops.flow.arrays import shape_like
 from lowering.program import OpSpec
 from lowering.registry import Value, op
@@ -65,10 +65,8 @@ def _show(value: Any, attrs: dict[str, Any], ctx: Context) -> None:
         value = value.to_dense()
     show = _printer(attrs, ctx.op.inputs["In"][0])
     parts = (value.data, value.lod, value.nrows, value.nseq) if isinstance(value, LoDArray) else (value, (), None, None)
-    if all(known(leaf) is not None for leaf in jax.tree_util.tree_leaves(parts)):
-        show(*parts)
-    else:
-        jax.debug.callback(show, *parts)
+    # Values known while tracing are printed by the run too, not by the trace. JAX orders callbacks on one device only.
+    jax.debug.callback(show, *parts, ordered=not over_mesh())
 
 
 @op("print", slots={"in_": "In"}, kind="block", infer=shape_like("Out", "In"))

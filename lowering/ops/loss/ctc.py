@@ -64,7 +64,7 @@ def _lattice(labels: Array, sizes: Array, begins: Array, starts: Array, count: i
     before = take(labels, begins[seq] + at // 2 - 1).astype(jnp.int32)
     odd = at % 2 == 1
     label = jnp.where(odd & inside, own, np.int32(blank))
-    skip = odd & (at > 1) & (own != before)
+    skip = odd & (at > 1) & (own != before) & (own != blank)  # a label that is the blank cannot skip one
     return Lattice(label, seq, at, inside, skip, 2 * sizes + 1, starts, **frames)
 
 
