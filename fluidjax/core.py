@@ -100,6 +100,7 @@ _READING = ("IterableDatasetWrapper", "MultiDeviceFeedReader", "OrderedMultiDevi
             "OrderedMultiDeviceLoDTensorBlockingQueue", "create_py_reader")  # fmt: skip
 
 if TYPE_CHECKING:
+    from fluidjax.distributed.gloo import Gloo
     from fluidjax.dygraph.parallel import ParallelStrategy
     from fluidjax.dygraph.tracer import Tracer
     from fluidjax.execution.trainer import TrainerBase
@@ -138,6 +139,7 @@ else:
         {
             "Dataset": "fluidjax.readers.multi_slot_dataset",
             "TrainerBase": "fluidjax.execution.trainer",
+            "Gloo": "fluidjax.distributed.gloo",
             "Graph": "fluidjax.ir.graph",
             "graph_safe_remove_nodes": "fluidjax.ir.graph",
             "Node": "fluidjax.ir.nodes",
@@ -162,7 +164,7 @@ __all__ = [
     "disable_profiler", "dygraph_partial_grad", "enable_profiler", "EnforceNotMet", "EOFException", "EventSortingKey",
     "Executor", "ExecutorPrepareContext", "FetchList", "FetchUnmergedList", "from_dlpack", "get_all_op_protos",
     "get_cuda_device_count", "get_grad_op_desc", "get_op_attrs_default_value", "get_pass",
-    "GlobalVarGetterSetterRegistry", "GpuPassStrategy", "Graph", "graph_num", "graph_safe_remove_nodes",
+    "GlobalVarGetterSetterRegistry", "Gloo", "GpuPassStrategy", "Graph", "graph_num", "graph_safe_remove_nodes",
     "has_avx_core", "has_circle", "has_grad_op_maker", "has_infer_inplace", "has_noavx_core",
     "has_non_empty_grad_op_maker", "infer_no_need_buffer_slots", "init_devices", "init_gflags", "init_glog",
     "init_lod_tensor_blocking_queue", "is_compiled_with_cuda", "is_profiler_enabled", "IterableDatasetWrapper",
@@ -189,8 +191,8 @@ class Layer:
 
 
 # What talks to services outside of Python, and what C++ readers and tracers are to each other.
-BoxPS, DistCommunicator, Fleet, Gloo, ProgramDescTracer, Reader = (
-    unbuilt(__name__, name) for name in ("BoxPS", "DistCommunicator", "Fleet", "Gloo", "ProgramDescTracer", "Reader")
+BoxPS, DistCommunicator, Fleet, ProgramDescTracer, Reader = (
+    unbuilt(__name__, name) for name in ("BoxPS", "DistCommunicator", "Fleet", "ProgramDescTracer", "Reader")
 )
 
 # One op on its own.

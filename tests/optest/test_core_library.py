@@ -197,8 +197,8 @@ def test_the_library_and_the_shell() -> None:
         core.DeviceContext()
     with pytest.raises(RuntimeError, match="C\\+\\+"):
         core.load_op_library("ops.so")
-    with pytest.raises(NotImplementedError, match="Gloo"):
-        core.Gloo()
+    with pytest.raises(NotImplementedError, match="BoxPS"):
+        core.BoxPS()
     config = core.AnalysisConfig("model")
     with pytest.raises(core.EnforceNotMet, match="was not enabled"):
         config.quantizer_config()

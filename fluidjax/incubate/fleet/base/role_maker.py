@@ -8,6 +8,8 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.base.unbuilt import unbuilt
+from fluidjax.incubate.fleet.base.meeting import Meeting
+from fluidjax.incubate.fleet.base.meeting import MockBarrier as MockBarrier
 
 __all__ = [
     "Role",
@@ -25,24 +27,6 @@ class Role:
 
     WORKER = 1
     SERVER = 2
-
-
-class MockBarrier:
-    """A barrier for a single process."""
-
-    def barrier(self) -> None:
-        """A no-op."""
-
-    def barrier_all(self) -> None:
-        """A no-op."""
-
-    def all_reduce(self, obj: Any) -> Any:
-        """Returns the value itself."""
-        return obj
-
-    def all_gather(self, obj: Any) -> list[Any]:
-        """Returns the value in a list."""
-        return [obj]
 
 
 class RoleMakerBase:
@@ -304,15 +288,17 @@ def _checked_id(current_id: Any, limit: int | None, subject: str, of: str) -> in
     return current_id
 
 
-class GeneralRoleMaker(_Known):
+class GeneralRoleMaker(Meeting, _Known):
     """A role given by the environment, for a fleet that also knows the endpoints of its workers.
 
     PADDLE_PSERVERS_IP_PORT_LIST and PADDLE_TRAINER_ENDPOINTS list all processes; TRAINING_ROLE and PADDLE_TRAINER_ID
-    identify a worker, PADDLE_PSERVER_ID (or POD_IP and PADDLE_PORT) a server. Barriers and reductions between workers
-    are not implemented: workers are kept in step by the rounds of the servers.
+    identify a worker, PADDLE_PSERVER_ID (or POD_IP and PADDLE_PORT) a server. Barriers, reductions and gathers need a
+    place where the processes meet: an address of worker 0, or a folder that all see; they go by way of it.
 
     Args:
-        kwargs: rendezvous settings of Fluid's Gloo (hdfs_name, http_ip_port ...); ignored.
+        kwargs: http_ip_port ('ip:port' of worker 0) or path (of a folder); init_timeout_seconds (3600) and
+            run_timeout_seconds (9999999). hdfs_name and hdfs_ugi are refused: folders of remote file systems have to
+            be mounted.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -338,6 +324,8 @@ class GeneralRoleMaker(_Known):
         self._cur_endpoint, self._worker_endpoints, self._server_endpoints = own, workers, servers
         self._trainers_num, self._size = len(workers), len(workers) + len(servers)
         self._rank = [*workers, *servers].index(own)
+        if self._meeting.get("http_ip_port") or self._meeting.get("path"):
+            self._meet()
         self._role_is_generated = True
 
     def get_local_endpoint(self) -> str:
