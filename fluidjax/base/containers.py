@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.values import LoDTensor
 from lowering.values import RankTable
 
@@ -50,6 +51,10 @@ class SelectedRows:
         return f"SelectedRows(rows={self.rows()}, height={self._height}, value=\n{self._tensor})"
 
 
+class NoSuchElementError(EnforceNotMet, IndexError):
+    """An array of tensors has no element of that number; Fluid 1.8.5 says EnforceNotMet."""
+
+
 class LoDTensorArray:
     """A list of LoDTensors, initially ``items`` (not copied)."""
 
@@ -71,7 +76,13 @@ class LoDTensorArray:
         return self._items[index]
 
     def __setitem__(self, index: int, tensor: LoDTensor) -> None:
-        self._items[index] = _checked_tensor(tensor)
+        checked = _checked_tensor(tensor)
+        if index >= len(self._items):
+            raise NoSuchElementError(
+                f"LoDTensorArray: element {index} of {len(self._items)} cannot be set. Expected one that is"
+                " there. Append a tensor first."
+            )
+        self._items[index] = checked
 
     def __iter__(self) -> Iterator[LoDTensor]:
         return iter(self._items)

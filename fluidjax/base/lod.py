@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 Lod = list[list[int]]
+
+
+def checked_levels(levels: Any, what: str) -> Lod:
+    """Lists of lists of integers from 0 on, as they are. Raises TypeError for anything else."""
+    try:
+        found = [[operator.index(n) for n in level] for level in levels]
+    except TypeError:
+        found = [[-1]]
+    if any(n < 0 for level in found for n in level):
+        raise TypeError(
+            f"{what}: expected a list of lists of integers from 0 on, received {levels!r:.80}. Pass [[2, 3]]."
+        )
+    return found
 
 
 def lengths_to_offsets(lengths: Sequence[Sequence[int]]) -> Lod:

@@ -58,7 +58,7 @@ class ScopeVariable:
     def set_int(self, value: int) -> None:
         """Store a plain int."""
         self._get(int)
-        self._holder = int(value)
+        self._holder = _number(int, value)
 
     def is_float(self) -> bool:
         """Whether the variable holds a plain float."""
@@ -71,7 +71,7 @@ class ScopeVariable:
     def set_float(self, value: float) -> None:
         """Store a plain float."""
         self._get(float)
-        self._holder = float(value)
+        self._holder = _number(float, value)
 
     def get_bytes(self) -> bytes:
         """The plain bytes."""
@@ -116,6 +116,14 @@ class ScopeVariable:
         return f"<scope variable {self._name!r} holding {held}>"
 
 
+def _number(kind: type[T], value: Any) -> T:
+    if isinstance(value, (str, bytes)) or value is None or (kind is int and type(value) is float):
+        raise TypeError(
+            f"a scope variable of {kind.__name__}: received {value!r}. Expected a number. Convert it first."
+        )
+    return kind(value)  # type: ignore[call-arg]  # int and float alone
+
+
 class Scope:
     """Variables by name, in an optional parent scope.
 
@@ -143,6 +151,8 @@ class Scope:
 
     def var(self, name: str = "") -> ScopeVariable:
         """This scope's own variable of that name, created if missing; an empty name creates an anonymous one."""
+        if not isinstance(name, str):
+            raise TypeError(f"var takes a name: expected a str, received {name!r}. Pass variable.name.")
         if not name:
             name = f"@anonymous@{self._anonymous}"
             self._anonymous += 1

@@ -15,7 +15,7 @@ import numpy as np
 
 from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.base.lod import Lod, lengths_to_offsets, lod_fault, offsets_to_lengths
+from fluidjax.base.lod import Lod, checked_levels, lengths_to_offsets, lod_fault, offsets_to_lengths
 from fluidjax.base.places import CPUPlace, Place
 
 # Seconds that a reader waits for what a run in another thread is about to leave.
@@ -226,7 +226,7 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """A NumPy copy; an empty array if nothing has been stored."""
-        data = np.zeros(0, np.float32) if self._array is None else self._on_host()
+        data = np.zeros(0) if self._array is None else self._on_host()
         return data if dtype is None else data.astype(dtype, copy=False)
 
     def __getitem__(self, item: Any) -> Tensor:
@@ -296,7 +296,7 @@ class LoDTensor(Tensor):
 
     def set_lod(self, lod: Lod) -> None:
         """Set the LoD from offsets. Raises EnforceNotMet if they are inconsistent or do not match the rows."""
-        lod = [[int(n) for n in level] for level in lod]
+        lod = checked_levels(lod, "LoDTensor.set_lod")
         fault = lod_fault(lod, self.shape()[0] if self._array is not None and self.shape() else None)
         if fault:
             raise EnforceNotMet(
@@ -311,17 +311,15 @@ class LoDTensor(Tensor):
 
     def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Lod) -> None:
         """Set the LoD from lengths. Raises EnforceNotMet if they are inconsistent or do not match the rows."""
-        fault = lod_fault(
-            lengths_to_offsets(recursive_sequence_lengths),
-            self.shape()[0] if self._array is not None and self.shape() else None,
-        )
+        lod = lengths_to_offsets(checked_levels(recursive_sequence_lengths, "set_recursive_sequence_lengths"))
+        fault = lod_fault(lod, self.shape()[0] if self._array is not None and self.shape() else None)
         if fault:
             raise EnforceNotMet(
                 f"the provided recursive_sequence_lengths info is invalid: as offsets, {fault} (the tensor's shape "
                 f"is {self.shape()}, the lengths {recursive_sequence_lengths}). The lengths of the finest level "
                 "must add up to the number of rows."
             )
-        self._lod = lengths_to_offsets(recursive_sequence_lengths)
+        self._lod = lod
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
         """Whether the LoD matches the rows."""

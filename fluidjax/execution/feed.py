@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from fluidjax.base.containers import LoDTensorArray, SelectedRows
+from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.lod import lod_fault
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.buckets import bucket
@@ -249,10 +250,11 @@ def _in_room(values: list[Any], room: Sizes) -> list[Any]:
     return [v.value(wide) if type(v) is Dense else v for v in found]
 
 
-class UnreadableFeedError(TypeError, ValueError, RuntimeError):
-    """What is fed is no array and cannot be made one.
+class UnreadableFeedError(EnforceNotMet, TypeError, ValueError, RuntimeError):
+    """What is fed is no array of numbers and cannot be made one.
 
-    All three kinds: Fluid 1.8.5 says ValueError for a text and RuntimeError for uneven lists.
+    All these kinds: Fluid 1.8.5 says ValueError for a text, RuntimeError for uneven lists and EnforceNotMet for arrays
+    of objects.
     """
 
 
@@ -292,6 +294,11 @@ def _checked(var: VarView, data: Any, *, ragged: bool = False) -> Any:
                 "-1 is any size. Reshape the data, or declare the variable with the shape you feed.",
             )
     if data.dtype != expected and _dtype_matters(var, data.dtype):
+        if data.dtype.kind in "OSU":
+            raise UnreadableFeedError(
+                f"feed {var.name!r}: the data type does not match: expected an array of numbers, {expected}, received"
+                f" {data.dtype}; make one with numpy.asarray(data, {str(expected)!r})"
+            )
         raise _misfit(
             f"The data type of fed Variable {var.name!r} must be {str(expected)!r}, but received {str(data.dtype)!r}",
             f"Convert it with array.astype({str(expected)!r}).",

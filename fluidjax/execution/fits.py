@@ -18,10 +18,15 @@ def dimension_is_compatible_with(first: Sequence[int | None], second: Sequence[i
 
 
 def diff_tensor_shape(tensor: LoDTensor, var: VarDescView, num_places: int = 1) -> list[int] | None:
-    """The shape of a place's share of a tensor when it does not fit the variable's, else None; -1 fits anything."""
+    """The shape of a place's share of a tensor when it does not fit the variable's, else None; -1 fits anything.
+
+    The last axes of the variable may be missing, as in Fluid 1.8.5.
+    """
     rows, *others = tensor.shape()
     shape = [-(-rows // num_places), *others]
-    return None if dimension_is_compatible_with(shape, var.shape()) else shape
+    declared = var.shape()
+    fits = len(shape) <= len(declared) and dimension_is_compatible_with(shape, declared[: len(shape)])
+    return None if fits else shape
 
 
 def check_feed_shape_type(var: Any, feed: LoDTensor, num_places: int = 1) -> bool:

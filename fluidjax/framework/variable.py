@@ -393,6 +393,8 @@ class Parameter(Variable, metaclass=ParameterMetaClass):
         if not len(shape):
             raise ValueError("The dimensions of shape for Parameter must be greater than 0. Give at least one.")
         for size in shape:
+            if isinstance(size, str):
+                raise TypeError(f"Parameter: a dimension of its shape is {size!r}. Expected an int. Convert it.")
             if int(size) <= 0:
                 raise ValueError(
                     f"Parameter {kwargs.get('name')}: every dimension of its shape must be positive, got "

@@ -179,7 +179,8 @@ class RMSPropOptimizer(Optimizer):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
-        check_given(self, ValueError, learning_rate=learning_rate, rho=rho, epsilon=epsilon, momentum=momentum)
+        check_given(self, TypeError, learning_rate=learning_rate)
+        check_given(self, ValueError, rho=rho, epsilon=epsilon, momentum=momentum)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "rmsprop"
         self._rho = rho
@@ -238,7 +239,7 @@ class FtrlOptimizer(Optimizer):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
-        check_given(self, ValueError, learning_rate=learning_rate)
+        check_given(self, TypeError, learning_rate=learning_rate)
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self.type = "ftrl"
         self._l1 = l1

@@ -9,7 +9,7 @@ import numpy as np
 
 from fluidjax.framework import Variable, _dygraph_tracer
 from fluidjax.paddle.batch import batch
-from fluidjax.readers.loader import DataLoaderBase, insist
+from fluidjax.readers.loader import DataLoaderBase, insist, reader_failure
 from fluidjax.readers.prefetch import Prefetcher
 
 Reader = Callable[[], Iterable[Any]]
@@ -88,7 +88,7 @@ class DygraphGeneratorLoader(DataLoaderBase):
         )
         self._end()
         assert self._source is not None
-        self._worker = Prefetcher(self._source, self._capacity)
+        self._worker = Prefetcher(self._source, self._capacity, reader_failure)
         return self
 
     def __next__(self) -> list[Any]:

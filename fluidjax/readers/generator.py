@@ -16,7 +16,7 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.data_feeder import BatchedTensorProvider, DataFeeder
 from fluidjax.framework import Program, Variable
 from fluidjax.paddle.batch import batch
-from fluidjax.readers.loader import DataLoaderBase, insist
+from fluidjax.readers.loader import DataLoaderBase, insist, reader_failure
 from fluidjax.readers.prefetch import Prefetcher
 from fluidjax.readers.reader_ops import create_program_reader, drops_last, readers_of
 
@@ -204,7 +204,7 @@ class GeneratorLoader(DataLoaderBase):
         )
         self._end()
         assert self._source is not None
-        self._worker = Prefetcher(self._source, self._capacity)
+        self._worker = Prefetcher(self._source, self._capacity, reader_failure)
 
     def _end(self) -> None:
         if self._worker is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.errors import EnforceNotMet, EOFException
+
 
 class DataLoaderBase:
     """The base class of all loaders."""
@@ -29,3 +31,23 @@ def insist(condition: Any, expected: str, todo: str) -> None:
     """Raise AssertionError unless a condition holds."""
     if not condition:
         raise AssertionError(f"{expected}; {todo}")
+
+
+def reader_failure(error: BaseException) -> BaseException:
+    """What a script's reader raised, as an EnforceNotMet too: Fluid 1.8.5 says that, whatever the reader says.
+
+    Errors whose class cannot be joined with another are left as they are.
+    """
+    if not isinstance(error, Exception) or isinstance(error, (EnforceNotMet, EOFException)):
+        return error
+    try:
+        joined = _joined(type(error))(*error.args)
+    except TypeError:
+        return error
+    joined.__dict__.update(error.__dict__)
+    return joined.with_traceback(error.__traceback__)
+
+
+def _joined(kind: type[Exception]) -> type[Exception]:
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (kind, EnforceNotMet), names)

@@ -65,12 +65,18 @@ class Channel:
 class Prefetcher:
     """Iterates over ``source()`` in a thread, up to ``capacity`` items ahead.
 
-    An error in the source is raised in the consumer, after the preceding items. ``close`` stops the thread, and so does
-    dropping the prefetcher, to which the thread (and ``source``) must hold no reference.
+    An error in the source is raised in the consumer, after the preceding items, as ``as_raised`` makes it. ``close``
+    stops the thread, and so does dropping the prefetcher, to which the thread (and ``source``) must hold no reference.
     """
 
-    def __init__(self, source: Callable[[], Iterable[Any]], capacity: int) -> None:
+    def __init__(
+        self,
+        source: Callable[[], Iterable[Any]],
+        capacity: int,
+        as_raised: Callable[[BaseException], BaseException] = lambda error: error,
+    ) -> None:
         self.channel = Channel(capacity)
+        self._as_raised = as_raised
         self._over = False
         self._thread = threading.Thread(
             target=_work, args=(source, self.channel), daemon=True, name="fluidjax-prefetch"
@@ -92,7 +98,7 @@ class Prefetcher:
             return item
         self._over = True
         self.close()
-        raise StopIteration if item.error is None else item.error
+        raise StopIteration if item.error is None else self._as_raised(item.error)
 
     def close(self) -> None:
         """Stop the thread and wait for it to exit (a source that blocks forever is left to the daemon thread)."""

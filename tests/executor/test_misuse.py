@@ -1,5 +1,6 @@
 """What ``Executor.run`` takes as feeds, fetches and scope, and which kinds of errors it raises for the rest."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,12 @@ import pytest
 import fluidjax as fluid
 
 X = np.ones((2, 3), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        yield
 
 
 class Minimized:
@@ -61,3 +68,63 @@ def test_what_no_array_can_be_made_of(net: Minimized) -> None:
         net.run([net.loss], feed={"x": "abc"})
     with pytest.raises(RuntimeError, match="NumPy cannot make an array of"):
         net.run([net.loss], feed={"x": [[1.0, 2.0], [1.0]]})
+
+
+def test_what_is_no_array_of_numbers(net: Minimized) -> None:
+    for wrong in (np.array([[None] * 3]), np.array([["a"] * 3])):
+        for kind in (ValueError, fluid.core.EnforceNotMet):
+            with pytest.raises(kind, match="the data type does not match"):
+                net.run([net.loss], feed={"x": wrong})
+
+
+def test_the_last_axes_of_a_feed_may_be_missing() -> None:
+    """1.8.5 holds only the axes that are fed against those that are declared, whatever the ops say to it."""
+    doubled = fluid.layers.scale(fluid.data("x", [None, 1]), 2.0)
+    exe = fluid.Executor(fluid.CPUPlace())
+    for fed, shape in ((np.ones(5, "float32"), (5,)), (np.ones((5, 1), "float32"), (5, 1)), (1.0, (1,))):
+        (found,) = exe.run(feed={"x": fed}, fetch_list=[doubled])
+        assert found.shape == shape and set(found.reshape(-1)) == {2.0}
+    for wrong in (np.ones((5, 2), "float32"), np.ones((5, 1, 1), "float32"), np.array(1.0, "float32")):
+        with pytest.raises(ValueError, match="but received fed shape"):
+            exe.run(feed={"x": wrong}, fetch_list=[doubled])
+
+
+@pytest.mark.parametrize("iterable", [True, False])
+def test_a_reader_that_fails_is_an_enforce_not_met_too(iterable: bool) -> None:
+    def batches() -> Any:
+        yield (X,)
+        raise KeyError("lost")
+
+    x = fluid.data("x", [None, 3])
+    doubled = fluid.layers.scale(x, 2.0)
+    loader = fluid.io.DataLoader.from_generator([x], capacity=2, iterable=iterable)
+    loader.set_batch_generator(batches, fluid.CPUPlace())
+    exe = fluid.Executor(fluid.CPUPlace())
+    with pytest.raises(KeyError, match="lost") as caught:
+        if iterable:
+            for feed in loader():
+                exe.run(feed=feed, fetch_list=[doubled])
+        loader.start()
+        while True:
+            exe.run(fetch_list=[doubled])
+    assert isinstance(caught.value, fluid.core.EnforceNotMet)
+
+
+def test_kinds_of_values_of_scopes_and_tensors() -> None:
+    var = fluid.Scope().var("x")
+    for wrong in ("a", 3.5, None):
+        with pytest.raises(TypeError, match="Expected a number"):
+            var.set_int(wrong)
+    var.set_int(np.int64(3))
+    assert var.get_int() == 3
+    with pytest.raises(TypeError, match="var takes a name"):
+        fluid.Scope().var(3)
+    tensor = fluid.create_lod_tensor(X, [], fluid.CPUPlace())
+    for wrong in ([[-1, 3]], [[1.0, 1]], [1, 1], None):
+        with pytest.raises(TypeError, match="list of lists"):
+            tensor.set_recursive_sequence_lengths(wrong)
+        with pytest.raises(TypeError, match="list of lists"):
+            tensor.set_lod(wrong)
+    assert np.array(fluid.LoDTensor()).dtype == np.float64
+    with pytest.raises(fluid.core.EnforceNotMet, match="element 0 of 0"):
+        fluid.core.LoDTensorArray()[0] = tensor

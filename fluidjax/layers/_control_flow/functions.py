@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from fluidjax.base.errors import ArgumentError, explain
-from fluidjax.data_feeder import check_type
+from fluidjax.data_feeder import check_dtype, check_type
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._control_flow import eager
@@ -83,6 +83,7 @@ def cond(
     if in_dygraph_mode():
         return eager.cond(pred, true_fn, false_fn)
     require_variable(pred, "pred", "cond")
+    check_dtype(pred.dtype, "pred", ("bool",), "cond")
     check_type(name, "name", (str, type(None)), "fluid.layers.cond")
     helper = LayerHelper("cond", name=name)
     true_out = false_out = None

@@ -79,6 +79,11 @@ def layer_norm(
     check_variable_and_dtype(input, "input", FULL_FLOATS, "layer_norm")
     helper = LayerHelper("layer_norm", **locals())
     dtype, inputs = input.dtype, dict[str, Any](X=input)
+    if begin_norm_axis >= len(input.shape):
+        raise TypeError(
+            f"layer_norm: begin_norm_axis is {begin_norm_axis}, and the input has {len(input.shape)} axes. Expected the"
+            " number of one of them. Pass a smaller one."
+        )
     shape = [math.prod(input.shape[begin_norm_axis:])]
     if scale:
         assert param_attr is not False, "param_attr should not be False when using scale. Pass scale=False instead."

@@ -62,6 +62,8 @@ def _shape_inputs(helper: LayerHelper, out_shape: Any, n: int, inputs: dict[str,
         )
     if len(out_shape) != n:
         raise ArgumentError(f"out_shape has {len(out_shape)} numbers and the input {n} spatial axes. Give {n}.")
+    if any(_plain(v) and int(v) <= 0 for v in out_shape):
+        raise ArgumentError(f"Each dimension size given in out_shape must be greater than 0, received {out_shape}.")
     names = _SIZES[-n:]
     if all(_plain(v) for v in out_shape):
         attrs |= {name: int(v) for name, v in zip(names, out_shape, strict=True)}

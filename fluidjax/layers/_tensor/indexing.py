@@ -206,6 +206,8 @@ def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Var
 
 def gather_tree(ids: Variable, parents: Variable) -> Variable:
     """Complete beams [T, B, W], backtracking ``ids`` from the last step along ``parents`` (int32 or int64)."""
+    check_variable_and_dtype(ids, "ids", INTS, "gather_tree")
+    check_variable_and_dtype(parents, "parents", INTS, "gather_tree")
     return emit("gather_tree", {"Ids": ids, "Parents": parents}, ids.dtype)
 
 
