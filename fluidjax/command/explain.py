@@ -88,13 +88,13 @@ def _transforms(plan: Plan, place: str) -> Iterator[str]:
     parts = [segment for segment in plan.segments if not segment.host]
     hosts = [segment for segment in plan.segments if segment.host]
     sizes = ", ".join(str(len(segment.ops)) for segment in parts) or "no"
-    yield f"compiled parts: {len(parts)}, of {sizes} ops; on the host: {len(hosts)}"
+    yield f"compiled parts: {len(parts)}, of {sizes} ops; on the host: {sum(len(segment.ops) for segment in hosts)}"
     for segment in hosts:
-        op = segment.ops[0]
+        ops = ", ".join(f"#{op.index} {op.type}" for op in segment.ops)
         made = {name for part in parts for name in part.writes}
         down = [name for name in segment.reads if name in made]
         up = list(segment.writes)
-        yield f"  #{op.index} {op.type}: {place} to host {down or 'nothing'}, host to {place} {up or 'nothing'}"
+        yield f"  {ops}: {place} to host {down or 'nothing'}, host to {place} {up or 'nothing'}"
     if not hosts:
         yield "data transforms: none; feeds go to the place once, fetches come from it"
 

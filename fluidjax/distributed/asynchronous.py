@@ -73,7 +73,10 @@ class Asynchronous(Serving):
         for name, value in request.message.items:
             if name not in self.shard.counters:
                 raise RefusedError(f"the server's program counts no {name!r}")
-            self.shard.store({name: self.shard.values([name])[0] + np.asarray(value)})
+            if value.size != 1:
+                raise RefusedError(f"steps are counted by one number, received {value.size} for {name!r}")
+            count = self.shard.values([name])[0]
+            self.shard.store({name: count + value.reshape(count.shape).astype(count.dtype)})
         self._schedule()
         request.reply()
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.distributed import settings
-from fluidjax.distributed.wire import NOW, Message, WireError, frames, joined
+from fluidjax.distributed.settings import IN_PARTS
+from fluidjax.distributed.sizes import Items, Sizes
+from fluidjax.distributed.wire import LAST, NOW, Message, WireError, frames, joined
 from lowering.errors import LoweringError
 
 # Names that stand for notices, as in Fluid.
 BATCH_BARRIER, FETCH_BARRIER, COMPLETE = "BATCH_BARRIER@RECV", "FETCH_BARRIER@RECV", "COMPLETE@RECV"
+
+
+Head = tuple[int, int]
 
 
 class RPCError(LoweringError, RuntimeError):
@@ -43,28 +48,57 @@ class Server:
             if credentials is None
             else grpc.secure_channel(endpoint, credentials, options)
         )
-        self._methods: dict[tuple[str, bool], Any] = {}
+        self._methods: dict[str, Any] = {}
+        self._sizes = Sizes()
         self._attending: Any = None
         self._leaving = threading.Event()
 
-    def start(self, method: str, message: Message, timeout: float | None = None, *, wait: bool = True) -> Any:
-        """Send a request, optionally ``wait``-ing for the server to come up; ``finish`` waits for the answer."""
+    def start(
+        self,
+        method: str,
+        items: Items,
+        head: Head,
+        timeout: float | None = None,
+        *,
+        wait: bool = True,
+        last: bool = True,
+    ) -> Callable[[], Iterable[bytes]]:
+        """Make a request: a function that waits for the frames of its answer, which ``finish`` reads.
+
+        It is on its way already, unless the answer is the next thing that is waited for: then a short request starts
+        when the function is called, which is cheaper.
+
+        Args:
+            method: of the service.
+            items: names with their values.
+            head: (trainer, flags) of the message.
+            timeout: seconds that it may take.
+            wait: whether it may wait for the server to come up.
+            last: whether no other request is started before the answer is waited for.
+        """
+        message = Message(items, *head)
         parts = frames(message)
         self._traffic.sent += message.size
         self._traffic.requests += 1
-        stub = self._stub(method, long=len(parts) > 1)
-        return stub(
-            iter(parts) if len(parts) > 1 else parts[0],
-            timeout=settings.deadline() if timeout is None else timeout,
-            wait_for_ready=wait,
-            metadata=settings.metadata(),
-        )
+        settled = {
+            "timeout": settings.deadline() if timeout is None else timeout,
+            "wait_for_ready": wait,
+            "metadata": settings.metadata(),
+        }
+        if len(parts) == 1 and self._sizes.are_short(method, message):
+            stub = self._stub(method, "unary_unary")
+            if last:
+                return lambda: [stub(parts[0], **settled)]
+            coming = stub.future(parts[0], **settled)
+            return lambda: [coming.result()]
+        call = self._stub(method + IN_PARTS, "stream_stream")(iter(parts), **settled)
+        return lambda: call
 
-    def finish(self, call: Any, what: str) -> Message:
-        """The answer to a request. Raises RPCError if there is none."""
+    def finish(self, call: Callable[[], Iterable[bytes]], what: str, asked: tuple[str, Items] = ("", ())) -> Message:
+        """The answer to a request; ``asked``: its method and items. Raises RPCError if there is none."""
         grpc = settings.grpc()
         try:
-            answer = joined(call, settings.limit())
+            answer = joined(call(), settings.limit())
         except grpc.RpcError as error:
             raise self._failure(what, error.code(), error.details()) from None
         except WireError as error:
@@ -72,12 +106,13 @@ class Server:
         if answer is None:
             return Message()
         self._traffic.received += answer.size
+        self._sizes.learn(*asked, answer)
         return answer
 
     def attend(self, trainer: int) -> None:
         """Keep a call open while this process lives, so that its end tells the server that the trainer is gone."""
         if self._attending is None or not self._attending.is_active():
-            stub = self._stub("Attend", long=True)
+            stub = self._stub("Attend", "stream_stream")
             self._attending = stub(self._presence(trainer), wait_for_ready=True, metadata=settings.metadata())
 
     def leave(self) -> None:
@@ -91,12 +126,10 @@ class Server:
         yield from frames(Message(trainer=trainer))
         self._leaving.wait()
 
-    def _stub(self, method: str, *, long: bool) -> Any:
-        key = method, long
-        if key not in self._methods:
-            kind = self._channel.stream_stream if long else self._channel.unary_stream
-            self._methods[key] = kind(f"/{settings.SERVICE}/{method}")
-        return self._methods[key]
+    def _stub(self, method: str, kind: str) -> Any:
+        if method not in self._methods:
+            self._methods[method] = getattr(self._channel, kind)(f"/{settings.SERVICE}/{method}")
+        return self._methods[method]
 
     def _failure(self, what: str, code: Any, details: str) -> RPCError:
         grpc = settings.grpc()
@@ -155,25 +188,25 @@ class Client:
             One value per item, in order; None where the answer contains no value.
         """
         items = list(items)
-        mine: dict[str, list[tuple[str, Any]]] = {}
+        mine: dict[str, Any] = {}
         for endpoint, name, value in items:
             mine.setdefault(endpoint, []).append((name, value))
         answers = self._exchange(method, mine, flags, timeout)
         values = {endpoint: iter(answer.values()) for endpoint, answer in answers.items()}
         return [next(values[endpoint], None) for endpoint, _, _ in items]
 
-    def _exchange(
-        self, method: str, mine: dict[str, list[tuple[str, Any]]], flags: int, timeout: float | None
-    ) -> dict[str, Message]:
+    def _exchange(self, method: str, mine: dict[str, Items], flags: int, timeout: float | None) -> dict[str, Message]:
         """Send a request to each server; retry, once the server is back, if it failed because the server went away."""
         waiting, answers = dict(mine), {}
         retries = 0 if self.in_rounds else settings.retries()
         while waiting:
-            calls = {e: self._start(e, method, items, flags, timeout) for e, items in waiting.items()}
+            last = next(reversed(waiting))
+            calls = {e: self._start(e, method, items, flags, timeout, e == last) for e, items in waiting.items()}
             failed = None
             for endpoint, call in calls.items():
                 try:
-                    answers[endpoint] = self.server(endpoint).finish(call, f"{method} of {_some(waiting[endpoint])}")
+                    asked, what = (method, waiting[endpoint]), f"{method} of {_some(waiting[endpoint])}"
+                    answers[endpoint] = self.server(endpoint).finish(call, what, asked)
                     del waiting[endpoint]
                 except RPCError as error:
                     failed = error
@@ -183,20 +216,29 @@ class Client:
         return answers
 
     def _start(
-        self, endpoint: str, method: str, items: Sequence[tuple[str, Any]], flags: int, timeout: float | None
-    ) -> Any:
+        self, endpoint: str, method: str, items: Items, flags: int, timeout: float | None, last: bool
+    ) -> Callable[[], Iterable[bytes]]:
         server = self.server(endpoint)
         server.attend(self.trainer)
-        return server.start(method, Message(items, self.trainer, flags), timeout, wait=not self.in_rounds)
+        return server.start(method, items, (self.trainer, flags), timeout, wait=not self.in_rounds, last=last)
 
     def notify(self, endpoints: Iterable[str], notice: str) -> None:
         """Notify servers of a barrier or of this trainer's completion."""
         self.ask("SendVariable", [(endpoint, notice, None) for endpoint in dict.fromkeys(endpoints)])
 
-    def fetch(self, wanted: Sequence[tuple[str, str]], *, now: bool) -> list[Any]:
-        """Fetch values of (endpoint, name); with ``now``, regardless of the servers' phase."""
+    def end_batch(self, items: Sequence[tuple[str, str, Any]], endpoints: Iterable[str]) -> None:
+        """Send (endpoint, name, value) items, and tell all endpoints in the same messages that this is the batch."""
+        self.in_rounds = True
+        ends = [(endpoint, BATCH_BARRIER, None) for endpoint in dict.fromkeys(endpoints)]
+        self.ask("SendVariable", [*items, *ends])
+
+    def fetch(self, wanted: Sequence[tuple[str, str]], *, now: bool, last: bool = False) -> list[Any]:
+        """Fetch values of (endpoint, name).
+
+        With ``now``, regardless of the servers' phase; with ``last``, also count as this trainer's fetch barrier.
+        """
         items = [(endpoint, name, None) for endpoint, name in wanted]
-        return self.ask("GetVariable", items, NOW if now else 0)
+        return self.ask("GetVariable", items, (NOW if now else 0) | (LAST if last else 0))
 
     def complete(self) -> None:
         """Tell all servers that this trainer is done; servers already gone are ignored.
@@ -207,10 +249,10 @@ class Client:
             servers, self._servers = self._servers, {}
             self._left += servers.values()
             self.in_rounds = False
-        message = Message([(COMPLETE, None)], self.trainer)
         for server in servers.values():
             with contextlib.suppress(RPCError):
-                server.finish(server.start("SendVariable", message, timeout=5, wait=False), COMPLETE)
+                call = server.start("SendVariable", [(COMPLETE, None)], (self.trainer, 0), timeout=5, wait=False)
+                server.finish(call, COMPLETE)
 
     def finish(self) -> None:
         """Called when the process ends: completes, unless after an error, and closes the connections."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.scope import Scope
-from fluidjax.distributed.client import BATCH_BARRIER, FETCH_BARRIER, client
+from fluidjax.distributed.client import FETCH_BARRIER, client
 from fluidjax.distributed.parts import Target, merged, on_host
 from fluidjax.execution.outside import Outside
 from fluidjax.execution.writer import write_back
@@ -87,10 +87,10 @@ class Communication:
                 found += self._sends[name].split(merged(values, mean=self._mean))
         return found
 
-    def _receive(self) -> None:
-        """Receive the servers' parameters into the scope."""
+    def _receive(self, *, last: bool = False) -> None:
+        """Receive the servers' parameters into the scope; ``last``: count this as the fetch barrier."""
         wanted = [pair for target in self._receives.values() for pair in target.wanted()]
-        parts = iter(client.fetch(wanted, now=False))
+        parts = iter(client.fetch(wanted, now=False, last=last))
         values = {name: _whole([next(parts) for _ in target.names]) for name, target in self._receives.items()}
         write_back(self._scope, values)
 
@@ -123,12 +123,17 @@ class Synchronous(Communication):
 
     def barrier(self) -> None:
         """Send, wait for the other trainers, then receive."""
-        while sent := self._taken():
+        sent = self._taken()
+        while more := self._taken():
             client.ask("SendVariable", sent)
-        client.in_rounds = True
-        client.notify(self._endpoints, BATCH_BARRIER)
-        self._receive()
-        client.notify(self._endpoints, FETCH_BARRIER)
+            sent = more
+        client.end_batch(sent, self._endpoints)
+        self._receive(last=True)
+        client.notify(set(self._endpoints) - self._holders(), FETCH_BARRIER)
+
+    def _holders(self) -> set[str]:
+        """The servers that hold something to receive."""
+        return {endpoint for target in self._receives.values() for endpoint in target.endpoints}
 
 
 class Background(Communication):

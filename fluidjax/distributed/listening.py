@@ -63,9 +63,10 @@ class Listening:
             ) from error
 
     def _handlers(self) -> Any:
-        make = self._grpc.stream_stream_rpc_method_handler
-        handlers = {method: make(self._answering(method)) for method in METHODS}
-        handlers["Attend"] = make(self._attend)
+        long, short = self._grpc.stream_stream_rpc_method_handler, self._grpc.unary_unary_rpc_method_handler
+        handlers = {method: short(self._answering_at_once(method)) for method in METHODS}
+        handlers |= {method + settings.IN_PARTS: long(self._answering(method)) for method in METHODS}
+        handlers["Attend"] = long(self._attend)
         return self._grpc.method_handlers_generic_handler(settings.SERVICE, handlers)
 
     def _answering(self, method: str) -> Callable[[Iterator[bytes], Any], Iterator[bytes]]:
@@ -73,7 +74,19 @@ class Listening:
             request = Request(method, self._received(parts, context))
             context.add_callback(request.answer.cancel)
             self._post(request)
-            yield from frames(self._answer(request, context))
+            return iter(frames(self._answer(request, context)))
+
+        return answer
+
+    def _answering_at_once(self, method: str) -> Callable[[bytes, Any], bytes]:
+        in_parts = self._answering(method)
+
+        def answer(part: bytes, context: Any) -> bytes:
+            first, *rest = in_parts(iter([part]), context)
+            if rest:
+                text = f"the answer to {method} is longer than a frame; ask {method + settings.IN_PARTS} for it"
+                self._abort(context, self._grpc.StatusCode.OUT_OF_RANGE, text)
+            return first
 
         return answer
 

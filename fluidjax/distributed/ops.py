@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.scope import held
 from fluidjax.distributed import communicator
-from fluidjax.distributed.client import BATCH_BARRIER, FETCH_BARRIER, client
+from fluidjax.distributed.client import FETCH_BARRIER, client
 from fluidjax.distributed.parts import on_host
 from fluidjax.distributed.server import Server
 from fluidjax.execution.closing import when_closed
@@ -22,39 +22,56 @@ from fluidjax.execution.outside import Outside
 from fluidjax.files import host_ops
 from lowering.engine.host import provide
 from lowering.errors import OpError
+from lowering.ops.distributed.tables import Lookup
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 
-_outbox: list[tuple[str, str, Any]] = []
-_fetched: dict[tuple[str, str], Any] = {}
+
+@dataclass
+class _Talk:
+    """State of one run: values to send, values fetched for later ops, servers that know that all is fetched."""
+
+    outbox: list[tuple[str, str, Any]] = field(default_factory=list)
+    fetched: dict[tuple[str, str], Any] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
 
 
-def send(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str], last: bool) -> None:
+def _talk(outside: Outside) -> _Talk:
+    return outside.kept.setdefault(_Talk, _Talk())
+
+
+def send(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str], last: bool, outside: Outside) -> None:
     """Queue values for their endpoints; all are sent when the ``last`` op of a block asks for it."""
+    talk = _talk(outside)
     for endpoint, name, value in zip(endpoints, names, values, strict=True):
         if value is None:
             raise OpError(f"op send: variable {name!r} has no value to be sent; run what computes it first")
-        _outbox.append((endpoint, name, on_host(value)))
+        talk.outbox.append((endpoint, name, on_host(value)))
     if last:
-        flush()
-
-
-def flush() -> None:
-    """Send queued values, as one stream per server."""
-    waiting = _outbox[:]
-    _outbox.clear()
-    if waiting:
+        waiting, talk.outbox = talk.outbox, []
         client.ask("SendVariable", waiting)
 
 
-def recv(trainer: int, wanted: Sequence[tuple[str, str]], batch: Sequence[tuple[str, str]], in_turn: bool) -> list[Any]:
-    """Values of (endpoint, name); the whole ``batch`` is fetched at once and kept for the ops that follow."""
+def recv(
+    trainer: int,
+    wanted: Sequence[tuple[str, str]],
+    batch: Sequence[tuple[str, str]],
+    in_turn: bool,
+    ends: bool,
+    outside: Outside,
+) -> list[Any]:
+    """Values of (endpoint, name); the whole ``batch`` is fetched at once and kept for the ops that follow.
+
+    If the batch ``ends`` a round, the request also counts as this trainer's fetch barrier.
+    """
     client.introduce(trainer)
-    if any(pair not in _fetched for pair in wanted):
-        _fetched.clear()
+    talk = _talk(outside)
+    if any(pair not in talk.fetched for pair in wanted):
         pairs = list(dict.fromkeys(batch))
-        _fetched.update(zip(pairs, client.fetch(pairs, now=not in_turn), strict=True))
-    return [_fetched.pop(pair) for pair in wanted]
+        ends = ends and len(pairs) == len(batch)
+        talk.fetched = dict(zip(pairs, client.fetch(pairs, now=not in_turn, last=ends), strict=True))
+        talk.told = {endpoint for endpoint, _ in pairs} if ends else set()
+    return [talk.fetched.pop(pair) for pair in wanted]
 
 
 def push(names: Sequence[str], values: Sequence[Any], there: Sequence[str], outside: Outside) -> None:
@@ -67,29 +84,36 @@ def count(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str])
     client.ask("DistributeNotify", [(e, name, v) for e in endpoints for name, v in zip(names, values, strict=True)])
 
 
-def send_barrier(trainer: int, endpoints: Sequence[str], half_async: bool) -> None:
-    """Tell servers that everything has been sent, or a communicator that a step is over."""
+def send_barrier(trainer: int, endpoints: Sequence[str], half_async: bool, outside: Outside) -> None:
+    """Send queued values and tell servers that they are all, or tell a communicator that a step is over."""
     client.introduce(trainer)
     if half_async:
         communicator.running().barrier()
     else:
-        client.in_rounds = True
-        client.notify(endpoints, BATCH_BARRIER)
+        talk = _talk(outside)
+        waiting, talk.outbox = talk.outbox, []
+        client.end_batch(waiting, endpoints)
 
 
-def fetch_barrier(trainer: int, endpoints: Sequence[str]) -> None:
-    """Tell servers that everything has been received."""
+def fetch_barrier(trainer: int, endpoints: Sequence[str], outside: Outside) -> None:
+    """Tell the servers that do not know it yet that everything has been received."""
     client.introduce(trainer)
-    _fetched.clear()
-    client.notify(endpoints, FETCH_BARRIER)
+    talk = _talk(outside)
+    client.notify([endpoint for endpoint in endpoints if endpoint not in talk.told], FETCH_BARRIER)
+    talk.told = set()
 
 
-def lookup(
-    trainer: int, endpoints: Sequence[str], tables: Sequence[str], ids: np.ndarray, heights: Sequence[int]
-) -> np.ndarray:
-    """Look up rows, for increasing unique ids, in a table split into consecutive shards of given sizes."""
+def lookup(trainer: int, lookups: Sequence[Lookup]) -> list[np.ndarray]:
+    """Look up rows in tables split into consecutive shards of given sizes."""
     client.introduce(trainer)
-    bounds = list(pairwise(accumulate(heights, initial=0)))
+    asked = [_parts(each) for each in lookups]
+    found = iter(client.ask("PrefetchVariable", [item for items in asked for item in items]))
+    return [np.concatenate([next(found) for _ in items]) for items in asked]
+
+
+def _parts(wanted: Lookup) -> list[tuple[str, str, np.ndarray]]:
+    """(endpoint, table, ids there) of each part of the table that is asked."""
+    ids, bounds = wanted.ids, list(pairwise(accumulate(wanted.heights, initial=0)))
     if ids.size and not 0 <= ids[0] <= ids[-1] < bounds[-1][1]:
         raise OpError(
             f"op distributed_lookup_table: ids from {ids[0]} to {ids[-1]}\n  expected: 0 <= id < {bounds[-1][1]}, the"
@@ -97,10 +121,8 @@ def lookup(
         )
     cuts = np.searchsorted(ids, [begin for begin, _ in bounds[1:]])
     parts = [part - begin for part, (begin, _) in zip(np.split(ids, cuts), bounds, strict=True)]
-    asked = list(zip(endpoints, tables, parts, strict=True))
-    if ids.size:
-        asked = [item for item in asked if item[2].size]
-    return np.concatenate(client.ask("PrefetchVariable", asked))
+    asked = list(zip(wanted.endpoints, wanted.tables, parts, strict=True))
+    return [item for item in asked if item[2].size] if ids.size else asked
 
 
 def prefetch(trainer: int, endpoints: Sequence[str], names: Sequence[str], ids: Sequence[np.ndarray]) -> list[Any]:

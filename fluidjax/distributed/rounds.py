@@ -8,7 +8,7 @@ from fluidjax.distributed.client import BATCH_BARRIER, COMPLETE, FETCH_BARRIER
 from fluidjax.distributed.requests import Request
 from fluidjax.distributed.serving import Serving
 from fluidjax.distributed.shard import Shard
-from fluidjax.distributed.wire import NOW
+from fluidjax.distributed.wire import LAST, NOW
 from lowering.errors import OpError
 
 
@@ -26,23 +26,28 @@ class Rounds(Serving):
         self._given: dict[str, Any] = {}
 
     def send(self, request: Request) -> None:
-        """Store gradients and count barriers, both in the sending phase."""
+        """Store gradients and count barriers, which come with them or alone, in the sending phase."""
         names = request.message.names()
         if names == [COMPLETE]:
             self.complete(request)
         elif names == [FETCH_BARRIER]:
-            self._arrive(request, here=self._fetching)
-        elif not self._fetching and names == [BATCH_BARRIER]:
-            self._arrive(request, here=True)
+            request.reply()
+            if self._fetching:
+                self._arrive(request.trainer)
         elif self._fetching:
             self._waiting.append(request)
         else:
             self._keep(request)
+            request.reply()
+            if BATCH_BARRIER in names:
+                self._arrive(request.trainer)
 
     def get(self, request: Request) -> None:
         """Serve values in the receiving phase."""
         if self._fetching or request.message.flags & NOW:
             super().get(request)
+            if request.message.flags & LAST:
+                self._arrive(request.trainer)
         else:
             self._waiting.append(request)
 
@@ -64,11 +69,9 @@ class Rounds(Serving):
         self._turn()
 
     def _keep(self, request: Request) -> None:
-        names = [self._own_name(name) for name in request.message.names()]
-        sent = dict(zip(names, request.message.values(), strict=True))
+        sent = {self._own_name(name): value for name, value in request.message.items if name != BATCH_BARRIER}
         self.shard.check_sent(sent.items())
         self._given.update(sent)
-        request.reply()
 
     def _own_name(self, name: str) -> str:
         """The name used by the block: a sole trainer sends ``w@GRAD``, but the block sums ``w@GRAD.trainer_0``."""
@@ -76,11 +79,10 @@ class Rounds(Serving):
             return f"{name}.trainer_0"
         return name
 
-    def _arrive(self, request: Request, *, here: bool) -> None:
-        request.reply()
-        if here:
-            self._arrived.add(request.trainer)
-            self._turn()
+    def _arrive(self, trainer: int) -> None:
+        """Count a trainer's barrier."""
+        self._arrived.add(trainer)
+        self._turn()
 
     def _turn(self) -> None:
         """Switch to the other phase once all remaining trainers have arrived."""

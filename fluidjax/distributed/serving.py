@@ -57,6 +57,7 @@ class Serving:
             "Attend": self._attend,
             "Gone": self._leave,
         }
+        _check_numbers(request)
         methods[request.method](request)
 
     def send(self, request: Request) -> None:
@@ -77,11 +78,14 @@ class Serving:
         """Save this server's shard of a growing table to the directory named in the notice."""
         for name, folder in request.message.items:
             value = self.shard.table_file(name)
-            path = Path(bytes(np.asarray(folder, np.uint8)).decode())
-            if path.name != TABLES or ".." in path.parts or "/" in name:
+            path = Path(bytes(folder.astype(np.uint8)).decode(errors="replace"))
+            if path.name != TABLES or ".." in path.parts or "/" in name or "\0" in str(path):
                 raise RefusedError(f"tables are saved in folders named {TABLES}, not in {path}")
-            path.mkdir(parents=True, exist_ok=True)
-            atomic.write_file(str(path / f"{name}_{self.shard.number}"), encode(value))
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                atomic.write_file(str(path / f"{name}_{self.shard.number}"), encode(value))
+            except OSError as error:
+                raise RefusedError(f"the table {name!r} cannot be saved: {error}") from error
         request.reply()
 
     def notify(self, request: Request) -> None:
@@ -107,12 +111,29 @@ class Serving:
         raise NotImplementedError
 
     def _attend(self, request: Request) -> None:
-        self._attending[request.trainer] = self._attending.get(request.trainer, 0) + 1
-        self._gone.discard(request.trainer)
+        self._count_connection(request.trainer, 1)
 
     def _leave(self, request: Request) -> None:
-        trainer = request.trainer
-        self._attending[trainer] -= 1
-        if not self._attending[trainer] and trainer in self.present:
+        self._count_connection(request.trainer, -1)
+
+    def _count_connection(self, trainer: int, change: int) -> None:
+        """A connection came, or broke; of one that was short, the end may be heard of first."""
+        count = self._attending[trainer] = self._attending.get(trainer, 0) + change
+        if count > 0:
+            self._gone.discard(trainer)
+        elif count == 0 and trainer in self.present:
             self._gone.add(trainer)
             self.lost(trainer)
+
+
+# The kinds of numbers that go with names, by method.
+_NUMBERS = {"PrefetchVariable": "iu", "CheckpointNotify": "u", "DistributeNotify": "i"}
+
+
+def _check_numbers(request: Request) -> None:
+    """RefusedError for names without a value, or with one that the method has no use for."""
+    kinds = _NUMBERS.get(request.method, "")
+    for name, value in request.message.items if kinds else ():
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
+            received = "nothing" if value is None else f"{type(value).__name__} of {value.dtype}"
+            raise RefusedError(f"{request.method} wants integers with {name!r}, received {received}")

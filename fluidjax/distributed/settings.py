@@ -9,6 +9,7 @@ from fluidjax.base.flags import flag
 from fluidjax.base.optional import optional
 
 CHUNK = 1 << 20  # a longer message travels in parts of this many bytes
+IN_PARTS = "InParts"  # follows the name of a method whose messages may be long
 SERVICE = "sendrecv.SendRecvService"  # Fluid's, as the names of its methods
 
 _HEAD = 1 << 12  # beside its chunk, a frame may hold this much

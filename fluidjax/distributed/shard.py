@@ -126,6 +126,8 @@ class Shard:
         """Rows of a table. Raises RefusedError for a name that the program does not hold, or ids out of range."""
         growing = self._growing.get(self._prefetched.get(name, ""))
         if growing is not None:
+            if ids.size and ids.min() < 0:
+                raise RefusedError(f"an id below zero of {name!r}: {ids.min()}")
             places = growing.places(ids)
             return _rows(growing.values, places)
         plain = gather_plain(self.scope, [name]) if name in self.held else None
@@ -195,6 +197,8 @@ def _fault(value: Any, var: VarView) -> str | None:
     dtype = dtypes.to_numpy(var.dtype)
     if value.dtype != dtype:
         return f"the program declares {dtype}, the trainer sent {value.dtype}"
+    if isinstance(value, SelectedRows) != (var.type == dtypes.SELECTED_ROWS):
+        return f"the program declares {'rows' if var.type == dtypes.SELECTED_ROWS else 'a tensor'}, not what was sent"
     declared, shape = var.shape, tuple(value.shape)
     if isinstance(value, SelectedRows):
         declared, shape = declared[1:], tuple(value.values.shape[1:])

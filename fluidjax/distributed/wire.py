@@ -30,6 +30,7 @@ _LONGEST_NAME = 4096
 
 NOW = 1  # a flag: answer at once, whatever the phase
 CHANGED = 2  # a flag: of tables, only the rows that have changed since this trainer last asked
+LAST = 4  # a flag: the answer is the last thing that this trainer fetches in this round
 
 
 class WireError(ValueError):

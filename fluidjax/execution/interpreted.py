@@ -82,7 +82,7 @@ class InterpretedRuns:
         """What runs ops on values as they are; ``outside`` is for host ops whose values come and go by themselves."""
         # A startup program runs once: nothing of it is worth compiling, its random numbers only where they are many.
         bare = seed is None or self._attempts.plan.constant
-        if bare:
+        if bare and self._attempts.plan.random:
             cheapest.expect(sum(_drawn(op) for segment in self._attempts.plan.segments for op in segment.ops))
         key = seed if bare else jax.random.wrap_key_data(jax.device_put(seed), impl=_IMPL)
         return Runner(

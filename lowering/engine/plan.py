@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from lowering.engine.dataflow import MARKERS, Use, flow
+from lowering.engine.gather import gathered
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A maximal run of ops that go into one jit, or one host op.
+    """A maximal run of ops that go into one jit, or of host ops.
 
     ``reads`` are names taken from outside, ``writes`` those that are live afterwards: later segments, fetches or the
     scope need them. Of ``forms``, which are among the reads, only shape and dtype are asked.
@@ -62,7 +64,7 @@ def make_plan(
         outside: indices of ops that must run outside jit, besides the host ops.
     """
     block = program.blocks[block_idx]
-    ops = runnable(block.ops)
+    ops = gathered(program, runnable(block.ops))
     reads, writes = flow(program, ops)
     keeps = tuple(n for n in writes if _kept(program, block_idx, n, held))
     needed = [*fetches, *keeps]
@@ -83,17 +85,9 @@ def _kept(program: ProgramView, block_idx: int, name: str, held: Collection[str]
 
 
 def _runs(ops: list[OpView], outside: set[int]) -> Iterator[tuple[bool, list[OpView]]]:
-    run: list[OpView] = []
-    for op in ops:
-        if op.index in outside or get_op(op.type).kind == "host":
-            if run:
-                yield False, run
-            yield True, [op]
-            run = []
-        else:
-            run.append(op)
-    if run:
-        yield False, run
+    """(whether they run on the host, the ops) of each segment."""
+    for host, run in groupby(ops, lambda op: op.index in outside or get_op(op.type).kind == "host"):
+        yield host, list(run)
 
 
 def runnable(ops: Iterable[OpView]) -> list[OpView]:

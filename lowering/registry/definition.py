@@ -160,6 +160,7 @@ class OpDef:
     insists: Check | None = None
     once: str = ""  # for a gradient op, why there is no gradient of it
     recall: OpDef | None = None  # for an op that draws: its saved results from its inputs and what it drew
+    moves: str = ""  # for a host op: "early" or "late", which way it may pass other ops (see ``gather``)
     loops: bool = False  # for a gradient op: it, or its forward op, loops as long as the values say
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

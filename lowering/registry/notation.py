@@ -121,6 +121,7 @@ def op(
     undeclared: str = "",
     continues: str = "",
     changes: str = "",
+    moves: str = "",
     newer: str = "",
     renamed: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], OpDef]:
@@ -152,6 +153,7 @@ def op(
         continues: output slots whose variables the op goes on from: it adds to what they hold, or may leave it there.
         changes: parameters of inputs whose variables a block op changes in a backward pass, through ``ctx.env``.
         kind: ``plain``, ``block`` (runs sub-blocks; gets raw values and ``ctx``) or ``host`` (outside jit).
+        moves: ``early`` or ``late``: the way in which a host op may pass ops that share no variable with it.
         newer: slots and attributes, as parameters, that releases after 1.8 added to an op of 1.8.
         renamed: attributes of 1.8 that those releases call otherwise, old name -> new name.
     """
@@ -163,7 +165,7 @@ def op(
         definition.kind, definition.rows, definition.infer, definition.fold = kind, _rows(rows, name), infer, fold
         definition.lod, definition.linear = _lod_map(definition, lod), linear
         definition.absent, definition.spare, definition.undeclared = words(absent), words(spare), words(undeclared)
-        definition.continues = words(continues)
+        definition.continues, definition.moves = words(continues), moves
         definition.changes = tuple(s.name for s in definition.inputs if s.param in words(changes))
         definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}
         definition.diff = words(diff) if diff is not None else differentiable_params(definition)

@@ -80,6 +80,15 @@ WRONG = {
     "a variable that is not held": ("GetVariable", ("/etc/passwd", None), "holds no variable"),
     "rows of no table": ("PrefetchVariable", ("nothing", np.zeros(2, np.int64)), "no table"),
     "rows outside": ("PrefetchVariable", ("w0", np.array([0, 99])), "outside of the 8 rows"),
+    "ids without a value": ("PrefetchVariable", ("w0", None), "wants integers"),
+    "ids that are no integers": ("PrefetchVariable", ("w0", np.zeros(2, np.float32)), "wants integers"),
+    "rows for a dense variable": (
+        "SendVariable",
+        ("b0@GRAD", SelectedRows(np.zeros(1, np.int64), np.zeros((1, 8), np.float32), 8)),
+        "declares a tensor",
+    ),  # noqa: E501
+    "no folder to save to": ("CheckpointNotify", ("w0", None), "wants integers"),
+    "no number to count by": ("DistributeNotify", ("@LR_DECAY_COUNTER@.trainer_0", None), "wants integers"),
     "no table to save": ("CheckpointNotify", ("w0", np.zeros(2, np.uint8)), "no table"),
     "nothing to count": ("DistributeNotify", ("@LR_DECAY_COUNTER@.trainer_0", np.ones(1, np.int64)), "counts no"),
 }

@@ -68,7 +68,45 @@ def test_settings_that_contradict_each_other(alone: Any) -> None:
         CollectiveOptimizer(fluid.optimizer.SGD(0.1), strategy).minimize(alone[0])
     strategy = DistributedStrategy()
     strategy.collective_mode = "local_sgd"
-    with pytest.raises(ValueError, match="under collective mode"):
+    with pytest.raises(AssertionError, match="under collective mode"):
         CollectiveOptimizer(fluid.optimizer.SGD(0.1), strategy).minimize(alone[0])
     with pytest.raises(AssertionError, match="DistributedStrategy"):
         CollectiveOptimizer(fluid.optimizer.SGD(0.1), fluid.BuildStrategy())
+
+
+@pytest.mark.parametrize(
+    ("hosts", "settings", "rings", "staged", "threads"),
+    [
+        (1, {"nccl_comm_num": 3}, 1, False, 2),
+        (1, {"use_hierarchical_allreduce": True, "hierarchical_allreduce_inter_nranks": 2}, 1, False, 2),
+        (2, {"nccl_comm_num": 3}, 3, False, 4),
+        (2, {"use_hierarchical_allreduce": True, "hierarchical_allreduce_inter_nranks": 2}, 1, True, 3),
+        (2, {"nccl_comm_num": 3, "sync_batch_norm": True}, 1, False, 1),
+    ],
+)
+def test_what_rings_there_are(hosts: int, settings: dict[str, Any], rings: int, staged: bool, threads: int) -> None:
+    """As in Paddle 1.8.5: one ring on one host, and where batch norm is synchronous."""
+    endpoints = [f"10.0.0.{host}:617{number}" for host in range(hosts) for number in range(4 // hosts)]
+    strategy, main = DistributedStrategy(), fluid.Program()
+    for name, value in settings.items():
+        setattr(strategy, name, value)
+    fleet.init(role_maker.UserDefinedCollectiveRoleMaker(3, endpoints))
+    with fluid.unique_name.guard(), fluid.program_guard(main, fluid.Program()):
+        fleet.distributed_optimizer(fluid.optimizer.SGD(0.5), strategy).minimize(mlp_network()[0])
+    assert (strategy.nccl_comm_num, main._nccl_comm_num) == (rings, rings)
+    assert (strategy.use_hierarchical_allreduce, main._use_hierarchical_allreduce) == (staged, staged)
+    assert strategy.exec_strategy.num_threads == threads
+    written = fleet.startup_program.global_block().ops[-1]
+    assert (written.type, written.attr("nccl_comm_num")) == ("gen_nccl_id", rings)
+
+
+def test_a_strategy_does_not_ask_for_what_the_optimizer_does(alone: Any) -> None:
+    strategy = DistributedStrategy()
+    strategy.use_amp = True
+    amp = fluid.contrib.mixed_precision.decorate(fluid.optimizer.SGD(0.1))
+    with pytest.raises(ValueError, match="can not use OptimizerWithMixedPrecision"):
+        CollectiveOptimizer(amp, strategy).minimize(alone[0])
+    strategy = DistributedStrategy()
+    strategy.recompute_checkpoints = ("a",)
+    with pytest.raises(ValueError, match="should be a List"):
+        fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy)

@@ -61,7 +61,7 @@ def _sections(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:
     }
 
 
-@op(out="Out*", kind="host", lod=None, infer=_sections)
+@op(out="Out*", kind="host", lod=None, infer=_sections, moves="late")
 def split_selected_rows(x: Value, *, height_sections: Longs = []):  # noqa: B006
     """Out = the rows of X in each of the consecutive sections, numbered from its start."""
     if not isinstance(x, SelectedRows):

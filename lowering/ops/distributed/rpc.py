@@ -13,19 +13,19 @@ from lowering.registry import Blocks, Longs, Value, op
 _HOME = ["127.0.0.1:6164"]
 
 
-def _others(ctx: Any) -> list[Any]:
-    """The ops of the same type after this one, in its block."""
-    ops = ctx.runner.program.blocks[ctx.op.block_idx].ops[ctx.op.index + 1 :]
-    return [other for other in ops if other.type == ctx.op.type]
+def _rest(ctx: Any) -> list[Any]:
+    """The ops after this one, in its block."""
+    return ctx.runner.program.blocks[ctx.op.block_idx].ops[ctx.op.index + 1 :]
 
 
-def _next_to(ctx: Any) -> list[Any]:
-    """This op and those of its type that follow it without another in between."""
-    ops = ctx.runner.program.blocks[ctx.op.block_idx].ops[ctx.op.index :]
-    return list(takewhile(lambda other: other.type == ctx.op.type, ops))
+def _next_to(ctx: Any) -> tuple[list[Any], str]:
+    """This op and those of its type that follow it without another in between; the type of what follows them."""
+    ops = [ctx.op, *_rest(ctx)]
+    found = list(takewhile(lambda other: other.type == ctx.op.type, ops))
+    return found, ops[len(found)].type if len(found) < len(ops) else ""
 
 
-@op(out="Out*", kind="host", lod=None, absent="x")
+@op(out="Out*", kind="host", lod=None, absent="x", moves="late")
 def send(
     x: list[Value],
     *,
@@ -40,8 +40,9 @@ def send(
 ):
     """Send each X to its endpoint in ``epmap``; with ``send_varnames``, the communicator splits and sends later.
 
-    Values for the same server share a stream, sent when the last such ``send`` of the block runs. A value that is not a
-    gradient but counts this trainer's steps (no ``use_send_handler``) is sent to all endpoints immediately.
+    Values for the same server share a message, sent by the last such ``send`` of the block or by the ``send_barrier``
+    after it. A value that is not a gradient but counts this trainer's steps (no ``use_send_handler``) is sent to all
+    endpoints immediately.
     """
     names = ctx.op.inputs.get("X", ())
     if not use_send_handler:
@@ -49,11 +50,15 @@ def send(
     elif send_varnames:
         service("push")(names, x, send_varnames, ctx.runner.outside)
     else:
-        service("send")(names, x, epmap, not any(map(_is_plain_send, _others(ctx))))
+        service("send")(names, x, epmap, not any(map(_takes_along, _rest(ctx))), ctx.runner.outside)
 
 
-def _is_plain_send(view: Any) -> bool:
-    return bool(view.attrs.get("use_send_handler", True)) and not view.attrs.get("send_varnames")
+def _takes_along(view: Any) -> bool:
+    """Whether an op sends, with its own, what ops before it had to send."""
+    attrs = view.attrs
+    if view.type == "send":
+        return bool(attrs.get("use_send_handler", True)) and not attrs.get("send_varnames")
+    return view.type == "send_barrier" and not attrs.get("half_async", False)
 
 
 def _wanted(view: Any) -> list[tuple[str, str]]:
@@ -77,12 +82,14 @@ def recv(
 ):
     """Out = the values held by the endpoints in ``epmap``, under the names of Out, or sharded as ``recv_varnames``.
 
-    Values that consecutive ``recv`` ops want from the same server share a stream. A communicator that receives by
-    itself sets ``do_not_run``.
+    Values that consecutive ``recv`` ops want from the same server share a message, which also counts as the barrier if
+    a ``fetch_barrier`` follows. A communicator that receives by itself sets ``do_not_run``.
     """
     wanted = _wanted(ctx.op)
-    batch = [pair for other in _next_to(ctx) for pair in _wanted(other)]
-    parts = service("recv")(trainer_id, wanted, batch, with_barrier)
+    others, then = _next_to(ctx)
+    batch = [pair for other in others for pair in _wanted(other)]
+    ends = with_barrier and then == "fetch_barrier"
+    parts = service("recv")(trainer_id, wanted, batch, with_barrier, ends, ctx.runner.outside)
     if len(ctx.op.outputs["Out"]) < len(parts):
         return [np.concatenate(parts)]
     return parts
@@ -96,13 +103,13 @@ def send_barrier(
 
     With ``half_async``, tell the communicator instead, which then sends and receives.
     """
-    service("send_barrier")(trainer_id, endpoints, half_async)
+    service("send_barrier")(trainer_id, endpoints, half_async, ctx.runner.outside)
 
 
 @op(out="Out*", kind="host", lod=None, absent="x")
 def fetch_barrier(x: list[Value] = (), *, trainer_id: int = 0, endpoints: list[str] = _HOME, ctx: Any):
     """Tell the endpoints that this trainer has received all its parameters."""
-    service("fetch_barrier")(trainer_id, endpoints)
+    service("fetch_barrier")(trainer_id, endpoints, ctx.runner.outside)
 
 
 @op(out="Out*", kind="host", lod=None)

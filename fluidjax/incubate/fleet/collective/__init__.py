@@ -21,6 +21,7 @@ from fluidjax.incubate.fleet.base.fleet_base import DistributedOptimizer, Fleet
 from fluidjax.incubate.fleet.base.mode import Mode
 from fluidjax.incubate.fleet.collective import checkpoints
 from fluidjax.incubate.fleet.collective.checkpoints import TrainStatus
+from fluidjax.incubate.fleet.collective.settling import check_wrapped, settle_rings
 from fluidjax.optimizer import RecomputeOptimizer
 from fluidjax.paddle.distributed.fs_wrapper import LocalFS
 from fluidjax.transpiler.config import DistributeTranspilerConfig
@@ -251,6 +252,8 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
 
     def __init__(self, optimizer: Any, strategy: Any = None) -> None:
         super().__init__(optimizer, DistributedStrategy() if strategy is None else strategy)
+        if not isinstance(self._strategy.recompute_checkpoints, list):
+            raise ValueError("DistStrategy.recompute_checkpoints should be a List of variables or names")
         self.print_config = False
 
     def minimize(  # type: ignore[override]
@@ -263,14 +266,18 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
         Returns:
             (the ops, [(parameter, gradient), ...]).
 
-        Raises ValueError for contradictory settings.
+        Raises ValueError or AssertionError for contradictory settings.
         """
         strategy = self._strategy
-        _settle(strategy)
+        if strategy.use_dist_fc:
+            DistFCConfig()  # says that it is not built
         main = loss.block.program
         startup = default_startup_program() if startup_program is None else startup_program
+        check_wrapped(strategy, self._optimizer)
+        _settle_mode(strategy)
         made = self._wrapped().minimize(loss, startup, parameter_list, no_grad_set)
         fleet._origin_program = main.clone(for_test=False)
+        settle_rings(strategy, fleet.worker_endpoints())
         if fleet.worker_num() > 1:
             _transpile(strategy, startup, main)
         fleet._transpiled_program = main
@@ -288,29 +295,23 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
         return optimizer
 
 
-def _settle(strategy: DistributedStrategy) -> None:
-    """Apply settings implied by others."""
-    if strategy.forward_recompute and not isinstance(strategy.recompute_checkpoints, list):
-        raise ValueError("DistStrategy.recompute_checkpoints should be a List of variables or names")
-    if strategy.forward_recompute and not strategy.recompute_checkpoints:
-        raise ValueError("please set strategy.recompute_checkpoints when set strategy.forward_recompute as True")
-    if strategy.use_dist_fc:
-        DistFCConfig()  # says that it is not built
-    kinds = {"local_sgd": strategy.use_local_sgd, "grad_allreduce": strategy._ut4grad_allreduce}
-    chosen = [name for name, wanted in kinds.items() if wanted]
-    if len(chosen) > 1:
-        raise ValueError("you can't use use_local_sgd and _ut4grad_allreduce together: set one of them")
-    if chosen:
-        strategy.mode, strategy.collective_mode = "collective", chosen[0]
-    if strategy.collective_mode and strategy.mode != "collective":
-        raise ValueError("local_sgd and grad_allreduce can be used under collective mode: set mode = 'collective'")
+def _settle_mode(strategy: DistributedStrategy) -> None:
+    """Apply settings implied by others. Raises AssertionError for a collective mode without mode 'collective'."""
+    if strategy.use_local_sgd:
+        strategy.mode, strategy.collective_mode = "collective", "local_sgd"
+    if strategy._ut4grad_allreduce:
+        strategy.mode, strategy.collective_mode = "collective", "grad_allreduce"
+    assert strategy.collective_mode not in ("local_sgd", "grad_allreduce") or strategy.mode == "collective", (
+        "local_sgd and grad_allreduce can be used under collective mode: set mode = 'collective'"
+    )
 
 
 def _transpile(strategy: DistributedStrategy, startup: Program, main: Program) -> None:
     endpoints, rank = fleet.worker_endpoints(), fleet.worker_index()
     config = DistributeTranspilerConfig()
     config.mode, config.collective_mode = strategy.mode, strategy.collective_mode
-    config.nccl_comm_num = strategy.nccl_comm_num  # type: ignore[attr-defined]
+    for name in ("nccl_comm_num", "use_hierarchical_allreduce", "hierarchical_allreduce_inter_nranks"):
+        setattr(config, name, getattr(strategy, name))
     DistributeTranspiler(config).transpile(
         rank,
         program=main,
@@ -318,8 +319,9 @@ def _transpile(strategy: DistributedStrategy, startup: Program, main: Program) -
         trainers=",".join(endpoints),
         current_endpoint=endpoints[rank],
     )
-    strategy.num_trainers, strategy.trainer_id = len(endpoints), rank
-    strategy.trainers_endpoints = list(endpoints)
+    if strategy.mode != "collective":
+        strategy.num_trainers, strategy.trainer_id = len(endpoints), rank
+        strategy.trainers_endpoints = list(endpoints)
 
 
 def _compiled(strategy: DistributedStrategy, main: Program, loss: Any) -> CompiledProgram:
