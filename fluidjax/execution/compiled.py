@@ -235,9 +235,9 @@ class CompiledOps:
         outcome = record.read()
         if outcome is None:
             outcome = self._outcome(replaced, values, seed, whole=record.wanted)
-            record.write(outcome)
             if isinstance(outcome, Compiled) and outcome.traced.seconds > _LONG:
                 background.submit(give_back_freed_memory)
+            record.write(outcome)
         if isinstance(outcome, Exception):
             raise outcome
         traced = outcome.traced

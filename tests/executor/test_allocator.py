@@ -5,7 +5,11 @@ import platform
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import fluidjax as fluid
+from fluidjax.execution import background, compiled
 
 FAULTS = """
 import resource
@@ -61,3 +65,40 @@ def test_freed_memory_is_kept() -> None:
 @pytest.mark.parametrize("environment", [{"FLAGS_use_system_allocator": "1"}, {"MALLOC_TOP_PAD_": "0"}])
 def test_the_user_has_the_last_word(environment: dict[str, str]) -> None:
     assert page_faults(**environment) > 10
+
+
+def test_what_a_compilation_left_free_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, beside the runs, however many there are; nothing for a short compilation, beside which it would matter."""
+    given: list[str] = []
+    monkeypatch.setattr(compiled, "give_back_freed_memory", lambda: given.append("back"))
+    for long, expected in ((1e9, 0), (0.0, 1)):
+        monkeypatch.setattr(compiled, "_LONG", long)
+        main = fluid.Program()
+        with fluid.program_guard(main, fluid.Program()):
+            y = fluid.layers.scale(fluid.data("x", [2, 2], "float32"), 2.0)
+        for _ in range(3):
+            fluid.Executor(fluid.CPUPlace()).run(main, feed={"x": np.ones((2, 2), np.float32)}, fetch_list=[y])
+        background.wait()
+        assert len(given) == expected
+
+
+PIECES = """
+import fluidjax as fluid
+from fluidjax.execution.allocator import give_back_freed_memory
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+
+fluid.Executor(fluid.CPUPlace())
+pieces = [bytes(4000) for _ in range(50_000)]
+pieces = pieces[::100]
+before = resident()
+assert give_back_freed_memory()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tunes glibc's malloc")
+def test_memory_between_what_is_in_use_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, text=True)
+    assert int(done.stdout) > 100, done.stderr

@@ -171,7 +171,7 @@ def test_rows_that_have_to_be_paired_are_counted_by_what_was_kept() -> None:
 
 
 SCRIPT = """
-import collections, jax, numpy as np
+import collections, jax, sys, numpy as np
 import fluidjax as fluid
 from fluidjax import layers
 
@@ -186,6 +186,7 @@ jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: eve
 batch = fluid.create_lod_tensor(np.ones((6, 4), np.float32), [[1, 3, 2]], fluid.CPUPlace())
 print(*(exe.run(feed={"x": batch}, fetch_list=[loss])[0].tobytes().hex() for _ in range(3)))
 print(events["jaxpr_trace_duration"], events["jaxpr_to_mlir_module_duration"], events["backend_compile_duration"])
+assert "jax._src.pallas.core" not in sys.modules, "jax.extend is imported where it is used"
 """
 
 
