@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import socket
@@ -27,8 +28,11 @@ def start(*arguments):
 def test_a_process_says_where_it_is_and_ends_cleanly(tmp_path):
     folder = saved(tmp_path / "two", words_and_numbers, model_filename="m", params_filename="p")
     ends = {signal.SIGTERM: None, signal.SIGINT: None}
-    for number in ends:
-        with start(Path(folder) / "m", "--params", "p") as server:
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(start(Path(folder) / "m", "--params", "p")) for _ in ends]  # they start together
+        for server in servers:
+            stack.callback(server.kill)
+        for number, server in zip(ends, servers, strict=True):
             said = [server.stdout.readline() for _ in range(4)]
             url = re.search(r"two at (http://127\.0\.0\.1:\d+)", said[0])[1]
             assert "x  float32 of shape [-1, 3]" in said[1] and "1 levels of LoD" in said[2], said
