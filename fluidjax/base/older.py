@@ -81,7 +81,14 @@ HIDDEN: dict[str, frozenset[str]] = {
         """optimized_guard lr_schedule_guard get_desc create_block rollback sync_with_cpp copy_param_info_from
         copy_dist_param_info_from copy_data_info_from prune inference_optimize""".split()
     ),
-    "Block": frozenset("sync_with_cpp copy_param_info_from".split()),
+    "Block": frozenset(
+        """sync_with_cpp copy_param_info_from prepend_op insert_op remove_op slice_ops clone_variable rename_var
+        var_recursive find_var_recursive""".split()
+    ),
+    "Operator": frozenset(
+        """set_attr remove_attr rename_input rename_output block_attr block_attr_id blocks_attr blocks_attr_ids
+        has_kernel""".split()
+    ),
 }
 
 

@@ -10,6 +10,7 @@ import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, OpRole
 from fluidjax.base.errors import ArgumentError
+from fluidjax.base.older import hidden
 from fluidjax.framework import callstack, descs, messages, names
 from fluidjax.framework.attrs import BOOKKEEPING_TYPES, attr_type, declared_type, read_attr
 from fluidjax.framework.captures import captured
@@ -62,6 +63,11 @@ class Operator:
             raise error
         stack = callstack.record(skip=2)
         _Builder(self, type, stack).build(inputs, outputs or {}, attrs or {})
+
+    if not TYPE_CHECKING:  # which would take any name for one
+
+        def __getattr__(self, name: str) -> Any:
+            return hidden(self, "Operator", name)
 
     # The caches of what the message holds.
 

@@ -69,7 +69,7 @@ class PassStrategy(PaddlePassBuilder):
         """No effect: XLA uses its own kernels."""
 
 
-# As a predictor of Fluid 1.8.5 says that it runs them, in its order. What each does here is in ``fluidjax.inference.passes``.
+# As a predictor of Fluid 1.8.5 says that it runs them. What each does here is in ``fluidjax.inference.passes``.
 _ON_CPU = (
     "simplify_with_basic_ops_pass attention_lstm_fuse_pass seqconv_eltadd_relu_fuse_pass seqpool_cvm_concat_fuse_pass"
     " fc_lstm_fuse_pass mul_lstm_fuse_pass fc_gru_fuse_pass mul_gru_fuse_pass seq_concat_fc_fuse_pass fc_fuse_pass"

@@ -40,6 +40,12 @@ def chosen(names: Iterable[str]) -> list[str]:
 def optimized(
     program: Program, feeds: Sequence[str], fetches: Sequence[str], scope: Scope, names: Iterable[str]
 ) -> tuple[Program, Scope]:
-    """Apply passes to copies of a model's program and scope, preserving its feed and fetch ops."""
+    """Apply passes to copies of a model's program and scope, preserving its feed and fetch ops.
+
+    The model stays as it is where an input would be left that nothing reads: it has to be fed as before.
+    """
     found = optimize(program, feeds, fetches, scope, chosen(names))
+    read = {name for block in found.program.blocks for op in block.ops for name in op.input_arg_names}
+    if not read.issuperset(feeds):
+        return program, scope
     return inference.deployable(found.program, feeds, fetches), found.scope

@@ -98,3 +98,19 @@ def test_our_own_passes_run_where_they_are_named(folder):
     config.pass_builder().append_pass("no_such_pass")
     with pytest.raises(ValueError, match="there is no such pass"):
         create_paddle_predictor(config)
+
+
+def test_an_input_that_nothing_reads_stays_an_input(tmp_path):
+    """Fluid saves no such model; exporters and people do."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x, unread = fluid.data("x", [None, 2]), fluid.data("unread", [None, 3])
+        out = fluid.layers.scale(x, 3.0)
+        fluid.io.prepend_feed_ops(main, ["x", "unread"])
+        fluid.io.append_fetch_ops(main, [out.name])
+    (tmp_path / "__model__").write_bytes(main.desc.serialize_to_string())
+    for optimized in (True, False):
+        one = predictor(str(tmp_path), optimized=optimized)
+        assert one.get_input_names() == ["x", unread.name]
+        values = one.run([PaddleTensor(np.ones((2, 2), "float32")), PaddleTensor(np.ones((2, 3), "float32"))])
+        np.testing.assert_array_equal(values[0].as_ndarray(), np.full((2, 2), 3))

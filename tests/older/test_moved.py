@@ -44,10 +44,16 @@ def test_methods_without_an_underscore() -> None:
         program = fluid.default_main_program()
         assert [op.type for op in program.prune([wanted]).global_block().ops] == ["relu"]
         assert len(program.inference_optimize().global_block().ops) == 2
-        for kind, value in (("Program", program), ("Block", program.global_block())):
+        block = program.global_block()
+        for kind, value in (("Program", program), ("Block", block), ("Operator", block.ops[0])):
             assert all(callable(getattr(value, name)) for name in HIDDEN[kind])
             with pytest.raises(AttributeError, match="nothing_like_it"):
                 value.nothing_like_it  # noqa: B018
+        block.ops[0].set_attr("use_mkldnn", True)
+        assert block.ops[0].attr("use_mkldnn") is True
+        block.prepend_op(type="scale", inputs={"X": x}, outputs={"Out": x}, attrs={"scale": 2.0})
+        block.remove_op(1)
+        assert [op.type for op in block.ops] == ["scale", "tanh"]
 
 
 def test_the_page_lists_them() -> None:
