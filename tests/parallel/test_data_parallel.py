@@ -372,6 +372,16 @@ def test_as_many_compilations_as_shapes() -> None:
     assert prepared.compilations == 2
 
 
+def test_gradients_of_the_reduce_strategy_are_sums_on_all_devices() -> None:
+    """Fluid has them on one device only; on the others, what these have computed themselves."""
+    reduced = Training(mlp, 2, reduce_strategy=fluid.BuildStrategy.ReduceStrategy.Reduce)
+    each = reduced.run(reduced.feed(0), ["w0@GRAD"], return_merged=False)[0]
+    other = Training(mlp, 2)
+    for found, wanted in zip(each, other.run(other.feed(0), ["w0@GRAD"], return_merged=False)[0], strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(each[0], each[1])
+
+
 def recomputing() -> Any:
     optimizer = fluid.optimizer.RecomputeOptimizer(fluid.optimizer.SGD(0.1))
     optimizer._set_checkpoints(["hidden.tmp_2"])
