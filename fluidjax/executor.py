@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -272,10 +273,10 @@ class Executor:
         Args:
             program, scope: as for ``run``.
             dataset: made by ``fluid.DatasetFactory``.
-            thread: how many workers share the batches; 0: as many as ``dataset.set_thread`` says. They all train the
-                same variables, one step after another, and read and parse files beside each other. One worker takes
-                the batches in the order of the files. Programs that ``PipelineOptimizer`` has cut have a worker for
-                each stage instead, and ``thread`` times ``queue_size`` batches on their way.
+            thread: how many workers share the batches, at most one for each core; 0: as many as ``dataset.set_thread``
+                says. They all train the same variables, one step after another, and read and parse files beside each
+                other. One worker takes the batches in the order of the files. Programs that ``PipelineOptimizer`` has
+                cut have a worker for each stage instead, and ``thread`` times ``queue_size`` batches on their way.
             debug: accepted as in Fluid.
             fetch_list, fetch_info: what to print, and under which names, every ``print_period`` batches.
             fetch_handler: its ``handler`` gets the fetches by name instead.
@@ -305,8 +306,16 @@ class Executor:
         def step(feed: Any) -> list[Any]:
             return self.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
 
+        def train(share: Iterator[Any]) -> list[Any]:
+            for feed in share:
+                step(feed)
+            return []
+
+        count = min(count, os.cpu_count() or 1)  # more would only wait for each other
         shares = shares_of(dataset, count) if count > 1 else []
-        return by_workers(step, shares) if len(shares) > 1 else map(step, feeds_of(dataset))
+        if len(shares) <= 1:
+            return map(step, feeds_of(dataset))
+        return by_workers(step, shares) if fetches else by_workers(train, [[share] for share in shares])
 
     def _run_in_stages(
         self, program: Program, dataset: DatasetBase, fetches: list[Any], scope: Scope | None, thread: int

@@ -126,8 +126,9 @@ def test_workers_share_the_samples(kind, net, tmp_path, files):
     asked = {"fetch_list": [net.slots[2]], "fetch_info": ["price"], "print_period": 1, "fetch_handler": Handler()}
     for thread in (3, 0):
         EXE.train_from_dataset(net, dataset, thread=thread, **asked)
+    EXE.train_from_dataset(net, dataset, thread=3)
     assert sorted(seen) == sorted([*prices, *prices])
-    assert np.array(fluid.global_scope().find_var("w").get_tensor()) == -2 * prices.sum()
+    assert np.array(fluid.global_scope().find_var("w").get_tensor()) == -3 * prices.sum()
     assert not [t for t in threading.enumerate() if t.name.startswith("fluidjax-worker")]
 
 
