@@ -528,3 +528,14 @@ def test_host_ops_cut_the_step_and_the_checks_stay(net: Net) -> None:
     with pytest.raises(fluid.core.EnforceNotMet, match="the value 4 of 'ids'"):
         net.run({"ids": column(1, 4, 0, 0)}, ["rows"])
     np.testing.assert_array_equal(net.get("w"), np.ones((4, 2)))
+
+
+def test_a_sequence_longer_than_its_padding() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 3], lod_level=1)
+        padded, _ = layers.sequence_pad(layers.relu(x), layers.fill_constant([1], "float32", 0.0), maxlen=2)
+        exe = fluid.Executor(fluid.CPUPlace())
+        (found,) = exe.run(feed={"x": seq(X[:3], 1, 2)}, fetch_list=[padded])
+        np.testing.assert_array_equal(found, [[X[0], 0 * X[0]], X[1:3]])
+        with pytest.raises(fluid.core.EnforceNotMet, match="sequence_pad.*value 3"):
+            exe.run(feed={"x": seq(X, 1, 3)}, fetch_list=[padded])

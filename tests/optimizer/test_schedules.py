@@ -100,10 +100,28 @@ EXACT: list[tuple[Callable[[], Any], list[float]]] = [
         lambda: layers.cosine_decay(0.3, 3, 7),
         [0.3, 0.3, 0.3, 0.28514534, 0.28514534, 0.28514534, 0.24352346, 0.24352346],
     ),
+    (
+        lambda: layers.natural_exp_decay(0.1, 3, 0.5),
+        [
+            float.fromhex(h)
+            for h in (
+                "0x1.99999ap-4",
+                "0x1.5ab80cp-4",
+                "0x1.257dc0p-4",
+                "0x1.f0deb4p-5",
+                "0x1.a49760p-5",
+                "0x1.6405d8p-5",
+                "0x1.2d5deap-5",
+                "0x1.fe33f6p-6",
+            )
+        ],
+    ),
 ]
 
 
-@pytest.mark.parametrize(("make", "expected"), EXACT, ids=["root", "power", "warm decay", "warm", "inverse", "cosine"])
+@pytest.mark.parametrize(
+    ("make", "expected"), EXACT, ids=["root", "power", "warm decay", "warm", "inverse", "cosine", "natural"]
+)
 def test_rates_are_fluids_to_the_last_bit(make: Callable[[], Any], expected: list[float]) -> None:
     main, startup, exe = fluid.Program(), fluid.Program(), fluid.Executor(fluid.CPUPlace())
     with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):

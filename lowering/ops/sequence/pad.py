@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import to_numpy
+from lowering.engine.checks import Demand
 from lowering.ops.sequence import shapes
 from lowering.ragged.rows import (
     bounds,
@@ -70,6 +71,11 @@ def sequence_pad(x: LoDArray, pad_value, *, padded_length: int = -1, ctx):
     count = lengths(off).astype(np.int64)
     rows = Wide(out, (longest(off),), (Axis(1, width, label),)) if label is not None else per_sequence(x, out)
     return rows, per_sequence(x, jnp.asarray(count))
+
+
+@sequence_pad.check
+def _(x: LoDArray, *, padded_length):
+    return [Demand("x", lengths(offsets(x)), 0, padded_length + 1)] if padded_length >= 0 else []
 
 
 @sequence_pad.grad

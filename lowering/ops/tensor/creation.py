@@ -14,6 +14,7 @@ from lowering.engine.checks import Demand
 from lowering.engine.counts import RowSize, shape_counts, sizes_of, with_rows
 from lowering.errors import NeedsExact
 from lowering.loops.carried import zero_gradient
+from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
 from lowering.registry import MASKED, WISE, Float64s, Long, Longs, Scalars, Sizes, Wise, op
@@ -216,6 +217,11 @@ def eye(*, dtype: int = 5, num_rows: Long, num_columns: Long = -1):
 def diag(diagonal):
     """Out [N, N] has Diagonal [N] on its diagonal."""
     return jnp.diag(diagonal.reshape(-1))
+
+
+@diag.fits
+def _(diagonal):
+    fitting.rank("Diagonal", diagonal, 1)
 
 
 @op(lod=None, diff="")
