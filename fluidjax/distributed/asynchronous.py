@@ -39,6 +39,8 @@ class Asynchronous(Serving):
         if name not in self.shard.blocks:
             raise RefusedError(f"the server's program takes no variable {name!r}")
         self.shard.check_sent([(name, value)])
+        if isinstance(value, SelectedRows) and not len(value.rows):
+            return  # in Fluid trainers do not send it, so that nothing decays; in rounds blocks run without it, too
         if not self._scheduled:
             self._schedule()
         if self.shard.compensates:

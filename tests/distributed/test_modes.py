@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from tests.distributed.jobs import Job, dense, sparse
+from tests.distributed.jobs import ROWS, WIDTH, Job, constant, dense, sparse
 
 OPTIMIZERS = {
     "sgd": lambda: fluid.optimizer.SGD(0.1),
@@ -72,3 +72,29 @@ def test_a_server_that_loads_goes_on_where_it_was_saved(tmp_path):
     with fluid.scope_guard(fluid.Scope()), again.running():
         losses = again.train(3, first=4)
     np.testing.assert_allclose(losses, job.alone(7)[4:], rtol=1e-5)
+
+
+def lower_half() -> fluid.Variable:
+    """A table of which only the first server's rows are looked up."""
+    ids, y = fluid.data("ids", [None, 1], "int64"), fluid.data("y", [None, 1], "float32")
+    low = fluid.layers.elementwise_mod(ids, fluid.layers.fill_constant([1], "int64", ROWS // 2))
+    rows = fluid.layers.embedding(low, [ROWS, WIDTH], is_sparse=True, param_attr=constant("table", 0.3))
+    return fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.reduce_sum(rows, 1, keep_dim=True), y))
+
+
+def test_what_nobody_looks_up_does_not_decay_in_async_mode():
+    """As in Fluid, whose trainers do not send gradients without rows."""
+    decayed = fluid.regularizer.L2Decay(0.5)
+    job = Job(
+        lower_half, lambda: fluid.optimizer.SGD(0.1, regularization=decayed), config={"sync_mode": False}, sync=False
+    )
+    with job.running():
+        job.train(2)
+    found = [
+        np.array(var.get_tensor())
+        for scope in job.scopes.values()
+        for var in map(scope.find_var, ("table.block0", "table.block1"))
+        if var is not None and var.get_tensor()._is_initialized()
+    ]
+    assert not job.errors and len(found) == 2
+    assert sorted((block == np.float32(0.3)).all() for block in found) == [False, True]
