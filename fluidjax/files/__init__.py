@@ -1,1 +1,1 @@
-"""Paddle's file formats: how they are parsed, checked and written."""
+"""Paddle's file formats: parsing, validation and writing."""

@@ -1,13 +1,13 @@
-"""Saving all or nothing: a process killed at any point leaves the old files or the new ones, never a mixture.
+"""Atomic saving: a process killed at any point leaves either the old files or the new ones, never a mixture.
 
-A save is prepared in a hidden folder beside its files, fsynced, and *committed by one rename of that folder*;
-only then its files are moved to their places. A folder that was committed and not yet emptied is the truth
-for the files it holds: readers look there first (``newest``), and the next save finishes the move.
+A save is prepared in a hidden directory next to its files, fsynced, and *committed by a single rename of that
+directory*; only then are its files moved into place. A committed directory that is not yet empty is authoritative
+for the files it contains: readers look there first (``newest``), and the next save finishes the move.
 
-Savers of one folder take turns, and readers hold it (``reading``) while they read what belongs together. The lock is
-one on the folder itself, and goes with its process.
+Writers to a directory take turns, and readers lock it (``reading``) while they read files that belong together. The
+lock is on the directory itself, and is released with its process.
 
-A folder may come from anybody: links in a committed folder, or to one, are no part of a save, and are not followed.
+A directory may come from anyone: links in or to a committed directory are not part of a save, and are not followed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Chunks = Iterable[bytes | memoryview]
 
 
 def write_files(directory: str, files: Mapping[str, Chunks]) -> None:
-    """Write ``{name: chunks}`` into ``directory`` (made when absent) as one step."""
+    """Write ``{name: chunks}`` to ``directory`` (created if absent) atomically."""
     directory = directory or "."
     os.makedirs(directory, exist_ok=True)
     for name in files:
@@ -65,13 +65,13 @@ def write_files(directory: str, files: Mapping[str, Chunks]) -> None:
 
 
 def write_file(path: str, chunks: Chunks) -> None:
-    """Write one file as one step."""
+    """Write one file atomically."""
     directory, name = os.path.split(path)
     write_files(directory, {name: chunks})
 
 
 def newest(directory: str, name: str) -> str:
-    """The path to read ``name`` from: inside a committed folder when its move was cut short, else its place."""
+    """The path from which to read ``name``: in a committed directory if its move was interrupted, else as usual."""
     path = inside(directory or ".", name)
     for folder in _committed(directory or "."):
         if _is_file_below(folder, name):
@@ -80,7 +80,7 @@ def newest(directory: str, name: str) -> str:
 
 
 def names(directory: str) -> list[str]:
-    """The files right in a folder, with those whose move was cut short."""
+    """The files directly in a directory, including those whose move was interrupted."""
     folders = [directory, *_committed(directory)]
     found = {name for folder in folders for name in os.listdir(folder) if not os.path.isdir(os.path.join(folder, name))}
     return sorted(found)
@@ -88,7 +88,7 @@ def names(directory: str) -> list[str]:
 
 @contextlib.contextmanager
 def reading(directory: str | None) -> Iterator[None]:
-    """Within this context no save changes the folder, so that all that is read is of one save."""
+    """Context manager: no save changes the directory, so that everything read belongs to the same save."""
     if directory is None or not os.path.isdir(directory or "."):
         yield
         return
@@ -111,13 +111,13 @@ def _locked(directory: str, *, exclusive: bool) -> Iterator[None]:
 
 
 def finish(directory: str) -> None:
-    """Move the files of saves that were committed and then cut short to their places."""
+    """Finish moving the files of saves that were committed and then interrupted."""
     for folder in _committed(directory):
         _empty(directory, folder)
 
 
 def open_newest(directory: str, name: str) -> BinaryIO:
-    """Open ``name`` for reading where ``newest`` finds it, also while another process is moving it into place."""
+    """Open ``name`` for reading at its ``newest`` path, even while another process is moving it into place."""
     for _ in range(8):
         path = newest(directory, name)
         try:
@@ -129,7 +129,7 @@ def open_newest(directory: str, name: str) -> BinaryIO:
 
 
 def _open_file(path: str) -> BinaryIO:
-    """Open a file for reading; a pipe or a device, which may never end, is refused without waiting for it."""
+    """Open a file for reading; a pipe or device, which may never end, is rejected without waiting for it."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         mode = os.fstat(handle).st_mode
@@ -165,7 +165,7 @@ def _write(path: str, chunks: Chunks) -> None:
 
 
 def _empty(directory: str, folder: str) -> None:
-    """Move the files of a committed folder to their places; what no save puts there, such as links, goes with it."""
+    """Move the files of a committed directory into place; anything that no save creates, such as links, is deleted."""
     for parent, _, names in os.walk(folder):
         relative = os.path.relpath(parent, folder)
         files = [name for name in names if stat.S_ISREG(os.lstat(os.path.join(parent, name)).st_mode)]
@@ -181,7 +181,7 @@ def _empty(directory: str, folder: str) -> None:
 
 
 def _committed(directory: str) -> list[str]:
-    """The committed folders that saves made: no links, no files, no other names."""
+    """The committed directories created by saves: no links, files or other names."""
     if not os.path.isdir(directory):
         return []
     found = sorted(name for name in os.listdir(directory) if _TOKEN.fullmatch(name.removeprefix(COMMITTED)))
@@ -189,7 +189,7 @@ def _committed(directory: str) -> list[str]:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether it is a folder itself, no link to one, and nobody else's."""
+    """Whether this is a directory, not a link to one, and owned by the user or root."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -198,7 +198,7 @@ def _is_folder(path: str) -> bool:
 
 
 def _is_file_below(folder: str, name: str) -> bool:
-    """Whether ``folder/name`` is a file, and no part of the way to it is a link."""
+    """Whether ``folder/name`` is a file, without links in its path."""
     *parts, last = name.split("/")
     for part in parts:
         folder = os.path.join(folder, part)
@@ -211,7 +211,7 @@ def _is_file_below(folder: str, name: str) -> bool:
 
 
 def _remove_abandoned(directory: str) -> None:
-    """Remove what dead processes had prepared and never committed."""
+    """Remove what dead processes have prepared but not committed."""
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
         if name.startswith(STAGING) and _is_folder(path) and not _alive(name[len(STAGING) :].split("-")[0]):
@@ -234,7 +234,7 @@ def _sync_tree(folder: str) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    """Make the names in a folder durable (a no-op where folders cannot be opened, as on Windows)."""
+    """Make the names in a directory durable (a no-op where directories cannot be opened, as on Windows)."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""What Paddle 1.8.5 writes into saved programs about itself: its version, and which ops need which."""
+"""Version information in programs saved by Paddle 1.8.5: its version, and the versions required by ops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPS = {
 
 
 def stamp(program: pb.ProgramDesc) -> None:
-    """Write version and compatibility into a program that is about to be saved."""
+    """Write version and compatibility information into a program about to be saved."""
     program.version.version = PROGRAM_VERSION
     program.op_compatible_map.Clear()
     known = {name: key for key, names in _OPS.items() for name in names.split()}

@@ -1,4 +1,4 @@
-"""Reading forward through a file of known size: no length is believed before it is held against what is left."""
+"""Sequential reading of a file of known size: every length is checked against the remaining bytes before use."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """The number of bytes from the position to the end."""
+        """The number of bytes left."""
         return self.size - self.position
 
     def need(self, count: int, what: str) -> None:
-        """Raise unless ``count`` more bytes are there."""
+        """Raise unless ``count`` more bytes are available."""
         if not 0 <= count <= self.left:
             raise bad_file(
                 f"{self.label}: {what} at byte {self.position} does not fit in the file",
@@ -40,7 +40,7 @@ class Cursor:
             )
 
     def take(self, count: int, what: str) -> bytes:
-        """The next ``count`` bytes; raises, naming ``what``, where the file does not hold as many."""
+        """The next ``count`` bytes; if there are fewer, raises an error naming ``what``."""
         self.need(count, what)
         data = self._file.read(count)
         if len(data) != count:
@@ -54,7 +54,7 @@ class Cursor:
         return struct.unpack(layout, self.take(struct.calcsize(layout), what))[0]
 
     def array(self, dtype: np.dtype, count: int, what: str) -> np.ndarray:
-        """``count`` elements, allocated only after the bytes are known to be there."""
+        """``count`` elements, allocated only after checking that enough bytes are left."""
         self.need(count * dtype.itemsize, what)
         out = np.empty(count, dtype)
         got = self._file.readinto(out.view(np.uint8)) if out.nbytes else 0  # type: ignore[attr-defined]
@@ -64,13 +64,13 @@ class Cursor:
         return out
 
     def skip(self, count: int, what: str) -> None:
-        """Pass over ``count`` bytes; raises, naming ``what``, where the file does not hold as many."""
+        """Skip ``count`` bytes; if there are fewer, raises an error naming ``what``."""
         self.need(count, what)
         self._file.seek(count, os.SEEK_CUR)
         self.position += count
 
     def end(self) -> None:
-        """Raise when bytes are left over."""
+        """Raise if bytes are left over."""
         if self.left:
             raise bad_file(
                 f"{self.label}: {self.left} bytes follow the end of the data",

@@ -1,4 +1,4 @@
-"""Errors about files: what is wrong, what was expected and received, what to do."""
+"""File errors: the problem, what was expected and received, and a remedy."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from fluidjax.base.errors import EnforceNotMet, explain
 
 
 class FileFormatError(EnforceNotMet, ValueError):
-    """A file does not hold what its format says; nothing of it was used."""
+    """The contents of a file violate its format; none of it was used."""
 
 
 class MissingFileError(EnforceNotMet, FileNotFoundError):
-    """A file of a saved model is not there; for one of ``load_params`` and its like, Fluid 1.8.5 says EnforceNotMet."""
+    """A file of a saved model is missing; for ``load_params`` and the like, Fluid 1.8.5 raises EnforceNotMet."""
 
 
 class MismatchError(ValueError, AssertionError, RuntimeError):
-    """A sound file that does not fit the program: a name is missing, or a shape or dtype differs.
+    """A valid file that does not match the program: a name is missing, or a shape or dtype differs.
 
-    It is an AssertionError and a RuntimeError too, because these are what Fluid raises, function by function.
+    It is also an AssertionError and a RuntimeError, which Fluid's functions raise in such cases.
     """
 
 
 class UnsafeNameError(ValueError):
-    """A variable or file name would reach outside the directory it belongs to."""
+    """A variable or file name would lead outside its directory."""
 
 
 class UntrustedProgramError(PermissionError):
-    """A program that came from a file wants to act on the host (files, network, Python) without leave."""
+    """A program loaded from a file tries to access the host (files, network, Python) without permission."""
 
 
 def bad_file(what: str, expected: str, received: str, todo: str = "") -> FileFormatError:
-    """A FileFormatError; most broken files have one remedy, so it is the default."""
+    """A FileFormatError; the default remedy suits most broken files."""
     todo = todo or "copy or save the file again; a file cut short or changed on its way cannot be repaired"
     return FileFormatError(explain(what, expected, received, todo))

@@ -21,18 +21,18 @@ class Entry(NamedTuple):
 
 
 class HadoopFiles:
-    """Runs ``hadoop fs`` on one file system: what all of Fluid's clients share.
+    """Runs ``hadoop fs`` on one file system: the common part of Fluid's clients.
 
-    Commands are started with an argument list, so paths need no quoting. Those that fail are tried again; a method
-    then returns False (or an empty list) and logs what the command said.
+    Commands are started with an argument list, so paths need no quoting. Failed commands are retried; if they keep
+    failing, a method returns False (or an empty list) and logs the command's output.
 
     Args:
-        hadoop_home: the folder whose ``bin/hadoop`` is run.
+        hadoop_home: the directory whose ``bin/hadoop`` is run.
         configs: properties, such as ``fs.default.name`` and ``hadoop.job.ugi``.
 
     Raises:
-        FileNotFoundError: by every method, when there is no ``hadoop`` that can be run.
-        ValueError: by every method, for a path that is empty or that the command would take for an option.
+        FileNotFoundError: by every method, if there is no executable ``hadoop``.
+        ValueError: by every method, for a path that is empty or would be taken for an option by the command.
     """
 
     def __init__(self, hadoop_home: str, configs: Mapping[str, str]):
@@ -40,7 +40,7 @@ class HadoopFiles:
         self.pre_commands = [self._hadoop, "fs", *(f"-D{key}={value}" for key, value in configs.items())]
 
     def _run(self, *arguments: str, retry_times: int = 1) -> subprocess.CompletedProcess[str]:
-        """The result of the last try; properties stay out of the log, for they may hold a password."""
+        """The result of the last attempt; properties are not logged, as they may contain a password."""
         for attempt in range(retry_times + 1):
             try:
                 done = subprocess.run([*self.pre_commands, *arguments], capture_output=True, text=True, check=False)
@@ -61,21 +61,21 @@ class HadoopFiles:
         return done.returncode == 0
 
     def is_exist(self, hdfs_path: str | None = None) -> bool:
-        """Whether there is a file or folder."""
+        """Whether a file or directory exists."""
         return self._run("-test", "-e", remote_path(hdfs_path)).returncode == 0
 
     def is_dir(self, hdfs_path: str | None = None) -> bool:
-        """Whether there is a folder."""
+        """Whether a directory exists."""
         return self.is_exist(hdfs_path) and self._run("-test", "-d", remote_path(hdfs_path)).returncode == 0
 
     def delete(self, hdfs_path: str) -> bool:
-        """Remove a file, or a folder with all in it; True also where there is none."""
+        """Remove a file, or a directory with its contents; True even if there is none."""
         if not self.is_exist(hdfs_path):
             return True
         return self._did("-rm", *(["-r"] if self.is_dir(hdfs_path) else []), hdfs_path, retry_times=0)
 
     def rename(self, hdfs_src_path: str, hdfs_dst_path: str, overwrite: bool = False) -> bool:
-        """Move a file or folder; False where the target exists, unless ``overwrite`` removes it first."""
+        """Move a file or directory; False if the target exists, unless ``overwrite`` removes it first."""
         if not self.is_exist(hdfs_src_path):
             _logger.error("there is no %s", hdfs_src_path)
             return False
@@ -88,19 +88,19 @@ class HadoopFiles:
 
     @staticmethod
     def make_local_dirs(local_path: str) -> None:
-        """Make a local folder and those around it, where absent."""
+        """Create a local directory and its parents, if absent."""
         os.makedirs(local_path, exist_ok=True)
 
     def makedirs(self, hdfs_path: str) -> bool:
-        """Make a folder and those around it; True where it is there already."""
+        """Create a directory and its parents; True if it already exists."""
         return self._did("-mkdir", "-p", remote_path(hdfs_path))
 
     def ls(self, hdfs_path: str) -> list[str]:
-        """Paths of what a folder holds."""
+        """The paths in a directory."""
         return [entry.path for entry in self._listing("-ls", hdfs_path)]
 
     def _listing(self, *arguments: str) -> list[Entry]:
-        """The entries that ``hadoop fs -ls`` prints: rights, copies, owner, group, size, date, time and path."""
+        """The entries printed by ``hadoop fs -ls``: permissions, replicas, owner, group, size, date, time and path."""
         if not self.is_exist(arguments[-1]):
             return []
         done = self._run(*arguments)
@@ -112,14 +112,14 @@ class HadoopFiles:
 
 
 def remote_path(path: str | None) -> str:
-    """A path that the command does not take for an option; ValueError for none."""
+    """A path that the command does not take for an option; ValueError for None."""
     if not path or path.startswith("-"):
         raise ValueError(f"expected a path on HDFS, such as '/user/me/data', received {path!r}. Pass one.")
     return path
 
 
 def in_parallel(copy: Callable[[str], bool], files: list[str], workers: int, what: str) -> None:
-    """Copy files by several commands at once; RuntimeError that names those that did not go through."""
+    """Copy files by several concurrent commands; raises a RuntimeError naming those that failed."""
     with ThreadPoolExecutor(max_workers=workers) as pool:
         done = list(pool.map(copy, files))
     failed = [file for file, ok in zip(files, done, strict=True) if not ok]

@@ -1,4 +1,4 @@
-"""What the ops save, load, save_combine and load_combine do, for the lowering to call."""
+"""Implementations of the ops save, load, save_combine and load_combine, called by the lowering."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lowering.values import LoDArray, SelectedRows
 
 
 def to_file_value(value: Any) -> Value:
-    """From a value of the lowering."""
+    """Convert from a value of the lowering."""
     if isinstance(value, SelectedRows):
         count = None if value.nrows is None else int(value.nrows)
         rows = np.asarray(value.rows)[:count].astype(np.int64).tolist()
@@ -31,7 +31,7 @@ def to_file_value(value: Any) -> Value:
 
 
 def from_file_value(value: Value) -> Any:
-    """To a value of the lowering."""
+    """Convert to a value of the lowering."""
     if isinstance(value, RowsValue):
         return SelectedRows(np.asarray(value.rows, np.int32), value.array, value.height)
     if value.lod:
@@ -46,7 +46,7 @@ def _cast(value: Value, dtype: type) -> Value:
 
 
 def save(values: Sequence[Any], path: str | None, overwrite: bool, as_fp16: bool) -> np.ndarray | None:
-    """Write values into one file, or return its bytes as uint8 when ``path`` is None."""
+    """Write values to a file, or return the file's bytes as uint8 if ``path`` is None."""
     found = [to_file_value(value) for value in values]
     found = [_cast(value, np.float16) for value in found] if as_fp16 else found
     chunks = [chunk for value in found for chunk in encode(value)]
@@ -58,7 +58,7 @@ def save(values: Sequence[Any], path: str | None, overwrite: bool, as_fp16: bool
 
 
 def save_parts(parts: Sequence[np.ndarray], path: str, shape: Sequence[int], dtype: np.dtype, overwrite: bool) -> None:
-    """Write one tensor of a shape whose elements come in parts, one after another."""
+    """Write a tensor of the given shape whose elements come in consecutive parts."""
     _check_new(path, overwrite)
     atomic.write_file(path, encode_parts(parts, shape, dtype))
 
@@ -107,6 +107,6 @@ def _part(value: Value, seek: int, shape: tuple[int, ...]) -> DenseValue:
 
 
 def install() -> None:
-    """Let the lowering's ops use these functions."""
+    """Register these functions with the lowering's ops."""
     provide("save", save)
     provide("load", load)

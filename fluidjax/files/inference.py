@@ -1,4 +1,4 @@
-"""Inference models: a pruned program between feed and fetch ops, and the parameters that it reads."""
+"""Inference models: a pruned program between feed and fetch ops, and the parameters it reads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def save(
     deploy: bool,
     program_only: bool,
 ) -> list[str]:
-    """Write a model; see ``fluid.io.save_inference_model``. Returns the names of the fetched variables."""
+    """Save a model; see ``fluid.io.save_inference_model``. Returns the names of the fetched variables."""
     feed_names, target_vars = _feeds(feeds, deploy), _targets(targets)
     _warn_of_states(program)
     program, fetched = with_identity(program, target_vars)
@@ -98,9 +98,9 @@ def _warn_of_states(program: Program) -> None:
 
 
 def with_identity(program: Program, targets: Sequence[Variable]) -> tuple[Program, list[str]]:
-    """A copy in which each target goes through a ``scale`` by 1, and the names of the results.
+    """A copy in which each target passes through a ``scale`` by 1, and the names of the results.
 
-    Paddle writes models so (and adds the ops to the user's own program, which stays untouched here).
+    Paddle writes models in this way (and adds the ops to the user's own program, which remains unchanged here).
     """
     copy = program.clone()
     names = []
@@ -131,7 +131,7 @@ def deployable(program: Program, feed_names: Sequence[str], fetch_names: Sequenc
 
 
 def prepend_feed_ops(program: Program, feed_names: Sequence[str], holder: str = "feed") -> None:
-    """Put an op before the others for each feed; the last feed's comes first."""
+    """Insert a feed op per feed before all other ops; that of the last feed comes first."""
     if not feed_names:
         return
     block = program.global_block()
@@ -150,7 +150,7 @@ def prepend_feed_ops(program: Program, feed_names: Sequence[str], holder: str = 
 
 
 def append_fetch_ops(program: Program, fetch_names: Sequence[str], holder: str = "fetch") -> None:
-    """Append an op for each fetch."""
+    """Append a fetch op for each fetch."""
     block = program.global_block()
     fetch = block.create_var(name=holder, type=VarType.FETCH_LIST, persistable=True)
     for index, name in enumerate(fetch_names):
@@ -158,7 +158,7 @@ def append_fetch_ops(program: Program, fetch_names: Sequence[str], holder: str =
 
 
 def write_two_files(dirname: str, program: Program, scope: Scope) -> None:
-    """Write a loaded model as the files ``model`` and ``params`` of a folder."""
+    """Write a loaded model as the files ``model`` and ``params`` in a directory."""
     with scope._lock:
         files = {"model": [program.desc.serialize_to_string()], **_parameter_files(program, "params", scope)}
         atomic.write_files(os.path.normpath(dirname), files)
@@ -192,7 +192,7 @@ def load(
     params_filename: str | bytes | None,
     scope: Scope | None = None,
 ) -> tuple[Program, list[str], list[Variable]]:
-    """Read a model and put its parameters into a scope (the global one); see ``fluid.io.load_inference_model``."""
+    """Load a model and its parameters into a scope (default: global); see ``fluid.io.load_inference_model``."""
     with atomic.reading(dirname):
         data, label = _model_bytes(dirname, model_filename)
         program = parse(data, label)
@@ -234,7 +234,7 @@ def _model_bytes(dirname: str | None, model_filename: str | bytes | None) -> tup
 
 
 def parse(data: bytes, label: str) -> Program:
-    """The program in the bytes of a file, of any version; FileFormatError when there is none, or a damaged one."""
+    """The program in the bytes of a file, of any version; FileFormatError if there is none, or it is damaged."""
     try:
         return Program.parse_from_string(data)
     except ValueError as error:
@@ -244,7 +244,7 @@ def parse(data: bytes, label: str) -> Program:
 
 
 def _ends(program: Program, label: str) -> tuple[list[str], list[Variable]]:
-    """The names fed and the variables fetched, in the order of their columns."""
+    """The names of feeds and the fetched variables, in column order."""
     block = program.global_block()
     feeds = [(op.attr("col"), _only(op.output("Out"), op, label)) for op in block.ops if op.type == "feed"]
     fetches = [(op.attr("col"), _only(op.input("X"), op, label)) for op in block.ops if op.type == "fetch"]

@@ -1,4 +1,4 @@
-"""Names from files and programs as paths: they stay inside the directory they belong to."""
+"""Names from files and programs as paths, confined to the directory they belong to."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ RESERVED = ".fluidjax-"  # the prefix of the folders in which a save is prepared
 
 
 def inside(directory: str, name: str) -> str:
-    """``directory/name``; UnsafeNameError when that is not a file below the directory, symbolic links followed.
+    """``directory/name``; UnsafeNameError if that is not a file below the directory after following symbolic links.
 
-    Fluid allows ``/`` in variable names; such a variable lives in a folder below.
+    Fluid allows ``/`` in variable names; such variables are stored in subdirectories.
     """
     parts = name.split("/")
     bad = not name or "\0" in name or "\\" in name or os.path.isabs(name)

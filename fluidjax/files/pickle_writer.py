@@ -1,6 +1,6 @@
-"""Dicts from names to NumPy arrays as the bytes that Python 3.7 with the NumPy of its day pickles them to.
+"""Pickles dicts from names to NumPy arrays to the same bytes as Python 3.7 with NumPy of that time.
 
-Protocol 2, modules ``numpy.core...``: old readers load them.
+Uses protocol 2 and modules ``numpy.core...``, so that old readers can load them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_STRING = (1 << 32) - 1  # protocol 2 has 32-bit lengths
 
 
 class ArrayPickler:
-    """Emits one pickle of a dict of arrays, with plain numbers, texts and dicts among them; ``dump`` gives its bytes.
+    """Writes one pickle of a dict of arrays, plain numbers, strings and dicts; ``dump`` returns its bytes.
 
     Repeated parts are written once and referred to by number, in the order in which CPython would memoise them.
     """
@@ -29,7 +29,7 @@ class ArrayPickler:
         self._memo: dict[Any, int] = {}
 
     def dump(self, content: Mapping[str, Any]) -> bytes:
-        """The pickle's bytes, protocol 2. A pickler is good for one call: what it has memoised stays."""
+        """The bytes of the pickle, protocol 2. A pickler can only be used once, as it keeps its memo."""
         self._dict(content)
         return bytes(self._out + b".")
 
@@ -194,7 +194,7 @@ class ArrayPickler:
         self._once(("global", module, name), lambda: self._word(f"c{module}\n{name}\n".encode()))
 
     def _once(self, key: Any, emit: Callable[[], int]) -> None:
-        """Write a part the first time, later only its number."""
+        """Write a part in full the first time, and only its number afterwards."""
         number = self._memo.get(key)
         if number is None:
             self._memo[key] = emit()
@@ -202,7 +202,7 @@ class ArrayPickler:
             self._out += b"h" + struct.pack("<B", number) if number < 256 else b"j" + struct.pack("<I", number)
 
     def _word(self, word: bytes) -> int:
-        """Write a word whose result gets the next number; returns that number."""
+        """Write a string whose result gets the next number; returns that number."""
         number = self._count
         self._count += 1
         self._out += word

@@ -1,7 +1,7 @@
 """The pickles of ``fluid.save`` (.pdparams, .pdopt): a dict from variable names to NumPy arrays.
 
 ``pickle_writer`` writes them. They are read without running anything: a pickle is a program, and this reader knows
-only the few words that arrays and plain containers need.
+only the few opcodes and names needed for arrays and plain containers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PUTS = ("PUT", "BINPUT", "LONG_BINPUT")
 
 
 class _Dtype:
-    """Stands for ``numpy.dtype`` while a pickle is read: only plain numbers can be named."""
+    """Stands in for ``numpy.dtype`` while a pickle is read; only plain numeric types are allowed."""
 
     def __init__(self, name: Any = None, *_: Any) -> None:
         name = name.decode("latin-1") if isinstance(name, bytes) else name
@@ -58,7 +58,7 @@ class _Dtype:
 
 
 class _Array:
-    """Stands for ``numpy.ndarray`` while a pickle is read; ``value`` is a read-only view of the file's bytes."""
+    """Stands in for ``numpy.ndarray`` while a pickle is read; ``value`` is a read-only view of the file's bytes."""
 
     value: np.ndarray | None = None
 
@@ -78,11 +78,11 @@ class _Array:
 
 
 class _Scalar(_Array):
-    """Stands for a NumPy number while a pickle is read."""
+    """Stands in for a NumPy scalar while a pickle is read."""
 
 
 class _Reader(pickle.Unpickler):
-    """An Unpickler that finds nothing but stand-ins. ``budget`` bounds what repeated words can make of a small file."""
+    """An Unpickler that finds only stand-ins. ``budget`` bounds how far repeated opcodes can expand a small file."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data), encoding="latin1")
@@ -128,9 +128,9 @@ class _Reader(pickle.Unpickler):
 
 
 def loads(data: bytes, label: str) -> dict[str, Any]:
-    """The dict in a pickle: arrays (read-only views), and plain text, numbers, lists and dicts among them.
+    """The dict in a pickle: arrays (read-only views), and plain strings, numbers, lists and dicts.
 
-    Raises FileFormatError for anything else: another type, a call, a cut or oversized file. Nothing is executed.
+    Raises FileFormatError for anything else: other types, calls, truncated or oversized files. Nothing is executed.
     """
     try:
         _check_words(data)
@@ -151,7 +151,7 @@ def loads(data: bytes, label: str) -> dict[str, Any]:
 
 
 def _check_words(data: bytes) -> None:
-    """Refuse unknown words, deep nesting, and memo numbers so high that the table for them would fill the memory."""
+    """Reject unknown opcodes, deep nesting, and memo numbers so large that their table would exhaust memory."""
     count, depths = 0, _Depths()
     for word, argument, _ in pickletools.genops(data):
         count += 1
@@ -163,9 +163,9 @@ def _check_words(data: bytes) -> None:
 
 
 class _Depths:
-    """The pickle machine with the depth of each object in place of the object.
+    """The pickle machine, tracking the depth of each object instead of the object.
 
-    Python compares and hashes nested tuples by recursion in C, which ends the process when they are deep.
+    Python compares and hashes nested tuples by recursion in C, which crashes the process if they are deep.
     """
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class _Depths:
         self._memo: dict[int, int] = {}
 
     def follow(self, word: pickletools.OpcodeInfo, argument: Any) -> None:
-        """Do what one word does. IndexError where it takes what is not there."""
+        """Execute one opcode. Raises IndexError if it takes something that is not there."""
         name, stack = word.name, self._stack
         if name == "MARK":
             self._marks.append(len(stack))
@@ -188,7 +188,7 @@ class _Depths:
                 stack.append(self._depth(parts, fills=name in _FILLS))
 
     def _taken(self, word: pickletools.OpcodeInfo) -> list[int]:
-        """The depths of what a word takes from the stack; those after the last mark where it asks for that."""
+        """The depths of what an opcode takes from the stack; those after the last mark if it uses one."""
         before = word.stack_before
         count = len(before)
         if pickletools.stackslice in before:
@@ -197,7 +197,7 @@ class _Depths:
 
     @staticmethod
     def _depth(parts: list[int], *, fills: bool) -> int:
-        """The depth of what a word leaves: something new of these parts, or the last of them, which it fills."""
+        """The depth of an opcode's result: a new object containing these parts, or the last of them, which it fills."""
         filled = parts.pop() if fills else 0
         depth = max(filled, 1 + max(parts, default=-1))
         if depth > MAX_DEPTH:
@@ -206,7 +206,7 @@ class _Depths:
 
 
 def _plain(value: Any, budget: list[int], depth: int = 0) -> Any:
-    """Replace stand-ins by what they stand for; ``budget``, one for a file, bounds what repeats or holds itself."""
+    """Replace stand-ins by actual values; ``budget``, one per file, bounds repetition and self-reference."""
     budget[0] -= 1
     if depth > MAX_DEPTH:
         raise pickle.UnpicklingError(f"its containers are nested more than {MAX_DEPTH} deep")

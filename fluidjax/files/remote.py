@@ -1,4 +1,4 @@
-"""Saving and loading what parameter servers hold, in the files that one process would write."""
+"""Saving and loading the contents of parameter servers, in the files that a single process would write."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ TABLES = "__lookup_table__"  # the folder, below that of a model, in which serve
 
 
 def save(executor: Any, dirname: str, program: Program) -> None:
-    """What ``save_persistables`` does for a trainer's program.
+    """``save_persistables`` for a trainer's program.
 
-    Each trainer writes what it holds itself; trainer 0 also what servers hold of parameters and of the optimizer's
-    state, and lets them write their parts of a distributed table.
+    Each trainer writes its own variables; trainer 0 also those parameters and optimizer states held by the servers, and
+    has them write their parts of a distributed table.
     """
     overview = program._parameters_on_pservers
     remote = overview.get_distributed_vars_by_vtypes(["Optimizer", "RemotePrefetch"], groupby=True)
@@ -67,7 +67,7 @@ def _append_recv_save(program: Program, path: str, parts: Sequence[Any]) -> None
 
 
 def load(dirname: str, program: Program) -> None:
-    """What ``load_persistables`` does for a server's program: its parts of what the files hold."""
+    """``load_persistables`` for a server's program: loads its parts of the files."""
     if not program._ps_endpoint:
         raise ValueError(
             explain(
