@@ -30,6 +30,11 @@ class LayerObjectHelper(LayerHelper):
         """Apply an activation by op name; returns the input itself if there is none."""
         if act is None:
             return input_var
+        tracer = current_tracer()
+        if tracer is not None and not use_cudnn and not use_mkl_dnn:
+            found = tracer.again(act, {"X": input_var}, {}, ("Out",))
+            if found is not None:
+                return found[0]
         self.kwargs.update(act=act, use_cudnn=use_cudnn, use_mkldnn=use_mkl_dnn)
         return super().append_activation(input_var)
 

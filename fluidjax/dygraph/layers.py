@@ -191,7 +191,7 @@ class Layer(registered.Registered):
         """Called before the first forward, with its arguments."""
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        for before in list(self._forward_pre_hooks.values()):
+        for before in list(self._forward_pre_hooks.values()) if self._forward_pre_hooks else ():
             replaced = before(self, inputs)
             if replaced is not None:
                 inputs = replaced if isinstance(replaced, tuple) else (replaced,)
@@ -199,7 +199,7 @@ class Layer(registered.Registered):
             self._build_once(*inputs, **kwargs)
             self._built = True
         outputs = self.forward(*inputs, **kwargs)
-        for after in list(self._forward_post_hooks.values()):
+        for after in list(self._forward_post_hooks.values()) if self._forward_post_hooks else ():
             replaced = after(self, inputs, outputs)
             if replaced is not None:
                 outputs = replaced

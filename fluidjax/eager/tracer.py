@@ -194,10 +194,10 @@ class Tracer:
             slots: of its outputs, all fresh variables; with the number of them where there are several in one.
         """
         point = recorder.point.expected
-        if point is None or point.kernel.type != type:
+        if point is None:
             return None
         kernel = point.kernel
-        if kernel.outs != slots or not same(kernel.given_fresh, attrs):
+        if kernel.type != type or kernel.outs != slots or not same(kernel.given_fresh, attrs):
             return None
         if tuple(inputs) == kernel.ins and not kernel.movable:
             known = self.follow(kernel, [*inputs.values()])  # most slots hold a variable, not a list
@@ -249,7 +249,10 @@ class Tracer:
                 plan = point.plans[flows] = OpNode.plan_of(kernel, parents)
             node = OpNode(kernel, ins, parents, point.outs, plan)
         if outs is None:
-            outs = VarBase._temporaries(len(point.outs))
+            outs, values = recorder.record_fresh(point, node, False if flows else None)
+            if node is not None and plan.reads:
+                node.save(outs, values)
+            return outs
         values = recorder.record(point)
         k = 0
         for out in outs:

@@ -59,6 +59,7 @@ class Spec:
         return f"{self.dtype} {list(self.shape)}"
 
 
+UNKNOWN = Spec.of((), VarType.FP32)  # what a variable says of itself that holds no value yet
 KEY = Spec((2,), VarType.INT32, VarType.RAW, None, True)  # of the two words of a PRNG key
 
 _by_array: dict[Any, Spec] = {}

@@ -15,14 +15,12 @@ from fluidjax.eager import values
 from fluidjax.eager.held import Holder
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.strategy import BackwardStrategy
-from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.values import UNKNOWN, Spec, Value
 from fluidjax.execution.fetched import FetchedArray
 from fluidjax.framework.guards import default_main_program
 from fluidjax.framework.variable import EagerParameter, EagerVariable
 from lowering.program import GRAD
 from lowering.values import SelectedRows
-
-_UNKNOWN = Spec.of((), VarType.FP32)
 
 
 class VarBase(EagerVariable):
@@ -52,13 +50,13 @@ class VarBase(EagerVariable):
         self._stop_gradient: bool | None = None
         self._grad: Value | VarBase | None = None
         self._place: Any = None
-        self._declared = _UNKNOWN
+        self._declared = UNKNOWN
 
     @staticmethod
     def _of(name: str, value: Value | None, stop_gradient: bool | None = None) -> VarBase:
         var = VarBase.__new__(VarBase)
         var._name, var._value, var._stop_gradient = name, value, stop_gradient
-        var.persistable, var._grad, var._place, var._declared = False, None, None, _UNKNOWN
+        var.persistable, var._grad, var._place, var._declared = False, None, None, UNKNOWN
         return var
 
     @staticmethod
@@ -76,7 +74,7 @@ class VarBase(EagerVariable):
         for name in range(number, number + count):
             var = VarBase.__new__(VarBase)
             var._name, var._value, var._stop_gradient, var._grad, var._place = name, None, None, None, None
-            var.persistable, var._declared = False, _UNKNOWN
+            var.persistable, var._declared = False, UNKNOWN
             variables.append(var)
         return variables
 
@@ -314,6 +312,9 @@ class VarBase(EagerVariable):
 
 def _value_of(grad: Value | VarBase) -> Value | None:
     return grad._value if isinstance(grad, VarBase) else grad
+
+
+recorder.variables = VarBase
 
 
 class ParamBase(VarBase, EagerParameter):
