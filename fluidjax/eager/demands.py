@@ -50,19 +50,47 @@ class DemandKernel(Kernel):
             total = merged(total, flag)
         return (total,)
 
-    def refuse(self, ins: Sequence[Value]) -> None:
-        """EnforceNotMet where values that are on the host break a demand."""
+    def refuse(self, ins: Sequence[Value]) -> tuple[tuple[int, int], ...] | None:
+        """EnforceNotMet where values that are on the host break a demand.
+
+        Returns where all that is demanded of inputs of these shapes is that some are in [0, high): (the input, high) of
+        each; None where it is more.
+        """
         flat = [v.array if k in self.reads else v.spec.aval for k, v in enumerate(ins)]
-        for demand, source in self._found(flat):
+        found = self._found(flat)
+        for demand, source in found:
             if demand.plainly_holds():
                 continue
             bad = bad_places(demand, source)
             if bad.any():
                 raise broken(self, int(np.broadcast_to(demand.values, bad.shape)[bad][0]), demand.expected(), "")
+        return _limits(flat, [demand for demand, _ in found])
 
     def reads_host(self, ins: Sequence[Value]) -> bool:
         """Whether all numbers that are read are NumPy's."""
         return all(type(ins[k].array) is np.ndarray for k in self.reads)
+
+
+def _limits(flat: Sequence[Any], found: Sequence[Demand]) -> tuple[tuple[int, int], ...] | None:
+    places = {id(value): k for k, value in enumerate(flat)}
+    limits = []
+    for demand in found:
+        at = places.get(id(demand.values))
+        if at is None or demand.nonzero or demand.low != 0 or type(demand.high) is not int:
+            return None
+        limits.append((at, demand.high))
+    return tuple(limits)
+
+
+def within(limits: tuple[tuple[int, int], ...] | None, variables: Sequence[Any]) -> bool:
+    """Whether inputs are on the host and within limits; what lies without may be admitted all the same."""
+    if limits is None:
+        return False
+    for k, high in limits:
+        array = variables[k]._value.array
+        if array.__class__ is not np.ndarray or not array.size or array.min() < 0 or array.max() >= high:
+            return False
+    return True
 
 
 def demand_of(kernel: Kernel, specs: tuple[Spec, ...]) -> DemandKernel | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fluidjax.base.enums import VarType
@@ -24,32 +24,39 @@ def kernel_of_form(
     if kernel is not None:
         return kernel
     definition = get_op(type)
-    aliases: tuple[int, ...] = ()
-    if definition.inplace:
-        aliases = tuple([next((i for i, v in enumerate(ins) if v is out), -1) for out in outs])
+    aliases = aliases_of(ins, outs) if definition.inplace else ()
     declared: tuple[VarType, ...] = ()
     if "ctx" in definition.special:
         declared = tuple([out.dtype for out in outs])
     own = known_attrs(definition, attrs)
     kernel = kernel_of(type, own, in_layout, out_layout, aliases=aliases, declared=declared)
-    given = {k: list(v) if v.__class__ is list else v for k, v in attrs.items()}
-    if not definition.inplace:
-        if not declared and (not kernel.movable or type == "slice"):
-            _forms[form] = kernel
-        kernel.given = given
+    kernel.given = {k: list(v) if v.__class__ is list else v for k, v in attrs.items()}
+    if not definition.inplace and not declared and (not kernel.movable or type == "slice"):
+        _forms[form] = kernel
     if all(source < 0 for source in aliases) and not declared and not definition.updates:
-        kernel.given_fresh = given
+        kernel.given_fresh = kernel.given
     return kernel
 
 
-def expected(type: str, ins: Any, outs: Any, attrs: Mapping[str, Any]) -> Kernel | None:
+def aliases_of(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[int, ...]:
+    """For each output the number of the input whose variable it is, -1 for none."""
+    places = {id(v): k for k, v in reversed(list(enumerate(ins)))}
+    return tuple([places.get(id(out), -1) for out in outs])
+
+
+def expected(
+    type: str, attrs: Mapping[str, Any], ins: list[Any], in_layout: Any, outs: list[Any], out_layout: Any
+) -> Kernel | None:
     """The kernel of an op, where it is the one that came next last time."""
     point = recorder.point.expected
     if point is None:
         return None
     kernel = point.kernel
-    known = kernel.type == type and kernel.ins == ins and kernel.outs == outs and same(kernel.given, attrs)
-    return kernel if known else None
+    if kernel.type != type or kernel.ins != in_layout or kernel.outs != out_layout or not same(kernel.given, attrs):
+        return None
+    if kernel.definition.inplace and kernel.aliases != aliases_of(ins, outs):
+        return None
+    return None if kernel.declared and kernel.declared != tuple([out.dtype for out in outs]) else kernel
 
 
 def same(given: Any, attrs: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.blocks import Blocks
-from fluidjax.eager.demands import DemandKernel, broken, demand_of, user_line
+from fluidjax.eager.demands import DemandKernel, broken, demand_of, user_line, within
 from fluidjax.eager.kernels import Kernel, forget
 from fluidjax.eager.moving import moves
 from fluidjax.eager.packs import Piece, taken
@@ -71,7 +71,7 @@ class Recorder:
         None where the op is another one after all, or where more has to be done than to record it. Beside the places,
         the last of the list: a number with a bit for each input, 1 where a gradient flows to it.
         """
-        if point.special or point.depth > self._limit or not FLAGS["FLAGS_eager_blocks"]:
+        if (point.special and point.limits is None) or point.depth > self._limit or not FLAGS["FLAGS_eager_blocks"]:
             return None
         serial, codes = self.serial, point.codes
         parents: list[Any] = []
@@ -94,6 +94,8 @@ class Recorder:
         if len(leaves) != point.leaves:
             return None
         if point.fresh and [v.spec for v in leaves[-len(point.fresh) :]] != point.fresh:
+            return None
+        if point.special and not within(point.limits, variables):
             return None
         parents.append(flows)
         return parents
@@ -134,8 +136,9 @@ class Recorder:
             forget(kernel)
             return self._run_now(kernel, ins, seed)
         check = demand_of(kernel, specs) if kernel.checked else None
+        limits = None
         if check is not None and FLAGS["FLAGS_check_values"]:
-            self._check(check, ins)
+            limits = self._check(check, ins)
         if found and found[0].__class__ is int:
             return [ins[k] for k in found]  # what passes through needs no op
         if not FLAGS["FLAGS_eager_blocks"]:
@@ -147,7 +150,9 @@ class Recorder:
         if kernel.takes_key:
             codes.insert(0, self.leaf(self._key(seed)))
         fresh = [v.spec for v in self._leaves[before:]]
-        return self.record(self.point.after(kernel, codes, fresh, found, check is not None or kernel.takes_key))
+        after = self.point.after(kernel, codes, fresh, found, check is not None or kernel.takes_key)
+        after.limits = None if kernel.takes_key else limits
+        return self.record(after)
 
     def record(self, point: Point) -> list[Value | None]:
         """The outputs of the op that leads to a point."""
@@ -216,13 +221,13 @@ class Recorder:
         self.outputs[code] = value
         return value
 
-    def _check(self, check: DemandKernel, ins: Sequence[Value]) -> None:
+    def _check(self, check: DemandKernel, ins: Sequence[Value]) -> Any:
         if check.reads_host(ins):
-            check.refuse(ins)
-        else:
-            self._faults.append((self.run(check, ins)[0], check, user_line()))
-            if not FLAGS["FLAGS_eager_blocks"]:
-                self._report()
+            return check.refuse(ins)
+        self._faults.append((self.run(check, ins)[0], check, user_line()))
+        if not FLAGS["FLAGS_eager_blocks"]:
+            self._report()
+        return None
 
     def _report(self) -> None:
         """Raise the error of the first op, of those that ran, that got a number it cannot take."""

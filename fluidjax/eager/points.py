@@ -25,6 +25,7 @@ class Point:
         fresh: the specs of the leaves that it is the first to read.
         leaves: how many leaves there are up to here.
         special: whether more than recording has to be done for the last record.
+        limits: where all that is done beside is to look whether inputs are in [0, high): (the input, high) of each.
         expected: the point that came after this one last time.
         numbers: of ops that came after it, the numbers that they had (see ``numbers``).
         plans: of the last record, what the gradient takes, by the inputs that gradients flow to (see ``follow``).
@@ -33,8 +34,8 @@ class Point:
     """
 
     __slots__ = (
-        "_after", "before", "codes", "depth", "expected", "first", "fresh", "kernel", "leaves", "numbers", "outs",
-        "passes", "plans", "record", "special", "tree", "updates",
+        "_after", "before", "codes", "depth", "expected", "first", "fresh", "kernel", "leaves", "limits", "numbers",
+        "outs", "passes", "plans", "record", "special", "tree", "updates",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +55,7 @@ class Point:
         if before is not None:
             self.depth, self.first = before.depth + 1, before.first + len(before.outs)
             self.leaves = before.leaves + len(fresh)
+        self.limits: tuple[tuple[int, int], ...] | None = None
         self.expected: Point | None = None
         self.plans: dict[int, Any] = {}
         self.passes: list[Any] | None = None

@@ -129,8 +129,8 @@ class Tracer:
         """
         ins, in_layout = flatten(inputs) if inputs else ([], ())
         outs, out_layout = flatten(outputs) if outputs else ([], ())
-        kernel = expected(type, in_layout, out_layout, attrs or {})
-        if kernel is None or (kernel.declared and kernel.declared != tuple([out.dtype for out in outs])):
+        kernel = expected(type, attrs or {}, ins, in_layout, outs, out_layout)
+        if kernel is None:
             held = known_slots(get_op(type), inputs or {}, outputs or {})
             if held is not None:
                 return self.trace_op(type, *held, attrs, stop_gradient)

@@ -149,20 +149,19 @@ def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
     """
     check_type(axes, "axes", (int, list, tuple, Variable), "unsqueeze")
     check_type(input, "input", Variable, "unsqueeze")
+    axes = [axes] if isinstance(axes, int) else axes
+    if not isinstance(axes, Variable) and not contains_variable(axes):
+        return _with_x_shape("unsqueeze2", {"X": input}, {"axes": list(axes)}, input.dtype, name, "unsqueeze2")
     helper = LayerHelper("unsqueeze2", name=name)
     inputs: dict[str, Any] = {"X": input}
-    attrs: dict[str, Any] = {}
-    axes = [axes] if isinstance(axes, int) else axes
     if isinstance(axes, Variable):
         axes.stop_gradient = True
         inputs["AxesTensor"] = axes
-    elif contains_variable(axes):
-        inputs["AxesTensorList"] = as_tensors(helper, axes)
     else:
-        attrs["axes"] = list(axes)
+        inputs["AxesTensorList"] = as_tensors(helper, axes)
     out = helper.create_variable_for_type_inference(dtype=input.dtype)
     x_shape = helper.create_variable_for_type_inference(dtype=input.dtype)
-    helper.append_op(type="unsqueeze2", inputs=inputs, attrs=attrs, outputs={"Out": out, "XShape": x_shape})
+    helper.append_op(type="unsqueeze2", inputs=inputs, outputs={"Out": out, "XShape": x_shape})
     return out
 
 
