@@ -250,7 +250,7 @@ class Tracer:
             node = OpNode(kernel, ins, parents, point.outs, plan)
         if outs is None:
             outs, values = recorder.record_fresh(point, node, False if flows else None)
-            if node is not None and plan.reads:
+            if node is not None and node.plan.reads:
                 node.save(outs, values)
             return outs
         values = recorder.record(point)

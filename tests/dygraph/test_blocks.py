@@ -316,3 +316,29 @@ def test_bit_for_bit_where_a_flag_asks_for_it() -> None:
         assert numbers() == found
     finally:
         fluid.set_flags({"FLAGS_cpu_deterministic": False, "FLAGS_eager_blocks": True})
+
+
+def test_ids_are_looked_at_each_time_that_an_op_comes_again() -> None:
+    table = fluid.dygraph.Embedding([5, 3])
+    for ids, holds in (
+        ([1, 2], True),
+        ([3, 4], True),
+        ([4, 4], True),
+        ([5, 0], False),
+        ([0, 0], True),
+        ([-1, 2], False),
+    ):
+        given = fluid.dygraph.to_variable(np.array(ids, "int64"))
+        if holds:
+            assert table(given).numpy().tolist() == table.weight.numpy()[ids].tolist()
+        else:
+            with pytest.raises(fluid.core.EnforceNotMet, match="lookup_table_v2 cannot take the value"):
+                table(given)
+
+
+def test_what_an_op_admits_beside_its_range_comes_again() -> None:
+    scores = fluid.dygraph.to_variable(np.ones((2, 3), "float32"))
+    for labels in ([1, 2], [0, 1], [1, -100], [2, 2]):
+        label = fluid.dygraph.to_variable(np.array(labels, "int64").reshape(2, 1))
+        loss = fluid.layers.softmax_with_cross_entropy(scores, label).numpy().ravel()
+        np.testing.assert_allclose(loss, [0 if k < 0 else np.log(3) for k in labels], rtol=1e-6)
