@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from fluidjax import unique_name
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import FLAGS
@@ -25,12 +24,11 @@ from fluidjax.eager.moving import moves
 from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.points import Point, Tree
 from fluidjax.eager.tape import UNWANTED
-from fluidjax.eager.values import KEY, UNKNOWN, Spec, Value, spec_of
+from fluidjax.eager.values import KEY, Spec, Value, spec_of
 from fluidjax.execution.seeds import ENTROPY
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import with_x64
 
-_new = object.__new__
 _ARRAY, _FLOAT = np.ndarray, VarType.FP32  # looking them up takes as long as the rest of what is done with them
 LIMIT = 20_000  # ops that may be pending; a program that never looks must not fill the memory
 
@@ -53,7 +51,6 @@ class Recorder:
         self.serial = 0
         self._draws = 0
         self._tree = Tree()
-        self.variables: Any = None  # the class of variables, which is made of more than this
         self._clear()
 
     def _clear(self) -> None:
@@ -169,33 +166,6 @@ class Recorder:
         self.outputs += results
         self.point = point
         return results
-
-    def record_fresh(self, point: Point, node: Any, stop_gradient: bool | None) -> tuple[list[Any], list[Value | None]]:
-        """(fresh variables, their values) for the op that leads to a point: ``record``, and a variable for each output.
-
-        Args:
-            node: what the tape holds of the op, None where it holds nothing.
-            stop_gradient: of the variables.
-        """
-        ids = unique_name.generator.ids
-        serial, first, name, k = self.serial, point.first, ids["tmp"], 0
-        variables: list[Any] = []
-        results: list[Value | None] = []
-        for spec in point.outs:
-            value = None
-            if spec is not None:
-                value = _new(Value)
-                value.array, value.spec, value.serial, value.index = None, spec, serial, first + k
-            var = _new(self.variables)
-            var._name, var._value, var._stop_gradient, var._grad = name + k, value, stop_gradient, None
-            var._place, var.persistable, var._declared = None if node is None else (node, k), False, UNKNOWN
-            results.append(value)
-            variables.append(var)
-            k += 1  # noqa: SIM113 (enumerate takes longer)
-        ids["tmp"] = name + k
-        self.outputs += results
-        self.point = point
-        return variables, results
 
     # What a pass that is done again needs (see ``passes``).
 

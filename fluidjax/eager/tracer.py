@@ -25,7 +25,7 @@ from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
 from fluidjax.eager.tape import OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value
-from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.eager.varbase import ParamBase, VarBase, recorded
 from fluidjax.framework.guards import default_main_program
 from lowering import get_op
 
@@ -249,7 +249,7 @@ class Tracer:
                 plan = point.plans[flows] = OpNode.plan_of(kernel, parents)
             node = OpNode(kernel, ins, parents, point.outs, plan)
         if outs is None:
-            outs, values = recorder.record_fresh(point, node, False if flows else None)
+            outs, values = recorded(point, node, False if flows else None)
             if node is not None and node.plan.reads:
                 node.save(outs, values)
             return outs

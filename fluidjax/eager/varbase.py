@@ -14,6 +14,7 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.eager import values
 from fluidjax.eager.held import Holder
 from fluidjax.eager.pending import recorder
+from fluidjax.eager.points import Point
 from fluidjax.eager.strategy import BackwardStrategy
 from fluidjax.eager.values import UNKNOWN, Spec, Value
 from fluidjax.execution.fetched import FetchedArray
@@ -310,11 +311,39 @@ class VarBase(EagerVariable):
         return self.to_string(True)
 
 
+def recorded(point: Point, node: Any, stop_gradient: bool | None) -> tuple[list[VarBase], list[Value | None]]:
+    """(new variables, their values) for the op that leads to a point: ``record``, and a variable for each output.
+
+    Args:
+        node: what the tape holds of the op, None if nothing.
+        stop_gradient: of the variables.
+    """
+    ids = unique_name.generator.ids
+    serial, first, name, k = recorder.serial, point.first, ids["tmp"], 0
+    variables: list[VarBase] = []
+    results: list[Value | None] = []
+    for spec in point.outs:
+        value = None
+        if spec is not None:
+            value = _new(Value)
+            value.array, value.spec, value.serial, value.index = None, spec, serial, first + k
+        var = _new(VarBase)
+        var._name, var._value, var._stop_gradient, var._grad = name + k, value, stop_gradient, None
+        var._place, var.persistable, var._declared = None if node is None else (node, k), False, UNKNOWN
+        results.append(value)
+        variables.append(var)
+        k += 1  # noqa: SIM113 (enumerate takes longer)
+    ids["tmp"] = name + k
+    recorder.outputs += results
+    recorder.point = point
+    return variables, results
+
+
+_new: Any = object.__new__
+
+
 def _value_of(grad: Value | VarBase) -> Value | None:
     return grad._value if isinstance(grad, VarBase) else grad
-
-
-recorder.variables = VarBase
 
 
 class ParamBase(VarBase, EagerParameter):
