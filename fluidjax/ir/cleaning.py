@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fluidjax.framework.prune import for_inference, pruned
-from fluidjax.ir.rewriter import Rewriter
+from fluidjax.ir.rewriter import Rewriter, first
 
 
 def dead_code(r: Rewriter) -> int:
@@ -59,7 +59,8 @@ def _listed(op: Any, slot: str) -> bool:
 
 
 def _is_cast(op: Any, r: Rewriter) -> bool:
-    return bool(op.attr("in_dtype") == op.attr("out_dtype") == int(r.block._var_recursive(op.input("X")[0]).dtype))
+    var = r.block._find_var_recursive(first(op.input("X")))
+    return var is not None and bool(op.attr("in_dtype") == op.attr("out_dtype") == int(var.dtype))
 
 
 _IDENTICAL = {"assign": lambda op, r: True, "scale": _is_scale, "dropout": _is_dropout, "cast": _is_cast}

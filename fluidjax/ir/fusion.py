@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.ir.rewriter import Rewriter
+from fluidjax.ir.rewriter import Rewriter, first
 
 _CONVOLUTIONS = ("conv2d", "depthwise_conv2d", "conv3d")
 
@@ -26,9 +26,9 @@ def _normalised(r: Rewriter) -> Iterator[tuple[int, int | None, int, np.ndarray,
     for at, op in enumerate(r.ops):
         if op.type not in _CONVOLUTIONS or op.attr("data_format") not in ("NCHW", "NCDHW", "AnyLayout"):
             continue
-        bias, norm = None, r.only_reader(op.output("Output")[0])
+        bias, norm = None, r.only_reader(first(op.output("Output")))
         if norm is not None and r.ops[norm].type == "elementwise_add":
-            bias, norm = norm, r.only_reader(r.ops[norm].output("Out")[0])
+            bias, norm = norm, r.only_reader(first(r.ops[norm].output("Out")))
         scaled = _scaled(r, at, bias, norm) if norm is not None else None
         if scaled is not None:
             assert norm is not None
@@ -40,11 +40,11 @@ def _scaled(r: Rewriter, conv: int, bias: int | None, at: int | None) -> tuple[n
     if norm is None or norm.type != "batch_norm" or norm.attr("data_layout") != "NCHW":
         return None
     outputs = [n for slot in norm.output_names if slot != "Y" for n in norm.output(slot)]
-    statistics = [norm.input(slot)[0] for slot in ("Mean", "Variance")]
+    statistics = [first(norm.input(slot)) for slot in ("Mean", "Variance")]
     if not (norm.attr("is_test") or norm.attr("use_global_stats")) or _elsewhere(r, at, outputs, statistics):
         return None
-    values = [r.value(norm.input(slot)[0]) for slot in ("Scale", "Bias", "Mean", "Variance")]
-    filters, added = r.value(r.ops[conv].input("Filter")[0]), _added(r, bias, conv)
+    values = [r.value(first(norm.input(slot))) for slot in ("Scale", "Bias", "Mean", "Variance")]
+    filters, added = r.value(first(r.ops[conv].input("Filter"))), _added(r, bias, conv)
     if filters is None or added is None or any(v is None for v in values):
         return None
     scale, offset, mean, variance = (np.asarray(v, np.float64) for v in values)
@@ -62,16 +62,16 @@ def _added(r: Rewriter, bias: int | None, conv: int) -> Any:
     """The bias in between: 0 where there is none, None where it is not one number for each channel."""
     if bias is None:
         return 0.0
-    op, name = r.ops[bias], r.ops[conv].output("Output")[0]
-    value = r.value(op.input("Y")[0])
+    op, name = r.ops[bias], first(r.ops[conv].output("Output"))
+    value = r.value(first(op.input("Y")))
     alone = op.input("X") == [name] and op.attr("axis") == 1 and value is not None and value.ndim == 1
     return value.astype(np.float64) if alone and value is not None else None
 
 
 def _fold(r: Rewriter, conv: int, bias: int | None, norm: int, filters: np.ndarray, offset: np.ndarray) -> None:
-    op, out = r.ops[conv], r.ops[norm].output("Y")[0]
-    between = op.output("Output")[0]
-    op._rename_input(op.input("Filter")[0], r.hold(op.input("Filter")[0], filters))
+    op, out = r.ops[conv], first(r.ops[norm].output("Y"))
+    between = first(op.output("Output"))
+    op._rename_input(first(op.input("Filter")), r.hold(first(op.input("Filter")), filters))
     held = r.hold(out, offset)
     r.insert(norm, "elementwise_add", {"X": [between], "Y": [held]}, {"Out": [out]}, {"axis": 1})
     r.remove(norm + 1, *([bias] if bias is not None else []))
@@ -100,16 +100,16 @@ def _dense(r: Rewriter) -> Iterator[tuple[int, int, int | None]]:
     for at, op in enumerate(r.ops):
         if op.type != "mul" or op.attr("y_num_col_dims") != 1:
             continue
-        out, weight = op.output("Out")[0], r.value(op.input("Y")[0])
+        out, weight = first(op.output("Out")), r.value(first(op.input("Y")))
         added = r.only_reader(out)
-        if added is None or weight is None or weight.ndim != 2 or not r.steady(op.input("X")[0]):
+        if added is None or weight is None or weight.ndim != 2 or not r.steady(first(op.input("X"))):
             continue
         sum_ = r.ops[added]
-        bias = r.value(sum_.input("Y")[0]) if sum_.type == "elementwise_add" and sum_.input("X") == [out] else None
+        bias = r.value(first(sum_.input("Y"))) if sum_.type == "elementwise_add" and sum_.input("X") == [out] else None
         whole = bias is not None and bias.shape in ((weight.shape[1],), (1, weight.shape[1]))
         rank = len(r.block._var_recursive(out).shape)
         last = sum_.attr("axis") in (-1, op.attr("x_num_col_dims"), rank - 1) if whole else False
         if not last or rank != op.attr("x_num_col_dims") + 1:
             continue
-        after = r.only_reader(sum_.output("Out")[0])
+        after = r.only_reader(first(sum_.output("Out")))
         yield at, added, after if after is not None and r.ops[after].type == "relu" else None

@@ -121,3 +121,8 @@ def _written(view: Any, op: OpView) -> list[str]:
     if op.type == "batch_norm" and (op.attrs.get("is_test") or op.attrs.get("use_global_stats")):
         return list(op.outputs.get("Y", ()))
     return list(definitions(view, op))
+
+
+def first(names: Sequence[str]) -> str:
+    """The variable in a slot; "" where a damaged program has none, which nobody writes, reads or holds."""
+    return names[0] if names else ""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import fluidjax as fluid
+import lowering
 from fluidjax import core
+from fluidjax import framework_pb2 as pb
 from fluidjax.core import AnalysisConfig, PaddleTensor, create_paddle_predictor
 from fluidjax.inference.passes import ALIASES, chosen
 from fluidjax.ir import PASSES
@@ -114,3 +119,18 @@ def test_an_input_that_nothing_reads_stays_an_input(tmp_path):
         assert one.get_input_names() == ["x", unread.name]
         values = one.run([PaddleTensor(np.ones((2, 2), "float32")), PaddleTensor(np.ones((2, 3), "float32"))])
         np.testing.assert_array_equal(values[0].as_ndarray(), np.full((2, 2), 3))
+
+
+@pytest.mark.parametrize(("kind", "slot"), [("mul", "Out"), ("mul", "Y"), ("conv2d", "Output"), ("batch_norm", "Mean")])
+def test_passes_leave_ops_that_lack_a_variable_alone(folder, tmp_path, kind, slot):
+    """The op is told when it runs, as without passes."""
+    message = pb.ProgramDesc.FromString(Path(folder, "__model__").read_bytes())
+    op = next(op for op in message.blocks[0].ops if op.type == kind)
+    for bound in (*op.inputs, *op.outputs):
+        if bound.parameter == slot:
+            del bound.arguments[:]
+    shutil.copytree(folder, tmp_path / "damaged")
+    (tmp_path / "damaged" / "__model__").write_bytes(message.SerializeToString())
+    for optimized in (True, False):
+        with pytest.raises((lowering.LoweringError, ValueError)):
+            output(predictor(str(tmp_path / "damaged"), optimized=optimized))
