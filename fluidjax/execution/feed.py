@@ -250,6 +250,10 @@ def _in_room(values: list[Any], room: Sizes) -> list[Any]:
     return [v.value(wide) if type(v) is Dense else v for v in found]
 
 
+class MisfitFeedError(EnforceNotMet, ValueError):
+    """What is fed does not fit its variable; of a reader's batch Fluid 1.8.5 says EnforceNotMet."""
+
+
 class UnreadableFeedError(EnforceNotMet, TypeError, ValueError, RuntimeError):
     """What is fed is no array of numbers and cannot be made one.
 
@@ -308,7 +312,7 @@ def _checked(var: VarView, data: Any, *, ragged: bool = False) -> Any:
 
 def _misfit(message: str, advice: str) -> ValueError:
     """Fluid 1.8.5's words, which scripts compare; what to do is a note."""
-    error = ValueError(message)
+    error = MisfitFeedError(message)
     error.add_note(advice)
     return error
 

@@ -128,3 +128,24 @@ def test_kinds_of_values_of_scopes_and_tensors() -> None:
     assert np.array(fluid.LoDTensor()).dtype == np.float64
     with pytest.raises(fluid.core.EnforceNotMet, match="element 0 of 0"):
         fluid.core.LoDTensorArray()[0] = tensor
+
+
+def test_a_readers_batch_that_does_not_fit_is_an_enforce_not_met_too() -> None:
+    x = fluid.data("x", [None, 3])
+    loader = fluid.io.DataLoader.from_generator([x], capacity=2, iterable=False)
+    doubled = fluid.layers.scale(x, 2.0)
+    loader.set_batch_generator(lambda: iter([(np.ones((2, 4), "float32"),)]), fluid.CPUPlace())
+    loader.start()
+    with pytest.raises(fluid.core.EnforceNotMet, match="but received fed shape") as caught:
+        fluid.Executor(fluid.CPUPlace()).run(fetch_list=[doubled])
+    assert isinstance(caught.value, ValueError)
+    loader.reset()
+
+
+def test_a_variable_fetched_several_times_has_a_value_each_time() -> None:
+    doubled = fluid.layers.scale(fluid.data("x", [None, 3]), 2.0)
+    tripled = fluid.layers.scale(doubled, 1.5)
+    exe = fluid.Executor(fluid.CPUPlace())
+    first, second, third = exe.run(feed={"x": X}, fetch_list=[doubled, doubled.name, tripled])
+    np.testing.assert_array_equal(first, second)
+    assert (first == 2).all() and (third == 3).all()
