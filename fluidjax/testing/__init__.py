@@ -1,8 +1,8 @@
-"""A conformance corpus of Fluid's operators, and what is needed to run it.
+"""A conformance corpus of Fluid's operators, and the tools to run it.
 
-``table()`` lists cases: an op, domain-safe inputs, attributes and, where NumPy has one, a reference. ``check_*`` hold a
-case against its reference, ``jax.vjp``, finite differences, and jit against interpret mode. ``strategies`` draws
-inputs and cases with hypothesis. Another implementation of Fluid's ops can run the same cases.
+``table()`` lists cases: an op, inputs in its domain, attributes and, if NumPy has one, a reference. ``check_*`` compare
+a case with its reference, ``jax.vjp``, finite differences, and jit with interpret mode. ``strategies`` generates
+inputs and cases with hypothesis. Other implementations of Fluid's ops can run the same cases.
 """
 
 from fluidjax.testing.case import Case, Inputs, case

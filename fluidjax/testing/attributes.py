@@ -1,4 +1,4 @@
-"""Strategies of cases whose attributes are drawn, off their defaults and off what the table holds."""
+"""Strategies for cases with random attributes that differ from the defaults and from the table."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _softmax_case(draw: Any, op: str) -> Case:
 
 @st.composite
 def _mul_case(draw: Any, op: str) -> Case:
-    """Tensors of 2 to 4 dims flattened to matrices after any of their dims."""
+    """Tensors with 2 to 4 dimensions, flattened to matrices after any of them."""
     inner = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     left = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     right = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
@@ -128,7 +128,7 @@ def _mul_case(draw: Any, op: str) -> Case:
 
 @st.composite
 def _cube_case(draw: Any, op: str) -> Case:
-    """Equal sides: no shape tells a permutation from its inverse. One that is not its own inverse comes first."""
+    """Equal sides, so that shapes do not reveal a wrong permutation. One that is not its own inverse comes first."""
     axis = draw(st.sampled_from([(1, 2, 0), (2, 0, 1), (0, 2, 1), (1, 2, 3, 0), (2, 0, 3, 1)]))
     side = draw(st.integers(2, 3))
     return case(op, normal(*(side,) * len(axis)), {"axis": list(axis)}, reference=lambda X, axis: X.transpose(axis))

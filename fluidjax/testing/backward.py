@@ -1,6 +1,6 @@
 """Fluid's backward pass of a whole program against ``jax.grad`` and finite differences, in one compilation.
 
-``fluid.check_grad`` names the op that is wrong and takes a compilation for each op; this only tells whether one is.
+``fluid.check_grad`` finds the op that is wrong, with one compilation per op; this only detects that one is wrong.
 """
 
 from __future__ import annotations

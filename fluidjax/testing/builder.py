@@ -1,4 +1,4 @@
-"""Growing a random program: its variables, feeds and parameters, over choices that somebody else makes."""
+"""Growing a random program (variables, feeds and parameters) from choices made by the caller."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Fill = Callable[[np.random.Generator, int], np.ndarray]
 
 
 class Builder:
-    """The pool of values that a program is grown over.
+    """The pool of values from which a program is grown.
 
-    All values of the pool are matrices of WIDTH columns: BATCH rows, or the rows of the sequences that are fed.
+    All values of the pool are matrices with WIDTH columns and BATCH rows, or as many rows as the fed sequences have.
 
     Attributes:
-        rng: draws numbers; choices come from ``integer``.
+        rng: generates numbers; choices come from ``integer``.
         scope: holds the values of the parameters.
-        constants: names of the persistable values that nothing trains.
+        constants: names of persistable values that are not trained.
         pool: the values so far.
     """
 
@@ -40,26 +40,26 @@ class Builder:
         self.pool = [self.data("x", (WIDTH,), lambda rng, rows: rng.uniform(-1, 1, (rows, WIDTH)).astype(np.float32))]
 
     def choose(self, options: Sequence[Any]) -> Any:
-        """One of some options."""
+        """Choose one of several options."""
         return options[self._integer(0, len(options) - 1)]
 
     def pick(self) -> Any:
-        """One value of the pool."""
+        """Choose a value from the pool."""
         return self.choose(self.pool)
 
     def apply(self, block: Block) -> None:
-        """Grow the pool by a block applied to one of its values. Branches lose what is declared of sequences."""
+        """Apply a block to a value of the pool and add the result. Branches lose what is declared about sequences."""
         made = block(self, self.pick())
         sequences = made.lod_level > 0 or not self.ragged
         self.pool.append(made if sequences else fluid.layers.lod_reset(made, self.pool[0]))
 
     def data(self, name: str, row: tuple[int, ...], fill: Fill, dtype: str = "float32") -> Any:
-        """A fed variable with the rows of all others; ``fill`` draws so many of them."""
+        """A fed variable with as many rows as all others; ``fill`` generates them."""
         self._fills[name] = fill
         return fluid.data(name, [-1, *row], dtype, lod_level=int(self.ragged))
 
     def ids(self, below: int) -> Any:
-        """A fed id in [0, below) for each row."""
+        """A fed id in [0, below) per row."""
         name = f"ids{len(self._fills)}"
         return self.data(name, (1,), lambda rng, rows: rng.integers(0, below, (rows, 1)), "int64")
 
@@ -68,14 +68,14 @@ class Builder:
         return self.valued_parameter(self.rng.uniform(-1, 1, shape))
 
     def valued_parameter(self, value: np.ndarray) -> Any:
-        """A trainable float32 parameter of a given value."""
+        """A trainable float32 parameter with a given value."""
         block = fluid.default_main_program().global_block()
         made = block.create_parameter(name=f"p{len(block.vars)}", shape=list(value.shape), dtype="float32")
         self.set(made.name, value.astype(np.float32))
         return made
 
     def constant(self, value: np.ndarray) -> Any:
-        """A persistable value that nothing trains."""
+        """A persistable value that is not trained."""
         block = fluid.default_main_program().global_block()
         dtype = "float32" if value.dtype.kind == "f" else value.dtype.name
         made = block.create_var(
@@ -86,17 +86,17 @@ class Builder:
         return made
 
     def set(self, name: str, value: np.ndarray) -> None:
-        """Put a value into the scope."""
+        """Set a value in the scope."""
         self.scope.var(name).get_tensor().set(value, fluid.CPUPlace())
 
     def fill_parameters(self) -> None:
-        """Values for the parameters that layers have made."""
+        """Assign values to the parameters created by layers."""
         for parameter in fluid.default_main_program().all_parameters():
             if self.scope.find_var(parameter.name) is None:
                 self.set(parameter.name, self.rng.uniform(-0.5, 0.5, parameter.shape).astype(np.float32))
 
     def feed(self, rng: np.random.Generator, lengths: Sequence[int] | None = None) -> dict[str, Any]:
-        """A batch; of ``lengths`` where the program is fed sequences."""
+        """A batch, with sequences of these ``lengths`` if the program is fed sequences."""
         if not self.ragged:
             return {name: fill(rng, BATCH) for name, fill in self._fills.items()}
         chosen = list(self.choose(LENGTHS) if lengths is None else lengths)

@@ -1,4 +1,4 @@
-"""Cases of the corpus, and generators of inputs that stay inside an op's domain."""
+"""Cases of the corpus, and generators of inputs within an op's domain."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Inputs = Mapping[str, Any]  # slot -> array, or list of arrays
 
 @dataclass(frozen=True)
 class Case:
-    """One op with its attributes and a way to draw its inputs.
+    """An op with attributes and generators for its inputs.
 
     Attributes:
         op: the op type.
         draws: slot -> generator of an array, list of generators, or a fixed value.
-        attrs: the attributes that are not defaults.
-        label: tells cases of one op apart.
-        reference: NumPy function of the inputs (as keywords by slot, attributes after them) that gives the outputs
-            in the order of the op's slots; None where the recordings are the reference.
-        wrt: slots whose gradients are checked; None for all that have one.
+        attrs: the non-default attributes.
+        label: distinguishes cases of one op.
+        reference: NumPy function of the inputs (keywords named by slot, then attributes) that returns the outputs
+            in the order of the op's slots; None if recordings are the reference.
+        wrt: slots whose gradients are checked; None for all that have gradients.
         counts: number of variables of a duplicable output slot.
-        smooth: whether the gradient op is the derivative of the forward; False where Fluid's kernel differs on purpose.
-        twice: whether the gradient of the gradient is checked too.
-        rtol: how near the reference must be in float64.
+        smooth: whether the gradient op is the derivative of the op; False if Fluid's kernel deliberately differs.
+        twice: whether the second derivative is checked too.
+        rtol: relative tolerance of the reference in float64.
     """
 
     op: str
@@ -49,7 +49,7 @@ class Case:
         return f"{self.op}-{self.label}" if self.label else self.op
 
     def inputs(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Draw the inputs: float64 where they are floating point."""
+        """Draw the inputs, as float64 if they are floating point."""
         return {slot: _drawn(draw, rng) for slot, draw in self.draws.items()}
 
 
@@ -68,12 +68,12 @@ def case(
     label: str = "",
     **options: Any,
 ) -> Case:
-    """A Case; a single generator or array is for slot X."""
+    """Create a Case; a single generator or array is for slot X."""
     return Case(op, draws if isinstance(draws, Mapping) else {"X": draws}, attrs or {}, label, **options)
 
 
 def normal(*shape: int) -> Draw:
-    """Numbers of both signs."""
+    """Numbers of either sign."""
     return lambda rng: rng.standard_normal(shape)
 
 
@@ -88,7 +88,7 @@ def positive(*shape: int) -> Draw:
 
 
 def away(points: tuple[float, ...], *shape: int, gap: float = 0.05) -> Draw:
-    """Numbers of both signs, none nearer than ``gap`` to one of the points where a function has a kink."""
+    """Numbers of either sign, at least ``gap`` away from the points where a function has a kink."""
 
     def draw(rng: np.random.Generator) -> np.ndarray:
         values = rng.uniform(-3.0, 3.0, shape)
@@ -101,7 +101,7 @@ def away(points: tuple[float, ...], *shape: int, gap: float = 0.05) -> Draw:
 
 
 def distinct(*shape: int) -> Draw:
-    """Numbers of which no two are nearer than 0.1: maxima and orders do not change under small steps."""
+    """Numbers at least 0.1 apart: maxima and orders do not change under small steps."""
 
     def draw(rng: np.random.Generator) -> np.ndarray:
         count = int(np.prod(shape))

@@ -1,4 +1,4 @@
-"""The checks of a case. Each raises Mismatch, which names the op, the variable and both sides."""
+"""The checks of a case. Each raises Mismatch, naming the op, the variable and both values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLOAT32_RTOL = 1e-5
 
 
 class Mismatch(AssertionError):
-    """Two computations of one thing disagree."""
+    """Two computations of the same value disagree."""
 
 
 def _compare(what: str, got: Any, want: Any, rtol: float) -> None:
@@ -46,7 +46,7 @@ def _compare(what: str, got: Any, want: Any, rtol: float) -> None:
 
 @in_x64
 def check_forward(case: Case, rng: np.random.Generator) -> None:
-    """The outputs against the case's NumPy reference, in float64."""
+    """Compare the outputs with the case's NumPy reference, in float64."""
     if case.reference is None:
         return
     bound = bind(case, rng)
@@ -69,7 +69,7 @@ def _bound_values(bound: Bound, slot: str) -> Any:
 
 
 def check_float32(case: Case, rng: np.random.Generator) -> None:
-    """float32 in, float32 out: outputs and gradients near the float64 results, on more than eight rows too."""
+    """Check that float32 gives float32: outputs and gradients close to float64, also on more than eight rows."""
     wide, narrow = tall_and_narrow(case, rng)
     for name, out in wide.items():
         got = narrow[name]
@@ -82,7 +82,7 @@ def check_float32(case: Case, rng: np.random.Generator) -> None:
 
 @in_x64
 def check_half(case: Case, rng: np.random.Generator, dtype: Any) -> None:
-    """float16 or bfloat16 in, the same out, of the op and of its gradient ops; nothing is computed."""
+    """Check that float16 or bfloat16 gives the same dtype, for the op and its gradient ops; nothing is computed."""
     if {"dtype", "out_dtype"} & set(case.attrs):
         return
     bound = bind(case, rng)
@@ -95,7 +95,7 @@ def check_half(case: Case, rng: np.random.Generator, dtype: Any) -> None:
 
 
 def _with_unit_gradients(bound: Bound) -> dict[str, Any]:
-    """Outputs, and the gradients for output gradients of one."""
+    """The outputs, and the gradients for output gradients of one."""
     outs = run_forward(bound)
     if not bound.wrt() or not lowering.grad_ops(bound.op, no_grad(bound))[0]:
         return outs
@@ -106,7 +106,7 @@ def _with_unit_gradients(bound: Bound) -> dict[str, Any]:
 
 @in_x64
 def check_modes(case: Case, rng: np.random.Generator) -> None:
-    """A surrounding jit and interpret mode (one jit per op) give the same bits."""
+    """Check that a surrounding jit and interpret mode (one jit per op) give the same bits."""
     bound = bind(case, rng)
     dynamic = {n: v for n, v in bound.values.items() if is_float(v.dtype)}
     jitted = jax.jit(lambda given: run_forward(bound, {**bound.values, **given}))(dynamic)
@@ -117,7 +117,7 @@ def check_modes(case: Case, rng: np.random.Generator) -> None:
 
 @in_x64
 def check_gradient(case: Case, rng: np.random.Generator) -> None:
-    """Fluid's gradient ops against ``jax.vjp`` and directional finite differences, in float64."""
+    """Compare Fluid's gradient ops with ``jax.vjp`` and directional finite differences, in float64."""
     bound = bind(case, rng)
     if not bound.wrt() or not lowering.grad_ops(bound.op, no_grad(bound))[0]:
         return
@@ -157,7 +157,7 @@ def _three_ways(bound: Bound, cots: dict[str, Any], direction: dict[str, Any]) -
 
 @in_x64
 def check_double_gradient(case: Case, rng: np.random.Generator) -> None:
-    """The gradient of the gradient op against ``jax.vjp`` of it, in float64."""
+    """Compare the gradient of the gradient op with its ``jax.vjp``, in float64."""
     bound = bind(case, rng)
     (spec,), _ = lowering.grad_ops(bound.op, no_grad(bound))
     grad_op = OpView(spec.type, spec.inputs, spec.outputs, {**spec.attrs, "op_role": 1})

@@ -40,14 +40,14 @@ def shared(build: Builder, x: Any) -> Any:
 
 
 def stopped(build: Builder, x: Any) -> Any:
-    """A branch that gradients do not enter."""
+    """A branch without gradients."""
     branch = layers.scale(build.pick(), scale=0.5)
     branch.stop_gradient = True
     return layers.elementwise_mul(x, branch)
 
 
 def halves(build: Builder, x: Any) -> Any:
-    """The two halves of the columns change places, and one of them passes tanh: split and concat."""
+    """Swaps the two halves of the columns, and applies tanh to one: split and concat."""
     left, right = layers.split(x, 2, dim=1)
     return layers.concat([layers.tanh(right), left], axis=1)
 
@@ -58,7 +58,7 @@ def softmax(build: Builder, x: Any) -> Any:
 
 
 def classified(build: Builder, x: Any) -> Any:
-    """The loss of each row as a class, spread over its columns."""
+    """A classification loss per row, broadcast over its columns."""
     loss = layers.cross_entropy(layers.softmax(x), build.ids(WIDTH))
     return layers.expand(loss, [1, WIDTH])
 

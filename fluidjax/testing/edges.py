@@ -1,6 +1,6 @@
-"""Which edge cases the corpus holds: ``python -m fluidjax.testing.edges`` prints them op by op.
+"""The edge cases in the corpus: ``python -m fluidjax.testing.edges`` prints them op by op.
 
-What an edge case is, is read off a case itself (its inputs and attributes), not off its label.
+Edge cases are recognised by the case itself (its inputs and attributes), not by its label.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ AXES = ("axis", "axes", "dim", "dims")
 
 
 def _axes_of(attrs: dict[str, Any]) -> list[list[int]]:
-    """The values of attributes that name axes, each as a list."""
+    """The values of attributes that specify axes, each as a list."""
     found = [attrs[name] for name in AXES if name in attrs]
     return [list(v) if isinstance(v, (list, tuple)) else [v] for v in found]
 
 
 def edges_of(case: Case) -> set[str]:
-    """The edge cases that a case is."""
+    """The edge cases represented by a case."""
     inputs = case.inputs(np.random.default_rng(0))
     lists = [v for v in inputs.values() if isinstance(v, list)]
     arrays = [a for v in inputs.values() for a in (v if isinstance(v, list) else [v]) if hasattr(a, "dtype")]
