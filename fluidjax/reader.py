@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.places import Place
+from fluidjax.base.values import LoDTensor
 from fluidjax.dataloader import BatchSampler, Dataset
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.paddle.reader import xmap_readers
@@ -130,9 +132,20 @@ class DatasetLoader(DataLoaderBase):
         insist(self._feeds is not None, "DataLoader is not being iterated", "call iter() on it first")
         assert self._feeds is not None and self._places is not None
         group = list(itertools.islice(self._feeds, len(self._places)))
-        if not group or (len(group) < len(self._places) and self._drop_last):
+        if len(group) < len(self._places):  # some place would have no batch: Fluid drops the others
             raise StopIteration
-        return group
+        return [_tensors(feed, place) for feed, place in zip(group, self._places, strict=True)]
+
+
+def _tensors(feed: dict[str, Any], place: Place) -> dict[str, LoDTensor]:
+    """The values of a feed as tensors at a place."""
+    found = {}
+    for name, value in feed.items():
+        tensor = found[name] = LoDTensor()
+        tensor.set(np.asarray(value), place)
+        if isinstance(value, LoDTensor):
+            tensor.set_lod(value.lod())
+    return found
 
 
 class DataLoader:

@@ -47,9 +47,8 @@ def contents(feeds):
     found = []
     for feed in feeds:
         ids = feed["ids"]
-        found.append(
-            (feed["label"].ravel().tolist(), np.array(ids).ravel().tolist(), ids.lod(), feed["price"].tolist())
-        )
+        label, price = np.array(feed["label"]).ravel().tolist(), np.array(feed["price"]).tolist()
+        found.append((label, np.array(ids).ravel().tolist(), ids.lod(), price))
     return found
 
 
@@ -66,6 +65,17 @@ def test_batches(kind, drop_last, net, files):
     loader = fluid.io.DataLoader.from_dataset(make(kind, net, files), fluid.cpu_places(1), drop_last=drop_last)
     for _ in range(2):
         assert contents(feed for (feed,) in loader) == (BATCHES[:2] if drop_last else BATCHES)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_each_place_has_a_batch(drop_last, net, files):
+    """The third of three batches is none for two places, as in Fluid; values are tensors at the places."""
+    places = fluid.cpu_places(2)
+    loader = fluid.io.DataLoader.from_dataset(make("QueueDataset", net, files), places, drop_last=drop_last)
+    (data,) = list(loader)
+    assert contents(data) == BATCHES[:2]
+    for feed, place in zip(data, places, strict=True):
+        assert feed["label"].shape() == [2, 1] and feed["label"]._place()._equals(place)
 
 
 def test_a_pipe_command(net, files):
