@@ -74,7 +74,8 @@ def check_finite(op: OpView, values: dict[str, Any]) -> None:
             f"op {op.type} (#{op.index} of block {op.block_idx}) wrote non-finite numbers to {name!r}:"
             f" {int(np.isnan(array).sum())} NaN and {int(np.isinf(array).sum())} infinite of {array.size}; expected"
             f" finite ones (FLAGS_check_nan_inf is set).{' Built at: ' + line if line else ''}"
-            " Check the op's inputs, lower the learning rate or clip the gradients"
+            " Check the op's inputs, lower the learning rate or clip the gradients.\n"
+            f"===ERROR: in [op={op.type}] [tensor={name}] find nan or inf==="  # what scripts look for in 1.8.5's text
         )
 
 
