@@ -9,7 +9,7 @@ from fluidjax.backward.around import name_what_blocks_read
 from fluidjax.backward.checkpoints import append_with_checkpoints
 from fluidjax.backward.descs import append_op
 from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, grad_name
-from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, stopped_names, unused_outputs
+from fluidjax.backward.paths import find_path, no_grad_names, operands, stopped_gradients, stopped_names, unused_outputs
 from fluidjax.backward.rewind import restore_counters
 from fluidjax.backward.variables import GradInfo, declare, rename_taken
 from fluidjax.backward.walk import Walk
@@ -70,8 +70,9 @@ def _append(
     walk = Walk(stopped, callbacks=callbacks, order=program._appending_grad_times)
     append_op(target, _loss_gradient(loss), ROLE_BACKWARD | ROLE_LOSS)
     starts = {grad_name(loss.name)} if program._appending_grad_times > 1 else None
+    wanted = [loss.name]
     for block in _enclosing(program, current):
-        _append_block(walk, block, loss, target, starts, [] if inside else checkpoints)
+        wanted = _append_block(walk, block, wanted, target, starts, [] if inside else checkpoints)
     rename_taken(target, start, walk.grad_to_var, {})
     info = declare(target, start, walk.grad_to_var)
     walk.keep_values()
@@ -86,18 +87,22 @@ def _append(
 
 
 def _append_block(
-    walk: Walk, block: Any, loss: Variable, target: Any, starts: set[str] | None, checkpoints: Any
-) -> None:
+    walk: Walk, block: Any, wanted: list[str], target: Any, starts: set[str] | None, checkpoints: Any
+) -> list[str]:
+    """Append the grad ops of the way to ``wanted``; the variables around the block that the way begins at."""
     stopped = walk.stopped[block.idx]
     no_grad = stopped_names(stopped)
-    paths = find_path(block, [loss.name], (), no_grad)
-    no_grad |= unused_outputs(block, paths.ops, [loss.name], no_grad)
+    paths = find_path(block, wanted, (), no_grad)
+    no_grad |= unused_outputs(block, paths.ops, wanted, no_grad)
     stopped.update(grad_name(name) for name in no_grad)
     walk.of_block = paths.of_block
     if checkpoints:
         append_with_checkpoints(walk, block, paths.ops, target, checkpoints)
     else:
-        walk.append(block, paths.ops, target, starts)
+        found = {name for op, _ in walk.written for name in op.output_arg_names}
+        walk.append(block, paths.ops, target, starts, carried=found.intersection(map(grad_name, wanted)))
+    read = [name for op in paths.ops for name in operands(op) if name not in no_grad]
+    return [name for name in dict.fromkeys([*wanted, *read]) if not block.has_var(name)]
 
 
 def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:

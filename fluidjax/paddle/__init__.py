@@ -54,7 +54,10 @@ _SURFACES = ("tensor", "framework")
 _ELSEWHERE = {
     "data": ("fluidjax", "data"),
     "disable_imperative": ("fluidjax", "disable_dygraph"),
+    "disable_static": ("fluidjax", "enable_dygraph"),
     "enable_imperative": ("fluidjax", "enable_dygraph"),
+    "enable_static": ("fluidjax", "disable_dygraph"),
+    "in_dynamic_mode": ("fluidjax", "in_dygraph_mode"),
     "in_imperative_mode": ("fluidjax", "in_dygraph_mode"),
 }
 

@@ -71,3 +71,14 @@ def test_version(capsys):
     paddle.version.show()
     assert "1.8.5" in capsys.readouterr().out
     assert paddle.version.mkl() == "OFF"
+
+
+def test_scripts_may_say_that_they_write_programs():
+    paddle.enable_static()
+    assert not paddle.in_dynamic_mode()
+    paddle.disable_static()
+    try:
+        assert paddle.in_dynamic_mode() and fluidjax.in_dygraph_mode()
+    finally:
+        paddle.enable_static()
+    assert not fluidjax.in_dygraph_mode()
