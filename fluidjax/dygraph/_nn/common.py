@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.errors import explain
-from fluidjax.base.mode import follows_training
+from fluidjax.base.mode import follows_training, in_dygraph_mode
 from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable, default_main_program
 from fluidjax.initializer import Constant
+from fluidjax.writing.checks import FLOATS, check_dtype
 
 
 def require(condition: bool, message: str) -> None:
@@ -24,8 +25,11 @@ def check_flag(name: str, value: Any) -> None:
         raise ValueError(f"{name} should be True or False, and it is {value!r}. Pass a bool.")
 
 
-def check_variable(layer: Layer, name: str, value: Any) -> None:
-    """Raise TypeError if a layer is called with an array instead of a variable."""
+def check_variable(layer: Layer, name: str, value: Any, dtypes: tuple[str, ...] = ()) -> None:
+    """Raise TypeError if a layer is called with an array instead of a variable, in a program also for its dtype.
+
+    ``dtypes`` are those that the layer takes; any if it is empty.
+    """
     if not isinstance(value, Variable):
         raise TypeError(
             explain(
@@ -35,6 +39,8 @@ def check_variable(layer: Layer, name: str, value: Any) -> None:
                 "make it one with fluid.dygraph.to_variable",
             )
         )
+    if dtypes and not in_dygraph_mode():
+        check_dtype(value.dtype, name, dtypes, layer.full_name())
 
 
 class Linear(Layer):
@@ -73,7 +79,7 @@ class Linear(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """The input with its last axis mapped to output_dim. Raises TypeError for an array."""
-        check_variable(self, "input", input)
+        check_variable(self, "input", input, FLOATS)
         out = self._helper.run("matmul", {"X": input, "Y": self.weight}, self._attrs)
         out = plus_bias(self, out, len(input.shape) - 1)
         return self._helper.append_activation(out, self._act)
@@ -131,6 +137,7 @@ class Embedding(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """The rows of int64 ids of any shape: that shape followed by D."""
+        check_variable(self, "input", input, ("int64",))
         return self._helper.run("lookup_table_v2", {"W": self.weight, "Ids": input}, self._attrs)
 
 
@@ -170,6 +177,7 @@ class Dropout(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """A Variable shaped like the input."""
+        check_variable(self, "input", input)
         seed = self._seed or default_main_program().random_seed or None
         attrs = {
             "dropout_prob": self._dropout_prob,
@@ -274,4 +282,5 @@ class PRelu(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """A Variable shaped like the input."""
+        check_variable(self, "input", input, ("float32",))
         return self._helper.run("prelu", {"X": input, "Alpha": self.weight}, {"mode": self._mode})

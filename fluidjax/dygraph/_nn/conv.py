@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.dygraph._nn.common import check_flag, plus_bias, require
+from fluidjax.dygraph._nn.common import check_flag, check_variable, plus_bias, require
 from fluidjax.dygraph._nn.named import named, of_channels
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable
 from fluidjax.layers._nn.conv import filter_initializer, is_depthwise
 from fluidjax.layers.utils import convert_to_list
+from fluidjax.writing.checks import FLOATS
 
 
 class _Conv(Layer):
@@ -17,9 +18,11 @@ class _Conv(Layer):
 
     _axes = 2
     _op_type = ""
+    _dtypes: tuple[str, ...] = FLOATS  # those that are taken in a program; any if it is empty
 
     def forward(self, input: Variable) -> Variable:
         """[N, num_filters, *output sizes] of an input [N, num_channels, *sizes]."""
+        check_variable(self, "input", input, self._dtypes)
         out = self._helper.run(self._op_type, {"Input": input, "Filter": self.weight}, self._attrs, "Output")
         return self._helper.append_activation(plus_bias(self, out, 1), self._act)
 
@@ -125,6 +128,7 @@ class Conv3D(_Convolution):
     __doc__ = _Convolution.__doc__
     _axes = 3
     _op_type = "conv3d"
+    _dtypes = ()
 
 
 def _transposed_filter_size(layer: Layer, filter_size: Any) -> Any:
@@ -230,6 +234,7 @@ class Conv3DTranspose(_Conv):
 
     _axes = 3
     _op_type = "conv3d_transpose"
+    _dtypes = ()
 
     def __init__(
         self,
@@ -259,6 +264,7 @@ class Conv3DTranspose(_Conv):
 
     def forward(self, input: Variable) -> Variable:
         """[N, num_filters, D', H', W'] of an input [N, num_channels, D, H, W]."""
+        check_variable(self, "input", input, self._dtypes)
         out = self._helper.run(self._op_type, {"Input": input, "Filter": self.weight}, self._attrs, "Output")
         if self._bias_attr:
             out = plus_bias(self, out, 1)
@@ -313,4 +319,5 @@ class Pool2D(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """[N, C, H', W']."""
+        check_variable(self, "input", input, ("int8", "uint8", *FLOATS))
         return self._helper.run("pool2d", {"X": input}, self._attrs)

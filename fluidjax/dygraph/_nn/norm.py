@@ -9,12 +9,13 @@ from typing import Any
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import follows_training
-from fluidjax.dygraph._nn.common import require
+from fluidjax.dygraph._nn.common import check_variable, require
 from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant, Normal
 from fluidjax.param_attr import ParamAttr
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS
 
 
 def _stopped(parameter: Any) -> Any:
@@ -104,6 +105,7 @@ class BatchNorm(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """A Variable shaped like the input, [N, C, ...] (or [N, ..., C])."""
+        check_variable(self, "input", input, FLOATS)
         helper, eager = self._helper, follows_training()
         fresh = helper.create_variable_for_type_inference
         mean, variance = fresh(self._dtype, True), fresh(self._dtype, True)
@@ -152,6 +154,7 @@ class InstanceNorm(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """A Variable shaped like the input, [N, C, ...]."""
+        check_variable(self, "input", input, FULL_FLOATS)
         inputs = {"X": input, "Scale": self.scale, "Bias": self.bias}
         return self._helper.run(
             "instance_norm", inputs, {"epsilon": self._epsilon}, "Y", ("SavedMean", "SavedVariance", "Y")
@@ -203,6 +206,7 @@ class LayerNorm(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """A Variable shaped like the input. Raises ValueError unless its trailing axes are ``normalized_shape``."""
+        check_variable(self, "input", input, FULL_FLOATS)
         normalized, shape = self._normalized_shape, list(input.shape)
         begin = len(shape) - len(normalized)
         if begin < 0 or shape[begin:] != normalized:
@@ -266,6 +270,7 @@ class GroupNorm(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """A Variable shaped like the input, [N, channels, ...]."""
+        check_variable(self, "input", input)
         inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
         out = self._helper.run("group_norm", inputs, self._attrs, "Y", ("Mean", "Variance", "Y"))
         return self._helper.append_activation(out, self._act)
@@ -297,6 +302,7 @@ class SpectralNorm(Layer):
 
     def forward(self, weight: Variable) -> Variable:
         """A Variable shaped like the weight."""
+        check_variable(self, "weight", weight, FULL_FLOATS)
         return self._helper.run(
             "spectral_norm", {"Weight": weight, "U": self.weight_u, "V": self.weight_v}, self._attrs
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.dygraph._nn.common import require
+from fluidjax.dygraph._nn.common import check_variable, require
 from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layers._loss.sampled import SAMPLERS, check_sampler, custom_inputs
+from fluidjax.writing.checks import FULL_FLOATS
 
 _ACTIVATIONS = {"identity": 0, "sigmoid": 1, "tanh": 2, "relu": 3}
 
@@ -49,6 +50,8 @@ class GRUUnit(Layer):
 
     def forward(self, input: Variable, hidden: Variable) -> tuple[Variable, Variable, Variable]:
         """(hidden [N, H], reset_hidden_pre [N, H], gate [N, 3 H]) from input [N, 3 H] and hidden [N, H]."""
+        check_variable(self, "input", input, FULL_FLOATS)
+        check_variable(self, "hidden", hidden, FULL_FLOATS)
         helper = self._helper
         inputs = {"Input": [input], "HiddenPrev": [hidden], "Weight": [self.weight]}
         if self.bias is not None:
