@@ -164,7 +164,7 @@ def test_core_ops_run_eagerly():
         np.testing.assert_array_equal(values.numpy(), [[4.0], [6.0]])
         np.testing.assert_array_equal(var.gradient(), np.where(x > 0, 2, 1) / 4)
         rate, grad = fluid.dygraph.to_variable(np.float32([0.5])), fluid.dygraph.to_variable(np.ones_like(x))
-        param = fluid.dygraph.to_variable(x)
+        param = fluid.dygraph.to_variable(x.copy())  # a variable shares its array's memory
         assert core.ops.sgd(param, rate, grad, param) is param
         np.testing.assert_array_equal(param.numpy(), x - 0.5)
         with pytest.raises(TypeError, match="pair up"):

@@ -3,4 +3,4 @@
 from fluidjax.paddle.incubate.hapi.vision import transforms
 from fluidjax.paddle.incubate.hapi.vision.transforms import *  # noqa: F403
 
-__all__ = ["transforms", *transforms.__all__]
+__all__ = list(transforms.__all__)
