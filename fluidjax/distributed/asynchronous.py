@@ -71,14 +71,8 @@ class Asynchronous(Serving):
         return SelectedRows(rows, self.shard.rows(table, rows), self.shard.height(table))
 
     def notify(self, request: Request) -> None:
-        """Count the steps of a trainer and run the schedule."""
-        for name, value in request.message.items:
-            if name not in self.shard.counters:
-                raise RefusedError(f"the server's program counts no {name!r}")
-            if value.size != 1:
-                raise RefusedError(f"steps are counted by one number, received {value.size} for {name!r}")
-            count = self.shard.values([name])[0]
-            self.shard.store({name: count + value.reshape(count.shape).astype(count.dtype)})
+        """Count the steps of a trainer, and run the schedule."""
+        self.count(request)
         self._schedule()
         request.reply()
 

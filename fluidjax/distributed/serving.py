@@ -89,8 +89,19 @@ class Serving:
         request.reply()
 
     def notify(self, request: Request) -> None:
-        """Handle a notice."""
-        raise RefusedError("the server's program counts nothing")
+        """Count the steps of a trainer."""
+        self.count(request)
+        request.reply()
+
+    def count(self, request: Request) -> None:
+        """Add to the counters that a request names."""
+        for name, value in request.message.items:
+            if name not in self.shard.counters:
+                raise RefusedError(f"the server's program counts no {name!r}")
+            if value.size != 1:
+                raise RefusedError(f"steps are counted by one number, received {value.size} for {name!r}")
+            known = self.shard.values([name])[0]
+            self.shard.store({name: known + value.reshape(known.shape).astype(known.dtype)})
 
     def complete(self, request: Request) -> None:
         """Handle the regular completion of a trainer."""

@@ -165,6 +165,8 @@ class Shard:
 
     def update_all(self, given: Mapping[str, Any]) -> None:
         """Run the schedule and all blocks."""
+        if self.decay >= 0 and self.decay not in self._optimizing:
+            self.decay_rate()
         self._update(tuple(self._optimizing)).run(self, self._localized(given))
 
     def update(self, name: str, given: Mapping[str, Any]) -> None:

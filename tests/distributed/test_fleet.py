@@ -87,10 +87,13 @@ def test_strategies(monkeypatch):
         geo.set_build_strategy(3)
 
 
-@pytest.mark.parametrize("strategy", ["sync", "half_async", "async", "geo"])
-def test_a_job_of_one_worker(monkeypatch, tmp_path, strategy):
+@pytest.mark.parametrize(
+    ("strategy", "network"),
+    [("sync", dense), ("half_async", dense), ("async", dense), ("geo", sparse), ("geo", dense)],
+)
+@pytest.mark.parametrize("falls", [False, True])
+def test_a_job_of_one_worker(monkeypatch, tmp_path, strategy, network, falls):
     """In every mode but async, one worker that exchanges each step trains as one process does."""
-    network = sparse if strategy == "geo" else dense
     endpoints, scope, error = free_ports(1), fluid.Scope(), []
 
     def begin(role: int) -> tuple[DistributedTranspiler, fluid.Variable]:
@@ -101,7 +104,8 @@ def test_a_job_of_one_worker(monkeypatch, tmp_path, strategy):
         with fluid.unique_name.guard(), fluid.program_guard(main, startup):
             loss = network()
             made = getattr(StrategyFactory, f"create_{strategy}_strategy")(*([1] if strategy == "geo" else []))
-            own.distributed_optimizer(fluid.optimizer.SGD(0.1), made).minimize(loss)
+            rate = fluid.layers.exponential_decay(0.1, 2, 0.5) if falls else 0.1
+            own.distributed_optimizer(fluid.optimizer.SGD(rate), made).minimize(loss)
         return own, loss
 
     server, _ = begin(Role.SERVER)
@@ -128,8 +132,10 @@ def test_a_job_of_one_worker(monkeypatch, tmp_path, strategy):
     thread.join(20)
     assert not thread.is_alive() and not error
     assert (tmp_path / "w1").exists()
+    if strategy == "geo":  # the last step went to the server, too
+        np.testing.assert_array_equal(*(np.array(s.find_var("w1").get_tensor()) for s in (scope, fluid.global_scope())))
     alone = Job(network).alone(6)
-    if strategy == "async":
+    if strategy == "async" or falls:
         assert losses[-1] < losses[0]
     else:
         np.testing.assert_allclose(losses, alone, rtol=1e-5)

@@ -47,7 +47,7 @@ def send(
     names = ctx.op.inputs.get("X", ())
     if not use_send_handler:
         service("count")(send_varnames or names, x, epmap)
-    elif send_varnames:
+    elif send_varnames or not names:  # of a step without tables a geo trainer says only that it is over
         service("push")(names, x, send_varnames, ctx.runner.outside)
     else:
         service("send")(names, x, epmap, not any(map(_takes_along, _rest(ctx))), ctx.runner.outside)
@@ -57,7 +57,7 @@ def _takes_along(view: Any) -> bool:
     """Whether an op sends, with its own, what ops before it had to send."""
     attrs = view.attrs
     if view.type == "send":
-        return bool(attrs.get("use_send_handler", True)) and not attrs.get("send_varnames")
+        return bool(attrs.get("use_send_handler", True) and view.inputs.get("X") and not attrs.get("send_varnames"))
     return view.type == "send_barrier" and not attrs.get("half_async", False)
 
 
