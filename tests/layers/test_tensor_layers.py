@@ -147,3 +147,10 @@ def test_parameters_of_layers_are_made_of_what_attributes_are(program, attr) -> 
     layers.center_loss(x, label, 5, 0.1, attr)
     (centers,) = fluid.default_main_program().all_parameters()
     assert centers.shape == (5, 3)
+
+
+def test_any_number_of_dimensions_is_reversed(program) -> None:
+    x = fluid.data("x", [2, 1, 1, 1, 1, 1, 2])
+    fed = np.arange(4, dtype=np.float32).reshape(x.shape)
+    (found,) = fluid.Executor(fluid.CPUPlace()).run(feed={"x": fed}, fetch_list=[layers.reverse(x, [0, 6])])
+    np.testing.assert_array_equal(found, fed[::-1, ..., ::-1])
