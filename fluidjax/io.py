@@ -27,6 +27,7 @@ from fluidjax.files.scope_values import UninitializedVariableError
 from fluidjax.files.trust import allow_host_ops
 from fluidjax.files.variables import is_belong_to_optimizer as is_belong_to_optimizer
 from fluidjax.files.variables import is_parameter, is_persistable
+from fluidjax.files.variables import program_of as _get_valid_program  # noqa: F401  (Paddle's tests ask for it)
 from fluidjax.framework import Parameter, Program, Variable, default_main_program
 from fluidjax.paddle.batch import batch
 from fluidjax.paddle.reader import (

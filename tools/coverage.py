@@ -24,6 +24,7 @@ from tests.spec.signatures import Entry, check, group_of
 
 ROOT = Path(__file__).parent.parent
 PAGE, GOLDEN = ROOT / "docs" / "coverage.md", ROOT / "docs" / "golden.json"
+PADDLE_TESTS = ROOT / "docs" / "paddle_tests.json"  # area -> file -> [cases, that fail on 1.8.5, that fail here]
 
 
 def table(head: list[str], rows: list[list[Any]]) -> str:
@@ -118,6 +119,31 @@ def network_recordings(results: dict[str, list[str]]) -> str:
     return head + table(["network", "passes", "first problem"], rows)
 
 
+def paddle_tests_part() -> str:
+    """Paddle's own unit tests by area: those that were run as files, and those whose ops were recorded."""
+    rows = []
+    for area, files in sorted(json.loads(PADDLE_TESTS.read_text()).items()):
+        good = {name: counts for name, counts in files.items() if not counts[1]}
+        fails = sorted(name for name, counts in good.items() if counts[2])
+        here = len(good) - len(fails)
+        lost = ", ".join(f"`{name}` ({good[name][2]} of {good[name][0]})" for name in fails)
+        rows.append([area, len(files), len(good), here, percent(here, len(good)), lost or "-"])
+    whole = [sum(row[i] for row in rows) for i in (1, 2, 3)]
+    rows.append(["**all**", *whole, percent(whole[2], whole[1]), ""])
+    recorded: dict[str, list[str]] = defaultdict(list)
+    for cases in json.loads(GOLDEN.read_text())["ops"].values() if GOLDEN.exists() else ():
+        for case, problem in cases.items():
+            recorded[case.split(":")[0]].append(problem)
+    passed = sum(not any(problems) for problems in recorded.values())
+    return (
+        "\n## Paddle's own tests\n\nFiles of Paddle's repository from the time of 1.5 to 1.8, under `fluidjax run`;"
+        " those that fail on 1.8.5 itself are not held against fluidjax. The list is kept by hand"
+        " (docs/paddle_tests.json).\n\n"
+        + table(["area", "files", "pass on 1.8.5", "of these here", "", "cases that fail here"], rows)
+        + f"\n\nOf {len(recorded)} test files of operators, the recorded cases all pass in {passed}.\n"
+    )
+
+
 def reach_part() -> str:
     """How many of the gradient ops the random programs of ``fluidjax.testing`` reach."""
     from fluidjax.testing.reach import reached
@@ -179,7 +205,7 @@ def main() -> None:
     folder = parser.parse_args().golden
     if folder:
         replay(folder)
-    PAGE.write_text(static_part() + golden_part() + reach_part() + older_part())
+    PAGE.write_text(static_part() + golden_part() + paddle_tests_part() + reach_part() + older_part())
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 

@@ -183,3 +183,11 @@ def test_an_array_fetched_over_devices_is_a_list_too() -> None:
     (fetched,) = fluid.Executor(CPU).run(program, feed={"rows": fed}, fetch_list=[array], return_numpy=False)
     assert type(fetched) is list
     np.testing.assert_array_equal(np.array(fetched[0]), fed * 2.0)
+
+
+def test_the_program_that_is_meant() -> None:
+    meant, program = fluid.io._get_valid_program, fluid.Program()
+    assert meant(None) is fluid.default_main_program()
+    assert meant(program) is meant(fluid.CompiledProgram(program)) is program
+    with pytest.raises(TypeError, match="main_program is no program"):
+        meant("program")
