@@ -328,8 +328,9 @@ def _dtype_matters(var: VarView, fed: np.dtype) -> bool:
 
 def _shape_fits(declared: tuple[int, ...], fed: tuple[int, ...]) -> bool:
     """Fluid compares the dimensions that were fed: trailing ones may be missing, as those of labels often are."""
-    fits = all(d < 0 or f < 0 or d == f for d, f in zip(declared, fed, strict=False))
-    return 0 < len(fed) <= len(declared) and fits
+    if len(fed) > len(declared) or (declared and not fed):
+        return False
+    return all(d < 0 or f < 0 or d == f for d, f in zip(declared, fed, strict=False))
 
 
 def joined(parts: Sequence[Any]) -> Any:

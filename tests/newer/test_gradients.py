@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
+import fluidjax as fluid
 import lowering
 from fluidjax import testing
 from fluidjax.testing import Case
@@ -73,7 +75,7 @@ CASES = [
 ]
 
 STRAIGHT_THROUGH = ("fake_quantize_dequantize_abs_max", "fake_channel_wise_quantize_dequantize_abs_max")
-PROVEN = {case.op for case in CASES} | set(STRAIGHT_THROUGH)
+PROVEN = {case.op for case in CASES} | set(STRAIGHT_THROUGH) | {"gumbel_softmax"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -88,3 +90,24 @@ def test_quantisation_hands_its_gradient_through(type: str, rng: np.random.Gener
     out, scale = lowering.get_op(type)(x)
     assert np.abs(np.asarray(out) - x).max() <= 0.5001 * np.max(scale) / 127
     np.testing.assert_array_equal(lowering.get_op(type + "_grad")(d_out), d_out)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_drawn_softmax_is_differentiated_by_what_was_drawn(hard: bool, rng: np.random.Generator) -> None:
+    x, d_out = (rng.standard_normal((3, 4)).astype(np.float32) for _ in range(2))
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        given, weights = fluid.data("x", [3, 4]), fluid.data("weights", [3, 4])
+        given.stop_gradient = False
+        block = given.block
+        out = block.create_var(name="out", dtype="float32", shape=[3, 4])
+        attrs = {"temperature": 0.5, "hard": hard}
+        block.append_op(type="gumbel_softmax", inputs={"X": given}, outputs={"Out": out}, attrs=attrs)
+        (gradient,) = fluid.gradients(fluid.layers.reduce_sum(out * weights), given)
+        drawn, found = fluid.Executor(fluid.CPUPlace()).run(feed={"x": x, "weights": d_out}, fetch_list=[out, gradient])
+    if hard:
+        assert set(np.unique(drawn)) == {0, 1}
+        np.testing.assert_array_equal(found, 0)
+        return
+    noisy = 0.5 * np.log(drawn)  # x and what was added to it, but for a constant in each row
+    (expected,) = jax.vjp(lambda v: jax.nn.softmax(v / 0.5), noisy)[1](d_out)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)

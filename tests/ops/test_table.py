@@ -42,6 +42,7 @@ ELSEWHERE = {
     "lod_tensor_to_array": _PROGRAMS,
     "lstm": _RAGGED,
     "lstmp": _RAGGED,
+    "lookup_in_share": "tests.parallel.test_physical",
     "match_matrix_tensor": _KNOWN_LODS,
     "merge_lod_tensor": _PROGRAMS,
     "print": _PROGRAMS,

@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 
+# Ops whose gradients are proven there (``tests.parallel.divided``): against those of the program that is not divided.
+PROVEN = {"lookup_in_share"}
+
 
 def test_several_physical_devices() -> None:
     flags = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}

@@ -253,15 +253,17 @@ def multinomial(x, *, key, num_samples: int = 1, replacement: bool = False):
     return drawn.astype(np.int64)
 
 
-@op(grad="vjp", reads="x", lod=None)
+@op(lod=None)
 def gumbel_softmax(x, *, key, temperature: float = 1.0, hard: bool = False, axis: int = -1):
-    """Out = softmax((X + Gumbel noise) / temperature); ``hard``: one where it is largest, with the soft gradient."""
+    """Out = softmax((X + Gumbel noise) / temperature); ``hard``: one where it is largest, which has no gradient."""
     noise = -jnp.log(-jnp.log(random_bits.uniform(key, x.shape, x.dtype, np.finfo(x.dtype).tiny, 1.0)))
     soft = jax.nn.softmax((x + noise) / temperature, axis)
-    if not hard:
-        return soft
-    one = jax.nn.one_hot(jnp.argmax(soft, axis), x.shape[axis], axis=axis, dtype=x.dtype)
-    return one + soft - jax.lax.stop_gradient(soft)
+    return jax.nn.one_hot(jnp.argmax(soft, axis), x.shape[axis], axis=axis, dtype=x.dtype) if hard else soft
+
+
+@gumbel_softmax.grad
+def _(out, d_out, *, temperature, axis):
+    return out * (d_out - jnp.sum(d_out * out, axis, keepdims=True)) / temperature
 
 
 @op(out="Out Noise", lod=None)

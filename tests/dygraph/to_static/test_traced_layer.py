@@ -122,7 +122,7 @@ def test_a_saved_model_runs_and_trains_as_a_layer(tmp_path) -> None:
         runner.train()
         trained = [p for p in runner.parameters() if not p.stop_gradient]
         assert len(trained) == 6 and len(runner.parameters()) == 8
-        sgd = fluid.optimizer.SGD(0.5, parameter_list=trained)
+        sgd = fluid.optimizer.SGD(0.05, parameter_list=trained)
         label = to_variable(np.array([[0], [1], [2], [0]], "int64"))
         losses = []
         for _ in range(4):
