@@ -1,6 +1,7 @@
 """Fixtures for every test."""
 
 import os
+import random
 import zlib
 from collections.abc import Iterator
 
@@ -26,6 +27,16 @@ def seed_of(name: str) -> int:
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """A NumPy generator seeded from the test's node id."""
     return np.random.default_rng(seed_of(request.node.nodeid))
+
+
+@pytest.fixture(autouse=True)
+def drawn_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs without a seed, and Python's and NumPy's own streams, draw what follows from the test's name."""
+    seed = seed_of(request.node.nodeid)
+    monkeypatch.setattr("fluidjax.execution.seeds.entropy", seed)
+    monkeypatch.setattr("fluidjax.eager.pending.recorder._draws", 0)
+    random.seed(seed)
+    np.random.seed(seed)
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.points import Point, Tree
 from fluidjax.eager.tape import UNWANTED
 from fluidjax.eager.values import KEY, Spec, Value, spec_of
-from fluidjax.execution.seeds import ENTROPY
+from fluidjax.execution import seeds
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import with_x64
 
@@ -220,7 +220,7 @@ class Recorder:
 
     def _key(self, seed: int) -> Value:
         self._draws += 1
-        return Value(np.array([(seed or ENTROPY) & 0xFFFFFFFF, self._draws & 0xFFFFFFFF], np.uint32), KEY)
+        return Value(np.array([(seed or seeds.entropy) & 0xFFFFFFFF, self._draws & 0xFFFFFFFF], np.uint32), KEY)
 
     def _run_now(self, kernel: Kernel, ins: Sequence[Value], seed: int) -> list[Value | None]:
         arrays = [self.array_of(v) for v in ins]

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-ENTROPY = int(np.random.SeedSequence().generate_state(1)[0])
+# What runs without a seed draw from: another number in each process.
+entropy = int(np.random.SeedSequence().generate_state(1)[0])
 # Of each program: what its base is where it has no ``random_seed``, and the count of its runs.
 _lock = threading.Lock()
 _runs: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
@@ -19,7 +20,7 @@ def next_seed(program: Any) -> np.ndarray:
     with _lock:
         runs = _runs.get(program)
         if runs is None:
-            runs = _runs[program] = [ENTROPY, 0]
+            runs = _runs[program] = [entropy, 0]
         base, count = int(program.random_seed) or runs[0], runs[1]
         runs[1] += 1
     return np.array([base & 0xFFFFFFFF, count], np.uint32)
@@ -27,7 +28,7 @@ def next_seed(program: Any) -> np.ndarray:
 
 def state_of(program: Any) -> tuple[int, int]:
     """What the seeds of later runs follow from."""
-    base, count = _runs.get(program, (ENTROPY, 0))
+    base, count = _runs.get(program, (entropy, 0))
     return base, count
 
 
