@@ -1,1 +1,1 @@
-"""How a program runs: feeds in, one jitted step, fetches out, state back into the Scope."""
+"""How a program runs: feeds go in, one jitted step computes, fetches come out, and state returns to the Scope."""

@@ -1,4 +1,4 @@
-"""Tensors from Python values and back, as Fluid's executor module offers it."""
+"""Tensors from Python values and back, as offered by Fluid's executor module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def as_numpy(tensor: Any) -> Any:
 
     Raises:
         RuntimeError: the tensor has LoD, which an array cannot keep.
-        TypeError: of another kind.
+        TypeError: it is neither a tensor nor a list of tensors.
     """
     if isinstance(tensor, (LoDTensorArray, list)):
         return [as_numpy(item) for item in tensor]
@@ -44,7 +44,7 @@ def as_lodtensor(data: Any, place: Place, dtype: VarType | str | None = None) ->
     """A tensor of an array, a tuple of numbers, or one number.
 
     Args:
-        data: lists are refused: whether they stand for rows or for sequences is not to be seen.
+        data: the value. Lists are refused: nothing tells whether they stand for rows or for sequences.
         place: where the tensor is.
         dtype: of one number, which becomes a tensor of shape [1]; an array keeps its own.
 

@@ -1,4 +1,4 @@
-"""What a run asks for, looked up once: most runs of a program ask for the same as the one before."""
+"""What a run asks for, looked up once: most runs of a program ask for the same things as the one before."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fluidjax.framework import Program
 
 
 class Asked(NamedTuple):
-    """A run's request, and what it came to.
+    """A run's request, and what was prepared for it.
 
     Attributes:
-        token: of the program as it was.
+        token: identifies the program in the version that ran.
         device: where it ran.
-        flags: those that decide how a program is prepared.
-        feeds: names.
-        items: what was in the list of fetches.
-        fetches: the names that these stand for.
+        flags: the ones that decide how a program is prepared.
+        feeds: names of the fed variables.
+        items: the elements of the fetch list.
+        fetches: the names that they stand for.
         prepared: what ran it.
     """
 
@@ -34,14 +34,14 @@ class Asked(NamedTuple):
 
 
 def preparing_flags() -> tuple[bool, bool, bool]:
-    """Values are checked; rooms are compiled beside the runs; runs repeat to the bit."""
+    """The flags for checking values, for compiling rooms beside the runs, and for runs that repeat to the bit."""
     return FLAGS["FLAGS_check_values"], FLAGS["FLAGS_background_compilation"], FLAGS["FLAGS_cpu_deterministic"]
 
 
 def note(
     program: Program, device: Any, feed: Any, fetch_list: Any, fetches: tuple[str, ...], prepared: Prepared
 ) -> None:
-    """Remember the run, if another like it can be told by a look."""
+    """Remember the run, if another one like it can be recognised at a glance."""
     if type(feed) is dict and type(fetch_list) is list:
         token, flags = program._version_token(), preparing_flags()
         program.__dict__["_asked"] = Asked(token, device, flags, frozenset(feed), tuple(fetch_list), fetches, prepared)

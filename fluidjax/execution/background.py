@@ -1,4 +1,4 @@
-"""One thread that works beside the runs; the process ends without what has not begun yet, unless it is to last."""
+"""One thread that works beside the runs; when the process ends, tasks not begun are dropped unless they last."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _busy = False
 
 
 class Once:
-    """A task that is done by the first who calls it, while others wait; who calls it later finds it done."""
+    """A task done by whoever calls it first, while other callers wait; later callers find it done."""
 
     def __init__(self, task: Task):
         self._task: Task | None = task
@@ -38,9 +38,9 @@ class Once:
 
 
 def submit(task: Task, *, lasting: bool = False) -> None:
-    """Call ``task``, which raises nothing, after those that were submitted before.
+    """Call ``task``, which must not raise, after those submitted before it.
 
-    ``lasting``: even where the process would end first.
+    ``lasting``: the process does not end before it is done.
     """
     global _thread
     with _changed:
@@ -52,7 +52,7 @@ def submit(task: Task, *, lasting: bool = False) -> None:
 
 
 def wait() -> None:
-    """Wait until everything that was submitted is done."""
+    """Wait until everything submitted is done."""
     with _changed:
         _changed.wait_for(lambda: not _tasks and not _busy)
 
@@ -74,7 +74,7 @@ def _work() -> None:
 
 @atexit.register
 def _finish() -> None:
-    """XLA must not be at work while the process is taken down."""
+    """XLA must not be at work while the process shuts down."""
     with _changed:
         lasting = [submitted for submitted in _tasks if submitted.lasting]
         _tasks.clear()
@@ -83,7 +83,7 @@ def _finish() -> None:
 
 
 def _forked() -> None:
-    """The thread did not come along, and is at work for the other process."""
+    """The thread stayed behind in the parent process, where it still works."""
     global _changed, _thread, _busy
     _changed, _thread, _busy = threading.Condition(), None, False
     _tasks.clear()

@@ -1,4 +1,4 @@
-"""What follows from a run for later ones: its time for the choice of rooms, and rooms to compile beside the runs."""
+"""What later runs learn from one: its time, which guides the choice of rooms, and what to compile beside the runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Beside:
         self._compilations = compilations
 
     def note(self, visit: Visit, seed: Any, results: Any, *, compiled: bool) -> None:
-        """Note a run, in which something was ``compiled`` or not, and begin what has become worth it."""
+        """Note a run, in which something was ``compiled`` or not, and start the compilations that now pay."""
         if visit.timed and not compiled:
             jax.block_until_ready(results)
             visit.done(self._compilations.tiers.clock() - visit.started)

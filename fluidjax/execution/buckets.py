@@ -10,14 +10,14 @@ from lowering.program import ProgramView
 
 # Tiny batches share the smallest bucket.
 SMALLEST = 8
-# Rows that any batch has room for, if so many take no more than about this many operations: some milliseconds.
+# Every batch has room for as many rows as take no more than about this many operations: a few milliseconds.
 _CHEAP, _OPERATIONS = 64, 2_000_000_000
 
 
 def least_rows(program: ProgramView) -> int:
-    """How many rows are so cheap that it does not matter whether there are fewer: SMALLEST to 64, a power of 2.
+    """A number of rows so cheap that fewer would gain nothing: a power of 2 from SMALLEST to 64.
 
-    A row is taken to meet every weight once, or three times where there is a backward pass; tables are looked up.
+    A row is assumed to meet every weight once, or three times with a backward pass; tables are only looked up.
     """
     tables = {name for op in program.blocks[0].ops if op.type in _LOOKUPS for name in op.inputs.get("W") or ()}
     weights = (v for v in program.blocks[0].vars.values() if v.persistable and len(v.shape) > 1)
@@ -41,7 +41,7 @@ def bucket(n: int) -> int:
 
 
 def finer(n: int) -> int:
-    """The next number from ``n`` on that is four binary digits and zeros: less than an eighth of it is padding."""
+    """The smallest number from ``n`` on that is four binary digits and zeros: less than an eighth of it is padding."""
     step = 1 << max(n.bit_length() - 4, 0)
     return -(-n // step) * step
 
@@ -58,5 +58,5 @@ def pad_rows(data: np.ndarray, capacity: int) -> np.ndarray:
 
 
 def pad_offsets(offsets: np.ndarray, count: int) -> np.ndarray:
-    """Offsets of ``count`` sequences, the last offset repeated: the added sequences are empty."""
+    """Offsets of ``count`` sequences: the last offset is repeated, so the added sequences are empty."""
     return np.concatenate([offsets, np.full(count + 1 - len(offsets), offsets[-1], offsets.dtype)])

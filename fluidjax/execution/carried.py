@@ -1,4 +1,4 @@
-"""Feed and fetch ops that a program carries: whether they are those of a run."""
+"""Feed and fetch ops that a program carries: whether they match a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def has_feed_operators(block: Block, feed_targets: Mapping[str, Any], feed_holde
         feed_targets: name -> what is fed.
         feed_holder_name: the variable that the ops read.
 
-    Raises AssertionError where they read another one, ValueError where they feed other names.
+    Raises AssertionError where they read another holder, ValueError where they feed other names.
     """
     ops = [op for op in block.ops if op.type == "feed"]
     _check_holder([op.input("X")[0] for op in ops], feed_holder_name)
@@ -38,7 +38,8 @@ def has_fetch_operators(block: Block, fetch_targets: Sequence[Any], fetch_holder
         fetch_targets: the Variables that are fetched, in the order of the ops' columns.
         fetch_holder_name: the variable that the ops write.
 
-    Raises AssertionError where they write another one or are in another order, ValueError where they fetch other names.
+    Raises AssertionError where they write another holder or stand in another order, ValueError where they fetch
+    other names.
     """
     ops = sorted((op for op in block.ops if op.type == "fetch"), key=lambda op: op.attr("col"))
     names, wanted = [op.input("X")[0] for op in ops], [var.name for var in fetch_targets]

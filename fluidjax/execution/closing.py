@@ -1,4 +1,4 @@
-"""What is to be done when an executor is closed."""
+"""Actions to take when an executor is closed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _actions: list[Callable[[], None]] = []
 
 
 def when_closed(action: Callable[[], None]) -> None:
-    """Let ``action`` be done at each ``Executor.close``."""
+    """Run ``action`` at each ``Executor.close``."""
     _actions.append(action)
 
 
 def close() -> None:
-    """Do all of it."""
+    """Run all actions."""
     for action in _actions:
         action()

@@ -1,4 +1,4 @@
-"""What of one program was compiled, by which it is found again; and how often that was necessary."""
+"""The compiled forms of one program, how they are found again, and how often compiling was needed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from lowering.program import ProgramView
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run.
+    """What to run.
 
     Attributes:
         program: the program's view.
-        feeds, fetches: names.
+        feeds, fetches: names of variables.
         platform: 'cpu', 'gpu' or 'tpu'.
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
         beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
@@ -48,18 +48,18 @@ class Job:
 
 
 def _no_state() -> None:
-    """Stands for a reference to a state where there is none."""
+    """Stands in for a reference to a state where there is none."""
 
 
 class Compilations:
     """The compiled ops of a job, and the state that stays on the device for them.
 
     Attributes:
-        state: refers to the state that the last run left, if anybody still holds one of its tensors.
+        state: a reference to the state that the last run left, if any of its tensors is still held.
         causes: what forced the compilations.
-        capacities: the size of each loop's buffers; whoever enlarges one clears what was compiled.
+        capacities: the size of each loop's buffers; enlarging one discards what was compiled.
         widened: indices of the ops that ``lowering.engine.widen`` names.
-        wide: whether other ``sequence_pad`` ops may make more room than they need too.
+        wide: whether other ``sequence_pad`` ops, too, may make more room than they need.
         tiers: how much room batches of changing sizes get.
     """
 
@@ -80,22 +80,22 @@ class Compilations:
 
     @property
     def count(self) -> int:
-        """How many times ops were traced and compiled."""
+        """The number of times ops were traced and compiled."""
         return self._retired + sum(c.traces for c in self._compiled.values())
 
     def clear(self) -> None:
-        """Compile everything anew, for a state that is gathered anew."""
+        """Discard all compiled forms and the state: both are made anew."""
         self._retired = self.count
         self._compiled.clear()
         self.tiers.clear()
         self.forget_state()
 
     def forget_state(self) -> None:
-        """Let the next run gather the state from the scope."""
+        """Make the next run gather the state from the scope."""
         self.state = _no_state
 
     def keep_state(self, state: ResidentState) -> None:
-        """Let the next run take ``state``, as long as a tensor of the scope refers to it."""
+        """Let the next run take ``state`` while a tensor of the scope refers to it."""
         self.state = weakref.ref(state)
 
     def get(
@@ -108,7 +108,7 @@ class Compilations:
         state: ResidentState | None = None,
         starts: tuple[str, ...] = (),
     ) -> CompiledOps:
-        """The compiled ops of a segment; for a ``state`` if they overwrite its variables ``replaced``."""
+        """The compiled ops of a segment; with a ``state``, they overwrite its variables ``replaced``."""
         buffers, kept = (NOTHING, ()) if state is None else (state.buffers, tuple(v.shape for v in state.kept))
         key = (segment.ops[0].index, replaced, buffers, kept, inputs, outputs)
         found = self._compiled.get(key)
@@ -140,7 +140,7 @@ class Compilations:
         seed: Any,
         first: Callable[[Executable], None] = unprepared,
     ) -> Step:
-        """Run compiled ops (see ``CompiledOps.__call__``), and note whether they were compiled for that."""
+        """Run compiled ops (see ``CompiledOps.__call__``), and note whether that compiled something."""
         before = compiled.traces
         step = compiled(replaced, values, seed, first)
         if compiled.traces != before:
@@ -149,7 +149,7 @@ class Compilations:
         return step
 
     def end_of_step(self) -> bool:
-        """Count a step of the user's if something was compiled in it, and say so; warn of the first one too many."""
+        """Count a step if something was compiled in it and return whether it was; warn of the first one too many."""
         fresh, self._fresh = self._fresh, False
         if fresh:
             self.causes.step()

@@ -1,4 +1,4 @@
-"""One jitted run of ops, compiled for each form of its values, here or by another process, in a run or beside it."""
+"""Ops as one jitted run, compiled for each form of their values: here or by another process, in a run or beside it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import data_of
 
-# Seconds of a compilation beside which it does not matter that what it left free is given back: a hundredth of them.
+# From this many seconds of compiling on, returning the memory that it freed takes a negligible hundredth.
 _LONG = 0.25
 
 
 def _shape_of(value: Any) -> Any:
-    """What a device array is compiled for; it may be overwritten meanwhile."""
+    """The shape and dtype that a device array is compiled for; the array itself may be overwritten meanwhile."""
     if type(value) is not ArrayImpl:
         return value
     sharding = value.sharding if value.committed else None
@@ -44,7 +44,7 @@ def _shape_of(value: Any) -> Any:
 
 
 class Step(NamedTuple):
-    """What a step returns: ``results``, a flag of each buffer that overflowed, the error of a fault that it found."""
+    """What a step returns: ``results``, which buffers overflowed, and the error of a fault it found."""
 
     results: tuple[Any, ...]
     overflows: Mapping[str, Any]
@@ -56,7 +56,7 @@ def unprepared(executable: Executable) -> None:
 
 
 class Compiled(NamedTuple):
-    """Ops compiled for values of one form, which are checked on the host or by the step.
+    """Ops compiled for values of one form; the values are checked on the host or by the step.
 
     ``executable.call(replaced, given(values), seed)`` returns (the arrays of the results, overflow flags, what the
     checks found). By ``deque.extend(map(executable.call, ...))`` it overwrites ``replaced`` and appends what it leaves,
@@ -74,12 +74,12 @@ class Compiled(NamedTuple):
         return tuple(arrays) if structure is None else jax.tree_util.tree_unflatten(structure, arrays)
 
     def before(self, values: Sequence[Any]) -> None:
-        """Raise InvalidArgumentError for what can be known before the step."""
+        """Raise InvalidArgumentError for faults that can be known before the step."""
         if self.checks is not None:
             self.checks.before(values)
 
     def after(self, left: Any) -> InvalidArgumentError | None:
-        """The error that the step found by itself; it then left what it replaces as it was."""
+        """The error that the step itself found, in which case it left what it replaces unchanged."""
         return None if self.checks is None else self.checks.after(left)
 
 
@@ -158,8 +158,8 @@ class CompiledOps:
         """Run the ops; ``first`` is told of what never ran before it does.
 
         Raises:
-            InvalidArgumentError: a value that was fed is none that its op can take; nothing ran.
-            NeedsExact: rows that are paired are not equally many; nothing ran.
+            InvalidArgumentError: an op cannot take a value that was fed; nothing ran.
+            NeedsExact: rows to be paired differ in number; nothing ran.
         """
         check_pairs(self._pairs, values)
         key = form([*replaced, *values])
@@ -186,14 +186,14 @@ class CompiledOps:
         return self._donate
 
     def ready(self, replaced: tuple[Any, ...], values: Sequence[Any]) -> Compiled | None:
-        """What runs values of these forms, if it did so before."""
+        """The compiled form for values of these forms, if there is one."""
         found = self._ready.get(form([*replaced, *values]))
         return found if found is not None and found.traced.ran else None
 
     def ahead(self, replaced: tuple[Any, ...], values: Sequence[Any], seed: Any) -> Callable[[], None]:
-        """A function that compiles for values of these forms, which need not be there any more when it is called.
+        """A function that compiles for values of these forms; the values need not exist any more when it is called.
 
-        It may be called beside runs, and raises what a run would raise.
+        It may be called beside runs, and raises whatever a run would raise.
         """
         key = form([*replaced, *values])
         shapes, values = tuple(map(_shape_of, replaced)), [*map(_shape_of, values)]
@@ -221,7 +221,7 @@ class CompiledOps:
         return compiled
 
     def _await(self, key: Hashable) -> None:
-        """Have what was to be compiled ahead, rather than compile the same twice; what fails there fails here again."""
+        """Wait for what is being compiled ahead, rather than compile it twice; what fails there fails here again."""
         coming = self._coming.pop(key, None)
         if coming is not None:
             with contextlib.suppress(Exception):
@@ -248,7 +248,7 @@ class CompiledOps:
         return outcome
 
     def _terms(self, key: Hashable, values: Sequence[Any]) -> Hashable:
-        """All that a trace depends on beside the program."""
+        """Everything but the program that a trace depends on."""
         work = self._work
         ops = tuple(op.index for op in work.ops)
         names = ops, work.inputs, work.outputs, work.replaced, work.starts, self.awaited
@@ -279,7 +279,7 @@ class CompiledOps:
         return Compiled(executable, found, checks)
 
     def _jitted(self, step: Callable[..., Any], found: Traced) -> Any:
-        """``step`` jitted; its results as arrays alone: what is made of them Python would make after its return."""
+        """``step`` jitted, returning bare arrays: rebuilding structures would be Python's work inside the call."""
         donated = (0,) if self._donate else ()
         if self._spread is not None:
             step = self._spread.over(step, self._buffers(), self.inputs, self._work.outputs, donate=self._donate)
@@ -299,7 +299,7 @@ class CompiledOps:
         return self._work.buffers.names(self._work.replaced)
 
     def _seen_on_host(self, values: Sequence[Any]) -> list[int]:
-        """Positions of the inputs, state apart, that the host reads without waiting for the device."""
+        """Positions of the inputs, apart from the state, that the host can read without waiting for the device."""
         if self._spread is not None:
             return []
         kinds = PLAIN if self._work.platform == "cpu" else (np.ndarray,)

@@ -56,27 +56,27 @@ def _grown(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 
 
 class ChangingDims:
-    """Which dims of which feeds change.
+    """Which dims of which feeds change from batch to batch.
 
     Args:
-        ahead: whether dims that are declared to be of any size are taken to, before they do.
+        ahead: whether dims declared to be of any size count as changing before they are seen to.
     """
 
     def __init__(self, *, ahead: bool = False) -> None:
         self._ahead = ahead
-        self._guessed: set[int] = set()  # labels of dims that did not change yet
+        self._guessed: set[int] = set()  # labels of dims that have not changed yet
         self._labels: dict[Place, int] = {}
         self._refused: set[Place] = set()
         self._first: dict[int, int] = {}
         self._count = 0
-        self._alike: dict[tuple[int, ...], int] = {}  # of dims that change, or come, first in this batch
+        self._alike: dict[tuple[int, ...], int] = {}  # labels of dims that are new, or changed first, in this batch
 
     def begin(self) -> None:
-        """A batch comes."""
+        """Begin a batch."""
         self._alike.clear()
 
     def expect(self, name: str, declared: Sequence[int], first: Sequence[int]) -> None:
-        """Note what is declared of a feed, and the first shape that it has."""
+        """Note what is declared of a feed, and its first shape."""
         if not self._ahead or len(declared) != len(first):
             return
         for dim in range(1, len(first)):
@@ -85,7 +85,7 @@ class ChangingDims:
                 self._guessed.add(label)
 
     def see(self, name: str, before: Sequence[int], now: Sequence[int]) -> None:
-        """Note the shape of a feed, and the one that it had ``before``."""
+        """Note the shape of a feed, and the one it had ``before``."""
         if len(before) != len(now):
             return
         for dim in range(1, len(now)):
@@ -101,7 +101,7 @@ class ChangingDims:
         return {dim: self._labels[name, dim] for dim in range(1, rank) if (name, dim) in self._labels}
 
     def sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[int, int]:
-        """The size that each label stands for in a batch; labels whose dims differ are split."""
+        """The size that each label stands for in a batch; labels whose dims disagree are split."""
         found: dict[int, int] = {}
         again: dict[tuple[int, int], int] = {}
         for (name, dim), label in list(self._labels.items()):
@@ -114,15 +114,15 @@ class ChangingDims:
         return found
 
     def floor(self, label: int) -> int:
-        """The least room for a dim: for what it was when it was seen to change, and a quarter more."""
+        """The least room for a dim: its size when it was seen to change, and a quarter more."""
         first = self._first.get(label, 0)
         return bucket(first + first // 4)
 
     def refuse(self, labels: Collection[Any]) -> bool:
-        """These dims have their true size from now on; if some were guesses, all that were, until they change.
+        """Give these dims their true size from now on; if any was a guess, all guesses get it, until they change.
 
         Returns:
-            Whether it is for good.
+            Whether that is permanent.
         """
         wrong = not self._guessed.isdisjoint(labels)
         gone = {place for place, label in self._labels.items() if label in (self._guessed if wrong else labels)}

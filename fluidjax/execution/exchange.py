@@ -1,4 +1,4 @@
-"""Between what a Scope holds (LoDTensor, SelectedRows, LoDTensorArray) and what the lowering computes with."""
+"""Conversions between what a Scope holds (LoDTensor, SelectedRows, LoDTensorArray) and the lowering's values."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def lod_array(
 ) -> low.LoDArray:
     """The LoDArray of ``data`` with LoD offsets ``lod``.
 
-    Rows are padded to ``room[0]`` and the counts of inner levels to the others, with traced counts. Without ``room`` it
-    is exact, as it is, for ops that cannot take padding.
+    Rows are padded to ``room[0]`` and the counts of inner levels to the other elements, with traced counts. Without
+    ``room`` it has no padding, for ops that cannot take any.
     """
     levels = [np.asarray(level, np.int32) for level in lod]
     if room is None:
@@ -38,7 +38,7 @@ def lod_array(
 
 
 def to_lowering(holder: Any, *, exact: bool = True) -> Any:
-    """The lowering's value of what a scope variable holds; None when it holds nothing yet."""
+    """The lowering's value for what a scope variable holds; None when it holds nothing yet."""
     if isinstance(holder, LoDTensor):
         value = holder._value
         if value is None or not holder._lod:
@@ -63,7 +63,7 @@ def trim(value: Any) -> tuple[np.ndarray, list[list[int]]]:
 
 
 def _numbers(value: Any) -> Any:
-    """Counts as numbers, and of wide values what is there; anything else as it is."""
+    """Counts as numbers, the valid part of wide values, and anything else unchanged."""
     return low.taken(value) if isinstance(value, low.Wide) else plain(value)
 
 
@@ -86,7 +86,7 @@ def to_holder(value: Any) -> Any:
 
 
 def _selected_rows(value: low.SelectedRows) -> SelectedRows:
-    """Without its padding entries; values that were drawn before they have row numbers are kept."""
+    """Rows without padding entries; values drawn before their row numbers are known are kept."""
     valid = slice(None if value.nrows is None else int(value.nrows))
     holder = SelectedRows()
     holder._rows = np.asarray(value.rows)[valid]

@@ -1,4 +1,4 @@
-"""One executable of XLA: it is called, goes into a file, and comes out of one in another process."""
+"""One executable of XLA: it is called, written to a file, and loaded from one in another process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from jax._src.config import persistent_cache_min_compile_time_secs
 from jax.experimental import serialize_executable
 
-# Memory that a step asks for below this is not looked after: it is there, or nothing is.
+# A step that asks for less memory than this is not looked after: where even this is missing, nothing can run.
 _LARGE = 2**20
 
 # What goes into a file: the executable, and the structures of its arguments and results.
@@ -25,7 +25,7 @@ class Executable:
 
     Args:
         compiled: the function.
-        whole: whether it has all that another process needs; what was itself read from a file has not.
+        whole: whether it has all that another process needs; one that was itself read from a file has not.
         waits: whether a call returns when all is computed. On several devices of one host it has to: steps that
             overtake each other would wait for each other's threads.
 
@@ -46,10 +46,10 @@ class Executable:
 
     @staticmethod
     def of(traced: Any, *, whole: bool = False, waits: bool = False) -> Executable:
-        """What a trace (``jax.stages.Traced``) is compiled to.
+        """The executable that a trace (``jax.stages.Traced``) compiles to.
 
-        What jax finds in its own cache lacks its machine code when it is written once more (jaxlib 0.10). So where it
-        is wanted ``whole``, it is compiled under a name that no cache knows; and jax keeps nothing under that name.
+        An executable that jax finds in its own cache lacks its machine code when it is written again (jaxlib 0.10). So
+        where it is wanted ``whole``, it is compiled under a name that no cache knows, and jax keeps nothing under it.
         """
         lowered = traced.lower()
         if not whole:
@@ -60,7 +60,7 @@ class Executable:
         return Executable(compiled, whole=not traced.jaxpr.effects, waits=waits)
 
     def settle(self) -> None:
-        """After the first call: let ``call`` be one without any of Python's own instructions in between."""
+        """After the first call: make ``call`` one that runs none of Python's own instructions in between."""
         self._call_by(getattr(self.compiled, "_call", None) or self.compiled)
         size = self.allocates if default_device().platform == "cpu" else None
         self.scratch = size if size is not None and size >= _LARGE else 0
@@ -68,7 +68,7 @@ class Executable:
     def reserve(self) -> None:
         """Raise RuntimeError where there is no memory for a call: XLA looks after it took the arguments over.
 
-        What is allocated here and freed is what the call will be given, by the same malloc; no page of it is touched.
+        The block allocated and freed here is the one that the same malloc will give the call; no page is touched.
         """
         try:
             np.empty(self.scratch, np.uint8)
@@ -82,7 +82,7 @@ class Executable:
 
     @cached_property
     def allocates(self) -> int | None:
-        """Bytes that a call allocates, beside the arguments and what it overwrites; None where XLA does not say."""
+        """Bytes that a call allocates beyond its arguments and what it overwrites; None where XLA does not say."""
         stats: Any = self.compiled.memory_analysis()
         if stats is None:
             return None
@@ -92,7 +92,7 @@ class Executable:
         self.call = (lambda *arguments: jax.block_until_ready(call(*arguments))) if self._waits else call
 
     def content(self) -> Content:
-        """What ``loaded`` takes; ValueError where it would lack something."""
+        """The content that ``loaded`` takes; ValueError where something would be missing from it."""
         if not self._whole:
             raise ValueError("an executable that was read from a file or calls back into this process")
         return serialize_executable.serialize(self.compiled)

@@ -1,4 +1,4 @@
-"""Feeds: what the user passes under a variable's name, checked and turned into values of the lowering."""
+"""Feeds: what the user passes under variables' names, checked and turned into the lowering's values."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from lowering.program import VarView
 
 
 class Handed(NamedTuple):
-    """A value of the lowering that another step has left, with rows that are padded."""
+    """A value of the lowering that another step left, with padded rows."""
 
     value: Any
 
     def exact(self) -> Any:
-        """It without the padding."""
+        """The value without its padding."""
         tensor = to_holder(self.value)
         rows = tensor.lod()[-1][-1] if tensor.lod() else 0
-        if rows and not tensor.shape()[0]:  # no rows, and after this 0 the shape of what had them
+        if rows and not tensor.shape()[0]:  # the shape of no rows: 0, and then the shape of what had them
             return np.empty((0, rows, *tensor.shape()[2:]), np.asarray(tensor).dtype)
         return to_lowering(tensor)
 
@@ -39,7 +39,7 @@ class Handed(NamedTuple):
 class Ragged(NamedTuple):
     """Rows of sequences that get room for more: ``data`` and the offsets of each level.
 
-    ``ranked`` says that bounds of the longest sequences are wanted too.
+    ``ranked`` says that bounds on the longest sequences are wanted as well.
     """
 
     data: Any
@@ -52,22 +52,22 @@ class Ragged(NamedTuple):
         return self.data.shape[1:], self.data.dtype, len(self.lod[0]), len(self.lod)
 
     def sizes(self) -> Sizes:
-        """The rows, the inner sequences of each level, and the longest sequence of each where they are ranked."""
+        """The numbers of rows and of each level's inner sequences; if ranked, also each level's longest sequence."""
         inner = [len(level) - 1 for level in self.lod[1:]]
         return (self.data.shape[0], *inner, *(self._longest() if self.ranked else ()))
 
     def units(self) -> Sizes:
-        """The bytes that one of each takes."""
+        """The bytes that one unit of each size takes."""
         row = self.data.dtype.itemsize * int(np.prod(self.data.shape[1:], dtype=np.int64))
         return (row, *(4,) * (len(self.lod) - 1), *(len(self.lod) * self.ranked * (0,)))
 
     def floors(self, rows: int) -> Sizes:
-        """The least room of each. Sequences of one row are a batch like a dense one, of a size that seldom changes."""
+        """The least room for each size. One-row sequences are a batch like a dense one, whose size seldom changes."""
         changing = self.data.shape[0] != len(self.lod[-1]) - 1
         return (rows if changing else 0, *(0,) * (len(self.units()) - 1))
 
     def value(self, room: Sizes | None) -> Any:
-        """The value with so much room; None: with none to spare."""
+        """The value with this much room; None: with none to spare."""
         if room is None:
             longest = tuple(bucket(n) for n in self._longest()) if self.ranked else ()
             return lod_array(self.data, self.lod, room=None, longest=longest)
@@ -82,10 +82,10 @@ class Feeder:
     """Turns a run's feed dict into values, with room for more where ``tiers`` says so.
 
     Attributes:
-        tight: whether ops need the exact length of the longest sequence, not a bound; it then is part of what a
-            program is compiled for. The row capacity only grows then: otherwise each length would be compiled for each
+        tight: whether ops need the exact length of the longest sequence, not a bound; a program is then compiled for
+            that length. In that case the row capacity only grows: otherwise each length would be compiled for each
             bucket.
-        padded: whether anything was ever fed that may have room for more.
+        padded: whether anything that may have room for more was ever fed.
     """
 
     def __init__(
@@ -112,11 +112,11 @@ class Feeder:
 
     @property
     def visit(self) -> Visit | None:
-        """Which room this thread's last feeds were given; None where they needed none."""
+        """The room that this thread's last feeds were given; None where they needed none."""
         return getattr(self._run, "visit", None) if self.padded else None
 
     def values(self, names: Sequence[str], feed: Mapping[str, Any], *, exact: bool) -> list[Any]:
-        """The values of the feeds ``names``; None (with a warning) for one that the program has no variable for."""
+        """The values of the feeds ``names``; None (with a warning) for one without a variable in the program."""
         if self.padded:
             self._dims.begin()
             self._run.visit = None
@@ -136,11 +136,11 @@ class Feeder:
         return _in_room(self._run.values, room)
 
     def refuse(self, labels: Collection[Any]) -> bool:
-        """Give the dims of dense feeds with these labels their true size; whether they have it for good."""
+        """Give the dims of dense feeds with these labels their true size; returns whether that is permanent."""
         return self._dims.refuse(labels)
 
     def _labelled(self, names: Sequence[str], values: list[Any]) -> tuple[list[Any], dict[int, int]]:
-        """The values with the labels of this batch, and the size that each stands for; none where one is empty."""
+        """The values with this batch's labels, and the size of each label; no labels where a value is empty."""
         dense = {n: v.data for n, v in zip(names, values, strict=True) if type(v) is Dense}
         with self._lock:
             sizes = self._dims.sizes({name: data.shape for name, data in dense.items()})
@@ -198,7 +198,7 @@ class Feeder:
         else:
             self._dims.see(var.name, before[1], data.shape)
         labels = self._dims.of(var.name, data.ndim)
-        # Those that change are looked at each time: the next shape is no other than this.
+        # Dims that change are looked at each time; the rest of the next shape is the same as this one's.
         self._accepted[var.name] = (None if labels else data.dtype), data.shape
         if not labels:
             return data
@@ -238,7 +238,7 @@ def _exact(value: Any) -> Any:
 
 
 def _in_room(values: list[Any], room: Sizes) -> list[Any]:
-    """``room`` is that of each ragged value, and then that of each label in order."""
+    """``room`` lists that of each ragged value, then that of each label, in order."""
     at, found = 0, []
     for value in values:
         if type(value) is Ragged:
@@ -255,10 +255,10 @@ class MisfitFeedError(EnforceNotMet, ValueError):
 
 
 class UnreadableFeedError(EnforceNotMet, TypeError, ValueError, RuntimeError):
-    """What is fed is no array of numbers and cannot be made one.
+    """What is fed is neither an array of numbers nor can it be made one.
 
-    All these kinds: Fluid 1.8.5 says ValueError for a text, RuntimeError for uneven lists and EnforceNotMet for arrays
-    of objects.
+    It has several bases: Fluid 1.8.5 raises ValueError for a text, RuntimeError for uneven lists and EnforceNotMet for
+    arrays of objects.
     """
 
 
@@ -286,7 +286,7 @@ def _from_python(var: VarView, fed: Any) -> np.ndarray:
 def _checked(var: VarView, data: Any, *, ragged: bool = False) -> Any:
     """``data`` if its dtype and shape suit the variable; ValueError otherwise.
 
-    The rows of a ``ragged`` feed are as many as its sequences have: no declaration counts them.
+    A ``ragged`` feed has as many rows as its sequences say: no declaration counts them.
     """
     expected = to_numpy(var.dtype)
     if var.need_check_feed:
@@ -311,7 +311,7 @@ def _checked(var: VarView, data: Any, *, ragged: bool = False) -> Any:
 
 
 def _misfit(message: str, advice: str) -> ValueError:
-    """Fluid 1.8.5's words, which scripts compare; what to do is a note."""
+    """The error in Fluid 1.8.5's words, which scripts compare; what to do is added as a note."""
     error = MisfitFeedError(message)
     error.add_note(advice)
     return error

@@ -8,13 +8,13 @@ from fluidjax.framework import Operator, Variable
 
 
 class FetchListError(TypeError, AssertionError):
-    """``fetch_list`` is no list; an AssertionError too, because that is what Fluid 1.8.5 raises."""
+    """``fetch_list`` is not a list; an AssertionError as well, because that is what Fluid 1.8.5 raises."""
 
 
 def fetch_names(fetch_list: Any) -> tuple[str, ...]:
     """The names of the variables to fetch, those of nested lists in their places.
 
-    Raises FetchListError for what is no list, and TypeError for an item that is neither variable, name nor operator.
+    Raises FetchListError for what is not a list, and TypeError for an item that is neither variable, name nor operator.
     """
     if fetch_list is None:
         return ()
@@ -30,7 +30,7 @@ def fetch_names(fetch_list: Any) -> tuple[str, ...]:
 
 
 def _fetch_name(item: Any) -> str:
-    """What to fetch of ``item``; nothing of an operator, which Fluid lets users put among the fetches."""
+    """The name to fetch for ``item``; none for an operator, which Fluid lets users put among the fetches."""
     if isinstance(item, (str, Operator)):
         return item if isinstance(item, str) else ""
     if isinstance(item, Variable):
@@ -42,7 +42,7 @@ def _fetch_name(item: Any) -> str:
 
 
 def _is_of_minimize(group: Any) -> bool:
-    """Whether it is what ``optimizer.minimize`` returns: the operators, and pairs of parameters and gradients."""
+    """Whether it is what ``optimizer.minimize`` returns: operators, and pairs of parameters and gradients."""
     ops = group[0] if isinstance(group, tuple) and group else None
     return isinstance(ops, list) and all(isinstance(op, Operator) for op in ops)
 

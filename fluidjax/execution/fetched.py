@@ -12,14 +12,14 @@ import numpy as np
 
 
 class FetchedArray(np.ndarray):
-    """An array whose one element converts to a Python number, whatever its number of axes.
+    """An array whose only element converts to a Python number, whatever the number of axes.
 
     Views of it, what ufuncs compute with it and what it is joined to are such arrays too; reductions give NumPy's
     scalars, and copies made by ``numpy.array`` and pickles are plain arrays. ``fluidjax run`` gives these conversions
     to all arrays.
     """
 
-    __array_priority__ = 0.5  # what is joined of it and plain arrays is of its class
+    __array_priority__ = 0.5  # joining it with plain arrays gives its class
 
     def __float__(self) -> float:
         """The one element; TypeError when there are more, or none."""

@@ -1,4 +1,4 @@
-"""Whether a tensor fits the variable that it is to be fed to, and what a run is remembered by, as Fluid asks."""
+"""Whether a tensor fits the variable it is fed to, and the key that a run is remembered by, as in Fluid."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_feed_shape_type(var: Any, feed: LoDTensor, num_places: int = 1) -> boo
 
 
 def program_cache_key(program: Any, feed: Any, fetch_list: Sequence[Any]) -> str:
-    """A text that tells a run's program, fed names and fetched names from others'."""
+    """A text that distinguishes a run's program, fed names and fetched names from those of others."""
     feeds = [feed] if isinstance(feed, Mapping) else feed or ()
     names = [name for each in feeds for name in each] + [getattr(var, "name", var) for var in fetch_list]
     return f"{id(program)}{names}"

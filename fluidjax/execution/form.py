@@ -1,4 +1,4 @@
-"""How values are given to jit, and by what it tells the forms that it compiles for apart."""
+"""How values are given to jit, and how it tells apart the forms that it compiles for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _host(leaves: Sequence[Any]) -> bool:
 
 
 def form(values: Sequence[Any]) -> Hashable:
-    """What jit goes by: values of equal forms are computed by the same compiled function."""
+    """What jit distinguishes: values of equal forms are computed by the same compiled function."""
     return tuple([(v.shape, v.dtype) if type(v) is np.ndarray else _form(v) for v in values])
 
 

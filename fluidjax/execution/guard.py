@@ -1,9 +1,9 @@
 """How a compiled step is checked, and what it returns when a check fails.
 
-A step overwrites its state, so one that finds a fault by itself has to leave the state as it was. Small arrays are
-chosen, old or new. For a table that would be a pass over all of it (18 ms instead of 0.5 for an update of a few rows of
-64 MB), and so it would if the update stood in a branch. What a loop carries XLA updates in place, though: the last
-operation on a table is the body of a loop that runs once, and not at all where a check fails.
+A step overwrites its state, so one that finds a fault by itself has to leave the state as it was. For small arrays the
+old or the new one is selected. For a table that would be a pass over all of it (18 ms instead of 0.5 for an update of a
+few rows of 64 MB), and an update inside a branch would cost the same. But XLA updates in place what a loop carries: so
+the last operation on a table is the body of a loop that runs once, and not at all where a check fails.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lowering.extend import extend
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr, Jaxpr
 
-_SMALL = 1 << 20  # bytes of an array that is chosen at no great cost
-# Operations whose result is their first operand with a part of it changed, or its form.
+_SMALL = 1 << 20  # bytes of an array that can be selected at little cost
+# Operations whose result is their first operand with a part of it, or its form, changed.
 _UPDATES = ("scatter", "dynamic_update_slice", "reshape", "convert_element_type", "squeeze")
 # Operations that are not moved into a loop: XLA:CPU computes some of them far slower there.
 _HEAVY = frozenset({"while", "scan", "cond", "dot_general", "conv_general_dilated", "sort"})
@@ -36,7 +36,7 @@ class Checks(NamedTuple):
 
     Attributes:
         watch: what is checked.
-        limits: of checks on the host that only ask inputs to be in [0, high), all (position, high).
+        limits: (position, high) of each check on the host that only asks an input to be in [0, high).
         others: the other checks on the host.
     """
 
@@ -51,7 +51,7 @@ class Checks(NamedTuple):
         return Checks(watch, limits, tuple(check for check in watch.on_host if not check.limits))
 
     def before(self, values: Sequence[Any]) -> None:
-        """Raise InvalidArgumentError for what is known before the step of its inputs, its state apart."""
+        """Raise InvalidArgumentError for faults of the inputs, apart from the state, that are known before the step."""
         checks: Sequence[HostCheck] = self.others
         for at, high in self.limits:
             if not below(values[at], high):
@@ -60,12 +60,12 @@ class Checks(NamedTuple):
             check(values)
 
     def after(self, left: Any) -> InvalidArgumentError | None:
-        """The error that the step found by itself, from all that it returned."""
+        """The error that the step itself found, from everything it returned."""
         return None if left[2] is None else self.watch.failure(np.asarray(left[2]))
 
 
 def holding(traced: Any, arguments: Any) -> Any:
-    """A step traced once more so that its first results are the state that it takes, where it finds a fault.
+    """A step traced once more so that, where it finds a fault, its first results are the state it took.
 
     Args:
         traced: a ``jax.stages.Traced`` that returns (results, overflow flags, its first fault or None).
@@ -124,7 +124,7 @@ def _parted(whole: ClosedJaxpr, large: Sequence[int]) -> tuple[list[int], Callab
 
 
 def _last_operations(jaxpr: Jaxpr, result: Any) -> list[Any]:
-    """What makes ``result``, back through updates in place; nothing where that cannot come last."""
+    """The operations that make ``result``, back through updates in place; none where they cannot come last."""
     makers = {v: e for e in jaxpr.eqns for v in e.outvars}
     reads = Counter(v for v in (*(v for e in jaxpr.eqns for v in e.invars), *jaxpr.outvars) if not _literal(v))
     found: list[Any] = []

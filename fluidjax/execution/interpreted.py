@@ -27,7 +27,7 @@ _IMPL = "threefry2x32"
 
 
 def environment(scope: Scope, job: Job, plan: Plan, feeds: list[Any], *, exact: bool) -> dict[str, Any]:
-    """The values by name that a run starts from: what it reads or fetches of the scope, and what is fed."""
+    """The values, by name, that a run starts from: those it reads or fetches from the scope, and the feeds."""
     names = [n for n in (*plan.reads, *job.fetches) if n not in job.feeds]
     env = gather_values(scope, dict.fromkeys(names), exact=exact)
     env.update(zip(job.feeds, feeds, strict=True))
@@ -35,7 +35,7 @@ def environment(scope: Scope, job: Job, plan: Plan, feeds: list[Any], *, exact: 
 
 
 def finish(scope: Scope, job: Job, plan: Plan, env: Mapping[str, Any]) -> list[Any]:
-    """Store what a run keeps of its values; what it fetches."""
+    """Store the values that a run keeps; returns those it fetches."""
     kept = {n: env[n] for n in plan.keeps if n in env}
     uninterrupted(lambda: write_back(scope, kept))
     return checked_fetches(scope, job.fetches, [env.get(n) for n in job.fetches])
@@ -70,7 +70,7 @@ class InterpretedRuns:
                 runner.run_ops(segment.ops, env)
 
         try:
-            # What talks to other processes may wait for long.
+            # Ops that talk to other processes may wait for a long time.
             uninterrupted(run) if plan.constant and not any(s.host for s in plan.segments) else run()
         except Need as needed:
             raise needed.refusal() from needed
@@ -79,8 +79,8 @@ class InterpretedRuns:
         return results
 
     def runner(self, seed: Any, after_op: Callable[..., None] | None = None, outside: Outside | None = None) -> Runner:
-        """What runs ops on values as they are; ``outside`` is for host ops whose values come and go by themselves."""
-        # A startup program runs once: nothing of it is worth compiling, its random numbers only where they are many.
+        """A runner of ops on values as they are; ``outside`` is for host ops that move values themselves."""
+        # A startup program runs once: compiling it does not pay, except for many random numbers.
         bare = seed is None or self._attempts.plan.constant
         if bare and self._attempts.plan.random:
             cheapest.expect(sum(_drawn(op) for segment in self._attempts.plan.segments for op in segment.ops))

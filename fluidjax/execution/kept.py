@@ -1,4 +1,4 @@
-"""What was compiled once on a machine is neither traced nor lowered again: records that processes leave each other.
+"""Records that processes leave each other: what was compiled once on a machine is neither traced nor lowered again.
 
 A record is found by all that a compilation depends on: the program's content (whatever lines made its ops), the names,
 forms and options of the step, the versions and sources of fluidjax and jax, jax's settings, and the machine. It holds
@@ -37,7 +37,7 @@ FOLDER = "steps"
 # Settings of jax that change nothing about what is compiled.
 _IRRELEVANT = ("cache", "log", "dump", "dispatch", "profile", "traceback")
 
-# Raised for what calls back into this process, and by backends that cannot write executables.
+# Raised for functions that call back into this process, and by backends that cannot write executables.
 _UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)
 _UNWRITABLE = (*_UNPICKLABLE, ValueError, NotImplementedError, jax.errors.JaxRuntimeError)
 # Attributes that say where and when an op was made.
@@ -70,22 +70,22 @@ class Record:
 
     @property
     def wanted(self) -> bool:
-        """Whether what is written is kept."""
+        """Whether anything written is kept."""
         return self._store is not None
 
     def read(self) -> Any:
-        """What came of the compilation; None where that is not known."""
+        """The compilation's outcome; None where it is not known."""
         entry = None if self._store is None else self._store.get(self._key)
         if entry is None:
             return None
         try:
             outcome, where = _Unpickler(io.BytesIO(zlib.decompress(entry)), self._program).load()
-        except Exception:  # written by something that went by the same name: anything may come of it
+        except Exception:  # written by something else of the same name: reading it may raise anything
             return None
         return outcome if where == _where(outcome) else None
 
     def write(self, outcome: Any) -> None:
-        """Keep what came of the compilation, if another process can use it; executables are written beside the runs."""
+        """Keep the compilation's outcome, if another process can use it; executables are written beside the runs."""
         if self._store is None:
             return
         if isinstance(outcome, Exception):
@@ -109,9 +109,9 @@ class Kept:
         self._program = program
 
     def record(self, terms: Callable[[], Hashable], *, one_device: bool = True) -> Record:
-        """The record of the compilation on these terms, everything beside the program that decides it.
+        """The record of the compilation on these terms: everything but the program that decides its outcome.
 
-        What is compiled for several devices is not kept.
+        Compilations for several devices are not kept.
         """
         if _store is None or not one_device or not self._lasting:
             return Record(None, "", self._program)
@@ -120,7 +120,7 @@ class Kept:
 
     @cached_property
     def _lasting(self) -> bool:
-        """Whether all ops are computed by rules of this package, which its sources are the content of."""
+        """Whether all ops are computed by rules of this package, whose sources are part of the key."""
         return all(map(_own_rule, {op.type for block in self._program.blocks for op in block.ops}))
 
     @cached_property
@@ -150,7 +150,7 @@ def _where(outcome: Any) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes executables as their content, ops and rules as what they are called."""
+    """Writes executables as their content, and ops and rules by name."""
 
     def __init__(self, file: io.BytesIO, program: ProgramView):
         super().__init__(file)
@@ -188,7 +188,7 @@ class _Unpickler(pickle.Unpickler):
 
 @cache
 def _machine() -> Hashable:
-    """The versions of what compiles, and the machine that it is compiled for, the device apart."""
+    """The versions of what compiles, and the machine it compiles for, apart from the device."""
     return (
         tuple(_sources(Path(lowering.__file__).parent.parent)),
         (jax.__version__, jaxlib.__version__, platform.python_version()),
@@ -211,7 +211,7 @@ def _sources(root: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def _processor() -> Iterator[str]:
-    """What the first processor is called and can do: machine code for another one may not run."""
+    """The first processor's name and abilities: machine code for another one may not run."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:

@@ -1,4 +1,4 @@
-"""What to say of a step that found no memory: the op whose result is the largest."""
+"""What to report of a step that ran out of memory: the op with the largest result."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def tell(error: BaseException, program: Program, feed: Any) -> None:
-    """Add it to an error of memory."""
+    """Add the largest result to an out-of-memory error."""
     values = feed.values() if isinstance(feed, Mapping) else ()
     told = largest_result(program, values)
     if told:

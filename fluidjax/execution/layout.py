@@ -1,4 +1,4 @@
-"""In which order the names of a whole run are passed to its jitted step and returned by it."""
+"""The order in which the names of a whole run are passed to its jitted step and returned by it."""
 
 from __future__ import annotations
 

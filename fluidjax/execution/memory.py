@@ -1,4 +1,4 @@
-"""Whether a step that was never run may lack memory: what it asks for beside what there is."""
+"""Whether a step that never ran may lack memory: what it asks for, compared with what is free."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _free(device: jax.Device) -> int | None:
 
 
 def _free_on_host() -> int | None:
-    """What the machine has available and the process's limit leaves."""
+    """The memory that the machine has available and the process's limit allows."""
     try:
         lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
         available = int(lines["MemAvailable"].split()[0]) * 1024

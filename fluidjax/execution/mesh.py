@@ -1,4 +1,4 @@
-"""Steps over several physical devices at once: what they are given, and what becomes of what they leave.
+"""Steps over several physical devices at once: what they are given, and what happens to their results.
 
 The state is the same on all of them, but for parameters that are divided: each device has a part of these, and their
 arrays are the whole. Feeds and fetches of each device are shares of the rows of one array.
@@ -23,7 +23,7 @@ _SHARED, _DIVIDED = PartitionSpec(), PartitionSpec(AXIS)
 
 
 class Unspreadable(Exception):
-    """Not an error: the devices cannot run this as one step each; all of them are written out for one device."""
+    """Not an error: the devices cannot each run this as one step, so all of them are written out for one device."""
 
 
 class Spread(Spreading):
@@ -65,7 +65,7 @@ class Spread(Spreading):
     def over(
         self, step: Step, replaced: Sequence[str], inputs: Sequence[str], outputs: Sequence[str], *, donate: bool
     ) -> Step:
-        """``step`` of each device, as one function of all."""
+        """Every device's ``step``, as one function over all devices."""
         of_state = tuple(map(self._spec, replaced))
         of_values = [_DIVIDED if n in self._fed else self._spec(n) for n in inputs]
         of_outputs = [_DIVIDED if self.written.divided(n) else self._spec(n) for n in outputs]
@@ -97,7 +97,7 @@ class Spread(Spreading):
 
 
 def on_one_device(array: Any) -> Any:
-    """An array that all devices have alike, as the first has it; one that is divided as a whole; others as they are."""
+    """An array that all devices share, as the first has it; a divided one as a whole; others as they are."""
     if type(array) is not ArrayImpl or len(array.sharding.device_set) == 1:
         return array
     return array.addressable_data(0) if array.is_fully_replicated else np.asarray(array)

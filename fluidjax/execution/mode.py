@@ -21,7 +21,7 @@ AfterOp = Callable[[OpView, dict[str, Any]], None]
 
 @dataclass
 class Mode:
-    """Whether to interpret, what to call after each op, and what before each run, with all that it is given."""
+    """Whether to interpret, what to call after each op, and what to call before each run with all its arguments."""
 
     interpret: bool = False
     after_op: AfterOp | None = None

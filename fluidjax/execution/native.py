@@ -1,4 +1,4 @@
-"""The executor below ``fluid.Executor``: a program's desc is run in a scope that its caller prepares, and looks at."""
+"""The executor below ``fluid.Executor``: runs a program's desc in a scope that the caller prepares and inspects."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _HOLDERS = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST)
 
 @dataclass
 class ExecutorPrepareContext:
-    """A program that was made ready for runs; `kept`, with all its variables persistable."""
+    """A program made ready for runs; `kept` is the same with all its variables persistable."""
 
     program: Program
     kept: Program
 
 
 class NativeExecutor:
-    """Runs descs at a place. What a run reads and fetches goes through variables of the scope.
+    """Runs descs at a place. Feeds and fetches go through variables of the scope.
 
     Args:
         place: where to compute.

@@ -11,13 +11,13 @@ from fluidjax.base.scope import Scope
 
 @dataclass
 class Outside:
-    """The scope of a run, what is to be done when it has left its values there, and what host ops keep till then."""
+    """A run's scope, what to do once the run has left its values there, and what host ops keep until then."""
 
     scope: Scope
     afterwards: list[Callable[[], None]] = field(default_factory=list)
     kept: dict[Any, Any] = field(default_factory=dict)
 
     def finish(self) -> None:
-        """Do it."""
+        """Do what was left for the end of the run."""
         for action in self.afterwards:
             action()

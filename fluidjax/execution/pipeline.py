@@ -5,9 +5,9 @@ A batch goes through the stages (see ``stages.py``) forwards and then backwards;
     stage 0   F0 F1    B0 F2 B1 F3 B2    B3
     stage 1      F0 B0 F1 B1 F2 B2 F3 B3
 
-Each stage works in a fixed order: it is as many batches ahead as there are stages from it to the last, and as
-the queue allows; then it takes one back for each one ahead. So it is the same at every run by which batches a stage was
-updated when it sees the next one. A stage has a scope with variables of its own, taken from the user's before the first
+Each stage works in a fixed order: it runs ahead by as many batches as there are stages from it to the last, as far as
+the queue allows, and then takes one batch back for each further one. So in every run, each batch meets a stage that the
+same earlier batches have updated. A stage has a scope with variables of its own, taken from the user's before the first
 batch and given back after the last.
 """
 
@@ -49,7 +49,7 @@ class Batch:
 
     Attributes:
         values: what was fed, and what sections have computed of it so far.
-        seed: of what is drawn for it.
+        seed: for the random numbers drawn for it.
     """
 
     values: dict[str, Any]
@@ -69,7 +69,7 @@ class _Work:
         )
 
     def run(self, scope: Scope, batch: Batch) -> None:
-        """Run the section for a batch, and let it take along what is fetched."""
+        """Run the section for a batch, which takes along what is fetched."""
         if not self.prepared.ops:
             return
         feed = {name: _moved(batch.values[name], self._device) for name in self._feeds}
@@ -90,12 +90,12 @@ class Stage:
     scope: Scope = field(default_factory=Scope)
 
     def names(self, *, written: bool) -> list[str]:
-        """The variables that persist between batches; ``written``: those of them that its sections write."""
+        """The variables that persist between batches; ``written``: only those that its sections write."""
         sections = [work.section for work in (*self.ahead, *self.back)]
         return sorted({n for s in sections for n in (s.kept if written else s.held)})
 
     def take(self, scope: Scope) -> None:
-        """Have copies of the stage's variables in ``scope``, on the stage's device."""
+        """Copy the stage's variables from ``scope`` to the stage's device."""
         self.scope = Scope()
         names = self.names(written=False)
         held = gather_values(scope, names, exact=True)
@@ -103,7 +103,7 @@ class Stage:
         write_back(self.scope, {n: _copied(v, self.device) for n, v in held.items()})
 
     def give_back(self, scope: Scope, device: jax.Device) -> None:
-        """Let ``scope`` have what the stage has made of its variables."""
+        """Give the stage's variables back to ``scope``."""
         held = gather_values(self.scope, self.names(written=True), exact=True)
         write_back(scope, {n: _copied(v, device) for n, v in held.items()})
 
@@ -133,9 +133,9 @@ class Pipeline:
     def run(
         self, scope: Scope, device: jax.Device, feeds: Iterator[Mapping[str, Any]], ways: int
     ) -> Iterator[list[Any]]:
-        """Train on all feeds; gives what each batch fetched, in order.
+        """Train on all feeds; yields what each batch fetched, in order.
 
-        When it ends, and also when it is closed or something fails, ``scope`` gets what the stages have by then.
+        When it ends, is closed or fails, ``scope`` gets the variables as the stages have them by then.
 
         Args:
             scope: has the variables.
@@ -166,7 +166,7 @@ class Pipeline:
                     stage.give_back(scope, device)
 
     def _work(self, at: int, line: _Line, feeds: Iterator[Mapping[str, Any]]) -> None:
-        """What the thread of a stage does."""
+        """The work of a stage's thread."""
         try:
             if at == 0:
                 line.work(at, self._batches(feeds), self._forwards(at), self._backwards(at))
@@ -174,7 +174,7 @@ class Pipeline:
                 line.work(at, line.arrivals(at), self._forwards(at), self._backwards(at))
         except ChannelClosed:
             pass
-        except BaseException as error:  # raised again by who takes what is finished
+        except BaseException as error:  # raised again where finished batches are taken
             line.fail(error)
 
     def _batches(self, feeds: Iterator[Mapping[str, Any]]) -> Iterator[Batch]:
@@ -199,7 +199,7 @@ class Pipeline:
 
 
 class _Line:
-    """Where batches wait for the stages.
+    """The queue in which batches wait for the stages.
 
     Args:
         count: how many stages there are.
@@ -243,11 +243,11 @@ class _Line:
             nearer.put(None)
 
     def arrivals(self, at: int) -> Iterator[Batch]:
-        """The batches that come to a stage on their way forwards."""
+        """The batches that reach a stage on their way forwards."""
         return itertools.takewhile(lambda batch: batch is not None, iter(self._ahead[at].get, self))
 
     def finished(self) -> Batch | None:
-        """The next batch that has gone all the way; None after the last. Raises what a stage raised."""
+        """The next finished batch; None after the last. Raises what a stage raised."""
         try:
             return self._finished.get()
         except ChannelClosed:
@@ -274,7 +274,7 @@ def stage_device(place: Place, number: int) -> jax.Device:
 
 
 def _moved(value: Any, device: jax.Device) -> Any:
-    """What a section is fed, on its device: a value as another section has left it, or what the user feeds."""
+    """A section's feed, on its device: a value that another section left, or one that the user feeds."""
     if isinstance(value, LoDArray) and value.padded:
         return Handed(jax.tree_util.tree_map(lambda leaf: jax.device_put(leaf, device), value))
     value = value if isinstance(value, (LoDTensor, np.ndarray)) else to_holder(value)
@@ -283,7 +283,7 @@ def _moved(value: Any, device: jax.Device) -> Any:
 
 
 def _shown(value: Any) -> Any:
-    """What the user gets of a value, which may be what was fed."""
+    """What the user gets for a value, which may be one that was fed."""
     return value if isinstance(value, LoDTensor) else to_holder(value)
 
 

@@ -1,7 +1,7 @@
-"""A program made ready for one fetch list: the one way in for every kind of run.
+"""A program made ready for one fetch list: the single entry to every kind of run.
 
 ============  ==================================================================================================
-settled.py    runs like the last one: compiled, the state on the device, nothing to look for
+settled.py    runs like the last one: compiled, the state on the device, nothing to look up
 whole.py      all ops as one jitted step; gathers the state and lets runs settle
 segmented.py  jitted steps between ops that work on the host
 interpreted   op by op
@@ -67,7 +67,7 @@ class Prepared:
         self._beside = Beside(self._attempts, self._whole, self._compilations)
         self._interpreted = InterpretedRuns(job, self._attempts, self._compilations)
         self._segmented = SegmentedRuns(job, self._attempts, self._compilations, self._interpreted)
-        self._lock = threading.RLock()  # inside that of a scope
+        self._lock = threading.RLock()  # taken inside the scope's lock
         self._undeclared = _undeclared_writes(program)
         state = {v.name for v in program.blocks[0].vars.values() if v.persistable} - set(self._attempts.plan.keeps)
         self._given_fetches = _not_computed(job)
@@ -86,7 +86,7 @@ class Prepared:
 
     @property
     def ops(self) -> int:
-        """How many ops a run goes through, those of loops and branches once."""
+        """How many ops a run goes through, counting those of loops and branches once."""
         return sum(len(segment.ops) for segment in self._attempts.plan.segments)
 
     @property
@@ -115,7 +115,7 @@ class Prepared:
         return results
 
     def failure(self, scope: Scope, error: Exception) -> Exception:
-        """What to tell of an ``error`` inside of XLA, in a run or when its results are read; see ``SettledRuns``."""
+        """The error to report for an ``error`` inside XLA, in a run or as its results are read; see ``SettledRuns``."""
         return self._settled.failure(scope, error)
 
     def _run_unsettled(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
@@ -125,7 +125,7 @@ class Prepared:
         return self._attempts.run(self._attempt, scope, feed, seed)
 
     def _check_fetches(self, scope: Scope) -> None:
-        """Tell of a fetch that has no value before the step is taken."""
+        """Report a fetch without a value before the step is taken."""
         for name in self._given_fetches:
             if scope.find_var(name) is None:
                 raise NothingToFetch(name, self._variables)
@@ -162,7 +162,7 @@ def compilations(program: Program) -> int:
 
 
 def _undeclared_writes(program: ProgramView) -> tuple[str, ...]:
-    """What ops of the first block write that no block declares; a run reads it if the scope happens to hold it."""
+    """Variables that ops of the first block write and no block declares; a run reads those that the scope holds."""
     written = (n for op in program.blocks[0].ops for n in op.output_names())
     return tuple(dict.fromkeys(n for n in written if program.find_var(0, n) is None))
 

@@ -1,7 +1,7 @@
-"""Several processes that train together: a step with collective ops is one of all of them, over one device of each.
+"""Several processes that train together: a step with collective ops is taken by all, over one device of each.
 
-What a process computes is its own, and so may be what it was compiled to: batches may differ in size. Only the
-collective ops, which all must reach in one order, bring them together.
+Each process computes, and may compile, its own step: batches may differ in size. Only the collective ops, which all
+processes must reach in the same order, bring them together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MEETINGS = frozenset(
     "allreduce broadcast c_allgather c_allreduce_max c_allreduce_min c_allreduce_prod c_allreduce_sum c_broadcast"
     " c_reducescatter sum_over_devices".split()
 )
-# Seconds after which a process that is not heard of is given up.
+# Seconds without a sign of life after which a process is given up.
 _HEARTBEAT = 10
 _joined: Processes | None = None
 
@@ -126,7 +126,7 @@ class _Jitted:
 
 
 def _whole(shape: tuple[int, ...], rows: NamedSharding) -> tuple[int, ...]:
-    """The shape of what has the values of all processes, were they of this one's shape, along its first axis."""
+    """The shape of all processes' values joined along the first axis, if they all had this one's shape."""
     first, *others = shape or (1,)
     return (first * rows.mesh.size, *others)
 

@@ -11,9 +11,9 @@ from lowering.errors import Need
 from lowering.program import ProgramView
 from lowering.values import LoDArray, data_of
 
-# Compilations after which something is worth saying: a batch of each of a few sizes is nothing unusual.
+# Compilations after which a warning is due: a few batch sizes are nothing unusual.
 _ENOUGH = 8
-_NAMED = 3  # how many causes are told
+_NAMED = 3  # how many causes the warning names
 
 
 class RecompilationWarning(UserWarning):
@@ -33,7 +33,7 @@ class Recompilations:
         self._forms: dict[str, dict[str, None]] = {}
 
     def blame(self, need: Need, effect: str) -> None:
-        """Note that an op's need had an effect on what has to be compiled."""
+        """Note that an op's needs affected what has to be compiled."""
         where = need.where or "an op"
         self._causes[f"{where}: {str(need).splitlines()[0]}; {effect}"] = None
 

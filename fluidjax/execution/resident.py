@@ -29,15 +29,15 @@ class ResidentState:
     Attributes:
         buffers: how the replaced arrays are joined to buffers.
         slot: (what the last run left, the buffers first; ...). A run appends to it, which replaces all buffers at once.
-        kept: arrays that it only reads.
+        kept: arrays that a run only reads.
         place: puts an array where runs take it from, by the name of its variable ('' where several share a buffer).
-        complete: whether a run reads nothing else of the scope, so that the state may be attached.
+        complete: whether a run reads nothing else from the scope, so that the state may be attached.
         attached: whether tensors refer to it.
-        names: of these tensors.
+        names: the names of these tensors.
         compiled: what runs it again, without a look at the scope, by the form of the feeds.
-        alone: whether these runs need the scope for themselves.
-        apart: whether nothing that they fetch is a variable of the scope.
-        lock: that of the scope.
+        alone: whether these runs need exclusive use of the scope.
+        apart: whether none of their fetches is a variable of the scope.
+        lock: the scope's lock.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ResidentState:
         self.lock: Any = threading.RLock()
 
     def place(self, buffers: Iterable[Any]) -> tuple[Any, ...]:
-        """The buffers that a run takes, where it takes them from."""
+        """Put the buffers that a run takes where it takes them from."""
         return tuple(map(self._place, buffers, self._buffer_names))
 
     @property
@@ -96,7 +96,7 @@ class ResidentState:
         return self._valid and self._scope() is scope and self._edition == scope._edition
 
     def replace(self, buffers: tuple[Any, ...]) -> bool:
-        """Keep what a run left; False when it is not all arrays, and so has to go into the scope by name."""
+        """Keep what a run left; False when some of it is not an array, and so has to go into the scope by name."""
         if not all(type(b) is ArrayImpl for b in buffers):
             return False
         self.replaced = buffers
@@ -131,11 +131,11 @@ class ResidentState:
         return any(buffer.is_deleted() for buffer in self.replaced)
 
     def outdate(self) -> None:
-        """Some tensor gets another value: the next run has to look into the scope."""
+        """A tensor is getting another value: the next run has to look into the scope."""
         self._valid = False
 
     def leave(self, index: int) -> None:
-        """A tensor has another value: hold on to its array no longer."""
+        """A tensor has another value: let go of its array."""
         parts = self.buffers.parts
         if index >= len(parts):
             self.kept = _without(self.kept, index - len(parts))

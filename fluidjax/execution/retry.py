@@ -1,8 +1,8 @@
-"""What an attempt at a run may lack, and what is done about it before the next.
+"""What an attempt at a run may lack, and what is done about it before the next attempt.
 
 A program is compiled for the most convenient conditions: ragged rows are padded to a bucket, their LoD and longest
-length are traced, loops' buffers have the sizes that were found at first, and all ops are one jitted step. What fails
-under these is tried again under dearer ones, which later runs start from:
+length are traced, loops' buffers have the sizes that were found at first, and all ops are one jitted step. An attempt
+that fails under these conditions is repeated under costlier ones, from which later runs start:
 
 =============================================  =================================================================
 an attempt lacks                               the next one
@@ -59,15 +59,15 @@ class Attempts:
         self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, rows, **padding)
 
     def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
-        """What is fed, as the next attempt takes it."""
+        """The feeds, as the next attempt takes them."""
         return self._feeder.values(self._job.feeds, feed, exact=self.exact)
 
     def feeds_in(self, room: Sizes) -> list[Any]:
-        """What this thread fed last, in other room than it was given."""
+        """This thread's last feeds, in a room other than the one they were given."""
         return self._feeder.values_in(room)
 
     def exact_feeds(self, feed: Mapping[str, Any]) -> list[Any]:
-        """What is fed, unpadded."""
+        """The feeds, unpadded."""
         return self._feeder.values(self._job.feeds, feed, exact=True)
 
     @property
@@ -76,7 +76,7 @@ class Attempts:
         return self._feeder.visit
 
     def plan_anew(self, held: Sequence[str]) -> None:
-        """Plan with undeclared variables that the scope holds, and the ops that are known to run outside."""
+        """Plan anew, with undeclared variables that the scope holds and the ops known to run outside."""
         plan = self._make_plan(held)
         if (plan.reads, plan.keeps) != (self.plan.reads, self.plan.keeps):
             self._compilations.forget_state()
@@ -88,9 +88,9 @@ class Attempts:
     def run(self, attempt: Attempt, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
         """Call ``attempt(scope, feeds, seed)`` until it succeeds.
 
-        None instead of results says that it lacked something which it saw to itself.
+        An attempt that returns None lacked something that it has already provided.
 
-        Raises LoweringError where nothing can be done, or where there is no end to it.
+        Raises LoweringError where nothing can be done, or where attempts would never end.
         """
         for _ in range(_MAX_DOUBLINGS):
             try:
@@ -122,7 +122,7 @@ class Attempts:
         except InvalidArgumentError:
             raise
         except LoweringError:
-            # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
+            # Rows that do not fit may be due to padding alone; without padding the error is the program's own.
             if self.exact:
                 raise
             failed = NeedsExact("an op failed on padded rows")
@@ -135,7 +135,7 @@ class Attempts:
     def _on_exact_rows(
         self, attempt: Attempt, scope: Scope, feed: Mapping[str, Any], seed: Any, failed: NeedsExact
     ) -> list[Any] | None:
-        """Rows are exact from now on if that is what was lacking; a batch that fails either way changes nothing."""
+        """Make rows exact from now on if that was what was lacking; a batch that fails either way changes nothing."""
         try:
             results = attempt(scope, self.exact_feeds(feed), seed)
         except Need:
@@ -145,12 +145,12 @@ class Attempts:
         return results
 
     def _holds_rows(self, scope: Scope) -> bool:
-        """Whether something that is read from the scope has rows that may have been padded."""
+        """Whether a value read from the scope has rows that may have been padded."""
         names = [n for n in self.plan.reads if n not in self._job.feeds]
         return _any_rows(gather_values(scope, names, exact=False).values())
 
     def _drop_padding(self, needed: NeedsExact) -> None:
-        """See to it that the next attempt gives exact rows to the op that refused padded ones.
+        """Make the next attempt give exact rows to the op that refused padded ones.
 
         Rows are exact throughout then; where their number depends on data, the op runs outside jit.
         """
@@ -163,13 +163,13 @@ class Attempts:
     def _stay_exact(self, needed: NeedsExact) -> None:
         self._compilations.causes.blame(needed, "rows are exact, and every LoD is compiled")
         self.exact = True
-        if self._outside:  # what needed a value on the host may have it now
+        if self._outside:  # ops that needed a value on the host may have it now
             self._outside.clear()
             self.plan_anew(())
             self._compilations.clear()
 
     def _give_sizes(self, needed: NeedsSizes) -> None:
-        """See to it that the next attempt has the sizes that an op refused room in as they are."""
+        """Make the next attempt use the exact sizes of the dims in which an op refused room."""
         if self._feeder.refuse(needed.labels):
             self._compilations.causes.blame(needed, "every size of what it reads is compiled")
         if any(not isinstance(label, int) for label in needed.labels):
@@ -177,7 +177,7 @@ class Attempts:
         self._compilations.clear()
 
     def _provide(self, needed: NeedsConcrete) -> None:
-        """See to it that the next attempt has what this one lacked."""
+        """Provide the next attempt with what this one lacked."""
         if needed.longest and not self._feeder.tight:
             self._compilations.causes.blame(needed, "every longest length is compiled")
             self._feeder.tight = True
@@ -195,7 +195,7 @@ class Attempts:
         self._compilations.clear()
 
     def grew(self, compiled: CompiledOps, overflows: Mapping[str, Any]) -> bool:
-        """Enlarge what overflowed; whether anything did."""
+        """Enlarge the buffers that overflowed; returns whether any did."""
         full = [name for name, flag in overflows.items() if bool(flag)]
         for name in full:
             if name in compiled.uneven:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-# What runs without a seed draw from: another number in each process.
+# The base for programs without a seed: a different number in each process.
 entropy = int(np.random.SeedSequence().generate_state(1)[0])
-# Of each program: what its base is where it has no ``random_seed``, and the count of its runs.
+# For each program: the base used where it has no ``random_seed``, and the count of its runs.
 _lock = threading.Lock()
 _runs: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
 
@@ -27,11 +27,11 @@ def next_seed(program: Any) -> np.ndarray:
 
 
 def state_of(program: Any) -> tuple[int, int]:
-    """What the seeds of later runs follow from."""
+    """(base, count): the state from which the seeds of later runs follow."""
     base, count = _runs.get(program, (entropy, 0))
     return base, count
 
 
 def resume(program: Any, base: int, count: int) -> None:
-    """Let later runs have the seeds that they had after ``state_of`` gave these."""
+    """Give later runs the seeds that followed when ``state_of`` returned these numbers."""
     _runs[program] = [base, count]

@@ -1,4 +1,4 @@
-"""A program cut by its host ops: these run op by op on exact rows, what lies between two of them as one jitted step.
+"""A program cut at its host ops: these run singly on exact rows, and the ops between two of them as one jitted step.
 
 Nothing is donated, so the scope keeps the state from before the run until all segments have succeeded.
 """
@@ -24,7 +24,7 @@ from lowering.values import Form, LoDArray, exact
 
 
 class SegmentedRuns:
-    """Runs of a job some of whose ops work on the host."""
+    """Runs of a job with ops that work on the host."""
 
     def __init__(self, job: Job, attempts: Attempts, compilations: Compilations, interpreted: InterpretedRuns):
         self._job = job
@@ -35,7 +35,7 @@ class SegmentedRuns:
         self._least = retry.least_rows(job.program)
 
     def run(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
-        """Run once: the fetched values; None when a buffer overflowed and was enlarged, and nothing happened."""
+        """Run once: the fetched values; None when a buffer overflowed and was enlarged, with nothing stored."""
         plan, outside = self._attempts.plan, Outside(scope)
         env = environment(scope, self._job, plan, feeds, exact=self._attempts.exact)
         for segment in plan.segments:
@@ -48,7 +48,7 @@ class SegmentedRuns:
         return results
 
     def _run_jitted(self, segment: Segment, env: dict[str, Any], seed: Any) -> bool:
-        """Whether it ran; else a buffer was enlarged."""
+        """Run a jitted segment; returns whether it ran, or else a buffer was enlarged."""
         inputs = tuple(n for n in segment.reads if n in env)
         compiled = self._compilations.get(segment, inputs, segment.writes)
         values = [_form(env[n]) if n in segment.forms else env[n] for n in inputs]
@@ -67,18 +67,18 @@ class SegmentedRuns:
         env.update({n: self._repadded(n, local[n]) for n in segment.writes if n in local})
 
     def _repadded(self, name: str, value: Any) -> Any:
-        """A result of a host op; rows get room for as many as there have ever been."""
+        """A host op's result, whose rows get room for as many as it ever had."""
         if self._attempts.exact or not isinstance(value, LoDArray):
             return exact(value)
         data, lod = trim(value)
         rows, *inner = usual_room(len(data), lod)
         had = self._room.get(name, 0)
-        if rows > had:  # more than ever before: with room beyond, as more will come
+        if rows > had:  # more than ever before: room for some more, as more will come
             rows = max(rows, usual_room(len(data) + len(data) // 2, lod)[0], self._least)
         rows = self._room[name] = max(rows, had)
         return lod_array(data, lod, room=(rows, *inner), longest=value.longest)
 
 
 def _form(value: Any) -> Any:
-    """What a step gets that asks for shape and dtype alone: nothing more, of an array."""
+    """The argument of a step that asks for shape and dtype alone: no data, if it is an array."""
     return Form(value.shape, value.dtype) if isinstance(value, np.ndarray | jax.Array) else value

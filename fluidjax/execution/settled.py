@@ -1,9 +1,9 @@
-"""A run like the last one, straight on the state that this left: most steps of a training are such.
+"""A run like the last one, directly on the state that the last one left: most training steps are such runs.
 
 A run has settled once its state stays on the device and its compiled step neither overflows nor changes any form (see
 ``WholeRuns``). What may have happened since is found by three looks: whether tensors of the scope were given other
 values (``ResidentState.current``), whether something was compiled for feeds of this form, and whether what it ran on is
-still there. Whatever is found, the run is left to ``WholeRuns``, and nothing has happened.
+still there. If any of them finds a change, the run is left to ``WholeRuns``, and nothing has happened.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SettledRuns:
         self._compilations = compilations
 
     def run(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any] | None:
-        """Run as the last time: the fetched values; None when that is impossible, and nothing happened."""
+        """Run like the last time: the fetched values; None when that is impossible, and then nothing has happened."""
         state = self._compilations.state()
         if state is None or not state.compiled:
             return None
@@ -52,9 +52,9 @@ class SettledRuns:
             return None
 
     def failure(self, scope: Scope, error: Exception) -> Exception:
-        """What to tell of an ``error`` inside of XLA, in a run or when its results are read.
+        """The error to report for an ``error`` inside XLA, in a run or when its results are read.
 
-        Where the step had taken the state over by then, its tensors hold nothing from now on.
+        If the step had already taken the state over, its tensors hold nothing from now on.
         """
         state = self._compilations.state()
         with scope._lock:
@@ -64,7 +64,7 @@ class SettledRuns:
         return _lost(error)
 
     def _again(self, scope: Scope, state: ResidentState, compiled: Compiled, feeds: list[Any], seed: Any) -> list[Any]:
-        """See ``Compiled``: an interrupt comes before the step or after it."""
+        """Call the step as ``Compiled`` says: an interrupt comes before it or after it."""
         replaced, values = state.replaced, [*state.kept, *feeds]
         compiled.before(values)
         if compiled.executable.scratch:

@@ -1,9 +1,9 @@
-"""Runs of a program on several devices: what each is fed, the program of all of them, what they fetch.
+"""Runs of a program on several devices: what each is fed, the program for all of them, and what they fetch.
 
 Where there are as many physical devices, and their shares are alike, each runs the program that
 ``lowering.engine.spread`` makes, all at once. Else ``lowering.engine.replicas`` writes the program out for all devices;
-it is run as any other. What devices have for themselves between runs, such as running statistics, stands in a scope
-inside the one that is run over, and device 0's in that one itself; so the kinds of run may change from batch to batch.
+it runs like any other. What devices keep for themselves between runs, such as running statistics, is in a scope inside
+the one that is run over, and device 0's is in that one itself; so the kind of run may change from batch to batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lowering.engine.spread import SpreadProgram, spread
 
 
 class Facts(NamedTuple):
-    """The persistable variables of a program's outermost block, whether it has a backward pass, what is divided."""
+    """A program's persistable variables (outermost block), whether it has a backward pass, and what is divided."""
 
     persistable: frozenset[str]
     trains: bool
@@ -64,7 +64,7 @@ class SeveralDevices:
         self._agreed = devices.processes == 1
         self._program = program
         self._written: dict[Any, Written] = {}
-        self._together: set[Any] = set()  # what has to be written out for one device
+        self._together: set[Any] = set()  # programs that have to be written out for one device
         self._known: tuple[Any, Facts] | None = None
         self._stays: list[Feed] = [{} for _ in range(devices.count)]  # persistable variables that were fed to a device
         self._dropped = True
@@ -91,7 +91,7 @@ class SeveralDevices:
         return self._facts().trains
 
     def drop_local_exe_scopes(self) -> None:
-        """Release what runs have kept; here they keep nothing."""
+        """Release what runs have kept: nothing, here."""
         self._dropped = True
 
     def _need_create_local_exe_scopes(self) -> bool:
@@ -112,7 +112,7 @@ class SeveralDevices:
         return self._known[1]
 
     def written(self, parts: Sequence[Feed], *, together: bool = False) -> Written:
-        """The program for as many devices as have something to do; ``together``: for one physical device."""
+        """The program for the devices that have something to do; ``together``: written for one physical device."""
         same = {n for n in self._facts().persistable & parts[0].keys() if all(p[n] is parts[0][n] for p in parts)}
         fed = frozenset(parts[0].keys() - same)
         version = self._program._version_token()
@@ -141,7 +141,7 @@ class SeveralDevices:
         return all(len({_form(p[name]) for p in parts}) == 1 and _form(parts[0][name]) for name in fed)
 
     def _agree(self) -> None:
-        """Let all processes start from what the first of them has."""
+        """Make all processes start from the first one's values."""
         joined = processes()
         assert joined is not None
         with self.scope._lock:
@@ -178,7 +178,7 @@ class Written:
         self.spread = spread
 
     def feed(self, parts: Sequence[Feed]) -> Feed:
-        """What the program is fed."""
+        """The program's feed."""
         if self.spread is not None:
             return {name: _joined([p[name] for p in parts], self._program.own, name) for name in parts[0]}
         found: Feed = {}
@@ -187,11 +187,11 @@ class Written:
         return found
 
     def fetches(self, names: Sequence[str]) -> tuple[str, ...]:
-        """What the program fetches, each name once."""
+        """The names that the program fetches, each once."""
         return tuple(dict.fromkeys(n for name in names for n in self._program.names(name)))
 
     def results(self, names: Sequence[str], found: dict[str, Any], *, merge: bool) -> list[Any]:
-        """Of each fetch the values of all devices, joined or as a list."""
+        """For each fetch the values of all devices, joined or as a list."""
         return [self._result(name, found, merge) for name in names]
 
     def _result(self, name: str, found: dict[str, Any], merge: bool) -> Any:
@@ -235,14 +235,14 @@ def _fed(part: Feed, held: Feed, name: str) -> Any:
 
 
 def _form(value: Any) -> Any:
-    """What shares of one form have in common; None for what is no plain array."""
+    """What shares of one form have in common; None for anything but a plain array."""
     if isinstance(value, LoDTensor):
         value = None if value.lod() else value._value
     return (value.shape, value.dtype) if isinstance(value, np.ndarray) and value.ndim and value.size else None
 
 
 def _joined(parts: Sequence[Any], own: Collection[str], name: str) -> Any:
-    """The shares of all devices joined, as they were before they were cut where that is so."""
+    """The shares of all devices joined; where they were cut from one array, that array."""
     if name not in own:
         return parts[0]
     arrays = [np.asarray(p) for p in parts]

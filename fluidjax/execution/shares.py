@@ -1,4 +1,4 @@
-"""What several devices are fed, out of what the user feeds for all; and what they fetch, as one."""
+"""Splitting what the user feeds among several devices, and merging what they fetch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def by_name(feed: dict[Any, Any]) -> dict[str, Any]:
 def split(value: Any, count: int) -> list[Any]:
     """The shares of ``count`` devices: equally many rows each, the last one what remains. Sequences stay whole.
 
-    There are fewer shares where so many do not need all devices: 5 rows are 2, 2 and 1 for 4 devices.
+    There are fewer shares where the rows do not need all devices: for 4 devices, 5 rows are 2, 2 and 1.
     """
     if isinstance(value, LoDTensor):
         return _split_tensor(value, count)
@@ -84,12 +84,12 @@ def _part(rows: np.ndarray, lod: Sequence[Sequence[int]], begin: int, end: int) 
 
 
 def shares(feed: Any, count: int, persistable: Collection[str], *, partial: bool) -> list[Feed]:
-    """What each device is fed.
+    """The feed of each device.
 
     Args:
         feed: a dict, which is split; a list of one dict per device, empty ones for idle devices; None.
         count: how many devices there are.
-        persistable: variables of which all devices get the same where one row is fed.
+        persistable: variables for which all devices get the same value where one row is fed.
         partial: whether some devices may stay idle; there are fewer dicts then.
 
     Raises:
@@ -143,7 +143,7 @@ def _split_dict(feed: Mapping[str, Any], count: int, persistable: Collection[str
 
 
 def merged(values: Sequence[Any], name: str) -> Any:
-    """What the devices fetched, their rows and sequences one after another.
+    """What the devices fetched as one value, with their rows and sequences one after another.
 
     Raises EnforceNotMet where the values differ in more than the number of rows, or have none.
     """

@@ -1,4 +1,4 @@
-"""One op on its own, reading and writing the variables of a scope: what Fluid's native operators do."""
+"""One op on its own that reads and writes variables of a scope, as Fluid's native operators do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step that runs on several devices at once needs of those who spread it."""
+"""What a step that runs on several devices at once requires from whoever spreads it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Spreading:
         return on_device(array)
 
     def draws(self, name: str) -> Any:
-        """A number by which what is drawn into ``name`` is drawn apart from all else."""
+        """A number that separates the random stream of ``name`` from all others."""
         return number_of(name)
 
     def over(

@@ -1,4 +1,4 @@
-"""What the sections of a program hand on to each other, and which of them belong together.
+"""What a program's sections hand on to each other, and which of them belong together.
 
 ``PipelineOptimizer`` makes ``2 k - 1`` sections of a program: ``k`` of the forward pass and the backward passes of all
 but the last of them, backwards. So sections ``i`` and ``2 k - 2 - i`` use the same parameters: they are a stage.
@@ -21,10 +21,10 @@ class Section:
 
     Attributes:
         program: the program's view.
-        held: what it uses that persists between batches.
-        kept: what of it it writes.
-        reads: what else it reads before it writes it.
-        writes: what else it writes.
+        held: the variables it uses that persist between batches.
+        kept: the part of ``held`` that it writes.
+        reads: other variables that it reads before it writes them.
+        writes: other variables that it writes.
     """
 
     program: ProgramView
@@ -45,7 +45,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Passed:
-    """What goes into a section with a batch, and what of it goes on.
+    """What goes into a section with a batch, and what goes on from it.
 
     Attributes:
         section: the section.
@@ -59,7 +59,7 @@ class Passed:
 
 
 def passed(sections: Sequence[Section], fed: Collection[str], fetches: Collection[str]) -> list[Passed]:
-    """What each of the sections, in order, is fed and fetches.
+    """What each section, in order, is fed and fetches.
 
     Args:
         sections: in the order in which a batch goes through them.
@@ -81,7 +81,7 @@ def passed(sections: Sequence[Section], fed: Collection[str], fetches: Collectio
 
 
 def _asked_of(sections: Sequence[Section], fed: Collection[str], fetches: Collection[str]) -> dict[str, int]:
-    """By name the section that a fetch comes from: the last that writes it, else one that holds it."""
+    """For each name the section that a fetch comes from: the last one that writes it, or else one that holds it."""
     found = {}
     for name in fetches:
         writers = [i for i, s in enumerate(sections) if name in s.writes or name in s.kept]

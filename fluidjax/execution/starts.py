@@ -1,4 +1,4 @@
-"""Variables that a program's first run finds in another form than every later run does; see ``engine.either``."""
+"""Variables that a program's first run finds in a form other than every later run does; see ``engine.either``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Starts:
     """What is known of such variables.
 
     Attributes:
-        forms: the form that each keeps once it has it.
+        forms: the form that each variable settles in.
         possible: whether one compiled step may serve the first run and the later ones.
     """
 
@@ -28,7 +28,7 @@ class Starts:
         self._before: dict[str, Any] = {}
 
     def see(self, scope: Scope, forms: Mapping[str, jax.ShapeDtypeStruct]) -> bool:
-        """Note what a run of ``scope`` would change; whether a step for both forms is worth a try."""
+        """Note what a run over ``scope`` would change; returns whether a step for both forms is worth a try."""
         if self.forms or any(_held(scope, n) and not is_plain(scope, n) for n in forms):
             return False
         self.forms = dict(forms)
@@ -36,11 +36,11 @@ class Starts:
         return True
 
     def give_up(self) -> None:
-        """Compile the first run for itself, as any change of form."""
+        """Compile the first run for itself, as after any change of form."""
         self.forms, self._before, self.possible = {}, {}, False
 
     def unsettled(self, scope: Scope) -> dict[str, Any]:
-        """What ``scope`` holds under the names that have not their last form; None: nothing."""
+        """What ``scope`` holds under the names that are not in their last form yet; None: nothing."""
         if any(_held(scope, n) and not is_plain(scope, n) for n in self.forms):
             self.give_up()
         found = {n: gather_plain(scope, [n]) for n in self.forms}
@@ -52,11 +52,11 @@ class Starts:
         return (value.shape, value.dtype) == (form.shape, form.dtype)
 
     def places(self, unsettled: Mapping[str, Any]) -> dict[str, Any]:
-        """What stands for variables in their last form, in a run that does not read them so."""
+        """Placeholders for variables in their last form, for a run that does not read them in it."""
         return {n: _zeros(self.forms[n]) for n in unsettled}
 
     def inputs(self, unsettled: Mapping[str, Any]) -> dict[str, Any]:
-        """What a step is told besides."""
+        """The additional inputs of a step."""
         if not self.forms:
             return {}
         before = {n: unsettled.get(n, None if v is None else _zeros(v)) for n, v in self._before.items()}
@@ -64,7 +64,7 @@ class Starts:
         return {FIRST: first, **{BEFORE + n: v for n, v in before.items() if v is not None}}
 
     def settled_inputs(self, kept: Sequence[Any]) -> tuple[Any, ...]:
-        """``kept``, at whose end stand the ``inputs`` of a first run, for the runs after it."""
+        """``kept``, which ends with a first run's ``inputs``, for the runs after it."""
         inputs = tuple(self.inputs({}).values())
         return (*kept[: len(kept) - len(inputs)], *inputs)
 

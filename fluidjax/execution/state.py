@@ -23,7 +23,8 @@ NONE: Mapping[str, Any] = {}
 def gather_plain(scope: Scope, names: Iterable[str], instead: Mapping[str, Any] = NONE) -> list[Any] | None:
     """The arrays of ``names``; None when one of them is missing, has a LoD or is of another kind.
 
-    A NumPy array that the user set is moved to the device once and stays there. ``instead`` goes before the scope.
+    A NumPy array that the user set is moved to the device once and stays there. ``instead`` takes precedence over the
+    scope.
     """
     arrays = []
     local = scope._vars
@@ -44,12 +45,12 @@ def gather_plain(scope: Scope, names: Iterable[str], instead: Mapping[str, Any] 
 
 
 def on_device(array: Any) -> Any:
-    """A device array; what the user set is copied, as the buffer may be donated to a step that writes over it."""
+    """A device array; one that the user set is copied, as the buffer may be donated to a step that overwrites it."""
     return array if type(array) is ArrayImpl else jax.device_put(array, may_alias=False)
 
 
 def distinct(arrays: list[Any]) -> list[Any]:
-    """The same arrays, where one that occurs twice is copied: a buffer can be donated only once."""
+    """The same arrays, with a copy of each repeated one: a buffer can be donated only once."""
     if len({id(a) for a in arrays}) == len(arrays):
         return arrays
     seen: set[int] = set()
@@ -108,7 +109,7 @@ class NothingToFetch(LoweringError):
         self.name = name
 
     def told_of(self, program: Any, fetched: Iterable[Any]) -> None:
-        """Say it where what was ``fetched`` is a Variable of another program."""
+        """Say so where what was ``fetched`` is a Variable of another program."""
         for var in fetched:
             block = getattr(var, "block", None)
             if block is not None and var.name == self.name and block.program is not program:

@@ -1,7 +1,7 @@
 """A folder of entries that processes share: whole or absent, the user's own, the least recently used deleted first.
 
 Entries hold machine code. So the folder and each of its files has to belong to the user who runs this, and nobody else
-may write to it; what does not is as if it were not there. So is what was cut off, damaged, or stored under another key.
+may write to it; anything else counts as absent. So does what was cut off, damaged, or stored under another key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Store:
     """Entries by key.
 
     Args:
-        folder: is made when the first entry is written, for its user alone.
+        folder: made when the first entry is written, for its user alone.
         bound: how many bytes all entries may take together.
     """
 
@@ -50,7 +50,7 @@ class Store:
         return entry
 
     def put(self, key: str, entry: bytes) -> bool:
-        """Store an entry; whether it is there now. What cannot be written, a full disk say, is not an error."""
+        """Store an entry; returns whether it is there now. A failure to write, such as a full disk, is not an error."""
         if len(entry) > self._bound:
             return False
         try:
@@ -68,7 +68,7 @@ class Store:
         return {path: found.st_size for path, found in self._files() if path.suffix == _SUFFIX}
 
     def clear(self) -> int:
-        """Delete all entries, and what writers that were killed left; how many entries there were."""
+        """Delete all entries, and what killed writers left behind; returns how many entries there were."""
         count = len(self.sizes())
         for path, _ in self._files():
             path.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ class Store:
         found = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as files:
             for file in files:
-                with contextlib.suppress(FileNotFoundError):  # another process may just have deleted it
+                with contextlib.suppress(FileNotFoundError):  # another process may have just deleted it
                     if file.is_file(follow_symlinks=False):
                         found.append((Path(file.path), file.stat(follow_symlinks=False)))
         return iter(sorted(found, key=lambda pair: pair[1].st_mtime_ns))

@@ -1,7 +1,7 @@
 """A stretch of a program's ops as a function of values by name: one half of a program that runs in two halves.
 
 The gradient ops of a static block in an eager net run later than its forward ops, on what these left: any value of the
-lowering passes between the two, step scopes and arrays too.
+lowering passes between the two, including step scopes and arrays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Stretch:
     Args:
         program: the program.
         ops: the ops.
-        outputs: the names that are wanted afterwards, of those that the ops write.
+        outputs: those of the names written by the ops that are wanted afterwards.
         platform: 'cpu', 'gpu' or 'tpu'.
         capacities: the sizes of loops' buffers; stretches of one program share them.
         checked: whether labels, ids and divisors are checked.
@@ -86,7 +86,7 @@ class Stretch:
             seed: of the run, None where no op draws.
 
         Raises:
-            InvalidArgumentError: a value is none that its op takes.
+            InvalidArgumentError: an op cannot take a value.
         """
         for _ in range(_MAX_ATTEMPTS):
             env = {name: _on_device(value) for name, value in given.items()}
@@ -156,7 +156,7 @@ class Stretch:
 
 
 def _on_device(value: Any) -> Any:
-    """The value as later runs will have it: a compiled form for arrays that are on the host yet would be used once."""
+    """The value as later runs will have it: a form compiled for arrays still on the host would be used only once."""
     return with_x64(jax.device_put, value) if isinstance(value, np.ndarray) else value
 
 

@@ -1,19 +1,19 @@
-"""How much room batches of changing sizes get, so that few executables serve many sizes and the common ones closely.
+"""How much room batches of changing sizes get: few executables serve many sizes, and common sizes closely.
 
 A batch has one size for each thing that is padded (rows of a feed, inner sequences, the longest one ...), and an
-executable room for so many of each: one serves every batch that fits. What a size costs is decided as it comes:
+executable has room for so many of each: it serves every batch that fits. Rooms are decided on as batches come:
 
-- *Wide at first.* A batch for which nothing has room is compiled for at once, with some room beyond: a few rows cost
-  microseconds, compiling them anew a large part of a second.
+- *Wide at first.* A batch that fits nowhere is compiled for at once, with some room to spare: a few more rows cost
+  microseconds, another compilation a large part of a second.
 - *Room ahead.* A room larger than the largest batch is compiled once the runs have lasted as long as that takes, so
-  that a short stream never pays for what it does not come to need; and early where sizes grow and grow.
+  that a short stream never pays for what it will not need; and early where sizes keep growing.
 - *Closer where it pays.* Each run in a room that is larger than its batch pays for that: the time that the run took
-  less the time that it would take in a room of its size. As soon as there is a room in which the runs up to now would
-  have saved together what compiling it costs, it is compiled, and these runs' accounts are closed.
+  less the time that it would take in a room of its size. As soon as there is a room in which the runs so far would
+  together have saved what compiling it costs, it is compiled, and these runs' accounts are closed.
 - *Nobody waits.* Closer and larger rooms are compiled beside the runs, which go on with what there is.
 
-The bound (ski rental): what was paid for any one room that was not compiled is less than its price, and what was
-compiled has cost no more than 1 / ``_SHARE`` times what was paid before. So against the best k rooms in hindsight the
+The bound (ski rental): the runs paid less for the lack of any one room than its price, and compiled rooms have cost no
+more than 1 / ``_SHARE`` times what was paid before. So against the best k rooms in hindsight the
 runs lose at most k prices between two compilations, and compiling is never more than a constant times what it saves
 on a stream that goes on as it began.
 """
@@ -34,13 +34,13 @@ from fluidjax.execution import buckets
 
 Sizes = tuple[int, ...]
 
-# What a second of compiling beside the runs costs them: with a core to spare, what Python's lock makes them wait.
+# What a second of compiling beside the runs costs them: with a core to spare, the time spent waiting for Python's lock.
 _SHARE = 0.25 if (os.cpu_count() or 1) > 1 else 1.0
-# A room that is larger than need be by more than this factor is worth a compilation at once where none runs beside.
+# Where nothing compiles beside the runs, a room larger than needed by more than this factor is worth compiling at once.
 _WIDEST = 8
-# The part of a run's time that is taken to follow the room, until two rooms have been measured.
+# The part of a run's time assumed to be proportional to the room, until two rooms have been measured.
 _PART = 0.5
-_STEADY = 1  # how often room is made for a little more before sizes are taken to grow for good
+_STEADY = 1  # how often room is made for a little more before sizes are assumed to keep growing
 _KINDS = 256  # distinct sizes that are considered for rooms of their own
 _REMEMBERED = 2048  # distinct sizes that are counted; then the rare ones are forgotten
 
@@ -57,7 +57,7 @@ class Room:
 
     @property
     def timed(self) -> bool:
-        """Whether its next run is: each time after twice as many."""
+        """Whether its next run is timed: runs 1, 2, 4, 8 ... are."""
         return self.runs & (self.runs - 1) == 0
 
     def holds(self, sizes: Sizes) -> bool:
@@ -67,7 +67,7 @@ class Room:
 
 @dataclass
 class Visits:
-    """The batches of one size: which room they are run in, and how many came since one was last compiled for them."""
+    """The batches of one size: the room they run in, and how many came since one was last compiled for them."""
 
     room: Room
     count: int = 0
@@ -80,12 +80,12 @@ class Family:
     Attributes:
         units: the bytes that one of each size takes.
         floors: room that each size gets in any case.
-        visits: of the sizes that came lately.
+        visits: the visits of the sizes that came lately.
         least, most: of each size that ever came; () before the first.
         paid: seconds that runs in larger rooms took longer, since a closer one was last looked for.
         grown: how often room was made for more than had come.
         runs: how many there were, and ``records`` how often one was larger than all before.
-        lasted: seconds that all runs took, since room was last compiled ahead of them.
+        lasted: seconds that all runs took since room was last compiled ahead of them.
     """
 
     units: tuple[int, ...]
@@ -102,7 +102,7 @@ class Family:
 
     @property
     def growing(self) -> bool:
-        """Whether sizes grow more often than chance has it, which is about ln(runs) times."""
+        """Whether sizes grow more often than by chance, which is about ln(runs) times."""
         return self.records > 2 * math.log2(max(self.runs, 1)) + 1
 
     def weight(self, sizes: Sizes) -> int:
@@ -132,17 +132,17 @@ class Family:
 
 
 def clock(platform: str) -> Callable[[], float]:
-    """What times runs and compilations: on a CPU the processors' time, whatever else runs on the machine."""
+    """The clock for runs and compilations: on a CPU the processor time, which ignores what else runs on the machine."""
     return time.process_time if platform == "cpu" else time.perf_counter
 
 
 class Tiers:
-    """Chooses rooms, is told of runs and compilations, and says what is worth compiling.
+    """Chooses rooms, takes note of runs and compilations, and says what is worth compiling.
 
     Args:
         clock: tells seconds.
-        beside: whether something can be compiled beside the runs. Where not, rooms follow from the sizes alone, not
-            from times: the same batches get the same ones again.
+        beside: whether rooms can be compiled beside the runs. If not, rooms follow from the sizes alone, not from
+            times: the same batches get the same rooms again.
     """
 
     def __init__(self, *, beside: bool, clock: Callable[[], float] = time.process_time):
@@ -150,16 +150,16 @@ class Tiers:
         self._beside = beside
         self._families: dict[Hashable, Family] = {}
         self.lock = threading.Lock()
-        self.edition = 0  # counts how often all was forgotten
+        self.edition = 0  # counts how often everything was forgotten
 
     def clear(self) -> None:
-        """Nothing that was compiled is there any more; what sizes came is remembered."""
+        """Forget the compiled rooms, but not which sizes came."""
         self.edition += 1
         for family in self._families.values():
             family.rooms, family.paid = [], 0.0
 
     def visit(self, key: Hashable, sizes: Sizes, units: Sequence[int], floors: Sizes) -> Visit:
-        """A run of a batch of these sizes, in the room that is best for it; a new one where none has room.
+        """A run of a batch of these sizes, in the best room for it; in a new one where it fits nowhere.
 
         Args:
             key: what else an executable depends on.
@@ -194,7 +194,7 @@ class Tiers:
         return best if family.weight(best.sizes) <= _WIDEST * family.weight(family.close(sizes)) else None
 
     def due(self, visit: Visit, price: float) -> Room | None:
-        """A room with space for this batch that is worth ``price`` seconds of compiling; it is not asked for again."""
+        """A room for this batch that is worth ``price`` seconds of compiling; it is not suggested again."""
         if not self._beside or visit.edition != self.edition or not price:
             return None
         with self.lock:
@@ -204,7 +204,7 @@ class Tiers:
             return room
 
     def opened(self, visit: Visit, room: Room) -> None:
-        """``room`` was compiled; later batches that fit may be run in it."""
+        """``room`` was compiled; later batches that fit may run in it."""
         family = visit.family
         with self.lock:
             if visit.edition != self.edition:
@@ -227,16 +227,16 @@ class Visit:
 
     @property
     def room(self) -> Sizes:
-        """How much room the batch gets."""
+        """The room that the batch gets."""
         return self.visits.room.sizes
 
     @property
     def timed(self) -> bool:
-        """Whether it is of use to know how long this run takes."""
+        """Whether it is useful to know how long this run takes."""
         return self.visits.room.timed
 
     def done(self, seconds: float | None) -> None:
-        """The run is over; it took so long, as far as that is known."""
+        """The run is over, after so many seconds if that is known."""
         family, room = self.family, self.visits.room
         room.runs += 1
         family.runs += 1
@@ -249,13 +249,13 @@ class Visit:
 
 
 def _coming(family: Family, sizes: Sizes) -> Room | None:
-    """A room for this batch that is being compiled: to wait for it takes no longer than to compile another."""
+    """A room for this batch that is being compiled: waiting for it takes no longer than compiling another."""
     coming = [r for r in family.rooms if not r.ready and not r.failed and r.holds(sizes)]
     return min(coming, key=lambda r: family.weight(r.sizes), default=None)
 
 
 def _with_room_to_grow(family: Family, sizes: Sizes) -> Sizes:
-    """Room for a batch that fits nowhere: at least as much as any had, and more where sizes are seen to grow."""
+    """Room for a batch that fits nowhere: at least as much as any batch had, and more where sizes are growing."""
     close = family.close(sizes)
     if not family.most:
         return close
@@ -296,11 +296,11 @@ def _spare(visit: Visit, price: float) -> Room | None:
 
 
 def _closer(visit: Visit, price: float) -> Room | None:
-    """The room in which the runs would have saved most, if that is what compiling it costs."""
+    """The room in which the runs would have saved most, if they would have saved the cost of compiling it."""
     family = visit.family
     if family.paid < price or not all(r.ready or r.failed for r in family.rooms):
         return None
-    family.paid -= price / 4  # this much more is paid before it is looked at again
+    family.paid -= price / 4  # this much more has to be paid before the next look
     _, rate = family.line()
     best = max(_savings(visit), key=lambda found: found[0], default=(0.0, ()))
     if rate * best[0] < price:

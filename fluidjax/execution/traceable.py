@@ -1,4 +1,4 @@
-"""A step as JAX traces it: values in by name, the ops, values out by name, and what the trace finds out."""
+"""A step as JAX traces it: values in by name, the ops, values out by name, and the trace's findings."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from lowering.program import OpView, ProgramView
 
 
 class NeedsInputs(Exception):
-    """The step may not donate its inputs: a run may have to be repeated, or a variable changes its form."""
+    """The step must not donate its inputs: a run may have to be repeated, or a variable changes its form."""
 
 
 class Changes(Exception):
     """Not an error: a run leaves variables in another form than it finds them in, for the next run to find.
 
     Attributes:
-        forms: the form that each is left in.
+        forms: the form in which each variable is left.
     """
 
     def __init__(self, forms: dict[str, jax.ShapeDtypeStruct]):
@@ -37,7 +37,7 @@ class Changes(Exception):
         self.forms = forms
 
 
-FIRST, BEFORE = "@FIRST", "@BEFORE/"  # inputs: whether a run is the first; what it finds then
+FIRST, BEFORE = "@FIRST", "@BEFORE/"  # inputs: whether a run is the first one, and what it then finds
 
 
 def _changed(found: Mapping[str, Any], left: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
@@ -53,15 +53,15 @@ def _same_form(before: Any, after: Any) -> bool:
 
 @dataclass
 class Traced:
-    """What a trace finds out.
+    """The findings of a trace.
 
     Attributes:
-        structure: how the results are made of arrays; None: they are arrays.
+        structure: how the results are built from arrays; None: they are arrays.
         watch: what is to be checked.
         pairs: see ``lowering.engine.align``.
         used, uneven: see ``lowering.Runner``.
-        ran: whether what it was compiled to has run.
-        seconds: what tracing and compiling took, here or in the process that kept it.
+        ran: whether the compiled form has run.
+        seconds: the time that tracing and compiling took, here or in the process that kept it.
     """
 
     structure: Any = None
@@ -73,7 +73,7 @@ class Traced:
     seconds: float = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process is told: there it has not run."""
+        """The state for another process, where it has not run."""
         return {**self.__dict__, "ran": False}
 
 
@@ -117,9 +117,9 @@ class Traceable:
         """The function to trace.
 
         Args:
-            rebuilds: how each input is made of arrays; None: it is one.
+            rebuilds: how each input is built from arrays; None: it is one.
             seen: positions of the inputs that are checked on the host.
-            found: is told what the trace finds out.
+            found: called with the findings of the trace.
             donate: whether what is replaced is overwritten; raises NeedsInputs where it cannot be.
             awaited: see ``CompiledOps``; raises Changes where a variable's form does.
             checked: whether the ops' demands on their numbers are checked.

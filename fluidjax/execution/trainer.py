@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TrainerBase:
-    """What ``core.Executor.init_for_dataset`` makes; one thread runs all batches, whatever the description says.
+    """The result of ``core.Executor.init_for_dataset``; one thread runs all batches, whatever the description says.
 
     Args:
         context: the program, made ready.
@@ -32,7 +32,7 @@ class TrainerBase:
         make(self._worker, [var.name for var in context.program.list_vars() if not var.persistable])
 
     def get_worker_scope(self, thread_id: int) -> Scope:
-        """The scope inside the trainer's that holds what does not persist, as the last batch left it.
+        """The scope inside the trainer's own, with the variables that do not persist as the last batch left them.
 
         Args:
             thread_id: 0. EnforceNotMet for another: there is one thread.
@@ -46,11 +46,11 @@ class TrainerBase:
         self.scope.drop_kids()
 
     def feeds(self) -> Iterator[dict[str, Any]]:
-        """The feeds of one pass; slots that the program has no variable for are left out."""
+        """The feeds of one pass; slots without a variable in the program are left out."""
         return self.dataset.feeds(self.context.program.global_block().vars)
 
     def show(self, batch: int) -> None:
-        """Print what is to be looked at, after every ``print_period`` batches."""
+        """Print the fetched variables after every ``print_period`` batches."""
         if batch % max(self._fetches.print_period, 1):
             return
         for name, text in zip(self._fetches.fetch_var_names, self._fetches.fetch_var_str_format, strict=False):

@@ -1,4 +1,4 @@
-"""What a person at a terminal is told who waits."""
+"""Progress messages for a person who waits at a terminal."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import time
 from collections.abc import Iterator
 
 _PATIENCE = 2.0  # seconds
-_speaking = threading.Lock()  # held by what is said now: what goes on inside of it is not said too
+_speaking = threading.Lock()  # held while a message is shown: work inside that work shows none of its own
 
 
 def compiling(ops: int) -> contextlib.AbstractContextManager[None]:
-    """Say on the terminal that ``ops`` ops are compiled, where it takes long."""
+    """Say on the terminal that ``ops`` ops are being compiled, if it takes long."""
     return waiting(f"Compiling program ({ops} ops)")
 
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Say on the terminal what is being done, where it takes longer than two seconds; a log stays quiet."""
+    """Say on the terminal what is being done if it takes longer than two seconds; a log stays quiet."""
     if not sys.stderr.isatty() or not _speaking.acquire(blocking=False):
         yield
         return

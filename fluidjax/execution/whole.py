@@ -1,8 +1,8 @@
 """A program as one jitted step, whose state stays on the device between runs.
 
 The state is gathered from the scope once. The step takes its buffers over (donation), and the tensors of the scope
-refer to what it leaves; once such runs repeat themselves, ``SettledRuns`` does them. Whatever a step may raise, the
-scope holds the state from before it or after it.
+refer to what it leaves; once such runs repeat, ``SettledRuns`` takes over. Whatever a step raises, the scope holds the
+state from before it or after it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WholeRuns:
     def __init__(self, job: Job, attempts: Attempts, compilations: Compilations):
         self.compiled: CompiledOps | None = None
         self.layout = Layout()
-        self._laid_out: Any = None  # what of a plan the layout was made for
+        self._laid_out: Any = None  # the parts of a plan that the layout was made for
         self._job = job
         self._attempts = attempts
         self._compilations = compilations
@@ -52,7 +52,7 @@ class WholeRuns:
         self._unsettled: dict[str, Any] = {}
 
     def run(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
-        """Run once: the fetched values; None when it has to be tried again in another way, and nothing happened."""
+        """Run once: the fetched values; None when another attempt is needed, with nothing stored."""
         state, others = self._compilations.state(), ()
         if state is None or not state.current(scope):
             state, others = self._gather(scope)
@@ -75,7 +75,7 @@ class WholeRuns:
     # --- before the step ------------------------------------------------------------------------------------------
 
     def _gather(self, scope: Scope) -> tuple[ResidentState, tuple[Any, ...]]:
-        """The state anew, variable by variable, and what else is read; sets what runs them."""
+        """Gather the state anew, variable by variable, and whatever else is read; sets the compiled step."""
         self._compilations.forget_state()
         self._unsettled = self._starts.unsettled(scope)
         if self.layout.others or self._laid_out != self._planned() or not self._starts.possible:
@@ -136,13 +136,13 @@ class WholeRuns:
     # --- the step -------------------------------------------------------------------------------------------------
 
     def _results(self, scope: Scope, state: ResidentState, values: list[Any], seed: Any) -> tuple[Any, ...] | None:
-        """What a run leaves; None when it has to be tried again in another way."""
+        """The results of a run; None when another attempt is needed."""
         compiled, replaced = self.compiled, state.replaced
         before: list[Any] = []
         assert compiled is not None
 
         def hold(executable: Executable) -> None:
-            # What was never run may not fit into the memory, and would not give back what it took.
+            # A step that never ran may not fit into memory, and would then not give back what it took.
             if may_lack_memory(executable):
                 before.extend(np.array(b) for b in replaced)
 
@@ -169,7 +169,7 @@ class WholeRuns:
         return results
 
     def _meet(self, scope: Scope, changes: Exception) -> None:
-        """See to it that the next attempt compiles a step for this run and the later ones, or one for this alone."""
+        """Make the next attempt compile a step for this run and later ones, or one for this run alone."""
         if self._job.alike:
             raise Unspreadable(f"variables change their form: {changes}")
         if not isinstance(changes, Changes) or not self._starts.see(scope, changes.forms):
@@ -201,7 +201,7 @@ class WholeRuns:
             write_back(scope, dict(zip(layout.written, map(on_one_device, results[count:]), strict=False)))
 
     def _settle(self, scope: Scope, state: ResidentState, values: list[Any], feeds: list[Any]) -> None:
-        """Let later runs with such feeds be like this one, if they leave what they take in the same form."""
+        """Let later runs with such feeds repeat this one, if they leave the state in the form in which they take it."""
         compiled, replaced = self.compiled, self.layout.replaced
         assert compiled is not None
         donates = compiled.donates and bool(replaced)

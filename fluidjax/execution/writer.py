@@ -1,7 +1,7 @@
-"""The one writer to a Scope: whatever a run leaves there goes through these functions, and nothing else.
+"""The only writer to a Scope: everything that a run leaves there goes through these functions.
 
-Each holds the scope's lock, and does what can fail before it changes anything: at any moment the scope holds the state
-from before a run or the one from after it.
+Each holds the scope's lock, and does everything that can fail before it changes anything: at any moment the scope holds
+the state from before a run or from after it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def write_fed(scope: Scope, values: Mapping[str, Any], place: Place) -> None:
 
 
 def make(scope: Scope, names: Iterable[str]) -> None:
-    """Make variables that hold nothing yet, in this scope itself."""
+    """Make empty variables in this scope itself."""
     with scope._lock:
         for name in names:
             scope.var(name)
@@ -108,7 +108,7 @@ def attach(scope: Scope, state: ResidentState, names: Sequence[str], new: Iterab
 
 
 def drop(scope: Scope, state: ResidentState) -> None:
-    """Let the tensors that refer to ``state`` hold nothing: its arrays are gone."""
+    """Empty the tensors that refer to ``state``: its arrays are gone."""
     with scope._lock:
         for name in state.names:
             variable = scope.find_var(name)
