@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ from fluidjax.distributed.parts import Target, merged, on_host
 from fluidjax.execution.outside import Outside
 from fluidjax.execution.writer import write_back
 from lowering.errors import OpError
+
+_log = logging.getLogger(__name__)
 
 _running: list[Communication] = []
 
@@ -74,6 +77,10 @@ class Communication:
         for name, value in zip(names, values, strict=True):
             self._queues[name].append(on_host(value))
 
+    def counts(self, counters: Sequence[str]) -> bool:
+        """Whether servers are told of each step, for their schedule of the learning rate."""
+        return True
+
     def barrier(self) -> None:
         """End of a step; called by ``send_barrier`` ops."""
         raise NotImplementedError
@@ -99,7 +106,24 @@ def _whole(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-class Stepwise(Communication):
+class _Uncounted(Communication):
+    """Tells servers of no steps: as in Fluid, a schedule keeps the learning rate that it begins with."""
+
+    _told = False
+
+    def counts(self, counters: Sequence[str]) -> bool:
+        """No step is counted, which the log says once."""
+        if not self._told:
+            self._told = True
+            _log.warning(
+                "%s: in fleet's sync and half-async strategies servers count no steps, so the learning rate stays as"
+                " the schedule begins; the async strategy counts, and so does DistributeTranspiler in sync mode",
+                ", ".join(counters),
+            )
+        return False
+
+
+class Stepwise(_Uncounted):
     """Half async: each step ends by sending what it pushed and receiving what is available."""
 
     def barrier(self) -> None:
@@ -109,7 +133,7 @@ class Stepwise(Communication):
         self._receive()
 
 
-class Synchronous(Communication):
+class Synchronous(_Uncounted):
     """Sync: the steps of all trainers form a round.
 
     Args:

@@ -79,9 +79,10 @@ def push(names: Sequence[str], values: Sequence[Any], there: Sequence[str], outs
     communicator.running().push(names, values, there, outside)
 
 
-def count(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str]) -> None:
-    """Increment the counters of all servers."""
-    client.ask("DistributeNotify", [(e, name, v) for e in endpoints for name, v in zip(names, values, strict=True)])
+def count(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str], at_runtime: bool) -> None:
+    """Increment the counters of all servers, unless the communicator that sends ``at_runtime`` does not count."""
+    if not at_runtime or communicator.running().counts(names):
+        client.ask("DistributeNotify", [(e, name, v) for e in endpoints for name, v in zip(names, values, strict=True)])
 
 
 def send_barrier(trainer: int, endpoints: Sequence[str], half_async: bool, outside: Outside) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.distributed.client import BATCH_BARRIER, COMPLETE, FETCH_BARRIER
+from fluidjax.distributed.parts import merged
 from fluidjax.distributed.requests import Request
 from fluidjax.distributed.serving import Serving
 from fluidjax.distributed.shard import Shard
@@ -23,7 +24,7 @@ class Rounds(Serving):
         self._fetching = True
         self._arrived: set[int] = set()
         self._waiting: list[Request] = []  # for the other phase
-        self._given: dict[str, Any] = {}
+        self._given: dict[str, dict[int, Any]] = {}  # name -> trainer -> value
 
     def send(self, request: Request) -> None:
         """Store gradients and count barriers, which come with them or alone, in the sending phase."""
@@ -71,7 +72,8 @@ class Rounds(Serving):
     def _keep(self, request: Request) -> None:
         sent = {self._own_name(name): value for name, value in request.message.items if name != BATCH_BARRIER}
         self.shard.check_sent(sent.items())
-        self._given.update(sent)
+        for name, value in sent.items():
+            self._given.setdefault(name, {})[request.trainer] = value
 
     def _own_name(self, name: str) -> str:
         """The name used by the block: a sole trainer sends ``w@GRAD``, but the block sums ``w@GRAD.trainer_0``."""
@@ -90,9 +92,14 @@ class Rounds(Serving):
             return
         if not self._fetching:
             given, self._given = self._given, {}
-            self.shard.update_all(given)
+            self.shard.update_all({name: _sum(values) for name, values in given.items()})
         self._fetching = not self._fetching
         self._arrived = set()
         waiting, self._waiting = self._waiting, []
         for request in waiting:
             self.handle(request)
+
+
+def _sum(values: dict[int, Any]) -> Any:
+    """What trainers sent under one name, as all do for a distributed table in fleet's sync strategy."""
+    return merged([values[trainer] for trainer in sorted(values)], mean=False)

@@ -42,11 +42,11 @@ def send(
 
     Values for the same server share a message, sent by the last such ``send`` of the block or by the ``send_barrier``
     after it. A value that is not a gradient but counts this trainer's steps (no ``use_send_handler``) is sent to all
-    endpoints immediately.
+    endpoints immediately, unless the communicator does not count.
     """
     names = ctx.op.inputs.get("X", ())
     if not use_send_handler:
-        service("count")(send_varnames or names, x, epmap)
+        service("count")(send_varnames or names, x, epmap, bool(send_varnames))
     elif send_varnames or not names:  # of a step without tables a geo trainer says only that it is over
         service("push")(names, x, send_varnames, ctx.runner.outside)
     else:
