@@ -32,9 +32,7 @@ class Rounds(Serving):
         if names == [COMPLETE]:
             self.complete(request)
         elif names == [FETCH_BARRIER]:
-            request.reply()
-            if self._fetching:
-                self._arrive(request.trainer)
+            self._fetched(request)
         elif self._fetching:
             self._waiting.append(request)
         else:
@@ -42,6 +40,18 @@ class Rounds(Serving):
             request.reply()
             if BATCH_BARRIER in names:
                 self._arrive(request.trainer)
+
+    def _fetched(self, request: Request) -> None:
+        """Count a fetch barrier; that of a trainer whose batch is here belongs to the phase to come, and waits for it.
+
+        A trainer that has nothing to fetch here asks for this alone, and so does not run ahead of the round.
+        """
+        if not self._fetching and request.trainer in self._arrived:
+            self._waiting.append(request)
+            return
+        request.reply()
+        if self._fetching:
+            self._arrive(request.trainer)
 
     def get(self, request: Request) -> None:
         """Serve values in the receiving phase."""
