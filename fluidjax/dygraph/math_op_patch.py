@@ -122,7 +122,10 @@ def astype(self: VarBase, dtype: Any) -> VarBase:
 
 
 def _getitem(self: VarBase, item: Any) -> VarBase:
-    """The elements selected by indices and slices; an index removes its axis."""
+    """The elements selected by indices and slices; `self` where that is all of them.
+
+    An index removes its axis, unless a slice beside it has a step: then the axis stays, of size 1, as in 1.8.5.
+    """
     items = list(item) if isinstance(item, tuple) else [item]
     if len(items) > len(self._spec.shape):
         raise _index_error(self, item, f"at most {len(self._spec.shape)} indices")
@@ -138,11 +141,11 @@ def _getitem(self: VarBase, item: Any) -> VarBase:
         ends.append(end)
         steps.append(step)
     if not axes:
-        return _write("assign", {"X": self}, {})
+        return self
     attrs: dict[str, Any] = {"axes": axes, "starts": starts, "ends": ends, "infer_flags": [1] * len(axes)}
     if all(step == 1 for step in steps):
         return _write("slice", {"Input": self}, {**attrs, "decrease_axis": dropped})
-    return _write("strided_slice", {"Input": self}, {**attrs, "strides": steps, "decrease_axis": dropped})
+    return _write("strided_slice", {"Input": self}, {**attrs, "strides": steps})
 
 
 def _bounds(var: VarBase, item: Any, axis: int, index: Any) -> tuple[int, int, int]:

@@ -224,13 +224,13 @@ class VarBase(EagerVariable):
         tracer.backward(self, backward_strategy, retain_graph)
 
     def gradient(self) -> Any:
-        """A copy of the gradient, (values, rows) if it is sparse; None before any backward pass."""
+        """A copy of the gradient, arrays (values, rows) if it is sparse; None before any backward pass."""
         grad = None if self._grad is None else _value_of(self._grad)
         if grad is None:
             return None
         array = recorder.array_of(grad)
         if isinstance(array, SelectedRows):
-            return values.on_host(array.values), np.array(array.rows).tolist()
+            return values.on_host(array.values), np.array(array.rows, dtype=np.int64)
         return values.on_host(array).view(FetchedArray)
 
     def clear_gradient(self) -> None:

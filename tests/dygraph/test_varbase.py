@@ -281,6 +281,31 @@ def test_indices_end_in_an_index_error() -> None:
     assert [t.shape for t in x] == [[3], [3]]
 
 
+@pytest.mark.parametrize("index", [slice(None), slice(0, 9), (slice(None), slice(None)), slice(None, None, 1)])
+def test_all_of_a_variable_is_the_variable(index: Any) -> None:
+    x = var(np.zeros([2, 3]))
+    assert x[index] is x
+    assert x[::-1] is not x
+
+
+@pytest.mark.parametrize(
+    ("index", "shape"),
+    [
+        ((0, slice(None, None, 2)), [1, 2]),
+        ((slice(None, None, -1), 1), [4, 1]),
+        ((0, slice(0, 2)), [2]),
+    ],
+)
+def test_an_index_beside_a_step_keeps_its_axis(index: Any, shape: list[int]) -> None:
+    x = var(np.arange(12).reshape(4, 3))
+    x.stop_gradient = False
+    found = x[index]
+    same(found.numpy(), np.arange(12).reshape(4, 3)[index].reshape(shape))
+    assert found.shape == shape
+    found.backward()
+    assert x.gradient().sum() == np.prod(shape)
+
+
 @pytest.mark.parametrize(
     ("bounds", "expected"), [((-7, None), [3, 4]), ((None, -6), [0, 1, 2, 3]), ((-12, None), [0, 1, 2, 3, 4])]
 )
