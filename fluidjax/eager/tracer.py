@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.flags import FLAGS
@@ -25,7 +24,7 @@ from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
 from fluidjax.eager.tape import OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value
-from fluidjax.eager.varbase import ParamBase, VarBase, recorded
+from fluidjax.eager.varbase import ParamBase, VarBase, generated_name, recorded
 from fluidjax.framework.guards import default_main_program
 from lowering import get_op
 
@@ -74,7 +73,7 @@ class Tracer:
         **kwargs: Any,
     ) -> VarBase:
         """A variable without a value; arguments as for ``Block.create_var``."""
-        var = VarBase._of(name or unique_name.generate("generated_var"), None)
+        var = VarBase._of(name or generated_name(), None)
         var.persistable = bool(persistable)
         sizes = tuple(int(n) for n in shape or ())
         var._declared = Spec.of(sizes, VarType.FP32 if dtype is None else to_var_type(dtype), VarType(type))

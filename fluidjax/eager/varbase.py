@@ -45,7 +45,7 @@ class VarBase(EagerVariable):
         zero_copy: bool = False,
         name: str | None = None,
     ) -> None:
-        self._name: str | int = name or unique_name.generate("generated_var")
+        self._name: str | int = name or generated_name()
         self.persistable = persistable
         self._value: Value | None = None if value is None else values.value_of(value)
         self._stop_gradient: bool | None = None
@@ -59,6 +59,12 @@ class VarBase(EagerVariable):
         var._name, var._value, var._stop_gradient = name, value, stop_gradient
         var.persistable, var._grad, var._place, var._declared = False, None, None, UNKNOWN
         return var
+
+    def _of_a_copy(self) -> str:
+        """The name of the next copy of this variable: its name and the number of its copies so far."""
+        ids, name = unique_name.generator.ids, self.name
+        ids[f"copies of {name}"] += 1
+        return f"{name}{ids[f'copies of {name}'] - 1}"
 
     @staticmethod
     def _temporary() -> VarBase:
@@ -197,10 +203,10 @@ class VarBase(EagerVariable):
     def detach(self) -> VarBase:
         """A variable with the same value that blocks gradients."""
         self._array()
-        return VarBase._of(unique_name.generate("generated_var"), self._value, True)
+        return VarBase._of(self._of_a_copy(), self._value, True)
 
     def _copy_to(self, place: Any, blocking: bool = True) -> VarBase:
-        return VarBase._of(self.name, self._value, self._stop_gradient)
+        return VarBase._of(self._of_a_copy(), self._value, self._stop_gradient)
 
     # Gradients.
 
@@ -309,6 +315,13 @@ class VarBase(EagerVariable):
 
     def __str__(self) -> str:
         return self.to_string(True)
+
+
+def generated_name() -> str:
+    """The next name of a variable that is no op's result, ``generated_var_N``; results are counted with it."""
+    ids = unique_name.generator.ids
+    ids["tmp"] += 1
+    return f"generated_var_{ids['tmp'] - 1}"
 
 
 def recorded(point: Point, node: Any, stop_gradient: bool | None) -> tuple[list[VarBase], list[Value | None]]:

@@ -356,8 +356,16 @@ def test_names_are_counted_together() -> None:
     x = var([1.0])
     y = x * 2.0
     z = layers.relu(y)
-    assert (x.name, y.name, z.name) == ("generated_var_0", "tmp_0", "tmp_1")
-    assert layers.fill_constant([1], "float32", 1.0).name.startswith("generated_var")
+    assert (x.name, y.name, z.name) == ("generated_var_0", "tmp_1", "tmp_2")
+    assert layers.fill_constant([1], "float32", 1.0).name == "generated_var_3"
+
+
+def test_a_copy_is_named_after_its_original() -> None:
+    x = var([1.0])
+    first, second = x.detach(), x.detach()
+    assert (first.name, second.name) == ("generated_var_00", "generated_var_01")
+    assert first.detach().name == "generated_var_000"
+    assert layers.relu(x).name == "tmp_1"
 
 
 def test_parameters_are_named_after_their_layers() -> None:
