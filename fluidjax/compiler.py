@@ -13,6 +13,7 @@ from fluidjax import passes
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.places import CUDAPlace, Place, physical_devices
 from fluidjax.base.scope import Scope
+from fluidjax.base.unknown import unknown_name
 from fluidjax.execution.processes import processes
 from fluidjax.execution.several import SeveralDevices
 from fluidjax.framework import Program, cpu_places, cuda_places, program_view
@@ -330,3 +331,6 @@ def _joined_trainers(program: Program) -> int:
 def _default_places(place: Place) -> list[Place]:
     """All places of the same kind."""
     return [*(cuda_places() if isinstance(place, CUDAPlace) else cpu_places())]
+
+
+__getattr__ = unknown_name(__name__)

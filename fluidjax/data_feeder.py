@@ -14,6 +14,7 @@ from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.places import CUDAPlace, Place, cpu_places, cuda_places
 from fluidjax.base.tracebacks import shortened
+from fluidjax.base.unknown import unknown_name
 from fluidjax.base.values import LoDTensor
 from fluidjax.framework import Program, Variable, default_main_program
 
@@ -320,3 +321,6 @@ class DataFeeder:
                     )
 
         return feeds
+
+
+__getattr__ = unknown_name(__name__)

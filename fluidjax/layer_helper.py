@@ -9,6 +9,7 @@ from typing import Any
 import lowering
 from fluidjax import unique_name
 from fluidjax.base.mode import current_tracer
+from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Operator, Parameter, Variable
 from fluidjax.layer_helper_base import LayerHelperBase
 from fluidjax.param_attr import ParamAttr
@@ -150,3 +151,6 @@ class LayerHelper(LayerHelperBase):
             raise TypeError(
                 f"The input {param_name} parameter of method {self.layer_type} must be {cls.__name__}, got {param!r}."
             )
+
+
+__getattr__ = unknown_name(__name__)

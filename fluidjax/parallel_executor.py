@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.scope import Scope, global_scope
+from fluidjax.base.unknown import unknown_name
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluidjax.executor import Executor
 from fluidjax.framework import Program, cpu_places, cuda_places, default_main_program
@@ -87,3 +88,6 @@ class ParallelExecutor:
         """Whether there has been no run since the last drop."""
         several = self._compiled._executor
         return several is None or several._need_create_local_exe_scopes()
+
+
+__getattr__ = unknown_name(__name__)

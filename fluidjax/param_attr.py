@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fluidjax.base.errors import ArgumentError
+from fluidjax.base.unknown import unknown_name
 from fluidjax.initializer import Constant, Initializer, Xavier
 from fluidjax.regularizer import WeightDecayRegularizer
 
@@ -159,3 +160,6 @@ class WeightNormParamAttr(ParamAttr):
     ) -> None:
         super().__init__(name, initializer, learning_rate, regularizer, trainable, do_model_average)
         self.dim = dim
+
+
+__getattr__ = unknown_name(__name__)

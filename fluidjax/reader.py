@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.places import Place
+from fluidjax.base.unknown import unknown_name
 from fluidjax.base.values import LoDTensor
 from fluidjax.dataloader import BatchSampler, Dataset
 from fluidjax.framework import Variable, in_dygraph_mode
@@ -292,3 +293,6 @@ class DataLoader:
     def from_dataset(dataset: Any, places: Places, drop_last: bool = True) -> DatasetLoader:
         """A loader over the files of a ``fluid.dataset`` dataset."""
         return DatasetLoader(dataset, places, drop_last)
+
+
+__getattr__ = unknown_name(__name__)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
+from fluidjax.base.borrowed import borrowed
 from fluidjax.base.older import older
 
 
@@ -26,12 +27,12 @@ class UnknownName(AttributeError):
 
 
 def unknown_name(module: str) -> Callable[[str], Any]:
-    """A ``__getattr__`` for a module, by its ``__name__``: names of older Fluid releases, or UnknownName."""
+    """A ``__getattr__`` for a module, by its ``__name__``: borrowed names, names of older releases, or UnknownName."""
 
     def __getattr__(name: str) -> Any:
-        found = older(module, name)
-        if found is None:
-            raise UnknownName(module, name)
-        return found
+        for found in (borrowed(module, name), older(module, name)):
+            if found is not None:
+                return found
+        raise UnknownName(module, name)
 
     return __getattr__

@@ -12,6 +12,7 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer, follows_training, in_dygraph_mode, tracer_guard
+from fluidjax.base.unknown import unknown_name
 from fluidjax.eager.shared import shared_with
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.varbase import ParamBase, VarBase
@@ -324,3 +325,6 @@ def _starts(grad_outputs: Any, roots: Sequence[VarBase]) -> list[VarBase | None]
             "one for each output, None for ones."
         )
     return given
+
+
+__getattr__ = unknown_name(__name__)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.errors import explain
+from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph.base import dygraph_only
 from fluidjax.files import atomic, pickles
 from fluidjax.framework import Parameter, Variable
@@ -102,3 +103,6 @@ def _read(path: str) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return {name: np.array(v) if isinstance(v, np.ndarray) else v for name, v in content.items()}
+
+
+__getattr__ = unknown_name(__name__)

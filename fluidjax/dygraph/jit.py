@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fluidjax.base.mode import in_dygraph_mode
+from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph.dygraph_to_static.program_translator import ProgramTranslator
 from fluidjax.dygraph.traced_layer import TracedLayer
 from fluidjax.eager.varbase import VarBase
@@ -56,3 +57,6 @@ def dygraph_to_static_func(dygraph_func: Callable[..., Any]) -> Callable[..., An
 
     setattr(run, DECORATED, dygraph_func)
     return run
+
+
+__getattr__ = unknown_name(__name__)

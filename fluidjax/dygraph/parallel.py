@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType
+from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph.layers import Layer
 from fluidjax.execution.processes import join
 from fluidjax.framework import Variable
@@ -184,3 +185,6 @@ class DataParallel(Layer):
     ) -> None:
         """The same as ``set_dict``."""
         self.set_dict(stat_dict, include_sublayers, use_structured_name)
+
+
+__getattr__ = unknown_name(__name__)

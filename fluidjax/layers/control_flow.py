@@ -1,6 +1,7 @@
 # ruff: noqa: F401  (the names of fluid.layers.control_flow are gathered here)
 """The names of ``fluid.layers.control_flow``."""
 
+from fluidjax.base.unknown import unknown_name
 from fluidjax.layers._control_flow.basic import (
     Print,
     array_length,
@@ -65,3 +66,5 @@ __all__ = [
     "switch_case",
     "while_loop",
 ]
+
+__getattr__ = unknown_name(__name__)

@@ -1,6 +1,7 @@
 # ruff: noqa: F403  (the names of fluid.layers.detection are gathered here)
 """Layers of object detectors."""
 
+from fluidjax.base.unknown import unknown_name
 from fluidjax.layers._detection import boxes as detection_boxes
 from fluidjax.layers._detection import match as detection_match
 from fluidjax.layers._detection import retinanet as detection_retinanet
@@ -25,3 +26,5 @@ __all__ = [
     *detection_yolo.__all__,
     "roi_perspective_transform",
 ]
+
+__getattr__ = unknown_name(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
+from fluidjax.base.unknown import unknown_name
 from fluidjax.data import input_variable
 from fluidjax.data_feeder import check_type
 from fluidjax.framework import Program, Variable, default_main_program, default_startup_program
@@ -275,3 +276,6 @@ def load(out: Variable, file_path: str, load_as_fp16: bool | None = None) -> Non
         attrs["load_as_fp16"] = load_as_fp16
     helper = LayerHelper("load", out=out, file_path=file_path)
     helper.append_op(type="load", inputs={}, outputs={"Out": out}, attrs=attrs)
+
+
+__getattr__ = unknown_name(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.enums import VarType
+from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Variable
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
@@ -360,3 +361,6 @@ def mse_loss(input: Variable, label: Variable) -> Variable:
     check_variable_and_dtype(input, "input", FULL_FLOATS, "mse_loss")
     check_variable_and_dtype(label, "label", FULL_FLOATS, "mse_loss")
     return reduction.reduce_mean(square_error_cost(input, label))
+
+
+__getattr__ = unknown_name(__name__)

@@ -1,6 +1,7 @@
 # ruff: noqa: F403, F405  (the names of fluid.layers.nn are gathered here)
 """The names of ``fluid.layers.nn``."""
 
+from fluidjax.base.unknown import unknown_name
 from fluidjax.layers._detection.regions import prroi_pool as prroi_pool
 from fluidjax.layers._detection.regions import psroi_pool as psroi_pool
 from fluidjax.layers._detection.regions import roi_align as roi_align
@@ -53,3 +54,5 @@ __all__ = [
     "filter_by_instag", "shard_index", "hard_swish", "mish", "gather_tree", "uniform_random", "randint", "randn",
     "randperm", "allclose", "elementwise_equal", "flip", "roll", "log_softmax", "index_sample",
 ]  # fmt: skip
+
+__getattr__ = unknown_name(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Variable
 from fluidjax.writing.checks import FLOATS, INTS, check_dtype, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_again
@@ -153,3 +154,6 @@ def gelu(x: Variable, approximate: bool = False) -> Variable:
 def erf(x: Variable) -> Variable:
     """out = the Gauss error function of each element; float16, float32 or float64."""
     return _with_attrs("erf", x, {}, None)
+
+
+__getattr__ = unknown_name(__name__)

@@ -1,6 +1,7 @@
 # ruff: noqa: F401  (the names of fluid.layers.rnn are gathered here)
 """The names of ``fluid.layers.rnn``."""
 
+from fluidjax.base.unknown import unknown_name
 from fluidjax.layers._rnn.beams import beam_search, beam_search_decode
 from fluidjax.layers._rnn.cells import GRUCell, LSTMCell, RNNCell, rnn
 from fluidjax.layers._rnn.decoders import BeamSearchDecoder, Decoder, dynamic_decode
@@ -36,3 +37,5 @@ __all__ = [
     "lstm_unit",
     "rnn",
 ]
+
+__getattr__ = unknown_name(__name__)

@@ -8,6 +8,7 @@ import numpy as np
 
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import ArgumentError
+from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.initializer import Constant, Initializer
 from fluidjax.layer_helper import LayerHelper
@@ -347,3 +348,6 @@ def diag(diagonal: Variable | np.ndarray) -> Variable:
     out = emit("diag", {"Diagonal": [diagonal]}, diagonal.dtype)
     out.stop_gradient = True
     return out
+
+
+__getattr__ = unknown_name(__name__)

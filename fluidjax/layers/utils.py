@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fluidjax.base.errors import ArgumentError
+from fluidjax.base.unknown import unknown_name
 
 __all__: list[str] = []
 
@@ -152,3 +153,6 @@ def hold_mutable_vars(structure: Any) -> bool:
 def copy_mutable_vars(structure: Any) -> Any:
     """A copy with new containers around the same leaves."""
     return pack_sequence_as(structure, list(flatten(structure)))
+
+
+__getattr__ = unknown_name(__name__)
