@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
+_FILES = 16  # as in Fluid, where the options do not say
+
 
 class Dump:
-    """Appends to a file, batch after batch, what a program's options ask for.
+    """Appends to files, batch after batch, what a program's options ask for.
 
     Each batch writes one line per example: its id and content, both empty here, and NAME:COLUMNS:VALUE:VALUE... for
     each of ``dump_fields`` with one row per example, tab-separated; then a line (BATCH,NAME):VALUE:VALUE... for each of
-    ``dump_param``. As in Fluid, names not in the program are skipped.
+    ``dump_param``. As in Fluid, names not in the program are skipped. Lines are dealt to this process's files in turn
+    (in Fluid, to whichever of as many threads takes them first).
 
     Args:
         block: the program's global block.
-        options: with dump_fields, dump_param, dump_fields_path (the folder) and mpi_rank (of the file's name).
+        options: with dump_fields, dump_param, dump_fields_path (the folder), mpi_rank (of the files' names), mpi_size,
+            and dump_file_num: how many files all processes write together.
 
     Attributes:
         names: what has to be fetched; none where the options ask for nothing.
@@ -30,21 +35,33 @@ class Dump:
             [n for n in asked.get(of) or () if block.has_var(n)] for of in ("dump_fields", "dump_param")
         )
         self.names = [*self._fields, *self._params]
-        self._batch = 0
+        self._batch = self._lines = 0
         if asked:
             os.makedirs(asked["dump_fields_path"], exist_ok=True)
-            self._path = os.path.join(asked["dump_fields_path"], f"part-{asked.get('mpi_rank', 0):03d}-00000")
-            open(self._path, "w").close()
+            name = os.path.join(asked["dump_fields_path"], f"part-{asked.get('mpi_rank', 0):03d}-")
+            self._files = [f"{name}{number:05d}" for number in range(_own_files(asked))]
+            for path in self._files:
+                open(path, "w").close()
 
     def write(self, tensors: Sequence[Any]) -> None:
         """Write what a batch has fetched of ``names``."""
         if not self.names:
             return
         asked = dict(zip(self.names, tensors, strict=True))
-        with open(self._path, "a") as file:
-            file.writelines(_examples({name: asked[name] for name in self._fields}))
-            file.writelines(f"({self._batch},{name}):{_joined(np.asarray(asked[name]))}\n" for name in self._params)
-        self._batch += 1
+        params = (f"({self._batch},{name}):{_joined(np.asarray(asked[name]))}\n" for name in self._params)
+        lines = list(chain(_examples({name: asked[name] for name in self._fields}), params))
+        for number, path in enumerate(self._files):
+            with open(path, "a") as file:
+                file.writelines(lines[(number - self._lines) % len(self._files) :: len(self._files)])
+        self._batch, self._lines = self._batch + 1, self._lines + len(lines)
+
+
+def _own_files(asked: Mapping[str, Any]) -> int:
+    """How many of ``dump_file_num`` files are this process's; at least one."""
+    processes, files = asked.get("mpi_size", 0), asked.get("dump_file_num", _FILES)
+    if not 0 < processes < files:
+        return 1
+    return files // processes + (files % processes > asked.get("mpi_rank", 0))
 
 
 def _examples(tensors: Mapping[str, Any]) -> Iterable[str]:

@@ -8,6 +8,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.initializer import Constant
+from fluidjax.readers.dump import Dump
 
 DATA = """3 0 2.5 0 1 0 1 0
 3 1 2.5 1 2 1 2 1 0.333333
@@ -22,8 +23,8 @@ LINES = """\t\ty:1:0\tx:3:0:2.5:0\tids:1:0
 """
 
 
-@pytest.mark.parametrize("fields", [FIELDS, []])
-def test_fields_and_parameters_of_each_batch(tmp_path: Path, fields: list[str]) -> None:
+@pytest.mark.parametrize(("fields", "number", "files"), [(FIELDS, 4, 1), ([], 4, 0), (FIELDS, 12, 3)])
+def test_fields_and_parameters_of_each_batch(tmp_path: Path, fields: list[str], number: int, files: int) -> None:
     """1.8.5 writes all of it but the values of x, whose rows it takes for sequences; nothing without fields."""
     main, startup, exe = fluid.Program(), fluid.Program(), fluid.Executor()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -39,14 +40,25 @@ def test_fields_and_parameters_of_each_batch(tmp_path: Path, fields: list[str]) 
     dataset.set_use_var([x, ids, y])
     dataset.set_filelist([str(tmp_path / "data")])
     main._fleet_opt = {
-        **{"trainer": "MultiTrainer", "device_worker": "Hogwild", "mpi_rank": 3, "mpi_size": 4, "dump_file_num": 4},
+        **{"trainer": "MultiTrainer", "device_worker": "Hogwild", "mpi_rank": 3, "mpi_size": 4},
+        "dump_file_num": number,
         **{"dump_fields": fields, "dump_fields_path": str(tmp_path / "out"), "dump_param": ["w", "b", "none"]},
     }
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
         exe.train_from_dataset(main, dataset)
-    if not fields:
-        assert not (tmp_path / "out").exists()
-        return
-    written = (tmp_path / "out" / "part-003-00000").read_text()
-    assert written.startswith(LINES) and len(written.splitlines()) == 7
+    paths = sorted((tmp_path / "out").glob("*"))
+    assert [path.name for path in paths] == [f"part-003-{i:05d}" for i in range(files)]
+    if files:
+        shares = [path.read_text().splitlines(keepends=True) for path in paths]
+        written = "".join(shares[i % files][i // files] for i in range(sum(map(len, shares))))
+        assert written.startswith(LINES) and len(written.splitlines()) == 7
+
+
+@pytest.mark.parametrize("number, rank, files", [(4, 0, 1), (3, 0, 1), (8, 1, 2), (7, 2, 2), (7, 3, 1), (None, 0, 4)])
+def test_how_many_of_all_files_are_those_of_a_process(
+    tmp_path: Path, number: int | None, rank: int, files: int
+) -> None:
+    asked = {"dump_fields": ["y"], "dump_fields_path": str(tmp_path), "mpi_rank": rank, "mpi_size": 4}
+    Dump(fluid.Program().global_block(), asked | ({} if number is None else {"dump_file_num": number}))
+    assert len(list(tmp_path.glob(f"part-{rank:03d}-*"))) == files
