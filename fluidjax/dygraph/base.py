@@ -279,6 +279,9 @@ def grad(
     Raises EnforceNotMet if an input is not reached and `allow_unused` is False, or if an output has no gradient.
     """
     roots, wanted = _as_list(outputs, "outputs"), _as_list(inputs, "inputs")
+    for name, flag in (("retain_graph", retain_graph), ("create_graph", create_graph)):
+        if not isinstance(flag, bool) and (flag is not None or name == "create_graph"):
+            raise AssertionError(f"grad: {name} must be True or False, received {flag!r:.60}. Pass a bool.")
     if not only_inputs:
         raise AssertionError("only_inputs=False is not supported yet: expected True. Leave it out.")
     constants = [] if no_grad_vars is None else _constants(no_grad_vars)
@@ -324,6 +327,7 @@ def _starts(grad_outputs: Any, roots: Sequence[VarBase]) -> list[VarBase | None]
             f"grad: the length of grad_outputs must be equal to that of outputs: {len(given)} for {len(roots)}. Give "
             "one for each output, None for ones."
         )
+    _as_list([g for g in given if g is not None] or list(roots), "grad_outputs")
     return given
 
 

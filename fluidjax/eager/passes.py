@@ -71,8 +71,9 @@ class Known(NamedTuple):
         if nodes is None or not self.stretch.register(recorder, reads):
             return False
         variables = [root if at < 0 else nodes[at].inputs[i] for at, i, *_ in self.gradients]
-        if not retain:
-            for node in nodes:
+        for node in nodes:
+            node.passed = True
+            if not retain:
                 node.free()
         recorder.extend(self.stretch.end)
         self._give(recorder, reads, variables)

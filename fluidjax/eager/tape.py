@@ -30,20 +30,25 @@ class Node:
         inputs: the input variables; () once the backward pass has used them up.
         parents: the place on the tape that each input had then: a node and the number of its output; None for leaves.
             UNWANTED where no gradient is wanted.
+        passed: whether a backward pass went over it, and gave variables their gradients.
         specs: what the outputs are, None for those nobody takes.
     """
 
-    __slots__ = ("freed", "inputs", "order", "parents", "specs")
+    __slots__ = ("freed", "inputs", "order", "parents", "passed", "specs")
 
     def __init__(self, inputs: Sequence[Any], parents: Sequence[Any], specs: Sequence[Any]) -> None:
         self.order = next(_counter)
         self.inputs, self.parents, self.specs = inputs, parents, specs
-        self.freed = False
+        self.freed = self.passed = False
 
     def free(self) -> None:
         """Let go of all variables."""
         self.freed = True
         self.inputs = self.parents = ()
+
+    def took_zeros(self, k: int) -> bool:
+        """Whether a backward pass read zeros for the gradient of output `k` if there was none."""
+        return False
 
     def edges(self) -> list[tuple[Any, Place]]:
         """(variable, its place) for all that gradients of this node may flow to."""
@@ -74,7 +79,7 @@ class OpNode(Node):
         plan: Any,
         forward: OpNode | None = None,
     ) -> None:
-        self.order, self.freed = next(_counter), False
+        self.order, self.freed, self.passed = next(_counter), False, False
         self.inputs, self.parents, self.specs = inputs, parents, specs
         self.kernel, self.forward, self.plan = kernel, forward, plan
         self.saved: dict[int, Any] | None = None
@@ -97,6 +102,10 @@ class OpNode(Node):
         """See Node."""
         super().free()
         self.saved = self.forward = None
+
+    def took_zeros(self, k: int) -> bool:
+        """See Node."""
+        return self.passed and any(("g", k) in step.sources for step in self.plan.steps)
 
     def edges(self) -> list[tuple[Any, Place]]:
         """See Node."""
@@ -260,8 +269,9 @@ class Pass:
 
     def end(self) -> None:
         """Let go of the tape, unless it is retained."""
-        if not self.retain:
-            for node in self.used:
+        for node in self.used:
+            node.passed = node.passed or self.leading is None
+            if not self.retain:
                 node.free()
 
     def _add(self, var: Any, place: Place, grad: Any) -> None:

@@ -230,14 +230,23 @@ class VarBase(EagerVariable):
         tracer.backward(self, backward_strategy, retain_graph)
 
     def gradient(self) -> Any:
-        """A copy of the gradient, arrays (values, rows) if it is sparse; None before any backward pass."""
-        grad = None if self._grad is None else _value_of(self._grad)
+        """A copy of the gradient, arrays (values, rows) if it is sparse; None before any backward pass.
+
+        Zeros of an output that nothing was computed from, where the op's gradient reads those of all its outputs.
+        """
+        held = self._held_gradient()
+        grad = None if held is None else _value_of(held)
         if grad is None:
             return None
         array = recorder.array_of(grad)
         if isinstance(array, SelectedRows):
             return values.on_host(array.values), np.array(array.rows, dtype=np.int64)
         return values.on_host(array).view(FetchedArray)
+
+    def _held_gradient(self) -> Value | VarBase | None:
+        if self._grad is None and self._place is not None and self._place[0].took_zeros(self._place[1]):
+            self._grad = values.zeros(self._spec)
+        return self._grad
 
     def clear_gradient(self) -> None:
         """Zero the gradient; a sparse one is removed."""
@@ -255,7 +264,7 @@ class VarBase(EagerVariable):
 
     def _grad_ivar(self) -> VarBase | None:
         """The gradient as a variable; None if there is none."""
-        if isinstance(self._grad, Value):
+        if isinstance(self._held_gradient(), Value):
             self._grad = VarBase._of(self.name + GRAD, self._grad, False)
         return self._grad
 

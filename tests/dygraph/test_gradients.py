@@ -453,3 +453,29 @@ def test_second_derivatives_agree_with_differences(name: str) -> None:
         step[i] = 1e-5
         numeric[i] = (slope(at + step)[0] - slope(at - step)[0]) / 2e-5
     np.testing.assert_allclose(x.gradient(), numeric, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_an_unused_output_whose_gradient_was_read_has_zeros(retain: bool) -> None:
+    for _ in range(4):  # the pass is known then
+        parts = layers.split(leaf([[1.0, 2.0, 3.0, 4.0]]), 2, dim=1)
+        layers.reduce_sum(parts[0]).backward(retain_graph=retain)
+        same(parts[1].gradient(), [[0, 0]])
+        assert parts[1]._grad_ivar() is not None
+
+
+def test_an_output_whose_gradient_nothing_reads_has_none() -> None:
+    x = leaf([[1.0, 2.0, 3.0, 4.0]])
+    values, indices = layers.topk(x, 2)
+    layers.reduce_sum(values).backward()
+    assert indices.gradient() is None
+    parts = layers.split(x, 2, dim=1)
+    dg.grad(layers.reduce_sum(parts[0]), x)
+    assert parts[1].gradient() is None
+
+
+@pytest.mark.parametrize("wrong", [{"retain_graph": 1}, {"create_graph": 3}, {"grad_outputs": [1]}], ids=str)
+def test_wrong_arguments_of_grad_are_refused(wrong: Any) -> None:
+    x = leaf([1.0])
+    with pytest.raises(AssertionError, match=next(iter(wrong))):
+        dg.grad(x * 2.0, x, **wrong)
