@@ -6,6 +6,7 @@ effect are the scaling of gradients, synchronised batch_norm, and the number of 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,11 +16,15 @@ from fluidjax.base.places import CUDAPlace, Place, physical_devices
 from fluidjax.base.scope import Scope
 from fluidjax.base.unknown import unknown_name
 from fluidjax.execution.processes import processes
+from fluidjax.execution.pruning import part
 from fluidjax.execution.several import SeveralDevices
-from fluidjax.framework import Program, cpu_places, cuda_places, program_view
+from fluidjax.framework import Operator, Program, cpu_places, cuda_places, program_view
 from lowering.engine.devices import Devices
 
 __all__ = ["CompiledProgram", "ExecutionStrategy", "BuildStrategy"]
+
+
+_PARTS = 8  # of a CompiledProgram that are kept
 
 
 class _Settings:
@@ -188,6 +193,7 @@ class CompiledProgram:
         self._place: Place | None = None
         self._scope: Scope | None = None
         self._several: SeveralDevices | None = None
+        self._parts: list[CompiledProgram] = []  # that runs asked for
 
     def with_data_parallel(
         self,
@@ -266,6 +272,20 @@ class CompiledProgram:
                 " make another CompiledProgram"
             )
         return self._several
+
+    def _part(self, feeds: tuple[str, ...], fetches: tuple[str, ...], ops: tuple[Operator, ...]) -> CompiledProgram:
+        """A part of the program, with these settings; what devices hold is shared with it, or with an earlier part."""
+        program = part(self._program, feeds, fetches, ops)
+        for one in self._parts:
+            if one._program is program:
+                return one
+        made = copy.copy(self)
+        made._program, made._place, made._scope, made._several = program, None, None, None
+        ran = next((one for one in (self, *self._parts) if one._several is not None), None)
+        if ran is not None:
+            made._share_vars_from = ran
+        self._parts = [*self._parts[-_PARTS:], made]
+        return made
 
     def _compile(self, scope: Scope, place: Place) -> CompiledProgram:
         """Bind the program to a place and scope, as its first run would; XLA compiles it in that run."""

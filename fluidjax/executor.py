@@ -39,13 +39,14 @@ from fluidjax.execution.missing import explained
 from fluidjax.execution.pipeline import Pipeline
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.processes import join_for, meeting
+from fluidjax.execution.pruning import chosen_optimizers, feed_names, part, pruned
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.several import SeveralDevices, Written
-from fluidjax.execution.shares import by_name, one_feed
+from fluidjax.execution.shares import one_feed
 from fluidjax.execution.state import NothingToFetch
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
-from fluidjax.framework import Program, default_main_program, program_view
+from fluidjax.framework import Operator, Program, default_main_program, program_view
 from fluidjax.readers.generator import next_feed, next_feeds
 from fluidjax.readers.prefetch import by_workers
 from lowering.engine.x64 import with_device, with_x64
@@ -121,7 +122,8 @@ class Executor:
             return_merged: on several devices, concatenate their values in a fetch; False: return a list of them.
             scope: the scope; the global scope if None.
             return_numpy: return NumPy arrays; False gives a LoDTensor, a SelectedRows, or a list of them for an array.
-            use_prune: run only the ops that the fetches need.
+            use_prune: run only the ops that the fetches and the program's optimizers need. Operators of an optimizer in
+                ``fetch_list`` (what ``minimize`` returned) imply it; then they are the only ones that run.
 
         Returns:
             The fetched values in the order of ``fetch_list``.
@@ -166,14 +168,13 @@ class Executor:
         last = None if use_prune else asked.again(program, self._device, feed, fetch_list)
         if last is not None:
             return self._run_prepared(program, last.prepared, feed, last.fetches, scope, return_numpy)
+        fetches, optimizers = fetch_names(fetch_list), chosen_optimizers(fetch_list)
+        if use_prune or optimizers:
+            program = _part(program, feed_names(feed), fetches, optimizers)
         program, several = _unwrap(program, self.place, scope)
-        fetches = fetch_names(fetch_list)
         if several is not None:
             return self._run_on_several(program, several, feed, fetches, return_numpy, return_merged)
-        feeds = one_feed(feed)
-        if use_prune:
-            program = _pruned(program, tuple(feeds), fetches)
-        read = next_feed(program, feeds)
+        read = next_feed(program, one_feed(feed))
         prepared = _prepared(program, tuple(read), fetches, self._device.platform, None)
         if read is feed:  # neither names to look up nor readers to ask
             asked.note(program, self._device, feed, fetch_list, fetches, prepared)
@@ -250,11 +251,10 @@ class Executor:
         Args:
             program: left unchanged.
             feed: dict from variable name to value, or a list of such.
-            fetch_list: variables, names or operators.
-            optimize_ops: accepted for compatibility with Fluid: additional operators to keep.
+            fetch_list: variables or names.
+            optimize_ops: the operators of optimizers that are kept; all of the program's if None or empty.
         """
-        targets = [*fetch_targets(fetch_list), *(optimize_ops or ())]
-        return program._prune_with_input(list(by_name(feed)), targets)
+        return pruned(program, feed_names(feed), fetch_names(fetch_list), optimize_ops or ())
 
     def train_from_dataset(
         self,
@@ -391,6 +391,14 @@ def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralD
     return program, None
 
 
+def _part(program: Any, feeds: tuple[str, ...], fetches: tuple[str, ...], ops: tuple[Operator, ...]) -> Any:
+    """The part of a program that the fetches and optimizers need."""
+    program = default_main_program() if program is None else program
+    if isinstance(program, CompiledProgram):
+        return program._part(feeds, fetches, ops)
+    return part(program, feeds, fetches, ops) if isinstance(program, Program) else program
+
+
 def _prepared(
     program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str, written: Written | None
 ) -> Prepared:
@@ -424,15 +432,6 @@ def _fetch_var(name: str, scope: Scope | None = None, return_numpy: bool = True)
         )
     tensor = var.get_tensor()
     return fetched(tensor) if return_numpy else tensor
-
-
-def _pruned(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Program:
-    cache = program.__dict__.setdefault("_pruned_cache", {})
-    key = (program._version_token(), feeds, fetches)
-    if key not in cache:
-        cache.clear()
-        cache[key] = program._prune_with_input(list(feeds), list(fetches))
-    return cache[key]
 
 
 def _results(fetches: tuple[str, ...], values: list[Any], return_numpy: bool) -> list[Any]:
