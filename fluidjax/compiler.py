@@ -187,6 +187,7 @@ class CompiledProgram:
                 " the program itself"
             )
         self._program = program
+        self._graph = None if program is program_or_graph else program_or_graph
         self._build_strategy = build_strategy or BuildStrategy()
         self._is_data_parallel = False
         self._places: list[Place] | None = None

@@ -36,9 +36,12 @@ def is_belong_to_optimizer(var: Variable) -> bool:
 
 
 def program_of(program: Any) -> Program:
-    """The Program that is meant: the default one for None, the one inside a CompiledProgram."""
+    """The Program that is meant: the default one for None, the one inside a CompiledProgram.
+
+    Raises TypeError for what holds none, such as a CompiledProgram that was made of a graph.
+    """
     program = default_main_program() if program is None else program
-    program = getattr(program, "_program", program)
+    program = getattr(program, "_program", program) if getattr(program, "_graph", None) is None else program._graph
     if not isinstance(program, Program):
         raise TypeError(
             explain(

@@ -16,11 +16,11 @@ from fluidjax.framework.messages import (
     read_col,
     set_kind,
 )
-from fluidjax.framework.op_desc import OpDescView, nothing, text
+from fluidjax.framework.op_desc import Desc, OpDescView, nothing, text
 from fluidjax.framework.var_desc import VarDescView
 
 
-class BlockDescView:
+class BlockDescView(Desc):
     """Fluid's BlockDesc."""
 
     def __init__(self, proto: pb.BlockDesc, program: pb.ProgramDesc, changed: Callable[[], None] = nothing) -> None:
@@ -126,12 +126,24 @@ class BlockDescView:
                 break
         self._changed()
 
+    def _rename_var(self, name: str | bytes, new_name: str | bytes) -> None:
+        """Rename a variable here and in the block's ops; one that is not here is no error."""
+        old, new = text(name), text(new_name)
+        found = self.find_var(old)
+        if found is None:
+            return
+        found.set_name(new)
+        for op in map(self.op, range(self.op_size())):
+            op._rename_input(old, new)
+            op._rename_output(old, new)
+        self._changed()
+
     def serialize_to_string(self) -> bytes:
         """The BlockDesc as protobuf bytes; required fields may be missing."""
         return self.proto.SerializePartialToString()
 
 
-class ProgramDescView:
+class ProgramDescView(Desc):
     """Fluid's ProgramDesc."""
 
     def __init__(

@@ -32,7 +32,19 @@ def text(name: str | bytes) -> str:
     return name.decode() if isinstance(name, bytes) else name
 
 
-class OpDescView:
+class Desc:
+    """What Fluid's desc objects have in common: views of the same message are equal."""
+
+    proto: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Desc) and self.proto is other.proto
+
+    def __hash__(self) -> int:
+        return id(self.proto)
+
+
+class OpDescView(Desc):
     """Fluid's OpDesc."""
 
     def __init__(self, proto: pb.OpDesc | None = None, changed: Callable[[], None] = nothing) -> None:

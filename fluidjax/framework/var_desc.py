@@ -15,10 +15,10 @@ from fluidjax.framework.messages import (
     set_kind,
     set_tensor,
 )
-from fluidjax.framework.op_desc import nothing
+from fluidjax.framework.op_desc import Desc, nothing
 
 
-class VarDescView:
+class VarDescView(Desc):
     """Fluid's VarDesc."""
 
     VarType = enums.VarType

@@ -211,3 +211,32 @@ def test_bare_ops_and_the_optimizers_helpers() -> None:
     assert _scale(x, scale=3.0).op.attr("scale") == 3.0
     assert append_regularization_ops([(x, None)]) == [(x, None)]
     assert append_gradient_clip_ops([]) == []
+
+
+def test_descs_of_the_same_message_are_equal() -> None:
+    program = core.ProgramDesc()
+    block = program.block(0)
+    variables = {block.var(name) for name in (b"a", b"b")}
+    assert set(block.all_vars()) == variables and block.find_var(b"a") in variables
+    ops = [block.append_op() for _ in range(3)]
+    block._remove_op(1, 2)
+    assert [block.op(i) for i in range(block.op_size())] == [ops[0], ops[2]] != [ops[2], ops[0]]
+    assert program.block(0) == block != core.ProgramDesc().block(0)
+
+
+def test_a_variable_is_renamed_through_its_blocks_desc() -> None:
+    block = core.ProgramDesc().block(0)
+    var, op = block.var(b"a"), block.append_op()
+    op.set_input("X", ["a"])
+    op.set_output("Out", ["a", "b"])
+    block._rename_var(b"a", b"c")
+    assert (var.name(), op.input("X"), op.output("Out")) == ("c", ["c"], ["c", "b"])
+    block._rename_var(b"nothing", b"d")
+    assert not block.has_var(b"d")
+
+
+def test_the_program_inside_a_compiled_graph_is_none_to_save() -> None:
+    program = fluid.Program()
+    assert fluid.io._get_valid_program(fluid.CompiledProgram(program)) is program
+    with pytest.raises(TypeError, match="is no program"):
+        fluid.io._get_valid_program(fluid.CompiledProgram(core.Graph(program.desc)))
