@@ -264,9 +264,10 @@ class VarBase(EagerVariable):
 
     def _grad_ivar(self) -> VarBase | None:
         """The gradient as a variable; None if there is none."""
-        if isinstance(self._held_gradient(), Value):
-            self._grad = VarBase._of(self.name + GRAD, self._grad, False)
-        return self._grad
+        held = self._held_gradient()
+        if isinstance(held, Value):
+            self._grad = held = VarBase._of(self.name + GRAD, held, False)
+        return held
 
     def _grad_name(self) -> str:
         return self.name + GRAD
