@@ -29,6 +29,7 @@ from fluidjax.execution.carried import has_fetch_operators as has_fetch_operator
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.execution.exchange import to_holder, to_numpy
 from fluidjax.execution.fetch_list import fetch_names, fetch_targets
+from fluidjax.execution.fetch_list import name_of as _to_name_str  # noqa: F401
 from fluidjax.execution.fetched import fetched
 from fluidjax.execution.fits import check_feed_shape_type as check_feed_shape_type
 from fluidjax.execution.fits import dimension_is_compatible_with as dimension_is_compatible_with

@@ -8,6 +8,7 @@ from typing import Any
 # Lender -> what others import from it.
 _LENDERS: dict[str, str] = {
     "fluidjax.backward": "_append_grad_suffix_ _some_in_set_ append_backward",
+    "fluidjax.base.scope": "_switch_scope",
     "fluidjax.clip": "GradientClipBase GradientClipByNorm error_clip_callback",
     "fluidjax.compiler": "CompiledProgram",
     "fluidjax.core": "VarDesc",
@@ -73,7 +74,7 @@ BORROWED: dict[str, str] = {
         " default_main_program dygraph_utils in_dygraph_mode unique_name utils"
     ),
     "fluidjax.dygraph.parallel": "core framework no_grad parallel_helper to_variable",
-    "fluidjax.executor": "Operator Variable compiler convert_dtype convert_np_dtype_to_dtype_ core",
+    "fluidjax.executor": "Operator Variable compiler convert_dtype convert_np_dtype_to_dtype_ core _switch_scope",
     "fluidjax.initializer": "VarDesc check_dtype check_type check_variable_and_dtype core framework",
     "fluidjax.io": "CompiledProgram Executor core default_startup_program layers program_guard reader unique_name",
     "fluidjax.layer_helper": "Constant OpProtoHolder Xavier core in_dygraph_mode",

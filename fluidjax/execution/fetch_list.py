@@ -41,6 +41,16 @@ def _fetch_name(item: Any) -> str:
     )
 
 
+def name_of(item: Any) -> str:
+    """What Fluid keys a fetch by: a variable's name; the id of an operator, alone or first of a pair.
+
+    Raises TypeError for anything else.
+    """
+    if isinstance(item, tuple):
+        return name_of(item[0])
+    return str(id(item)) if isinstance(item, Operator) else _fetch_name(item)
+
+
 def _is_of_minimize(group: Any) -> bool:
     """Whether it is what ``optimizer.minimize`` returns: operators, and pairs of parameters and gradients."""
     ops = group[0] if isinstance(group, tuple) and group else None

@@ -29,6 +29,22 @@ def test_scripts_of_the_model_zoo_import_them() -> None:
     assert default_main_program is fluid.default_main_program
 
 
+def test_copies_of_the_high_level_api_name_fetches() -> None:
+    from fluidjax.executor import _switch_scope, _to_name_str
+
+    x = fluid.data("x", [1])
+    fluid.layers.scale(x)
+    op = fluid.default_main_program().global_block().ops[-1]
+    assert (_to_name_str(x), _to_name_str("x")) == ("x", "x")
+    assert _to_name_str(op) == _to_name_str((op, [x])) == str(id(op))
+    with pytest.raises(TypeError, match="received int"):
+        _to_name_str(3)
+    scope, before = fluid.Scope(), fluid.global_scope()
+    assert _switch_scope(scope) is before
+    assert fluid.global_scope() is scope
+    assert _switch_scope(before) is scope
+
+
 def test_no_module_lends_what_fluids_does_not_import() -> None:
     with pytest.raises(UnknownName, match=r"fluid\.nets has no 'core'"):
         _ = fluid.nets.core
