@@ -13,7 +13,6 @@ from fluidjax import unique_name
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer, follows_training, in_dygraph_mode, tracer_guard
 from fluidjax.base.unknown import unknown_name
-from fluidjax.eager.shared import shared_with
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework import ComplexVariable, Program, default_main_program, program_guard
@@ -233,9 +232,7 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
             f"The type of 'value' in fluid.dygraph.to_variable must be numpy.ndarray or Variable, but received "
             f"{type(value)}. Pass numpy.array(value)."
         )
-    if zero_copy is False:
-        return current_tracer().to_variable(value, name)
-    return shared_with(value, name)
+    return current_tracer().to_variable(value, name, share=zero_copy is not False)
 
 
 def _as_list(given: Any, what: str) -> list[Any]:

@@ -106,7 +106,11 @@ class Known(NamedTuple):
                 elif nodes[at] is not place[0]:
                     return None
             for kind, k in wanted:
-                reads.append(inputs[k]._value if kind == "i" else node.output(k))
+                if kind == "i":
+                    held = inputs[k]._held
+                    reads.append(held if held.__class__ is Value else inputs[k]._value)
+                else:
+                    reads.append(node.output(k))
         return nodes if len(set(map(id, leaves))) == len(leaves) else None
 
     def _give(self, recorder: Recorder, reads: list[Any], variables: list[Any]) -> None:

@@ -75,7 +75,9 @@ class Recorder:
         k = flows = 0
         try:
             for var in variables:
-                value = var._value
+                value = var._held
+                if value.__class__ is not Value:
+                    value = value.now()  # it shares memory with an array
                 if (value.index if value.serial == serial else self.leaf(value)) != codes[k]:
                     return None
                 k += 1

@@ -33,7 +33,6 @@ from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.errors import explain
 from fluidjax.eager.ambient import eager
 from fluidjax.eager.python_ops import record
-from fluidjax.eager.shared import class_of_results
 from fluidjax.eager.varbase import VarBase
 from fluidjax.framework import Variable, default_main_program
 
@@ -177,7 +176,7 @@ def _output(cls: type, value: Any, inputs: Sequence[VarBase]) -> VarBase:
     if not used:
         return value
     copy = value.detach()
-    copy.__class__ = class_of_results(value)
+    copy.__class__ = type(value)
     return copy
 
 
@@ -185,7 +184,7 @@ def _gradients(
     cls: Any, ctx: PyLayerContext, inputs: Sequence[VarBase], outputs: Sequence[VarBase]
 ) -> Callable[[list[Any]], list[Any]]:
     specs = [(o.shape, o.dtype) for o in outputs]
-    kinds = [class_of_results(o) for o in outputs]
+    kinds = [type(o) for o in outputs]
 
     def backward(grads: list[Any]) -> list[Any]:
         given = []

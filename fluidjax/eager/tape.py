@@ -17,7 +17,7 @@ from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.engine import Engine
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.plans import plan_of
-from fluidjax.eager.values import zeros
+from fluidjax.eager.values import Value, zeros
 
 _counter = itertools.count()
 
@@ -141,7 +141,9 @@ class OpNode(Node):
         """The value of a saved output: its variable's, while somebody has it."""
         reference, value = self.saved[k]  # type: ignore[index]
         var = reference()
-        return value if var is None else var._value
+        if var is not None:
+            value = var._held if var._held.__class__ is Value else var._value
+        return value
 
     def _read(self, engine: Engine, kind: str, k: Any, temporary: dict[str, Any]) -> Any:
         if kind == "g":

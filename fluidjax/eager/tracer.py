@@ -22,8 +22,9 @@ from fluidjax.eager.numbers import opened
 from fluidjax.eager.passes import Watched
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
+from fluidjax.eager.sharing import Shared, can_share
 from fluidjax.eager.tape import OpNode, Pass, key_of, places
-from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.values import Spec, Value, value_of
 from fluidjax.eager.varbase import ParamBase, VarBase, generated_name, recorded
 from fluidjax.framework.guards import default_main_program
 from lowering import get_op
@@ -97,9 +98,10 @@ class Tracer:
         param._stop_gradient = False
         return self.made.add(param)
 
-    def to_variable(self, array: np.ndarray, name: str | None = None) -> VarBase:
-        """A variable with the value of an array."""
-        var = VarBase(array, name=name)
+    def to_variable(self, array: np.ndarray, name: str | None = None, share: bool = False) -> VarBase:
+        """A variable with the value of an array; ``share``: also of what is written into it later, where it can be."""
+        var = VarBase(name=name)
+        var._held = Shared(array) if share and can_share(array) else value_of(array)
         var._stop_gradient = True
         return var
 
@@ -255,7 +257,10 @@ class Tracer:
         values = recorder.record(point)
         k = 0
         for out in outs:
-            out._value = values[k]
+            if out._held is None:
+                out._held = values[k]
+            else:
+                out._value = values[k]
             if node is not None:
                 out._place = node, k
             elif out._place is not None:

@@ -15,6 +15,7 @@ from fluidjax.eager import values
 from fluidjax.eager.held import Holder
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.points import Point
+from fluidjax.eager.sharing import Shared
 from fluidjax.eager.strategy import BackwardStrategy
 from fluidjax.eager.values import UNKNOWN, Spec, Value
 from fluidjax.execution.fetched import FetchedArray
@@ -35,7 +36,7 @@ class VarBase(EagerVariable):
         name: its name; generated if empty.
     """
 
-    __slots__ = ("__weakref__", "_declared", "_grad", "_name", "_place", "_stop_gradient", "_value", "persistable")
+    __slots__ = ("__weakref__", "_declared", "_grad", "_held", "_name", "_place", "_stop_gradient", "persistable")
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class VarBase(EagerVariable):
     ) -> None:
         self._name: str | int = name or generated_name()
         self.persistable = persistable
-        self._value: Value | None = None if value is None else values.value_of(value)
+        self._held: Value | Shared | None = None if value is None else values.value_of(value)
         self._stop_gradient: bool | None = None
         self._grad: Value | VarBase | None = None
         self._place: Any = None
@@ -56,7 +57,7 @@ class VarBase(EagerVariable):
     @staticmethod
     def _of(name: str, value: Value | None, stop_gradient: bool | None = None) -> VarBase:
         var = VarBase.__new__(VarBase)
-        var._name, var._value, var._stop_gradient = name, value, stop_gradient
+        var._name, var._held, var._stop_gradient = name, value, stop_gradient
         var.persistable, var._grad, var._place, var._declared = False, None, None, UNKNOWN
         return var
 
@@ -80,16 +81,25 @@ class VarBase(EagerVariable):
         variables = []
         for name in range(number, number + count):
             var = VarBase.__new__(VarBase)
-            var._name, var._value, var._stop_gradient, var._grad, var._place = name, None, None, None, None
+            var._name, var._held, var._stop_gradient, var._grad, var._place = name, None, None, None, None
             var.persistable, var._declared = False, UNKNOWN
             variables.append(var)
         return variables
+
+    @property
+    def _value(self) -> Value | None:
+        return self._held.now() if isinstance(self._held, Shared) else self._held
+
+    @_value.setter
+    def _value(self, value: Value | None) -> None:
+        self._held = self._held.becomes(value) if isinstance(self._held, Shared) else value
 
     # What it is.
 
     @property
     def _spec(self) -> Spec:
-        return self._declared if self._value is None else self._value.spec
+        held = self._held
+        return self._declared if held is None else held.spec
 
     @property
     def name(self) -> str:
@@ -351,7 +361,7 @@ def recorded(point: Point, node: Any, stop_gradient: bool | None) -> tuple[list[
             value = _new(Value)
             value.array, value.spec, value.serial, value.index = None, spec, serial, first + k
         var = _new(VarBase)
-        var._name, var._value, var._stop_gradient, var._grad = name + k, value, stop_gradient, None
+        var._name, var._held, var._stop_gradient, var._grad = name + k, value, stop_gradient, None
         var._place, var.persistable, var._declared = None if node is None else (node, k), False, UNKNOWN
         results.append(value)
         variables.append(var)

@@ -14,6 +14,13 @@ REAL = RNG.normal(size=(2, 3))
 A, B = (RNG.normal(size=(2, 3)) + 1j * RNG.normal(size=(2, 3)) for _ in range(2))
 
 
+def test_layers_are_filed_by_kind() -> None:
+    modules = cpx.tensor.math, cpx.tensor.manipulation, cpx.tensor.linalg
+    assert [getattr(module, name) for module in modules for name in module.__all__] == [
+        getattr(cpx, name) for name in cpx.__all__
+    ]
+
+
 @pytest.mark.parametrize("x", [A, REAL], ids=["complex", "real"])
 @pytest.mark.parametrize("y", [B, np.abs(REAL) + 1], ids=["complex", "real"])
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import fluidjax as fluid
 from fluidjax import dygraph as dg
 from fluidjax import layers
 from fluidjax.base.flags import FLAGS
@@ -88,7 +89,7 @@ def test_a_nan_does_not_count_as_written() -> None:
     with dg.guard():
         array = np.full(2, np.nan, "float32")
         x = dg.to_variable(array)
-        assert x._value is x._value and x._array_shared is array
+        assert x._value is x._value and x._held.array is array
 
 
 def test_it_stops_looking_when_nobody_else_has_the_array() -> None:
@@ -96,9 +97,9 @@ def test_it_stops_looking_when_nobody_else_has_the_array() -> None:
         array = np.arange(6, dtype="float32").reshape(2, 3)
         x = dg.to_variable(array)
         x.numpy()
-        assert x._array_shared is array
+        assert x._held.array is array
         del array
-        assert x.numpy()[1, 2] == 5 and x._array_shared is None
+        assert x.numpy()[1, 2] == 5 and x._held.array is None
 
 
 def test_a_layer_of_python_that_returns_what_it_is_given() -> None:
@@ -117,3 +118,9 @@ def test_a_layer_of_python_that_returns_what_it_is_given() -> None:
         x.stop_gradient = False
         layers.reduce_sum(Same.apply(x)).backward()
         assert x.gradient().tolist() == [2, 2]
+
+
+def test_the_class_is_that_of_every_variable() -> None:
+    with dg.guard():
+        x = dg.to_variable(ones())
+        assert type(x) is type(x + 1) is fluid.core_avx.VarBase

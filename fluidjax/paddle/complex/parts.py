@@ -9,6 +9,7 @@ from fluidjax.framework import ComplexVariable
 
 
 def require(layer: str, *inputs: Any) -> None:
+    """Raise ValueError unless one of the inputs of a layer is complex."""
     if not any(isinstance(x, ComplexVariable) for x in inputs):
         what = "At least one inputs" if len(inputs) > 1 else "The input"
         raise ValueError(
