@@ -100,11 +100,14 @@ class DatasetBase:
 
     def _samples(self) -> Iterator[Sample]:
         for path in self.filelist:
-            yield from read_file(path, self.pipe_command, self.use_var)
+            yield from self._read(path)
+
+    def _read(self, path: str) -> Iterator[Sample]:
+        return read_file(path, self.pipe_command, self.use_var)
 
     def _parts(self, count: int) -> list[Iterable[Sample]]:
         """The samples in parts for ``count`` workers, who take them in turn: the files."""
-        return [read_file(path, self.pipe_command, self.use_var) for path in self.filelist]
+        return [self._read(path) for path in self.filelist]
 
     def _shares(self, count: int) -> list[Iterator[dict[str, Any]]]:
         """The feeds of one pass for each of ``count`` workers, or of as many as have something to do."""
@@ -221,11 +224,11 @@ class InMemoryDataset(DatasetBase):
         self.is_user_set_queue_num = True
 
     def set_parse_ins_id(self, parse_ins_id: bool) -> None:
-        """No effect: lines have no ids."""
+        """Set whether a line begins with its id, as a 1 and a word; ids are read over."""
         self.parse_ins_id = parse_ins_id
 
     def set_parse_content(self, parse_content: bool) -> None:
-        """No effect: lines have no content field."""
+        """Set whether a line has its content, as a 1 and a word, before its numbers; it is read over."""
         self.parse_content = parse_content
 
     def set_parse_logkey(self, parse_logkey: bool) -> None:
@@ -241,7 +244,7 @@ class InMemoryDataset(DatasetBase):
         self.enable_pv_merge = enable_pv_merge
 
     def set_merge_by_lineid(self, merge_size: int = 2) -> None:
-        """No effect but that ids are said to be parsed, as in Fluid: lines have none to be merged by."""
+        """Lines begin with their ids; samples are not merged by them."""
         self.merge_by_lineid = self.parse_ins_id = True
 
     def set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
@@ -251,6 +254,10 @@ class InMemoryDataset(DatasetBase):
     def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
         """No effect: samples are not sent to other processes."""
         self.fleet_send_sleep_seconds = fleet_send_sleep_seconds
+
+    def _read(self, path: str) -> Iterator[Sample]:
+        asked = {"id": self.parse_ins_id, "content": self.parse_content}
+        return read_file(path, self.pipe_command, self.use_var, [text for text, given in asked.items() if given])
 
     def _held(self) -> list[Sample]:
         if self._memory is None:

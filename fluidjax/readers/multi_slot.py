@@ -27,16 +27,20 @@ Sample = list[np.ndarray]  # one flat array for each variable
 SHOWN_BYTES = 4096  # of what a pipe command wrote to its standard error
 
 
-def read_file(path: str, command: str, variables: Sequence[Variable]) -> Iterator[Sample]:
-    """The samples of a file, piped through a shell command first unless it is ``cat`` or ''."""
+def read_file(path: str, command: str, variables: Sequence[Variable], texts: Sequence[str] = ()) -> Iterator[Sample]:
+    """The samples of a file, piped through a shell command first unless it is ``cat`` or ''.
+
+    Args:
+        texts: what each line has before its numbers, as its id: each a 1 and a word, which are left out.
+    """
     if command.strip() in ("", "cat"):
         with open(path, "rb") as file:
-            yield from _samples(file, path, variables)
+            yield from _samples(file, path, variables, texts)
         return
-    yield from _piped(path, command, variables)
+    yield from _piped(path, command, variables, texts)
 
 
-def _piped(path: str, command: str, variables: Sequence[Variable]) -> Iterator[Sample]:
+def _piped(path: str, command: str, variables: Sequence[Variable], texts: Sequence[str]) -> Iterator[Sample]:
     """The samples in the output of a shell command; raises RuntimeError with its stderr if it fails."""
     with (
         open(path, "rb") as file,
@@ -47,7 +51,7 @@ def _piped(path: str, command: str, variables: Sequence[Variable]) -> Iterator[S
     ):
         assert pipe.stdout is not None
         try:
-            yield from _samples(pipe.stdout, f"{path} through {command!r}", variables)
+            yield from _samples(pipe.stdout, f"{path} through {command!r}", variables, texts)
         except FileFormatError:
             if not pipe.stdout.read(1):  # the command has ended: perhaps in the middle of a line
                 _check_ended(pipe, words, command, path)
@@ -68,11 +72,29 @@ def _check_ended(pipe: subprocess.Popen[bytes], words: IO[bytes], command: str, 
         print(said, file=sys.stderr)
 
 
-def _samples(lines: Iterable[bytes], label: str, variables: Sequence[Variable]) -> Iterator[Sample]:
+def _samples(
+    lines: Iterable[bytes], label: str, variables: Sequence[Variable], texts: Sequence[str]
+) -> Iterator[Sample]:
     dtypes = [to_numpy_dtype(var.dtype) for var in variables]
     for number, line in enumerate(lines, 1):
         if line.strip():
-            yield _sample(line.split(), f"{label}, line {number}", variables, dtypes)
+            here = f"{label}, line {number}"
+            yield _sample(_numbers(line.split(), here, texts), here, variables, dtypes)
+
+
+def _numbers(words: list[bytes], label: str, texts: Sequence[str]) -> list[bytes]:
+    """The words of a line after its texts."""
+    for at, text in enumerate(texts):
+        pair = words[2 * at : 2 * at + 2]
+        if len(pair) < 2 or pair[0] != b"1":
+            received = b" ".join(pair).decode("utf-8", "replace") or "the end of the line"
+            raise bad_file(
+                f"{label}: the {text} is missing",
+                "1 and a word, before the numbers",
+                received,
+                f"write the {text} of each line, or do not tell the data set that lines have one",
+            )
+    return words[2 * len(texts) :]
 
 
 def _sample(words: list[bytes], label: str, variables: Sequence[Variable], dtypes: Sequence[np.dtype]) -> Sample:

@@ -195,6 +195,30 @@ def test_damaged_lines(line, message, net, files):
     assert all(part in str(error.value) for part in ("expected:", "received:", "what to do:"))
 
 
+@pytest.mark.parametrize("texts", [["ins_id"], ["ins_id", "content"]])
+def test_lines_with_ids_and_contents(texts, net, files, tmp_path):
+    """As 1.8.5 reads them: a 1 and a word each, before the numbers."""
+    paths = []
+    for path in files:
+        paths.append(f"{path}.ids")
+        with open(path) as plain, open(paths[-1], "w") as file:
+            file.writelines("1 word " * len(texts) + line for line in plain if line.strip())
+    dataset = make("QueueDataset", net, files)
+    expected = contents(dataset._feeds())
+    dataset = fluid.DatasetFactory().create_dataset("InMemoryDataset")
+    dataset.set_batch_size(2)
+    dataset.set_use_var(net.slots)
+    for text in texts:
+        getattr(dataset, f"set_parse_{text}")(True)
+    dataset.set_filelist(paths)
+    dataset.load_into_memory()
+    assert contents(dataset._feeds()) == expected == BATCHES
+    with open(paths[0], "w") as file:
+        file.write("1 word 1\n" if len(texts) > 1 else "2 word 1 1 1 3 1 0.5\n")
+    with pytest.raises(FileFormatError, match=f"line 1: the {texts[-1].removeprefix('ins_')} is missing"):
+        dataset.load_into_memory()
+
+
 def test_description(net, files):
     text = make("InMemoryDataset", net, files).desc()
     assert text.startswith('name: "MultiSlotInMemoryDataFeed"\nbatch_size: 2\nmulti_slot_desc {\n  slots {\n')
