@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 
 from lowering.engine.infer import by_probing
+from lowering.ops import fitting
 from lowering.ops.shared import outputs_like
 from lowering.program import VarInfo, declared_product
 from lowering.ragged import infer as sequence_infer
@@ -145,6 +146,13 @@ def group_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, groups: int, 
     ]
     y, mean, variance = (list(column) for column in zip(*parts, strict=True))
     return jnp.concatenate(y, axis), jnp.concatenate(mean, 1), jnp.concatenate(variance, 1)
+
+
+@group_norm.fits
+def _(x, *, groups, data_layout):
+    channels = x.shape[-1 if data_layout == "NHWC" else 1]
+    if channels > 0:
+        fitting.within("groups", groups, 1, channels)
 
 
 def _channel_axis(x, data_layout):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.errors import NeedsExact
+from lowering.ops import fitting
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv_kernels import pad_pairs
 from lowering.program import VarInfo
@@ -81,6 +82,14 @@ def grid_sampler(x, grid, *, mode: str = "bilinear", padding_mode: str = "zeros"
     col = _held(_unnormalized(grid[..., 0], width, align_corners), width, padding_mode, align_corners)
     row = _held(_unnormalized(grid[..., 1], height, align_corners), height, padding_mode, align_corners)
     return jax.vmap(_SAMPLED[mode])(x, row, col)
+
+
+@grid_sampler.fits
+def _(x, grid):
+    fitting.rank("X", x, 4)
+    fitting.rank("Grid", grid, 4)
+    fitting.dim("Grid", grid, 3, 2)
+    fitting.same("N, H and W of X and Grid", [x.shape[0], *x.shape[2:]], grid.shape[:3])
 
 
 def _base_grid(output_shape, output_shape_tensor, dtype, align_corners):

@@ -297,6 +297,12 @@ def reverse(x, *, axis: list[int]):
     return jnp.flip(x, [a % x.ndim for a in axis])
 
 
+@reverse.fits
+def _(x, *, axis):
+    for one in axis:
+        fitting.axis_of("axis", one, len(x.shape))
+
+
 @reverse.grad_maker
 def _(g):
     return [OpSpec("reverse", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, dict(g.attrs))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from lowering.ops import fitting
 from lowering.ops.shared import ints, names_in, outputs_like, transpose_of
 from lowering.program import VarInfo
 from lowering.registry import WISE, op
@@ -22,6 +23,11 @@ def _off_padded(attrs, ndim):
 def pad(x, *, paddings: list[int], pad_value: float = 0.0):
     """Out = X with paddings[2i] elements of ``pad_value`` before dimension i and paddings[2i + 1] after it."""
     return jnp.pad(x, _pairs(paddings), constant_values=jnp.asarray(pad_value, x.dtype))
+
+
+@pad.fits
+def _(x, *, paddings):
+    fitting.as_many("paddings", paddings, 2 * len(x.shape))
 
 
 @pad.grad
@@ -79,6 +85,11 @@ def pad2d(
 ):
     """Out = images X padded by [top, bottom, left, right]: constant, reflect (excluding the edge) or edge."""
     return _pad2d(x, _sides(paddings_, paddings), mode, pad_value, data_format)
+
+
+@pad2d.fits
+def _(x):
+    fitting.rank("X", x, 4)
 
 
 @pad2d.grad

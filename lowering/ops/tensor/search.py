@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import INT64, to_numpy
+from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar, off_rows, outputs_like
 from lowering.ops.tensor.top import largest
 from lowering.program import VarInfo
@@ -115,6 +116,12 @@ def unique(
     along = axis[0] if len(axis) else None
     values, first, inverse, counts = np.unique(np.asarray(x), True, True, True, axis=along)
     return values, inverse.reshape(-1).astype(kind), first.astype(kind), counts.astype(kind)
+
+
+@unique.fits
+def _(x, *, is_sorted):
+    if not is_sorted:
+        fitting.rank("X", x, 1)
 
 
 @op(out="Out Index Count", kind="host", infer=_infer_unique, diff="", lod=None)

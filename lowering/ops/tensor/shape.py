@@ -152,6 +152,16 @@ def squeeze(x: LoDArray, *, axes: list[int] = ()):
     return _squeeze(x, axes)
 
 
+@squeeze.fits
+def _(x, *, axes):
+    _check_axes(x, axes)
+
+
+def _check_axes(x, axes):
+    for axis in axes:
+        fitting.axis_of("axes", axis, len(x.shape))
+
+
 @squeeze.grad
 def _(x: Meta, d_out: LoDArray):
     return _back(d_out, x, x.shape)
@@ -161,6 +171,11 @@ def _(x: Meta, d_out: LoDArray):
 def squeeze2(x: LoDArray, *, axes: list[int] = ()):
     """``squeeze`` with XShape."""
     return _squeeze(x, axes), x.with_data(zero_rows(x))
+
+
+@squeeze2.fits
+def _(x, *, axes):
+    _check_axes(x, axes)
 
 
 @squeeze2.grad(lod=X_SHAPE_LOD)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.counts import RowSize, sizes_of, with_rows
-from lowering.errors import NeedsConcrete, NeedsExact, OpError
+from lowering.errors import Misfit, NeedsConcrete, NeedsExact, OpError
 from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
 from lowering.program import PADDLE_2, VarInfo
@@ -265,6 +265,14 @@ def strided_slice(
     lists = (starts_tensor_list, ends_tensor_list, strides_tensor_list)
     bounds = _strided_bounds(starts, ends, strides, tensors, lists)
     return _strided(input, axes, bounds, list(decrease_axis), ctx)
+
+
+@strided_slice.fits
+def _(input, *, axes, strides):
+    for axis in axes:
+        fitting.axis_of("axes", axis, len(input.shape))
+    if 0 in strides:
+        raise Misfit(f"strides must not be 0, received {list(strides)}")
 
 
 @strided_slice.grad
