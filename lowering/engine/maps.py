@@ -5,7 +5,7 @@ result of any other op out in the order of its dims, so that each activation or 
 copied them to channels first, and the next convolution, its gradient and the normalisation copied them back. Where an
 op that goes by elements reads what a convolution left, its operands are transposed before and its results after: these
 transpositions cancel with those around the convolutions, and what is computed for each element is what it was. A step
-of ResNet-20 takes 0.86 of the time.
+of ResNet-20 takes 0.88 of the time.
 """
 
 from __future__ import annotations
