@@ -38,6 +38,11 @@ def no_elements(shape: tuple[int, ...], dtype: Any) -> Any:
     return make(shape, dtype)
 
 
+def round_half_away(x: Any, xp: Any = jnp) -> Any:
+    """C's round: halves go away from zero."""
+    return xp.sign(x) * xp.floor(xp.abs(x) + 0.5)
+
+
 def off_rows(attrs: Mapping[str, Any], ndim: int) -> Wise | None:
     """Rows rule of an op that works along ``axis``: row-wise unless that is the row axis."""
     return WISE if int(attrs["axis"]) % max(ndim, 1) else None

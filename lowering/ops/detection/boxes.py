@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from lowering.ops import fitting
+from lowering.ops.shared import round_half_away
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged import rows as seq
 from lowering.registry import MASKED, Wise, op
@@ -130,7 +131,7 @@ def box_clip(input: LoDArray, im_info):
     The boxes of image i are the i-th sequence of Input.
     """
     image = jnp.clip(seq.segments(seq.offsets(input), seq.row_numbers(input.capacity)), 0, im_info.shape[0] - 1)
-    height, width = (jnp.round(im_info[:, i] / im_info[:, 2])[image] - 1 for i in (0, 1))
+    height, width = (round_half_away(im_info[:, i] / im_info[:, 2])[image] - 1 for i in (0, 1))
     limit = jnp.stack([width, height, width, height], axis=-1)[:, None]
     boxes = input.data.reshape(input.capacity, -1, 4)
     return seq.per_row(input, jnp.clip(boxes, 0, limit).reshape(input.data.shape))

@@ -6,6 +6,7 @@ import numpy as np
 
 from lowering.ops.detection.nms import suppress
 from lowering.ops.detection.pixel_boxes import clipped, decode, joined
+from lowering.ops.shared import round_half_away
 from lowering.program import VarInfo
 from lowering.registry import Value, op
 from lowering.values import data_of, exact
@@ -25,7 +26,7 @@ def _level(deltas, scores, anchors, info, *, limit, top):
     box, label = np.divmod(order, scores.shape[1])
     height, width, scale = info[:3]
     found = decode(anchors[box], deltas[box], bounded=False) / scale
-    size = np.round(height / scale), np.round(width / scale)
+    size = round_half_away(height / scale, np), round_half_away(width / scale, np)
     return label, flat[order], clipped(found, *size)
 
 

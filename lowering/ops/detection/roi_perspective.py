@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from lowering.ops.detection.roi_pooling import image_of, round_half_away, valid
+from lowering.ops.detection.roi_pooling import image_of, valid
+from lowering.ops.shared import round_half_away
 from lowering.ragged import infer as sequence_infer
 from lowering.registry import MASKED, op
 from lowering.values import LoDArray, Meta, fill_padding

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.ops import fitting
+from lowering.ops.shared import round_half_away
 from lowering.ragged import rows as seq
 from lowering.registry import MASKED, op
 from lowering.values import LoDArray, Meta, fill_padding, row_mask
@@ -39,11 +40,6 @@ def per_region(rois: LoDArray, out) -> LoDArray:
 def valid(rois: LoDArray, d_out):
     """Output gradients, zero for padding regions."""
     return jnp.where(row_mask(rois, d_out.ndim), d_out, 0) if rois.padded else d_out
-
-
-def round_half_away(x):
-    """C's round: halves go away from zero."""
-    return jnp.sign(x) * jnp.floor(jnp.abs(x) + 0.5)
 
 
 # --- roi_pool -----------------------------------------------------------------------------------------------------

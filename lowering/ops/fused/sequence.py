@@ -112,12 +112,13 @@ def _(w: Meta, ids, *, padding_idx):
 
 @fused_embedding_seq_pool.grad
 def _(w, ids: LoDArray, d_out, *, padding_idx: Long = -1, is_sparse=False):
+    """W@GRAD; a sparse one has rows of ``padding_idx`` too, as in Fluid."""
     flat = ids.data.reshape(ids.capacity, math.prod(ids.shape[1:])).astype(jnp.int32)
     off = offsets(ids)
     seg = segments(off, row_numbers(ids.capacity))
     values = take(d_out, seg).reshape(*flat.shape, w.shape[1])
     dead = (seg >= off.shape[0] - 1)[:, None]
-    if padding_idx >= 0:
+    if padding_idx >= 0 and not is_sparse:
         dead = dead | (flat == padding_idx)
     values = jnp.where(expand_dims(jnp.broadcast_to(dead, flat.shape), 3), 0, values)
     values, flat = values.reshape(-1, w.shape[1]), flat.reshape(-1)

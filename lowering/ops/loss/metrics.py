@@ -17,7 +17,7 @@ def _infer_accuracy(of):
 
 @op(out="Accuracy Correct Total", diff=(), lod=None, rows=MASKED, infer=_infer_accuracy)
 def accuracy(out: LoDArray, indices, label):
-    """Accuracy [1] = fraction of rows whose Label is among the row's Indices; Correct and Total [1] int32.
+    """Accuracy [1] float32 = fraction of rows whose Label is among the row's Indices; Correct, Total [1] int32.
 
     Accuracy carries Out's LoD although it has one row, as in Fluid: fetching it returns a LoDTensor.
     """
@@ -26,7 +26,7 @@ def accuracy(out: LoDArray, indices, label):
     total = jnp.asarray(out.rows(), jnp.int32).reshape(1)
     correct = hits.sum(dtype=jnp.int32).reshape(1)
     share = correct.astype(jnp.float32) / jnp.maximum(total, 1).astype(jnp.float32)
-    accuracy = LoDArray(share.astype(out.dtype), out.lod, None, out.nseq, out.longest, out.tight)
+    accuracy = LoDArray(share, out.lod, None, out.nseq, out.longest, out.tight)
     return accuracy if out.lod else accuracy.data, correct, total
 
 

@@ -40,15 +40,15 @@ def _(label, activated, d_out):
 
 def _others(x, label):
     """True off the label's column."""
-    return label.reshape(-1, 1) != jnp.arange(x.shape[1], dtype=label.dtype)
+    return label.reshape(*x.shape[:-1], 1) != jnp.arange(x.shape[-1], dtype=label.dtype)
 
 
 @op(out="Y", diff="x", lod="x", rows=WISE)
 def bpr_loss(x, label):
-    """Y[n, 1] = mean over j other than the label of log(1 + exp(X[n, j] - X[n, label]))."""
-    chosen = jnp.take_along_axis(x, label.reshape(-1, 1), axis=1)
+    """Y[..., 1] = mean over j other than the label of log(1 + exp(X[..., j] - X[..., label]))."""
+    chosen = jnp.take_along_axis(x, label.reshape(*x.shape[:-1], 1), axis=-1)
     terms = jnp.where(_others(x, label), softplus(x - chosen), 0)
-    return terms.sum(axis=1, keepdims=True) / (x.shape[1] - 1)
+    return terms.sum(axis=-1, keepdims=True) / (x.shape[-1] - 1)
 
 
 @bpr_loss.fits
@@ -59,12 +59,12 @@ def _(x, label):
 
 @bpr_loss.check
 def _(x: Meta, label):
-    return [Demand("label", label, 0, x.shape[1])]
+    return [Demand("label", label, 0, x.shape[-1])]
 
 
 @bpr_loss.grad
 def _(x, label, d_y):
     others = _others(x, label)
-    chosen = jnp.take_along_axis(x, label.reshape(-1, 1), axis=1)
-    slope = jnp.where(others, jax.nn.sigmoid(x - chosen), 0) * d_y.reshape(-1, 1) / (x.shape[1] - 1)
-    return jnp.where(others, slope, -slope.sum(axis=1, keepdims=True))
+    chosen = jnp.take_along_axis(x, label.reshape(*x.shape[:-1], 1), axis=-1)
+    slope = jnp.where(others, jax.nn.sigmoid(x - chosen), 0) * d_y.reshape(*x.shape[:-1], 1) / (x.shape[-1] - 1)
+    return jnp.where(others, slope, -slope.sum(axis=-1, keepdims=True))

@@ -230,12 +230,16 @@ def _(x, y, out, x_norm, y_norm, d_out):
 
 @op(grad=None, lod=None, renamed={"dim1": "axis1", "dim2": "axis2"})
 def trace(input, *, offset: int = 0, dim1: int = -2, dim2: int = -1):
-    """Out = sum of the diagonals of Input in the planes (dim1, dim2); [1] for a matrix."""
+    """Out = sum of the diagonals of Input in the planes (dim1, dim2); [1] for a matrix.
+
+    ``offset`` moves along the later of the two dims, in whichever order they are given.
+    """
     return _trace(input, offset, dim1, dim2)
 
 
 def _trace(x, offset, dim1, dim2):
-    out = jnp.trace(x, offset=offset, axis1=dim1, axis2=dim2, dtype=x.dtype)
+    first, second = sorted((dim1 % x.ndim, dim2 % x.ndim))
+    out = jnp.trace(x, offset=offset, axis1=first, axis2=second, dtype=x.dtype)
     return out.reshape(1) if out.ndim == 0 else out
 
 

@@ -279,8 +279,9 @@ def mish(x, *, threshold: float = 20.0):
 
 @mish.grad
 def _(x, d_out, *, threshold):
-    t = jnp.tanh(_mish_softplus(x, threshold))
-    return d_out * (t + x * (1 - t * t) * jax.nn.sigmoid(x))
+    softplus = _mish_softplus(x, threshold)
+    t = jnp.tanh(softplus)
+    return d_out * (t - x * (1 - t * t) * jnp.expm1(-softplus))
 
 
 @op(vendor="use_mkldnn use_cudnn", rows=off_rows)

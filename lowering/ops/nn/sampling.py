@@ -8,6 +8,7 @@ from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv_kernels import pad_pairs
+from lowering.ops.shared import round_half_away
 from lowering.program import VarInfo
 from lowering.registry import WISE, Wise, op
 from lowering.values import LoDArray, concrete
@@ -200,7 +201,7 @@ def _roi_images(rois: LoDArray):
 
 def _bin_starts(rois, trans, scale, pooled, part, trans_std, classes):
     """(hstart, wstart, bin height, bin width), each broadcastable to [R, classes, PH, PW]."""
-    corner = jnp.round(rois)
+    corner = round_half_away(rois)
     x0, y0 = corner[:, 0] * scale - 0.5, corner[:, 1] * scale - 0.5
     width = jnp.maximum((corner[:, 2] + 1) * scale - 0.5 - x0, 0.1).reshape(-1, 1, 1, 1)
     height = jnp.maximum((corner[:, 3] + 1) * scale - 0.5 - y0, 0.1).reshape(-1, 1, 1, 1)

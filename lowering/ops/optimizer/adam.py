@@ -132,7 +132,8 @@ def lamb(
     """M1, M2 as in adam; r = M1 / (sqrt(M2) + epsilon) + weight_decay Param;
 
     ParamOut = Param - LearningRate * (|Param| / |r|, or 1 if a norm is zero) * r. Paddle's kernel does not read the two
-    powers, and no op advances them. Rows absent from a sparse gradient have a gradient of zero.
+    powers, and no op advances them. Rows absent from a sparse gradient have a gradient of zero; one without rows
+    changes nothing.
     """
     g = dense(grad).reshape(param.shape)
     m1 = beta1 * moment1 + (1 - beta1) * g
@@ -141,4 +142,5 @@ def lamb(
     p_norm, r_norm = jnp.sqrt(jnp.sum(param * param)), jnp.sqrt(jnp.sum(r * r))
     usable = (p_norm > 0) & (r_norm > 0)
     ratio = jnp.where(usable, p_norm / jnp.where(usable, r_norm, 1), 1)
-    return param - scalar(learning_rate, param.dtype) * ratio * r, m1, m2
+    new = param - scalar(learning_rate, param.dtype) * ratio * r, m1, m2
+    return tuple(unless_empty(grad, value, old) for value, old in zip(new, (param, moment1, moment2), strict=True))

@@ -67,17 +67,16 @@ def lars_momentum(
     """Momentum with a separate learning rate for each layer.
 
     local_lr = LearningRate * lars_coeff * |Param| / (|Grad| + lars_weight_decay * |Param|), or LearningRate where a
-    norm or the weight decay is zero; VelocityOut = mu * Velocity + local_lr * (Grad + lars_weight_decay * Param);
+    norm is zero; VelocityOut = mu * Velocity + local_lr * (Grad + lars_weight_decay * Param);
     ParamOut = Param - VelocityOut.
     """
     g = only_dense(grad, "lars_momentum")
     lr = scalar(learning_rate, param.dtype)
     p_norm = jnp.sqrt(jnp.sum(param * param))
     g_norm = jnp.sqrt(jnp.sum(g * g))
-    if lars_weight_decay > 0:
-        usable = (p_norm > 0) & (g_norm > 0)
-        scaled = lr * lars_coeff * p_norm / jnp.where(usable, g_norm + lars_weight_decay * p_norm, 1)
-        lr = jnp.where(usable, scaled, lr)
+    usable = (p_norm > 0) & (g_norm > 0)
+    scaled = lr * lars_coeff * p_norm / jnp.where(usable, g_norm + lars_weight_decay * p_norm, 1)
+    lr = jnp.where(usable, scaled, lr)
     v = velocity * mu + lr * (g + lars_weight_decay * param)
     return param - v, v
 

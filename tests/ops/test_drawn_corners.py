@@ -1,0 +1,129 @@
+"""Corners of single ops as Paddle 1.8.5 has them, found by drawing attributes, shapes, dtypes and LoD."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from lowering import get_op
+from lowering.values import LoDArray, SelectedRows
+
+F = np.float32
+BOXES = LoDArray(np.array([[2.5, 0.5, 4.5, 2.5]], F), (np.array([0, 1]),))
+
+
+def rule(type, *args, **attrs):
+    """The results of an op's rule, with int64 and float64 as they are."""
+    with jax.enable_x64(True):
+        return get_op(type).fn(*args, **attrs)
+
+
+def call(type, *args, **attrs):
+    """The results of an op's rule as arrays."""
+    found = rule(type, *args, **attrs)
+    return [np.asarray(v) for v in (found if isinstance(found, tuple) else (found,)) if v is not None]
+
+
+# --- optimizers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nrows", [None, np.int32(0)])
+def test_lamb_with_a_gradient_without_rows_changes_nothing(nrows):
+    old = np.arange(6, dtype=F).reshape(3, 2) + 1
+    room = 0 if nrows is None else 2
+    grad = SelectedRows(np.zeros(room, np.int64), np.zeros((room, 2), F), 3, nrows)
+    for new in call("lamb", old, grad, np.ones(1, F), old, old, np.ones(1, F), np.ones(1, F), weight_decay=0.1):
+        np.testing.assert_array_equal(new, old)
+
+
+@pytest.mark.parametrize(
+    ("decay", "param", "grad", "velocity"),
+    [(0.0, 1, 1, 0.47), (-0.1, 1, 1, 0.47), (-0.1, 1, 0, 0.44), (0.0, 1, 0, 0.45), (0.0, 0, 1, 0.55)],
+)
+def test_layers_have_rates_of_their_own_without_weight_decay_too(decay, param, grad, velocity):
+    def two(n):
+        return np.full(2, n, F)
+
+    attrs = {"mu": 0.9, "lars_coeff": 0.2, "lars_weight_decay": decay}
+    new, moved = call("lars_momentum", two(param), two(grad), two(0.5), np.full(1, 0.1, F), **attrs)
+    np.testing.assert_allclose(moved, two(velocity), rtol=1e-6)
+    np.testing.assert_allclose(new, two(param) - moved, rtol=1e-6)
+
+
+# --- activations, losses, tensors ---------------------------------------------------------------------------------
+
+
+def test_the_gradient_of_mish_is_that_of_its_softplus():
+    """Above the threshold softplus(x) is x, below minus the threshold exp(x), however small the threshold is."""
+    x = np.array([2.0, -2.0, 0.3])
+    softplus = np.array([2.0, np.exp(-2.0), np.log1p(np.exp(0.3))])
+    t = np.tanh(softplus)
+    (found,) = call("mish_grad", x, np.ones(3), threshold=0.5)
+    np.testing.assert_allclose(found, t + x * (1 - t * t) * (1 - np.exp(-softplus)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("offset", "wanted"), [(2, [2 + 15, 6 + 19, 10 + 23]), (-1, [12, 16, 20])])
+def test_the_offset_of_a_trace_is_along_the_later_dim(offset, wanted):
+    x = np.arange(24, dtype=F).reshape(2, 3, 4)
+    for dims in ((0, 2), (-1, 0)):
+        (found,) = call("trace", x, offset=offset, dim1=dims[0], dim2=dims[1])
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_bpr_loss_of_more_dims_is_that_of_its_rows(rng):
+    x, label = rng.random((3, 2, 4)), rng.integers(0, 4, (3, 2, 1))
+    (whole,) = call("bpr_loss", x, label)
+    (rows,) = call("bpr_loss", x.reshape(6, 4), label.reshape(6, 1))
+    np.testing.assert_allclose(whole, rows.reshape(3, 2, 1), rtol=1e-6)
+    (whole,) = call("bpr_loss_grad", x, label, np.ones((3, 2, 1)))
+    (rows,) = call("bpr_loss_grad", x.reshape(6, 4), label.reshape(6, 1), np.ones((6, 1)))
+    np.testing.assert_allclose(whole, rows.reshape(3, 2, 4), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_accuracy_is_float32(dtype):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        scores, label = fluid.data("scores", [2, 1], dtype), fluid.data("label", [2, 1], "int64")
+        chosen = fluid.data("chosen", [2, 1], "int64")
+        outs = {s: main.global_block().create_var(name=s) for s in ("Accuracy", "Correct", "Total")}
+        ins = {"Out": scores, "Indices": chosen, "Label": label}
+        main.global_block().append_op("accuracy", inputs=ins, outputs=outs)
+    feed = {"scores": np.ones((2, 1), dtype), "chosen": np.array([[1], [2]]), "label": np.array([[1], [0]])}
+    (found,) = fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=[outs["Accuracy"]])
+    assert found.dtype == np.float32 and found.tolist() == [0.5]
+
+
+# --- sparse gradients ---------------------------------------------------------------------------------------------
+
+
+def test_a_sparse_gradient_of_pooled_embeddings_has_the_padding_rows_too():
+    ids = LoDArray(np.array([[3], [1]]), (np.array([0, 2]),))
+    found = rule(
+        "fused_embedding_seq_pool_grad", np.zeros((5, 1), F), ids, np.full((1, 1), 7, F), padding_idx=3, is_sparse=True
+    )
+    assert np.asarray(found.rows).tolist() == [3, 1] and np.asarray(found.values).tolist() == [[7], [7]]
+
+
+# --- halves -------------------------------------------------------------------------------------------------------
+
+
+def test_images_of_half_a_pixel_are_rounded_up():
+    """25 / 2 and 21 / 2: boxes end at 12 and 10, one less than the rounded size."""
+    boxes, info = np.array([[5, 5, 30, 30]], F), np.array([[21, 25, 2]], F)
+    found = rule("box_clip", LoDArray(boxes, (np.array([0, 1]),)), info)
+    assert np.asarray(found.data).tolist() == [[5, 5, 12, 10]]
+    args = ([np.zeros((1, 1, 4), F)], [np.full((1, 1, 1), 0.9, F)], [np.array([[0, 0, 40, 40]], F)], info)
+    limits = {"score_threshold": 0.05, "nms_top_k": 9, "keep_top_k": 9, "nms_threshold": 0.9, "nms_eta": 1.0}
+    found = rule("retinanet_detection_output", *args, **limits)
+    assert np.asarray(found.data)[0, 2:].tolist() == [0, 0, 12, 10]
+
+
+def test_regions_of_half_a_pixel_are_rounded_away_from_zero():
+    x = np.arange(36, dtype=F).reshape(1, 1, 6, 6)
+    attrs = {"no_trans": True, "spatial_scale": 1.0, "output_dim": 1, "group_size": [1, 1], "pooled_height": 2}
+    attrs |= {"pooled_width": 2, "part_size": [2, 2], "sample_per_part": 2, "trans_std": 0.1}
+    _, found = call("deformable_psroi_pooling", x, BOXES, np.zeros((1, 2, 2, 2), F), **attrs)
+    np.testing.assert_allclose(found[0, 0], [[8.125, 9.625], [17.125, 18.625]], rtol=1e-6)
