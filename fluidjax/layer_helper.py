@@ -11,6 +11,7 @@ from fluidjax import unique_name
 from fluidjax.base.mode import current_tracer
 from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Operator, Parameter, Variable
+from fluidjax.framework.direct import UNCOUNTED
 from fluidjax.layer_helper_base import LayerHelperBase
 from fluidjax.param_attr import ParamAttr
 
@@ -29,7 +30,8 @@ class LayerHelper(LayerHelperBase):
     def __init__(self, layer_type: str, **kwargs: Any) -> None:
         self.kwargs = kwargs
         if kwargs.get("name") is None:
-            kwargs["name"] = unique_name.generate(layer_type)
+            uncounted = layer_type in UNCOUNTED and current_tracer() is not None
+            kwargs["name"] = f"{layer_type}_0" if uncounted else unique_name.generate(layer_type)
         super().__init__(kwargs["name"], layer_type=layer_type)
 
     def append_op(self, *args: Any, **kwargs: Any) -> Operator:

@@ -18,6 +18,7 @@ from fluidjax.framework import (
     default_main_program,
     default_startup_program,
 )
+from fluidjax.framework.direct import DIRECT
 from fluidjax.initializer import Constant, Initializer, Xavier
 from fluidjax.param_attr import ParamAttr, WeightNormParamAttr
 from fluidjax.writing.weight_norm import normalized_parameter
@@ -141,7 +142,7 @@ class LayerHelperBase:
         """A temporary variable for a result; its shape is inferred from the op that writes it."""
         tracer = current_tracer()
         if tracer is not None:
-            return tracer.temporary(dtype)
+            return tracer.temporary(dtype, self._direct())
         return self.main_program.current_block().create_var(
             name=unique_name.generate_with_ignorable_key(".".join([self.name, "tmp"])),
             dtype=dtype,
@@ -149,6 +150,10 @@ class LayerHelperBase:
             persistable=False,
             stop_gradient=stop_gradient,
         )
+
+    def _direct(self) -> bool:
+        """Whether in eager mode the tracer numbers the layer's results (see ``framework.direct``)."""
+        return self._layer_type in DIRECT
 
     # What it was called before Fluid 1.0; scripts still do.
     create_tmp_variable = create_variable_for_type_inference

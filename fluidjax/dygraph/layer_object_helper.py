@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from fluidjax.base.mode import current_tracer
 from fluidjax.framework import Variable
+from fluidjax.framework.direct import HELPED
+from fluidjax.framework.protos import op_proto
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.param_attr import ParamAttr
 
@@ -15,10 +18,17 @@ class LayerObjectHelper(LayerHelper):
 
     Args:
         name: the layer's full name, used as the prefix of its parameters' names.
+
+    Attributes:
+        direct: whether in eager mode the tracer numbers the layer's results (see ``framework.direct``).
     """
 
     def __init__(self, name: str) -> None:
         super().__init__(name, name=name)
+        self.direct = False
+
+    def _direct(self) -> bool:
+        return self.direct
 
     def append_activation(
         self,
@@ -32,7 +42,7 @@ class LayerObjectHelper(LayerHelper):
             return input_var
         tracer = current_tracer()
         if tracer is not None and not use_cudnn and not use_mkl_dnn:
-            found = tracer.again(act, {"X": input_var}, {}, ("Out",))
+            found = tracer.again(act, {"X": input_var}, {}, ("Out",), self.direct)
             if found is not None:
                 return found[0]
         self.kwargs.update(act=act, use_cudnn=use_cudnn, use_mkldnn=use_mkl_dnn)
@@ -50,13 +60,23 @@ class LayerObjectHelper(LayerHelper):
         Args:
             inputs: a variable per slot; None for an absent one.
             attrs: the op's attributes.
-            slots: all output slots, in the order in which their variables are named; ``out`` alone by default.
+            slots: all output slots, in the order in which a program's variables are named; ``out`` alone by default.
         """
         tracer = current_tracer()
         if tracer is not None:
-            return tracer.op(op_type, inputs, attrs, slots or (out,))[slots.index(out) if slots else 0]
+            if op_type != "elementwise_add":  # a bias is numbered as what it is added to
+                self.direct = op_type not in HELPED
+            order = _of_proto(op_type, slots) if slots and self.direct else slots
+            found = tracer.op(op_type, inputs, attrs, order or (out,), self.direct)
+            return found[order.index(out) if order else 0]
         given = {slot: [var] for slot, var in inputs.items() if var is not None}
         dtype = next(iter(given.values()))[0].dtype
         outputs = {slot: [self.create_variable_for_type_inference(dtype)] for slot in slots or (out,)}
         self.append_op(type=op_type, inputs=given, outputs=outputs, attrs=attrs)
         return outputs[out][0]
+
+
+@cache
+def _of_proto(op_type: str, slots: tuple[str, ...]) -> tuple[str, ...]:
+    """Output slots in the proto's order, which is that of their names in eager mode."""
+    return tuple(slot.name for slot in op_proto(op_type).outputs if slot.name in slots)

@@ -51,9 +51,10 @@ def _scaled(var: VarBase, scale: float, bias: float) -> VarBase:
 
 
 def _constant(value: float, dtype: VarType, shape: list[int]) -> VarBase:
-    out = VarBase._temporary()
+    tracer = _tracer("fill_constant")
+    out = VarBase._of(tracer.generate("generated_var"), None)
     attrs = {"dtype": int(dtype), "shape": shape, "value": float(value), "force_cpu": False}
-    _tracer("fill_constant").trace_op("fill_constant", {}, {"Out": out}, attrs)
+    tracer.trace_op("fill_constant", {}, {"Out": out}, attrs)
     out.stop_gradient = True
     return out
 

@@ -24,7 +24,8 @@ class TracedLayer:
     def __init__(
         self, program: Program, parameters: Iterable[Any], feed_names: list[str], fetch_names: list[str]
     ) -> None:
-        self._program, self._state = program, {p.name: p for p in parameters}
+        named = parameters if isinstance(parameters, dict) else {p.name: p for p in parameters}
+        self._program, self._state = program, named
         self._feed_names, self._fetch_names = feed_names, fetch_names
         block = self._program.global_block()
         feeds, fetches = [block.var(n) for n in feed_names], [block.var(n) for n in fetch_names]
@@ -56,7 +57,7 @@ class TracedLayer:
         fed = {f"feed_{i}": v for i, v in enumerate(_variables(given))}
         fetched = {f"fetch_{i}": v for i, v in enumerate(outputs)}
         recorded = recording.program(fed, fetched, "t_")
-        return result, TracedLayer(recorded.program, recorded.state.values(), list(fed), list(fetched))
+        return result, TracedLayer(recorded.program, recorded.state, list(fed), list(fetched))
 
     def set_strategy(self, build_strategy: Any = None, exec_strategy: Any = None) -> None:
         """Options for CompiledProgram; XLA makes these choices itself. Raises AssertionError after the first call."""

@@ -102,8 +102,11 @@ class _Writer:
             return found
         if made and not var.persistable:
             return self._declare(f"{self.prefix}{len(self.names)}", var).name
-        self.state[var.name] = var
-        return self._declare(var.name, var).name
+        name = var.name
+        while name in self.state:  # a variable of eager mode may have the name of another
+            name += "@CAPTURED"
+        self.state[name] = var
+        return self._declare(name, var).name
 
     def _declare(self, name: str, var: VarBase) -> Variable:
         self.names[id(var)] = name

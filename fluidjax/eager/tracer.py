@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.flags import FLAGS
@@ -25,7 +26,7 @@ from fluidjax.eager.replay import Call, Replay
 from fluidjax.eager.sharing import Shared, can_share
 from fluidjax.eager.tape import OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value, value_of
-from fluidjax.eager.varbase import ParamBase, VarBase, generated_name, recorded
+from fluidjax.eager.varbase import ParamBase, VarBase, gradient_of, recorded
 from fluidjax.framework.guards import default_main_program
 from lowering import get_op
 
@@ -35,11 +36,13 @@ class Tracer:
 
     Attributes:
         place: the place layers were told to run on.
+        ids: the number of the next variable that is named here (see ``framework.direct``), under "tmp".
     """
 
     def __init__(self, place: Any = None) -> None:
         self.place = CPUPlace() if place is None else place
         self._train_mode, self.made = True, Made()
+        self.ids = {"tmp": 0}
         self._calls: list[Call] | None = None  # the ops traced since somebody asked for them
         self.recording: Any = None  # what notes the ops that run, to write them as a program
 
@@ -64,6 +67,12 @@ class Tracer:
 
     # Variables.
 
+    def generate(self, key: str) -> str:
+        """``key_N``; N counts the names of all keys."""
+        number = self.ids["tmp"]
+        self.ids["tmp"] = number + 1
+        return f"{key}_{number}"
+
     def create_var(
         self,
         type: VarType = VarType.LOD_TENSOR,
@@ -74,7 +83,7 @@ class Tracer:
         **kwargs: Any,
     ) -> VarBase:
         """A variable without a value; arguments as for ``Block.create_var``."""
-        var = VarBase._of(name or generated_name(), None)
+        var = VarBase._of(name or self.generate("generated_var"), None)
         var.persistable = bool(persistable)
         sizes = tuple(int(n) for n in shape or ())
         var._declared = Spec.of(sizes, VarType.FP32 if dtype is None else to_var_type(dtype), VarType(type))
@@ -82,12 +91,16 @@ class Tracer:
             kwargs["initializer"](var, var.block)
         return var
 
-    def temporary(self, dtype: Any = None) -> VarBase:
-        """A variable for a result."""
-        var = VarBase._temporary()
+    def temporary(self, dtype: Any = None, direct: bool = True) -> VarBase:
+        """A variable for a result; `direct` tells what numbers it (see ``framework.direct``)."""
+        var = VarBase._temporary(self.ids_of(direct))
         if dtype is not None:
             var._declared = _declared(dtype)
         return var
+
+    def ids_of(self, direct: bool) -> dict[str, int]:
+        """What numbers results."""
+        return self.ids if direct else unique_name.generator.ids
 
     def create_parameter(self, *args: Any, initializer: Any = None, **kwargs: Any) -> ParamBase:
         """A parameter, initialised immediately; arguments as for ``Block.create_parameter``."""
@@ -107,9 +120,7 @@ class Tracer:
 
     def variable_of(self, value: Value) -> VarBase:
         """A variable bound to a value."""
-        var = VarBase._temporary()
-        var._value = value
-        return var
+        return VarBase._of(None, value)
 
     # Ops.
 
@@ -171,28 +182,43 @@ class Tracer:
         """What was traced, to be run again with other variables in the place of `given`."""
         return Replay(calls, given)
 
-    def op(self, type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any], slots: tuple[str, ...]) -> list[Any]:
+    def op(
+        self,
+        type: str,
+        inputs: Mapping[str, Any],
+        attrs: Mapping[str, Any],
+        slots: tuple[str, ...],
+        direct: bool = True,
+    ) -> list[Any]:
         """Run an op whose outputs are fresh variables; returns them.
 
         Args:
             inputs: per slot a variable, or a list of them.
             slots: the output slots, of one variable each.
+            direct: what numbers the variables (see ``framework.direct``).
         """
-        outs = self.again(type, inputs, attrs, slots)
+        outs = self.again(type, inputs, attrs, slots, direct)
         if outs is None:
-            outs = [VarBase._temporary() for _ in slots]
+            ids = self.ids_of(direct)
+            outs = [VarBase._temporary(ids) for _ in slots]
             for out in outs:
                 out._declared = Spec.of((), _first(inputs).dtype)
             self.trace_op(type, inputs, dict(zip(slots, outs, strict=True)), attrs)
         return outs
 
     def again(
-        self, type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any], slots: tuple[Any, ...]
+        self,
+        type: str,
+        inputs: Mapping[str, Any],
+        attrs: Mapping[str, Any],
+        slots: tuple[Any, ...],
+        direct: bool = True,
     ) -> list[Any] | None:
         """Run the op that came next last time; None where this is another one, and nothing is done.
 
         Args:
             slots: of its outputs, all fresh variables; with the number of them where there are several in one.
+            direct: what numbers the variables (see ``framework.direct``).
         """
         point = recorder.point.expected
         if point is None:
@@ -201,11 +227,11 @@ class Tracer:
         if kernel.type != type or kernel.outs != slots or not same(kernel.given_fresh, attrs):
             return None
         if tuple(inputs) == kernel.ins and not kernel.movable:
-            known = self.follow(kernel, [*inputs.values()])  # most slots hold a variable, not a list
+            known = self.follow(kernel, [*inputs.values()], None, direct)  # most slots hold a variable, not a list
             if known is not None:
                 return known
         ins, layout = flatten(inputs)
-        return self.apply(kernel, ins) if layout == kernel.ins else None
+        return self.apply(kernel, ins, direct) if layout == kernel.ins else None
 
     def _with_operands(self, kernel: Kernel, ins: Sequence[VarBase]) -> tuple[Kernel, Sequence[VarBase]]:
         """A kernel and its inputs, where numbers that change are operands (see ``numbers``)."""
@@ -216,21 +242,24 @@ class Tracer:
             return kernel, ins
         return opened(kernel, ins, point) or (kernel, ins)
 
-    def apply(self, kernel: Kernel, ins: Sequence[VarBase]) -> list[Any]:
-        """Fresh variables with what a kernel gives."""
+    def apply(self, kernel: Kernel, ins: Sequence[VarBase], direct: bool = True) -> list[Any]:
+        """Fresh variables with what a kernel gives; `direct` tells what numbers them."""
         if kernel.movable:
             kernel, ins = self._with_operands(kernel, ins)
-        known = self.follow(kernel, ins)
+        known = self.follow(kernel, ins, None, direct)
         if known is not None:
             return known
         values = values_of(kernel.type, ins)
-        outs = [VarBase._temporary() for _ in range(kernel.width)]
+        ids = self.ids_of(direct)
+        outs = [VarBase._temporary(ids) for _ in range(kernel.width)]
         if self._calls is not None:
             self._calls.append((kernel, ins, outs))
         self._bind(kernel, ins, outs, self.run(kernel, values))
         return outs
 
-    def follow(self, kernel: Kernel, ins: Sequence[VarBase], outs: list[VarBase] | None = None) -> list[VarBase] | None:
+    def follow(
+        self, kernel: Kernel, ins: Sequence[VarBase], outs: list[VarBase] | None = None, direct: bool = True
+    ) -> list[VarBase] | None:
         """Bind `outs`, None for fresh variables, to what the op gives that came next last time; returns them.
 
         None for another op, and nothing is done. This is ``run`` and ``_bind`` without their calls: nearly every op of
@@ -250,7 +279,8 @@ class Tracer:
                 plan = point.plans[flows] = OpNode.plan_of(kernel, parents)
             node = OpNode(kernel, ins, parents, point.outs, plan)
         if outs is None:
-            outs, values = recorded(point, node, False if flows else None)
+            ids = self.ids if direct else unique_name.generator.ids
+            outs, values = recorded(point, node, False if flows else None, ids)
             if node is not None and node.plan.reads:
                 node.save(outs, values)
             return outs
@@ -279,7 +309,7 @@ class Tracer:
             forward: for the kernel of a gradient op, the node whose gradient it is part of.
         """
         results = self.run(kernel, values_of(kernel.type, ins))
-        outs = [None if r is None else VarBase._temporary() for r in results]
+        outs = [None if r is None else VarBase._of(None, None) for r in results]
         self._bind(kernel, ins, outs, results, forward)
         return outs
 
@@ -387,19 +417,12 @@ class Tracer:
         found = walk.run()
         walk.end()
         grads = [found[key][1] if key in found else None for key in keys]
-        return [None if g is None else self._as_result(g, create) for g in grads]
+        return [None if g is None else gradient_of(v, g, create) for g, v in zip(grads, inputs, strict=True)]
 
     def _start(self, engine: Engine, root: VarBase, grad: VarBase | None) -> Any:
         if grad is not None:
             return engine.as_given(grad)
         return self.run(_ones, [root._value])[0]  # type: ignore[list-item]
-
-    def _as_result(self, grad: Any, create: bool) -> VarBase:
-        if isinstance(grad, VarBase):
-            return grad
-        var = self.variable_of(grad)
-        var.stop_gradient = not create
-        return var
 
 
 _PASSES = 32  # that are known for one point; many begin where a batch does

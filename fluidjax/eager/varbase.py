@@ -36,7 +36,9 @@ class VarBase(EagerVariable):
         name: its name; generated if empty.
     """
 
-    __slots__ = ("__weakref__", "_declared", "_grad", "_held", "_name", "_place", "_stop_gradient", "persistable")
+    __slots__ = (
+        "__weakref__", "_copies", "_declared", "_grad", "_held", "_name", "_place", "_stop_gradient", "persistable",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class VarBase(EagerVariable):
         zero_copy: bool = False,
         name: str | None = None,
     ) -> None:
-        self._name: str | int = name or generated_name()
+        self._name: str | int | None = name or generated_name()
         self.persistable = persistable
         self._held: Value | Shared | None = None if value is None else values.value_of(value)
         self._stop_gradient: bool | None = None
@@ -55,36 +57,18 @@ class VarBase(EagerVariable):
         self._declared = UNKNOWN
 
     @staticmethod
-    def _of(name: str, value: Value | None, stop_gradient: bool | None = None) -> VarBase:
+    def _of(name: str | int | None, value: Value | None, stop_gradient: bool | None = None) -> VarBase:
         var = VarBase.__new__(VarBase)
         var._name, var._held, var._stop_gradient = name, value, stop_gradient
         var.persistable, var._grad, var._place, var._declared = False, None, None, UNKNOWN
         return var
 
-    def _of_a_copy(self) -> str:
-        """The name of the next copy of this variable: its name and the number of its copies so far."""
-        ids, name = unique_name.generator.ids, self.name
-        ids[f"copies of {name}"] += 1
-        return f"{name}{ids[f'copies of {name}'] - 1}"
-
     @staticmethod
-    def _temporary() -> VarBase:
-        """A variable for a result, called ``tmp_N``; the name is only generated when requested."""
-        return VarBase._temporaries(1)[0]
-
-    @staticmethod
-    def _temporaries(count: int) -> list[VarBase]:
-        """Several of them."""
-        ids = unique_name.generator.ids
+    def _temporary(ids: dict[str, int]) -> VarBase:
+        """A variable for a result, called ``tmp_N`` with the next number of `ids`."""
         number = ids["tmp"]
-        ids["tmp"] = number + count
-        variables = []
-        for name in range(number, number + count):
-            var = VarBase.__new__(VarBase)
-            var._name, var._held, var._stop_gradient, var._grad, var._place = name, None, None, None, None
-            var.persistable, var._declared = False, UNKNOWN
-            variables.append(var)
-        return variables
+        ids["tmp"] = number + 1
+        return VarBase._of(number, None)
 
     @property
     def _value(self) -> Value | None:
@@ -103,10 +87,10 @@ class VarBase(EagerVariable):
 
     @property
     def name(self) -> str:
-        """The name."""
-        if self._name.__class__ is int:
-            self._name = f"tmp_{self._name}"
-        return self._name  # type: ignore[return-value]
+        """The name; made when it is asked for."""
+        if self._name.__class__ is not str:
+            self._name = unique_name.generate("tmp") if self._name is None else f"tmp_{self._name}"
+        return self._name
 
     @name.setter
     def name(self, name: str) -> None:
@@ -213,10 +197,15 @@ class VarBase(EagerVariable):
     def detach(self) -> VarBase:
         """A variable with the same value that blocks gradients."""
         self._array()
-        return VarBase._of(self._of_a_copy(), self._value, True)
+        return VarBase._of(self._name_of_copy(), self._value, True)
 
     def _copy_to(self, place: Any, blocking: bool = True) -> VarBase:
-        return VarBase._of(self._of_a_copy(), self._value, self._stop_gradient)
+        return VarBase._of(self._name_of_copy(), self._value, self._stop_gradient)
+
+    def _name_of_copy(self) -> str:
+        """The name, and the number of copies made before this one."""
+        self._copies = getattr(self, "_copies", -1) + 1
+        return f"{self.name}{self._copies}"
 
     # Gradients.
 
@@ -338,20 +327,21 @@ class VarBase(EagerVariable):
 
 
 def generated_name() -> str:
-    """The next name of a variable that is no op's result, ``generated_var_N``; results are counted with it."""
-    ids = unique_name.generator.ids
-    ids["tmp"] += 1
-    return f"generated_var_{ids['tmp'] - 1}"
+    """The next name of a variable that is no op's result, ``generated_var_N``."""
+    tracer = current_tracer()
+    return unique_name.generate("generated_var") if tracer is None else tracer.generate("generated_var")
 
 
-def recorded(point: Point, node: Any, stop_gradient: bool | None) -> tuple[list[VarBase], list[Value | None]]:
+def recorded(
+    point: Point, node: Any, stop_gradient: bool | None, ids: dict[str, int]
+) -> tuple[list[VarBase], list[Value | None]]:
     """(new variables, their values) for the op that leads to a point: ``record``, and a variable for each output.
 
     Args:
         node: what the tape holds of the op, None if nothing.
         stop_gradient: of the variables.
+        ids: what numbers them.
     """
-    ids = unique_name.generator.ids
     serial, first, name, k = recorder.serial, point.first, ids["tmp"], 0
     variables: list[VarBase] = []
     results: list[Value | None] = []
@@ -377,6 +367,15 @@ _new: Any = object.__new__
 
 def _value_of(grad: Value | VarBase) -> Value | None:
     return grad._value if isinstance(grad, VarBase) else grad
+
+
+def gradient_of(var: VarBase, grad: Any, create: bool) -> VarBase:
+    """The gradient of a variable as one, named after it; `create` tells whether gradients flow through it."""
+    if not isinstance(grad, VarBase):
+        return VarBase._of(var._grad_name(), grad, not create)
+    if grad._name is None:
+        grad._name = var._grad_name()
+    return grad
 
 
 class ParamBase(VarBase, EagerParameter):

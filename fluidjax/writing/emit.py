@@ -8,6 +8,7 @@ from typing import Any
 from fluidjax import unique_name
 from fluidjax.base.mode import current_tracer
 from fluidjax.framework import Variable
+from fluidjax.framework.direct import DIRECT, UNCOUNTED
 from fluidjax.layer_helper import LayerHelper
 
 
@@ -27,8 +28,8 @@ def emit_again(
         name, layer: as for ``emit``.
     """
     tracer = current_tracer()
-    found = None if tracer is None else tracer.again(op_type, inputs, attrs, slots)
-    if found is not None and name is None:
+    found = None if tracer is None else tracer.again(op_type, inputs, attrs, slots, op_type in DIRECT)
+    if found is not None and name is None and (layer or op_type) not in UNCOUNTED:
         unique_name.generator.ids[layer or op_type] += 1  # the layer's name, which is counted
     return found
 

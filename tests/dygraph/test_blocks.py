@@ -154,7 +154,7 @@ def test_parts_that_come_once_are_compiled_where_the_sequence_comes_often(monkey
 
 def test_names_are_counted_alike_when_ops_come_again() -> None:
     def step() -> list[str]:
-        with fluid.unique_name.guard():
+        with dg.guard():
             x = var(np.ones([2, 6]))
             first, second = layers.split(layers.reshape(x, [-1, 3]), 3, dim=1)[:2]
             parts = [layers.concat([first, second], 1), layers.transpose(x, [1, 0]), layers.relu(x), layers.mean(x)]

@@ -358,14 +358,80 @@ def test_names_are_counted_together() -> None:
     z = layers.relu(y)
     assert (x.name, y.name, z.name) == ("generated_var_0", "tmp_1", "tmp_2")
     assert layers.fill_constant([1], "float32", 1.0).name == "generated_var_3"
+    assert (x > 1.0).name == "tmp_5"  # generated_var_4 is the number
+    with fluid.unique_name.guard():
+        assert (x + y).name == "tmp_6"
 
 
-def test_a_copy_is_named_after_its_original() -> None:
+def test_layers_with_a_helper_have_a_count_of_their_own() -> None:
+    x = var([[1.0, 2.0]])
+    for _ in range(3):  # an op's first time and later ones
+        before = int((x + x).name.split("_")[1])
+        assert layers.softmax(x).name == f"tmp_{before + 1}"
+        assert x.astype("int64").name == f"tmp_{before + 2}"
+    assert [layers.elu(x).name, layers.cast(x, "int64").name, layers.elu(x).name] == ["tmp_0", "tmp_1", "tmp_2"]
+    assert fluid.unique_name.generate("tmp") == "tmp_3"
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "name"),
+    [
+        (lambda: dg.Linear(4, 2, act="elu"), [3, 4], "tmp_3"),
+        (lambda: dg.Conv2D(4, 2, 3, act="relu"), [1, 4, 6, 6], "tmp_3"),
+        (lambda: dg.LayerNorm(4), [3, 4], "tmp_1"),
+        (lambda: dg.BatchNorm(4), [3, 4], "tmp_1"),
+        (lambda: dg.InstanceNorm(4), [1, 4, 6, 6], "tmp_1"),
+        (lambda: dg.PRelu("all"), [3, 4], "tmp_0"),
+    ],
+)
+def test_what_layers_compute_is_numbered(make: Callable[[], Any], shape: list[int], name: str) -> None:
+    layer, array = make(), np.ones(shape, "float32")
+    assert layer(dg.to_variable(array)).name == name
+
+
+def test_variables_of_one_name_are_told_apart_in_a_trace() -> None:
+    x = var([[1.0, 2.0]])
+    one = x * 3.0
+    layers.elu(x)
+    two = layers.elu(x * -1.0)
+    assert one.name == two.name == "tmp_1"
+
+    class Difference(dg.Layer):
+        def forward(self, x: Any) -> Any:
+            return x + one - two
+
+    out, traced = dg.TracedLayer.trace(Difference(), [x])
+    same(traced([x])[0], out.numpy())
+    same(out.numpy(), x.numpy() + one.numpy() - two.numpy())
+
+
+def test_functions_that_call_their_op_number_no_layer() -> None:
+    class Softmax(dg.Layer):
+        pass
+
+    class Elu(dg.Layer):
+        pass
+
+    for _ in range(3):
+        layers.softmax(var([[1.0, 2.0]]))
+        layers.elu(var([1.0]))
+    assert (Softmax().full_name(), Elu().full_name()) == ("softmax_0", "elu_3")
+
+
+def test_copies_are_named_after_what_they_copy() -> None:
     x = var([1.0])
-    first, second = x.detach(), x.detach()
-    assert (first.name, second.name) == ("generated_var_00", "generated_var_01")
-    assert first.detach().name == "generated_var_000"
-    assert layers.relu(x).name == "tmp_1"
+    y = x + x
+    assert [v.detach().name for v in (x, y, x)] == ["generated_var_00", "tmp_10", "generated_var_01"]
+    assert (x + x).name == "tmp_2"
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_are_named_after_what_they_are_of(create_graph: bool) -> None:
+    x = var([1.0])
+    x.stop_gradient = False
+    (found,) = dg.grad(x * x, x, create_graph=create_graph)
+    assert found.name == "generated_var_0@GRAD"
+    assert (x + x).name == "tmp_2"
 
 
 def test_parameters_are_named_after_their_layers() -> None:

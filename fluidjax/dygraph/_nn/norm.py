@@ -8,7 +8,7 @@ from typing import Any
 
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import explain
-from fluidjax.base.mode import follows_training
+from fluidjax.base.mode import current_tracer, follows_training
 from fluidjax.dygraph._nn.common import check_variable, require
 from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
@@ -70,6 +70,7 @@ class BatchNorm(Layer):
         trainable_statistics: bool = False,
     ) -> None:
         super().__init__()
+        self._helper.direct = True
         require(bias_attr is not False, "bias_attr should not be False in batch_norm.")
         if param_attr is False:
             raise AttributeError("param_attr should not be False in batch_norm. Leave it out, or set trainable=False.")
@@ -108,8 +109,10 @@ class BatchNorm(Layer):
         check_variable(self, "input", input, FLOATS)
         helper, eager = self._helper, follows_training()
         fresh = helper.create_variable_for_type_inference
+        out = fresh(input.dtype) if current_tracer() is not None else None  # named first there, and last in programs
         mean, variance = fresh(self._dtype, True), fresh(self._dtype, True)
-        out = input if self._in_place and not eager else fresh(input.dtype)
+        if out is None:
+            out = input if self._in_place and not eager else fresh(input.dtype)
         helper.append_op(
             type="batch_norm",
             inputs={

@@ -41,6 +41,7 @@ class GRUUnit(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__()
+        self._helper.direct = True
         self._dtype = dtype
         self.activation = _ACTIVATIONS[activation]
         self.gate_activation = _ACTIVATIONS[gate_activation]
