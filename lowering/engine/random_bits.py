@@ -66,6 +66,13 @@ def fold_in(key: Any, data: int) -> Any:
     return host_bits.fold_in(key, data) if host_bits.is_host_key(key) else jax.random.fold_in(key, data)
 
 
+def device_key(key: Any) -> Any:
+    """``key`` as JAX's own draws take it."""
+    if not host_bits.is_host_key(key):
+        return key
+    return jax.random.wrap_key_data(jax.device_put(key), impl="threefry2x32")
+
+
 _ON_HOST = {_uniform: "uniform", _normal: "normal", _truncated_normal: "truncated_normal"}
 
 
@@ -101,7 +108,7 @@ def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any
             drawn = _draw_on_host(_ON_HOST[kernel], key, size, given)
             # A device that took NumPy's memory itself could not write the first step's parameters there.
             return jax.device_put(drawn.reshape(shape), may_alias=False)
-        key = jax.random.wrap_key_data(jax.device_put(key), impl="threefry2x32")
+        key = device_key(key)
 
     def chunk(i: Any) -> Any:
         return kernel(jax.random.fold_in(key, i), *given, count=count, dtype=dtype)

@@ -278,13 +278,17 @@ def in_declared_rank(program: ProgramView, op: OpView, name: str, value: Any) ->
     """A single number of a program of Paddle 2 as [] or [1], whichever its variable is declared.
 
     Fluid's ops make it a [1]; since Paddle 2.5 the same ops make it a scalar, and between the two neither is marked.
+    What a host op counts may be declared as nothing, since Paddle infers no shape of it: it stays as it is.
     """
     if getattr(value, "ndim", 2) > 1 or getattr(value, "size", 0) != 1:
         return value
     var = program.find_var(op.block_idx, name)
     if var is None or var.type != LOD_TENSOR:
         return value
-    dims = () if program.has_scalars and var.shape == () else (1,)
+    scalar = program.has_scalars and var.shape == ()
+    if scalar and get_op(op.type).kind == "host":
+        return value
+    dims = () if scalar else (1,)
     return value if value.shape == dims or not isinstance(value, (jax.Array, np.ndarray)) else value.reshape(dims)
 
 

@@ -26,9 +26,6 @@ NEUTRAL: dict[tuple[str, str], Any] = {
     ("linspace", "dtype"): 5,
     ("lars_momentum", "epsilon"): 0.0,
     ("lars_momentum", "rescale_grad"): 1.0,
-    ("lamb", "always_adapt"): False,
-    ("momentum", "regularization_method"): "",
-    ("momentum", "rescale_grad"): 1.0,
     ("rank_attention", "MaxSize"): 0,
 }
 NEUTRAL_ANYWHERE: dict[str, Any] = {"multi_precision": False, "use_global_beta_pow": False}

@@ -861,3 +861,125 @@ case(
     y=values(2, 3, 2, seed=2),
 )
 case("rrelu_test", lambda p, x: p.nn.functional.rrelu(x, 0.1, 0.4, training=False), x=X23)
+
+# ---- training ----
+
+
+def _trained(make: Callable[..., Any], amp: bool = False) -> Callable[..., Any]:
+    """The loss and the parameters after a step of the optimizer that ``make`` makes."""
+
+    def fn(p: Any, x: Any) -> Any:
+        y = p.nn.functional.tanh(p.nn.Linear(3, 2)(x))
+        loss = p.mean(y * y)
+        optimizer = make(p)
+        if amp:
+            optimizer = p.static.amp.decorate(optimizer, init_loss_scaling=4.0, incr_every_n_steps=2)
+        optimizer.minimize(loss)
+        persistable = [v for v in loss.block.program.list_vars() if v.persistable and v.name not in ("feed", "fetch")]
+        return [loss, *sorted(persistable, key=lambda v: v.name)]
+
+    return fn
+
+
+_OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "sgd": lambda p: p.optimizer.SGD(0.1, weight_decay=0.01),
+    "momentum": lambda p: p.optimizer.Momentum(0.1),
+    "momentum_decay": lambda p: p.optimizer.Momentum(0.1, weight_decay=0.1, use_nesterov=True),
+    "momentum_merged": lambda p: p.optimizer.Momentum(0.1, weight_decay=0.1, use_multi_tensor=True),
+    "adam": lambda p: p.optimizer.Adam(0.1, epsilon=0.1),
+    "adam_merged": lambda p: p.optimizer.Adam(0.1, use_multi_tensor=True),
+    "adamw": lambda p: p.optimizer.AdamW(0.1, epsilon=0.1, weight_decay=0.2),
+    "adamw_some": lambda p: p.optimizer.AdamW(0.1, apply_decay_param_fun=lambda name: ".w_" in name),
+    "adamax": lambda p: p.optimizer.Adamax(0.1),
+    "adagrad": lambda p: p.optimizer.Adagrad(0.1),
+    "adadelta": lambda p: p.optimizer.Adadelta(0.1),
+    "rmsprop": lambda p: p.optimizer.RMSProp(0.1, centered=True, momentum=0.9),
+    "lamb": lambda p: p.optimizer.Lamb(0.1),
+    "lamb_plain": lambda p: p.optimizer.Lamb(0.1, lamb_weight_decay=0.0),
+    "clip": lambda p: p.optimizer.Adam(0.1, grad_clip=p.nn.ClipGradByGlobalNorm(0.01), weight_decay=0.1),
+    "clip_norm": lambda p: p.optimizer.SGD(0.1, grad_clip=p.nn.ClipGradByNorm(0.01)),
+    "clip_value": lambda p: p.optimizer.SGD(0.1, grad_clip=p.nn.ClipGradByValue(0.01)),
+    "scheduled": lambda p: p.optimizer.SGD(p.optimizer.lr.NoamDecay(4, 3)),
+}
+for _name, _make in _OPTIMIZERS.items():
+    case(f"train_{_name}", _trained(_make), False, x=values(4, 3))
+
+
+# ---- scaled losses ----
+
+
+def _scaled(finite: bool, **state: Any) -> Callable[..., Any]:
+    """What the ops of mixed precision make of gradients that are finite or not."""
+
+    def fn(p: Any, x: Any, y: Any) -> Any:
+        scale, good, bad = (
+            p.assign(np.array([v], t)) for v, t in zip(state.values(), ("float32", "int32", "int32"), strict=True)
+        )
+        big = y if finite else y / p.zeros_like(y)
+        outs, found = p.static.amp.amp_nn.check_finite_and_unscale([x, big], scale)
+        outs = p.static.amp.amp_nn.update_loss_scaling(outs, found, scale, good, bad, 3, 2, 2.0, 0.25)
+        return [outs, found, scale, good, bad]
+
+    return fn
+
+
+for _at, (_finite, *_state) in enumerate([(True, 8, 1, 1), (True, 8, 2, 0), (False, 8, 1, 0), (False, 2, 1, 1)]):
+    _named = dict(zip(("scale", "good", "bad"), _state, strict=True))
+    case(f"loss_scaling_{_at}", _scaled(_finite, **_named), False, x=X23, y=values(3, seed=1, low=1.0))
+
+# ---- more of matrices, drawing, places ----
+
+case("lu", lambda p, x: list(p.linalg.lu(x, get_infos=True)), False, x=values(2, 4, 3))
+case("lu_singular", lambda p, x: p.linalg.lu(x, get_infos=True)[2], False, x=np.ones((3, 3), "float32"))
+case("lu_unpack", lambda p, x: list(p.linalg.lu_unpack(*p.linalg.lu(x))), False, x=values(2, 3, 4))
+case("eig_values", lambda p, x: p.as_real(p.linalg.eig(x)[0]), False, x=values(3, 3))
+case("eig_vectors", lambda p, x: p.abs(p.linalg.eig(x)[1]), False, x=values(3, 3))
+case("eigvals", lambda p, x: p.as_real(p.linalg.eigvals(x)), False, x=values(3, 3))
+case("lstsq", lambda p, x, y: list(p.linalg.lstsq(x, y))[:3], False, x=values(2, 4, 3), y=values(2, 4, 2, seed=1))
+case(
+    "lstsq_gelsd",
+    lambda p, x, y: list(p.linalg.lstsq(x, y, driver="gelsd")),
+    False,
+    x=values(4, 3),
+    y=values(4, 2, seed=1),
+)
+case("logspace", lambda p, x: p.logspace(0, 2, 5, 3.0) + x, False, x=values(1))
+case(
+    "unpool3d",
+    lambda p, x: p.nn.functional.max_unpool3d(*p.nn.functional.max_pool3d(x, 2, return_mask=True), 2),
+    x=values(1, 2, 4, 2, 4),
+)
+case(
+    "rnnt_loss",
+    lambda p, x, y, n, m: p.nn.functional.rnnt_loss(x, y, n, m, fastemit_lambda=0.1, reduction="none"),
+    x=values(2, 4, 3, 5),
+    y=np.array([[1, 4], [2, 0]], "int32"),
+    n=np.array([4, 3], "int32"),
+    m=np.array([2, 1], "int32"),
+)
+case("fill_diagonal_rows", lambda p, x: p.diagonal_scatter(x, p.ones([3])), False, x=values(3, 3))
+case(
+    "c_embedding",
+    _op("c_embedding", "W Ids", "Out", start_index=2),
+    False,
+    w=values(3, 2),
+    i=np.array([1, 2, 4, 4, 5], "int64"),
+)
+case(
+    "generate_proposals_one",
+    lambda p, s, d: p.vision.ops.generate_proposals(
+        s,
+        d,
+        p.assign(np.array([[32, 32]], "float32")),
+        p.assign(np.tile(np.array([0, 0, 15, 15], "float32"), (2, 2, 3, 1))),
+        p.ones([2, 2, 3, 4]),
+        9,
+        4,
+        0.5,
+        0.1,
+        return_rois_num=True,
+    ),
+    False,
+    s=values(1, 3, 2, 2, low=0.0, high=1.0),
+    d=values(1, 12, 2, 2, low=-0.2, high=0.2),
+)

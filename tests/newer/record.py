@@ -35,18 +35,26 @@ def record(fn: Any, feeds: dict[str, np.ndarray], grad: bool) -> dict[str, Any]:
     exe, scope = paddle.static.Executor(paddle.CPUPlace()), paddle.static.Scope()
     with paddle.static.scope_guard(scope):
         exe.run(startup)
-        names = [o.name for o in outs] + [v for v in weights.pop("fetch", [])]
-        fetched = exe.run(main, feed={**feeds, **weights}, fetch_list=names, return_numpy=False)
-        fetched = [np.asarray(value) for value in fetched]
+        _warm(exe, main, feeds)
         held = {
-            v.name: np.asarray(scope.find_var(v.name).get_tensor())
+            v.name: np.array(scope.find_var(v.name).get_tensor())
             for v in main.list_vars()
             if v.persistable and v.name not in ("feed", "fetch") and scope.find_var(v.name) is not None
         }
+        names = [o.name for o in outs] + [v for v in weights.pop("fetch", [])]
+        fetched = exe.run(main, feed={**feeds, **weights}, fetch_list=names, return_numpy=False)
+        fetched = [np.asarray(value) for value in fetched]
     result = {"program": np.frombuffer(_bytes(main), np.uint8), "names": np.array(" ".join(names))}
     result |= {f"feed/{k}": v for k, v in {**feeds, **weights}.items()}
     result |= {f"held/{k}": v for k, v in held.items()}
     return result | {f"out/{i}": v for i, v in enumerate(fetched)}
+
+
+def _warm(exe: Any, main: Any, feeds: dict) -> None:
+    """Two steps of a program that trains, so that what its optimizer keeps is not zero."""
+    if any("LearningRate" in op.input_names for op in main.global_block().ops):
+        exe.run(main, feed=feeds)
+        exe.run(main, feed=feeds)
 
 
 def _flat(outs: Any) -> list:

@@ -31,6 +31,7 @@ def triangle(size: int):
 INDEX = np.array([[0, 2, 1], [1, 0, 2]])
 EDGES = {"Src_index": np.array([0, 2, 1, 1]), "Dst_index": np.array([1, 0, 2, 0])}
 CASES = [
+    Case("c_embedding", {"W": normal(4, 2), "Ids": np.array([1, 3, 3, 6])}, {"start_index": 2}),
     Case("cholesky", {"X": positive(3)}, {"upper": False}),
     Case("cholesky_solve", {"X": normal(3, 2), "Y": triangle(3)}),
     Case("determinant", {"Input": positive(3)}),
@@ -75,7 +76,7 @@ CASES = [
 ]
 
 STRAIGHT_THROUGH = ("fake_quantize_dequantize_abs_max", "fake_channel_wise_quantize_dequantize_abs_max")
-PROVEN = {case.op for case in CASES} | set(STRAIGHT_THROUGH) | {"gumbel_softmax"}
+PROVEN = {case.op for case in CASES} | set(STRAIGHT_THROUGH) | {"gumbel_softmax", "dropout_nd"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -90,6 +91,18 @@ def test_quantisation_hands_its_gradient_through(type: str, rng: np.random.Gener
     out, scale = lowering.get_op(type)(x)
     assert np.abs(np.asarray(out) - x).max() <= 0.5001 * np.max(scale) / 127
     np.testing.assert_array_equal(lowering.get_op(type + "_grad")(d_out), d_out)
+
+
+@pytest.mark.parametrize("way", ["upscale_in_train", "downgrade_in_infer"])
+def test_what_is_dropped_along_axes_has_no_gradient(way: str, rng: np.random.Generator) -> None:
+    x, d_out = (rng.uniform(1, 2, (5, 4, 3)).astype(np.float32) for _ in range(2))
+    attrs = {"dropout_prob": 0.5, "dropout_implementation": way, "axis": [1]}
+    out, mask = lowering.get_op("dropout_nd")(x, key=jax.random.key(3), **attrs)
+    assert mask.shape == (1, 4, 1) and set(np.unique(mask)) == {0, 1}
+    factor = np.asarray(out) / x
+    np.testing.assert_allclose(factor, np.broadcast_to(factor[:1, :, :1], x.shape), rtol=1e-6)
+    given = {name: value for name, value in attrs.items() if name != "axis"}
+    np.testing.assert_allclose(lowering.get_op("dropout_nd_grad")(mask, d_out, **given), factor * d_out, rtol=1e-6)
 
 
 @pytest.mark.parametrize("hard", [False, True])

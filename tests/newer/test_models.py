@@ -153,7 +153,9 @@ def drawn(type: str, x: np.ndarray, **attrs) -> np.ndarray:
         given = fluid.data("x", x.shape, str(x.dtype))
         out = block.create_var(name="out", dtype="float32" if type != "multinomial" else "int64")
         outputs = {"Out": out} | ({"Noise": block.create_var(name="noise")} if type == "rrelu" else {})
-        block.append_op(type=type, inputs={"X": given}, outputs=outputs, attrs=attrs)
+        slot = lowering.get_op(type).inputs[0].name
+        outputs = {lowering.get_op(type).outputs[0].name: out} if type != "rrelu" else outputs
+        block.append_op(type=type, inputs={slot: given}, outputs=outputs, attrs=attrs)
         return np.asarray(fluid.Executor(fluid.CPUPlace()).run(feed={"x": x}, fetch_list=[out])[0])
 
 
@@ -172,6 +174,21 @@ def test_draws_follow_their_weights() -> None:
     assert set(np.unique(hard.round(5))) == {0, 1} and abs(hard[:, 2].mean() - 0.75) < 0.1
     slopes = drawn("rrelu", np.full((30, 30), -1, "float32"), lower=0.1, upper=0.4)
     assert -0.4 <= slopes.min() < -0.35 and -0.15 < slopes.max() <= -0.1
+
+
+def test_distributions_have_their_means_and_spreads() -> None:
+    threes = np.full((60, 50), 3, "float32")
+    waits = drawn("exponential", threes, **{"lambda": 2.0})
+    assert waits.min() >= 0 and abs(waits.mean() - 0.5) < 0.05 and abs(waits.std() - 0.5) < 0.05
+    counts = drawn("poisson", threes)
+    assert (counts == counts.round()).all() and abs(counts.mean() - 3) < 0.15 and abs(counts.var() - 3) < 0.3
+    points = drawn("dirichlet", np.tile(np.array([[1, 2, 5]], "float32"), (500, 1)))
+    np.testing.assert_allclose(points.sum(1), 1, rtol=1e-5)
+    np.testing.assert_allclose(points.mean(0), [1 / 8, 2 / 8, 5 / 8], atol=0.03)
+    even = drawn("uniform_random_inplace", threes, min=2.0, max=4.0)
+    assert even.min() >= 2 and even.max() < 4 and abs(even.mean() - 3) < 0.05
+    bell = drawn("gaussian_inplace", threes, mean=5.0, std=0.5)
+    assert abs(bell.mean() - 5) < 0.05 and abs(bell.std() - 0.5) < 0.03
 
 
 def test_assertions_end_a_run() -> None:

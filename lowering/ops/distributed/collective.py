@@ -10,7 +10,8 @@ from jax import lax
 
 from lowering.mesh import AXIS, over_mesh
 from lowering.program import OpSpec
-from lowering.registry import op
+from lowering.registry import Long, op
+from lowering.values import Meta
 
 _COMMON = {"vendor": "ring_id use_calc_stream", "diff": "x"}
 
@@ -96,3 +97,65 @@ def allreduce(x, *, reduce_type: int = 0):
 def broadcast(x, *, root: int = 0):
     """Out = X of device ``root``."""
     return c_broadcast(x, root=root)
+
+
+@op(**_COMMON)
+def mp_allreduce_sum(x):
+    """Out = the sum of X over all devices; the gradient is that of a sum which each device has on its own."""
+    return _sum(x)
+
+
+@mp_allreduce_sum.grad_maker
+def _(g):
+    return [OpSpec("c_identity", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, g.attrs)]
+
+
+@op(**_COMMON)
+def c_identity(x):
+    """Out = X, which all devices have; the gradient is summed over them."""
+    return x
+
+
+@c_identity.grad_maker
+def _(g):
+    return [OpSpec("c_allreduce_sum", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, g.attrs)]
+
+
+@op(lod=None, **_COMMON)
+def c_concat(x, *, rank: int = 0, nranks: int = 1):
+    """Out = X of all devices, concatenated along the last axis."""
+    return lax.all_gather(x, AXIS, axis=x.ndim - 1, tiled=True) if over_mesh() else x
+
+
+@c_concat.grad_maker
+def _(g):
+    return [OpSpec("c_split", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, g.attrs)]
+
+
+@op(lod=None, **_COMMON)
+def c_split(x, *, rank: int = 0, nranks: int = 1):
+    """Out = the part of X along the last axis that is the device's own."""
+    if not over_mesh():
+        return x
+    size = x.shape[-1] // lax.axis_size(AXIS)
+    return lax.dynamic_slice_in_dim(x, lax.axis_index(AXIS) * size, size, x.ndim - 1)
+
+
+@c_split.grad_maker
+def _(g):
+    return [OpSpec("c_concat", {"X": g.output_grad("Out")}, {"Out": g.input_grad("X")}, g.attrs)]
+
+
+@op(slots={"w": "W"}, lod=None, diff="w")
+def c_embedding(w, ids, *, start_index: Long = 0, vocab_size: Long = -1):
+    """Out = rows Ids - start_index of W, and zeros for ids that W has no row of: another device has it."""
+    place = ids - start_index
+    own = (place >= 0) & (place < w.shape[0])
+    return jnp.where(own[..., None], w[jnp.where(own, place, 0)], 0)
+
+
+@c_embedding.grad
+def _(w: Meta, ids, d_out, *, start_index):
+    place = ids - start_index
+    own = (place >= 0) & (place < w.shape[0])
+    return jnp.zeros(w.shape, d_out.dtype).at[jnp.where(own, place, w.shape[0])].add(d_out, mode="drop")

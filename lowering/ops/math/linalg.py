@@ -112,3 +112,56 @@ def matrix_rank(x, tolerance=None, *, tol: float = 0.0, hermitian: bool = False,
     usual = jnp.finfo(x.dtype).eps * max(x.shape[-2:]) * jnp.max(found, axis=-1)
     least = tolerance if tolerance is not None else usual if use_default_tol else jnp.full_like(usual, tol)
     return jnp.sum(found > least[..., None], axis=-1).astype(np.int32)
+
+
+@op(out="Out Pivots Infos", diff="", lod=None)
+def lu(x, *, pivots: bool = True):
+    """Out = L and U of X = P L U in one matrix; Pivots (int32) = the row that each row is swapped with, from 1 on.
+
+    Infos (int32) = where the diagonal of U has its first zero, from 1 on; 0 where it has none.
+    """
+    out, found, _ = jax.lax.linalg.lu(x)
+    zeros = jnp.diagonal(out, axis1=-2, axis2=-1) == 0
+    infos = jnp.where(zeros.any(-1), jnp.argmax(zeros, -1) + 1, 0)
+    return out, found + np.int32(1), infos.astype(np.int32)
+
+
+@op(out="Pmat L U", diff="", lod=None)
+def lu_unpack(x, pivots, *, unpack_ludata: bool = True, unpack_pivots: bool = True):
+    """P, L and U of what ``lu`` returns; those that are not asked for are None."""
+    rows, columns = x.shape[-2:]
+    least = min(rows, columns)
+    lower = jnp.tril(x[..., :least], -1) + jnp.eye(rows, least, dtype=x.dtype) if unpack_ludata else None
+    upper = jnp.triu(x[..., :least, :]) if unpack_ludata else None
+    if not unpack_pivots:
+        return None, lower, upper
+    order = jax.lax.linalg.lu_pivots_to_permutation(pivots.astype(np.int32) - 1, rows)
+    return jnp.swapaxes(jax.nn.one_hot(order, rows, dtype=x.dtype), -1, -2), lower, upper
+
+
+@op(**_EIGEN)
+def eig(x):
+    """The complex eigenvalues, and eigenvectors of length 1, of any X."""
+    return tuple(jnp.linalg.eig(x))
+
+
+@op(diff="", lod=None)
+def eigvals(x):
+    """Out = the complex eigenvalues of any X, in the order in which LAPACK finds those of its transpose, as Paddle."""
+    return jnp.linalg.eigvals(jnp.swapaxes(x, -1, -2))
+
+
+@op(out="Solution Residuals? Rank SingularValues", diff="", lod=None)
+def lstsq(x, y, *, rcond: float = 0.0, driver: str = "gels"):
+    """Solution = the X+ Y that is nearest to X Solution = Y; singular values up to ``rcond`` times the largest are 0.
+
+    ``gels`` takes X to have full rank. Residuals = the sum of squares left in each column of Y, where X is higher than
+    it is wide and has full rank. Rank (int32) and SingularValues are those of X, where the driver computes them.
+    """
+    u, found, vh = jnp.linalg.svd(x, full_matrices=False)
+    kept = found > (0 if driver == "gels" else rcond) * found[..., :1]
+    inverse = jnp.where(kept, 1 / jnp.where(kept, found, 1), 0)
+    solution = jnp.swapaxes(vh, -1, -2) @ (inverse[..., None] * (jnp.swapaxes(u, -1, -2) @ y))
+    rank = jnp.sum(kept, -1).astype(np.int32)
+    left = jnp.sum((y - x @ solution) ** 2, -2)
+    return solution, left, rank, found

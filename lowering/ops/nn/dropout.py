@@ -56,3 +56,30 @@ def _(mask, d_out, *, dropout_prob, dropout_implementation):
     if dropout_implementation == "upscale_in_train":
         d_out = jnp.zeros_like(d_out) if dropout_prob == 1 else d_out / (1 - dropout_prob)
     return d_out * mask.astype(d_out.dtype)
+
+
+@op(out="Out Mask~", diff="x", lod=None)
+def dropout_nd(
+    x,
+    seed=None,
+    *,
+    dropout_prob: float = 0.5,
+    is_test: bool = False,
+    fix_seed: bool = False,
+    seed_: int = 0,
+    dropout_implementation: str = "downgrade_in_infer",
+    axis: list[int] = (),
+    key,
+):
+    """As dropout, with what is drawn over the axes ``axis`` alone: Mask has size 1 along the others."""
+    sizes = [n if i in axis or not axis else 1 for i, n in enumerate(x.shape)]
+    given = {"dropout_prob": dropout_prob, "is_test": is_test, "fix_seed": fix_seed, "seed_": seed_}
+    factor, mask = dropout(
+        jnp.ones(sizes, x.dtype), seed, dropout_implementation=dropout_implementation, key=key, **given
+    )
+    return x * factor, mask
+
+
+@dropout_nd.grad
+def _(mask, d_out, *, dropout_prob, dropout_implementation):
+    return dropout.gradient.fn(mask, d_out, dropout_prob=dropout_prob, dropout_implementation=dropout_implementation)

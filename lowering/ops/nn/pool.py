@@ -221,6 +221,20 @@ max_pool2d_with_index.grad(_max_pool_index_grad)
 max_pool3d_with_index.grad(_max_pool_index_grad)
 
 
+def _unpooled(x, indices, sizes):
+    """Zeros with X at the flat positions Indices of planes of ``sizes``."""
+    planes = jnp.zeros((x.shape[0] * x.shape[1], math.prod(sizes)), x.dtype)
+    rows = jnp.arange(planes.shape[0])[:, None]
+    flat = planes.at[rows, indices.reshape(planes.shape[0], -1)].set(x.reshape(planes.shape[0], -1), mode="drop")
+    return flat.reshape(*x.shape[:2], *sizes)
+
+
+def _unpool_grad(x: Meta, indices, out: Meta, d_out):
+    planes = d_out.reshape(*x.shape[:2], -1)
+    flat = jnp.take_along_axis(planes, indices.reshape(*x.shape[:2], -1).astype(jnp.int32), axis=2)
+    return flat.reshape(x.shape)
+
+
 @op(diff="x", lod=None, rows=WISE, newer="output_size")
 def unpool(x, indices, *, ksize: list[int], strides: list[int] = (1, 1), paddings: list[int] = (0, 0),
            unpooling_type: str, output_size: list[int] = ()):  # fmt: skip
@@ -232,18 +246,18 @@ def unpool(x, indices, *, ksize: list[int], strides: list[int] = (1, 1), padding
         windows.at_least_one((i - 1) * s - 2 * p + k, i, f"unpool with ksize {k} and {p} rows less at each end")
         for i, k, s, p in zip(x.shape[2:], ksize, strides, paddings, strict=True)
     ]
-    shape = (*x.shape[:2], math.prod(sizes))
-    planes = jnp.zeros((shape[0] * shape[1], shape[2]), x.dtype)
-    rows = jnp.arange(planes.shape[0])[:, None]
-    flat = planes.at[rows, indices.reshape(planes.shape[0], -1)].set(x.reshape(planes.shape[0], -1), mode="drop")
-    return flat.reshape(*x.shape[:2], *sizes)
+    return _unpooled(x, indices, sizes)
 
 
-@unpool.grad
-def _(x: Meta, indices, out: Meta, d_out):
-    planes = d_out.reshape(*x.shape[:2], -1)
-    flat = jnp.take_along_axis(planes, indices.reshape(*x.shape[:2], -1).astype(jnp.int32), axis=2)
-    return flat.reshape(x.shape)
+@op(diff="x", lod=None, rows=WISE)
+def unpool3d(x, indices, *, ksize: list[int], strides: list[int] = (1, 1, 1), paddings: list[int] = (0, 0, 0),
+             output_size: list[int] = (), data_format: str = "NCDHW"):  # fmt: skip
+    """Out = zeros of ``output_size`` with X at the flat positions Indices."""
+    return _unpooled(x, indices, list(output_size)[-3:])
+
+
+unpool.grad(_unpool_grad)
+unpool3d.grad(_unpool_grad)
 
 
 def _spp_levels(x, pyramid_height):

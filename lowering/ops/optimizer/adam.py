@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from lowering.ops.optimizer.sparse import dense, merge_rows, only_dense, put_rows, scalar, take_rows, unless_empty
+from lowering.program import PADDLE_2
 from lowering.registry import Long, Value, op
 from lowering.values import Array, SelectedRows, data_of
 
@@ -43,7 +44,12 @@ def _sparse_adam(
     return [put_rows(x, merged, new) for x, new in zip(state, step, strict=True)]
 
 
-@op(out="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut", lod=None, inplace=_ADAM_INPLACE)
+@op(
+    out="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
+    lod=None,
+    inplace=_ADAM_INPLACE,
+    newer="skip_update epsilon_tensor",
+)
 def adam(
     param,
     grad: Value,
@@ -54,7 +60,10 @@ def adam(
     beta2_pow,
     beta1_tensor=None,
     beta2_tensor=None,
+    skip_update=None,
+    epsilon_tensor=None,
     *,
+    ctx,
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
@@ -68,9 +77,10 @@ def adam(
     sparse gradient, rows are merged; with ``lazy_mode`` only its rows change, otherwise the others have a gradient of
     zero. Paddle's CPU kernel writes the powers before the sparse update reads them: where they are updated in place,
     as by every optimizer, a sparse step uses the advanced powers. A sparse gradient without rows
-    changes nothing.
+    changes nothing. Paddle 2 scales epsilon, too, by sqrt(1-b2), and leaves all as it was where ``SkipUpdate`` is true.
     """
     lr = scalar(learning_rate, param.dtype)
+    epsilon = epsilon if epsilon_tensor is None else scalar(epsilon_tensor, param.dtype)
     b1 = beta1 if beta1_tensor is None else scalar(beta1_tensor, param.dtype)
     b2 = beta2 if beta2_tensor is None else scalar(beta2_tensor, param.dtype)
     next1, next2 = data_of(beta1_pow) * b1, data_of(beta2_pow) * b2
@@ -78,12 +88,21 @@ def adam(
     pow1 = scalar(next1 if sparse and "Beta1PowOut" in in_place else beta1_pow, param.dtype)
     pow2 = scalar(next2 if sparse and "Beta2PowOut" in in_place else beta2_pow, param.dtype)
     rate = lr * jnp.sqrt(1 - pow2) / (1 - pow1)
+    if ctx.release >= PADDLE_2:
+        epsilon = epsilon * jnp.sqrt(1 - pow2)
     state = (param, moment1, moment2)
     if sparse:
         powers = unless_empty(grad, next1, beta1_pow), unless_empty(grad, next2, beta2_pow)
-        return (*_sparse_adam(grad, state, lazy_mode, (b1, b2), rate, epsilon), *powers)
-    g = data_of(grad).reshape(param.shape)
-    return (*_adam_step(param, g, moment1, moment2, (b1, b2), rate, epsilon), next1, next2)
+        step = (*_sparse_adam(grad, state, lazy_mode, (b1, b2), rate, epsilon), *powers)
+    else:
+        g = data_of(grad).reshape(param.shape)
+        step = (*_adam_step(param, g, moment1, moment2, (b1, b2), rate, epsilon), next1, next2)
+    return step if skip_update is None else _unless(skip_update, step, (*state, beta1_pow, beta2_pow))
+
+
+def _unless(skip: Array, new: Sequence[Any], old: Sequence[Any]) -> tuple[Array, ...]:
+    """``new``, or ``old`` where ``skip`` is true."""
+    return tuple(jnp.where(skip.reshape(()), data_of(b), a) for a, b in zip(new, old, strict=True))
 
 
 @op(
@@ -114,7 +133,12 @@ def adamax(
     return param - lr * (m / norm), m, norm
 
 
-@op(out="ParamOut Moment1Out Moment2Out", lod=None, inplace=_LAMB_INPLACE)
+@op(
+    out="ParamOut Moment1Out Moment2Out Beta1PowOut? Beta2PowOut?",
+    lod=None,
+    inplace=_LAMB_INPLACE,
+    newer="beta1_pow_out beta2_pow_out always_adapt",
+)
 def lamb(
     param,
     grad: Value,
@@ -124,23 +148,102 @@ def lamb(
     beta1_pow,
     beta2_pow,
     *,
+    ctx,
     weight_decay: float,
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-6,
+    always_adapt: bool = False,
 ):
     """M1, M2 as in adam; r = M1 / (sqrt(M2) + epsilon) + weight_decay Param;
 
-    ParamOut = Param - LearningRate * (|Param| / |r|, or 1 if a norm is zero) * r. Paddle's kernel does not read the two
-    powers, and no op advances them. Rows absent from a sparse gradient have a gradient of zero; one without rows
-    changes nothing.
+    ParamOut = Param - LearningRate * (|Param| / |r|, or 1 if a norm is zero) * r. Paddle 1.8's kernel does not read the
+    two powers, and no op advances them; Paddle 2 divides M1 by 1 - Beta1Pow and M2 by 1 - Beta2Pow in r, advances the
+    powers, and without a decay leaves the ratio at 1 unless ``always_adapt``. Rows absent from a sparse gradient have a
+    gradient of zero; one without rows changes neither Param nor the moments.
     """
     g = dense(grad).reshape(param.shape)
     m1 = beta1 * moment1 + (1 - beta1) * g
     m2 = beta2 * moment2 + (1 - beta2) * g * g
-    r = m1 / (jnp.sqrt(m2) + epsilon) + weight_decay * param
+    if ctx.release < PADDLE_2:
+        step, powers = m1 / (jnp.sqrt(m2) + epsilon), (None, None)
+    else:
+        pow1, pow2 = scalar(beta1_pow, param.dtype), scalar(beta2_pow, param.dtype)
+        step = m1 / (1 - pow1) / (jnp.sqrt(m2 / (1 - pow2)) + epsilon)
+        powers = data_of(beta1_pow) * beta1, data_of(beta2_pow) * beta2
+    r = step + weight_decay * param
+    ratio = _trust_ratio(param, r) if ctx.release < PADDLE_2 or weight_decay > 0 or always_adapt else 1
+    new = param - scalar(learning_rate, param.dtype) * ratio * r, m1, m2
+    kept = (unless_empty(grad, value, old) for value, old in zip(new, (param, moment1, moment2), strict=True))
+    return *kept, *powers
+
+
+def _trust_ratio(param: Array, r: Array) -> Array:
+    """|Param| / |r|, or 1 where a norm is zero."""
     p_norm, r_norm = jnp.sqrt(jnp.sum(param * param)), jnp.sqrt(jnp.sum(r * r))
     usable = (p_norm > 0) & (r_norm > 0)
-    ratio = jnp.where(usable, p_norm / jnp.where(usable, r_norm, 1), 1)
-    new = param - scalar(learning_rate, param.dtype) * ratio * r, m1, m2
-    return tuple(unless_empty(grad, value, old) for value, old in zip(new, (param, moment1, moment2), strict=True))
+    return jnp.where(usable, p_norm / jnp.where(usable, r_norm, 1), 1)
+
+
+@op(out="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut", lod=None, inplace=_ADAM_INPLACE)
+def adamw(
+    param,
+    grad: Value,
+    learning_rate,
+    moment1,
+    moment2,
+    beta1_pow,
+    beta2_pow,
+    skip_update=None,
+    beta1_tensor=None,
+    beta2_tensor=None,
+    epsilon_tensor=None,
+    *,
+    ctx,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    lr_ratio: float = 1.0,
+    coeff: float = 0.01,
+    with_decay: bool = False,
+    lazy_mode: bool = False,
+    min_row_size_to_use_multithread: Long = 1000,
+    in_place: frozenset[str] = frozenset(),
+):
+    """A step of adam with LearningRate * lr_ratio; ``with_decay`` from Param (1 - LearningRate * lr_ratio * coeff)."""
+    rate = data_of(learning_rate) * lr_ratio
+    decayed = param * (1 - scalar(rate, param.dtype) * coeff) if with_decay else param
+    state = moment1, moment2, beta1_pow, beta2_pow
+    given = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "lazy_mode": lazy_mode}
+    tensors = beta1_tensor, beta2_tensor, None, epsilon_tensor
+    step = adam(decayed, grad, rate, *state, *tensors, ctx=ctx, in_place=in_place, **given)
+    return step if skip_update is None else _unless(skip_update, step, (param, *state))
+
+
+@op(
+    out="ParamOut* Moment1Out* Moment2Out* Beta1PowOut* Beta2PowOut*",
+    slots={"param": "Param", "grad": "Grad"},
+    lod=None,
+    inplace=_ADAM_INPLACE,
+)
+def merged_adam(
+    param: list,
+    grad: list,
+    learning_rate: list,
+    moment1: list,
+    moment2: list,
+    beta1_pow: list,
+    beta2_pow: list,
+    *,
+    ctx,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+):
+    """A step of adam for each parameter of a list."""
+    given = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "ctx": ctx}
+    rates = learning_rate * (len(param) // len(learning_rate))
+    steps = [
+        adam(*state, **given) for state in zip(param, grad, rates, moment1, moment2, beta1_pow, beta2_pow, strict=True)
+    ]
+    return tuple(list(parts) for parts in zip(*steps, strict=True))

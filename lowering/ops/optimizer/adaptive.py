@@ -43,12 +43,14 @@ def decayed_adagrad(param, grad: Value, moment, learning_rate, *, decay: float =
         "AvgSquaredGradOut": "avg_squared_grad",
         "AvgSquaredUpdateOut": "avg_squared_update",
     },
+    newer="learning_rate",
 )
 def adadelta(
     param,
     grad: Value,
     avg_squared_grad,
     avg_squared_update,
+    learning_rate=None,
     *,
     rho: float = 0.95,
     epsilon: float = 1e-6,
@@ -58,7 +60,8 @@ def adadelta(
 
     U = rho * AvgSquaredUpdate + (1-rho) update^2; ParamOut = Param + update. There is no learning rate: Paddle's op
     ignores the optimizer's. Where AvgSquaredUpdate is updated in place, as by every optimizer, Paddle's kernel adds
-    -sqrt((U + eps) / (G + eps)) * Grad instead: it reads the variable again after writing it.
+    -sqrt((U + eps) / (G + eps)) * Grad instead: it reads the variable again after writing it. Paddle 2.5 and later read
+    a LearningRate: ParamOut = Param + LearningRate * update.
     """
     g = only_dense(grad, "adadelta")
     squared = rho * avg_squared_grad + (1 - rho) * g * g
@@ -68,8 +71,9 @@ def adadelta(
 
     step = update(avg_squared_update)
     average = rho * avg_squared_update + (1 - rho) * step * step
-    step = update(average) if "AvgSquaredUpdateOut" in in_place else step
-    return param + step, squared, average
+    if learning_rate is not None:
+        return param + scalar(learning_rate, param.dtype) * step, squared, average
+    return param + (update(average) if "AvgSquaredUpdateOut" in in_place else step), squared, average
 
 
 @op(

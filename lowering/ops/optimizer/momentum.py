@@ -38,22 +38,67 @@ def _places(table: Array, rows: Array) -> Array:
     return jnp.where(same.any(1), same.argmax(1), table.shape[0])
 
 
-@op(out="ParamOut VelocityOut", lod=None, inplace={"ParamOut": "param", "VelocityOut": "velocity"})
-def momentum(param, grad: Value, velocity, learning_rate, *, mu: float, use_nesterov: bool = False):
+_INPLACE = {"ParamOut": "param", "VelocityOut": "velocity"}
+
+
+@op(
+    out="ParamOut VelocityOut",
+    lod=None,
+    inplace=_INPLACE,
+    newer="regularization_method regularization_coeff rescale_grad",
+)
+def momentum(
+    param,
+    grad: Value,
+    velocity,
+    learning_rate,
+    *,
+    mu: float,
+    use_nesterov: bool = False,
+    regularization_method: str = "",
+    regularization_coeff: float = 0.0,
+    rescale_grad: float = 1.0,
+):
     """VelocityOut = mu * Velocity + Grad; ParamOut = Param - LearningRate * VelocityOut.
 
     With Nesterov, ParamOut = Param - LearningRate * (Grad + mu * VelocityOut). Rows absent from a sparse gradient have
     a gradient of zero: their velocity decays but still moves them, as in Paddle's kernel; one without rows changes
-    nothing.
+    nothing. Paddle 2 first multiplies Grad by ``rescale_grad``, and for ``l2_decay`` adds regularization_coeff * Param.
     """
     g = dense(grad).reshape(param.shape)
+    g = g if rescale_grad == 1 else g * rescale_grad
+    g = g + regularization_coeff * param if regularization_method == "l2_decay" else g
     lr = scalar(learning_rate, param.dtype)
     v = mu * velocity + g
     step = g + mu * v if use_nesterov else v
     return unless_empty(grad, param - lr * step, param), unless_empty(grad, v, velocity)
 
 
-@op(out="ParamOut VelocityOut", lod=None, inplace={"ParamOut": "param", "VelocityOut": "velocity"})
+@op(out="ParamOut* VelocityOut*", lod=None, inplace=_INPLACE)
+def merged_momentum(
+    param: list,
+    grad: list,
+    velocity: list,
+    learning_rate: list,
+    *,
+    mu: float,
+    use_nesterov: bool = False,
+    regularization_method: list[str] = (),
+    regularization_coeff: list[float] = (),
+    rescale_grad: float = 1.0,
+):
+    """A step of momentum for each parameter of a list."""
+    given = {"mu": mu, "use_nesterov": use_nesterov, "rescale_grad": rescale_grad}
+    methods, coeffs = regularization_method or [""] * len(param), regularization_coeff or [0.0] * len(param)
+    rates = learning_rate * (len(param) // len(learning_rate))
+    steps = [
+        momentum(*state, regularization_method=method, regularization_coeff=coeff, **given)
+        for *state, method, coeff in zip(param, grad, velocity, rates, methods, coeffs, strict=True)
+    ]
+    return tuple(list(parts) for parts in zip(*steps, strict=True))
+
+
+@op(out="ParamOut VelocityOut", lod=None, inplace=_INPLACE)
 def lars_momentum(
     param,
     grad: Value,

@@ -207,6 +207,14 @@ def linspace(start, stop, num: Sizes):
     return start.reshape(()) + step * jnp.arange(count).astype(start.dtype)
 
 
+@op(infer=_vector_of_start, diff="")
+def logspace(start, stop, num, base, *, dtype: int = 5):
+    """Out = Base to the power of Num values from Start to Stop inclusive."""
+    count = int(concrete_scalar(num, "logspace: Num"))
+    start, stop, base = (jnp.asarray(v).reshape(()).astype(np.float64) for v in (start, stop, base))
+    return jnp.power(base, jnp.linspace(start, stop, count)).astype(to_numpy(dtype))
+
+
 @op()
 def eye(*, dtype: int = 5, num_rows: Long, num_columns: Long = -1):
     """Out = the identity matrix [num_rows, num_columns]; -1 columns means as many as rows."""

@@ -64,7 +64,8 @@ def fill_diagonal(x, *, value: float = 0.0, offset: int = 0, wrap: bool = False)
 def _with_diagonal(x, y, offset: int, dim1: int, dim2: int):
     moved = jnp.moveaxis(x, (dim1, dim2), (-2, -1))
     at = jnp.arange(jnp.diagonal(moved, offset, -2, -1).shape[-1], dtype=jnp.int32)
-    filled = moved.at[..., at - min(offset, 0), at + max(offset, 0)].set(y)
+    place = moved.at[..., at - min(offset, 0), at + max(offset, 0)]
+    filled = place.set(jnp.reshape(y, place.get().shape) if jnp.ndim(y) else y)
     return jnp.moveaxis(filled, (-2, -1), (dim1, dim2))
 
 

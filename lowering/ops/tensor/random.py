@@ -277,3 +277,36 @@ def rrelu(x, *, key, lower: float = 0.125, upper: float = 1 / 3, is_test: bool =
 @rrelu.grad
 def _(noise, d_out):
     return d_out * noise
+
+
+@op(diff="", lod=None)
+def exponential(x, *, key, lambda_: float = 1.0):
+    """Out = values of the exponential distribution of rate ``lambda`` in the shape of X."""
+    return (-jnp.log1p(-random_bits.uniform(key, x.shape, x.dtype, 0.0, 1.0)) / lambda_).astype(x.dtype)
+
+
+@op(diff="", lod=None)
+def poisson(x, *, key):
+    """Out = values of the Poisson distribution with mean X."""
+    return jax.random.poisson(random_bits.device_key(key), x, dtype=np.int64).astype(x.dtype)
+
+
+@op(slots={"alpha": "Alpha"}, diff="", lod=None)
+def dirichlet(alpha, *, key):
+    """Out = points of simplices, drawn by the Dirichlet distributions of the rows of Alpha."""
+    return jax.random.dirichlet(random_bits.device_key(key), alpha, dtype=alpha.dtype)
+
+
+@op(diff="", lod=None)
+def uniform_random_inplace(x, *, key, min: float = -1.0, max: float = 1.0, seed: int = 0,
+                           diag_num: int = 0, diag_step: int = 0, diag_val: float = 1.0):  # fmt: skip
+    """Out = values from [min, max) in the shape of X; ``diag_num`` elements of a diagonal may be ``diag_val``."""
+    del seed
+    return _with_diagonal(random_bits.uniform(key, x.shape, x.dtype, min, max), diag_num, diag_step, diag_val)
+
+
+@op(slots={"x": "x"}, out="out", diff="", lod=None)
+def gaussian_inplace(x, *, key, mean: float = 0.0, std: float = 1.0, seed: int = 0):
+    """out = values from N(mean, std ** 2) in the shape of x."""
+    del seed
+    return random_bits.normal(key, x.shape, x.dtype, mean, std)
