@@ -63,7 +63,7 @@ def adam(
     skip_update=None,
     epsilon_tensor=None,
     *,
-    ctx,
+    ctx=None,
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
@@ -88,7 +88,7 @@ def adam(
     pow1 = scalar(next1 if sparse and "Beta1PowOut" in in_place else beta1_pow, param.dtype)
     pow2 = scalar(next2 if sparse and "Beta2PowOut" in in_place else beta2_pow, param.dtype)
     rate = lr * jnp.sqrt(1 - pow2) / (1 - pow1)
-    if ctx.release >= PADDLE_2:
+    if _newer(ctx):
         epsilon = epsilon * jnp.sqrt(1 - pow2)
     state = (param, moment1, moment2)
     if sparse:
@@ -98,6 +98,11 @@ def adam(
         g = data_of(grad).reshape(param.shape)
         step = (*_adam_step(param, g, moment1, moment2, (b1, b2), rate, epsilon), next1, next2)
     return step if skip_update is None else _unless(skip_update, step, (*state, beta1_pow, beta2_pow))
+
+
+def _newer(ctx: Any) -> bool:
+    """Whether a program of Paddle 2 is run; a rule that is called by itself is Fluid's."""
+    return ctx is not None and ctx.release >= PADDLE_2
 
 
 def _unless(skip: Array, new: Sequence[Any], old: Sequence[Any]) -> tuple[Array, ...]:
@@ -148,7 +153,7 @@ def lamb(
     beta1_pow,
     beta2_pow,
     *,
-    ctx,
+    ctx=None,
     weight_decay: float,
     beta1: float = 0.9,
     beta2: float = 0.999,
@@ -165,14 +170,14 @@ def lamb(
     g = dense(grad).reshape(param.shape)
     m1 = beta1 * moment1 + (1 - beta1) * g
     m2 = beta2 * moment2 + (1 - beta2) * g * g
-    if ctx.release < PADDLE_2:
+    if not _newer(ctx):
         step, powers = m1 / (jnp.sqrt(m2) + epsilon), (None, None)
     else:
         pow1, pow2 = scalar(beta1_pow, param.dtype), scalar(beta2_pow, param.dtype)
         step = m1 / (1 - pow1) / (jnp.sqrt(m2 / (1 - pow2)) + epsilon)
         powers = data_of(beta1_pow) * beta1, data_of(beta2_pow) * beta2
     r = step + weight_decay * param
-    ratio = _trust_ratio(param, r) if ctx.release < PADDLE_2 or weight_decay > 0 or always_adapt else 1
+    ratio = _trust_ratio(param, r) if not _newer(ctx) or weight_decay > 0 or always_adapt else 1
     new = param - scalar(learning_rate, param.dtype) * ratio * r, m1, m2
     kept = (unless_empty(grad, value, old) for value, old in zip(new, (param, moment1, moment2), strict=True))
     return *kept, *powers
@@ -199,7 +204,7 @@ def adamw(
     beta2_tensor=None,
     epsilon_tensor=None,
     *,
-    ctx,
+    ctx=None,
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
@@ -235,7 +240,7 @@ def merged_adam(
     beta1_pow: list,
     beta2_pow: list,
     *,
-    ctx,
+    ctx=None,
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
