@@ -50,6 +50,17 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], tolerance: float = 1
         np.testing.assert_allclose(one[name], other[name], rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+def test_a_value_set_between_runs_reaches_all_devices() -> None:
+    one, several = Training(mlp), Training(mlp, 2)
+    for step in range(3):
+        for training in (one, several):
+            training.scope.find_var("w0").get_tensor().set(training.value("w0") * 0.5, fluid.CPUPlace())
+        (whole,) = one.run(one.feed(step))
+        (losses,) = several.run(several.feed(step))
+        np.testing.assert_allclose(losses.mean(), whole[0], rtol=1e-6)
+    assert_same(one.values(), several.values())
+
+
 @pytest.mark.parametrize("devices", [1, 2, 4])
 def test_equal_shares_train_as_the_whole_batch_does(devices: int) -> None:
     one, several = Training(mlp), Training(mlp, devices)
