@@ -18,6 +18,7 @@ from fluidjax.execution.exchange import lod_array, trim, usual_room
 from fluidjax.execution.interpreted import InterpretedRuns, environment, finish
 from fluidjax.execution.outside import Outside
 from fluidjax.execution.retry import Attempts
+from fluidjax.execution.state import to_device
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Segment
 from lowering.values import Form, LoDArray, exact
@@ -37,6 +38,7 @@ class SegmentedRuns:
     def run(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
         """Run once: the fetched values; None when a buffer overflowed and was enlarged, with nothing stored."""
         plan, outside = self._attempts.plan, Outside(scope)
+        to_device(scope, plan.keeps)
         env = environment(scope, self._job, plan, feeds, exact=self._attempts.exact)
         for segment in plan.segments:
             if segment.host:

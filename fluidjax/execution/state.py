@@ -49,6 +49,14 @@ def on_device(array: Any) -> Any:
     return array if type(array) is ArrayImpl else jax.device_put(array, may_alias=False)
 
 
+def to_device(scope: Scope, names: Iterable[str]) -> None:
+    """Move the NumPy arrays of ``names`` to the device, where a run will leave them: all runs then have one form."""
+    for name in names:
+        holder = held(scope, name)
+        if type(holder) is LoDTensor and not holder._lod:
+            move(holder, on_device)
+
+
 def distinct(arrays: list[Any]) -> list[Any]:
     """The same arrays, with a copy of each repeated one: a buffer can be donated only once."""
     if len({id(a) for a in arrays}) == len(arrays):

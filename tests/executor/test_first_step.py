@@ -8,6 +8,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.execution.mode import interpret_mode
+from tests.executor.conftest import Net
 
 BACKEND_COMPILE = "/jax/core/compile/backend_compile_duration"
 PARAMETERS = ("w0", "b0", "w1", "b1", "w2", "b2")
@@ -105,3 +106,24 @@ def test_what_is_known_while_a_loop_is_traced_needs_no_kernel(compiled: Callable
     (got,) = fluid.Executor().run(main, feed={"x": np.array([1, 2], np.float32)}, fetch_list=[total])
     assert compiled() == ["jit(run)"]
     np.testing.assert_array_equal(got, [4, 8])
+
+
+def test_a_program_cut_by_a_host_op_is_compiled_in_its_first_run_alone(net: Net, rng: np.random.Generator) -> None:
+    """Its state is NumPy's at first, as a startup program leaves it, and then what the run before left."""
+    net.parameter("w", np.ones((3, 2), np.float32))
+    net.parameter("rate", np.array([0.1], np.float32))
+    net.data("x", [3, 2])
+    net.op("elementwise_mul", {"X": ["x"], "Y": ["w"]}, "product")
+    net.op("greater_than", {"X": ["product"], "Y": ["w"]}, "larger")
+    net.op("where_index", {"Condition": ["larger"]}, "places")
+    net.op("gather_nd", {"X": ["product"], "Index": ["places"]}, "chosen")
+    net.op("sgd", {"Param": ["w"], "Grad": ["product"], "LearningRate": ["rate"]}, "w", slot="ParamOut")
+    x = 2 + rng.random((3, 2)).astype(np.float32)
+    w, counts = np.ones((3, 2), np.float32), []
+    for _ in range(3):
+        (chosen,) = net.run({"x": x}, ["chosen"])
+        np.testing.assert_allclose(chosen, (x * w).ravel(), rtol=1e-5)
+        w = w - 0.1 * x * w
+        np.testing.assert_allclose(net.get("w"), w, rtol=1e-5)
+        counts.append(net.compilations())
+    assert counts == counts[:1] * 3
