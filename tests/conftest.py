@@ -39,6 +39,17 @@ def drawn_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     np.random.seed(seed)
 
 
+@pytest.fixture
+def nothing_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default programs of a new process: other tests may have written into the real ones."""
+    from fluidjax.framework import Program, guards
+
+    main = Program()
+    monkeypatch.setattr(guards, "FIRST_PROGRAM", main)
+    monkeypatch.setattr(guards, "_main_program_", main)
+    monkeypatch.setattr(guards, "_startup_program_", Program())
+
+
 @pytest.fixture(autouse=True)
 def settings_of_jax_stay() -> Iterator[None]:
     """Whatever a test runs or interrupts, 64-bit types are on in its end only if they were on before."""

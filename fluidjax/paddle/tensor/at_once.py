@@ -16,8 +16,7 @@ import fluidjax.dygraph  # noqa: F401  (it gives VarBase its operators)
 from fluidjax import layers
 from fluidjax.eager.ambient import eager
 from fluidjax.eager.varbase import VarBase
-from fluidjax.framework import Variable, default_main_program, in_dygraph_mode
-from fluidjax.framework.guards import FIRST_PROGRAM
+from fluidjax.framework import Variable, default_main_program, guards, in_dygraph_mode
 
 __all__ = ["Tensor", "surface", "surfaces"]
 
@@ -129,4 +128,4 @@ def _writes() -> bool:
     """Whether a program is being written: another than the first, or the first and something is in it."""
     program = default_main_program()
     block = program.global_block()
-    return program is not FIRST_PROGRAM or bool(block.vars or block.ops)
+    return program is not guards.FIRST_PROGRAM or bool(block.vars or block.ops)
