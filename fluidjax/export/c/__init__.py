@@ -1,8 +1,8 @@
-"""``--to c``: a program becomes one self-contained C99 file, by way of its jaxpr.
+"""``--to c``: compile a program into one self-contained C99 file, starting from its jaxpr.
 
-``trace`` makes a graph of primitives, ``fuse`` decides which values need memory, ``memory`` where it lies, ``emit``
-writes a kernel for each statement and the calls in order, ``source`` the file around them. ``primitives`` has a
-rule for each primitive, ``runtime`` what is C by hand.
+``trace`` builds a graph of primitives, ``fuse`` decides what needs memory, ``memory`` assigns addresses, ``emit``
+writes a kernel for each statement and the calls in order, and ``source`` the file around them. ``primitives`` holds one
+rule per primitive, ``runtime`` the hand-written C.
 """
 
 from fluidjax.export.c.source import Source, source_of

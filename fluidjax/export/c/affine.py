@@ -15,7 +15,7 @@ class Affine:
 
     @staticmethod
     def of(value: Affine | str | int) -> Affine:
-        """A number, a C expression, or what is affine already."""
+        """Convert a number or a C expression; affine values pass through."""
         if isinstance(value, Affine):
             return value
         return Affine({value: 1}) if isinstance(value, str) else Affine({}, int(value))
@@ -39,7 +39,7 @@ class Affine:
 
     @property
     def fixed(self) -> bool:
-        """Whether it is a number."""
+        """Whether the value is a known number."""
         return not self.terms
 
 
@@ -47,7 +47,7 @@ Index = Sequence[Affine]
 
 
 def strides_of(shape: Sequence[int]) -> list[int]:
-    """Distances between neighbours along each dim, in elements, of an array whose last dim is contiguous."""
+    """Distances in elements between neighbours along each dim of an array whose last dim is contiguous."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)

@@ -1,4 +1,4 @@
-"""Compiling a C file, running the executable, and comparing what it computes with the Executor."""
+"""Compile a C file, run the executable, and compare its results with the Executor's."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fluidjax.base.errors import explain
 from fluidjax.export.c.source import Port
 from fluidjax.export.function import ExportError
 
-# Nobody looks at errno or at the flags of floating point: without them roots and selections are vectorised.
+# errno and floating-point flags are never read; ignoring them lets compilers vectorise square roots and selections.
 FLAGS = ("-O3", "-std=c99", "-Wall", "-Werror", "-fno-math-errno", "-fno-trapping-math")
 
 
 def compiler() -> str | None:
-    """The C compiler: ``$CC``, cc, gcc or clang; None where there is none."""
+    """The C compiler: ``$CC``, cc, gcc or clang; None if there is none."""
     names = [os.environ.get("CC", ""), "cc", "gcc", "clang"]
     return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
 def compile_c(source: Path, executable: Path, flags: Sequence[str] = ()) -> None:
-    """Compile a file without a warning. ExportError where that fails."""
+    """Compile a file; raise ExportError on errors and warnings alike."""
     cc = compiler()
     if cc is None:
         raise ExportError(
@@ -47,7 +47,7 @@ def compile_c(source: Path, executable: Path, flags: Sequence[str] = ()) -> None
 def save_inputs(
     folder: Path, ports: Sequence[Port], values: Mapping[str, tuple[np.ndarray, list]], step: str = ""
 ) -> None:
-    """Write a feed, name -> (array, lengths by level), as the executable reads it."""
+    """Write a feed, name -> (array, lengths by level), in the form the executable reads."""
     for port in ports:
         array, lengths = values[port.name]
         np.save(folder / f"{port.file}{step}.npy", np.ascontiguousarray(array).astype(port.data.dtype, copy=False))
@@ -57,7 +57,7 @@ def save_inputs(
 
 
 def load_outputs(folder: Path, ports: Sequence[Port], step: str = "") -> dict[str, tuple[np.ndarray, list[list[int]]]]:
-    """What the executable wrote: name -> (array, lengths by level)."""
+    """Read what the executable wrote: name -> (array, lengths by level)."""
     found = {}
     for port in ports:
         names = [f"{port.file}.lengths{level or ''}{step}.npy" for level in range(len(port.levels))]
@@ -67,7 +67,7 @@ def load_outputs(folder: Path, ports: Sequence[Port], step: str = "") -> dict[st
 
 
 def run_c(executable: Path, inputs: Path, outputs: Path, *options: str) -> str:
-    """Run the executable; returns what it printed. ExportError where it fails."""
+    """Run the executable and return its output; raise ExportError if it fails."""
     words = [str(executable.resolve()), str(inputs), str(outputs), *options]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -78,7 +78,7 @@ def run_c(executable: Path, inputs: Path, outputs: Path, *options: str) -> str:
 
 
 def difference(found: Any, expected: Any) -> float:
-    """How far two arrays are apart, relative to the largest element; inf where their forms or integers differ."""
+    """Largest difference between two arrays relative to the largest element; inf if shapes or integers differ."""
     a, b = np.asarray(found), np.asarray(expected)
     if a.shape != b.shape or a.dtype != b.dtype:
         return np.inf

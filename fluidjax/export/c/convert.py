@@ -1,4 +1,4 @@
-"""From a program to files: traced, written, compiled, run, and compared with the Executor."""
+"""From a program to files: trace, write, compile, run, and compare with the Executor."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from lowering.values import LoDArray
 STEM = "model"
 STEPS, SEED = 3, 7
 MOST_INPUT = 1 << 32
-# What C may differ by from the Executor, relative to the largest element; a training step besides by 30 times what
-# the Executor's own result moves by when every parameter is changed by a millionth. Where they differ by more, the same
-# step in float64 is the judge: a ReLU's input that is 1e-7 has another sign in each, and its whole gradient with it.
+# How far C may differ from the Executor, relative to the largest element. A training step may also differ by 30 times
+# what the Executor's own result moves by when every parameter changes by a millionth. Beyond that, the same step in
+# float64 decides: a ReLU input of 1e-7 may change sign between the two, and with it the whole gradient behind it.
 TOLERANCE, MILLIONTH, MOVES = 1e-5, 1e-6, 30
 
 
 @dataclass(frozen=True)
 class Feed:
-    """An input: its rows, and the lengths of its sequences by level."""
+    """An input: its rows, and the sequence lengths of each level."""
 
     rows: np.ndarray
     lengths: tuple[list[int], ...] = ()
 
     def value(self, room: int) -> Any:
-        """As a function made by ``to_jax`` takes it, with room for that many rows, in one sequence if need be."""
+        """The form that a ``to_jax`` function takes, with room for that many rows, in a single sequence if needed."""
         if not self.lengths:
             return self.rows
         value = with_x64(ragged, self.rows, list(self.lengths), room)
@@ -54,7 +54,7 @@ class Feed:
         return replace(value, longest=(*inner, value.capacity))
 
     def tensor(self) -> Any:
-        """As the Executor takes it."""
+        """The form that the Executor takes."""
         if not self.lengths:
             return self.rows
         tensor = LoDTensor()
@@ -75,17 +75,17 @@ def files_of(
     inside: bool | None = None,
     check: bool = True,
 ) -> dict[str, bytes]:
-    """File name -> content: ``model.c``, its weights where they are not inside, and the executable ``model``.
+    """File name -> content: ``model.c``, its weights if they are kept outside, and the executable ``model``.
 
     Args:
         program, feeds, fetches, scope: as for ``to_jax``.
-        batch: what stands for sizes that the program leaves open, and the number of sequences.
-        rows: the most rows of a ragged input; default 16 for each sequence.
-        train: whether a step replaces the parameters that the program writes.
-        inside: whether the weights are part of ``model.c``; None: small ones.
-        check: whether to compile, run and compare; without it there is no executable.
+        batch: replaces sizes that the program leaves open, and gives the number of sequences.
+        rows: the maximum number of rows of a ragged input; 16 per sequence by default.
+        train: whether a step updates the parameters that the program writes.
+        inside: whether weights are embedded in ``model.c``; None embeds small ones.
+        check: whether to compile, run and compare; otherwise no executable is made.
 
-    Raises ExportError, before anything is compiled, for a program with primitives that are not covered, and for a
+    Raises ExportError, before anything is compiled, for a program with unsupported primitives, and for a
     result that differs from the Executor's.
     """
     if check and compiler() is None:
@@ -103,10 +103,10 @@ def files_of(
 
 
 def draw_feeds(program: Program, feeds: Sequence[str], batch: int, rows: int | None) -> dict[str, Feed]:
-    """Numbers for each input; integers are 0 and 1, as they often are ids."""
+    """Random values for each input; integers are 0 or 1, since they are often ids."""
     rng, block = np.random.default_rng(0), program.global_block()
     each = max((rows or 16 * batch) // batch, 1)
-    same: list[int] = []  # the lengths of all ragged inputs: ops want sequences side by side
+    same: list[int] = []  # all ragged inputs share their lengths, because ops expect sequences to match
     found = {}
     for name in feeds:
         var = block.var(name)
@@ -133,7 +133,7 @@ def _checked(
     drawn: Mapping[str, Feed],
     train: bool,
 ) -> bytes:
-    """The executable, when it computes what the Executor computes. ExportError otherwise."""
+    """The executable, once its results match the Executor's; ExportError otherwise."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / f"{STEM}.c").write_text(source.text)
@@ -185,7 +185,7 @@ def executed(
 
 
 class Exact:
-    """The steps of a function in float64, run when they are first asked for."""
+    """The steps of a function in float64, run on first use."""
 
     def __init__(self, function: JaxFunction, parameters: Mapping[str, Any], given: Mapping[str, Any], seed: int):
         self._function, self._given, self._seed = function, dict(given), seed
@@ -193,7 +193,7 @@ class Exact:
         self._done: list[dict[str, Any]] = []
 
     def distance(self, step: int, name: str, found: np.ndarray) -> float:
-        """How far a fetched value, or a parameter after a step, is from its value in float64."""
+        """Distance of a fetched value, or of a parameter after a step, from its float64 value."""
         while len(self._done) <= step:
             key = np.array([self._seed, len(self._done)], np.uint32)
             outputs, self._held = self._step(self._held, self._given, key)
@@ -210,7 +210,7 @@ class Exact:
 
 
 def _shaken(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Every parameter changed by about a millionth."""
+    """Every parameter perturbed by about a millionth."""
     rng = np.random.default_rng(1)
 
     def shaken(leaf: Any) -> Any:

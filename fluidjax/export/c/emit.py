@@ -1,4 +1,4 @@
-"""A graph as C: kernels, which are shared where they are alike, and the calls of them in order."""
+"""A graph as C: kernels, shared where they are identical, and the calls of them in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ assert primitives.__all__
 
 @dataclass
 class Call:
-    """A line of C with ``{}`` for each of the owners' addresses."""
+    """A line of C with ``{}`` in place of each owner's address."""
 
     text: str
     owners: list[Value]
@@ -29,12 +29,12 @@ class Call:
 
 @dataclass
 class Code:
-    """What became of a graph.
+    """The result of translating a graph.
 
     Attributes:
         kernels: the functions.
         lines: the statements of the step.
-        arena: the bytes that the step needs beside the weights.
+        arena: the bytes that the step needs in addition to the weights.
         constants: (name, array) of the constant arrays.
         address: value -> its address as a C expression.
     """
@@ -47,12 +47,12 @@ class Code:
 
 
 class Emitter:
-    """Writes one graph.
+    """Translates one graph.
 
     Args:
         body: the graph.
-        weights: inputs that lie in the weights, with their offsets.
-        replaced: input -> output: weights that a step replaces.
+        weights: inputs stored among the weights, with their offsets.
+        replaced: input -> output, for weights that a step updates.
     """
 
     def __init__(self, body: Body, weights: dict[Value, int], replaced: list[tuple[Value, Value]]):
@@ -65,11 +65,11 @@ class Emitter:
         self.kernels: dict[str, str] = {}
         self.calls: list[Call] = []
         self.scratch: list[Room] = []
-        self.fetched: dict[Value, Value] = {}  # fetched values that are copied before the weights change
+        self.fetched: dict[Value, Value] = {}  # fetched values that must be copied before the weights change
         self._depth = 1
 
     def code(self) -> Code:
-        """The C code."""
+        """The generated C code."""
         self._body(self.body)
         self._finish()
         addresses, arena, constants = self._addresses()
@@ -114,7 +114,7 @@ class Emitter:
         self._line(f"{name}({', '.join(['{}'] * len(kernel.pointers))});", *kernel.pointers)
 
     def _copy(self, target: Value, source: Value, shift: str = "", into: str = "") -> None:
-        """``target = source``; ``shift`` bytes into the source, or ``into`` the target."""
+        """``target = source``, with ``shift`` bytes added to the source or ``into`` to the target."""
         to, small = self._owner(target), target if not into else source
         if source.scalar:
             kind, number = c_type(source.dtype), literal(source.constant.item(), source.dtype)  # type: ignore[union-attr]
@@ -125,7 +125,7 @@ class Emitter:
             )
 
     def _copies(self, pairs: Sequence[tuple[Value, Value]]) -> None:
-        """All targets become their sources at once, though some lie where others are read."""
+        """Assign all targets simultaneously, although some overlap what others read."""
         targets = [self._owner(target) for target, _ in pairs]
         staged = []
         for target, source in pairs:
@@ -199,7 +199,7 @@ class Emitter:
     # ---- the end of a step ----
 
     def _finish(self) -> None:
-        """Fetched values out of the way of new weights, then the new weights into their places."""
+        """Move fetched values out of the way of the new weights, then the new weights into place."""
         changing = {self._owner(value) for value, _ in self.replaced}
         held = {new for _, new in self.replaced}
         for value in self.body.outputs:

@@ -1,7 +1,7 @@
-"""Which values get memory, and which are expressions in the loops of others.
+"""Which values are stored in memory, and which become expressions in the loops of others.
 
-A value is *stored*, or *inline*: each of its elements is computed where it is read; or another *name* for a stored
-value (a reshape of it). Inline are views of what is stored, and what is read once, by loops that read each element
+A value is *stored*, or *inline* (each element is computed where it is read), or another *name* for a stored value
+(a reshape of it). Views of stored values are inline, and so are values with a single reader that reads each element
 about once.
 """
 
@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from fluidjax.export.c.rules import CONTROL, ELEMENTS, KERNELS, REPEATING
 from fluidjax.export.graph import Body, Node, Value
 
-# The most operations and reads of one expression: longer ones compile badly.
+# The maximum number of operations and reads in one expression: longer ones compile badly.
 LONGEST = 48
 
 
 class Fusion:
-    """The decisions about one graph, bodies of loops and branches included."""
+    """The decisions for one graph, including the bodies of its loops and branches."""
 
     def __init__(self, body: Body):
-        self.inline: dict[Value, int] = {}  # value -> operations that an element costs
+        self.inline: dict[Value, int] = {}  # value -> operations per element
         self._length: dict[Value, int] = {}
-        self._source: dict[Value, Value] = {}  # another name -> the value it stands for
+        self._source: dict[Value, Value] = {}  # alias -> the value it stands for
         self._decide(body)
 
     def root(self, value: Value) -> Value:
@@ -32,7 +32,7 @@ class Fusion:
         return value
 
     def name(self, value: Value, source: Value) -> None:
-        """Make ``value`` another name for the memory of ``source``."""
+        """Make ``value`` an alias for the memory of ``source``."""
         self._source[value] = source
 
     def statements(self, body: Body) -> list[Node]:
@@ -40,12 +40,12 @@ class Fusion:
         return [n for n in body.nodes if any(v not in self.inline and v not in self._source for v in n.outs)]
 
     def reads(self, node: Node) -> Iterator[Value]:
-        """The stored values that a statement reads, as roots, repeatedly where it reads them so."""
+        """The stored values that a statement reads, as roots, once per read."""
         for value in node.ins:
             yield from self.leaves(value)
 
     def leaves(self, value: Value) -> Iterator[Value]:
-        """The stored values that an element of ``value`` is computed from."""
+        """The stored values from which an element of ``value`` is computed."""
         if value in self.inline:
             for source in value.node.ins:  # type: ignore[union-attr]
                 yield from self.leaves(source)
@@ -67,7 +67,7 @@ class Fusion:
             self._store(value)
 
     def _give(self, inner: Body, given: list[Value | None]) -> None:
-        """A body's inputs are other names of what the loop or branch is given, as far as that stays as it is."""
+        """Make a body's inputs aliases of what the loop or branch receives, as far as those stay unchanged."""
         for value, source in zip(inner.inputs, given, strict=True):
             if source is not None:
                 self._store(source)
@@ -97,14 +97,14 @@ class Fusion:
             self.inline[value], self._length[value] = cost, length
 
     def _streams(self, reader: Node, at: int) -> bool:
-        """Whether a reader takes an expression for its input ``at``."""
+        """Whether a reader accepts an expression as its input ``at``."""
         if reader.prim in KERNELS:
             streams = KERNELS[reader.prim].streams
             return streams is None or at in streams
         return reader.prim not in CONTROL
 
     def _takes(self, node: Node, at: int, source: Value) -> bool:
-        # gcc 12 vectorises sums of what is read backwards wrongly (-O3, x86-64): reductions read what was turned round.
+        # gcc 12 vectorises sums over reversed reads wrongly (-O3, x86-64), so reductions read a reversed copy.
         if source not in self.inline or (
             node.prim not in CONTROL and self._streams(node, at) and not self._backwards(source)
         ):
@@ -131,7 +131,7 @@ class Fusion:
 
 
 def given_to(node: Node) -> Iterator[tuple[Body, list[Value | None]]]:
-    """Each body of a loop or branch, with the outside value of each of its inputs; None: it changes in each step."""
+    """Each body of a loop or branch, with the outside value of each of its inputs; None if it changes between steps."""
     p = node.params
     if node.prim == "cond":
         for body in node.bodies["branches"]:
@@ -150,7 +150,7 @@ _LINEAR = frozenset({"transpose", "broadcast_in_dim", "slice", "squeeze", "expan
 
 
 def _only_reshapes(node: Node, value: Value) -> bool:
-    """Whether the elements stay as they are, in their order."""
+    """Whether the elements and their order stay the same."""
     if node.prim in ("reshape", "squeeze", "expand_dims"):
         return True
     dims = list(node.params.get("broadcast_dimensions", ()))

@@ -21,8 +21,8 @@ class Kernel:
 
     Attributes:
         pointers: owner of memory -> the parameter that points to it, in order.
-        written: the owners that it writes.
-        scratch: memory of its own for the time of a call, among the owners.
+        written: the owners it writes to.
+        scratch: memory needed for the duration of a call, listed among the owners.
         lines: the body.
     """
 
@@ -59,7 +59,7 @@ class Kernel:
 
     @contextlib.contextmanager
     def loop(self, size: int, step: str = "") -> Iterator[Affine]:
-        """A loop over 0 .. size; none where that is one step."""
+        """A loop over 0 .. size; no loop if that is a single step."""
         if size == 1:
             yield Affine()
             return
@@ -111,7 +111,7 @@ class Kernel:
     # ---- elements ----
 
     def element(self, value: Value, index: Index) -> str:
-        """The expression of an element."""
+        """The expression for an element."""
         if value.scalar:
             return literal(value.constant.item(), value.dtype)  # type: ignore[union-attr]
         if value not in self.fusion.inline:
@@ -125,7 +125,7 @@ class Kernel:
         return found if isinstance(found, str) else self.element(*found)
 
     def computed(self, node: Node, index: Index) -> str:
-        """The expression of an element of an element-wise node; inputs of size 1 along a dim are read at 0 there."""
+        """The expression for an element of an element-wise node; inputs of size 1 along a dim are read at 0 there."""
         shape = node.outs[0].shape
         args = []
         for value in node.ins:
@@ -135,7 +135,7 @@ class Kernel:
         return ELEMENTS[node.prim](node, args)
 
     def seen(self, value: Value, index: Index) -> str | tuple[Value, Index]:
-        """What an inline view shows at an index: (its input, the index there), or an expression."""
+        """What an inline view reads at an index: (its input, the index there), or an expression."""
         node = value.node
         assert node is not None
         return VIEWS[node.prim](self, node, node.outs.index(value), index)
@@ -154,7 +154,7 @@ class Kernel:
         return self.pointer(value), rest, strides
 
     def number(self, value: Value, index: Index = ()) -> str:
-        """An element of an integer, as a long."""
+        """An integer element as a long."""
         return f"(long){self.element(value, index)}"
 
     def _accessed(self, at: Affine) -> Affine:
@@ -163,7 +163,7 @@ class Kernel:
 
 
 def merged_dims(shape: Sequence[int], accesses: Sequence[Affine], words: Sequence[str]) -> list[list[int]]:
-    """Groups of neighbouring dims that all accesses walk through as if they were one.
+    """Groups of neighbouring dims that every access traverses as if they were one.
 
     Args:
         shape: the sizes of the loops.
@@ -195,7 +195,7 @@ def _mentions(term: str, word: str) -> bool:
 def merged_nest(kernel: Kernel, shape: Sequence[int], groups: Sequence[Sequence[int]]) -> Iterator[list[Affine]]:
     """Loops over all indices of a shape, with one loop for each group of dims.
 
-    Only the last dim of a group has an index that is not 0: it counts through the whole group.
+    Only the last dim of a group has a non-zero index, which runs through the whole group.
     """
     index = [Affine()] * len(shape)
     with contextlib.ExitStack() as stack:
@@ -205,7 +205,7 @@ def merged_nest(kernel: Kernel, shape: Sequence[int], groups: Sequence[Sequence[
 
 
 def probe(kernel: Kernel, shape: Sequence[int], visit: Callable[[Index], object]) -> list[list[int]]:
-    """The groups of dims (see ``merged_dims``) for what ``visit`` reads at an index; it is called once, for show."""
+    """The groups of dims (see ``merged_dims``) for what ``visit``, called once as a trial, reads at an index."""
     shown = Kernel(kernel.fusion, kernel.owner)
     shown.pointers, shown.written = kernel.pointers, kernel.written
     words = [f"d{i}_" for i in range(len(shape))]

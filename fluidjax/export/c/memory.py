@@ -1,7 +1,7 @@
-"""Memory: when each stored value lives, who takes over whose memory, and where in one arena it lies.
+"""Memory planning: when each stored value is alive, whose memory it reuses, and its offset in a single arena.
 
-Times count statements in the order they are written; the bodies of loops and branches lie between the begin and the
-end of theirs. What a loop reads from outside lives until its end, for it is read again in the next step.
+Times number the statements in the order they are written; the bodies of loops and branches fall between the start
+and end of their statement. What a loop reads from outside lives until its end, since every iteration reads it again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALIGNMENT = 64
 
 @dataclass
 class Lifetimes:
-    """Begin and end of each stored value's life."""
+    """Start and end of each stored value's lifetime."""
 
     fusion: Fusion
     begin: dict[Value, int] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Lifetimes:
     now: int = 0
 
     def run(self, body: Body) -> None:
-        """Walk a body."""
+        """Visit a body."""
         for node in self.fusion.statements(body):
             self.now += 1
             begin = self.now
@@ -54,17 +54,17 @@ class Lifetimes:
                 self.begin[value] = self.end[value] = self.now
 
     def alive_after(self, value: Value, node: Node) -> bool:
-        """Whether a stored value is read after a statement, in this round of the loops around it or another."""
+        """Whether a stored value is read after a statement, in this iteration of the loops around it or a later one."""
         return self.end.get(self.fusion.root(value), 0) > self.time[node][1]
 
 
 class Owners:
-    """Which value's memory a stored value is in."""
+    """Maps each stored value to the value whose memory it occupies."""
 
     def __init__(self, fusion: Fusion, lifetimes: Lifetimes, free: set[Value]):
         self.fusion, self.lifetimes = fusion, lifetimes
         self._owner: dict[Value, Value] = {}
-        self._free = free  # given values that may be written over
+        self._free = free  # inputs that may be overwritten
 
     def of(self, value: Value) -> Value:
         """The owner of a root's memory."""
@@ -79,7 +79,7 @@ class Owners:
             self._owner[value] = source
 
     def may_take(self, node: Node, value: Value, source: Value) -> bool:
-        """Whether ``value``, which ``node`` writes, may lie where ``source``, which it reads, lies."""
+        """Whether ``value``, written by ``node``, may occupy the memory of ``source``, which ``node`` reads."""
         if source in self.fusion.inline or source.constant is not None:
             return False
         root = self.fusion.root(source)
@@ -88,7 +88,7 @@ class Owners:
         return value.nbytes == root.nbytes and value.dtype == root.dtype and not self.lifetimes.alive_after(root, node)
 
     def share(self, body: Body) -> None:
-        """Let the outputs of a body's statements take over the memory of inputs that nobody reads again."""
+        """Let the outputs of a body's statements reuse the memory of inputs that are not read again."""
         for node in self.fusion.statements(body):
             if node.prim in KERNELS:
                 at = KERNELS[node.prim].updates
@@ -105,7 +105,7 @@ class Owners:
                 return
 
     def _same_places(self, node: Node) -> list[Value]:
-        """The stored inputs that an element-wise statement reads only where it writes."""
+        """The stored inputs that an element-wise statement reads only at the positions it writes."""
         seen: dict[Value, bool] = {}
 
         def look(value: Value, same: bool) -> None:
@@ -142,7 +142,7 @@ class Owners:
                         self.take(root, out)
 
     def _carry(self, node: Node, given: list[Value], outs: list[Value]) -> None:
-        """A loop's state lies where its first value lay, if nobody else reads that."""
+        """Keep a loop's state in the memory of its initial value, unless that has another reader."""
         count = Counter(self.fusion.reads(node))
         for source, out in zip(given, outs, strict=True):
             if count[self.fusion.root(source)] == 1:
@@ -158,7 +158,7 @@ class Owners:
 
 @dataclass
 class Room:
-    """Memory of an owner from one time to another."""
+    """An owner's memory over its lifetime."""
 
     owner: Value
     begin: int
@@ -168,7 +168,7 @@ class Room:
 
 
 def placed(rooms: list[Room]) -> tuple[dict[Value, int], int]:
-    """(owner -> offset, size of the arena): each room takes the smallest gap that is free when its life begins."""
+    """(owner -> offset, arena size): each room takes the smallest gap that is free when its lifetime begins."""
     gaps: list[tuple[int, int]] = []  # (offset, size), in order
     top = 0
     ending: list[tuple[int, int, int]] = []

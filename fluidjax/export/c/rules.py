@@ -1,6 +1,6 @@
-"""The table of primitives: how each becomes C. One function is one primitive; modules of ``primitives`` enter theirs.
+"""The table of primitives in C: one function per primitive, registered by the modules of ``primitives``.
 
-An *element* rule gives the C expression of one element from those of its inputs. A *view* rule says which element of
+An *element* rule gives the C expression of one element in terms of its inputs'. A *view* rule says which element of
 its input an element is. A *kernel* rule writes loops that fill its outputs. Loops and branches are in ``control``.
 """
 
@@ -22,14 +22,14 @@ KernelRule = Callable[["Kernel", Node], None]
 
 @dataclass(frozen=True)
 class KernelOp:
-    """How a kernel primitive takes its inputs.
+    """How a kernel primitive accepts its inputs.
 
     Attributes:
         rule: writes the loops.
-        streams: the inputs that it reads element by element, each about once: they may be expressions. None: all.
-        strided: the inputs that it reads by address: they may be views with constant strides.
-        updates: the input whose memory the output may take over, where nobody reads it afterwards.
-        refuses: says what of a node it does not cover; "" where all is.
+        streams: inputs that it reads element by element, each about once, so they may be expressions; None means all.
+        strided: inputs that it reads by address, so they may be views with constant strides.
+        updates: the input whose memory the output may reuse if nothing reads it afterwards.
+        refuses: describes the unsupported part of a node; "" if there is none.
     """
 
     rule: KernelRule
@@ -44,12 +44,12 @@ VIEWS: dict[str, ViewRule] = {}
 KERNELS: dict[str, KernelOp] = {}
 REFUSES: dict[str, Callable[[Node], str]] = {}
 CONTROL = frozenset({"while", "cond", "scan"})
-# Views whose elements each stand for several of the output's: an expression there would be computed several times.
+# Views that read each element several times: an expression there would be computed repeatedly.
 REPEATING = frozenset({"broadcast_in_dim", "tile"})
 
 
 def element(*names: str) -> Callable[[ElementRule], ElementRule]:
-    """Enter an element rule."""
+    """Register an element rule."""
 
     def enter(rule: ElementRule) -> ElementRule:
         ELEMENTS.update(dict.fromkeys(names, rule))
@@ -59,7 +59,7 @@ def element(*names: str) -> Callable[[ElementRule], ElementRule]:
 
 
 def view(*names: str) -> Callable[[ViewRule], ViewRule]:
-    """Enter a view rule: ``rule(kernel, node, which output, index)`` -> (input, its index), or an expression."""
+    """Register a view rule: ``rule(kernel, node, which output, index)`` -> (input, its index), or an expression."""
 
     def enter(rule: ViewRule) -> ViewRule:
         VIEWS.update(dict.fromkeys(names, rule))
@@ -75,7 +75,7 @@ def kernel(
     updates: int | None = None,
     refuses: Callable[[Node], str] = lambda node: "",
 ) -> Callable[[KernelRule], KernelRule]:
-    """Enter a kernel rule; see ``KernelOp``."""
+    """Register a kernel rule; see ``KernelOp``."""
 
     def enter(rule: KernelRule) -> KernelRule:
         taken = None if streams is None else frozenset(streams)
@@ -86,5 +86,5 @@ def kernel(
 
 
 def known(name: str) -> bool:
-    """Whether there is a rule for a primitive."""
+    """Whether a primitive has a rule."""
     return name in ELEMENTS or name in VIEWS or name in KERNELS or name in CONTROL or name == "reshape"

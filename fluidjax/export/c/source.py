@@ -1,4 +1,4 @@
-"""The C file: the runtime, kernels, the step, and what main has to know."""
+"""The C file: the runtime, kernels, the step, and the tables that main needs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fluidjax.export.function import ExportError
 from fluidjax.export.graph import Value
 from lowering.values import SelectedRows, TensorArray
 
-# More than this is surely a mistake (or malice) in a model's shapes.
+# Larger sizes can only be an error (or malice) in a model's shapes.
 MOST_BYTES = 1 << 42
-# Weights of at most so many bytes are part of the C file, unless asked otherwise.
+# Weights up to this many bytes are embedded in the C file unless requested otherwise.
 INSIDE = 1 << 16
 _ST = {"float32": "F32", "float64": "F64", "bool": "BOOL"}
 
@@ -33,8 +33,8 @@ class Port:
     Attributes:
         name: the variable.
         file: the stem of its .npy files.
-        data: the array; ``levels`` the offsets of each LoD level, ``rows`` and ``sequences`` the counts of valid ones.
-        longest: the longest sequence that there is room for, by level.
+        data: the array; ``levels``: offsets of each LoD level; ``rows`` and ``sequences``: numbers of valid ones.
+        longest: the longest sequence that fits, by level.
     """
 
     name: str
@@ -52,10 +52,10 @@ class Source:
 
     Attributes:
         text: the file.
-        weights: the file of weights, in the format of safetensors.
+        weights: the weights file, in safetensors format.
         inputs, outputs: the ports.
-        arena: bytes of memory beside the weights.
-        kernels, statements: how many functions, and lines of the step.
+        arena: bytes of memory in addition to the weights.
+        kernels, statements: the number of functions, and of statements in the step.
     """
 
     text: str
@@ -72,8 +72,8 @@ def source_of(traced: Traced, stem: str, inside: bool | None = None) -> Source:
     """The C file of a traced step.
 
     Args:
-        stem: the name of the files without their endings.
-        inside: whether the weights are part of the C file; None: small ones.
+        stem: the file name without its ending.
+        inside: whether the weights are embedded in the C file; None embeds small ones.
     """
     head, offsets, blob = _weights(traced)
     emitter = Emitter(traced.body, offsets, [(old.value, new.value) for old, new in traced.replaced])
@@ -112,7 +112,7 @@ def _runtime(name: str) -> str:
 
 
 def _weights(traced: Traced) -> tuple[bytes, dict[Value, int], bytes]:
-    """(head of the safetensors file, value -> offset, data): wide types first, so that all are aligned."""
+    """(header of the safetensors file, value -> offset, data), widest types first so that all are aligned."""
     leaves = [leaf for name in traced.parameters for leaf in traced.parameters[name]]
     leaves.sort(key=lambda leaf: -leaf.value.dtype.itemsize)
     table: dict[str, Any] = {"__metadata__": {"format": "np"}}
@@ -134,7 +134,7 @@ def _weights(traced: Traced) -> tuple[bytes, dict[Value, int], bytes]:
 
 def _weights_text(head: bytes, blob: bytes, inside: bool, file: str) -> str:
     lines = [f"#define WEIGHTS ((size_t){len(blob)})", f"#define WEIGHTS_FILE {c_string(file)}"]
-    # A string may have 4095 characters in C99, an array any number of elements.
+    # C99 guarantees string literals of 4095 characters only; arrays have no such limit.
     lines.append(f"static const unsigned char weights_head[] = {{{_bytes(head + bytes(1))}}};")
     if inside:
         words = np.frombuffer(blob + bytes(-len(blob) % 4 or 4), "<u4")
@@ -152,7 +152,7 @@ def _wrapped(text: str) -> str:
 
 
 def _constants(code: Code) -> str:
-    # An array of no element is no C: one stands for it.
+    # C has no empty arrays: one element takes their place.
     return "\n".join(
         f"static const {c_type(a.dtype)} {name}[] = {{{_wrapped(array_text(a)) or 0}}};" for name, a in code.constants
     )
@@ -179,7 +179,7 @@ def _port(name: str, tree: Any, leaves: list[Leaf]) -> Port:
 
 
 def _name_files(ports: list[Port]) -> None:
-    """Files are called after variables as far as these are plain words, each once, and short."""
+    """Name files after variables where the names are plain, unique and short."""
     taken: set[str] = set()
     for at, port in enumerate(ports):
         plain = re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,100}", port.name) and not re.search(r"\.\d+$", port.name)
@@ -273,7 +273,7 @@ def _numbers(values: Sequence[int]) -> str:
 
 
 def check_size(size: int, most: int = MOST_BYTES) -> None:
-    """ExportError for more bytes than any machine has."""
+    """Raise ExportError if the bytes exceed what any machine has."""
     if size > most:
         raise ExportError(
             explain(

@@ -1,4 +1,4 @@
-"""A program as a graph whose nodes know which op they come from."""
+"""A program as a graph whose nodes know the op they come from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ assert primitives.__all__
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array among the inputs or outputs: the variable it belongs to, and where in it."""
+    """One array among the inputs or outputs: its variable, and which part of it."""
 
     name: str
     path: str
@@ -39,13 +39,13 @@ class Traced:
     """A step as a graph.
 
     Attributes:
-        body: its inputs are the leaves of parameters and feeds and, last, the key; its outputs those of fetches and
-            of the parameters that it replaces.
+        body: its inputs are the leaves of parameters and feeds, then the key; its outputs those of the fetches and
+            of the parameters it replaces.
         parameters, feeds, fetches: name -> leaves.
         replaced: (leaf of a parameter, its new value).
         key: the key's two words.
-        arrays: the parameters' leaves as they are.
-        longest: ragged feed -> the longest sequence that the step has room for, by level.
+        arrays: the parameters' leaves, unchanged.
+        longest: ragged feed -> the longest sequence that fits in the step, by level.
     """
 
     body: Body
@@ -59,12 +59,12 @@ class Traced:
 
 
 def labelled(op: OpView) -> Any:
-    """A context whose equations ``op_of`` finds the op of."""
+    """A context in whose equations ``op_of`` can find the op."""
     return jax.named_scope(f"fluid_{op.block_idx}_{op.index}")
 
 
 class Labelled(Runner):
-    """Names what each op becomes after the op."""
+    """Labels everything an op becomes with the op."""
 
     def run_op(self, op: OpView, env: Any) -> dict[str, Any]:
         """Values by name of the variables that ``op`` writes."""
@@ -73,14 +73,14 @@ class Labelled(Runner):
 
 
 def trace(function: JaxFunction, parameters: Mapping[str, Any], feeds: Mapping[str, Any], train: bool) -> Traced:
-    """The graph of a function for inputs of certain shapes.
+    """The graph of a function for inputs of given shapes.
 
     Args:
         function, parameters: as ``to_jax`` returns them.
-        feeds: name -> array or ragged value; only shapes and dtypes count.
-        train: whether the step replaces the parameters that it writes.
+        feeds: name -> array or ragged value; only shapes and dtypes matter.
+        train: whether the step replaces the parameters it writes.
 
-    Raises ExportError that lists all that C does not cover, with op and line.
+    Raises ExportError listing everything that C does not support, with op and line.
     """
     function = function.with_runner(Labelled)
     written = [name for name in function.written if name in parameters] if train else []
@@ -129,7 +129,7 @@ def _pairs(name: str, old: list[Leaf], new: list[Leaf]) -> list[tuple[Leaf, Leaf
 
 
 def _check(function: JaxFunction, body: Body) -> None:
-    """List what is not covered, once for each op."""
+    """Collect what is not supported, once per op."""
     found: dict[str, None] = {}
     for node in walk(body):
         reason = refusal(node)
@@ -149,7 +149,7 @@ def _check(function: JaxFunction, body: Body) -> None:
 
 
 def refusal(node: Node) -> str:
-    """What of a node is not covered; "" where all is."""
+    """The unsupported part of a node; "" if there is none."""
     if not known(node.prim):
         return "(unknown)"
     strange = [str(v.dtype) for v in (*node.ins, *node.outs) if not covered(v.dtype)]
@@ -166,7 +166,7 @@ def _place(function: JaxFunction, node: Node) -> str:
 
 
 def op_of(function: JaxFunction, node: Node) -> OpView | None:
-    """The op that a node comes from."""
+    """The op from which a node originates."""
     labels: Sequence[tuple[str, str]] = re.findall(r"fluid_(\d+)_(\d+)", node.label)
     for block, index in reversed(labels):
         for op in function.program.blocks[int(block)].ops if int(block) < len(function.program.blocks) else ():

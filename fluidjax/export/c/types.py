@@ -1,4 +1,4 @@
-"""Numbers of JAX as C has them: types, constants, and texts that may stand in a C file."""
+"""JAX's numbers in C: types, constants, and text that is safe in a C file."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ C_TYPES = {
 
 
 def c_type(dtype: Any) -> str:
-    """The C type of an element. KeyError for dtypes that have none (float16, complex ...)."""
+    """The C type of an element. KeyError for dtypes without one (float16, complex ...)."""
     return C_TYPES[np.dtype(dtype).name]
 
 
 def covered(dtype: Any) -> bool:
-    """Whether C has the type."""
+    """Whether C has an equivalent type."""
     return np.dtype(dtype).name in C_TYPES
 
 
 def short(dtype: Any) -> str:
-    """``f32``, ``i64``, ``u8``, ``b8``: the part of a helper's name that says for which type it is."""
+    """``f32``, ``i64``, ``u8``, ``b8``: the suffix of a helper's name that tells its type."""
     dtype = np.dtype(dtype)
     return f"{dtype.kind}{8 * dtype.itemsize}"
 
 
 def literal(value: Any, dtype: Any) -> str:
-    """A constant of ``dtype`` in C, to the last bit."""
+    """A constant of ``dtype`` in C, exact to the last bit."""
     dtype = np.dtype(dtype)
     if dtype.kind == "f":
         return _floating(float(value), dtype.itemsize)
@@ -48,7 +48,7 @@ def literal(value: Any, dtype: Any) -> str:
         return str(int(bool(number)))
     if dtype.kind == "u":
         return f"{number}ULL" if dtype.itemsize == 8 else f"{number}u"
-    if number == np.iinfo(dtype).min:  # -N is an expression in C: its N may be too large
+    if number == np.iinfo(dtype).min:  # -N is an expression in C, and its N may not fit
         return f"{short(dtype)}_MIN"
     word = f"{number}LL" if dtype.itemsize == 8 else str(number)
     return f"({word})" if number < 0 else word
@@ -65,17 +65,17 @@ def _floating(number: float, size: int) -> str:
 
 
 def c_string(text: str) -> str:
-    """A C string literal of any text: all but letters, digits and some signs as octal codes."""
+    """A C string literal for any text; everything but letters, digits and some punctuation becomes an octal escape."""
     plain = set(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:=()[]@")
     return '"' + "".join(chr(b) if b in plain else f"\\{b:03o}" for b in text.encode("utf-8", "replace")) + '"'
 
 
 def comment(text: str) -> str:
-    """Text that can stand in a comment, whatever a model's names hold."""
+    """Text that is safe inside a comment, whatever characters a model's names contain."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c in " _-.,:=[](){}+<>@#!;") else "?" for c in text)
     return kept[:160]
 
 
 def array_text(array: np.ndarray) -> str:
-    """The elements of an array for an initialiser."""
+    """The elements of an array as an initialiser."""
     return ", ".join(literal(value, array.dtype) for value in array.ravel())

@@ -1,6 +1,6 @@
-"""``--to jax``: a program becomes a readable Python module of plain JAX, by way of its jaxpr.
+"""``--to jax``: turn a program into a readable Python module of plain JAX, starting from its jaxpr.
 
-``texts`` are pieces of Python; ``arithmetic`` and ``arrays`` have a rule for each primitive, ``control`` those of loops
-and branches; ``functions`` writes primitives as statements, ``module`` makes functions of ops, and one of equal ones;
-``page`` is the file around them, ``convert`` traces, writes, runs and compares.
+``texts`` holds pieces of Python; ``arithmetic`` and ``arrays`` one rule per primitive, ``control`` those for loops
+and branches; ``functions`` writes primitives as statements, ``module`` turns ops into functions and shares equal ones;
+``page`` is the file around them; ``convert`` traces, writes, runs and compares.
 """

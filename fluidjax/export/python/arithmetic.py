@@ -1,4 +1,4 @@
-"""Arithmetic: what works element by element, and lets its operands be broadcast."""
+"""Arithmetic: operations on elements, whose operands may be broadcast."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def joined(f: Function, ins: Sequence[Value], level: int, render: Callable[[list
 
 
 def broadcast(shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """The shape that shapes broadcast to; sizes may be symbols."""
+    """The shape that the shapes broadcast to; sizes may be symbols."""
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     return tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*padded, strict=True))
@@ -96,7 +96,7 @@ for _name in _LAX:
 
 @rule("div")
 def div(f: Function, node: Node) -> Expr:
-    """A quotient; that of integers is cut off towards zero."""
+    """A quotient; integers truncate towards zero."""
     if node.outs[0].dtype.kind == "f":
         return joined(f, node.ins, PRODUCT, lambda e: f"{e[0].at(PRODUCT)} / {e[1].at(PRODUCT + 1)}")
     return Expr(call("lax.div", [f.tight(v, 0) for v in node.ins]), ATOM, node.outs[0].shape)
@@ -128,21 +128,21 @@ def integer_pow(f: Function, node: Node) -> Expr:
 
 @rule("round")
 def round_(f: Function, node: Node) -> Expr:
-    """lax.round, to the even or away from zero."""
+    """lax.round, half to even or away from zero."""
     method = f.mark("rounding_method", node.params["rounding_method"])
     return Expr(call("lax.round", [f.tight(node.ins[0], 0), method]), ATOM, node.outs[0].shape)
 
 
 @rule("clamp")
 def clamp(f: Function, node: Node) -> Expr:
-    """Within bounds; a bound that is NaN counts as jnp's functions count it, as lax.clamp does."""
+    """Clamp to bounds; NaN bounds are left to lax.clamp, since the jnp functions treat them differently."""
     low, x, high = node.ins
     return joined(f, (x, low, high), ATOM, lambda e: f"jnp.clip({e[0].text}, {e[1].text}, {e[2].text})")
 
 
 @rule("select_n")
 def select_n(f: Function, node: Node) -> Expr:
-    """jnp.where; of several cases lax.select_n."""
+    """jnp.where; lax.select_n for more than two cases."""
     which, *cases = node.ins
     if which.dtype != bool or len(cases) != 2:
         return Expr(call("lax.select_n", [f.tight(v, 0) for v in node.ins]), ATOM, node.outs[0].shape)
@@ -165,7 +165,7 @@ def convert(f: Function, node: Node) -> Expr:
 
 @rule("bitcast_convert_type", "reduce_precision")
 def bits(f: Function, node: Node) -> Expr:
-    """lax's functions of the same names."""
+    """The lax functions of the same names."""
     p = node.params
     words = [dtype_text(p["new_dtype"])] if "new_dtype" in p else [str(p["exponent_bits"]), str(p["mantissa_bits"])]
     return Expr(call(f"lax.{node.prim}", [f.tight(node.ins[0], 0), *words]), ATOM, node.outs[0].shape)

@@ -1,4 +1,4 @@
-"""Arrays: forms, slices, sums, products, convolutions, gathers; and all that lax has under the primitive's own name."""
+"""Arrays: shapes, slices, sums, products, convolutions, gathers; and what lax has under the primitive's own name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fluidjax.export.python.texts import ATOM, PRODUCT, Expr, call, dtype_text, 
 
 @rule("broadcast_in_dim")
 def broadcast_in_dim(f: Function, node: Node) -> Expr:
-    """x[:, None]; what is read may have less dims, and ones, where broadcasting makes up for it."""
+    """x[:, None]; dims may be missing, or of size 1, where broadcasting supplies them."""
     value, dims = f.loose(node.ins[0]), node.params["broadcast_dimensions"]
     if not value.typed:
         return value
@@ -40,7 +40,7 @@ def _indexed(value: Expr, places: Sequence[str]) -> str:
 
 @rule("reshape")
 def reshape(f: Function, node: Node) -> Expr:
-    """x.reshape(sizes), with -1 for the size that is a symbol; x[None] where ones are put in front."""
+    """x.reshape(sizes), with -1 for a symbolic size; x[None] to add leading dims of size 1."""
     value, old, new = f.loose(node.ins[0]), node.ins[0].shape, node.outs[0].shape
     if not value.typed:
         return value
@@ -55,7 +55,7 @@ def reshape(f: Function, node: Node) -> Expr:
 
 
 def _bare(text: str) -> str:
-    """The items of a tuple that has no marks."""
+    """The items of a tuple, without its parentheses."""
     return text[1:-1].rstrip(",") if text.startswith("(") and text.endswith(")") else text
 
 
@@ -176,7 +176,7 @@ def windows(f: Function, node: Node) -> Expr:
 
 @rule("dot_general")
 def product(f: Function, node: Node) -> Expr:
-    """x @ y where it is one, else jnp.einsum."""
+    """x @ y where possible, otherwise jnp.einsum."""
     p, (left, right) = node.params, node.ins
     (lc, rc), (lb, rb) = p["dimension_numbers"]
     wide = p.get("preferred_element_type")
@@ -204,7 +204,7 @@ def product(f: Function, node: Node) -> Expr:
 
 @rule("conv_general_dilated")
 def convolution(f: Function, node: Node) -> Expr:
-    """lax.conv_general_dilated, without what is as usual."""
+    """lax.conv_general_dilated, without arguments that have their default values."""
     p, rank = node.params, len(node.ins[0].shape) - 2
     words = [f.tight(v, 0) for v in node.ins]
     words += [f"{name}={f.mark(name, tuple(p[name]))}" for name in ("window_strides", "padding")]
@@ -222,7 +222,7 @@ def convolution(f: Function, node: Node) -> Expr:
 
 @rule("gather")
 def gather(f: Function, node: Node) -> Expr:
-    """table.at[ids].get() where whole rows are taken, else lax.gather."""
+    """table.at[ids].get() where whole rows are taken, otherwise lax.gather."""
     p, (table, ids) = node.params, node.ins
     d = p["dimension_numbers"]
     rows = (0,)
@@ -242,7 +242,7 @@ def gather(f: Function, node: Node) -> Expr:
         text = f"{f.tight(ids)}[..., 0]"
     mode = {"FILL_OR_DROP": "fill", "CLIP": "clip"}.get(p["mode"].name, "promise_in_bounds")
     words = f'mode="{mode}", wrap_negative_indices=False'
-    if p["fill_value"] is not None and mode == "fill" and p["fill_value"] == p["fill_value"]:  # NaN is usual
+    if p["fill_value"] is not None and mode == "fill" and p["fill_value"] == p["fill_value"]:  # NaN is the default
         words += f", fill_value={f.mark('fill_value', p['fill_value'])}"
     return Expr(f"{f.tight(table)}.at[{text}].get({words})", ATOM, node.outs[0].shape)
 
@@ -269,7 +269,7 @@ def dynamic_update_slice(f: Function, node: Node) -> Expr:
 
 @rule("split")
 def split(f: Function, node: Node) -> list[Expr]:
-    """lax.split into names."""
+    """lax.split into several names."""
     names = [f.names.new(v.name or "part") for v in node.outs]
     words = [f.tight(node.ins[0], 0), f.mark("sizes", tuple(node.params["sizes"])), f.mark("axis", node.params["axis"])]
     f.lines.append(f"{', '.join(names)}{',' * (len(names) == 1)} = {call('lax.split', words)}")
@@ -292,7 +292,7 @@ def ordered(f: Function, node: Node) -> list[Expr] | Expr:
 
 
 def _lax(f: Function, node: Node) -> Expr:
-    """lax's function of the primitive's name, with the parameters that it has."""
+    """The lax function named like the primitive, with its parameters."""
     function = getattr(lax, node.prim.replace("-", "_"))
     words = [f.tight(v, 0) for v in node.ins]
     for name, parameter in inspect.signature(function).parameters.items():

@@ -27,7 +27,7 @@ def _held(f: Function, values: Sequence[Value]) -> list[Expr]:
 
 
 def _define(f: Function, name: str, arguments: Sequence[str], body: Body, given: Sequence[Expr], last: str) -> None:
-    """A function inside; ``last`` is what it returns, with {} for the outputs."""
+    """Define a nested function; ``last`` is what it returns, with {} for the outputs."""
     inside = f.inner(body, given, Names(f.names.taken | set(arguments)))
     inside.write(body.nodes)
     outputs = [inside.tight(v, 0) for v in body.outputs]
@@ -100,7 +100,7 @@ def cond(f: Function, node: Node) -> list[Expr]:
 
 @rule("random_seed")
 def random_seed(f: Function, node: Node) -> Expr:
-    """The words of a key of threefry."""
+    """The words of a threefry key."""
     text = f"jax.random.key_data(jax.random.key({f.tight(node.ins[0], 0)}, impl='{_impl(node)}'))"
     return Expr(text, ATOM, node.outs[0].shape)
 

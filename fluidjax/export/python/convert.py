@@ -1,4 +1,4 @@
-"""From a program to a Python module: traced, written, run where no fluidjax is, and compared with the Executor."""
+"""From a program to a Python module: trace, write, run where fluidjax is absent, and compare with the Executor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fluidjax.export.function import ExportError, JaxFunction, to_jax
 from fluidjax.export.python.page import Written, write
 from fluidjax.framework import Program
 
-# What a module may differ by from the Executor, relative to the largest element, or else from float64.
+# How far a module may differ from the Executor, or else from float64, relative to the largest element.
 TOLERANCE, FROM_EXACT = 1e-6, 1e-5
 SECONDS = 600
 
@@ -42,12 +42,12 @@ def files_of(
 
     Args:
         program, feeds, fetches, scope: as for ``to_jax``.
-        draws: inputs that it is compared for.
-        shapes: input -> jax.ShapeDtypeStruct, with symbols for sizes that stay open; None: they are the first draw's.
-        room: the most rows of a ragged input.
-        name: what the module's docstring calls the model.
+        draws: the inputs used for the comparison.
+        shapes: input -> jax.ShapeDtypeStruct, with symbols for open sizes; None takes the shapes of the first draw.
+        room: the maximum number of rows of a ragged input.
+        name: the model's name in the module's docstring.
 
-    Raises ExportError, before anything is run, for a program with primitives that no rule writes, and for a result that
+    Raises ExportError, before anything is run, for a program with primitives that have no rule, and for a result that
     differs from the Executor's.
     """
     function, parameters = to_jax(program, feeds, fetches, scope=scope, platform="gpu")
@@ -87,7 +87,7 @@ for at, form in enumerate(forms):
 
 
 def run_alone(folder: Path, inputs: Sequence[list[list[np.ndarray]]], written: Written) -> list[list[list[np.ndarray]]]:
-    """What the module gives in a process that cannot import fluidjax: for each input, the outputs' arrays."""
+    """Run the module in a process that cannot import fluidjax: for each input, the outputs' arrays."""
     for at, leaves in enumerate(inputs):
         arrays = {f"{i}_{j}": array for i, feed in enumerate(leaves) for j, array in enumerate(feed)}
         np.savez(folder / f"inputs{at}.npz", key=np.array([SEED, 0], np.uint32), **arrays)  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def _compare(
     got: list[list[np.ndarray]],
     room: int,
 ) -> None:
-    """A result that float32 rounds otherwise is judged by the same function in float64."""
+    """Compare; where float32 rounds differently, the same function in float64 decides."""
     (expected,) = executed(program, function, parameters, drawn, 1)
     judge = Exact(function, parameters, {n: f.value(room) for n, f in drawn.items()}, SEED)
     for name, leaves in zip(function.fetches, got, strict=True):

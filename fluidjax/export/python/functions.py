@@ -13,21 +13,21 @@ from fluidjax.export.python.texts import ATOM, Expr, dtype_text, identifier, is_
 
 Rule = Callable[["Function", Node], "Expr | list[Expr]"]
 RULES: dict[str, Rule] = {}
-# An expression grows into the next one up to this many characters.
+# An expression is nested into the next one up to this many characters.
 GROWS = 76
-# What a value is called within a function of several primitives, by the one that makes it.
+# Local names in a function of several primitives, by the primitive that computes the value.
 WORDS = {
     "exp": "grown", "reduce_sum": "total", "reduce_max": "most", "reduce_min": "least", "select_n": "chosen",
     "gather": "rows", "sub": "apart", "rsqrt": "scale", "mul": "product", "dot_general": "product", "iota": "places",
     "concatenate": "joined", "add": "added", "gt": "is_more", "lt": "is_less", "eq": "is_same", "ge": "is_more",
     "le": "is_less", "convert_element_type": "x", "reshape": "x", "transpose": "turned", "slice": "part",
 }  # fmt: skip
-# Constants of more elements are parameters.
+# Constants with more elements become parameters.
 LARGE = 16
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Enter the rule of primitives: ``rule(function, node)`` -> an expression, or one for each output."""
+    """Register the rule of primitives: ``rule(function, node)`` -> an expression, or one for each output."""
 
     def enter(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -37,7 +37,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def large(value: Value) -> bool:
-    """Whether it is a constant that is kept with the parameters."""
+    """Whether a constant is large enough to be stored with the parameters."""
     return value.constant is not None and value.constant.size > LARGE and not _uniform(value.constant)
 
 
@@ -46,13 +46,13 @@ def _uniform(array: np.ndarray) -> bool:
 
 
 class Names:
-    """Names of one function."""
+    """The names used in one function."""
 
     def __init__(self, taken: Iterable[str] = ()):
         self.taken = set(taken)
 
     def new(self, wish: str) -> str:
-        """The name, or with a number behind it where it is taken."""
+        """The name, or the name and a number if it is taken."""
         name, at = identifier(wish), 1
         while name in self.taken:
             at += 1
@@ -65,9 +65,9 @@ class Function:
     """Statements that compute values, and expressions for them.
 
     Args:
-        names: those that are taken.
+        names: the names already taken.
         uses: how often each value is read.
-        outlined: whether what may differ between equal functions is marked, so that it can become an argument.
+        outlined: whether to mark what may differ between otherwise equal functions, so that it can become an argument.
     """
 
     def __init__(self, names: Names, uses: Counter[Value], outlined: bool = False):
@@ -77,7 +77,7 @@ class Function:
         self.known: dict[Value, Expr] = {}
 
     def write(self, nodes: Sequence[Node]) -> None:
-        """Compute the nodes' outputs."""
+        """Write the statements that compute the nodes' outputs."""
         for node in nodes:
             made = RULES[node.prim](self, node)
             for value, expr in zip(node.outs, made if isinstance(made, list) else [made], strict=True):
@@ -94,7 +94,7 @@ class Function:
         return Expr(name, ATOM, expr.shape, expr.typed)
 
     def loose(self, value: Value) -> Expr:
-        """An expression that broadcasting makes the value."""
+        """An expression that broadcasting expands to the value."""
         if value in self.known:
             return self.known[value]
         assert value.constant is not None, value
@@ -107,7 +107,7 @@ class Function:
         return Expr(f"jnp.array({array.tolist()}, {dtype_text(array.dtype)})", ATOM, value.shape)
 
     def tight(self, value: Value, level: int = ATOM) -> str:
-        """An expression of the value's shape and dtype."""
+        """An expression with exactly the value's shape and dtype."""
         expr = self.loose(value)
         if not expr.typed:
             if value.shape:
@@ -121,7 +121,7 @@ class Function:
         return f"jnp.broadcast_to({expr.text}, {self.mark('shape', value.shape)})"
 
     def mark(self, hint: str, value: Any) -> str:
-        """The text of a parameter; a mark, where it may become an argument."""
+        """The text of a parameter, or a mark if it may become an argument."""
         text = number_text(value) if isinstance(value, np.generic) else literal(value)
         if not self.outlined:
             return f"({text})" if text.startswith("-") else text
@@ -129,18 +129,18 @@ class Function:
         return f"\u27e6{len(self.marked) - 1}\u27e7"
 
     def size(self, number: Any) -> str:
-        """A size: itself, or where it is a symbol what stands for it here."""
+        """A size; for a symbol, the expression that stands for it here."""
         return str(int(number)) if is_fixed(number) else self.mark("size", number)
 
     def inner(self, body: Body, given: Sequence[Expr], names: Names) -> Function:
-        """A function inside of this one."""
+        """A nested function."""
         inside = Function(names, uses_of(body), False)
         inside.known = {**self.known, **dict(zip(body.inputs, given, strict=True))}
         return inside
 
 
 def uses_of(body: Body) -> Counter[Value]:
-    """How often each value is read in a body; in bodies of loops and branches as if twice, so that it has a name."""
+    """How often each value is read in a body; reads in nested bodies count twice, so that the value gets a name."""
     counts = Counter(body.outputs)
     for node in body.nodes:
         counts.update(node.ins)

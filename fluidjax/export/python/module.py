@@ -1,4 +1,4 @@
-"""What ops have become: functions, equal ones once, and the statements that call them in the program's order."""
+"""Ops as functions, shared between equal ops, and the statements that call them in program order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARK = re.compile("\u27e6(\\d+)\u27e7")
 
 @dataclass
 class Helper:
-    """A function that ops share: its text with marks, and what each call has for them."""
+    """A function shared by ops: its text with marks, and what each call passes for them."""
 
     name: str
     arguments: list[str]
@@ -32,7 +32,7 @@ class Helper:
     calls: list[list[tuple[str, Any]]] = field(default_factory=list)
 
     def keywords(self) -> dict[int, str]:
-        """Mark -> the argument that it is, for those that are not the same in all calls."""
+        """Mark -> argument name, for marks that differ between calls."""
         found: dict[int, str] = {}
         taken = Names([*self.arguments, *re.findall(r"\w+", re.sub(r"\b\w+=(?!=)", "", " ".join(self.lines)))])
         named: dict[tuple[str, ...], str] = {}
@@ -45,7 +45,7 @@ class Helper:
         return found
 
     def text(self) -> list[str]:
-        """The definition."""
+        """The text of the definition."""
         keywords = self.keywords()
 
         def shown(match: re.Match[str]) -> str:
@@ -59,7 +59,7 @@ class Helper:
         return [*lines_of(head, 0), *says, *(out for line in body for out in lines_of(line, 4))]
 
     def call(self, at: int, given: Sequence[str]) -> str:
-        """The call number ``at``."""
+        """The text of call number ``at``."""
         words = {name: _text(self.calls[at][mark][1]) for mark, name in self.keywords().items()}
         return f"{self.name}({', '.join([*given, *(f'{n}={t}' for n, t in words.items())])})"
 
@@ -73,13 +73,13 @@ def _wrapped(text: str) -> str:
 
 
 class Module:
-    """Writes a graph.
+    """Writes a graph as functions.
 
     Args:
         body: the graph.
-        given: input -> the expression that it is.
-        op_of: the op that a node comes from.
-        taken: names that are not free.
+        given: input -> the expression for it.
+        op_of: returns the op that a node comes from.
+        taken: names that are not available.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Module:
         self._steps.append(lambda: lines_of(f"{', '.join(names)} = {helper.call(number, given)}", 4))
 
     def _names_for(self, at: int, outs: Sequence[Value], texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """A name for each value: the variable's, again where the one that had it is not needed any more."""
+        """A name for each value: its variable's, reused once the previous holder is no longer needed."""
         for value, text in zip(outs, texts, strict=True):
             wish = identifier(re.sub(r"\.tmp_\d+$", "", value.name) or "value")
             held = self._bound.get(wish)
@@ -193,7 +193,7 @@ def _uses(nodes: Sequence[Node], outs: Sequence[Value]) -> Counter[Value]:
 
 
 def _statement(text: str) -> list[str]:
-    """A statement of the main function; a line of an inner function is indented already."""
+    """A statement of the main function; lines of a nested function are already indented."""
     inner = len(text) - len(text.lstrip())
     return lines_of(text.lstrip(), 4 + inner)
 
@@ -207,7 +207,7 @@ def _reads(nodes: Sequence[Node]) -> Iterator[Value]:
 
 
 def _slots(op: OpView | None, ins: Sequence[Value]) -> list[str]:
-    """The slots' names for what an op reads."""
+    """The names of the slots that an op reads."""
     slots = {name: slot for slot, names in op.inputs.items() for name in names} if op is not None else {}
     return [_snake(slots.get(value.name, "x")) for value in ins]
 
@@ -221,5 +221,5 @@ def _says(op: OpView | None) -> str:
 
 
 def quoted(name: str) -> str:
-    """A string of Python."""
+    """A Python string literal."""
     return json.dumps(name)

@@ -1,4 +1,4 @@
-"""The module's text: its docstring, what is imported, the functions, and how inputs and outputs are made of arrays."""
+"""The module's text: docstring, imports, functions, and how arrays become inputs and outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WIDE = ("int64", "uint64", "float64")
 
 
 class _Named(Runner):
-    """Names what each op becomes after the op, and each value after its variable."""
+    """Labels everything an op becomes with the op, and each value with its variable."""
 
     def run_op(self, op: OpView, env: Any) -> dict[str, Any]:
         with labelled(op):
@@ -46,7 +46,7 @@ def _named(name: str, leaf: Any) -> Any:
 
 @dataclass
 class Written:
-    """A module, its weights, and how its inputs and outputs are made of arrays."""
+    """A module, its weights, and how arrays become its inputs and outputs."""
 
     text: str
     weights: dict[str, np.ndarray]
@@ -59,7 +59,7 @@ def write(function: JaxFunction, parameters: Mapping[str, Any], feeds: Mapping[s
     Args:
         function, parameters: as ``to_jax`` returns them.
         feeds: name -> array, ragged value or jax.ShapeDtypeStruct.
-        name: what the docstring calls it.
+        name: the model's name in the docstring.
     """
     function = function.with_runner(_Named)
     order = {n: feeds[n] for n in function.feeds}
@@ -108,7 +108,7 @@ def _reads(body: Body, value: Value) -> bool:
 
 
 def _wide(body: Body) -> bool:
-    """Whether the module needs types of 64 bits."""
+    """Whether the module needs 64-bit types."""
     values = [*body.inputs, *(v for node in walk(body) for v in (*node.ins, *node.outs))]
     return any(v.dtype.name in _WIDE and (v.constant is None or large(v)) for v in values)
 
@@ -212,7 +212,7 @@ def ragged(rows, *lengths, capacity, sequences):
 
 
 def _plain(text: str) -> str:
-    """A text that can stand in a docstring."""
+    """Text that is safe inside a docstring."""
     return "".join(c if c.isprintable() and c not in '"\\' else "?" for c in text)
 
 

@@ -1,4 +1,4 @@
-"""Pieces of Python: expressions that know how tightly they bind, and literals."""
+"""Pieces of Python: expressions with their precedence, and literals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-# How tightly expressions bind, loosest first.
+# Precedence levels, loosest first.
 CHOICE, COMPARE, OR, XOR, AND, SHIFT, SUM, PRODUCT, SIGN, POWER, ATOM = range(11)
 WIDTH = 110
 _TAKEN = {*keyword.kwlist, *keyword.softkwlist, "jax", "jnp", "lax", "np", "p", "key"}
@@ -22,9 +22,9 @@ class Expr:
     """An expression for a value.
 
     Attributes:
-        text, level: Python, and how tightly it binds.
-        shape: its own shape: the value's, or one that broadcasting makes that.
-        typed: whether it has the value's dtype by itself; a Python number has not.
+        text, level: the Python text and its precedence.
+        shape: its own shape, which is the value's or broadcasts to it.
+        typed: whether it has the value's dtype by itself; a Python number does not.
     """
 
     text: str
@@ -33,12 +33,12 @@ class Expr:
     typed: bool = True
 
     def at(self, level: int) -> str:
-        """The text where at least ``level`` is asked for."""
+        """The text, in parentheses if ``level`` demands them."""
         return self.text if self.level >= level else f"({self.text})"
 
 
 def identifier(name: str) -> str:
-    """A name for Python that resembles a variable's."""
+    """A Python identifier that resembles a variable's name."""
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:60] or "value"
     word = f"v{word}" if word[0].isdigit() else word
     return f"{word}_" if word in _TAKEN else word
@@ -51,7 +51,7 @@ def dtype_text(dtype: Any) -> str:
 
 
 def number_text(number: Any) -> str:
-    """The shortest text of a number that reads back as it is."""
+    """The shortest text that reads back as the same number."""
     item = np.asarray(number)
     if item.dtype.kind in "iub":
         return str(item.item())
@@ -70,14 +70,14 @@ def is_size(value: Any) -> bool:
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether no size in a parameter is a symbol."""
+    """Whether a parameter's sizes contain no symbol."""
     if isinstance(value, (tuple, list)):
         return all(is_fixed(v) for v in value)
     return is_size(value) or not hasattr(value, "_to_single_term") and type(value).__name__ != "_DimExpr"
 
 
 def literal(value: Any) -> str:
-    """A parameter of a primitive."""
+    """A primitive's parameter as a literal."""
     if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
         items = [literal(v) for v in value]
         return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
@@ -116,7 +116,7 @@ def call(function: str, arguments: Iterable[str]) -> str:
 
 
 def lines_of(statement: str, indent: int) -> list[str]:
-    """A statement in lines; a call that is too wide has each argument in a line of its own."""
+    """A statement as lines; if a call is too wide, each argument gets a line of its own."""
     space = " " * indent
     if indent + len(statement) <= WIDTH:
         return [space + statement]
@@ -130,7 +130,7 @@ def lines_of(statement: str, indent: int) -> list[str]:
 
 
 def _opening(text: str) -> int:
-    """Where the bracket opens that the last character closes; -1 where it closes none."""
+    """The position of the bracket that the last character closes; -1 if it closes none."""
     open_at = [-1]
     for at, c in enumerate(_blanked(text)):
         if c in "([{":
@@ -143,12 +143,12 @@ def _opening(text: str) -> int:
 
 
 def _blanked(text: str) -> str:
-    """The text with strings made of spaces."""
+    """The text with its strings blanked out."""
     return re.sub(r"'[^'\n]*'|\"[^\"\n]*\"", lambda m: " " * len(m[0]), text)
 
 
 def split_top(text: str) -> list[str]:
-    """The parts between the commas that are in no bracket or string."""
+    """The parts between top-level commas, outside brackets and strings."""
     parts, depth, start = [], 0, 0
     for at, c in enumerate(_blanked(text)):
         if c == "," and depth == 0:

@@ -1,4 +1,4 @@
-"""The rules, by family; importing this package enters them all."""
+"""The rules, by family; importing this package registers them all."""
 
 from fluidjax.export.c.primitives import (
     arithmetic,

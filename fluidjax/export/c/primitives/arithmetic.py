@@ -1,4 +1,4 @@
-"""Arithmetic on elements. Integers wrap, are divided and converted as XLA does it, where C leaves it open."""
+"""Arithmetic on elements. Integer overflow, division and conversion follow XLA where C leaves them undefined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _type(node: Node) -> np.dtype:
 
 
 def _wrapping(operator: str) -> Callable[[Node, list[str]], str]:
-    """Signed integers are computed as unsigned ones: there an overflow has a meaning in C."""
+    """Compute signed integers as unsigned, for which C defines overflow."""
 
     def rule(node: Node, args: list[str]) -> str:
         dtype = _type(node)
@@ -29,7 +29,7 @@ def _wrapping(operator: str) -> Callable[[Node, list[str]], str]:
 
 
 def _narrow(dtype: np.dtype, text: str) -> str:
-    """Back to the type, where C has made an int of it."""
+    """Convert back to the type after C has promoted it to int."""
     return f"({c_type(dtype)}){text}" if dtype.kind == "u" and dtype.itemsize < 4 else text
 
 
@@ -57,13 +57,13 @@ def square(node: Node, args: list[str]) -> str:
 
 @element("integer_pow")
 def integer_pow(node: Node, args: list[str]) -> str:
-    """x to a constant integer."""
+    """x to a constant integer power."""
     return f"ipow_{short(_type(node))}({args[0]}, {int(node.params['y'])})"
 
 
 @element("div")
 def div(node: Node, args: list[str]) -> str:
-    """x / y; integers towards 0."""
+    """x / y; integers round towards 0."""
     if _type(node).kind == "f":
         return f"({args[0]} / {args[1]})"
     return f"div_{short(_type(node))}({args[0]}, {args[1]})"
@@ -85,7 +85,7 @@ def _floats(*names: str) -> Callable[[Node], str]:
     return lambda node: "" if all(v.dtype.kind == "f" for v in node.ins) else f"of {node.ins[0].dtype}"
 
 
-# Primitive -> function of math.h, or of ours where there is a word_f32 and a word_f64.
+# Primitive -> function of math.h, or one of ours that has both a word_f32 and a word_f64 form.
 _FUNCTIONS = {
     "log1p": "log1p", "expm1": "expm1", "sin": "sin", "cos": "cos", "tan": "tan",
     "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "asinh": "asinh", "acosh": "acosh",
@@ -125,7 +125,7 @@ REFUSES["pow"] = _float_power
 
 @element("round")
 def round_(node: Node, args: list[str]) -> str:
-    """To the nearest integer: halves to even, or away from 0."""
+    """Round to the nearest integer: halves to even, or away from 0."""
     even = int(node.params["rounding_method"]) == 1
     return f"{_math(node, 'rint' if even else 'round')}({args[0]})"
 
@@ -151,7 +151,7 @@ for _prim, _operator in {"and": "&", "or": "|", "xor": "^"}.items():
 
 @element("not")
 def not_(node: Node, args: list[str]) -> str:
-    """Of bits, or of truth."""
+    """Bitwise or logical not."""
     return f"(!{args[0]})" if _type(node).kind == "b" else f"({c_type(_type(node))})(~{args[0]})"
 
 
@@ -164,7 +164,7 @@ def clamp(node: Node, args: list[str]) -> str:
 
 @element("select_n")
 def select_n(node: Node, args: list[str]) -> str:
-    """Case ``which``."""
+    """Select case number ``which``."""
     which, *cases = args
     if len(cases) == 1:
         return cases[0]
@@ -177,13 +177,13 @@ def select_n(node: Node, args: list[str]) -> str:
 
 @element("reduce_precision")
 def reduce_precision(node: Node, args: list[str]) -> str:
-    """A double with the precision of a float."""
+    """A double rounded to the precision of a float."""
     return f"(double)(float){args[0]}"
 
 
 @element("convert_element_type")
 def convert_element_type(node: Node, args: list[str]) -> str:
-    """Another type: floats to integers saturate, NaN becomes 0."""
+    """Convert the type: floats to integers saturate, NaN becomes 0."""
     source, target = node.ins[0].dtype, node.outs[0].dtype
     if target.kind == "b":
         return f"({args[0]} != {literal(0, source)})"

@@ -1,4 +1,4 @@
-"""Matrix products and convolutions: one blocked product of matrices that are addressed by tables."""
+"""Matrix products and convolutions: one blocked matrix product whose operands are addressed through tables."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ def dot_general(k: Kernel, node: Node) -> None:
         )
 
 
-# Blocks of the product, as in runtime/matmul.h: rows, columns, depth, and the widest micro tile.
+# Block sizes of the product, as in runtime/matmul.h: rows, columns, depth, and the widest micro tile.
 BLOCK_M, BLOCK_N, BLOCK_K, TILE = 128, 512, 256, 32
 
 
 def work_size(m: int, n: int, depth: int) -> int:
-    """The elements of packed blocks."""
+    """The number of elements in packed blocks."""
 
     def up(size: int, block: int) -> int:
-        return min(size, block) + TILE  # the last tile of a block may reach over its end
+        return min(size, block) + TILE  # the last tile of a block may extend beyond its end
 
     return min(depth, BLOCK_K) * (up(m, BLOCK_M) + up(n, BLOCK_N)) + 16
 
@@ -93,7 +93,7 @@ def _plain_convolution(node: Node) -> str:
 
 @kernel("conv_general_dilated", strided=(0, 1), refuses=_plain_convolution)
 def conv_general_dilated(k: Kernel, node: Node) -> None:
-    """A product of the filters with the patches of the input, which are looked up while they are packed."""
+    """The product of the filters with patches of the input, which are looked up during packing."""
     p, (lhs, rhs), out = node.params, node.ins, node.outs[0]
     numbers = p["dimension_numbers"]
     x, x_start, x_strides = k.strided(lhs)

@@ -18,18 +18,18 @@ from fluidjax.export.graph import Node, Value
 
 
 class _Slices:
-    """Where the slices of a gather or scatter begin in the operand."""
+    """Where the slices of a gather or scatter start in the operand."""
 
     def __init__(self, k: Kernel, operand: Value, indices: Value, mode: GatherScatterMode, sizes: list[int]):
         self.k, self.operand, self.indices, self.mode, self.sizes = k, operand, indices, mode, sizes
 
     def begins(self, batch: Index, index_map: tuple[int, ...], batching: dict[int, int]) -> tuple[list[Affine], str]:
-        """(first index of each operand dim, condition that the slice lies inside; "" where it always does).
+        """(first index in each operand dim, condition for the slice to lie inside; "" if it always does).
 
         Args:
-            batch: the index of the slice: that of all dims of the indices but the last.
-            index_map: the operand dim of each of an index' numbers.
-            batching: operand dim -> dim of the indices that it runs along with.
+            batch: the index of the slice: all dims of the indices but the last.
+            index_map: the operand dim that each number of an index refers to.
+            batching: operand dim -> the dim of the indices that it is paired with.
         """
         found = [Affine() for _ in self.operand.shape]
         conditions = []
@@ -54,7 +54,7 @@ class _Slices:
 
 @kernel("gather")
 def gather(k: Kernel, node: Node) -> None:
-    """Slices of the operand, one for each index."""
+    """Slices of the operand, one per index."""
     operand, indices = node.ins
     p, out = node.params, node.outs[0]
     numbers, sizes = p["dimension_numbers"], list(p["slice_sizes"])
@@ -81,7 +81,7 @@ def gather(k: Kernel, node: Node) -> None:
 
 
 def _fill(value: object, dtype: np.dtype) -> object:
-    """What stands for an element outside: as ``jax.numpy`` has it where none is given."""
+    """The value of an element outside; the default of ``jax.numpy`` if none is given."""
     if value is not None:
         return value
     if dtype.kind == "f":
@@ -97,7 +97,7 @@ _WORDS = {"scatter": "", "scatter-add": "sum", "scatter_add": "sum", "scatter-mu
 
 @kernel(*_WORDS, streams=(2,), updates=0)
 def scatter(k: Kernel, node: Node) -> None:
-    """Slices of the updates into the operand, in order."""
+    """Combine slices of the updates with the operand, in order."""
     operand, indices, updates = node.ins
     numbers, word = node.params["dimension_numbers"], _WORDS[node.prim]
     out, dtype = k.target(node.outs[0]), operand.dtype

@@ -1,4 +1,4 @@
-"""Arrays put together: side by side, into a frame, into a part of another."""
+"""Joining arrays: side by side, inside a border, into part of another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluidjax.export.graph import Node, Value
 
 
 def place(k: Kernel, source: Value, out: str, strides: list[int], start: Affine | int = 0) -> None:
-    """Store ``source`` at ``start``, its neighbours ``strides`` apart."""
+    """Store ``source`` at ``start``, with neighbours ``strides`` apart."""
 
     def visit(index: Index) -> str:
         at = address(index, strides, start)
@@ -24,7 +24,7 @@ def place(k: Kernel, source: Value, out: str, strides: list[int], start: Affine 
 
 @kernel("concatenate", streams=None)
 def concatenate(k: Kernel, node: Node) -> None:
-    """One after the other along ``dimension``."""
+    """One array after the other along ``dimension``."""
     strides, axis, before = strides_of(node.outs[0].shape), node.params["dimension"], 0
     out = k.target(node.outs[0])
     for source in node.ins:
@@ -35,7 +35,7 @@ def concatenate(k: Kernel, node: Node) -> None:
 
 @kernel("stack", streams=None)
 def stack(k: Kernel, node: Node) -> None:
-    """One after the other along a new dim."""
+    """One array after the other along a new dim."""
     shape, axis = node.outs[0].shape, node.params["axis"]
     strides, out = strides_of(shape), k.target(node.outs[0])
     for at, source in enumerate(node.ins):
@@ -44,7 +44,7 @@ def stack(k: Kernel, node: Node) -> None:
 
 @kernel("pad", streams=(0,))
 def pad(k: Kernel, node: Node) -> None:
-    """A frame of one value around, and between, the elements; negative widths cut."""
+    """A constant border around, and between, the elements; negative widths crop."""
     source, value = node.ins
     out, shape, strides = k.target(node.outs[0]), node.outs[0].shape, strides_of(node.outs[0].shape)
     config = node.params["padding_config"]
@@ -72,7 +72,7 @@ def pad(k: Kernel, node: Node) -> None:
 
 @kernel("dynamic_update_slice", streams=(1,), updates=0)
 def dynamic_update_slice(k: Kernel, node: Node) -> None:
-    """A part replaced, from a start that is moved so that the part fits."""
+    """Replace a part; its start is clamped so that the part fits."""
     source, update, *starts = node.ins
     out, strides = k.target(node.outs[0]), strides_of(source.shape)
     copied(k, node.outs[0], source)
@@ -87,7 +87,7 @@ def dynamic_update_slice(k: Kernel, node: Node) -> None:
 
 
 def copied(k: Kernel, out: Value, source: Value) -> None:
-    """``out`` starts as ``source``, unless it has taken over its memory."""
+    """Initialise ``out`` with ``source``, unless it already occupies its memory."""
     if k.in_place(out, source):
         return
     to = k.target(out)

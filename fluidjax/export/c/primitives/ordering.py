@@ -1,4 +1,4 @@
-"""Sorting, and the largest of a row."""
+"""Sorting, and the largest elements of a row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluidjax.export.graph import Node
 
 @kernel("sort")
 def sort(k: Kernel, node: Node) -> None:
-    """Rows along ``dimension`` by the first ``num_keys`` operands, stable: a merge of ever longer runs of positions."""
+    """Sort rows along ``dimension`` by the first ``num_keys`` operands, stably, by merging ever longer runs."""
     shape, axis = node.ins[0].shape, node.params["dimension"]
     count, strides, keys = shape[axis], strides_of(shape), node.params["num_keys"]
     order, spare = k.temporary("int64", count), k.temporary("int64", count)
@@ -47,7 +47,7 @@ def sort(k: Kernel, node: Node) -> None:
 
 @kernel("top_k", streams=(0,))
 def top_k(k: Kernel, node: Node) -> None:
-    """The largest of each row in order, the first of equal ones first: each is put into its place as it comes."""
+    """The largest elements of each row in order, earlier ones first among equals, by insertion."""
     source, count = node.ins[0], node.params["k"]
     values, places = node.outs
     axis = node.params.get("axis", node.params.get("dimension", len(source.shape) - 1)) % len(source.shape)

@@ -1,4 +1,4 @@
-"""Threefry, JAX's own generator: keys are two words, the bits of element i come from counter i."""
+"""Threefry, JAX's own generator: a key is two words, and element i takes its bits from counter i."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def random_seed(k: Kernel, node: Node) -> None:
 
 @kernel("random_fold_in", refuses=_threefry)
 def random_fold_in(k: Kernel, node: Node) -> None:
-    """A key and a number make a key."""
+    """Derive a key from a key and a number."""
     keys, data = node.ins
     out = k.target(node.outs[0])
     with k.nest(data.shape) as index:
@@ -51,7 +51,7 @@ def _partitionable(node: Node) -> str:
 
 @kernel("random_bits", refuses=_partitionable)
 def random_bits(k: Kernel, node: Node) -> None:
-    """The bits of each element from its number."""
+    """The bits of each element, from its position."""
     key, out = node.ins[0], node.outs[0]
     to, dtype = k.target(out), out.dtype
     words = [k.element(key, [Affine.of(w)]) for w in (0, 1)]
@@ -66,7 +66,7 @@ def random_bits(k: Kernel, node: Node) -> None:
 
 @kernel("random_split", refuses=_partitionable)
 def random_split(k: Kernel, node: Node) -> None:
-    """Several keys from one."""
+    """Derive several keys from one."""
     key, out = node.ins[0], node.outs[0]
     to = k.target(out)
     words = [k.element(key, [Affine.of(w)]) for w in (0, 1)]

@@ -1,4 +1,4 @@
-"""Sums, products, extremes over dims; argmax; running sums."""
+"""Sums, products and extremes over dims; argmax; cumulative results."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def _word(node: Node) -> str:
 
 @kernel("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor", streams=(0,))
 def reduce(k: Kernel, node: Node) -> None:
-    """Over ``axes``. Floats are added up in double, in parts where they lie in a row."""
+    """Reduce over ``axes``. Floats are summed in double, in partial sums where they are contiguous."""
     source, axes = node.ins[0], sorted(node.params["axes"])
     kept = [d for d in range(len(source.shape)) if d not in axes]
     out_strides = dict(zip(kept, strides_of([source.shape[d] for d in kept]), strict=True))
 
     def visit(index: Index) -> str:
-        # What is written counts as an access with a mark on the dims that vanish: they are not merged with others.
+        # The output counts as an access too, with a mark on the reduced dims so that they are not merged with others.
         k.accesses.append(address([index[d] for d in kept], [out_strides[d] for d in kept]))
         k.accesses.append(address([index[d] for d in axes], strides_of([source.shape[d] for d in axes])))
         return k.element(source, index)
@@ -72,7 +72,7 @@ def _accumulator(word: str, dtype: np.dtype) -> np.dtype:
 
 
 def _rows(k: Kernel, node: Node, outer: list, inner: list, out: str, out_strides: dict[int, int]) -> None:
-    """Each output by a loop of its own."""
+    """Compute each output in a loop of its own."""
     source, word = node.ins[0], _word(node)
     dtype, shape = source.dtype, source.shape
     wide = _accumulator(word, dtype)
@@ -92,7 +92,7 @@ def _rows(k: Kernel, node: Node, outer: list, inner: list, out: str, out_strides
 
 
 def _lanes(k: Kernel, node: Node, index: list[Affine], dim: int, count: int) -> None:
-    """A row in LANES partial sums, which compilers compute side by side."""
+    """Reduce a row in LANES partial results, which compilers compute side by side."""
     source = node.ins[0]
     t, u, lanes = k.name("t"), k.name("u"), k.name("l")
     k.line(f"{c_type(source.dtype)} {lanes}[{LANES}] = {{0}};")
@@ -108,7 +108,7 @@ def _lanes(k: Kernel, node: Node, index: list[Affine], dim: int, count: int) -> 
 
 
 def _columns(k: Kernel, node: Node, outer: list, inner: list, out: str, out_strides: dict[int, int]) -> None:
-    """COLUMNS neighbouring outputs together, row after row."""
+    """Reduce COLUMNS neighbouring outputs together, row by row."""
     source, word = node.ins[0], _word(node)
     dtype, shape = source.dtype, source.shape
     wide = _accumulator(word, dtype)
@@ -131,7 +131,7 @@ def _columns(k: Kernel, node: Node, outer: list, inner: list, out: str, out_stri
 
 @kernel("argmax", "argmin", streams=(0,))
 def argmax(k: Kernel, node: Node) -> None:
-    """The first index of the largest (smallest) element; the first NaN where there is one."""
+    """The first index of the largest (smallest) element; of the first NaN if there is one."""
     source, (axis,) = node.ins[0], node.params["axes"]
     out, dtype = k.target(node.outs[0]), c_type(source.dtype)
     operator = ">" if node.prim == "argmax" else "<"
@@ -149,7 +149,7 @@ def argmax(k: Kernel, node: Node) -> None:
 
 @kernel("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", streams=(0,))
 def cumulative(k: Kernel, node: Node) -> None:
-    """Running results along ``axis``."""
+    """Cumulative results along ``axis``."""
     source, axis, word = node.ins[0], node.params["axis"], node.prim[3:]
     out, strides = k.target(node.outs[0]), strides_of(source.shape)
     wide = _accumulator(word, source.dtype)

@@ -1,4 +1,4 @@
-"""Which element of its input an element of a view is."""
+"""For each view, which element of its input an element is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Seen = tuple[Value, Index]
 
 @view("broadcast_in_dim")
 def broadcast_in_dim(kernel: Kernel, node: Node, out: int, index: Index) -> Seen:
-    """Dims of size 1 are read at 0 wherever the output is."""
+    """Dims of size 1 are read at 0, whatever the output's index."""
     source, dims = node.ins[0], node.params["broadcast_dimensions"]
     return source, [index[d] if n != 1 else Affine() for d, n in zip(dims, source.shape, strict=True)]
 
@@ -29,21 +29,21 @@ def transpose(kernel: Kernel, node: Node, out: int, index: Index) -> Seen:
 
 @view("squeeze", "expand_dims", "reshape")
 def reshape(kernel: Kernel, node: Node, out: int, index: Index) -> Seen:
-    """Dims of size 1 come and go (reshapes that do more are names of stored values)."""
+    """Add and remove dims of size 1 (other reshapes are aliases of stored values)."""
     moved = iter([at for at, n in zip(index, node.outs[0].shape, strict=True) if n != 1])
     return node.ins[0], [next(moved) if n != 1 else Affine() for n in node.ins[0].shape]
 
 
 @view("rev")
 def rev(kernel: Kernel, node: Node, out: int, index: Index) -> Seen:
-    """Some dims backwards."""
+    """Reverse some dims."""
     shape, dims = node.ins[0].shape, node.params["dimensions"]
     return node.ins[0], [at * -1 + (shape[d] - 1) if d in dims else at for d, at in enumerate(index)]
 
 
 @view("slice")
 def slice_(kernel: Kernel, node: Node, out: int, index: Index) -> Seen:
-    """From a start, with steps."""
+    """From a start, with strides."""
     starts = node.params["start_indices"]
     steps = node.params["strides"] or [1] * len(starts)
     return node.ins[0], [at * step + start for at, step, start in zip(index, steps, starts, strict=True)]
@@ -75,13 +75,13 @@ def tile(kernel: Kernel, node: Node, out: int, index: Index) -> Seen:
 def iota(kernel: Kernel, node: Node, out: int, index: Index) -> str:
     """The index along a dim."""
     at = index[node.params["dimension"]]
-    kernel.accesses.append(Affine({f"iota({at})": 1}))  # the index itself is read: no loop over it may be merged
+    kernel.accesses.append(Affine({f"iota({at})": 1}))  # the index itself is read, so no loop over it may be merged
     return f"(({c_type(node.outs[0].dtype)})({at}))"
 
 
 @view("dynamic_slice")
 def dynamic_slice(kernel: Kernel, node: Node, out: int, index: Index) -> Seen:
-    """From a start that is a value, moved so that the slice fits."""
+    """From a start known at run time, clamped so that the slice fits."""
     source, *starts = node.ins
     begins = clamped_starts(kernel, starts, source.shape, node.outs[0].shape)
     return source, [at + begin for at, begin in zip(index, begins, strict=True)]

@@ -17,7 +17,7 @@ _WORDS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window
 def _places(
     k: Kernel, params: dict[str, Any], shape: tuple[int, ...], index: Index, window: Index, dilated: bool = True
 ) -> tuple[list[Affine], str]:
-    """(the element of the input under each place of a window, the condition that there is one)."""
+    """(the input element under each position of a window, the condition for it to exist)."""
     places, conditions = [], []
     for d, n in enumerate(shape):
         low, _ = params["padding"][d]
@@ -41,7 +41,7 @@ def _places(
 
 @kernel(*_WORDS)
 def reduce_window(k: Kernel, node: Node) -> None:
-    """A reduction of what lies under each place of the window."""
+    """Reduce what lies under each position of the window."""
     source, out, word = node.ins[0], node.outs[0], _WORDS[node.prim]
     to, dtype = k.target(out), source.dtype
     with k.nest(out.shape) as index:
@@ -60,7 +60,7 @@ def _usual(node: Node) -> str:
 
 @kernel("select_and_scatter_add", refuses=_usual)
 def select_and_scatter_add(k: Kernel, node: Node) -> None:
-    """Each window's cotangent to the first of its extremes."""
+    """Add each window's cotangent to the first of its extremes."""
     cotangent, source = node.ins
     out, dtype = node.outs[0], c_type(source.dtype)
     to, strides = k.target(out), strides_of(source.shape)
