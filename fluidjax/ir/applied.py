@@ -1,4 +1,4 @@
-"""What ``core.get_pass(name).apply(graph)`` does to a graph."""
+"""The effect of ``core.get_pass(name).apply(graph)`` on a graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fluidjax.ir.nodes import Node
 from fluidjax.ir.pipeline import PASSES
 from fluidjax.ir.rewriter import Rewriter
 
-# Attributes of a graph: the nodes that a drawing colours, and the scope that has its parameters.
+# Attributes of a graph: the nodes highlighted in a drawing, and the scope with its parameters.
 MARKED, PARAM_SCOPE = "__graphviz__marked_node__", "__param_scope__"
 
 
@@ -24,7 +24,7 @@ def _to_program(one: passes.Pass, graph: Graph) -> None:
 
 
 def _draw(one: passes.Pass, graph: Graph) -> None:
-    """A drawing in Graphviz's language: ops as boxes, variables as ellipses, marked nodes filled."""
+    """A drawing in Graphviz's DOT language: ops as boxes, variables as ellipses, marked nodes filled."""
     marked = graph.get_marked_nodes(MARKED) if graph.has(MARKED) else set()
     if graph.has(MARKED):
         graph.erase(MARKED)
@@ -41,8 +41,8 @@ def _draw(one: passes.Pass, graph: Graph) -> None:
 def _rewrite(name: str, one: passes.Pass, graph: Graph) -> None:
     """Turn the graph into a program, run a pass of this package over it, and turn it back.
 
-    What nobody reads counts as fetched, and so does what fetch ops read. Parameters are those of the scope that was
-    set as ``__param_scope__``; without it their values are unknown.
+    Variables without readers count as fetched, as do those read by fetch ops. Parameters are taken from the scope that
+    was set as ``__param_scope__``; without it their values are unknown.
     """
     program = graph._as_program()
     scope = graph.get_string(PARAM_SCOPE) if graph.has(PARAM_SCOPE) else Scope()

@@ -1,4 +1,4 @@
-"""Passes that take ops out: those that nobody needs, that change nothing, or that another computes as well."""
+"""Passes that remove ops: those that are not needed, that change nothing, or that duplicate another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fluidjax.ir.rewriter import Rewriter, first
 
 
 def dead_code(r: Rewriter) -> int:
-    """Ops, and variables, that lead to no fetch."""
+    """Remove ops and variables that no fetch depends on."""
     before = len(r.ops)
     r.program = pruned(r.program, list(r.feeds), list(r.fetches))
     r.refresh()
@@ -18,7 +18,7 @@ def dead_code(r: Rewriter) -> int:
 
 
 def testing(r: Rewriter) -> int:
-    """``is_test`` set wherever an op has it."""
+    """Set ``is_test`` on every op that has it."""
     before = [op.attrs.get("is_test") for op in r.views]
     r.program = for_inference(r.program, False)
     r.refresh()
@@ -26,7 +26,7 @@ def testing(r: Rewriter) -> int:
 
 
 def identities(r: Rewriter) -> int:
-    """Ops that hand on what they read: a scale by 1, an assignment, dropout in a test, a cast to the same type."""
+    """Remove ops that return their input: a scale by 1, an assignment, dropout in a test, a cast to the same type."""
     found = 0
     while (step := next(_same(r), None)) is not None:
         at, source, name = step
@@ -67,7 +67,7 @@ _IDENTICAL = {"assign": lambda op, r: True, "scale": _is_scale, "dropout": _is_d
 
 
 def common(r: Rewriter) -> int:
-    """Ops that compute what another op has computed of the same inputs."""
+    """Remove ops that compute the same as another op from the same inputs."""
     found = 0
     seen: dict[Any, Any] = {}
     at = 0
@@ -87,7 +87,7 @@ def common(r: Rewriter) -> int:
 
 
 def _key(r: Rewriter, at: int) -> Any:
-    """What an op computes; None where another op's outputs cannot stand for its own."""
+    """A key for what an op computes; None if another op's outputs cannot replace its own."""
     op = r.views[at]
     steady = all(r.steady(name) for names in op.inputs.values() for name in names)
     alone = all(r.inner(name) or name not in r.readers and name not in r.fetches for name in r.writes[at])

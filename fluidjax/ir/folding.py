@@ -1,4 +1,4 @@
-"""Constant folding: what follows from parameters alone is computed once."""
+"""Constant folding: compute once whatever depends on parameters alone."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fluidjax.executor import Executor
 from fluidjax.framework.prune import pruned
 from fluidjax.ir.rewriter import Rewriter
 
-# Folding may make a model so many bytes larger, op by op.
+# The number of bytes by which folding may enlarge a model, per op.
 MOST_GROWTH = 1 << 16
 
 
 def constants(r: Rewriter) -> int:
-    """Ops whose inputs are constants become parameters that hold what they compute."""
+    """Replace ops with constant inputs by parameters that hold their results."""
     known: set[str] = set()
     folded = []
     for at, op in enumerate(r.views):
@@ -41,7 +41,7 @@ def constants(r: Rewriter) -> int:
 
 
 def _needed(r: Rewriter, known: set[str], folded: set[int]) -> list[str]:
-    """Constants that what stays reads; those that an op without inputs writes down are left to it."""
+    """Constants read by the remaining ops; those written by an op without inputs are left to that op."""
     found = []
     for name in sorted(known):
         (at,) = r.writers[name]
@@ -58,7 +58,7 @@ def _unread(r: Rewriter, at: int, gone: set[int]) -> bool:
 
 
 def _computed(r: Rewriter, names: list[str]) -> dict[str, np.ndarray | None]:
-    """Their values; None for what is ragged, no tensor, or too large to keep."""
+    """The values of constants; None if ragged, not a tensor, or too large to store."""
     program = pruned(r.program, [], names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Passes that make one op of several: batch normalisation into convolutions, products and sums into ``fc``."""
+"""Passes that fuse several ops into one: batch normalisation into convolutions, products and sums into ``fc``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONVOLUTIONS = ("conv2d", "depthwise_conv2d", "conv3d")
 
 
 def conv_bn(r: Rewriter) -> int:
-    """A convolution, perhaps a bias, and batch normalisation: a convolution with other filters, and a bias."""
+    """Fold a convolution, an optional bias and batch normalisation into a convolution with other filters and a bias."""
     found = 0
     while (step := next(_normalised(r), None)) is not None:
         _fold(r, *step)
@@ -54,12 +54,12 @@ def _scaled(r: Rewriter, conv: int, bias: int | None, at: int | None) -> tuple[n
 
 
 def _elsewhere(r: Rewriter, at: int | None, outputs: list[str], statistics: list[str]) -> bool:
-    """Whether somebody wants what batch normalisation writes besides its result."""
+    """Whether any other output of batch normalisation is used."""
     return any(n in r.fetches or (n not in statistics and n in r.readers) for n in outputs)
 
 
 def _added(r: Rewriter, bias: int | None, conv: int) -> Any:
-    """The bias in between: 0 where there is none, None where it is not one number for each channel."""
+    """The bias in between: 0 if there is none, None if it is not one number per channel."""
     if bias is None:
         return 0.0
     op, name = r.ops[bias], first(r.ops[conv].output("Output"))
@@ -78,7 +78,7 @@ def _fold(r: Rewriter, conv: int, bias: int | None, norm: int, filters: np.ndarr
 
 
 def fc(r: Rewriter) -> int:
-    """A product and a sum, and perhaps relu: ``fc``."""
+    """Fuse a product, a sum and an optional relu into ``fc``."""
     found = 0
     while (step := next(_dense(r), None)) is not None:
         product, added, relu = step

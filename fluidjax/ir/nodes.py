@@ -37,7 +37,7 @@ class Node:
         self._outputs: list[Node] = []
 
     def __hash__(self) -> int:
-        return self._id  # sets of nodes are walked in one order in every process
+        return self._id  # iterate over sets of nodes in the same order in every process
 
     def __repr__(self) -> str:
         return f"Node({self._id}, {self._name!r}, {self._kind.name})"

@@ -1,4 +1,4 @@
-"""In which order the ops of a graph may run, and what of it hangs together."""
+"""The order in which the ops of a graph may run, and its connected components."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fluidjax.ir.nodes import Node
 
 
 class Graph(Protocol):
-    """What has nodes."""
+    """Anything with nodes."""
 
     def _in_order(self) -> list[Node]:
-        """All nodes, as they were made."""
+        """All nodes in order of creation."""
 
 
 def _before(graph: Graph) -> dict[Node, list[Node]]:
-    """Op -> the ops that write what it reads, by their numbers."""
+    """Op -> the ops that write what it reads, by node number."""
     found = {}
     for op in sorted((node for node in graph._in_order() if node.is_op()), key=Node.id):
         writers = {writer for var in op._inputs for writer in var._inputs}
@@ -30,9 +30,9 @@ def build_adjacency_list(graph: Graph) -> dict[Node, set[Node]]:
 
 
 def topology_sort(graph: Graph) -> list[Node]:
-    """The ops in an order in which they may run: each after what it reads of, else as they were made.
+    """The ops in topological order, with ties in order of creation.
 
-    Raises EnforceNotMet when the graph has a circle.
+    Raises EnforceNotMet if the graph has a cycle.
     """
     before = _before(graph)
     if _circular(before):
@@ -51,7 +51,7 @@ def topology_sort(graph: Graph) -> list[Node]:
 
 
 def has_circle(graph: Graph) -> bool:
-    """Whether an op waits for itself."""
+    """Whether the graph has a cycle."""
     return _circular(_before(graph))
 
 
@@ -71,7 +71,7 @@ def _circular(before: dict[Node, list[Node]]) -> bool:
 
 
 def graph_num(graph: Graph) -> int:
-    """How many parts there are that no link connects."""
+    """The number of connected components."""
     left = dict.fromkeys(graph._in_order())
     count = 0
     while left:

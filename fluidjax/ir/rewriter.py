@@ -1,4 +1,4 @@
-"""A program that passes change: its ops, who writes and reads what, the values of its parameters."""
+"""A program under modification by passes: its ops, their readers and writers, and parameter values."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lowering.program import OpView
 class Rewriter:
     """Block 0 of a program, and a scope with its parameters.
 
-    A name is *steady* when it means one value wherever block 0 reads it: it is fed or held and never written, or
-    written once, before all who read it. Passes replace names only by steady ones.
+    A name is *steady* if it has the same value wherever block 0 reads it: it is fed or stored and never written, or
+    written once, before every read. Passes replace names only by steady ones.
 
     Attributes:
-        program, scope: which passes change.
-        feeds, fetches: names; what is fetched keeps its name.
+        program, scope: what the passes modify.
+        feeds, fetches: names; fetched variables keep theirs.
     """
 
     def __init__(self, program: Program, scope: Scope, feeds: Sequence[str], fetches: Sequence[str]):
@@ -34,7 +34,7 @@ class Rewriter:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look at the program anew, after ops have changed."""
+        """Recompute readers and writers after ops have changed."""
         view = program_view(self.program)
         self.block = self.program.global_block()
         self.ops: list[Operator] = list(self.block.ops)
@@ -50,7 +50,7 @@ class Rewriter:
                 self.writers.setdefault(name, []).append(at)
 
     def steady(self, name: str) -> bool:
-        """Whether the name means one value wherever it is read."""
+        """Whether the name has the same value wherever it is read."""
         by = self.writers.get(name, [])
         if not by:
             return True
@@ -58,13 +58,13 @@ class Rewriter:
         return len(by) == 1 and not held and name not in self.feeds and min(self.readers.get(name, by)) >= by[0]
 
     def inner(self, name: str) -> bool:
-        """Whether the name is steady, computed, and no one's outside of block 0's own ops: it may vanish."""
+        """Whether the name is steady, computed, and used only by block 0's own ops, so that it may be removed."""
         alone = name in self.writers and self.steady(name) and name not in self.fetches
         readers = [self.ops[at] for at in self.readers.get(name, ())]
         return alone and all(op._mentions(name) and not op._sub_block_ids() for op in readers)
 
     def pure(self, at: int) -> bool:
-        """Whether an op computes its outputs from its inputs alone, and does nothing else."""
+        """Whether an op only computes its outputs from its inputs."""
         op = self.views[at]
         if not has_op(op.type):
             return False
@@ -81,13 +81,13 @@ class Rewriter:
         return np.array(var.get_tensor())
 
     def hold(self, like: str, value: np.ndarray) -> str:
-        """A new parameter of that value; its name."""
+        """Create a parameter with the given value; returns its name."""
         name = unique_name.generate(f"{like}.folded")
         self.set(name, value)
         return name
 
     def set(self, name: str, value: np.ndarray) -> None:
-        """Make a variable a parameter of that value."""
+        """Turn a variable into a parameter with the given value."""
         if self.block.has_var(name):
             var = self.block.var(name)
             var.persistable, var.stop_gradient = True, True
@@ -96,33 +96,33 @@ class Rewriter:
         self.scope.var(name).get_tensor().set(value, CPUPlace())
 
     def replace(self, name: str, by: str) -> None:
-        """Let all ops read another name."""
+        """Make all ops read another name."""
         for at in self.readers.get(name, ()):
             self.ops[at]._rename_input(name, by)
 
     def remove(self, *positions: int) -> None:
-        """Take ops out."""
+        """Remove ops."""
         for at in sorted(positions, reverse=True):
             self.block._remove_op(at)
         self.refresh()
 
     def insert(self, at: int, type: str, inputs: Any, outputs: Any, attrs: Any) -> None:
-        """Put an op in front of the one at a position."""
+        """Insert an op before the one at a position."""
         self.block._insert_op(at, type=type, inputs=inputs, outputs=outputs, attrs=attrs)
 
     def only_reader(self, name: str) -> int | None:
-        """The op that alone reads an inner name."""
+        """The only op that reads an inner name."""
         by = self.readers.get(name, [])
         return by[0] if self.inner(name) and len(by) == 1 else None
 
 
 def _written(view: Any, op: OpView) -> list[str]:
-    """What an op writes; batch_norm in a test leaves its statistics as they are."""
+    """What an op writes; batch_norm leaves its statistics unchanged at test time."""
     if op.type == "batch_norm" and (op.attrs.get("is_test") or op.attrs.get("use_global_stats")):
         return list(op.outputs.get("Y", ()))
     return list(definitions(view, op))
 
 
 def first(names: Sequence[str]) -> str:
-    """The variable in a slot; "" where a damaged program has none, which nobody writes, reads or holds."""
+    """The variable in a slot; in a damaged program without one, "", which is never written, read or stored."""
     return names[0] if names else ""

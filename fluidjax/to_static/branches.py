@@ -1,4 +1,4 @@
-"""An ``if`` on a variable: both branches are written, each into a block of its own, and what they assign is merged."""
+"""An ``if`` on a variable: write each branch into a block of its own and merge what they assign."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from fluidjax.to_static.values import (
 
 
 def branch(test: Variable, body: Callable[[], Any], otherwise: Callable[[], Any], state: State) -> None:
-    """Write both branches, and set the names to what the one that runs leaves."""
+    """Write both branches, and set the names to the results of the branch that runs."""
     found = truth(test)
     _grow_lists(found, body, otherwise, state)
     before = state.read()
@@ -63,7 +63,7 @@ def choose(test: Variable, body: Callable[[], Any], otherwise: Callable[[], Any]
 
 
 def _grow_lists(test: Variable, body: Callable[[], Any], otherwise: Callable[[], Any], state: State) -> None:
-    """Make arrays of the program of lists that the branches leave with different lengths."""
+    """Convert lists that the branches leave with different lengths to arrays of the program."""
     before = state.read()
     lists = [i for i, value in enumerate(before) if isinstance(value, list)]
     if not lists:
@@ -85,10 +85,10 @@ def _lengths_differ(one: Any, two: Any) -> bool:
 class _Branches:
     def __init__(self, state: State):
         self.state = state
-        self.origin: dict[int, Any] = {}  # copies of containers, and what they are copies of
+        self.origin: dict[int, Any] = {}  # copies of containers, and their originals
 
     def write(self, test: Variable, part: Callable[[], Any], before: tuple[Any, ...]) -> list[Any]:
-        """Write one branch; the values that it leaves, as the block around it sees them."""
+        """Write one branch; returns the values it leaves, as seen by the surrounding block."""
         conditional = ConditionalBlock([test], is_scalar_condition=True)
         with conditional.block():
             try:
@@ -98,12 +98,12 @@ class _Branches:
             finally:
                 self.state.write(before)
             pairs = zip(self.state.names, before, after, strict=True)
-            # Another name may refer to a list, which is changed in place: it counts as read.
+            # Lists are changed in place and may have other names, so they count as read.
             left = [self._outside(a) if self.state.needed(n) or is_container(b) else b for n, b, a in pairs]
         return left
 
     def _outside(self, value: Any) -> Any:
-        """The value with what the block made itself assigned to variables around it."""
+        """The value, with everything the block computed assigned to variables of the surrounding block."""
         if is_container(value):
             items = [self._outside(item) for item in items_of(value)]
             return refilled(value, value, items) if id(value) in self.origin else remade(value, items)
@@ -118,13 +118,13 @@ class _Branches:
 
 
 class _Merge:
-    """Values of two branches as one."""
+    """Merges the values of two branches."""
 
     def __init__(self, mask: Variable, origin: dict[int, Any]):
         self.mask, self.origin = mask, origin
 
     def value(self, name: str, one: Any, two: Any) -> Any:
-        """What a name holds after the branches."""
+        """The value of a name after the branches."""
         if isinstance(one, Unset) and isinstance(two, Unset):
             return one
         if isinstance(one, Unset) or isinstance(two, Unset):
@@ -149,7 +149,7 @@ class _Merge:
         return found[1] if found is not None and found[0] is value else None
 
     def _half(self, name: str, one: Any, two: Any) -> Any:
-        """A name that only one branch assigned: the other has something for it that is no value."""
+        """A name that only one branch assigned: the other branch supplies a placeholder."""
         given = two if isinstance(one, Unset) else one
         if is_container(given):
             items = [self._half(f"{name}[{i}]", one, item) for i, item in enumerate(items_of(given))]
@@ -178,7 +178,7 @@ class _Merge:
 
 
 def _with_keys(name: str, one: dict[Any, Any], two: dict[Any, Any]) -> dict[Any, Any]:
-    """`one`, with the keys that only `two` has, which have no value."""
+    """`one`, plus the keys that only `two` has, without values."""
     missing = [key for key in two if key not in one]
     one.update((key, Unset(f"{name}[{key!r}]")) for key in missing)
     if list(one) != list(two) and set(one) == set(two) and not missing:
@@ -189,7 +189,7 @@ def _with_keys(name: str, one: dict[Any, Any], two: dict[Any, Any]) -> dict[Any,
 
 
 def _alike(value: Any, other: Any) -> Variable:
-    """A variable of a value; of a number beside a variable, one of that type and shape."""
+    """A value as a variable; a number takes the type and shape of the variable it is paired with."""
     number = plain_number(value)
     if is_variable(other) and isinstance(number, (bool, int, float)) and not isinstance(other, Number):
         return like(other, number)

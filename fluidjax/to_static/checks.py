@@ -1,7 +1,7 @@
-"""Conditions that a run has to meet: it stops with an error where one does not hold.
+"""Conditions that a run must meet: if one does not hold, the run stops with an error.
 
-A branch that is not taken must not stop the run. So a condition within branches or loops is noted in a variable of the
-global block, and asked for after the outermost of them.
+A branch that is not taken must not stop the run. Conditions inside branches or loops are therefore recorded in a
+variable of the global block and checked after the outermost branch or loop.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fluidjax.to_static.trial import on_trial
 
 
 class Broken(Exception):
-    """A condition did not hold.
+    """A condition that did not hold.
 
     Attributes:
-        error: what is to be raised.
+        error: the exception to raise.
     """
 
     def __init__(self, error: Exception):
@@ -35,7 +35,7 @@ _noted: weakref.WeakKeyDictionary[Program, list[tuple[Variable, Exception]]] = w
 
 
 def require(held: Variable, error: Exception) -> None:
-    """Let a run stop with `error` where `held`, which has one element, is false."""
+    """Make a run stop with `error` if `held`, which has one element, is false."""
     program = default_main_program()
     if program.current_block_idx == 0:
         _ask(held, error)
@@ -48,14 +48,14 @@ def require(held: Variable, error: Exception) -> None:
 
 
 def never(error: Exception) -> Variable:
-    """False; a run that gets here stops with `error`."""
+    """False; a run that reaches this point stops with `error`."""
     reached = fill_constant([1], "bool", False)
     require(reached, error)
     return reached
 
 
 def ask_noted() -> None:
-    """After a branch or loop: where it was the outermost, ask for the conditions noted in it."""
+    """After an outermost branch or loop, check the conditions recorded in it."""
     program = default_main_program()
     if program.current_block_idx == 0 and not on_trial():
         for held, error in _noted.pop(program, ()):
@@ -72,7 +72,7 @@ def _ask(held: Variable, error: Exception) -> None:
 
 @contextlib.contextmanager
 def _global_block(program: Program) -> Iterator[None]:
-    """Within, ops are written to the global block: before the outermost branch or loop, which is written last."""
+    """Inside, ops go to the global block, before the outermost branch or loop, which is written last."""
     current, program.current_block_idx = program.current_block_idx, 0
     try:
         yield

@@ -1,4 +1,4 @@
-"""Which functions are converted, each once: the user's, not those of this package, of NumPy or of Python itself."""
+"""Which functions are converted, each of them once: the user's, but not those of this package, NumPy or Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from fluidjax.to_static.source import NoSource, class_of, definition, is_converted, rebuilt
 from fluidjax.to_static.statements import rewrite
 
-# The attribute under which a decorator of this package keeps the function that it was given.
+# The attribute in which a decorator of this package stores the original function.
 DECORATED = "__dygraph_function__"
 
 _OWN = frozenset(("fluidjax", "lowering", "paddle", "numpy", "jax", "jaxlib"))
@@ -30,10 +30,10 @@ def tree_of(function: types.FunctionType) -> ast.FunctionDef:
 
 
 def converted(function: types.FunctionType, staged: Any) -> Callable[..., Any]:
-    """The function converted; one that waits or yields is left alone. Raises NoSource.
+    """The converted function; generators and coroutines are left alone. Raises NoSource.
 
     Args:
-        staged: what the converted code calls.
+        staged: the module whose functions the converted code calls.
     """
     known = _converted.get(function)
     if known is None:
@@ -47,14 +47,14 @@ def _suspends(function: types.FunctionType) -> bool:
 
 
 def undecorated(function: Any) -> Any:
-    """The function that a decorator of this package was given; others are returned as they are."""
+    """The original of a function decorated by this package; others are returned unchanged."""
     while hasattr(function, DECORATED):
         function = getattr(function, DECORATED)
     return function
 
 
 def belongs_to_user(function: types.FunctionType) -> bool:
-    """Whether a function is of the user's own code."""
+    """Whether a function belongs to the user's code."""
     if (function.__module__ or "").partition(".")[0] in _OWN:
         return False
     path = function.__code__.co_filename
@@ -62,9 +62,9 @@ def belongs_to_user(function: types.FunctionType) -> bool:
 
 
 def called(function: Any, staged: Any) -> Any:
-    """What converted code calls in place of `function`: the conversion of the user's functions, methods and objects.
+    """What converted code calls in place of `function`: user functions, methods and objects are converted.
 
-    What has no source to read, such as a lambda of another module, is called as it is.
+    Anything without readable source, such as a lambda of another module, is called unchanged.
     """
     if isinstance(function, types.MethodType):
         inner = called(function.__func__, staged)
@@ -90,7 +90,7 @@ def _function(function: Any, staged: Any) -> Any:
 
 
 def _object(instance: Any, staged: Any) -> Any:
-    """A callable object: a layer with its forward converted, another with its __call__."""
+    """A callable object: a layer with its forward converted, anything else with its __call__ converted."""
     method = getattr(type(instance), "__call__", None)  # noqa: B004
     if not isinstance(method, types.FunctionType):
         return instance
@@ -103,7 +103,7 @@ def _object(instance: Any, staged: Any) -> Any:
 
 
 def _with_forward(layer: Any, forward: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a layer, hooks and all, with another forward."""
+    """Call a layer, including its hooks, with another forward."""
     own = layer.__dict__
     if "forward" in own:
         return layer(*args, **kwargs)

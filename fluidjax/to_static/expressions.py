@@ -1,4 +1,4 @@
-"""Expressions as converted code writes them: what Python decides by truth, and calls, go through ``staged``."""
+"""Expressions in converted code: calls, and whatever depends on a truth value, go through ``staged``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from fluidjax.to_static.source import STAGED
 
-# Calls that look at the frame they stand in.
+# Functions that inspect the calling frame.
 _FRAME = frozenset(("super", "locals", "globals", "vars", "dir", "eval", "exec", "__import__"))
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<",
@@ -33,7 +33,7 @@ def staged(name: str, *args: ast.expr, at: ast.AST) -> ast.Call:
 
 
 def later(value: ast.expr) -> ast.expr:
-    """``lambda: value``, but for what is at hand anyway."""
+    """``lambda: value``, or just the value if evaluating it has no effect."""
     if isinstance(value, ast.Constant):
         pass
     arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -41,7 +41,7 @@ def later(value: ast.expr) -> ast.expr:
 
 
 def _binds(node: ast.AST) -> bool:
-    """Whether an expression assigns names, or gives way to the caller; it cannot move into a lambda then."""
+    """Whether an expression assigns names, or yields or awaits, so that it cannot move into a lambda."""
     return any(isinstance(n, (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(node))
 
 
@@ -111,7 +111,7 @@ class Expressions(ast.NodeTransformer):
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """A name, mangled where it is private."""
+        """A name, mangled if it is private."""
         node.id = self._mangled(node.id)
         return node
 
@@ -158,7 +158,7 @@ def _plain_index(index: ast.expr) -> bool:
 
 
 def _as_value(index: ast.expr) -> ast.expr | None:
-    """The index as an expression of its own: slices as calls of ``slice``."""
+    """The index as an expression: slices become calls of ``slice``."""
     if isinstance(index, ast.Slice):
         bounds = [ast.Constant(None) if b is None else b for b in (index.lower, index.upper, index.step)]
         return staged("slice", *[ast.copy_location(b, index) for b in bounds], at=index)

@@ -1,4 +1,4 @@
-"""Python's functions as converted code calls them: of variables they write ops."""
+"""Python's built-in functions in converted code: applied to variables, they create ops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def length(value: Any) -> Any:
 
 
 def print_(*values: Any, **kwargs: Any) -> None:
-    """``print``: variables are printed by the run, anything else while the program is written."""
+    """``print``: variables are printed during the run, everything else during construction."""
     plain = [value for value in values if not is_variable(value)]
     if builtins.len(plain) == builtins.len(values):
         if not on_trial():
@@ -99,7 +99,7 @@ def _joined(given: Any, join: Callable[..., Any], stacked: bool, axis: int = 0, 
 
 
 def assert_variable(test: Any, message: Any) -> None:
-    """``assert`` of a variable: the run stops with AssertionError where it does not hold."""
+    """``assert`` of a variable: the run stops with AssertionError if it does not hold."""
     require(truth(test), AssertionError(*([] if message is None else [message])))
 
 

@@ -1,6 +1,6 @@
-"""break, continue and return written as conditions, so that what is left are statements that end at their end.
+"""break, continue and return rewritten as conditions, so that every statement runs to its end.
 
-What stands after a jump moves into the other branch::
+Code after a jump moves into the other branch::
 
     if a:                 if a:
         return x              result = x
@@ -9,8 +9,8 @@ What stands after a jump moves into the other branch::
                               result = y
                           return result
 
-Where that is not enough, as for a jump in one branch of an ``if`` within an ``if``, a flag says that it was taken, and
-what stands after it asks for the flag. Loops ask for theirs before each round. A ``return`` in a loop leaves it by
+Where that is not enough, as for a jump in one branch of a nested ``if``, a flag records that the jump was taken, and
+the code after it checks the flag. Loops check theirs before each iteration. A ``return`` in a loop leaves the loop by
 ``break``, after which the value is returned.
 """
 
@@ -27,7 +27,7 @@ _Jump = type[ast.stmt]
 
 
 def lower_jumps(function: ast.FunctionDef) -> None:
-    """Rewrite the jumps of one function, those of functions written in it excepted."""
+    """Rewrite the jumps of one function, except those of nested functions."""
     _Function(function).lower()
 
 
@@ -50,12 +50,12 @@ def _if(test: str, body: Sequence[ast.stmt], at: ast.AST) -> ast.If:
 
 
 class _Sink:
-    """Takes jumps of some kinds out of a list of statements.
+    """Removes jumps of certain kinds from a list of statements.
 
     Args:
-        kinds: what jumps; break and continue of inner loops are theirs.
-        effect: what to do in place of one.
-        flag: the name that says, where it has to be asked, that one was taken.
+        kinds: node types of the jumps; break and continue of inner loops are excluded.
+        effect: replaces a jump.
+        flag: the name that records, where necessary, that a jump was taken.
     """
 
     def __init__(self, kinds: tuple[_Jump, ...], effect: Callable[[ast.stmt], list[ast.stmt]], flag: str):
@@ -78,7 +78,7 @@ class _Sink:
         return done
 
     def _compound(self, node: ast.stmt, rest: list[ast.stmt]) -> list[ast.stmt]:
-        """Take the jumps out of one statement; returns what is left to do after it."""
+        """Remove the jumps from one statement; returns what remains to be done after it."""
         if isinstance(node, ast.If) and self.always(node.body):
             node.body, node.orelse = self.sink(node.body), self.sink([*node.orelse, *rest])
             return []
@@ -93,7 +93,7 @@ class _Sink:
         return [_if(f"not {self.flag}", self.sink(rest), rest[0])]
 
     def jumps(self, statements: Sequence[ast.stmt]) -> bool:
-        """Whether some statement may jump."""
+        """Whether any of the statements may jump."""
         for node in statements:
             if isinstance(node, self.kinds):
                 return True
@@ -105,7 +105,7 @@ class _Sink:
         return False
 
     def always(self, statements: Sequence[ast.stmt]) -> bool:
-        """Whether the statements surely jump."""
+        """Whether the statements are certain to jump."""
         for node in statements:
             if isinstance(node, self.kinds):
                 return True
@@ -114,7 +114,7 @@ class _Sink:
         return False
 
     def drop_marks(self) -> None:
-        """Nobody asks for the flag: let it not be set."""
+        """Do not set the flag if it is never checked."""
         for mark in self.marks:
             assert isinstance(mark, ast.Assign)
             mark.targets[0] = ast.copy_location(ast.Name("_", ast.Store()), mark)
@@ -139,7 +139,7 @@ class _Function:
     # --- loops --------------------------------------------------------------------------------------------------------
 
     def _loops(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Lower the loops among the statements, inner ones first."""
+        """Rewrite the loops among the statements, inner ones first."""
         done: list[ast.stmt] = []
         for node in statements:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -175,7 +175,7 @@ class _Function:
         return [*before, node, *otherwise, *after]
 
     def _returns_of_loop(self, node: ast.While | ast.For) -> tuple[list[ast.stmt], list[ast.stmt]]:
-        """Let a return within the loop leave it by break; what is to be done before the loop and after it."""
+        """Make a return within the loop leave it by break; returns the statements to add before and after the loop."""
         if not _returns(node.body):
             return [], []
         flag, value = self._name("returned"), self._name("value")
@@ -225,13 +225,13 @@ def _returns(statements: Sequence[ast.stmt]) -> bool:
 
 
 class _Replace:
-    """Replaces each return in a loop's body by: note it, keep the value, break."""
+    """Replaces each return in a loop's body: set the flag, store the value, break."""
 
     def __init__(self, flag: str, value: str):
         self.flag, self.value = flag, value
 
     def in_blocks(self, statements: list[ast.stmt]) -> None:
-        """Replace in a list of statements and in those inside."""
+        """Replace in a list of statements and in nested ones."""
         replaced: list[ast.stmt] = []
         for node in statements:
             if isinstance(node, ast.Return):

@@ -1,9 +1,9 @@
 """A ``while`` or ``for`` on a variable: the body is written once, into the block of a loop.
 
-Which names the loop carries is found by a trial: the body is written and taken back. A name whose value it replaces is
-carried, in a variable of its own that starts as a copy; so what other names hold is not written over. Numbers are
-variables in the trial, for a counter that stays a Python number would decide the body's ifs once and for all; one that
-the body leaves alone is a number again.
+The names carried by the loop are found by a trial: the body is written and then discarded. A name whose value it
+replaces is carried in a variable of its own, initialised with a copy so that other names keep their values. Numbers
+are variables in the trial, because a counter that remained a Python number would fix the outcome of the body's ifs;
+a number that the body does not change is a number again afterwards.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def loop(test: Callable[[], Any], body: Callable[[], Any], state: State) -> None
 def _tried(
     test: Callable[[], Any], body: Callable[[], Any], state: State, before: tuple[Any, ...]
 ) -> tuple[list[Any], list[Any]]:
-    """(what the names hold before the body, what after it), of one round that is written and taken back."""
+    """(values of the names before the body, values after it), for one iteration that is written and discarded."""
     try:
         with trial():
             start = [_promoted(copied(value)) for value in before]
@@ -82,7 +82,7 @@ def _promoted(value: Any) -> Any:
 
 
 def _put_back(before: Any, value: Any) -> Any:
-    """The value after the loop; a list that was there before holds its items, so that other names of it see them."""
+    """The value after the loop; an existing list is refilled in place, so that its other names see the items."""
     if isinstance(before, list) and same_form(before, value):
         before[:] = [_put_back(b, v) for b, v in zip(before, value, strict=True)]
         return before
@@ -97,11 +97,11 @@ class _Carried:
         self.variables: set[int] = set()
 
     def value(self, name: str, before: Any, start: Any, after: Any) -> Any:
-        """What a name holds at the start of each round.
+        """What a name holds at the start of each iteration.
 
         Args:
             before: its value before the loop.
-            start, after: what it held in the trial, where numbers are variables, before the body and after it.
+            start, after: its values in the trial, where numbers are variables, before the body and after it.
         """
         if isinstance(before, list) and (
             isinstance(after, VariableList) or (isinstance(after, list) and len(before) != len(after))
@@ -121,7 +121,7 @@ class _Carried:
         return Unset(name, _changing(name, before, after))
 
     def _unset(self, name: str, before: Unset, after: Any) -> Any:
-        """A name that the body is first to assign: carried if it is read after the loop."""
+        """A name first assigned in the body: carried if it is read after the loop."""
         if not self.state.needed(name.split("[")[0]):
             return before
         if is_container(after):
@@ -148,11 +148,11 @@ class _Carried:
         return variable
 
     def keep(self, first: Sequence[Any], last: Sequence[Any]) -> None:
-        """At the end of a round, carry over what the names hold."""
+        """At the end of an iteration, carry over what the names hold."""
         pairs: list[tuple[Variable, Any]] = []
         for name, value, new in zip(self.state.names, first, last, strict=True):
             self._pairs(name, value, new, pairs)
-        # A variable that another one takes over must be read before it is written.
+        # Read a variable before writing it, where another takes its value.
         news = [assign(new) if id(new) in self.variables else new for _, new in pairs]
         for (variable, _), new in zip(pairs, news, strict=True):
             if variable.dtype != new.dtype:

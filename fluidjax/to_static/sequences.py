@@ -1,4 +1,4 @@
-"""Sequences of a program being written whose length is a variable: lists that grow, ranges, rows, zips of them."""
+"""Sequences whose length is a variable of the program under construction: growing lists, ranges, rows, zips of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fluidjax.to_static.values import Number, as_number, can_be_variable, is_var
 
 
 class Staged:
-    """A sequence of a program being written: ``size()`` and ``item(i)`` write ops."""
+    """A sequence of the program under construction: ``size()`` and ``item(i)`` create ops."""
 
     def size(self) -> Any:
-        """How many items: a variable, or an int."""
+        """The number of items: a variable, or an int."""
         raise NotImplementedError
 
     def item(self, index: Any) -> Any:
-        """One of them, by an index from 0."""
+        """The item at an index counted from 0."""
         raise NotImplementedError
 
     def __iter__(self) -> Any:
@@ -36,10 +36,10 @@ class Staged:
 
 
 class VariableList(Staged, Variable):
-    """A list that a branch or loop on a variable fills: an array of the program, and how many of its items count.
+    """A list filled by a branch or loop on a variable: an array of the program, and the number of its valid items.
 
     Attributes:
-        length: the variable of how many; branches and loops write it, and the array, in place.
+        length: the variable with the number of items; branches and loops update it, and the array, in place.
     """
 
     length: Variable
@@ -59,7 +59,7 @@ class VariableList(Staged, Variable):
 
     @staticmethod
     def of(items: Sequence[Any], dtype: Any) -> VariableList:
-        """The list of some items to begin with."""
+        """A list with some initial items."""
         made = VariableList.over(create_array(dtype), fill_constant([1], "int64", len(items)))
         for index, item in enumerate(items):
             array_write(_element(item, dtype), fill_constant([1], "int64", index), made.array)
@@ -79,7 +79,7 @@ class VariableList(Staged, Variable):
         increment(self.length)
 
     def extend(self, values: Any) -> None:
-        """``list.extend`` by as many as Python can count."""
+        """``list.extend`` by a sequence of known length."""
         for value in values:
             self.append(value)
 
@@ -108,7 +108,7 @@ class VariableList(Staged, Variable):
 
 
 def grown(name: str, before: list[Any], *after: Any) -> VariableList:
-    """The array for a list that branches or a loop leave with more items than it had: `after` is what they leave."""
+    """The array for a list that branches or a loop leave with more items than before; `after`: what they leave."""
     found = next((a for a in after if isinstance(a, VariableList)), None)
     if found is not None:
         return VariableList.of(before, found.array.dtype)
@@ -160,7 +160,7 @@ class Range(Staged):
 
 
 class Rows(Staged):
-    """The rows of a variable, of which the program knows the number only when it runs."""
+    """The rows of a variable, whose number is known only at run time."""
 
     def __init__(self, rows: Variable):
         self.rows = rows
@@ -175,7 +175,7 @@ class Rows(Staged):
 
 
 class Together(Staged):
-    """``enumerate`` and ``zip``: items made of those of other sequences."""
+    """``enumerate`` and ``zip``: items made of the items of other sequences."""
 
     def __init__(self, parts: Sequence[Any]):
         self.parts = [part if isinstance(part, Staged) else list(part) for part in parts]
@@ -201,20 +201,20 @@ class Counter(Staged):
 
 
 def picked(items: Sequence[Any], index: Any) -> Any:
-    """``items[index]`` of Python's items, by an index that is a variable."""
+    """``items[index]`` of a Python sequence, where the index is a variable."""
     if not is_variable(index):
         return items[index]
     return VariableList.of(items, to_variable(items[0]).dtype).item(index)
 
 
 def dimension(var: Variable, axis: int) -> Any:
-    """A dimension: an int, or a variable where only the run knows it."""
+    """A dimension: an int, or a variable if known only at run time."""
     known = var.shape[axis]
     return known if known >= 0 else as_number(shape_of(var)[axis])
 
 
 def staged_items(items: Any) -> Any:
-    """What a for statement iterates over: a list where Python knows how long it is."""
+    """What a for statement iterates over: a list if its length is known to Python."""
     if not is_variable(items) or isinstance(items, Staged):
         return items
     if items.type.name == "LOD_TENSOR_ARRAY":

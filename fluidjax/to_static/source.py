@@ -1,4 +1,4 @@
-"""Functions as syntax trees, and back."""
+"""Functions to syntax trees, and back."""
 
 from __future__ import annotations
 import __future__
@@ -10,25 +10,25 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 
-# The name under which converted code finds what it calls.
+# The name by which converted code refers to the staged functions.
 STAGED = "_jst"
 
 _produced: set[types.CodeType] = set()
 
 
 class NoSource(TypeError):
-    """The source of a function is not known, or is no ``def``."""
+    """The source of a function is unavailable, or is not a ``def``."""
 
 
 def is_converted(function: types.FunctionType) -> bool:
-    """Whether `function`, or the one it was written in, is the result of a conversion."""
+    """Whether `function`, or the function enclosing its definition, is the result of a conversion."""
     return function.__code__ in _produced
 
 
 def definition(function: types.FunctionType) -> ast.FunctionDef:
-    """The ``def`` of a function, with the line numbers of its file and without decorators and annotations.
+    """The ``def`` of a function, with the line numbers of its file, without decorators and annotations.
 
-    Raises NoSource when the source cannot be read, as for functions typed at a prompt, and for a lambda.
+    Raises NoSource if the source cannot be read, as for functions typed at a prompt, and for a lambda.
     """
     code = function.__code__
     try:
@@ -61,18 +61,18 @@ def _no_source(function: types.FunctionType, found: str) -> str:
 
 
 def class_of(function: types.FunctionType) -> str | None:
-    """The name of the class that a method was written in; its private names are mangled with it."""
+    """The name of the class in which a method was defined; its private names are mangled with it."""
     parts = function.__qualname__.split(".")
     return parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else None
 
 
 def rebuilt(function: types.FunctionType, node: ast.FunctionDef, staged: Any) -> types.FunctionType:
-    """The function of a changed tree: the globals, closure and defaults are those of `function`."""
+    """A function from a changed tree, with the globals, closure and defaults of `function`."""
     _drop_defaults(node)
     free = [*function.__code__.co_freevars, STAGED]
     parameters = [ast.arg(name) for name in free]
     arguments = ast.arguments(posonlyargs=[], args=parameters, kwonlyargs=[], kw_defaults=[], defaults=[])
-    # Where the function calls itself, its name is that of the globals, unless its closure has it.
+    # In recursive calls its name refers to the global, unless its closure contains it.
     own = [] if node.name in free else [ast.Global([node.name])]
     outer = function_of("_outer", arguments, [*own, node])
     module = ast.fix_missing_locations(ast.Module(body=[outer], type_ignores=[]))
@@ -91,14 +91,14 @@ def rebuilt(function: types.FunctionType, node: ast.FunctionDef, staged: Any) ->
 
 
 def function_of(name: str, arguments: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
-    """A ``def`` of statements."""
+    """A ``def`` with the given statements."""
     node = ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[])
     node.type_params = []  # type: ignore[attr-defined]  # of Python 3.12
     return node
 
 
 def _drop_defaults(node: ast.FunctionDef) -> None:
-    """Defaults were evaluated when the function was defined; those of the old function are taken over."""
+    """Defaults were evaluated when the function was defined, so the old function's are reused."""
     args = node.args
     args.defaults = [ast.Constant(None) for _ in args.defaults]
     args.kw_defaults = [None if d is None else ast.Constant(None) for d in args.kw_defaults]

@@ -1,4 +1,4 @@
-"""What converted code calls. Each function looks at the values it finds: Python's are done as Python does them."""
+"""The functions that converted code calls. Each inspects its operands: Python's values are handled as Python does."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def if_(
 def while_(
     test: _Later, body: _Later, read: _Read, write: _Write, names: tuple[str, ...], live: tuple[str, ...]
 ) -> None:
-    """``while test(): body()``; once the test is a variable, the rest is a loop of the program."""
+    """``while test(): body()``; once the test is a variable, the remaining iterations become a loop of the program."""
     while True:
         found = _asked(test)
         if found is None:
@@ -56,7 +56,7 @@ def while_(
 
 
 def _asked(test: _Later) -> bool | None:
-    """What a test says, None where only a run can tell; the ops it writes to ask are taken back then."""
+    """The value of a test, None if known only at run time; the ops created to find out are discarded in that case."""
     with trial(block=False):
         found = test()
         if is_variable(found):
@@ -78,7 +78,7 @@ def for_(
     items = staged_items(items)
     if isinstance(items, Staged) and is_variable(items.size()):
         return _counted(items, body, stop, state)
-    rounds = State(read, write, names, names)  # the next round may read whatever this one assigns
+    rounds = State(read, write, names, names)  # the next iteration may read whatever this one assigns
     for item in items if not isinstance(items, Staged) else [items.item(i) for i in range(items.size())]:
         stopped = stop()
         if is_variable(stopped):
@@ -95,7 +95,7 @@ def _call_with(body: Callable[[Any], Any], item: Any) -> _Later:
 
 
 def _counted(items: Staged, body: Callable[[Any], Any], stop: _Later, state: State) -> None:
-    """A loop over as many items as a variable says."""
+    """A loop whose number of iterations is a variable."""
     count = items.size()
     index = [0]
 
@@ -177,7 +177,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def chain(first: Any, *rest: Any) -> Any:
-    """``a < b <= c``: the values in order, a sign before each after the first."""
+    """``a < b <= c``: the values in order, with an operator before each but the first."""
     found: Any = True
     for sign, value in zip(rest[::2], rest[1::2], strict=True):
         if not is_variable(found) and not found:
@@ -193,28 +193,28 @@ def _constantly(value: Any) -> _Later:
 
 
 def call(function: Any) -> Any:
-    """What stands for a function that is called."""
+    """The callable that replaces a function in a call."""
     try:
         replaced = functions.REPLACED.get(function)
-    except TypeError:  # not hashable
+    except TypeError:  # unhashable
         replaced = None
     return replaced or called(function, sys.modules[__name__])
 
 
 def numpy(value: Any) -> Any:
-    """``value.numpy()``; a variable of a program has no value to take, and stands for it."""
+    """``value.numpy()``; a variable of a program has no value yet and is returned itself."""
     return value if is_variable(value) else call(value.numpy)()
 
 
 def shape(value: Any) -> Any:
-    """``value.shape``, with variables for the dimensions that only a run knows."""
+    """``value.shape``, with variables for dimensions known only at run time."""
     if not is_variable(value) or all(n >= 0 for n in value.shape):
         return value.shape
     return [dimension(value, axis) for axis in range(len(value.shape))]
 
 
 def item(value: Any, index: Any) -> Any:
-    """``value[index]``; an index that is a variable takes one of Python's items too."""
+    """``value[index]``; an index that is a variable also selects from Python sequences."""
     return picked(value, index) if isinstance(value, (list, tuple)) and is_variable(index) else value[index]
 
 
@@ -252,7 +252,7 @@ def store(owner: Any, name: str, value: Any) -> None:
 
 
 def returned(value: Any) -> Any:
-    """What a function returns: it must have a value."""
+    """The return value of a function; it must be defined."""
     for part in items_of(value) if is_container(value) else [value]:
         if isinstance(part, Unset):
             part()  # raises

@@ -1,4 +1,4 @@
-"""The names that a branch or loop assigns: read and set together."""
+"""The names that a branch or loop assigns, read and set together."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class State(NamedTuple):
     """The symbols that a statement assigns.
 
     Attributes:
-        read: returns their values.
-        write: sets them.
-        names: what they are called.
-        live: those that may be read afterwards; attributes always may.
+        read: returns the values.
+        write: sets the values.
+        names: the symbols' names.
+        live: the symbols that may be read afterwards; attributes are always included.
     """
 
     read: Callable[[], tuple[Any, ...]]

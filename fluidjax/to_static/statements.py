@@ -1,4 +1,4 @@
-"""Statements as converted code writes them: branches and loops become functions that ``staged`` runs.
+"""Statements in converted code: branches and loops become functions that ``staged`` runs.
 
 ::
 
@@ -15,7 +15,7 @@
                                  (y,) = state
                              _jst.if_(a > 0, body_0, otherwise_0, get_0, set_0, ('y',), ('y',))
 
-Names that have no value yet hold ``_jst.unset(name)``. All nodes keep the lines of the user's file.
+Names without a value hold ``_jst.unset(name)``. All nodes keep the line numbers of the user's file.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _ASYNC = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
 def rewrite(function: ast.FunctionDef, of_class: str | None) -> ast.FunctionDef:
-    """The function as converted code; `of_class` is the class it is a method of."""
+    """The converted function; `of_class`: the class that defines it, for a method."""
     first = [*function.args.posonlyargs, *function.args.args]
     return Statements(of_class, first[0].arg if first else None).function(function)
 
 
 class Statements(Expressions):
-    """Rewrites the statements of a function and of those written in it."""
+    """Rewrites the statements of a function and of its nested functions."""
 
     def __init__(self, of_class: str | None, receiver: str | None):
         super().__init__(of_class, receiver)
-        self.taken: set[str] = set()  # the ends of the user's own names
+        self.taken: set[str] = set()  # suffixes found in the user's own names
         self.numbers = (n for n in itertools.count() if str(n) not in self.taken)
         self.carried: set[str] = set()
         self.foreign: dict[str, str] = {}  # names that the function declares global or nonlocal
@@ -82,7 +82,7 @@ class Statements(Expressions):
         return done
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        """A function that is written in the function."""
+        """A nested function."""
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
         node.args = self.visit(node.args)
         return self.function(node)
@@ -103,7 +103,7 @@ class Statements(Expressions):
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
-        """An assignment without its annotation, which may not stand beside nonlocal."""
+        """An assignment without its annotation, which is not allowed beside nonlocal."""
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
         return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))
@@ -163,15 +163,15 @@ class Statements(Expressions):
         return [body, *self._run("for_", number, [items, _name(body), stop], symbols, node)]
 
     def visit_Try(self, node: ast.Try) -> Any:
-        """Stays a statement; what it holds is rewritten."""
+        """The statement stays; its body is rewritten."""
         return self._compound(node)
 
     def visit_With(self, node: ast.With) -> Any:
-        """Stays a statement; what it holds is rewritten."""
+        """The statement stays; its body is rewritten."""
         return self._compound(node)
 
     def visit_Match(self, node: ast.Match) -> Any:
-        """Stays a statement; what it holds is rewritten."""
+        """The statement stays; its body is rewritten."""
         return self._compound(node)
 
     def _compound(self, node: Any) -> Any:
@@ -181,7 +181,7 @@ class Statements(Expressions):
     def _part(
         self, kind: str, number: int, body: Sequence[ast.stmt], symbols: list[str], at: ast.AST, *parameters: str
     ) -> ast.FunctionDef:
-        """A function of statements that assign the enclosing function's names."""
+        """A function made of statements that assign the enclosing function's names."""
         statements = self._block(body) or [_at(ast.Pass(), at)]
         return _function(f"{kind}_{number}", [*self._declared(symbols, at), *statements], at, *parameters)
 

@@ -1,7 +1,7 @@
-"""What statements assign, change and read.
+"""Which symbols statements assign, change and read.
 
-A symbol is a name, ``x``, or attributes of one, ``self.state``. Items belong to what holds them: ``d["k"] = 1`` and
-``l.append(x)`` change ``d`` and ``l``.
+A symbol is a name, ``x``, or an attribute path, ``self.state``. Changing an item changes its container: ``d["k"] = 1``
+and ``l.append(x)`` change ``d`` and ``l``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def symbol_of(node: ast.AST) -> str | None:
 
 
 def _holder(node: ast.AST) -> str | None:
-    """What an assignment to `node` changes: items belong to what holds them."""
+    """The symbol that an assignment to `node` changes; for an item, its container."""
     while isinstance(node, (ast.Subscript, ast.Starred)):
         node = node.value
     return symbol_of(node)
 
 
 def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes of the same scope, parents first: what functions and classes written there hold is left out."""
+    """All nodes of the same scope, parents first; the bodies of nested functions and classes are excluded."""
     for node in nodes:
         yield node
         if not isinstance(node, _SCOPES):
@@ -42,7 +42,7 @@ def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def assigned(statements: Sequence[ast.stmt]) -> list[str]:
-    """The symbols that the statements assign or change, sorted; attributes of an assigned name are left out."""
+    """The symbols that the statements assign or change, sorted; attributes of an assigned name are omitted."""
     found: set[str] = set()
     _assigned(statements, frozenset(), found)
     names = {s for s in found if "." not in s}
@@ -82,7 +82,7 @@ def _binds(node: ast.AST) -> Iterator[str]:
 
 
 def reads(nodes: Iterable[ast.AST]) -> set[str]:
-    """The names that nodes read, also in functions written there."""
+    """The names that nodes read, including those read in nested functions."""
     return {
         n.id
         for node in nodes
@@ -92,7 +92,7 @@ def reads(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def note_live(function: ast.FunctionDef) -> None:
-    """Set ``live`` of each if, while and for: names that may be read after it, whatever is assigned between."""
+    """Set ``live`` on each if, while and for: names that may be read after it, regardless of assignments in between."""
     always = set()
     for node in own_nodes(function.body):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.GeneratorExp)):

@@ -1,4 +1,4 @@
-"""Writing ops to see what they would be: afterwards the programs are what they were."""
+"""Tentative construction of ops: the programs are restored afterwards."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _depth = 0
 
 
 def on_trial() -> bool:
-    """Whether what is written now will be thrown away."""
+    """Whether ops created now will be discarded."""
     return _depth > 0
 
 
 @contextlib.contextmanager
 def trial(block: bool = True) -> Iterator[None]:
-    """Take back all that is written to the default programs inside, into a new block unless `block` is False."""
+    """Discard everything written to the default programs inside; it goes to a new block unless `block` is False."""
     global _depth
     marks = [_Mark(default_main_program()), _Mark(default_startup_program())]
     counts = dict(unique_name.generator.ids)
@@ -36,7 +36,7 @@ def trial(block: bool = True) -> Iterator[None]:
 
 
 class _Mark:
-    """What a program holds at one moment."""
+    """A snapshot of a program's contents."""
 
     def __init__(self, program: Program):
         self.program = program
@@ -44,7 +44,7 @@ class _Mark:
         self.sizes = [(len(block.ops), len(block.vars)) for block in program.blocks]
 
     def restore(self) -> None:
-        """Drop what came later."""
+        """Remove everything added later."""
         program = self.program
         program.current_block_idx = self.current
         del program.proto.blocks[len(self.sizes) :]

@@ -1,4 +1,4 @@
-"""What branches and loops carry: variables, Python numbers that become variables, containers of them."""
+"""What branches and loops carry: variables, Python numbers turned into variables, and containers of them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fluidjax.framework import Variable, default_main_program
 from fluidjax.layers.tensor import assign, cast, fill_constant
 from fluidjax.to_static.checks import never
 
-# Python's numbers as element types.
+# The element types of Python's numbers.
 KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64"}
 
 
 class Unset:
-    """What a name holds that has no value: any use of it raises UnboundLocalError.
+    """The value of a name that has none: any use raises UnboundLocalError.
 
     Args:
         name: the name.
-        why: what made it so, if not that nothing was assigned.
+        why: the reason, if it is not simply that nothing was assigned.
     """
 
     def __init__(self, name: str, why: str | None = None):
@@ -48,19 +48,19 @@ class Unset:
 
 
 def is_variable(value: Any) -> bool:
-    """Whether a value is a variable of a program being written; those of eager mode are Python values here."""
+    """Whether a value is a variable of a program under construction; eager variables count as Python values here."""
     return isinstance(value, Variable) and Variable in type(value).__mro__
 
 
 class Number(Variable):
-    """A variable that stands for a Python number: where it meets another variable, it takes that one's type.
+    """A variable that represents a Python number: combined with another variable, it takes that one's type.
 
-    So ``i * x`` has the type of ``x`` when ``i`` counts a loop, as in Python.
+    So ``i * x`` has the type of ``x`` if ``i`` is a loop counter, as in Python.
     """
 
 
 def as_number(var: Variable) -> Variable:
-    """Let a variable count as a Python number."""
+    """Mark a variable as a Python number."""
     if type(var) is Variable:
         var.__class__ = Number
     return var
@@ -115,17 +115,17 @@ _give_operators()
 
 
 def plain_number(value: Any) -> Any:
-    """NumPy's scalars as Python's."""
+    """Convert NumPy scalars to Python's."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def can_be_variable(value: Any) -> bool:
-    """Whether a value is one, or a number or array that can become one."""
+    """Whether a value is a variable, or a number or array that can become one."""
     return is_variable(value) or type(plain_number(value)) in KINDS or isinstance(value, np.ndarray)
 
 
 def to_variable(value: Any) -> Variable:
-    """A value as a variable of the program being written; Python's numbers have shape [1]."""
+    """A value as a variable of the program under construction; Python's numbers have shape [1]."""
     if is_variable(value):
         return value
     if isinstance(value, np.ndarray):
@@ -135,21 +135,21 @@ def to_variable(value: Any) -> Variable:
 
 
 def filled(shape: Any, dtype: Any, value: Any) -> Variable:
-    """A constant through which gradients may flow to what replaces it."""
+    """A constant through which gradients can flow to what replaces it."""
     out = fill_constant(shape=list(shape), dtype=dtype, value=value)
     out.stop_gradient = to_var_type(dtype) in INTEGERS
     return out
 
 
 def like(var: Variable, value: Any) -> Variable:
-    """A constant of the type of `var` and, if all its dimensions are known, of its shape; else of shape [1]."""
+    """A constant with the type of `var` and its shape if all dimensions are known, otherwise shape [1]."""
     known = var.shape and all(n >= 0 for n in var.shape)
     out = filled(var.shape if known else [1], var.dtype, value)
     return as_number(out) if isinstance(var, Number) else out
 
 
 def absent(var: Variable) -> Variable:
-    """What stands for `var` where nothing was assigned: NaN, the smallest integer, False."""
+    """The placeholder for `var` where nothing was assigned: NaN, the smallest integer, False."""
     if var.dtype == VarType.BOOL:
         return like(var, False)
     if var.dtype in INTEGERS:
@@ -158,9 +158,9 @@ def absent(var: Variable) -> Variable:
 
 
 def truth(value: Any) -> Variable:
-    """A variable as one boolean: as in eager mode, a number is true when it is positive.
+    """A variable as a single boolean: as in eager mode, a number is true if it is positive.
 
-    Raises ValueError for several elements; in a branch or loop, the run does if it gets there.
+    Raises ValueError for several elements; inside a branch or loop, the error is raised by a run that gets there.
     """
     count = 1
     for size in value.shape:
@@ -186,7 +186,7 @@ def truth(value: Any) -> Variable:
 
 
 def is_container(value: Any) -> bool:
-    """Whether branches and loops carry what a value holds, item by item."""
+    """Whether branches and loops carry a value's items one by one."""
     return type(value) in (list, dict) or (isinstance(value, (tuple, dict)) and not is_variable(value))
 
 
@@ -196,7 +196,7 @@ def items_of(value: Any) -> list[Any]:
 
 
 def remade(value: Any, items: list[Any]) -> Any:
-    """A container like `value` of other items."""
+    """A container like `value` with other items."""
     if isinstance(value, dict):
         made = type(value)() if type(value) is not dict else {}
         made.update(zip(value, items, strict=True))
@@ -207,7 +207,7 @@ def remade(value: Any, items: list[Any]) -> Any:
 
 
 def copied(value: Any, origin: dict[int, Any] | None = None) -> Any:
-    """Containers anew, what they hold as it is. `origin` is told, by id of the copy, (the copy, what it is of)."""
+    """Copies of containers with the same contents. `origin` maps the id of a copy to (the copy, its original)."""
     if not is_container(value):
         return value
     copy = remade(value, [copied(item, origin) for item in items_of(value)])
@@ -217,14 +217,14 @@ def copied(value: Any, origin: dict[int, Any] | None = None) -> Any:
 
 
 def same_form(one: Any, two: Any) -> bool:
-    """Whether two values are containers of one type, of as many items with the same keys."""
+    """Whether two values are containers of one type with equally many items and the same keys."""
     if not is_container(one) or type(one) is not type(two) or len(one) != len(two):
         return False
     return not isinstance(one, dict) or list(one) == list(two)
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What containers hold at last."""
+    """The innermost items of containers."""
     if not is_container(value):
         yield value
         return
@@ -233,7 +233,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def refilled(original: Any, form: Any, items: list[Any]) -> Any:
-    """A list or dict with other items in place, so that other names of it see them; `form` has a dict's keys."""
+    """A list or dict with its items replaced in place, so that its other names see them; `form` has a dict's keys."""
     if isinstance(original, list):
         original[:] = items
         return original
@@ -246,7 +246,7 @@ def refilled(original: Any, form: Any, items: list[Any]) -> Any:
 
 
 def equal(one: Any, two: Any) -> bool:
-    """Whether two Python values are the same, or equal and of one type."""
+    """Whether two Python values are identical, or equal and of the same type."""
     if one is two:
         return True
     if type(one) is not type(two) or is_variable(one) or isinstance(one, np.ndarray):
